@@ -1,0 +1,53 @@
+"""quiltdp: privacy accounting for correlated data.
+
+Give it the model of the correlation (a Bayesian network, a pedigree, a Markov chain) and a privacy
+target; it returns the noise that is enough, the record that forces it, and a certificate.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from quiltdp.chain import ChainModel, markov_chain, markov_chains
+    from quiltdp.errors import QuiltdpError
+    from quiltdp.model import Factor, Model
+
+__version__ = "0.1.0"
+
+# Public name -> module that holds it.  Names are imported on first use, so that `import quiltdp`
+# stays quick; keep the list above, for type checkers, equal to this one.
+_PUBLIC = {
+    "ChainModel": "quiltdp.chain",
+    "Factor": "quiltdp.model",
+    "Model": "quiltdp.model",
+    "QuiltdpError": "quiltdp.errors",
+    "markov_chain": "quiltdp.chain",
+    "markov_chains": "quiltdp.chain",
+}
+
+__all__ = [
+    "ChainModel",
+    "Factor",
+    "Model",
+    "QuiltdpError",
+    "__version__",
+    "markov_chain",
+    "markov_chains",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name on first use."""
+    module = _PUBLIC.get(name)
+    if module is None:
+        raise AttributeError(f"module 'quiltdp' has no attribute {name!r}")
+    value = getattr(import_module(module), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """List the public names."""
+    return sorted({*globals(), *_PUBLIC})

@@ -1,0 +1,1 @@
+"""The accountant layer: leakage bounds, calibration, composition."""

@@ -1,0 +1,1 @@
+"""From α to leakage: one bound per file, each sound."""

@@ -1,0 +1,1 @@
+"""What the leakage means for conclusions drawn adaptively from correlated data."""

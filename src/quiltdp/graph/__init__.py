@@ -1,0 +1,1 @@
+"""The graph layer: nodes and edges, no probability."""

@@ -1,0 +1,1 @@
+"""Mechanisms with secure noise, Thresholdout, and the reusable holdout."""

@@ -1,0 +1,528 @@
+"""The model of the correlation: nodes, their states, factor tables, and which nodes are records.
+
+A :class:`Model` is a discrete distribution written as a product of :class:`Factor` tables.  For a
+Bayesian network the factors are the conditional probability tables, for a Markov network the
+potentials.  *Records* are the rows of the database; the other nodes are *latent*: they carry
+correlation and nobody publishes them.  Everything is frozen and validated at birth.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from quiltdp.errors import InvalidModel, UnknownNode
+
+__all__ = ["ROW_SUM_TOLERANCE", "Factor", "Model", "Table"]
+
+Table: TypeAlias = NDArray[np.float64]
+
+ROW_SUM_TOLERANCE = 1e-6
+"""How far a CPT row of a real file may stray from 1 before it is refused instead of normalised."""
+
+
+def frozen_table(values: ArrayLike, owner: str) -> Table:
+    """Return a read-only double-precision copy of ``values``, or refuse it naming ``owner``."""
+    try:
+        table = np.array(values, dtype=np.float64, order="C") + 0.0  # + 0.0 turns -0.0 into 0.0
+    except (TypeError, ValueError) as error:
+        raise InvalidModel(f"{owner}: the table is not a rectangular array of numbers ({error})") from None
+    if not np.all(np.isfinite(table)):
+        raise InvalidModel(f"{owner}: the table has a NaN or infinite entry at {_first(~np.isfinite(table))}")
+    if np.any(table < 0):
+        raise InvalidModel(f"{owner}: the table has a negative entry at {_first(table < 0)}")
+    table.flags.writeable = False
+    return table
+
+
+def _first(mask: NDArray[np.bool_]) -> tuple[int, ...]:
+    """Return the index of the first true entry."""
+    return tuple(int(k) for k in np.argwhere(mask)[0])
+
+
+class Factor:
+    """A non-negative table with named axes.
+
+    Parameters
+    ----------
+    scope
+        The nodes, one per axis.
+    table
+        Non-negative finite numbers; copied and made read-only.
+    child
+        For a conditional probability table, the node it describes: always the last axis.
+        ``None`` for a potential.
+    """
+
+    __slots__ = ("child", "scope", "table")
+
+    scope: tuple[str, ...]
+    table: Table
+    child: str | None
+
+    def __init__(self, scope: Sequence[str], table: ArrayLike, child: str | None = None) -> None:
+        names = tuple(scope)
+        owner = f"node {child!r}" if child is not None else f"factor over {names}"
+        if len(set(names)) != len(names):
+            raise InvalidModel(f"{owner}: a node appears twice in the scope {names}")
+        array = frozen_table(table, owner)
+        if array.ndim != len(names):
+            raise InvalidModel(
+                f"{owner}: the table has {array.ndim} axes but the scope has {len(names)} nodes {names}"
+            )
+        if array.size and not array.any():
+            raise InvalidModel(f"{owner}: every entry of the table is zero")
+        if child is not None and (not names or names[-1] != child):
+            raise InvalidModel(f"{owner}: the child must be the last axis, the scope is {names}")
+        self._fill(names, array, child)
+
+    def _fill(self, scope: tuple[str, ...], table: Table, child: str | None) -> None:
+        object.__setattr__(self, "scope", scope)
+        object.__setattr__(self, "table", table)
+        object.__setattr__(self, "child", child)
+
+    @classmethod
+    def _sharing(cls, scope: tuple[str, ...], table: Table, child: str | None) -> Factor:
+        """Wrap a table that was frozen and checked before, so that equal tables stay one object."""
+        if len(set(scope)) != len(scope) or table.ndim != len(scope):
+            return cls(scope, table, child)  # raises, with the right words
+        factor = cls.__new__(cls)
+        factor._fill(scope, table, child)
+        return factor
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """Refuse: factors are frozen."""
+        raise AttributeError("Factor is frozen")
+
+    def __delattr__(self, name: str) -> None:
+        """Refuse: factors are frozen."""
+        raise AttributeError("Factor is frozen")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle through the constructor, so that a factor is checked wherever it arrives."""
+        return (Factor, (self.scope, np.array(self.table), self.child))
+
+    @property
+    def parents(self) -> tuple[str, ...]:
+        """The conditioning nodes of a CPT (empty for a potential)."""
+        return self.scope[:-1] if self.child is not None else ()
+
+    def __eq__(self, other: object) -> bool:
+        """Equal scope, child and entries."""
+        if not isinstance(other, Factor):
+            return NotImplemented
+        return (
+            self.scope == other.scope
+            and self.child == other.child
+            and np.array_equal(self.table, other.table)
+        )
+
+    def __hash__(self) -> int:
+        """Hash by scope and child (tables are compared on equality only)."""
+        return hash((self.scope, self.child))
+
+    def __repr__(self) -> str:
+        """Read like a probability: ``P(B | A)`` or ``ψ(A, B)``."""
+        if self.child is None:
+            return f"ψ({', '.join(self.scope)})"
+        given = f" | {', '.join(self.parents)}" if self.parents else ""
+        return f"P({self.child}{given})"
+
+
+class Model:
+    """A discrete distribution over named nodes, some of them records.
+
+    Build one with :meth:`from_tables`, :meth:`from_potentials`, :func:`quiltdp.markov_chain`,
+    :func:`quiltdp.load_model` or :func:`quiltdp.from_pgmpy`.
+
+    Examples
+    --------
+    >>> from quiltdp import Model
+    >>> m = Model.from_tables({"A": ([], [0.3, 0.7]), "B": (["A"], [[0.9, 0.1], [0.2, 0.8]])})
+    >>> m.nodes, m.records, m.factors
+    (('A', 'B'), ('A', 'B'), (P(A), P(B | A)))
+    """
+
+    def __init__(
+        self,
+        states: Mapping[str, Sequence[str]],
+        factors: Iterable[Factor],
+        records: Collection[str] | None = None,
+        *,
+        notes: Sequence[str] = (),
+        provenance: Mapping[str, str] | None = None,
+    ) -> None:
+        shared: dict[tuple[str, ...], tuple[str, ...]] = {}
+        self._states = {n: _checked_states(n, s, shared) for n, s in states.items()}
+        self._factors = tuple(factors)
+        self._records = _checked_records(self._states, records)
+        self._notes = tuple(notes)
+        self._provenance = dict(provenance or {})
+        self._check_factors()
+        if self.directed:
+            self.topological_order  # noqa: B018 - raises InvalidModel on a cycle
+
+    # -- what it is ------------------------------------------------------------------------
+
+    @property
+    def nodes(self) -> Sequence[str]:
+        """Every node, in the order given."""
+        return self._nodes
+
+    @cached_property
+    def _nodes(self) -> tuple[str, ...]:
+        return tuple(self._states)
+
+    @property
+    def states(self) -> Mapping[str, tuple[str, ...]]:
+        """The state names of every node."""
+        return self._states
+
+    @property
+    def factors(self) -> Sequence[Factor]:
+        """The tables whose product is the distribution (up to a constant for potentials)."""
+        return self._factors
+
+    @property
+    def records(self) -> Sequence[str]:
+        """The nodes that are rows of the database, in node order."""
+        return self._record_order
+
+    @cached_property
+    def _record_order(self) -> tuple[str, ...]:
+        return tuple(n for n in self._states if n in self._records)
+
+    @property
+    def latents(self) -> Sequence[str]:
+        """The nodes that only carry correlation, in node order."""
+        return tuple(n for n in self.nodes if not self.is_record(n))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was done on the way in (rows normalised, links ignored, …), for people to read."""
+        return self._notes
+
+    @property
+    def provenance(self) -> Mapping[str, str]:
+        """Where the model came from: file, estimator, options."""
+        return dict(self._provenance)
+
+    @cached_property
+    def directed(self) -> bool:
+        """Whether this is a Bayesian network: every factor is the CPT of its own child."""
+        return all(f.child is not None for f in self.factors)
+
+    @cached_property
+    def index(self) -> Mapping[str, int]:
+        """The position of every node in :attr:`nodes`."""
+        return {n: k for k, n in enumerate(self.nodes)}
+
+    @cached_property
+    def factors_of(self) -> Mapping[str, tuple[int, ...]]:
+        """For every node, the positions in :attr:`factors` of the tables that contain it."""
+        found: dict[str, list[int]] = {n: [] for n in self.nodes}
+        for k, factor in enumerate(self.factors):
+            for n in factor.scope:
+                found[n].append(k)
+        return {n: tuple(ks) for n, ks in found.items()}
+
+    def cardinality(self, node: str) -> int:
+        """Return the number of states of ``node``."""
+        self.require([node])
+        return len(self.states[node])
+
+    def is_record(self, node: str) -> bool:
+        """Return whether ``node`` is a row of the database."""
+        return node in self._records
+
+    def require(self, nodes: Iterable[str]) -> None:
+        """Raise :class:`UnknownNode` unless the model has every one of ``nodes``."""
+        for n in nodes:
+            if n not in self.states:
+                raise UnknownNode(f"node {n!r} is not in the model{_did_you_mean(n, self.nodes)}")
+
+    @cached_property
+    def topological_order(self) -> tuple[str, ...]:
+        """Parents before children; only for a directed model."""
+        if not self.directed:
+            raise InvalidModel("a Markov network has no topological order")
+        parents = {f.scope[-1]: f.scope[:-1] for f in self.factors}
+        children: dict[str, list[str]] = {n: [] for n in parents}
+        missing = {n: len(ps) for n, ps in parents.items()}
+        for n, ps in parents.items():
+            for p in ps:
+                children[p].append(n)
+        order = [n for n in parents if not missing[n]]
+        for n in order:  # grows while it is walked: Kahn's algorithm
+            for c in children[n]:
+                missing[c] -= 1
+                if not missing[c]:
+                    order.append(c)
+        if len(order) < len(parents):
+            cycle = _find_cycle(parents, {n for n in parents if missing[n]})
+            raise InvalidModel(f"the parents form a cycle: {' → '.join(cycle)}")
+        return tuple(order)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of the content: nodes, states, records and tables, in no particular order.
+
+        Two models with the same nodes, states, records and tables have the same fingerprint
+        however their nodes and parents are listed.
+        """
+        digest = hashlib.sha256(b"quiltdp model v1\0")
+        for n in sorted(self.nodes):
+            kind = "record" if self.is_record(n) else "latent"
+            digest.update(repr((n, self.states[n], kind)).encode())
+        for scope, child, entries in sorted(_canonical(f) for f in self.factors):
+            digest.update(repr((scope, child)).encode())
+            digest.update(entries)
+        return digest.hexdigest()
+
+    def __repr__(self) -> str:
+        """Say how large it is."""
+        kind = "Bayesian" if self.directed else "Markov"
+        return f"<{kind} network: {len(self.nodes)} nodes, {len(self.records)} records>"
+
+    # -- making new ones -------------------------------------------------------------------
+
+    def with_records(self, records: Collection[str]) -> Model:
+        """Return the same distribution with other nodes as the rows of the database."""
+        return Model(self.states, self.factors, records, notes=self.notes, provenance=self.provenance)
+
+    @classmethod
+    def from_tables(
+        cls,
+        tables: Mapping[str, tuple[Sequence[str], ArrayLike]],
+        records: Collection[str] | None = None,
+        *,
+        states: Mapping[str, Sequence[str]] | None = None,
+        notes: Sequence[str] = (),
+        provenance: Mapping[str, str] | None = None,
+    ) -> Model:
+        """Build a Bayesian network from ``node -> (parents, table)``; table axes: parents…, node.
+
+        Rows that sum to 1 within 1e-6 are normalised and the model's notes say so; a row further
+        off is refused by name.
+
+        Raises
+        ------
+        InvalidModel
+            Naming the node, and the row where there is one.
+        """
+        pool = _TablePool()
+        tables_in: dict[str, tuple[tuple[str, ...], Table]] = {}
+        for node, (parents, values) in tables.items():
+            tables_in[node] = (tuple(parents), pool.cpt(node, values))
+        named = dict(states) if states is not None else {}
+        defaults: dict[int, tuple[str, ...]] = {}
+        all_states: dict[str, Sequence[str]] = {}
+        for node, (_, table) in tables_in.items():
+            size = table.shape[-1]
+            if size not in defaults:
+                defaults[size] = tuple(str(k) for k in range(size))
+            all_states[node] = named.pop(node, defaults[size])
+        if named:
+            raise InvalidModel(f"states are given for {sorted(named)}, which have no table")
+        for node, (parents, _) in tables_in.items():
+            for p in parents:
+                if p not in tables_in:
+                    raise InvalidModel(f"node {node!r}: its parent {p!r} has no table")
+        factors = [
+            Factor._sharing((*parents, node), table, node) for node, (parents, table) in tables_in.items()
+        ]
+        return cls(all_states, factors, records, notes=(*notes, *pool.notes()), provenance=provenance)
+
+    @classmethod
+    def from_potentials(
+        cls,
+        states: Mapping[str, Sequence[str] | int],
+        potentials: Iterable[tuple[Sequence[str], ArrayLike]],
+        records: Collection[str] | None = None,
+        *,
+        notes: Sequence[str] = (),
+        provenance: Mapping[str, str] | None = None,
+    ) -> Model:
+        """Build a Markov network from ``(scope, table)`` pairs; ``states`` gives names or counts.
+
+        Examples
+        --------
+        >>> from quiltdp import Model
+        >>> Model.from_potentials({"A": 2, "B": 2}, [(["A", "B"], [[2, 1], [1, 2]])]).factors
+        (ψ(A, B),)
+        """
+        names = {
+            n: tuple(str(k) for k in range(s)) if isinstance(s, int) else tuple(s) for n, s in states.items()
+        }
+        pool = _TablePool()
+        factors = [
+            Factor._sharing(tuple(scope), pool.potential(tuple(scope), values), None)
+            for scope, values in potentials
+        ]
+        return cls(names, factors, records, notes=notes, provenance=provenance)
+
+    # -- checks ----------------------------------------------------------------------------
+
+    def _check_factors(self) -> None:
+        sizes = {n: len(s) for n, s in self._states.items()}
+        children = Counter(f.child for f in self._factors if f.child is not None)
+        for f in self._factors:
+            for n in f.scope:
+                if n not in sizes:
+                    raise InvalidModel(f"{f!r}: node {n!r} is not in the model")
+            shape = tuple(sizes[n] for n in f.scope)
+            if f.table.shape != shape:
+                raise InvalidModel(
+                    f"{f!r}: the table has shape {f.table.shape}, the states of {f.scope} ask for {shape}"
+                )
+        if children:
+            twice = [n for n, k in children.items() if k > 1]
+            if twice:
+                raise InvalidModel(f"node {twice[0]!r} has {children[twice[0]]} tables of its own")
+            if self.directed:
+                bare = [n for n in sizes if n not in children]
+                if bare:
+                    raise InvalidModel(f"node {bare[0]!r} has no table")
+
+
+class _TablePool:
+    """Keeps one read-only array per distinct table, so that a large model stays small."""
+
+    def __init__(self) -> None:
+        self._by_content: dict[tuple[tuple[int, ...], bytes], Table] = {}
+        self._by_object: dict[int, tuple[object, Table]] = {}
+        self._normalised: list[tuple[str, float]] = []
+
+    def shared(self, owner: str, values: ArrayLike) -> Table:
+        """Return the frozen array of ``values``, the same object for equal tables."""
+        table = frozen_table(values, owner)
+        return self._by_content.setdefault((table.shape, table.tobytes()), table)
+
+    def potential(self, scope: tuple[str, ...], values: ArrayLike) -> Table:
+        """Return the frozen array of a potential, the same object for equal tables."""
+        owner = f"factor over {scope}"
+        table = self.shared(owner, values)
+        if table.size and not table.any():
+            raise InvalidModel(f"{owner}: every entry of the table is zero")
+        return table
+
+    def cpt(self, node: str, values: ArrayLike) -> Table:
+        """Return the frozen, normalised CPT, the same object for equal tables."""
+        known = self._by_object.get(id(values))
+        if known is not None:
+            return known[1]
+        raw = self.shared(f"node {node!r}", values)
+        table, off = normalised_rows(node, raw)
+        if off > 0:
+            self._normalised.append((node, off))
+        table = self._by_content.setdefault((table.shape, table.tobytes()), table)
+        self._by_object[id(values)] = (values, table)  # holds values, so its id stays taken
+        return table
+
+    def notes(self) -> tuple[str, ...]:
+        """Say which nodes had rows that did not sum to 1."""
+        visible = [(n, off) for n, off in self._normalised if off > 1e-12]
+        if not visible:
+            return ()
+        worst = max(visible, key=lambda item: item[1])
+        return (
+            f"rows of {len(visible)} tables did not sum to 1 and were normalised"
+            f" (furthest off: node {worst[0]!r} by {worst[1]:.1e})",
+        )
+
+
+def normalised_rows(node: str, table: Table) -> tuple[Table, float]:
+    """Return the CPT with rows summing to 1, and how far the worst row was off.
+
+    Raises
+    ------
+    InvalidModel
+        If a row is off by more than ``ROW_SUM_TOLERANCE``, naming node and row.
+    """
+    if table.ndim == 0 or table.shape[-1] == 0:
+        raise InvalidModel(f"node {node!r}: the table has no states")
+    sums = table.sum(axis=-1, keepdims=True)
+    off = np.abs(sums - 1.0)
+    worst = float(off.max(initial=0.0))
+    if worst > ROW_SUM_TOLERANCE:
+        row = _first(off[..., 0] > ROW_SUM_TOLERANCE) if table.ndim > 1 else ()
+        where = f"row {row}" if row else "the table"
+        total = float(sums[..., 0][row])
+        raise InvalidModel(f"node {node!r}: {where} sums to {total:.9g}, it must sum to 1")
+    if worst <= 4 * np.finfo(np.float64).eps:
+        return table, 0.0  # rounding of the sum itself: leave the numbers as they were written
+    fixed = table / sums
+    fixed.flags.writeable = False
+    return fixed, worst
+
+
+def _checked_states(
+    node: str, states: Sequence[str], shared: dict[tuple[str, ...], tuple[str, ...]]
+) -> tuple[str, ...]:
+    """Return the state names as a tuple shared between nodes, or refuse them naming ``node``."""
+    key = tuple(states)
+    known = shared.get(key)
+    if known is not None:
+        return known
+    if not key:
+        raise InvalidModel(f"node {node!r} has no states")
+    if len(set(key)) != len(key):
+        twice = next(s for s, k in Counter(key).items() if k > 1)
+        raise InvalidModel(f"node {node!r}: the state {twice!r} is named twice")
+    shared[key] = key
+    return key
+
+
+def _checked_records(states: Mapping[str, object], records: Collection[str] | None) -> frozenset[str]:
+    """Return the records as a set, or refuse them."""
+    if not states:
+        raise InvalidModel("the model has no nodes")
+    if records is None:
+        return frozenset(states)
+    if isinstance(records, str):
+        raise InvalidModel(f"records must be a collection of node names, not the string {records!r}")
+    chosen = frozenset(records)
+    for n in chosen:
+        if n not in states:
+            raise UnknownNode(f"record {n!r} is not a node of the model{_did_you_mean(n, states)}")
+    if not chosen:
+        raise InvalidModel("the model has no records: at least one node must be a row of the data")
+    return chosen
+
+
+def _canonical(factor: Factor) -> tuple[tuple[str, ...], str, bytes]:
+    """Return scope, child and entries with the conditioning axes sorted by name."""
+    fixed = 1 if factor.child is not None else 0
+    free = list(range(len(factor.scope) - fixed))
+    free.sort(key=lambda k: factor.scope[k])
+    axes = [*free, *range(len(free), len(factor.scope))]
+    scope = tuple(factor.scope[k] for k in axes)
+    entries = np.ascontiguousarray(factor.table.transpose(axes)).astype("<f8").tobytes()
+    return scope, factor.child or "", entries
+
+
+def _find_cycle(parents: Mapping[str, Sequence[str]], stuck: set[str]) -> list[str]:
+    """Return one directed cycle among ``stuck`` nodes, parent before child, first node repeated."""
+    node = min(stuck)
+    seen: dict[str, int] = {}
+    walk: list[str] = []
+    while node not in seen:
+        seen[node] = len(walk)
+        walk.append(node)
+        node = next(p for p in parents[node] if p in stuck)
+    return [*walk[seen[node] :], node][::-1]
+
+
+def _did_you_mean(name: object, known: Iterable[str]) -> str:
+    """Suggest the closest known names, for error messages."""
+    from difflib import get_close_matches
+    from itertools import islice
+
+    close = get_close_matches(str(name), list(islice(known, 5000)), n=3)
+    return f"; did you mean {', '.join(map(repr, close))}?" if close else ""
