@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from quiltdp.chain import ChainModel, markov_chain, markov_chains
     from quiltdp.errors import QuiltdpError
+    from quiltdp.io.load import load_model
     from quiltdp.model import Factor, Model
 
 __version__ = "0.1.0"
@@ -23,6 +24,7 @@ _PUBLIC = {
     "Factor": "quiltdp.model",
     "Model": "quiltdp.model",
     "QuiltdpError": "quiltdp.errors",
+    "load_model": "quiltdp.io.load",
     "markov_chain": "quiltdp.chain",
     "markov_chains": "quiltdp.chain",
 }
@@ -33,6 +35,7 @@ __all__ = [
     "Model",
     "QuiltdpError",
     "__version__",
+    "load_model",
     "markov_chain",
     "markov_chains",
 ]

@@ -1,0 +1,396 @@
+"""The BIF reader: Bayesian networks of the *Interchange Format*, in double precision.
+
+A file is a row of blocks ``network``, ``variable`` and ``probability``.  Blocks are cut out with
+compiled patterns and their numbers are parsed in bulk; a block that is not laid out the usual way
+(quoted names, ``property`` lines, ``default`` rows, mistakes) goes through a careful twin that reads
+statement by statement and knows the line of every complaint.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from quiltdp.io.text import Source, blaming, read_source
+from quiltdp.model import Model, Table
+
+__all__ = ["MAX_TABLE", "parse_bif", "read_bif"]
+
+MAX_TABLE = 1 << 27
+"""The largest table, in entries, that a few lines (a ``default`` row) may ask for."""
+
+_QUOTED = r'"[^"]*"'
+_COMMENT = re.compile(rf"({_QUOTED})|(?<![^\s;,{{}}()\[\]|])//[^\n]*|/\*.*?\*/", re.DOTALL)
+_HEAD = re.compile(rf'\s*(network|variable|probability)\b([^{{}}"]*(?:{_QUOTED}[^{{}}"]*)*)\{{')
+_BODY = re.compile(rf'[^}}"]*(?:{_QUOTED}[^}}"]*)*\}}')
+_PROPERTY = rf'property\b[^;"]*(?:{_QUOTED}[^;"]*)*;\s*'
+_VARIABLE = re.compile(
+    rf"\s*(?:{_PROPERTY})*type\s+discrete\s*\[\s*(\d+)\s*\]\s*"
+    rf'\{{([^}}"]*(?:{_QUOTED}[^}}"]*)*)\}}\s*;?\s*(?:{_PROPERTY})*\}}'
+)
+_NAME = re.compile(rf'({_QUOTED})|[^\s,|()"]+')
+_STATEMENT = re.compile(rf'\s*([^;}}"]*(?:{_QUOTED}[^;}}"]*)*)([;}}])')
+
+
+@dataclass(frozen=True)
+class _Block:
+    """One ``probability`` block: its names, where its body starts and where it ends."""
+
+    child: str
+    parents: tuple[str, ...]
+    head: int
+    start: int
+    stop: int
+
+
+def read_bif(
+    path: str | os.PathLike[str],
+    *,
+    records: Collection[str] | None = None,
+    encoding: str = "utf-8",
+) -> Model:
+    """Read a Bayesian network from a BIF file.
+
+    Parameters
+    ----------
+    path
+        The file; it may be compressed with gzip.
+    records
+        The nodes that are rows of the database; default all.
+    encoding
+        The encoding of the text.
+
+    Raises
+    ------
+    FileFormatError
+        With the line, what was found and what was expected.
+    InvalidModel
+        If the file is well formed and its network is not, with the line of the node's table.
+    """
+    return parse_bif(read_source(path, encoding=encoding), records=records)
+
+
+def parse_bif(source: Source, *, records: Collection[str] | None = None) -> Model:
+    """Return the network that a BIF text describes."""
+    source = _without_comments(source)
+    states, blocks = _blocks(source)
+    tables: dict[str, tuple[Sequence[str], Table]] = {}
+    lines: dict[str, int] = {}
+    at = _LineCounter(source.text)
+    for block in blocks:
+        if block.child in tables:
+            raise source.error(
+                block.head,
+                f"a second probability block for node {block.child!r}, the first is on line {lines[block.child]}",
+            )
+        lines[block.child] = at(block.head)
+        tables[block.child] = (block.parents, _table(source, block, states))
+    for node, (_, head) in states.items():
+        if node not in tables:
+            raise source.error(head, f"variable {node!r} has no probability block")
+    ordered = {node: tables[node] for node in states}
+    names = {node: s for node, (s, _) in states.items()}
+    with blaming(source.path, lines):
+        return Model.from_tables(
+            ordered, records, states=names, provenance={"file": source.path, "format": "BIF"}
+        )
+
+
+class _LineCounter:
+    """Line numbers of increasing positions, each newline counted once."""
+
+    def __init__(self, text: str) -> None:
+        self._text, self._position, self._line = text, 0, 1
+
+    def __call__(self, position: int) -> int:
+        self._line += self._text.count("\n", self._position, position)
+        self._position = position
+        return self._line
+
+
+def _without_comments(source: Source) -> Source:
+    """Blank comments out, keeping every newline where it was."""
+    if "//" not in source.text and "/*" not in source.text:
+        return source
+
+    def blank(match: re.Match[str]) -> str:
+        return match[0] if match[1] else " " + "\n" * match[0].count("\n")
+
+    return Source(source.path, _COMMENT.sub(blank, source.text))
+
+
+# -- cutting the text into blocks ----------------------------------------------------------
+
+
+def _blocks(source: Source) -> tuple[dict[str, tuple[tuple[str, ...], int]], list[_Block]]:
+    """Return node -> (states, position) and the probability blocks, in the order of the file."""
+    text = source.text
+    states: dict[str, tuple[tuple[str, ...], int]] = {}
+    blocks: list[_Block] = []
+    position = 0
+    while (match := _HEAD.match(text, position)) is not None:
+        kind, header = match[1], match[2]
+        head, start = match.start(1), match.end()
+        if kind == "variable":
+            node, values, position = _variable(source, header, head, start)
+            if node in states:
+                first = source.line(states[node][1])
+                raise source.error(head, f"variable {node!r} is declared twice, first on line {first}")
+            states[node] = (values, head)
+            continue
+        position = _end_of_body(source, head, start)
+        if kind == "probability":
+            child, parents = _scope(source, header, head)
+            blocks.append(_Block(child, parents, head, start, position))
+    rest = text[position:].lstrip()
+    if rest:
+        where = len(text) - len(rest)
+        found = _excerpt(rest)
+        raise source.error(where, f"expected 'network', 'variable' or 'probability' and '{{', found {found}")
+    if not states:
+        raise source.error(None, "there is no variable in this file, expected 'variable NAME { … }'")
+    return states, blocks
+
+
+def _end_of_body(source: Source, head: int, start: int) -> int:
+    """Return the position after the brace that closes a block without inner braces."""
+    stop = source.text.find("}", start)
+    if stop >= 0 and source.text.find('"', start, stop) < 0:
+        return stop + 1
+    match = _BODY.match(source.text, start)
+    if match is None:
+        raise source.error(head, "this block is never closed, expected '}'")
+    return match.end()
+
+
+def _variable(source: Source, header: str, head: int, start: int) -> tuple[str, tuple[str, ...], int]:
+    """Return name, states and end of a ``variable`` block."""
+    names = _names(header)
+    if len(names) != 1:
+        raise source.error(head, f"expected 'variable NAME {{', found {_excerpt('variable' + header)}")
+    node = names[0]
+    match = _VARIABLE.match(source.text, start)
+    if match is None:
+        raise source.error(
+            head, f"variable {node!r}: expected 'type discrete [ count ] {{ state, … }};' and then '}}'"
+        )
+    values = _state_names(match[2])
+    if len(values) != int(match[1]):
+        raise source.error(
+            match.start(1), f"variable {node!r} announces {int(match[1])} states and names {len(values)}"
+        )
+    return node, values, match.end()
+
+
+def _scope(source: Source, header: str, head: int) -> tuple[str, tuple[str, ...]]:
+    """Return child and parents of a ``probability`` header."""
+    inner = header.strip()
+    names = _names(inner)
+    if not names or not (inner.startswith("(") and inner.endswith(")")) or inner.count("|") > 1:
+        raise source.error(
+            head, f"expected 'probability ( NODE | PARENT, … ) {{', found {_excerpt('probability' + header)}"
+        )
+    return names[0], tuple(names[1:])
+
+
+def _names(text: str) -> list[str]:
+    """Return the names in a header, quotes taken off."""
+    return [m[0].strip('"') for m in _NAME.finditer(text)]
+
+
+def _state_names(text: str) -> tuple[str, ...]:
+    """Return the names in a list separated by commas, or by blanks where there is no comma."""
+    if '"' in text:
+        return tuple(m[0].strip('"') for m in _NAME.finditer(text))
+    if "," in text:
+        return tuple(part.strip() for part in text.strip().rstrip(",").split(","))
+    return tuple(text.split())
+
+
+def _excerpt(text: str, width: int = 40) -> str:
+    """Quote the beginning of a text on one line."""
+    short = " ".join(text[: 4 * width].split())
+    return repr(short if len(short) <= width else short[: width - 1] + "…")
+
+
+# -- one table -----------------------------------------------------------------------------
+
+
+def _table(source: Source, block: _Block, states: Mapping[str, tuple[tuple[str, ...], int]]) -> Table:
+    """Return the table of one block, axes parents…, child."""
+    for name in (block.child, *block.parents):
+        if name not in states:
+            role = "node" if name == block.child else f"parent of {block.child!r}"
+            raise source.error(block.head, f"{role} {name!r} has no variable block")
+    axes = [states[name][0] for name in (*block.parents, block.child)]
+    table = _quick_table(source.text[block.start : block.stop - 1], axes)
+    return table if table is not None else _careful_table(source, block, axes)
+
+
+def _quick_table(body: str, axes: Sequence[tuple[str, ...]]) -> Table | None:
+    """Parse a block of plain rows in bulk; ``None`` if anything about it is unusual."""
+    if '"' in body:
+        return None
+    rows = body.split(";")
+    if rows.pop().strip():
+        return None
+    size = len(axes[-1])
+    shape = [len(a) for a in axes]
+    if len(axes) == 1:
+        head, _, numbers = rows[0].strip().partition("table") if len(rows) == 1 else ("?", "", "")
+        flat = None if head or numbers.count(",") != size - 1 else _numbers(numbers)
+        return None if flat is None or len(flat) != size else flat
+    if len(rows) != prod(shape[:-1]):
+        return None
+    keys, values = [], []
+    for row in rows:
+        key, _, numbers = row.partition(")")
+        keys.append(key)
+        values.append(numbers)
+        if numbers.count(",") != size - 1:
+            return None
+    flat = _numbers(",".join(values))
+    places = _places(keys, axes[:-1])
+    if flat is None or places is None or len(flat) != len(rows) * size:
+        return None
+    table = np.empty((len(rows), size))
+    table[places] = flat.reshape(len(rows), size)
+    return table.reshape(shape)
+
+
+def _numbers(text: str) -> Table | None:
+    """Parse numbers separated by commas in one go; ``None`` if one of them is not a number."""
+    try:
+        return np.array(text.split(","), dtype=np.float64)
+    except ValueError:
+        return None
+
+
+def _places(keys: Sequence[str], axes: Sequence[tuple[str, ...]]) -> Sequence[int] | None:
+    """Return the row number of each ``(state, …``; ``None`` unless each row occurs exactly once."""
+    stripped = [key.strip() for key in keys]
+    if any(not key.startswith("(") for key in stripped):
+        return None
+    width = len(axes)
+    words = [w.strip() for w in ",".join([key[1:] for key in stripped]).split(",")]
+    if len(words) != width * len(keys):
+        return None
+    places = np.zeros(len(keys), dtype=np.intp)
+    for k, names in enumerate(axes):
+        number = {name: j for j, name in enumerate(names)}
+        column = [number.get(w, -1) for w in words[k::width]]
+        if min(column) < 0:
+            return None
+        places *= len(names)
+        places += column
+    if len(np.unique(places)) != len(keys):
+        return None
+    return places  # type: ignore[return-value]  # an integer array indexes rows like a sequence does
+
+
+def _careful_table(source: Source, block: _Block, axes: Sequence[tuple[str, ...]]) -> Table:
+    """Read a block statement by statement; slow, complete, and exact about the line of a mistake."""
+    shape = tuple(len(a) for a in axes)
+    if prod(shape) > MAX_TABLE:
+        raise source.error(
+            block.head,
+            f"the table of {block.child!r} would have {prod(shape)} entries, the limit is {MAX_TABLE}",
+        )
+    table = np.empty(shape)
+    filled = np.zeros(shape[:-1], dtype=bool)
+    default: list[float] | None = None
+    for position, statement in _statements(source, block):
+        word = statement.split(None, 1)[0] if not statement.startswith("(") else "("
+        if word == "property":
+            continue
+        if word == "(":
+            row, numbers = _row(source, block, axes, position, statement)
+            if filled[row]:
+                raise source.error(position, f"node {block.child!r}: this row is given twice")
+            table[row], filled[row] = numbers, True
+        elif word == "default":
+            default = _counted(source, block, position, statement[7:], shape[-1])
+        elif word == "table":
+            numbers = _counted(source, block, position, statement[5:], prod(shape))
+            table[...] = np.moveaxis(np.reshape(numbers, (shape[-1], *shape[:-1])), 0, -1)
+            filled[...] = True
+        else:
+            raise source.error(
+                position, f"expected 'table', 'default' or '( state, … )', found {_excerpt(statement)}"
+            )
+    if not filled.all():
+        if default is None:
+            missing = np.argwhere(~filled)[0]
+            names = ", ".join(axes[k][j] for k, j in enumerate(missing))
+            what = f"row ({names})" if names else "table"
+            raise source.error(block.head, f"node {block.child!r}: the {what} is missing")
+        table[~filled] = default
+    return table
+
+
+def _statements(source: Source, block: _Block) -> list[tuple[int, str]]:
+    """Return the statements of a block with their positions."""
+    found = []
+    position = block.start
+    while (match := _STATEMENT.match(source.text, position, block.stop)) is not None:
+        statement = match[1].strip()
+        position = match.end()
+        if match[2] == "}":
+            if statement:
+                raise source.error(match.start(1), f"expected ';' after {_excerpt(statement)}")
+            break
+        if statement:
+            found.append((match.start(1), statement))
+    return found
+
+
+def _row(
+    source: Source, block: _Block, axes: Sequence[tuple[str, ...]], position: int, statement: str
+) -> tuple[tuple[int, ...], list[float]]:
+    """Return index and numbers of ``(state, …) number, …``."""
+    match = re.match(rf'\(([^)"]*(?:{_QUOTED}[^)"]*)*)\)', statement)
+    if match is None:
+        raise source.error(position, f"expected '( state, … )' and then numbers, found {_excerpt(statement)}")
+    words = _state_names(match[1])
+    if len(words) != len(block.parents) and '"' not in match[1]:
+        words = tuple(match[1].replace(",", " ").split())
+    if len(words) != len(block.parents):
+        raise source.error(
+            position,
+            f"node {block.child!r}: the row names {len(words)} states, expected one for each of"
+            f" {len(block.parents)} parents",
+        )
+    index = []
+    for parent, names, word in zip(block.parents, axes[:-1], words, strict=True):
+        if word not in names:
+            raise source.error(
+                position,
+                f"node {block.child!r}: {word!r} is not a state of {parent!r}, which has {_listed(names)}",
+            )
+        index.append(names.index(word))
+    return tuple(index), _counted(source, block, position, statement[match.end() :], len(axes[-1]))
+
+
+def _listed(names: Sequence[str], most: int = 8) -> str:
+    """Return the first few names."""
+    return ", ".join(names[:most]) + (", …" if len(names) > most else "")
+
+
+def _counted(source: Source, block: _Block, position: int, text: str, count: int) -> list[float]:
+    """Return exactly ``count`` numbers, separated by commas or blanks."""
+    numbers = []
+    for word in text.replace(",", " ").split():
+        try:
+            numbers.append(float(word))
+        except ValueError:
+            raise source.error(
+                position, f"node {block.child!r}: expected a number, found {_excerpt(word)}"
+            ) from None
+    if len(numbers) != count:
+        raise source.error(position, f"node {block.child!r}: found {len(numbers)} numbers, expected {count}")
+    return numbers
