@@ -86,7 +86,7 @@ def parse_bif(source: Source, *, records: Collection[str] | None = None) -> Mode
         if block.child in tables:
             raise source.error(
                 block.head,
-                f"a second probability block for node {block.child!r}, the first is on line {lines[block.child]}",
+                f"a second table for node {block.child!r}, the first is on line {lines[block.child]}",
             )
         lines[block.child] = at(block.head)
         tables[block.child] = (block.parents, _table(source, block, states))

@@ -82,8 +82,7 @@ def _suffix(path: Path) -> str:
 def _resolve(target: str) -> Callable[..., Model]:
     """Import the reader named ``"module:function"``."""
     module, _, function = target.partition(":")
-    reader = getattr(import_module(module), function)
-    assert callable(reader)
+    reader: Callable[..., Model] = getattr(import_module(module), function)
     return reader
 
 
