@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,9 @@ def structures(
     draw: st.DrawFn, shape: str | None = None, min_nodes: int = 1, max_nodes: int = 6, max_parents: int = 3
 ) -> dict[str, tuple[str, ...]]:
     """Draw ``node -> parents`` of one shape: chain, tree, loop, disconnected, one node, or anything."""
-    low = {"one node": 1, "chain": 2, "tree": 2, "loop": 4, "disconnected": 2, "latents": 2}.get(shape or "", 1)
+    low = {"one node": 1, "chain": 2, "tree": 2, "loop": 4, "disconnected": 2, "latents": 2}.get(
+        shape or "", 1
+    )
     count = 1 if shape == "one node" else draw(st.integers(max(low, min_nodes), max(low, max_nodes)))
     names = [f"X{k}" for k in range(count)]
     if shape == "chain":
@@ -76,7 +79,7 @@ def structures(
         left, right = names[: cut + 1], [names[0], *names[cut + 1 : -1]]
         found: dict[str, tuple[str, ...]] = {names[0]: ()}
         for path in (left, right):
-            found.update({b: (a,) for a, b in zip(path, path[1:], strict=False)})
+            found.update({b: (a,) for a, b in pairwise(path)})
         found[names[-1]] = tuple(dict.fromkeys((left[-1], right[-1])))
         return found
     split = draw(st.integers(1, count - 1)) if shape == "disconnected" else 0
@@ -135,7 +138,9 @@ def markov_networks(
         st.lists(st.sets(st.sampled_from(names), min_size=1, max_size=3), min_size=1, max_size=count + 2)
     )
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    share = draw(st.sampled_from([0.1, 0.3])) if (zeros if zeros is not None else draw(st.booleans())) else 0.0
+    share = (
+        draw(st.sampled_from([0.1, 0.3])) if (zeros if zeros is not None else draw(st.booleans())) else 0.0
+    )
     alive = {n: int(rng.integers(sizes[n])) for n in names}  # this state keeps positive mass
     potentials = []
     for scope in map(sorted, scopes):

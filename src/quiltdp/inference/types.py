@@ -1,0 +1,112 @@
+"""What the inference layer answers with: the influence of a quilt, and the values that attain it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Protocol, TypeAlias
+
+from quiltdp.errors import InvalidArgument, InvalidModel
+from quiltdp.model import Model
+
+__all__ = ["Assignment", "QuiltInfluence", "QuiltLike", "Witness", "check_disjoint"]
+
+Assignment: TypeAlias = tuple[tuple[str, str], ...]
+"""Node and state name, node after node."""
+
+
+class QuiltLike(Protocol):
+    """Anything with the four parts of a Markov quilt, such as :class:`quiltdp.graph.Quilt`."""
+
+    @property
+    def target(self) -> str:
+        """The record under attack."""
+        ...
+
+    @property
+    def separator(self) -> frozenset[str]:
+        """Q, which cuts the target off from the remote nodes."""
+        ...
+
+    @property
+    def nearby(self) -> frozenset[str]:
+        """N, the nodes on the target's side, without the target."""
+        ...
+
+
+@dataclass(frozen=True)
+class Witness:
+    """Values that attain a swing or an influence, so that anyone can check it with probabilities.
+
+    With K = ``known``, x = ``value``, x' = ``other``, q = ``separator`` and q' = ``separator_other``::
+
+        swing = ln [P(q|x,K) P(q'|x',K)] / [P(q|x',K) P(q'|x,K)]
+        b     = ln  P(q|x,K) / P(q|x',K)                          (``separator_other`` is None)
+    """
+
+    known: Assignment
+    value: Assignment
+    other: Assignment
+    separator: Assignment
+    separator_other: Assignment | None = None
+
+
+@dataclass(frozen=True)
+class QuiltInfluence:
+    """How strongly the separator of one quilt tells about its target.
+
+    Attributes
+    ----------
+    b
+        The published influence max_L I(X_Q ⇝ X_i | X_L).
+    swing
+        The largest s_i(C, L) over the sets L of nearby records an adversary may know.
+    swing_upper
+        ``swing`` plus a bound on its rounding error: never below the true value.
+    exact
+        Whether b and swing are the exact values; if not, they are upper bounds.
+    witness, b_witness
+        Values that attain the swing and b; ``None`` where no two values of the target are possible
+        or the number is only an upper bound.
+    swing_by_known
+        Entry k is the largest swing with exactly k known nearby records, rounded up.
+    swing_of
+        The swing for each set of known nearby records, rounded up.
+    """
+
+    b: float
+    swing: float
+    swing_upper: float
+    exact: bool
+    witness: Witness | None
+    b_witness: Witness | None
+    swing_by_known: tuple[float, ...]
+    swing_of: Mapping[frozenset[str], float]
+
+    def __post_init__(self) -> None:
+        """Refuse NaN and numbers below zero; freeze the mapping."""
+        for name in ("b", "swing", "swing_upper"):
+            value = getattr(self, name)
+            if math.isnan(value) or value < 0:
+                raise InvalidModel(f"{name} of a quilt came out as {value}: it is a number ≥ 0 or ∞")
+        object.__setattr__(self, "swing_of", MappingProxyType(dict(self.swing_of)))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle through the constructor."""
+        fields = (self.b, self.swing, self.swing_upper, self.exact, self.witness, self.b_witness)
+        return (QuiltInfluence, (*fields, self.swing_by_known, dict(self.swing_of)))
+
+
+def check_disjoint(model: Model, **parts: Collection[str]) -> None:
+    """Refuse unknown nodes, a string where a collection is due, and a node in two parts."""
+    owner: dict[str, str] = {}
+    for part, nodes in parts.items():
+        if isinstance(nodes, str):
+            raise InvalidArgument(f"{part} must be a collection of node names, not the string {nodes!r}")
+        model.require(nodes)
+        for n in frozenset(nodes):
+            if n in owner:
+                raise InvalidArgument(f"node {n!r} is in both {owner[n]} and {part}")
+            owner[n] = part
