@@ -12,6 +12,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from quiltdp.chain import ChainModel, markov_chain, markov_chains
     from quiltdp.errors import QuiltdpError
+    from quiltdp.graph.moral import moralize
+    from quiltdp.graph.quilt import Quilt
+    from quiltdp.graph.quilts import markov_blanket, quilts
+    from quiltdp.graph.types import DependencyGraph
     from quiltdp.io.load import load_model
     from quiltdp.model import Factor, Model
 
@@ -21,23 +25,33 @@ __version__ = "0.1.0"
 # stays quick; keep the list above, for type checkers, equal to this one.
 _PUBLIC = {
     "ChainModel": "quiltdp.chain",
+    "DependencyGraph": "quiltdp.graph.types",
     "Factor": "quiltdp.model",
     "Model": "quiltdp.model",
+    "Quilt": "quiltdp.graph.quilt",
     "QuiltdpError": "quiltdp.errors",
     "load_model": "quiltdp.io.load",
+    "markov_blanket": "quiltdp.graph.quilts",
     "markov_chain": "quiltdp.chain",
     "markov_chains": "quiltdp.chain",
+    "moralize": "quiltdp.graph.moral",
+    "quilts": "quiltdp.graph.quilts",
 }
 
 __all__ = [
     "ChainModel",
+    "DependencyGraph",
     "Factor",
     "Model",
+    "Quilt",
     "QuiltdpError",
     "__version__",
     "load_model",
+    "markov_blanket",
     "markov_chain",
     "markov_chains",
+    "moralize",
+    "quilts",
 ]
 
 

@@ -1,0 +1,268 @@
+"""A Markov quilt: target, separator, nearby, remote, checked at birth."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from functools import cached_property
+from typing import Any, NoReturn
+
+from quiltdp.errors import InvalidModel
+from quiltdp.graph.types import DependencyGraph
+
+__all__ = ["Quilt", "UnitQuilt"]
+
+
+class UnitQuilt:
+    """A quilt of a set of targets: the separator keeps targets and nearby apart from the remote rest.
+
+    The targets, ``separator``, ``nearby`` and ``remote`` partition the nodes, and no edge joins a
+    target or a nearby node to a remote one.  Both are checked at birth.  ``closed`` is C = targets
+    and nearby together.
+
+    Parameters
+    ----------
+    graph
+        The graph the quilt lives in.
+    targets
+        The protected nodes.
+    separator, nearby, remote
+        The parts, as names.
+
+    Raises
+    ------
+    InvalidModel
+        If the parts overlap, miss a node, or an edge passes the separator; the message names it.
+    UnknownNode
+        If a part has a node that the graph does not have.
+    """
+
+    graph: DependencyGraph
+    _targets: frozenset[int]
+    _closed: frozenset[int]
+    _separator: frozenset[int]
+
+    def __init__(
+        self,
+        graph: DependencyGraph,
+        targets: Collection[str],
+        separator: Collection[str],
+        nearby: Collection[str],
+        remote: Collection[str],
+    ) -> None:
+        named = {"targets": targets, "separator": separator, "nearby": nearby, "remote": remote}
+        parts = {part: frozenset(map(graph.position, names)) for part, names in named.items()}
+        _check_partition(graph, parts)
+        closed = parts["targets"] | parts["nearby"]
+        passing = _edge_past(graph, closed, parts["separator"])
+        if passing is not None:
+            inside, outside = (graph.nodes[k] for k in passing)
+            raise InvalidModel(
+                f"the separator does not separate: the edge {inside!r} – {outside!r} joins"
+                " the target's side to the remote nodes"
+            )
+        self._fill(graph, parts["targets"], closed, parts["separator"])
+
+    def _fill(
+        self,
+        graph: DependencyGraph,
+        targets: frozenset[int],
+        closed: frozenset[int],
+        separator: frozenset[int],
+    ) -> None:
+        if not targets:
+            raise InvalidModel("a quilt needs at least one target")
+        self.__dict__.update(graph=graph, _targets=targets, _closed=closed, _separator=separator)
+
+    @classmethod
+    def _around(
+        cls,
+        graph: DependencyGraph,
+        targets: frozenset[int],
+        closed: frozenset[int],
+        separator: frozenset[int],
+    ) -> Any:
+        """Make the quilt (∂C, C without targets, everything else), checking that separator = ∂C.
+
+        That is a check of the edges that leave C only, so its cost does not grow with the graph:
+        C, ∂C and the complement partition the nodes by construction.
+        """
+        if not targets <= closed:
+            raise InvalidModel("a target lies outside the closed set of its quilt")
+        if separator != boundary(graph, closed):
+            raise InvalidModel("the separator is not the boundary of the closed set")
+        return cls._trusted(graph, targets, closed, separator)
+
+    @classmethod
+    def _trusted(
+        cls,
+        graph: DependencyGraph,
+        targets: frozenset[int],
+        closed: frozenset[int],
+        separator: frozenset[int],
+    ) -> Any:
+        quilt = cls.__new__(cls)
+        quilt._fill(graph, targets, closed, separator)
+        return quilt
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        """Refuse: quilts are frozen."""
+        raise AttributeError(f"{type(self).__name__} is frozen")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        """Refuse: quilts are frozen."""
+        raise AttributeError(f"{type(self).__name__} is frozen")
+
+    # -- the parts, named on demand ------------------------------------------------------------
+
+    @cached_property
+    def targets(self) -> frozenset[str]:
+        """The protected nodes."""
+        return self.graph.names(self._targets)
+
+    @cached_property
+    def separator(self) -> frozenset[str]:
+        """Q: the nodes that separate the targets from the remote ones."""
+        return self.graph.names(self._separator)
+
+    @cached_property
+    def nearby(self) -> frozenset[str]:
+        """N: the nodes on the targets' side of the separator, without the targets."""
+        return self.graph.names(self._closed - self._targets)
+
+    @cached_property
+    def closed(self) -> frozenset[str]:
+        """C: the targets and the nearby nodes."""
+        return self.graph.names(self._closed)
+
+    @cached_property
+    def remote(self) -> frozenset[str]:
+        """R: everything beyond the separator (named when first asked for)."""
+        near = self._closed | self._separator
+        return self.graph.names(k for k in range(len(self.graph)) if k not in near)
+
+    # -- sizes, counting records ---------------------------------------------------------------
+
+    @property
+    def nearby_records(self) -> int:
+        """The number of nearby records; latents are not counted."""
+        return self.closed_records - _count_records(self.graph, self._targets)
+
+    @cached_property
+    def closed_records(self) -> int:
+        """The number of records in C: what the quilt costs in units of α."""
+        if self.is_trivial and self._closed is self.graph.component_members(self._label):
+            return int(self.graph.component_record_counts[self._label])
+        return _count_records(self.graph, self._closed)
+
+    @property
+    def separator_records(self) -> int:
+        """The number of records in the separator."""
+        return _count_records(self.graph, self._separator)
+
+    @property
+    def is_trivial(self) -> bool:
+        """Whether the separator is empty."""
+        return not self._separator
+
+    @property
+    def _label(self) -> int:
+        return int(self.graph.component_labels[next(iter(self._targets))])
+
+    def __eq__(self, other: object) -> bool:
+        """Equal parts of equal graphs."""
+        if not isinstance(other, UnitQuilt):
+            return NotImplemented
+        return (
+            self._targets == other._targets
+            and self._closed == other._closed
+            and self._separator == other._separator
+            and self.graph == other.graph
+        )
+
+    def __hash__(self) -> int:
+        """Hash by the parts."""
+        return hash((self._targets, self._closed, self._separator))
+
+    def __repr__(self) -> str:
+        """Show the parts, the remote one by its size."""
+        remote = len(self.graph) - len(self._closed) - len(self._separator)
+        return (
+            f"{type(self).__name__}({_shown(self.targets, braces=len(self._targets) > 1)}:"
+            f" separator {_shown(self.separator)}, nearby {_shown(self.nearby)}, {remote} remote)"
+        )
+
+
+class Quilt(UnitQuilt):
+    """A Markov quilt of one target: (separator Q, nearby N, remote R).
+
+    Examples
+    --------
+    >>> from quiltdp import DependencyGraph, Quilt
+    >>> g = DependencyGraph("ABCD", [("A", "B"), ("B", "C"), ("C", "D")])
+    >>> Quilt(g, "A", separator=["C"], nearby=["B"], remote=["D"])
+    Quilt(A: separator {C}, nearby {B}, 1 remote)
+    >>> Quilt(g, "A", separator=["C"], nearby=[], remote=["B", "D"])
+    Traceback (most recent call last):
+        ...
+    quiltdp.errors.InvalidModel: the separator does not separate: the edge 'A' – 'B' joins the target's side to the remote nodes
+    """  # noqa: E501 - the message is one line
+
+    def __init__(
+        self,
+        graph: DependencyGraph,
+        target: str,
+        separator: Collection[str],
+        nearby: Collection[str],
+        remote: Collection[str],
+    ) -> None:
+        super().__init__(graph, [target], separator, nearby, remote)
+
+    @cached_property
+    def target(self) -> str:
+        """The record under attack."""
+        return next(iter(self.targets))
+
+
+def boundary(graph: DependencyGraph, closed: Iterable[int]) -> frozenset[int]:
+    """Return ∂C: the integer nodes outside C with a neighbour inside."""
+    inside = frozenset(closed)
+    around: set[int] = set()
+    for k in inside:
+        around.update(graph.neighbor_positions(k))
+    return frozenset(around - inside)
+
+
+def _check_partition(graph: DependencyGraph, parts: dict[str, frozenset[int]]) -> None:
+    owner: dict[int, str] = {}
+    for part, members in parts.items():
+        for k in members:
+            if k in owner:
+                raise InvalidModel(
+                    f"node {graph.nodes[k]!r} is in two parts of the quilt: {owner[k]}, {part}"
+                )
+            owner[k] = part
+    if len(owner) < len(graph):
+        missing = next(k for k in range(len(graph)) if k not in owner)
+        raise InvalidModel(f"node {graph.nodes[missing]!r} is in no part of the quilt")
+
+
+def _edge_past(
+    graph: DependencyGraph, closed: frozenset[int], separator: frozenset[int]
+) -> tuple[int, int] | None:
+    """Return an edge from C to a node that is neither in C nor in the separator, if there is one."""
+    for k in sorted(closed):
+        for j in graph.neighbor_positions(k):
+            if j not in closed and j not in separator:
+                return k, j
+    return None
+
+
+def _count_records(graph: DependencyGraph, members: Iterable[int]) -> int:
+    mask = graph.record_mask
+    return sum(1 for k in members if mask[k])
+
+
+def _shown(names: Collection[str], braces: bool = True) -> str:
+    listed = sorted(names)
+    text = ", ".join(listed[:8]) + (f", … {len(listed) - 8} more" if len(listed) > 8 else "")
+    return f"{{{text}}}" if braces else text

@@ -1,0 +1,288 @@
+"""The dependency graph: immutable, undirected, integer adjacency inside, node names outside."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quiltdp.errors import InvalidModel, UnknownNode
+
+__all__ = ["DependencyGraph", "Ints"]
+
+Ints: TypeAlias = NDArray[np.int64]
+
+
+class DependencyGraph:
+    """An undirected graph over named nodes, some of them records.
+
+    Two nodes are joined when some table of the model contains both, so a set of nodes that
+    separates two others in this graph makes them independent given its values.  Inside, nodes are
+    the integers 0, 1, …, n − 1 and the neighbours of node k are
+    ``indices[indptr[k]:indptr[k + 1]]``, sorted (compressed sparse rows), so that a million nodes
+    are a few arrays.
+
+    Parameters
+    ----------
+    nodes
+        The node names, all different.
+    edges
+        Pairs of names; repeated pairs count once.
+    records
+        The nodes that are rows of the database; default: all of them.
+
+    Raises
+    ------
+    InvalidModel
+        On a repeated node, an edge from a node to itself, or no node at all.
+    UnknownNode
+        On an edge or a record that is not among the nodes.
+
+    Examples
+    --------
+    >>> from quiltdp import DependencyGraph
+    >>> g = DependencyGraph("ABC", [("A", "B"), ("B", "C")])
+    >>> sorted(g.neighbors("B")), g.degree("A"), len(g)
+    (['A', 'C'], 1, 3)
+    """
+
+    nodes: Sequence[str]
+    index: Mapping[str, int]
+    indptr: Ints
+    indices: Ints
+    record_mask: NDArray[np.bool_]
+
+    def __init__(
+        self,
+        nodes: Iterable[str],
+        edges: Iterable[tuple[str, str]] = (),
+        records: Collection[str] | None = None,
+    ) -> None:
+        names = tuple(nodes)
+        index = {n: k for k, n in enumerate(names)}
+        if len(index) < len(names):
+            twice = next(n for k, n in enumerate(names) if index[n] != k)
+            raise InvalidModel(f"node {twice!r} appears twice in the graph")
+        pairs = [(_position(index, a), _position(index, b)) for a, b in edges]
+        mask = np.ones(len(names), dtype=np.bool_)
+        if records is not None:
+            mask[:] = False
+            mask[[_position(index, n) for n in records]] = True
+        self._fill(names, index, np.array(pairs, dtype=np.int64).reshape(-1, 2), mask)
+
+    @classmethod
+    def from_pairs(
+        cls,
+        nodes: Sequence[str],
+        index: Mapping[str, int],
+        pairs: Ints,
+        record_mask: NDArray[np.bool_],
+    ) -> DependencyGraph:
+        """Build from an array of integer pairs, for callers that have positions already."""
+        graph = cls.__new__(cls)
+        graph._fill(nodes, index, pairs, record_mask)
+        return graph
+
+    def _fill(
+        self,
+        nodes: Sequence[str],
+        index: Mapping[str, int],
+        pairs: Ints,
+        record_mask: NDArray[np.bool_],
+    ) -> None:
+        n = len(nodes)
+        if not n:
+            raise InvalidModel("the graph has no nodes")
+        loops = pairs[:, 0] == pairs[:, 1]
+        if loops.any():
+            raise InvalidModel(f"node {nodes[int(pairs[loops][0, 0])]!r} has an edge to itself")
+        indptr, indices = _compressed_rows(pairs, n)
+        mask = np.array(record_mask, dtype=np.bool_)
+        for array in (indptr, indices, mask):
+            array.flags.writeable = False
+        self.__dict__.update(nodes=nodes, index=index, indptr=indptr, indices=indices, record_mask=mask)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """Refuse: graphs are frozen."""
+        raise AttributeError("DependencyGraph is frozen")
+
+    def __delattr__(self, name: str) -> None:
+        """Refuse: graphs are frozen."""
+        raise AttributeError("DependencyGraph is frozen")
+
+    # -- by name -----------------------------------------------------------------------------
+
+    @property
+    def records(self) -> Sequence[str]:
+        """The nodes that are rows of the database, in node order."""
+        if self.record_mask.all():
+            return self.nodes
+        return self._some_records
+
+    @cached_property
+    def _some_records(self) -> tuple[str, ...]:
+        return tuple(self.nodes[k] for k in np.flatnonzero(self.record_mask).tolist())
+
+    def is_record(self, node: str) -> bool:
+        """Return whether ``node`` is a row of the database."""
+        return bool(self.record_mask[self.position(node)])
+
+    def position(self, node: str) -> int:
+        """Return the integer of ``node``, or raise :class:`UnknownNode`."""
+        return _position(self.index, node)
+
+    def names(self, positions: Iterable[int]) -> frozenset[str]:
+        """Return the names of integer nodes."""
+        return frozenset(self.nodes[k] for k in positions)
+
+    def neighbors(self, node: str) -> frozenset[str]:
+        """Return the nodes that share a table with ``node``."""
+        return self.names(self.neighbor_positions(self.position(node)))
+
+    def neighbor_positions(self, position: int) -> list[int]:
+        """Return the neighbours of an integer node, sorted."""
+        found: list[int] = self.indices[self.indptr[position] : self.indptr[position + 1]].tolist()
+        return found
+
+    def degree(self, node: str) -> int:
+        """Return the number of neighbours of ``node``."""
+        k = self.position(node)
+        return int(self.indptr[k + 1] - self.indptr[k])
+
+    def edges(self) -> Iterator[tuple[str, str]]:
+        """Yield every edge once, as a pair of names in node order."""
+        sources = np.repeat(np.arange(len(self)), np.diff(self.indptr))
+        once = sources < self.indices
+        for a, b in zip(sources[once].tolist(), self.indices[once].tolist(), strict=True):
+            yield self.nodes[a], self.nodes[b]
+
+    @property
+    def edge_count(self) -> int:
+        """The number of edges."""
+        return len(self.indices) // 2
+
+    def __len__(self) -> int:
+        """Return the number of nodes."""
+        return len(self.nodes)
+
+    def __contains__(self, node: object) -> bool:
+        """Return whether the graph has ``node``."""
+        return node in self.index
+
+    def __eq__(self, other: object) -> bool:
+        """Equal nodes in equal order, equal records, equal edges."""
+        if not isinstance(other, DependencyGraph):
+            return NotImplemented
+        return self is other or (
+            len(self) == len(other)
+            and np.array_equal(self.indptr, other.indptr)
+            and np.array_equal(self.indices, other.indices)
+            and np.array_equal(self.record_mask, other.record_mask)
+            and all(a == b for a, b in zip(self.nodes, other.nodes, strict=True))
+        )
+
+    def __hash__(self) -> int:
+        """Hash by size (the rest is compared on equality only)."""
+        return hash((len(self), len(self.indices)))
+
+    def __repr__(self) -> str:
+        """Say how large it is."""
+        return f"<dependency graph: {len(self)} nodes, {self.edge_count} edges>"
+
+    # -- components --------------------------------------------------------------------------
+
+    def components(self) -> tuple[frozenset[str], ...]:
+        """Return the connected components, by their first node."""
+        return tuple(self.names(self.component_members(k)) for k in range(self.component_count))
+
+    @property
+    def component_count(self) -> int:
+        """The number of connected components."""
+        return int(self.component_labels.max()) + 1
+
+    @cached_property
+    def component_labels(self) -> Ints:
+        """The component of every integer node; components are numbered by their first node."""
+        labels = _component_labels(self.indptr, self.indices)
+        labels.flags.writeable = False
+        return labels
+
+    @cached_property
+    def component_record_counts(self) -> Ints:
+        """The number of records in every component."""
+        counts: Ints = np.bincount(
+            self.component_labels[self.record_mask], minlength=self.component_count
+        ).astype(np.int64)
+        counts.flags.writeable = False
+        return counts
+
+    def component_members(self, label: int) -> frozenset[int]:
+        """Return the integer nodes of a component, one shared object however often it is asked for."""
+        made = self._members.get(label)
+        if made is None:
+            order, starts = self._by_component
+            made = frozenset(order[starts[label] : starts[label + 1]].tolist())
+            self._members[label] = made
+        return made
+
+    @cached_property
+    def _members(self) -> dict[int, frozenset[int]]:
+        return {}
+
+    @cached_property
+    def _by_component(self) -> tuple[Ints, Ints]:
+        order = np.argsort(self.component_labels, kind="stable")
+        sizes = np.bincount(self.component_labels)
+        return order, np.concatenate(([0], np.cumsum(sizes)))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle the graph without what can be computed again."""
+        return {k: self.__dict__[k] for k in ("nodes", "index", "indptr", "indices", "record_mask")}
+
+
+def _position(index: Mapping[str, int], node: str) -> int:
+    try:
+        return index[node]
+    except KeyError:
+        raise UnknownNode(f"node {node!r} is not in the graph") from None
+
+
+def _compressed_rows(pairs: Ints, n: int) -> tuple[Ints, Ints]:
+    """Return ``indptr, indices`` of the undirected graph with these pairs, each edge once per end."""
+    both = np.concatenate((pairs, pairs[:, ::-1]))
+    keys = np.unique(both[:, 0] * n + both[:, 1])
+    sources, targets = np.divmod(keys, n)
+    indptr = np.zeros(n + 1, dtype=np.int64)
+    np.cumsum(np.bincount(sources, minlength=n), out=indptr[1:])
+    return indptr, targets
+
+
+def _component_labels(indptr: Ints, indices: Ints) -> Ints:
+    """Return the component of every node; scipy for large graphs, where its import pays."""
+    n = len(indptr) - 1
+    if n > 50_000:
+        from scipy.sparse import csr_array
+        from scipy.sparse.csgraph import connected_components
+
+        matrix = csr_array((np.ones(len(indices), dtype=np.int8), indices, indptr), shape=(n, n))
+        found = np.asarray(connected_components(matrix, directed=False)[1], dtype=np.int64)
+        _, first, inverse = np.unique(found, return_index=True, return_inverse=True)
+        return np.asarray(np.argsort(np.argsort(first))[inverse], dtype=np.int64)
+    labels = [-1] * n
+    starts, ends = indptr.tolist(), indices.tolist()
+    count = 0
+    for root in range(n):
+        if labels[root] >= 0:
+            continue
+        labels[root] = count
+        reached = [root]
+        for k in reached:  # grows while it is walked
+            for j in ends[starts[k] : starts[k + 1]]:
+                if labels[j] < 0:
+                    labels[j] = count
+                    reached.append(j)
+        count += 1
+    return np.array(labels, dtype=np.int64)
