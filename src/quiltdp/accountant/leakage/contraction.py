@@ -35,7 +35,7 @@ def phi(c: ArrayLike, o: ArrayLike) -> NDArray[np.float64]:
     Examples
     --------
     >>> round(float(phi(1.0, 2.0)), 12), float(phi(float("inf"), 2.0)), float(phi(0.0, 5.0))
-    (0.454694580083, 2.0, 0.0)
+    (0.454672587605, 2.0, 0.0)
     """
     a, b = np.broadcast_arrays(np.asarray(c, dtype=np.float64), np.asarray(o, dtype=np.float64))
     small, large = np.minimum(a, b), np.maximum(a, b)
