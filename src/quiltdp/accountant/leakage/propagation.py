@@ -103,7 +103,8 @@ def propagate(
         How many edge updates may be spent; where the iteration has not settled by then the
         messages descend from group privacy instead, which is certified at every step.
     """
-    cap = up_array(np.bincount(graph.component, weights=alpha, minlength=1), len(alpha) + 8.0)
+    whole = np.bincount(graph.component, weights=alpha, minlength=1).astype(np.float64)
+    cap = up_array(whole, len(alpha) + 8.0)
     sweep = _Sweep(graph, spreads, alpha, cap[graph.component])
     if not len(graph.edge_node):
         return Messages(np.zeros(0), np.zeros(0), sweep.totals(np.zeros(0)), sweep.cap, "no edges")
