@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from quiltdp.accountant.specs import Gaussian, Laplace, Thresholdout
     from quiltdp.chain import ChainModel, markov_chain, markov_chains
     from quiltdp.errors import QuiltdpError
     from quiltdp.graph.moral import moralize
@@ -27,9 +28,12 @@ _PUBLIC = {
     "ChainModel": "quiltdp.chain",
     "DependencyGraph": "quiltdp.graph.types",
     "Factor": "quiltdp.model",
+    "Gaussian": "quiltdp.accountant.specs",
+    "Laplace": "quiltdp.accountant.specs",
     "Model": "quiltdp.model",
     "Quilt": "quiltdp.graph.quilt",
     "QuiltdpError": "quiltdp.errors",
+    "Thresholdout": "quiltdp.accountant.specs",
     "load_model": "quiltdp.io.load",
     "markov_blanket": "quiltdp.graph.quilts",
     "markov_chain": "quiltdp.chain",
@@ -42,9 +46,12 @@ __all__ = [
     "ChainModel",
     "DependencyGraph",
     "Factor",
+    "Gaussian",
+    "Laplace",
     "Model",
     "Quilt",
     "QuiltdpError",
+    "Thresholdout",
     "__version__",
     "load_model",
     "markov_blanket",
