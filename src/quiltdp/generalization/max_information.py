@@ -1,0 +1,425 @@
+"""Max-information: how much more likely any event becomes because the analysis saw the data.
+
+For data X and output Y, with X ⊗ Y the same two drawn independently,
+
+    I^β_∞(X; Y) = ln max over events O with P[(X, Y) ∈ O] > β of (P[(X, Y) ∈ O] − β) / P[X ⊗ Y ∈ O].
+
+An event of probability p for data that the analysis never touched has probability at most
+e^k p + β when I^β_∞ ≤ k.  Everything is in nats; :attr:`MaxInformation.bits` converts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from quiltdp.errors import InvalidArgument
+from quiltdp.generalization._checks import (
+    count,
+    distribution,
+    non_negative,
+    probability,
+    round_down,
+    round_up,
+    within,
+)
+
+__all__ = [
+    "Laws",
+    "MaxInformation",
+    "bayesian_dp_max_information",
+    "compose_max_information",
+    "description_length_max_information",
+    "exact_max_information",
+    "max_information_from_mutual_information",
+    "mutual_information",
+    "mutual_information_from_max_information",
+    "product_dp_max_information",
+    "pure_dp_max_information",
+]
+
+Laws: TypeAlias = Literal["every law", "product laws", "this law"]
+
+LAW_ORDER: tuple[Laws, ...] = ("every law", "product laws", "this law")
+
+
+@dataclass(frozen=True)
+class MaxInformation:
+    """A bound I^β_∞ ≤ ``nats``, with the data laws it holds for.
+
+    Attributes
+    ----------
+    nats
+        The bound; ∞ says nothing.
+    beta
+        The approximation β.
+    laws
+        ``"every law"``, ``"product laws"`` or ``"this law"`` (the joint law it was computed for).
+        Only a bound for every law may follow another one (see :func:`compose_max_information`).
+    theorem
+        Where it comes from.
+    """
+
+    nats: float
+    beta: float
+    laws: Laws
+    theorem: str
+
+    def __post_init__(self) -> None:
+        """Refuse NaN and a β that is no probability."""
+        if math.isnan(self.nats):
+            raise InvalidArgument("a max-information bound cannot be NaN")
+        probability("beta", self.beta, zero=True)
+        if self.laws not in LAW_ORDER:
+            raise InvalidArgument(f"laws must be one of {LAW_ORDER}, not {self.laws!r}")
+
+    @property
+    def bits(self) -> float:
+        """The bound in bits, rounded up."""
+        return round_up(self.nats / math.log(2.0))
+
+    def event_probability(self, independent: float) -> float:
+        """Return e^k p + β, the most an event of probability p on untouched data can have."""
+        p = probability("independent", independent, zero=True, one=True)
+        if p == 0.0:
+            return self.beta
+        exponent = self.nats + math.log(p)
+        return min(1.0, round_up(math.exp(exponent) + self.beta)) if exponent < 0 else 1.0
+
+
+def exact_max_information(joint: ArrayLike, beta: float = 0.0) -> MaxInformation:
+    """Compute I^β_∞ of a finite joint distribution exactly.
+
+    Claim: max_O (P(O) − β) / Q(O), with Q the product of the marginals, is attained by a set
+    {P/Q ≥ λ}: for the optimal λ the maximum of P(O) − β − λ Q(O) is 0, and the best O keeps
+    exactly the cells with P > λ Q.  So one sort by likelihood ratio is enough.
+
+    Parameters
+    ----------
+    joint
+        P(x, y), one row per dataset and one column per output.
+    beta
+        The approximation, 0 ≤ β < 1.
+
+    Returns
+    -------
+    MaxInformation
+        For this law.  With β > 0 independent data and output give ln(1 − β) < 0.
+
+    Raises
+    ------
+    InvalidArgument
+        If the table does not sum to 1, or β is no probability below 1.
+
+    Examples
+    --------
+    >>> round(exact_max_information([[0.4, 0.1], [0.1, 0.4]]).nats, 6)   # ln(0.4 / 0.25)
+    0.470004
+
+    References
+    ----------
+    Dwork et al., "Generalization in adaptive data analysis and holdout reuse" (2015), Definition 10.
+    """
+    beta = probability("beta", beta, zero=True)
+    table = distribution("joint", joint)
+    if table.ndim != 2:
+        raise InvalidArgument(f"joint must be a matrix P(x, y), not an array with {table.ndim} axes")
+    product = np.outer(table.sum(axis=1), table.sum(axis=0)).ravel()
+    p = table.ravel()[table.ravel() > 0]
+    q = product[table.ravel() > 0]
+    order = np.argsort(-(np.log(p) - np.log(q)), kind="stable")
+    inside = np.cumsum(p[order]) - beta
+    ratio = np.log(inside[inside > 0]) - np.log(np.cumsum(q[order])[inside > 0])
+    return MaxInformation(float(ratio.max()), beta, "this law", "exact (likelihood-ratio sort)")
+
+
+def _leakages(epsilons: float | Iterable[float], n: int | None) -> np.ndarray:
+    """Return one leakage per record from a common value and a count, or from a list."""
+    if isinstance(epsilons, (int, float, np.floating, np.integer)):
+        if n is None:
+            raise InvalidArgument("one epsilon for all records needs n, the number of records")
+        return np.array([non_negative("epsilon", float(epsilons))])
+    values = np.asarray(epsilons if isinstance(epsilons, (Sequence, np.ndarray)) else list(epsilons), float)
+    if values.ndim != 1 or values.size == 0 or np.isnan(values).any() or (values < 0).any():
+        raise InvalidArgument("epsilons must be one number of zero or more per record")
+    if n is not None and n != values.size:
+        raise InvalidArgument(f"{values.size} epsilons are given for n = {n} records")
+    return values
+
+
+def _sum_of_squares(epsilons: float | Iterable[float], n: int | None) -> tuple[float, float, int]:
+    """Return Σ ε_i² (rounded up), max ε_i and the number of records."""
+    values = _leakages(epsilons, n)
+    size = count("n", n) if n is not None else int(values.size)
+    if np.isinf(values).any():
+        return math.inf, math.inf, size
+    square = float(values @ values) * (size if values.size == 1 else 1)
+    return round_up(square), float(values.max()), size
+
+
+def pure_dp_max_information(epsilon: float, n: int) -> MaxInformation:
+    """Bound the max-information of an ε-DP algorithm on n records: I_∞ ≤ ε n, for every law.
+
+    Claim: changing all n records changes the log-probability of an output by at most εn, so
+    ln P(y|x)/P(y) ≤ εn whatever the law of the data.  It may stand anywhere in a composition.
+
+    Examples
+    --------
+    >>> round(pure_dp_max_information(0.01, 100).nats, 6)
+    1.0
+
+    References
+    ----------
+    Dwork et al. (2015), Theorem 19.
+    """
+    bound = round_up(non_negative("epsilon", epsilon) * count("n", n))
+    return MaxInformation(bound, 0.0, "every law", "pure DP: ε n")
+
+
+def product_dp_max_information(
+    epsilon: float | Iterable[float], n: int | None, beta: float
+) -> MaxInformation:
+    """Bound the max-information of an ε-DP algorithm on independent records.
+
+    Claim: I^β_∞ ≤ Σ ε_i²/8 + √(Σ ε_i² ln(1/β)/2).
+
+    Assumes independent (not necessarily identical) records and replace-one ε_i-DP for record i:
+    for product data the leakage against adversaries who know the records before i is ε_i.
+
+    Examples
+    --------
+    >>> round(product_dp_max_information(0.01, 10_000, beta=0.01).nats, 4)
+    1.6424
+
+    References
+    ----------
+    Dwork et al. (2015), Theorem 20, has ε²n/2 + ε√(n ln(2/β)/2); proof of these constants:
+    :func:`bayesian_dp_max_information`.
+    """
+    bound = bayesian_dp_max_information(epsilon, n, beta)
+    return MaxInformation(bound.nats, bound.beta, "product laws", "pure DP on product data: Σε²/8 form")
+
+
+def bayesian_dp_max_information(
+    epsilon: float | Iterable[float],
+    n: int | None,
+    beta: float,
+    *,
+    method: Literal["sharp", "repaired", "published"] = "sharp",
+) -> MaxInformation:
+    """Bound the max-information of a Bayesian-DP algorithm, for any joint law of the data.
+
+    Claim, ``sharp``: I^β_∞ ≤ Σ ε_i²/8 + √(Σ ε_i² ln(1/β)/2), 0 < β < 1.
+    ``repaired``: ε²n/2 + ε√(n ln(2/β)/2), the published peeling with its step corrected.
+    ``published``: 2ε²n + ε√(2n ln(2/β)), Theorem 3 as printed (true, its proof is not).
+
+    Assumes ε_i is the leakage about record i against adversaries who know exactly the records
+    before it in one fixed order.  The *informed* leakage covers that; the *prior* one does not.
+
+    Proof of ``sharp``: W_i = ln P(y|x_{1:i})/P(y|x_{1:i−1}).  φ(λ) = ln E e^{λW_i} has
+    φ(0) = φ(1) = 0 and φ'' ≤ ε_i²/4, so under the posterior W_i has mean φ'(1) ≤ ε_i²/8;
+    Azuma–Hoeffding under the posterior with ranges ε_i bounds Σ W_i = ln P(y|x)/P(y).
+
+    Parameters
+    ----------
+    epsilon
+        One number for all records, or one per record.
+    n
+        The number of records (may be ``None`` with one ε per record).
+    beta
+        The approximation, 0 < β < 1; for β = 0 use :func:`pure_dp_max_information`.
+
+    Examples
+    --------
+    >>> [round(bayesian_dp_max_information(0.01, 10_000, 0.01, method=m).nats, 3)
+    ...  for m in ("sharp", "repaired", "published")]
+    [1.642, 2.128, 5.255]
+
+    References
+    ----------
+    Zhao, "Adaptive statistical learning with Bayesian differential privacy" (2017), Theorem 3.
+    """
+    beta = within("beta", beta, 0.0, 1.0, open_low=True, instead="for β = 0 use pure_dp_max_information")
+    beta = probability("beta", beta)
+    square, largest, size = _sum_of_squares(epsilon, n)
+    if math.isinf(square):
+        return MaxInformation(math.inf, beta, "this law", f"Bayesian DP, {method}")
+    if method == "sharp":
+        nats = square / 8 + math.sqrt(square * math.log(1 / beta) / 2)
+    elif method == "repaired":
+        nats = largest**2 * size / 2 + largest * math.sqrt(size * math.log(2 / beta) / 2)
+    elif method == "published":
+        nats = 2 * largest**2 * size + largest * math.sqrt(2 * size * math.log(2 / beta))
+    else:
+        raise InvalidArgument(f"method must be 'sharp', 'repaired' or 'published', not {method!r}")
+    return MaxInformation(round_up(nats), beta, "this law", f"Bayesian DP, {method}")
+
+
+def description_length_max_information(bits: float, beta: float) -> MaxInformation:
+    """Bound the max-information of an output from a set of 2^k elements: k ln 2 + ln(1/β).
+
+    Claim: ln P(y|x)/P(y) ≤ −ln P(y), and P[P(Y) ≤ β/2^k] ≤ β.  Holds for every law, so it may
+    stand anywhere in a composition.
+
+    Examples
+    --------
+    >>> round(description_length_max_information(10, 0.5).bits, 6)
+    11.0
+
+    References
+    ----------
+    Dwork et al. (2015), Theorem 17.
+    """
+    k = non_negative("bits", bits)
+    beta = probability("beta", beta)
+    return MaxInformation(
+        round_up(k * math.log(2) + math.log(1 / beta)), beta, "every law", f"description length, {k:g} bits"
+    )
+
+
+def compose_max_information(steps: Sequence[MaxInformation]) -> MaxInformation:
+    """Add the bounds of adaptively chosen steps: k's and β's add, if the order allows it.
+
+    Claim: if step 1 has I^{β₁} ≤ k₁ for the law of X, and every later step, for every earlier
+    transcript, has I^{β_j} ≤ k_j for **every** law, then the composition has I^{Σβ} ≤ Σk for
+    the laws of step 1.
+
+    The order matters: after step 1 the data given its output follow some other law, so a bound
+    for product laws or for one model says nothing about step 2.
+    :mod:`quiltdp.generalization.lower_bound` runs the counterexample.  Two Bayesian-DP steps
+    compose by adding their DP costs first and converting once.
+
+    Raises
+    ------
+    InvalidArgument
+        If a step after the first is bounded only for product laws or one law, naming it.
+
+    Examples
+    --------
+    >>> first = product_dp_max_information(0.01, 1000, beta=0.01)
+    >>> later = description_length_max_information(8, beta=0.01)
+    >>> both = compose_max_information([first, later])
+    >>> round(both.nats, 3), both.beta, both.laws
+    (10.643, 0.02, 'product laws')
+
+    References
+    ----------
+    Dwork et al. (2015), Lemma 15; Rogers et al. (2016), Theorem 3.9 for the order.
+    """
+    if not steps:
+        raise InvalidArgument("a composition needs at least one step")
+    for place, step in enumerate(steps[1:], start=2):
+        if step.laws != "every law":
+            raise InvalidArgument(
+                f"step {place} ({step.theorem}) is bounded for {step.laws} only and may come first only:"
+                " put it first, bound it for every law (pure DP's εn, description length),"
+                " or compose the DP costs before converting once"
+            )
+    nats = math.fsum(s.nats for s in steps)
+    beta = math.fsum(s.beta for s in steps)
+    if beta >= 1:
+        raise InvalidArgument(f"the β's add up to {beta:.6g}, which is not below 1: ask for smaller β's")
+    return MaxInformation(
+        round_up(nats) if len(steps) > 1 else nats,
+        beta,
+        steps[0].laws,
+        " then ".join(s.theorem for s in steps),
+    )
+
+
+MUTUAL_INFORMATION_SLACK_BITS = 0.54
+"""−Σ p log₂(p/q) over cells with p < q is at most (log₂ e)/e = 0.5307… bits."""
+
+
+def max_information_from_mutual_information(
+    mutual_bits: float, bits: float, *, laws: Laws = "this law"
+) -> MaxInformation:
+    """Turn mutual information into max-information: I^{β(k)}_∞ ≤ k with β(k) = (m + 0.54)/k.
+
+    Claim: ln P(x,y)/P(x)P(y) has expectation m, its negative part at most 0.54 bits, so by Markov's
+    inequality it exceeds k bits with probability at most (m + 0.54)/k.
+
+    Parameters
+    ----------
+    mutual_bits
+        I(X; Y) ≤ m bits.
+    bits
+        The k to aim at, above m + 0.54 (else β would not be below 1).
+
+    Examples
+    --------
+    >>> bound = max_information_from_mutual_information(0.46, 100)
+    >>> round(bound.beta, 6), round(bound.bits, 6)
+    (0.01, 100.0)
+
+    References
+    ----------
+    Rogers et al., "Max-information, differential privacy, and post-selection hypothesis testing"
+    (2016), Lemma C.1.
+    """
+    total = non_negative("mutual_bits", mutual_bits) + MUTUAL_INFORMATION_SLACK_BITS
+    k = non_negative("bits", bits)
+    if not total < k:
+        raise InvalidArgument(
+            f"bits = {k:g} must be above mutual information + 0.54 = {total:g}, else β is not below 1"
+        )
+    beta = round_up(total / k)
+    return MaxInformation(round_up(k * math.log(2)), beta, laws, "mutual information, Markov's inequality")
+
+
+def mutual_information_from_max_information(bound: MaxInformation, alphabet: int) -> float:
+    """Bound mutual information by max-information, in bits.
+
+    Claim: I(X; Y) ≤ 2k + β' log₂(|Σ|/β') with β' = 2β/(1 − 2^{−k}) ≤ 0.3 and Σ the set of
+    outputs (or of datasets, whichever is smaller).
+
+    Returns
+    -------
+    float
+        Bits, rounded up.
+
+    Raises
+    ------
+    InvalidArgument
+        If β' > 0.3 or k ≤ 0.
+
+    Examples
+    --------
+    >>> exact = exact_max_information([[0.4, 0.1], [0.1, 0.4]], beta=0.0)
+    >>> round(mutual_information_from_max_information(exact, alphabet=2), 4)   # true value: 0.2781
+    1.3561
+
+    References
+    ----------
+    Rogers et al. (2016), Lemma C.3.
+    """
+    size = count("alphabet", alphabet)
+    k = bound.bits
+    if bound.beta > 0 and k <= 0:
+        raise InvalidArgument("the bound must be positive: with k ≤ 0 use a smaller β")
+    if math.isinf(k):
+        return round_up(math.log2(size))
+    wide = round_up(2 * bound.beta / -math.expm1(-bound.nats)) if bound.beta > 0 else 0.0
+    within("β' = 2β/(1 − 2^−k)", wide, 0.0, 0.3, instead="use a max-information bound with a smaller β")
+    extra = wide * math.log2(size / wide) if wide > 0 else 0.0
+    return round_up(max(2 * k, 0.0) + extra)
+
+
+def mutual_information(joint: ArrayLike) -> float:
+    """Return I(X; Y) of a finite joint distribution, in nats.
+
+    Examples
+    --------
+    >>> round(mutual_information([[0.5, 0], [0, 0.5]]), 6)   # ln 2
+    0.693147
+    """
+    table = distribution("joint", joint)
+    product = np.outer(table.sum(axis=1), table.sum(axis=0))
+    mask = table > 0
+    value = float(np.sum(table[mask] * (np.log(table[mask]) - np.log(product[mask]))))
+    return max(round_down(value), 0.0) if value < 1e-15 else value

@@ -1,0 +1,132 @@
+"""Corrected p-values: formulas, inverses, validity on exact joint laws, and an adaptive analyst."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from quiltdp.errors import InvalidArgument
+from quiltdp.generalization import (
+    MaxInformation,
+    bayesian_dp_max_information,
+    correct_p_values,
+    description_length_max_information,
+    exact_max_information,
+    mutual_information,
+    threshold_from_max_information,
+    threshold_from_mutual_information,
+)
+
+METHODS = ("sharp", "max-information", "published", "russo-zou")
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.integers(0, 2**32 - 1),
+    st.sampled_from([0.02, 0.05, 0.1, 0.3]),
+    st.sampled_from([0.0, 0.01, 0.05]),
+)
+def test_correction_is_valid_on_exact_joint_laws(seed, alpha, beta):
+    """An analysis chooses one of several nulls; count exactly how often the chosen one is rejected."""
+    rng = np.random.default_rng(seed)
+    points, tests = 8, 3
+    law = rng.dirichlet(np.ones(points))
+    choice = rng.dirichlet(np.full(tests, 0.3), size=points)
+    joint = law[:, None] * choice
+    joint /= joint.sum()
+    p = np.empty((points, tests))  # exact p-values of a statistic that ranks the datasets
+    for t in range(tests):
+        order = rng.permutation(points)
+        p[order, t] = np.cumsum(joint.sum(axis=1)[order])
+    p = np.clip(p, 0, 1)
+    bound = exact_max_information(joint, beta)
+    corrected = correct_p_values(p, max_information=bound)
+    assert joint[corrected <= alpha].sum() <= alpha + 1e-9
+    assert joint[p <= threshold_from_max_information(alpha, bound)].sum() <= alpha + 1e-9
+    bits = mutual_information(joint) / math.log(2)
+    for method in METHODS:
+        gamma = threshold_from_mutual_information(alpha, bits, method=method)
+        assert joint[p <= gamma].sum() <= alpha + 1e-9
+        level = correct_p_values(p, mutual_bits=bits, method=method)
+        assert joint[level <= alpha].sum() <= alpha + 1e-9
+        assert (level >= p).all()
+
+
+@pytest.mark.parametrize("m", [0.0, 0.1, 1.0, 5.0])
+@pytest.mark.parametrize("alpha", [0.01, 0.05, 0.3])
+def test_methods_are_ordered_and_the_best_k_is_best(m, alpha):
+    gamma = {k: threshold_from_mutual_information(alpha, m, method=k) for k in METHODS}
+    assert all(0 <= g <= alpha for g in gamma.values())
+    assert gamma["sharp"] >= max(gamma.values())
+    assert gamma["max-information"] >= gamma["published"]
+    total = m + 0.54
+    for k in np.geomspace(total / alpha * 1.001, 50 * total / alpha, 200):
+        assert (alpha - total / k) * 2.0**-k <= gamma["max-information"] * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_correction_inverts_the_threshold(method):
+    for p in (1e-9, 1e-5, 1e-3):
+        level = float(correct_p_values([p], mutual_bits=0.5, method=method)[0])
+        if level < 1:
+            assert threshold_from_mutual_information(level, 0.5, method=method) >= p
+            assert threshold_from_mutual_information(level * (1 - 1e-6), 0.5, method=method) < p * (1 + 1e-6)
+
+
+def test_adaptive_analyst_breaks_raw_p_values_and_not_the_corrected_ones():
+    """Pick the most correlated of 64 pure-noise features, then test it on the same data."""
+    from scipy.stats import norm
+
+    rng = np.random.default_rng(20170)
+    n, features, rounds, alpha = 200, 64, 1500, 0.05
+    chosen = np.empty(rounds)
+    for r in range(rounds):
+        data = rng.standard_normal((n, features))
+        outcome = rng.choice([-1.0, 1.0], n)
+        statistic = (outcome @ data) / math.sqrt(n)
+        chosen[r] = statistic[np.argmax(statistic)]
+    raw = norm.sf(chosen)
+    assert np.mean(raw <= alpha) > 0.9  # the null is true: this should be 0.05
+    # "which feature" is 6 bits of description
+    bound = description_length_max_information(math.log2(features), beta=alpha / 4)
+    corrected = correct_p_values(raw, max_information=bound)
+    assert np.mean(corrected <= alpha) <= alpha
+    # and the correction is not vacuous: a real effect is still found
+    assert correct_p_values([1e-9], max_information=bound)[0] < alpha
+
+
+def test_private_selection_on_a_chain_needs_the_leakage_not_the_dp_epsilon():
+    """Records that copy each other: an analysis that looks 0-leaky by i.i.d. rules is not."""
+    n, alpha_dp = 50, 0.05
+    # the records are n copies of one fair bit: eps-DP noise on the mean reveals it at n * eps
+    shift = np.exp(np.array([0.0, n * alpha_dp]))
+    channel = np.array([[shift[1], shift[0]], [shift[0], shift[1]]]) / shift.sum()
+    joint = channel / 2
+    beta = 0.01
+    exact = exact_max_information(joint, beta).nats
+    leakage = math.log(channel[0, 0] / channel[0, 1])
+    # knowing the first record leaves nothing to learn: prefix leakages are (leakage, 0, 0, …)
+    ours = bayesian_dp_max_information([leakage] + [0.0] * (n - 1), n, beta).nats
+    assert exact <= ours
+    gamma = threshold_from_max_information(0.05, MaxInformation(ours, beta, "this law", "model"))
+    assert 0 < gamma < 0.05
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: correct_p_values([0.5]), "exactly one"),
+        (lambda: correct_p_values([1.5], mutual_bits=1), "probabilities"),
+        (lambda: correct_p_values([math.nan], mutual_bits=1), "probabilities"),
+        (lambda: correct_p_values([0.5], mutual_bits=-1), "mutual_bits"),
+        (lambda: threshold_from_mutual_information(1.5, 1.0), "alpha"),
+        (lambda: threshold_from_mutual_information(0.5, 1.0, method="x"), "method"),
+    ],
+)
+def test_bad_input(call, words):
+    with pytest.raises(InvalidArgument, match=words):
+        call()
