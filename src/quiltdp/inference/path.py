@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,7 +57,7 @@ class StepSpreads:
     @property
     def homogeneous(self) -> bool:
         """Whether one column holds for every node."""
-        return self.forward.shape[1] == 1
+        return bool(self.forward.shape[1] == 1)
 
 
 def path_of(model: Model) -> Path | None:
@@ -82,7 +83,7 @@ def path_of(model: Model) -> Path | None:
     if order is None:
         return None
     tables = []
-    for a, b in zip(order, order[1:], strict=False):
+    for a, b in pairwise(order):
         product = np.multiply.reduce(pairs[frozenset((a, b))])
         table = product if a < b else product.T
         if b in unary:  # put the table of a single node into the step that leads to it
@@ -201,7 +202,7 @@ def _certified(table: Table, support: NDArray[np.bool_], steps: int) -> float:
     found = spread_of_rows(np.where(support, table, 0.0))
     if steps == 1 and found == 0.0:
         return 0.0  # rows that agree entry by entry: the neighbours are independent
-    return found + 4 * (steps + 4) * (max(table.shape) + 3) * EPS
+    return float(found + 4 * (steps + 4) * (max(table.shape) + 3) * EPS)
 
 
 def _per_step(path: Path, max_distance: int, max_work: float) -> StepSpreads:

@@ -112,8 +112,8 @@ def _side(distances: np.ndarray, spreads: np.ndarray, alpha: Vector) -> Vector:
 
 def _uniform(distances: np.ndarray, spreads: Vector, alpha: float, length: int) -> Vector:
     """Homogeneous chain, equal α: recursion near the end, a certified fixed point further in."""
-    before = (distances - 1) * alpha
-    left = np.arange(length - 1, -1, -1) * alpha  # group privacy of everything to the right
+    before: Vector = (distances - 1.0) * alpha
+    left: Vector = np.arange(length - 1.0, -1.0, -1.0) * alpha  # group privacy of everything to the right
     if np.isinf(spreads).all() or alpha == 0.0:
         return up_array(left)
     value = np.zeros(length)
