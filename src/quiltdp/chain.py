@@ -9,28 +9,30 @@ segments of one model.
 from __future__ import annotations
 
 import hashlib
-import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from quiltdp.chain_views import ChainFactors, ChainFactorsOf, ChainIndex, ChainNodes, ChainStates
 from quiltdp.errors import InvalidModel
-from quiltdp.model import Factor, Model, Table, _TablePool
+from quiltdp.factor import Factor, Table, TablePool, frozen_table
+from quiltdp.model import Model
 
 __all__ = ["ChainModel", "ChainSegment", "markov_chain", "markov_chains", "stationary_distribution"]
 
-_NODE = re.compile(r"(.*\D)(0|[1-9][0-9]*)", re.DOTALL | re.ASCII)
+_MAX_LENGTH = 1 << 53
 
 
 @dataclass(frozen=True, eq=False)
 class ChainSegment:
     """One chain X_0 → X_1 → … : its node prefix, its length, its initial law and its transitions.
 
-    ``transitions`` holds one matrix (homogeneous) or ``length − 1`` matrices, row = from.
+    ``transitions`` holds one matrix (homogeneous) or ``length − 1`` matrices, row = from.  Tables
+    are copied, checked and made read-only, unless they are frozen already.
     """
 
     prefix: str
@@ -39,12 +41,18 @@ class ChainSegment:
     transitions: tuple[Table, ...]
 
     def __post_init__(self) -> None:
-        """Check sizes; the matrices themselves are checked by whoever made them."""
+        """Check the law, the matrices and their sizes."""
         if not self.prefix or self.prefix[-1].isdigit():
             raise InvalidModel(f"chain prefix {self.prefix!r} must be non-empty and not end in a digit")
-        if self.length < 1:
+        if not 1 <= self.length <= _MAX_LENGTH:
             raise InvalidModel(f"chain {self.prefix!r}: the length must be at least 1, not {self.length}")
-        if len(self.transitions) not in (1, self.length - 1) and self.length > 1:
+        pool = TablePool()
+        object.__setattr__(self, "initial", _frozen(pool, f"{self.prefix}0", self.initial))
+        tables = tuple(_frozen(pool, f"{self.prefix}{t + 1}", m) for t, m in enumerate(self.transitions))
+        object.__setattr__(self, "transitions", tables)
+        if self.initial.ndim != 1:
+            raise InvalidModel(f"chain {self.prefix!r}: the initial law has shape {self.initial.shape}")
+        if len(self.transitions) not in (1, self.length - 1):
             raise InvalidModel(
                 f"chain {self.prefix!r}: {self.length} steps need 1 or {self.length - 1} transition"
                 f" matrices, not {len(self.transitions)}"
@@ -60,6 +68,10 @@ class ChainSegment:
         if self.homogeneous and self.length > 2 and size != len(self.initial):
             raise InvalidModel(f"chain {self.prefix!r}: the transition matrix is not square")
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle through the constructor, so that a chain is checked wherever it arrives."""
+        return (ChainSegment, (self.prefix, self.length, self.initial, self.transitions))
+
     @property
     def homogeneous(self) -> bool:
         """Whether every step uses the same matrix."""
@@ -74,8 +86,21 @@ class ChainSegment:
         return len(self.initial) if t == 0 else int(self.transition(t - 1).shape[1])
 
 
+def _frozen(pool: TablePool, node: str, table: Table) -> Table:
+    """Return a checked table: the same object if it is frozen already, else a frozen copy."""
+    if isinstance(table, np.ndarray) and table.dtype == np.float64:
+        owned = table.base is None and table.flags.c_contiguous and not table.flags.writeable
+        if owned and np.isfinite(table).all() and (table >= 0).all():
+            return pool.normalised(node, table)
+    return pool.cpt(node, table)
+
+
 class ChainModel(Model):
     """A model made of separate Markov chains; every node is a record."""
+
+    segments: tuple[ChainSegment, ...]
+    _state_names: tuple[str, ...] | None
+    _sequence: ChainNodes
 
     def __init__(
         self,
@@ -85,25 +110,29 @@ class ChainModel(Model):
         notes: Sequence[str] = (),
         provenance: Mapping[str, str] | None = None,
     ) -> None:
-        self.segments = tuple(segments)
-        if not self.segments:
+        chains = tuple(segments)
+        if not chains:
             raise InvalidModel("the model has no chains")
-        prefixes = [s.prefix for s in self.segments]
-        if len(set(prefixes)) != len(prefixes):
+        if len({s.prefix for s in chains}) != len(chains):
             raise InvalidModel("two chains have the same prefix")
-        self._state_names = tuple(state_names) if state_names is not None else None
-        if self._state_names is not None:
-            if len(set(self._state_names)) != len(self._state_names):
-                raise InvalidModel("a state of the chain is named twice")
-            for s in self.segments:
-                sizes = {len(s.initial), *(m.shape[1] for m in s.transitions)}
-                if sizes != {len(self._state_names)}:
-                    raise InvalidModel(
-                        f"chain {s.prefix!r} has {sorted(sizes)} states, {len(self._state_names)} are named"
-                    )
-        self._notes = tuple(notes)
-        self._provenance = dict(provenance or {})
-        self._sequence = _ChainNodes(self.segments)
+        self._fill(
+            segments=chains,
+            _state_names=_checked_state_names(chains, state_names),
+            _notes=tuple(notes),
+            _provenance=dict(provenance or {}),
+            _sequence=ChainNodes(chains),
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle each distinct table once, and check the chains wherever they arrive."""
+        tables = {id(m): m for s in self.segments for m in (s.initial, *s.transitions)}
+        place = {key: k for k, key in enumerate(tables)}
+        chains = [
+            (s.prefix, s.length, place[id(s.initial)], [place[id(m)] for m in s.transitions])
+            for s in self.segments
+        ]
+        arrays = [np.array(m) for m in tables.values()]
+        return _revive, (arrays, chains, self._state_names, self._notes, self._provenance)
 
     @property
     def nodes(self) -> Sequence[str]:
@@ -123,12 +152,12 @@ class ChainModel(Model):
     @cached_property
     def states(self) -> Mapping[str, tuple[str, ...]]:
         """The state names of every node (made on demand)."""
-        return _ChainStates(self._sequence, self._state_names)
+        return ChainStates(self._sequence, self._state_names)
 
     @cached_property
     def factors(self) -> Sequence[Factor]:
         """The initial and transition tables (made on demand)."""
-        return _ChainFactors(self._sequence)
+        return ChainFactors(self._sequence)
 
     @cached_property
     def directed(self) -> bool:
@@ -138,7 +167,12 @@ class ChainModel(Model):
     @cached_property
     def index(self) -> Mapping[str, int]:
         """The position of every node in :attr:`nodes` (made on demand)."""
-        return _ChainIndex(self._sequence)
+        return ChainIndex(self._sequence)
+
+    @cached_property
+    def factors_of(self) -> Mapping[str, tuple[int, ...]]:
+        """For every node, the positions of its own table and of the next one (made on demand)."""
+        return ChainFactorsOf(self._sequence)
 
     @cached_property
     def topological_order(self) -> tuple[str, ...]:
@@ -180,131 +214,35 @@ class ChainModel(Model):
         return f"<{len(self.segments)} Markov chains: {len(self._sequence)} steps>"
 
 
-class _ChainNodes(Sequence[str]):
-    """The node names ``prefix + str(t)``, computed."""
-
-    def __init__(self, segments: tuple[ChainSegment, ...]) -> None:
-        self.segments = segments
-        self.starts = [0, *np.cumsum([s.length for s in segments]).tolist()]
-        self._by_prefix = {s.prefix: k for k, s in enumerate(segments)}
-
-    def __len__(self) -> int:
-        return int(self.starts[-1])
-
-    @overload
-    def __getitem__(self, key: int) -> str: ...
-    @overload
-    def __getitem__(self, key: slice) -> Sequence[str]: ...
-    def __getitem__(self, key: int | slice) -> str | Sequence[str]:
-        if isinstance(key, slice):
-            return tuple(self[k] for k in range(*key.indices(len(self))))
-        k, t = self.place(range(len(self))[key])
-        return f"{self.segments[k].prefix}{t}"
-
-    def __iter__(self) -> Iterator[str]:
-        for s in self.segments:
-            for t in range(s.length):
-                yield f"{s.prefix}{t}"
-
-    def place(self, position: int) -> tuple[int, int]:
-        """Return (segment, step) of a position."""
-        k = int(np.searchsorted(self.starts, position, side="right")) - 1
-        return k, position - int(self.starts[k])
-
-    def where(self, node: object) -> tuple[int, int]:
-        """Return (segment, step) of a name, or raise ``KeyError``."""
-        match = _NODE.fullmatch(node) if isinstance(node, str) else None
-        if match is not None:
-            k = self._by_prefix.get(match[1])
-            if k is not None and int(match[2]) < self.segments[k].length:
-                return k, int(match[2])
-        raise KeyError(node)
-
-    def __contains__(self, node: object) -> bool:
-        try:
-            self.where(node)
-        except KeyError:
-            return False
-        return True
-
-    def index(self, value: Any, start: int = 0, stop: int | None = None) -> int:
-        """Return the position of a name."""
-        try:
-            k, t = self.where(value)
-        except KeyError:
-            raise ValueError(f"{value!r} is not a node") from None
-        return int(self.starts[k]) + t
+def _checked_state_names(
+    chains: Sequence[ChainSegment], names: Sequence[str] | None
+) -> tuple[str, ...] | None:
+    """Return the state names, ``None`` for the usual ``"0"``, ``"1"``, …, or refuse them."""
+    if names is None:
+        return None
+    if isinstance(names, str) or any(not isinstance(n, str) for n in names):
+        raise InvalidModel(f"the states of a chain must be a list of names, not {names!r}")
+    chosen = tuple(names)
+    if len(set(chosen)) != len(chosen):
+        raise InvalidModel("a state of the chain is named twice")
+    for s in chains:
+        sizes = {len(s.initial), *(m.shape[1] for m in s.transitions)}
+        if sizes != {len(chosen)}:
+            raise InvalidModel(f"chain {s.prefix!r} has {sorted(sizes)} states, {len(chosen)} are named")
+    return None if chosen == tuple(str(k) for k in range(len(chosen))) else chosen
 
 
-class _ChainMapping(Mapping[str, Any]):
-    def __init__(self, nodes: _ChainNodes) -> None:
-        self._nodes = nodes
-
-    def __len__(self) -> int:
-        return len(self._nodes)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._nodes)
-
-    def __contains__(self, node: object) -> bool:
-        return node in self._nodes
-
-    def __getitem__(self, node: str) -> Any:
-        raise NotImplementedError
-
-
-class _ChainIndex(_ChainMapping):
-    def __getitem__(self, node: str) -> int:
-        k, t = self._nodes.where(node)
-        return int(self._nodes.starts[k]) + t
-
-
-class _ChainStates(_ChainMapping):
-    def __init__(self, nodes: _ChainNodes, names: tuple[str, ...] | None) -> None:
-        super().__init__(nodes)
-        self._names = names
-        self._made: dict[int, tuple[str, ...]] = {}
-
-    def __getitem__(self, node: str) -> tuple[str, ...]:
-        k, t = self._nodes.where(node)
-        if self._names is not None:
-            return self._names
-        size = self._nodes.segments[k].cardinality(t)
-        if size not in self._made:
-            self._made[size] = tuple(str(x) for x in range(size))
-        return self._made[size]
-
-
-class _ChainFactors(Sequence[Factor]):
-    """One factor per node: the initial law of each segment, then its transitions."""
-
-    def __init__(self, nodes: _ChainNodes) -> None:
-        self._nodes = nodes
-
-    def __len__(self) -> int:
-        return len(self._nodes)
-
-    @overload
-    def __getitem__(self, key: int) -> Factor: ...
-    @overload
-    def __getitem__(self, key: slice) -> Sequence[Factor]: ...
-    def __getitem__(self, key: int | slice) -> Factor | Sequence[Factor]:
-        if isinstance(key, slice):
-            return tuple(self[k] for k in range(*key.indices(len(self))))
-        k, t = self._nodes.place(range(len(self))[key])
-        return self._factor(self._nodes.segments[k], t)
-
-    def __iter__(self) -> Iterator[Factor]:
-        for s in self._nodes.segments:
-            for t in range(s.length):
-                yield self._factor(s, t)
-
-    @staticmethod
-    def _factor(segment: ChainSegment, t: int) -> Factor:
-        node = f"{segment.prefix}{t}"
-        if t == 0:
-            return Factor._sharing((node,), segment.initial, node)
-        return Factor._sharing((f"{segment.prefix}{t - 1}", node), segment.transition(t - 1), node)
+def _revive(
+    arrays: Sequence[Table],
+    chains: Sequence[tuple[str, int, int, Sequence[int]]],
+    names: Sequence[str] | None,
+    notes: Sequence[str],
+    provenance: Mapping[str, str],
+) -> ChainModel:
+    """Build unpickled chains, each distinct table kept once."""
+    tables = [frozen_table(a, "pickled chain") for a in arrays]
+    made = [ChainSegment(p, n, tables[k], tuple(tables[j] for j in js)) for p, n, k, js in chains]
+    return ChainModel(made, names, notes=notes, provenance=provenance)
 
 
 def markov_chain(
@@ -337,7 +275,7 @@ def markov_chain(
     >>> m, m.nodes[999_999]
     (<Markov chain: 1000000 steps, 2 states>, 'X999999')
     """
-    segment, found = _segment(prefix, transition, length, initial, _TablePool())
+    segment, found = _segment(prefix, transition, length, initial, TablePool())
     return ChainModel([segment], states, notes=(*notes, *found), provenance=provenance)
 
 
@@ -359,8 +297,11 @@ def markov_chains(
     >>> list(m.nodes)
     ['ann/0', 'ann/1', 'ann/2', 'bob/0', 'bob/1']
     """
-    pool = _TablePool()
-    made = [_segment(p, transition, n, initial, pool) for p, n in lengths.items()]
+    pool = TablePool()
+    made: list[tuple[ChainSegment, tuple[str, ...]]] = []
+    for prefix, length in lengths.items():
+        made.append(_segment(prefix, transition, length, initial, pool))
+        initial = made[0][0].initial  # the stationary law is found once
     found = made[0][1] if made else ()
     return ChainModel([s for s, _ in made], states, notes=(*notes, *found), provenance=provenance)
 
@@ -370,39 +311,39 @@ def _segment(
     transition: Any,
     length: int | None,
     initial: str | ArrayLike,
-    pool: _TablePool,
+    pool: TablePool,
 ) -> tuple[ChainSegment, tuple[str, ...]]:
     """Check the matrices and the initial law of one chain."""
     matrices = _matrices(transition)
-    single = len(matrices) == 1 and _is_matrix(transition)
+    single = _is_matrix(transition)
     steps = length if length is not None else len(matrices) + 1
     if not isinstance(steps, (int, np.integer)) or isinstance(steps, bool):
         raise InvalidModel(f"the chain's length must be a whole number, not {steps!r}")
     if length is None and single:
         raise InvalidModel("a homogeneous chain needs a length")
+    if not single and len(matrices) != steps - 1:
+        raise InvalidModel(f"a chain of {steps} steps needs {steps - 1} matrices, not {len(matrices)}")
     rows = tuple(pool.cpt(f"{prefix}{t + 1}", m) for t, m in enumerate(matrices))
-    if not rows:
-        raise InvalidModel("the chain has no transition matrix")
     if rows[0].ndim != 2:
         raise InvalidModel(f"the transition matrix must have two axes, not {rows[0].ndim}")
+    if all(m is rows[0] for m in rows) and rows[0].shape[0] == rows[0].shape[1]:
+        rows = rows[:1]  # equal matrices, however given, are the same homogeneous chain
     if isinstance(initial, str):
         if initial == "stationary":
             if not single:
                 raise InvalidModel("a chain with one matrix per step has no stationary law: give a vector")
-            start = stationary_distribution(rows[0])
+            start: ArrayLike = stationary_distribution(rows[0])
         elif initial == "uniform":
             start = np.full(rows[0].shape[0], 1.0 / rows[0].shape[0])
         else:
             raise InvalidModel(f"initial must be 'stationary', 'uniform' or a vector, not {initial!r}")
     else:
-        start = np.asarray(initial, dtype=np.float64)
+        start = initial
     law = pool.cpt(f"{prefix}0", start)
     if law.ndim != 1 or len(law) != rows[0].shape[0]:
         raise InvalidModel(
             f"the initial law has shape {law.shape}, the transition matrix has {rows[0].shape[0]} rows"
         )
-    if steps == 1 and not single:
-        rows = ()
     return ChainSegment(prefix, int(steps), law, rows), pool.notes()
 
 
@@ -411,7 +352,10 @@ def _is_matrix(transition: Any) -> bool:
     if isinstance(transition, np.ndarray):
         return transition.ndim <= 2
     first = transition[0] if isinstance(transition, Sequence) and len(transition) else transition
-    return bool(np.ndim(first) <= 1)
+    try:
+        return bool(np.ndim(first) <= 1)
+    except ValueError:  # ragged: the table check has the right words for it
+        return False
 
 
 def _matrices(transition: Any) -> list[ArrayLike]:

@@ -31,7 +31,13 @@ class InvalidArgument(QuiltdpError, ValueError):
 
 
 class InvalidModel(QuiltdpError, ValueError):
-    """A model, factor or graph that is not what it claims to be."""
+    """A model, factor or graph that is not what it claims to be; ``node`` is the culprit, if one is."""
+
+    node: str | None
+
+    def __init__(self, message: str, node: str | None = None) -> None:
+        self.node = node
+        super().__init__(message)
 
 
 class UnknownNode(InvalidArgument, KeyError):

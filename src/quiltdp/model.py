@@ -12,127 +12,16 @@ import hashlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, TypeAlias
+from types import MappingProxyType
+from typing import Any, NoReturn
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from quiltdp.errors import InvalidModel, UnknownNode
+from quiltdp.factor import ROW_SUM_TOLERANCE, Factor, Table, TablePool, frozen_table
 
 __all__ = ["ROW_SUM_TOLERANCE", "Factor", "Model", "Table"]
-
-Table: TypeAlias = NDArray[np.float64]
-
-ROW_SUM_TOLERANCE = 1e-6
-"""How far a CPT row of a real file may stray from 1 before it is refused instead of normalised."""
-
-
-def frozen_table(values: ArrayLike, owner: str) -> Table:
-    """Return a read-only double-precision copy of ``values``, or refuse it naming ``owner``."""
-    try:
-        table = np.array(values, dtype=np.float64, order="C") + 0.0  # + 0.0 turns -0.0 into 0.0
-    except (TypeError, ValueError) as error:
-        raise InvalidModel(f"{owner}: the table is not a rectangular array of numbers ({error})") from None
-    if not np.all(np.isfinite(table)):
-        raise InvalidModel(f"{owner}: the table has a NaN or infinite entry at {_first(~np.isfinite(table))}")
-    if np.any(table < 0):
-        raise InvalidModel(f"{owner}: the table has a negative entry at {_first(table < 0)}")
-    table.flags.writeable = False
-    return table
-
-
-def _first(mask: NDArray[np.bool_]) -> tuple[int, ...]:
-    """Return the index of the first true entry."""
-    return tuple(int(k) for k in np.argwhere(mask)[0])
-
-
-class Factor:
-    """A non-negative table with named axes.
-
-    Parameters
-    ----------
-    scope
-        The nodes, one per axis.
-    table
-        Non-negative finite numbers; copied and made read-only.
-    child
-        For a conditional probability table, the node it describes: always the last axis.
-        ``None`` for a potential.
-    """
-
-    __slots__ = ("child", "scope", "table")
-
-    scope: tuple[str, ...]
-    table: Table
-    child: str | None
-
-    def __init__(self, scope: Sequence[str], table: ArrayLike, child: str | None = None) -> None:
-        names = tuple(scope)
-        owner = f"node {child!r}" if child is not None else f"factor over {names}"
-        if len(set(names)) != len(names):
-            raise InvalidModel(f"{owner}: a node appears twice in the scope {names}")
-        array = frozen_table(table, owner)
-        if array.ndim != len(names):
-            raise InvalidModel(
-                f"{owner}: the table has {array.ndim} axes but the scope has {len(names)} nodes {names}"
-            )
-        if array.size and not array.any():
-            raise InvalidModel(f"{owner}: every entry of the table is zero")
-        if child is not None and (not names or names[-1] != child):
-            raise InvalidModel(f"{owner}: the child must be the last axis, the scope is {names}")
-        self._fill(names, array, child)
-
-    def _fill(self, scope: tuple[str, ...], table: Table, child: str | None) -> None:
-        object.__setattr__(self, "scope", scope)
-        object.__setattr__(self, "table", table)
-        object.__setattr__(self, "child", child)
-
-    @classmethod
-    def _sharing(cls, scope: tuple[str, ...], table: Table, child: str | None) -> Factor:
-        """Wrap a table that was frozen and checked before, so that equal tables stay one object."""
-        if len(set(scope)) != len(scope) or table.ndim != len(scope):
-            return cls(scope, table, child)  # raises, with the right words
-        factor = cls.__new__(cls)
-        factor._fill(scope, table, child)
-        return factor
-
-    def __setattr__(self, name: str, value: object) -> None:
-        """Refuse: factors are frozen."""
-        raise AttributeError("Factor is frozen")
-
-    def __delattr__(self, name: str) -> None:
-        """Refuse: factors are frozen."""
-        raise AttributeError("Factor is frozen")
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle through the constructor, so that a factor is checked wherever it arrives."""
-        return (Factor, (self.scope, np.array(self.table), self.child))
-
-    @property
-    def parents(self) -> tuple[str, ...]:
-        """The conditioning nodes of a CPT (empty for a potential)."""
-        return self.scope[:-1] if self.child is not None else ()
-
-    def __eq__(self, other: object) -> bool:
-        """Equal scope, child and entries."""
-        if not isinstance(other, Factor):
-            return NotImplemented
-        return (
-            self.scope == other.scope
-            and self.child == other.child
-            and np.array_equal(self.table, other.table)
-        )
-
-    def __hash__(self) -> int:
-        """Hash by scope and child (tables are compared on equality only)."""
-        return hash((self.scope, self.child))
-
-    def __repr__(self) -> str:
-        """Read like a probability: ``P(B | A)`` or ``ψ(A, B)``."""
-        if self.child is None:
-            return f"ψ({', '.join(self.scope)})"
-        given = f" | {', '.join(self.parents)}" if self.parents else ""
-        return f"P({self.child}{given})"
 
 
 class Model:
@@ -149,6 +38,12 @@ class Model:
     (('A', 'B'), ('A', 'B'), (P(A), P(B | A)))
     """
 
+    _states: dict[str, tuple[str, ...]]
+    _factors: tuple[Factor, ...]
+    _records: frozenset[str]
+    _notes: tuple[str, ...]
+    _provenance: dict[str, str]
+
     def __init__(
         self,
         states: Mapping[str, Sequence[str]],
@@ -159,14 +54,39 @@ class Model:
         provenance: Mapping[str, str] | None = None,
     ) -> None:
         shared: dict[tuple[str, ...], tuple[str, ...]] = {}
-        self._states = {n: _checked_states(n, s, shared) for n, s in states.items()}
-        self._factors = tuple(factors)
-        self._records = _checked_records(self._states, records)
-        self._notes = tuple(notes)
-        self._provenance = dict(provenance or {})
+        named = {_checked_name(n): _checked_states(n, s, shared) for n, s in states.items()}
+        tables, found = _with_normalised_rows(factors)
+        self._fill(
+            _states=named,
+            _factors=tables,
+            _records=_checked_records(named, records),
+            _notes=(*notes, *found),
+            _provenance=dict(provenance or {}),
+        )
         self._check_factors()
         if self.directed:
             self.topological_order  # noqa: B018 - raises InvalidModel on a cycle
+
+    def _fill(self, **fields: object) -> None:
+        """Set the fields of a model at birth; afterwards it is frozen."""
+        self.__dict__.update(fields)
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        """Refuse: models are frozen."""
+        raise AttributeError(f"{type(self).__name__} is frozen")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        """Refuse: models are frozen."""
+        raise AttributeError(f"{type(self).__name__} is frozen")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle each distinct table once, and check the model wherever it arrives."""
+        tables = {id(f.table): f.table for f in self._factors}
+        place = {key: k for k, key in enumerate(tables)}
+        factors = [(f.scope, place[id(f.table)], f.child) for f in self._factors]
+        arrays = [np.array(t) for t in tables.values()]
+        extras = {"notes": self._notes, "provenance": self._provenance}
+        return _revive, (self._states, arrays, factors, self._records, extras)
 
     # -- what it is ------------------------------------------------------------------------
 
@@ -182,7 +102,11 @@ class Model:
     @property
     def states(self) -> Mapping[str, tuple[str, ...]]:
         """The state names of every node."""
-        return self._states
+        return self._states_view
+
+    @cached_property
+    def _states_view(self) -> Mapping[str, tuple[str, ...]]:
+        return MappingProxyType(self._states)
 
     @property
     def factors(self) -> Sequence[Factor]:
@@ -216,12 +140,12 @@ class Model:
     @cached_property
     def directed(self) -> bool:
         """Whether this is a Bayesian network: every factor is the CPT of its own child."""
-        return all(f.child is not None for f in self.factors)
+        return bool(self.factors) and all(f.child is not None for f in self.factors)
 
     @cached_property
     def index(self) -> Mapping[str, int]:
         """The position of every node in :attr:`nodes`."""
-        return {n: k for k, n in enumerate(self.nodes)}
+        return MappingProxyType({n: k for k, n in enumerate(self.nodes)})
 
     @cached_property
     def factors_of(self) -> Mapping[str, tuple[int, ...]]:
@@ -230,7 +154,7 @@ class Model:
         for k, factor in enumerate(self.factors):
             for n in factor.scope:
                 found[n].append(k)
-        return {n: tuple(ks) for n, ks in found.items()}
+        return MappingProxyType({n: tuple(ks) for n, ks in found.items()})
 
     def cardinality(self, node: str) -> int:
         """Return the number of states of ``node``."""
@@ -266,7 +190,7 @@ class Model:
                     order.append(c)
         if len(order) < len(parents):
             cycle = _find_cycle(parents, {n for n in parents if missing[n]})
-            raise InvalidModel(f"the parents form a cycle: {' → '.join(cycle)}")
+            raise InvalidModel(f"the parents form a cycle: {' → '.join(cycle)}", cycle[0])
         return tuple(order)
 
     @cached_property
@@ -316,7 +240,7 @@ class Model:
         InvalidModel
             Naming the node, and the row where there is one.
         """
-        pool = _TablePool()
+        pool = TablePool()
         tables_in: dict[str, tuple[tuple[str, ...], Table]] = {}
         for node, (parents, values) in tables.items():
             tables_in[node] = (tuple(parents), pool.cpt(node, values))
@@ -333,7 +257,7 @@ class Model:
         for node, (parents, _) in tables_in.items():
             for p in parents:
                 if p not in tables_in:
-                    raise InvalidModel(f"node {node!r}: its parent {p!r} has no table")
+                    raise InvalidModel(f"node {node!r}: its parent {p!r} has no table", node)
         factors = [
             Factor._sharing((*parents, node), table, node) for node, (parents, table) in tables_in.items()
         ]
@@ -360,7 +284,7 @@ class Model:
         names = {
             n: tuple(str(k) for k in range(s)) if isinstance(s, int) else tuple(s) for n, s in states.items()
         }
-        pool = _TablePool()
+        pool = TablePool()
         factors = [
             Factor._sharing(tuple(scope), pool.potential(tuple(scope), values), None)
             for scope, values in potentials
@@ -375,106 +299,71 @@ class Model:
         for f in self._factors:
             for n in f.scope:
                 if n not in sizes:
-                    raise InvalidModel(f"{f!r}: node {n!r} is not in the model")
+                    raise InvalidModel(f"{f!r}: node {n!r} is not in the model", f.child)
             shape = tuple(sizes[n] for n in f.scope)
             if f.table.shape != shape:
                 raise InvalidModel(
-                    f"{f!r}: the table has shape {f.table.shape}, the states of {f.scope} ask for {shape}"
+                    f"{f!r}: the table has shape {f.table.shape}, the states of {f.scope} ask for {shape}",
+                    f.child,
                 )
         if children:
             twice = [n for n, k in children.items() if k > 1]
             if twice:
-                raise InvalidModel(f"node {twice[0]!r} has {children[twice[0]]} tables of its own")
+                raise InvalidModel(f"node {twice[0]!r} has {children[twice[0]]} tables of its own", twice[0])
             if self.directed:
                 bare = [n for n in sizes if n not in children]
                 if bare:
-                    raise InvalidModel(f"node {bare[0]!r} has no table")
+                    raise InvalidModel(f"node {bare[0]!r} has no table", bare[0])
 
 
-class _TablePool:
-    """Keeps one read-only array per distinct table, so that a large model stays small."""
-
-    def __init__(self) -> None:
-        self._by_content: dict[tuple[tuple[int, ...], bytes], Table] = {}
-        self._by_object: dict[int, tuple[object, Table]] = {}
-        self._normalised: list[tuple[str, float]] = []
-
-    def shared(self, owner: str, values: ArrayLike) -> Table:
-        """Return the frozen array of ``values``, the same object for equal tables."""
-        table = frozen_table(values, owner)
-        return self._by_content.setdefault((table.shape, table.tobytes()), table)
-
-    def potential(self, scope: tuple[str, ...], values: ArrayLike) -> Table:
-        """Return the frozen array of a potential, the same object for equal tables."""
-        owner = f"factor over {scope}"
-        table = self.shared(owner, values)
-        if table.size and not table.any():
-            raise InvalidModel(f"{owner}: every entry of the table is zero")
-        return table
-
-    def cpt(self, node: str, values: ArrayLike) -> Table:
-        """Return the frozen, normalised CPT, the same object for equal tables."""
-        known = self._by_object.get(id(values))
-        if known is not None:
-            return known[1]
-        raw = self.shared(f"node {node!r}", values)
-        table, off = normalised_rows(node, raw)
-        if off > 0:
-            self._normalised.append((node, off))
-        table = self._by_content.setdefault((table.shape, table.tobytes()), table)
-        self._by_object[id(values)] = (values, table)  # holds values, so its id stays taken
-        return table
-
-    def notes(self) -> tuple[str, ...]:
-        """Say which nodes had rows that did not sum to 1."""
-        visible = [(n, off) for n, off in self._normalised if off > 1e-12]
-        if not visible:
-            return ()
-        worst = max(visible, key=lambda item: item[1])
-        return (
-            f"rows of {len(visible)} tables did not sum to 1 and were normalised"
-            f" (furthest off: node {worst[0]!r} by {worst[1]:.1e})",
-        )
+def _revive(
+    states: Mapping[str, Sequence[str]],
+    arrays: Sequence[Table],
+    factors: Sequence[tuple[tuple[str, ...], int, str | None]],
+    records: Collection[str],
+    extras: Mapping[str, Any],
+) -> Model:
+    """Build an unpickled model, each distinct table checked once and kept once."""
+    tables = [frozen_table(a, "pickled model") for a in arrays]
+    made = [Factor._sharing(scope, tables[k], child) for scope, k, child in factors]
+    return Model(states, made, records, **extras)
 
 
-def normalised_rows(node: str, table: Table) -> tuple[Table, float]:
-    """Return the CPT with rows summing to 1, and how far the worst row was off.
+def _with_normalised_rows(factors: Iterable[Factor]) -> tuple[tuple[Factor, ...], tuple[str, ...]]:
+    """Return the factors with every CPT row summing to 1, and a note if that took a change."""
+    pool = TablePool()
+    kept = []
+    for f in factors:
+        table = f.table if f.child is None else pool.normalised(f.child, f.table)
+        kept.append(f if table is f.table else Factor._sharing(f.scope, table, f.child))
+    return tuple(kept), pool.notes()
 
-    Raises
-    ------
-    InvalidModel
-        If a row is off by more than ``ROW_SUM_TOLERANCE``, naming node and row.
-    """
-    if table.ndim == 0 or table.shape[-1] == 0:
-        raise InvalidModel(f"node {node!r}: the table has no states")
-    sums = table.sum(axis=-1, keepdims=True)
-    off = np.abs(sums - 1.0)
-    worst = float(off.max(initial=0.0))
-    if worst > ROW_SUM_TOLERANCE:
-        row = _first(off[..., 0] > ROW_SUM_TOLERANCE) if table.ndim > 1 else ()
-        where = f"row {row}" if row else "the table"
-        total = float(sums[..., 0][row])
-        raise InvalidModel(f"node {node!r}: {where} sums to {total:.9g}, it must sum to 1")
-    if worst <= 4 * np.finfo(np.float64).eps:
-        return table, 0.0  # rounding of the sum itself: leave the numbers as they were written
-    fixed = table / sums
-    fixed.flags.writeable = False
-    return fixed, worst
+
+def _checked_name(node: object) -> str:
+    """Return a node name, or refuse what is not a non-empty string."""
+    if not isinstance(node, str) or not node:
+        raise InvalidModel(f"a node's name must be a non-empty string, not {node!r}")
+    return node
 
 
 def _checked_states(
     node: str, states: Sequence[str], shared: dict[tuple[str, ...], tuple[str, ...]]
 ) -> tuple[str, ...]:
     """Return the state names as a tuple shared between nodes, or refuse them naming ``node``."""
+    if isinstance(states, str):
+        raise InvalidModel(f"node {node!r}: states must be a list of names, not the string {states!r}", node)
     key = tuple(states)
     known = shared.get(key)
     if known is not None:
         return known
     if not key:
-        raise InvalidModel(f"node {node!r} has no states")
+        raise InvalidModel(f"node {node!r} has no states", node)
+    for state in key:
+        if not isinstance(state, str):
+            raise InvalidModel(f"node {node!r}: a state's name must be a string, not {state!r}", node)
     if len(set(key)) != len(key):
         twice = next(s for s, k in Counter(key).items() if k > 1)
-        raise InvalidModel(f"node {node!r}: the state {twice!r} is named twice")
+        raise InvalidModel(f"node {node!r}: the state {twice!r} is named twice", node)
     shared[key] = key
     return key
 
@@ -488,7 +377,7 @@ def _checked_records(states: Mapping[str, object], records: Collection[str] | No
     if isinstance(records, str):
         raise InvalidModel(f"records must be a collection of node names, not the string {records!r}")
     chosen = frozenset(records)
-    for n in chosen:
+    for n in sorted(chosen, key=str):
         if n not in states:
             raise UnknownNode(f"record {n!r} is not a node of the model{_did_you_mean(n, states)}")
     if not chosen:

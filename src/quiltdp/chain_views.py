@@ -1,0 +1,160 @@
+"""Nodes, states and factors of Markov chains, computed on demand from prefix and step."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
+
+from quiltdp.factor import Factor
+
+if TYPE_CHECKING:
+    from quiltdp.chain import ChainSegment
+
+__all__ = ["ChainFactors", "ChainFactorsOf", "ChainIndex", "ChainNodes", "ChainStates"]
+
+_NODE = re.compile(r"(.*\D)(0|[1-9][0-9]{0,17})", re.DOTALL | re.ASCII)
+
+
+class ChainNodes(Sequence[str]):
+    """The node names ``prefix + str(t)``, computed."""
+
+    def __init__(self, segments: tuple[ChainSegment, ...]) -> None:
+        self.segments = segments
+        self.starts = [0, *np.cumsum([s.length for s in segments]).tolist()]
+        self._by_prefix = {s.prefix: k for k, s in enumerate(segments)}
+
+    def __len__(self) -> int:
+        return int(self.starts[-1])
+
+    @overload
+    def __getitem__(self, key: int) -> str: ...
+    @overload
+    def __getitem__(self, key: slice) -> Sequence[str]: ...
+    def __getitem__(self, key: int | slice) -> str | Sequence[str]:
+        if isinstance(key, slice):
+            return tuple(self[k] for k in range(*key.indices(len(self))))
+        k, t = self.place(range(len(self))[key])
+        return f"{self.segments[k].prefix}{t}"
+
+    def __iter__(self) -> Iterator[str]:
+        for s in self.segments:
+            for t in range(s.length):
+                yield f"{s.prefix}{t}"
+
+    def place(self, position: int) -> tuple[int, int]:
+        """Return (segment, step) of a position."""
+        k = int(np.searchsorted(self.starts, position, side="right")) - 1
+        return k, position - int(self.starts[k])
+
+    def where(self, node: object) -> tuple[int, int]:
+        """Return (segment, step) of a name, or raise ``KeyError``."""
+        match = _NODE.fullmatch(node) if isinstance(node, str) else None
+        if match is not None:
+            k = self._by_prefix.get(match[1])
+            if k is not None and int(match[2]) < self.segments[k].length:
+                return k, int(match[2])
+        raise KeyError(node)
+
+    def __contains__(self, node: object) -> bool:
+        try:
+            self.where(node)
+        except KeyError:
+            return False
+        return True
+
+    def index(self, value: Any, start: int = 0, stop: int | None = None) -> int:
+        """Return the position of a name."""
+        try:
+            k, t = self.where(value)
+        except KeyError:
+            raise ValueError(f"{value!r} is not a node") from None
+        return int(self.starts[k]) + t
+
+
+class ChainMapping(Mapping[str, Any]):
+    """A mapping whose keys are the nodes of chains."""
+
+    def __init__(self, nodes: ChainNodes) -> None:
+        self._nodes = nodes
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._nodes)
+
+    def __contains__(self, node: object) -> bool:
+        return node in self._nodes
+
+    def __getitem__(self, node: str) -> Any:
+        raise NotImplementedError
+
+
+class ChainIndex(ChainMapping):
+    """The position of every node."""
+
+    def __getitem__(self, node: str) -> int:
+        k, t = self._nodes.where(node)
+        return int(self._nodes.starts[k]) + t
+
+
+class ChainFactorsOf(ChainMapping):
+    """For every node, the positions of the tables that contain it."""
+
+    def __getitem__(self, node: str) -> tuple[int, ...]:
+        k, t = self._nodes.where(node)
+        own = int(self._nodes.starts[k]) + t
+        return (own, own + 1) if t + 1 < self._nodes.segments[k].length else (own,)
+
+
+class ChainStates(ChainMapping):
+    """The state names of every node."""
+
+    def __init__(self, nodes: ChainNodes, names: tuple[str, ...] | None) -> None:
+        super().__init__(nodes)
+        self._names = names
+        self._made: dict[int, tuple[str, ...]] = {}
+
+    def __getitem__(self, node: str) -> tuple[str, ...]:
+        k, t = self._nodes.where(node)
+        if self._names is not None:
+            return self._names
+        size = self._nodes.segments[k].cardinality(t)
+        if size not in self._made:
+            self._made[size] = tuple(str(x) for x in range(size))
+        return self._made[size]
+
+
+class ChainFactors(Sequence[Factor]):
+    """One factor per node: the initial law of each segment, then its transitions."""
+
+    def __init__(self, nodes: ChainNodes) -> None:
+        self._nodes = nodes
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    @overload
+    def __getitem__(self, key: int) -> Factor: ...
+    @overload
+    def __getitem__(self, key: slice) -> Sequence[Factor]: ...
+    def __getitem__(self, key: int | slice) -> Factor | Sequence[Factor]:
+        if isinstance(key, slice):
+            return tuple(self[k] for k in range(*key.indices(len(self))))
+        k, t = self._nodes.place(range(len(self))[key])
+        return self._factor(self._nodes.segments[k], t)
+
+    def __iter__(self) -> Iterator[Factor]:
+        for s in self._nodes.segments:
+            for t in range(s.length):
+                yield self._factor(s, t)
+
+    @staticmethod
+    def _factor(segment: ChainSegment, t: int) -> Factor:
+        node = f"{segment.prefix}{t}"
+        if t == 0:
+            return Factor._sharing((node,), segment.initial, node)
+        return Factor._sharing((f"{segment.prefix}{t - 1}", node), segment.transition(t - 1), node)
