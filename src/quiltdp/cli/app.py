@@ -1,6 +1,7 @@
-"""The application object, how errors become exit codes, and how results become JSON.
+"""How a command line becomes a call, errors become exit codes, and results become JSON.
 
-Every command lives in a module of its own that is registered here.  A command body runs inside
+Every command lives in a module of its own and is listed in :data:`COMMANDS`; its module is imported
+only when the command is called, so ``quiltdp --help`` stays quick.  A command body runs inside
 :func:`guarded`, so a user's mistake is one line on stderr and exit code 2, a refusal is exit code 1.
 Heavy imports happen inside command bodies.
 """
@@ -9,27 +10,92 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from importlib import import_module
+from typing import Annotated, Any, NamedTuple, NoReturn
 
 import typer
 
+from quiltdp import __version__
 from quiltdp.errors import QuiltdpError, Refused
 
-__all__ = ["app", "emit_json", "guarded", "main"]
+__all__ = ["COMMANDS", "build_app", "emit_json", "fail", "guarded", "main"]
 
 SCHEMA_VERSION = 1
 
-app = typer.Typer(
-    name="quiltdp",
-    help="Privacy accounting for correlated data: how much noise is enough.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode="rich",
-    pretty_exceptions_enable=False,
-)
+
+class Command(NamedTuple):
+    """Where a command lives and what it does, in a few words."""
+
+    module: str
+    summary: str
+
+
+# Command name -> its module and its line in `quiltdp --help`, in the order people meet them.
+# The module has an attribute of the same name (dashes as underscores): a function whose docstring is
+# the command's help (its Examples section comes last there), or a typer.Typer with subcommands.
+COMMANDS = {
+    "info": Command("quiltdp.cli.info", "What a model contains: nodes, records, width, zeros."),
+    "quilts": Command("quiltdp.cli.quilts", "The Markov quilts of a node, smallest first."),
+}
+
+_EPILOG = """\b
+Examples:
+  quiltdp info models/alarm.bif
+  quiltdp quilts models/asia.bif smoke --max-nearby 2
+  quiltdp COMMAND --help"""
+
+
+def build_app(names: Sequence[str] | None = None) -> typer.Typer:
+    """Return the application with these commands loaded (default: all) and the others as mere names."""
+    app = typer.Typer(
+        name="quiltdp",
+        help="Privacy accounting for correlated data: how much noise is enough.",
+        epilog=_EPILOG,
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_root)
+    for name, (module, summary) in COMMANDS.items():
+        if names is not None and name not in names:
+            app.command(name, help=summary)(_named_only)
+            continue
+        command = getattr(import_module(module), name.replace("-", "_"))
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, name=name, short_help=summary)
+        else:
+            text, examples = _help_of(command)
+            app.command(name, help=text, short_help=summary, epilog=examples)(command)
+    return app
+
+
+def _root(
+    version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
+) -> None:
+    """Handle ``--version``; :func:`main` has answered it before typer is asked."""
+
+
+def _named_only() -> None:
+    """Stand for a command whose module was not needed."""
+
+
+def _help_of(command: Callable[..., Any]) -> tuple[str, str | None]:
+    """Split a numpydoc docstring into help text and the lines of its Examples section."""
+    import inspect
+
+    lines = (inspect.getdoc(command) or "").splitlines()
+    heads = [k - 1 for k, line in enumerate(lines) if k and line and not line.strip("-")]
+    text = "\n".join(lines[: heads[0]] if heads else lines).strip()
+    for head, end in zip(heads, [*heads[1:], len(lines)], strict=True):
+        if lines[head] == "Examples":
+            shown = [f"  {line.removeprefix('$ ')}" for line in lines[head + 2 : end] if line.strip()]
+            return text, "\n".join(["\b", "Examples:", *shown])
+    return text, None
 
 
 @contextmanager
@@ -39,14 +105,15 @@ def guarded() -> Iterator[None]:
         yield
     except Refused as error:
         fail(str(error), code=1)
+    except BrokenPipeError:
+        raise  # the reader of our output left: main() goes quietly
     except (QuiltdpError, OSError) as error:
         fail(_one_line(error), code=2)
-    except BrokenPipeError:
-        sys.stderr.close()
-        raise typer.Exit(0) from None
+    except MemoryError:
+        fail("out of memory: the model is too large for this command on this machine", code=2)
 
 
-def fail(message: str, code: int = 2) -> None:
+def fail(message: str, code: int = 2) -> NoReturn:
     """Print one line on stderr and leave with ``code``."""
     typer.echo(f"quiltdp: {' '.join(message.split())}", err=True)
     raise typer.Exit(code)
@@ -77,6 +144,44 @@ def _jsonable(value: Any) -> Any:
     return value
 
 
-def main() -> None:
-    """Run the command line."""
-    app()
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the command line and leave with its exit code."""
+    args = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        sys.exit(_run(args))
+    except BrokenPipeError:
+        # Whatever is still buffered must not raise again while Python shuts down.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except KeyboardInterrupt:
+        typer.echo("quiltdp: interrupted", err=True)
+        sys.exit(130)
+
+
+def _run(args: list[str]) -> int:
+    """Load the command that is called, run it, and return the exit code."""
+    if args[:1] == ["--version"]:
+        typer.echo(f"quiltdp {__version__}")
+        return 0
+    called = next((a for a in args if not a.startswith("-")), "")
+    command = typer.main.get_command(build_app([called]))
+    try:
+        result = command.main(args or ["--help"], prog_name="quiltdp", standalone_mode=False)
+    except Exception as error:
+        if not hasattr(error, "format_message"):
+            raise
+        return _usage_error(error)
+    sys.stdout.flush()
+    return result if isinstance(result, int) else 0
+
+
+def _usage_error(error: Any) -> int:
+    """Say in one line what is wrong with the call itself (unknown option, bad value): exit code 2."""
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context is not None else "quiltdp"
+    if type(error).__name__ == "NoArgsIsHelpError" and context is not None:
+        typer.echo(context.get_help())
+        return 2
+    message = " ".join(str(error.format_message()).split()).rstrip(".")
+    typer.echo(f"quiltdp: {message}; see '{path} --help'", err=True)
+    return 2

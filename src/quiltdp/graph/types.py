@@ -253,7 +253,8 @@ def _position(index: Mapping[str, int], node: str) -> int:
 def _compressed_rows(pairs: Ints, n: int) -> tuple[Ints, Ints]:
     """Return ``indptr, indices`` of the undirected graph with these pairs, each edge once per end."""
     both = np.concatenate((pairs, pairs[:, ::-1]))
-    keys = np.unique(both[:, 0] * n + both[:, 1])
+    keys = np.sort(both[:, 0] * n + both[:, 1], kind="stable")
+    keys = keys[np.diff(keys, prepend=-1) > 0]
     sources, targets = np.divmod(keys, n)
     indptr = np.zeros(n + 1, dtype=np.int64)
     np.cumsum(np.bincount(sources, minlength=n), out=indptr[1:])

@@ -1,0 +1,97 @@
+"""Tables and lines for people: colours on a terminal, plain text elsewhere."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterable, Sequence
+from io import StringIO
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+__all__ = ["listed", "number", "show", "show_facts", "show_line", "show_table"]
+
+PLAIN_WIDTH = 110
+
+
+def show(renderable: RenderableType, *, style: str | None = None) -> None:
+    """Print on stdout: in colour on a terminal; elsewhere plain, without trailing blanks."""
+    from rich.console import Console
+
+    if sys.stdout.isatty():
+        Console(highlight=False).print(renderable, style=style)
+        return
+    plain = Console(width=PLAIN_WIDTH, file=StringIO(), highlight=False, color_system=None)
+    with plain.capture() as capture:
+        plain.print(renderable)
+    typer.echo("\n".join(line.rstrip() for line in capture.get().rstrip("\n").split("\n")))
+
+
+def show_line(text: str, *, style: str | None = None) -> None:
+    """Print a line of text, markup characters taken as they are."""
+    from rich.text import Text
+
+    show(Text(text), style=style)
+
+
+def show_table(
+    columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str = "", right: Iterable[str] = ()
+) -> None:
+    """Print a table under its title; the columns named in ``right`` are aligned to the right."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    if title:
+        show_line(title, style="bold")
+    table = Table(box=box.SIMPLE_HEAD, header_style="bold cyan")
+    to_the_right = set(right)
+    for name in columns:
+        table.add_column(Text(name), justify="right" if name in to_the_right else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    show(table)
+
+
+def show_facts(facts: Iterable[tuple[str, str]], *, title: str = "") -> None:
+    """Print ``name  value`` lines, names aligned."""
+    from rich.table import Table
+    from rich.text import Text
+
+    if title:
+        show_line(title, style="bold")
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="cyan", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for name, value in facts:
+        grid.add_row(Text(name), Text(value))
+    show(grid)
+
+
+def listed(names: Iterable[str], most: int = 8) -> str:
+    """Return names in order, separated by commas, the tail counted: ``A, B, … 5 more``."""
+    found = sorted(names, key=natural)
+    if not found:
+        return "–"
+    if len(found) <= most:
+        return ", ".join(found)
+    return f"{', '.join(found[:most])}, … {len(found) - most} more"
+
+
+def natural(name: str) -> tuple[tuple[int, int, str], ...]:
+    """Return a sorting key that puts X2 before X10."""
+    import re
+
+    parts = re.findall(r"\d+|\D+", name, re.ASCII)
+    return tuple((0, int(p), "") if p.isascii() and p.isdigit() else (1, 0, p) for p in parts)
+
+
+def number(value: float, digits: int = 4) -> str:
+    """Return a number for people; ∞ is a value."""
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    return f"{value:.{digits}g}"

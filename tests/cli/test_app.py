@@ -1,0 +1,137 @@
+"""The command line itself: help, version, one-line errors, exit codes, and how fast it starts."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import quiltdp
+from quiltdp.cli.app import COMMANDS, emit_json, fail, guarded
+from quiltdp.errors import BudgetSpent, InvalidModel
+
+ROOT = Path(__file__).parents[2]
+Cli = Callable[..., "object"]
+
+
+def process(*arguments: str) -> tuple[subprocess.CompletedProcess[str], float]:
+    """Run the command line in a process of its own and take the time."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    command = [sys.executable, "-c", "from quiltdp.cli import main; main()", *arguments]
+    start = time.perf_counter()
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment)
+    return done, time.perf_counter() - start
+
+
+def test_help_lists_every_command(cli) -> None:
+    result = cli("--help")
+    assert result.code == 0
+    assert "Examples:" in result.out
+    for name, command in COMMANDS.items():
+        assert f"  {name} " in result.out
+        assert command.summary.split(":")[0][:30] in result.out
+    assert cli("-h").out == result.out
+    assert cli().out == result.out
+
+
+@pytest.mark.parametrize("name", list(COMMANDS))
+def test_every_command_has_help_with_examples(cli, name: str) -> None:
+    result = cli(name, "--help")
+    assert result.code == 0
+    assert f"Usage: quiltdp {name}" in result.out
+    if "Commands:" in result.out:  # a group: its commands have the examples
+        return
+    assert "Examples:" in result.out, f"{name}: its docstring needs an Examples section"
+    assert f"quiltdp {name}" in result.out.split("Examples:")[1]
+    assert "--json" in result.out
+
+
+def test_version(cli) -> None:
+    assert cli("--version").out == f"quiltdp {quiltdp.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "culprit"),
+    [
+        (["nonsense"], "nonsense"),
+        (["--nonsense"], "--nonsense"),
+        (["quilts"], "MODEL"),
+        (["quilts", "models/asia.bif"], "NODE"),
+        (["quilts", "models/asia.bif", "smoke", "--nonsense"], "--nonsense"),
+        (["quilts", "models/asia.bif", "smoke", "--max-nearby"], "--max-nearby"),
+        (["quilts", "models/asia.bif", "smoke", "--max-nearby", "two"], "--max-nearby"),
+        (["quilts", "models/asia.bif", "smoke", "--max-nearby", "-1"], "--max-nearby"),
+        (["quilts", "models/asia.bif", "smoke", "--limit", "0"], "--limit"),
+        (["quilts", "models/asia.bif", "smoke", "extra"], "extra"),
+        (["quilts", "models/asia.bif", "Smoke"], "Smoke"),
+        (["info", "models/no-such-file.bif"], "models/no-such-file.bif"),
+        (["info", "models"], "models"),
+    ],
+)
+def test_mistakes_are_one_line_and_exit_code_2(cli, arguments: list[str], culprit: str) -> None:
+    result = cli(*arguments)
+    assert result.code == 2
+    assert result.out == ""
+    assert result.err.count("\n") == 1
+    assert result.err.startswith("quiltdp: ")
+    assert culprit in result.err
+
+
+def test_refusals_have_exit_code_1(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(Exception) as stop, guarded():  # noqa: PT011 - typer's own Exit
+        raise BudgetSpent("the budget\nis spent")
+    assert stop.value.exit_code == 1
+    assert capsys.readouterr().err == "quiltdp: the budget is spent\n"
+    with pytest.raises(Exception) as stop, guarded():  # noqa: PT011
+        raise InvalidModel("bad")
+    assert stop.value.exit_code == 2
+    with pytest.raises(Exception) as stop:  # noqa: PT011
+        fail("no")
+    assert stop.value.exit_code == 2
+
+
+def test_json_is_plain(capsys: pytest.CaptureFixture[str]) -> None:
+    emit_json("test", {"infinite": float("inf"), "set": frozenset("ba"), "nested": [{"x": -float("inf")}]})
+    assert json.loads(capsys.readouterr().out) == {
+        "schema": "quiltdp/test",
+        "version": 1,
+        "infinite": "inf",
+        "set": ["a", "b"],
+        "nested": [{"x": "-inf"}],
+    }
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        emit_json("test", {"x": float("nan")})
+
+
+def test_start_up_is_quick() -> None:
+    """Half a second for --help, one for info on alarm; the best of several runs on a busy machine."""
+    assert min(process("--help")[1] for _ in range(5)) < 0.5
+    done, _ = process("info", "models/alarm.bif")
+    assert done.returncode == 0
+    assert min(process("info", "models/alarm.bif")[1] for _ in range(5)) < 1.0
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code = (
+        "import sys\nfrom quiltdp.cli import main\n"
+        "try:\n    main(['--help'])\nexcept SystemExit:\n    pass\n"
+        "print([m for m in ('numpy', 'scipy', 'rich', 'networkx', 'pgmpy', 'pandas') if m in sys.modules])"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_closed_pipe_is_quiet() -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    call = f"{sys.executable} -c 'from quiltdp.cli import main; main()'"
+    script = f"{call} quilts models/alarm.bif HR --json | head -1"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, cwd=ROOT, env=environment)
+    assert done.stdout == "{\n"
+    assert done.stderr == ""

@@ -1,0 +1,37 @@
+"""Fixtures for every test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+@dataclass(frozen=True)
+class CliResult:
+    """What a command did."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., CliResult]:
+    """Run the command line in this process, in the repository root: ``cli("info", "models/asia.bif")``."""
+    from quiltdp.cli import main
+
+    monkeypatch.chdir(ROOT)
+
+    def run(*arguments: object) -> CliResult:
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as stop:
+            main([str(a) for a in arguments])
+        caught = capsys.readouterr()
+        return CliResult(int(stop.value.code or 0), caught.out, caught.err)
+
+    return run
