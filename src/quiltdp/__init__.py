@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from quiltdp.accountant.specs import Gaussian, Laplace, Thresholdout
     from quiltdp.chain import ChainModel, markov_chain, markov_chains
+    from quiltdp.domains.trace.build import location_chain
     from quiltdp.errors import QuiltdpError
     from quiltdp.graph.moral import moralize
     from quiltdp.graph.quilt import Quilt
@@ -35,6 +36,7 @@ _PUBLIC = {
     "QuiltdpError": "quiltdp.errors",
     "Thresholdout": "quiltdp.accountant.specs",
     "load_model": "quiltdp.io.load",
+    "location_chain": "quiltdp.domains.trace.build",
     "markov_blanket": "quiltdp.graph.quilts",
     "markov_chain": "quiltdp.chain",
     "markov_chains": "quiltdp.chain",
@@ -54,6 +56,7 @@ __all__ = [
     "Thresholdout",
     "__version__",
     "load_model",
+    "location_chain",
     "markov_blanket",
     "markov_chain",
     "markov_chains",

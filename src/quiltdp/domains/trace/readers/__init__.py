@@ -1,0 +1,144 @@
+"""Readers of location traces: CSV, GeoLife PLT, GPX, GeoJSON and Moving Features, Parquet."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from quiltdp.domains.trace.points import Points
+from quiltdp.domains.trace.readers.rows import Rows, make_points
+from quiltdp.errors import FileFormatError, InvalidArgument
+
+__all__ = ["FORMATS", "read_points"]
+
+FORMATS = {
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".txt": "csv",
+    ".plt": "plt",
+    ".gpx": "gpx",
+    ".json": "geojson",
+    ".geojson": "geojson",
+    ".mfjson": "geojson",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+}
+"""File name ending -> reader."""
+
+
+def read_points(
+    path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    *,
+    lat: str | None = None,
+    lon: str | None = None,
+    time: str | None = None,
+    user: str | None = None,
+    time_zone: str | None = None,
+    time_format: str | None = None,
+    crs: str | None = None,
+    separator: str | None = None,
+    drop_invalid: bool = False,
+) -> Points:
+    """Read the points of a location trace.
+
+    Parameters
+    ----------
+    path
+        A file, several files, or a folder (every file in it with a known ending; for GeoLife the
+        folder above ``Trajectory`` is the user).
+    lat, lon, time, user
+        Column (or property) names, where they are not recognised.
+    time_zone
+        For times that carry none; without it they are read as UTC and a note says so.
+    time_format
+        As in ``strptime``, for times that are not ISO 8601.
+    crs
+        The coordinate system of projected coordinates, for example ``EPSG:32650``.
+    separator
+        The column separator of a CSV, where the header does not tell.
+    drop_invalid
+        Drop points outside the globe (counted in the notes) instead of refusing the file.
+
+    Raises
+    ------
+    FileFormatError
+        ``path:line: what is wrong, what to do``.
+    """
+    files = _files(path)
+    given = {"lat": lat, "lon": lon, "time": time, "user": user}
+    read = []
+    for file in files:
+        rows = _rows(file, given, separator)
+        read.append(
+            make_points(
+                rows, time_zone=time_zone, time_format=time_format, crs=crs, drop_invalid=drop_invalid
+            )
+        )
+    return read[0] if len(read) == 1 else _joined(read, files)
+
+
+def _files(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[Path]:
+    """Return the files to read, folders opened."""
+    given = [path] if isinstance(path, (str, os.PathLike)) else list(path)
+    if not given:
+        raise InvalidArgument("no file of points was given")
+    found: list[Path] = []
+    for item in map(Path, given):
+        if item.is_dir():
+            inside = sorted(f for f in item.rglob("*") if f.is_file() and f.suffix.lower() in FORMATS)
+            if any(f.suffix.lower() == ".plt" for f in inside):  # GeoLife folders also hold labels.txt
+                inside = [f for f in inside if f.suffix.lower() == ".plt"]
+            if not inside:
+                raise FileFormatError(item, None, f"the folder has no file ending in {', '.join(FORMATS)}")
+            found.extend(inside)
+        else:
+            found.append(item)
+    return found
+
+
+def _rows(path: Path, given: dict[str, str | None], separator: str | None) -> Rows:
+    """Choose the reader by the file's ending."""
+    kind = FORMATS.get(path.suffix.lower())
+    if kind == "csv":
+        from quiltdp.domains.trace.readers.csv_points import read_csv
+
+        return read_csv(path, given, separator=separator)
+    if kind == "plt":
+        from quiltdp.domains.trace.readers.plt import read_plt
+
+        return read_plt(path)
+    if kind == "gpx":
+        from quiltdp.domains.trace.readers.gpx import read_gpx
+
+        return read_gpx(path)
+    if kind == "geojson":
+        from quiltdp.domains.trace.readers.geojson import read_geojson
+
+        return read_geojson(path, given)
+    if kind == "parquet":
+        from quiltdp.domains.trace.readers.parquet import read_parquet
+
+        return read_parquet(path, given)
+    raise FileFormatError(path, None, f"unknown ending {path.suffix!r}: {', '.join(FORMATS)} are read")
+
+
+def _joined(parts: list[Points], files: list[Path]) -> Points:
+    """Put several files together; a user named in several files is one user."""
+    users = tuple(dict.fromkeys(u for p in parts for u in p.users))
+    place = {u: k for k, u in enumerate(users)}
+    who = [np.array([place[u] for u in p.users], dtype=np.int64)[p.who] for p in parts]
+    notes = tuple(dict.fromkeys(n for p in parts for n in p.notes))
+    return Points(
+        users,
+        np.concatenate(who),
+        np.concatenate([p.time for p in parts]),
+        np.concatenate([p.lat for p in parts]),
+        np.concatenate([p.lon for p in parts]),
+        np.concatenate([p.lines for p in parts]),
+        f"{files[0]} and {len(files) - 1} more",
+        (*notes, f"{len(files)} files read together"),
+        {"format": ", ".join(sorted({p.provenance.get("format", "?") for p in parts}))},
+    )

@@ -1,0 +1,133 @@
+"""Which column is which: recognised by name, given by the caller, never guessed when ambiguous."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from quiltdp.errors import FileFormatError
+
+__all__ = ["Columns", "find_columns"]
+
+# One rank per tuple: a role is decided by the first rank that has a column.
+_LAT = (("lat", "latitude", "lat_deg", "location-lat", "location_lat", "gps_lat", "latitude_deg"), ("y",))
+_LON = (
+    (
+        "lon",
+        "lng",
+        "long",
+        "longitude",
+        "lon_deg",
+        "location-long",
+        "location_long",
+        "gps_lon",
+        "gps_lng",
+        "longitude_deg",
+    ),
+    ("x",),
+)
+_TIME = (
+    (
+        "time",
+        "timestamp",
+        "datetime",
+        "date_time",
+        "tracked_at",
+        "recorded_at",
+        "t",
+        "utc",
+        "check-in_time",
+        "ts",
+    ),
+    ("date", "created_at", "event_time", "time_utc"),
+)
+_USER = (
+    ("user", "user_id", "userid", "uid", "person", "person_id"),
+    (
+        "tracker",
+        "tracker_id",
+        "device",
+        "device_id",
+        "individual-local-identifier",
+        "individual_id",
+        "animal_id",
+        "vehicle_id",
+        "mmsi",
+        "taxi_id",
+    ),
+)
+_OPTIONS = {"lat": "--lat-column", "lon": "--lon-column", "time": "--time-column", "user": "--user-column"}
+_SAY = {"lat": "latitude", "lon": "longitude", "time": "time", "user": "user"}
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The position of each role; ``user`` is None when the file has no such column."""
+
+    lat: int
+    lon: int
+    time: int
+    user: int | None
+
+
+def find_columns(header: Sequence[str], source: object, given: Mapping[str, str | None]) -> Columns:
+    """Return where latitude, longitude, time and user are.
+
+    ``given`` names columns by role; a role that is not given is recognised by name.
+
+    Raises
+    ------
+    FileFormatError
+        If a given column is absent, a role has no column, or several would fit.
+    """
+    names = [h.strip().strip('"').lower() for h in header]
+    found: dict[str, int | None] = {}
+    for role, ranks in (("lat", _LAT), ("lon", _LON), ("time", _TIME), ("user", _USER)):
+        wanted = given.get(role)
+        found[role] = (
+            _named(names, header, wanted, source, role) if wanted else _known(names, ranks, source, role)
+        )
+    for role in ("lat", "lon", "time"):
+        if found[role] is None:
+            raise FileFormatError(
+                source,
+                1,
+                f"no {_SAY[role]} column among {_list(header)}: name it with {_OPTIONS[role]}",
+            )
+    lat, lon, time = found["lat"], found["lon"], found["time"]
+    assert lat is not None
+    assert lon is not None
+    assert time is not None
+    if len({lat, lon, time}) < 3:
+        raise FileFormatError(source, 1, "latitude, longitude and time must be three different columns")
+    return Columns(lat, lon, time, found["user"])
+
+
+def _named(names: list[str], header: Sequence[str], wanted: str, source: object, role: str) -> int:
+    exact = [k for k, h in enumerate(header) if h.strip() == wanted]
+    if len(exact) == 1:
+        return exact[0]
+    same = [k for k, n in enumerate(names) if n == wanted.lower()]
+    if len(same) == 1:
+        return same[0]
+    what = "is not a column" if not same else "names several columns"
+    raise FileFormatError(source, 1, f"{_OPTIONS[role]} {wanted!r} {what}; the columns are {_list(header)}")
+
+
+def _known(names: list[str], ranks: Sequence[Sequence[str]], source: object, role: str) -> int | None:
+    for rank in ranks:
+        fits = [k for k, n in enumerate(names) if n in rank]
+        if len(fits) > 1:
+            several = " and ".join(repr(names[k]) for k in fits)
+            raise FileFormatError(
+                source, 1, f"{several} could each be the {_SAY[role]}: say which with {_OPTIONS[role]}"
+            )
+        if fits:
+            return fits[0]
+    return None
+
+
+def _list(header: Sequence[str]) -> str:
+    shown = [h.strip() for h in header[:12]]
+    more = f", … ({len(header)} columns)" if len(header) > 12 else ""
+    return ", ".join(repr(h) for h in shown) + more

@@ -1,0 +1,122 @@
+"""Points from GeoJSON: timed points and lines, and OGC Moving Features (``temporalGeometry``)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from quiltdp.domains.trace.readers.rows import Rows, first_of
+from quiltdp.errors import FileFormatError
+
+__all__ = ["read_geojson"]
+
+_TIMES = ("time", "timestamp", "datetime", "tracked_at", "recorded_at", "t", "date")
+_LISTS = ("coordtimes", "times", "datetimes", "timestamps")
+_USERS = ("user", "user_id", "uid", "userid", "id", "tracker", "name")
+
+
+def read_geojson(path: Path, given: Mapping[str, str | None]) -> Rows:
+    """Read a FeatureCollection, Feature, or a list of Moving Features.
+
+    A Moving Feature is one user (its ``id``).  A Point feature has its time in its properties; a
+    LineString has one time per vertex in ``coordTimes``.  Coordinates are longitude, latitude.
+
+    Raises
+    ------
+    FileFormatError
+        Naming the feature: no times, times and coordinates of different number, unknown geometry.
+    """
+    try:
+        document = json.loads(path.read_text(encoding="utf-8-sig"))
+    except json.JSONDecodeError as error:
+        raise FileFormatError(path, error.lineno, f"not JSON ({error.msg})") from None
+    except UnicodeDecodeError:
+        raise FileFormatError(path, None, "this is not a text file in UTF-8") from None
+    rows = Rows(str(path), provenance={"format": "geojson"})
+    for number, feature in enumerate(_features(document, path), start=1):
+        _feature(rows, feature, number, path, given)
+    if rows.provenance["format"] == "geojson" and len(set(rows.user)) == 1 and rows.user[0] == "user":
+        rows.notes.append("no user property: all points are taken as one user's")
+    return rows
+
+
+def _features(document: Any, path: Path) -> Iterable[Any]:
+    if isinstance(document, list):
+        return document
+    kind = document.get("type") if isinstance(document, dict) else None
+    if kind == "FeatureCollection" and isinstance(document.get("features"), list):
+        return list(document["features"])
+    if kind == "Feature":
+        return [document]
+    raise FileFormatError(path, None, "not GeoJSON: a Feature or a FeatureCollection is expected")
+
+
+def _feature(rows: Rows, feature: Any, number: int, path: Path, given: Mapping[str, str | None]) -> None:
+    """Add the points of one feature."""
+    if not isinstance(feature, dict):
+        raise FileFormatError(path, None, f"feature {number} is not an object")
+    properties = feature.get("properties") or {}
+    moving = feature.get("temporalGeometry")
+    if moving is not None:
+        rows.provenance["format"] = "moving-features"
+        user = str(_user(feature, properties, given) or number)
+        for part in moving.get("prisms", [moving]) if isinstance(moving, dict) else [moving]:
+            if not isinstance(part, dict) or part.get("type") not in ("MovingPoint", "MovingGeomPoint"):
+                raise FileFormatError(path, None, f"feature {number}: only MovingPoint has a trace")
+            _add(rows, part.get("coordinates"), part.get("datetimes"), user, number=number, path=path)
+        return
+    geometry = feature.get("geometry") or {}
+    user = str(_user(feature, properties, given, point=True) or "user")
+    kind = geometry.get("type")
+    if kind == "Point":
+        time = properties.get(given["time"]) if given.get("time") else first_of(properties, _TIMES)
+        _add(rows, [geometry.get("coordinates")], [time], user, number=number, path=path)
+    elif kind in ("LineString", "MultiPoint"):
+        times = properties.get(given["time"]) if given.get("time") else first_of(properties, _LISTS)
+        nested = properties.get("coordinateProperties")
+        if times is None and isinstance(nested, dict):
+            times = first_of(nested, _LISTS)
+        _add(rows, geometry.get("coordinates"), times, user, number=number, path=path)
+    else:
+        raise FileFormatError(
+            path, None, f"feature {number}: geometry {kind!r} has no trace (Point or LineString do)"
+        )
+
+
+def _user(
+    feature: Mapping[str, Any],
+    properties: Mapping[str, Any],
+    given: Mapping[str, str | None],
+    *,
+    point: bool = False,
+) -> object | None:
+    """Return whose feature it is; an ``id`` of a single point numbers the point, not the user."""
+    if given.get("user"):
+        return properties.get(str(given["user"]))
+    names = tuple(n for n in _USERS if not (point and n in ("id", "name")))
+    found = first_of(properties, names)
+    return found if found is not None or point else feature.get("id")
+
+
+def _add(rows: Rows, coordinates: Any, times: Any, user: str, *, number: int, path: Path) -> None:
+    """Append timed positions, longitude first."""
+    if not isinstance(coordinates, Sequence) or not coordinates:
+        raise FileFormatError(path, None, f"feature {number} has no coordinates")
+    if not isinstance(times, Sequence) or any(t is None for t in times):
+        raise FileFormatError(path, None, f"feature {number} has no times: a chain needs them")
+    if len(times) != len(coordinates):
+        raise FileFormatError(
+            path, None, f"feature {number} has {len(coordinates)} positions but {len(times)} times"
+        )
+    for position, time in zip(coordinates, times, strict=True):
+        try:
+            lon, lat = float(position[0]), float(position[1])
+        except (TypeError, ValueError, IndexError):
+            raise FileFormatError(path, None, f"feature {number}: {position!r} is not a position") from None
+        rows.lon.append(lon)
+        rows.lat.append(lat)
+        rows.time.append(str(time))
+        rows.user.append(user)
+        rows.line.append(number)

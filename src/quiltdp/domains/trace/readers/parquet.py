@@ -1,0 +1,56 @@
+"""Points from a Parquet table, through pyarrow."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+from quiltdp.domains.trace.extras import need
+from quiltdp.domains.trace.readers.columns import find_columns
+from quiltdp.domains.trace.readers.rows import Rows
+from quiltdp.errors import FileFormatError
+
+__all__ = ["read_parquet"]
+
+
+def read_parquet(path: Path, given: dict[str, str | None]) -> Rows:
+    """Read latitude, longitude, time and user columns of a Parquet file.
+
+    A timestamp column with a time zone is exact; one without is treated like a text without a zone.
+    """
+    parquet = need("pyarrow.parquet", "reading Parquet", "parquet")
+    arrow = need("pyarrow", "reading Parquet", "parquet")
+    try:
+        schema = parquet.read_schema(path)
+        columns = find_columns(schema.names, path, given)
+        wanted = [k for k in (columns.lat, columns.lon, columns.time, columns.user) if k is not None]
+        table = parquet.read_table(path, columns=[schema.names[k] for k in wanted])
+    except arrow.ArrowInvalid as error:
+        raise FileFormatError(
+            path, None, f"not a Parquet file ({' '.join(str(error).split())[:80]})"
+        ) from None
+    lat, lon, time = (table.column(k).to_pylist() for k in range(3))
+    user = table.column(3).to_pylist() if columns.user is not None else ["user"] * len(lat)
+    rows = Rows(str(path), provenance={"format": "parquet"})
+    empty = 0
+    for number, (y, x, t, u) in enumerate(zip(lat, lon, time, user, strict=True), start=1):
+        if y is None or x is None or t is None or _is_nan(y) or _is_nan(x):
+            empty += 1
+            continue
+        try:
+            rows.lat.append(float(y))
+            rows.lon.append(float(x))
+        except (TypeError, ValueError):
+            raise FileFormatError(path, number, f"row {number}: {y!r}, {x!r} are not coordinates") from None
+        rows.time.append(t.isoformat() if hasattr(t, "isoformat") else str(t))
+        rows.user.append(str(u))
+        rows.line.append(number)
+    if empty:
+        rows.notes.append(f"{empty} rows without a coordinate or a time left out")
+    if columns.user is None:
+        rows.notes.append("no user column: all points are taken as one user's")
+    return rows
+
+
+def _is_nan(value: object) -> bool:
+    return isinstance(value, float) and math.isnan(value)
