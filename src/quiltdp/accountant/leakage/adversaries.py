@@ -1,0 +1,108 @@
+"""Every adversary of a small model: what is known, what is unknown, and a ceiling for each.
+
+An adversary against unit T knows the values x_S of some records S; the other records U are unknown.
+For two values x_T, x_T' possible given x_S, the pair of laws p = P(x_U | x_T, x_S) and
+p' = P(x_U | x_T', x_S) is all that matters: the leakage is Σ_{t∈T} α_t + max_H ln E_p H / E_p' H
+over the likelihoods H that an α-DP mechanism allows.  The ceiling
+
+    Λ(p, p'; o) = max_T' ln [ (p(T')(e^o − 1) + 1) / (p'(T')(e^o − 1) + 1) ],   o = Σ_{j∈U} α_j,
+
+over threshold sets T' of p/p' forgets how far apart values of x_U are; it is exact when a single
+record is unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+
+from quiltdp.accountant.leakage.base import Vector
+from quiltdp.rounding import EPS
+
+__all__ = ["PairTable", "count_entries", "pair_tables"]
+
+_EXP_LIMIT = 700.0
+
+
+@dataclass(frozen=True, eq=False)
+class PairTable:
+    """All pairs (p, p') of one unit for one set of unknown records.
+
+    ``p[r]`` and ``q[r]`` are the two laws of row r over the joint states of ``unknown`` (positions
+    of records, with ``sizes`` states each); ``known[r]`` and ``values[r]`` tell which adversary it
+    is; ``p_sums``, ``q_sums`` are the masses of the threshold sets.
+    """
+
+    unknown: tuple[int, ...]
+    sizes: tuple[int, ...]
+    known_sets: tuple[int, ...]
+    known: np.ndarray
+    values: np.ndarray
+    p: Vector
+    q: Vector
+    p_sums: Vector
+    q_sums: Vector
+
+    def ceilings(self, alpha: Vector) -> Vector:
+        """Return Λ for every row, rounded up; exact when one record is unknown."""
+        if not self.unknown:
+            return np.zeros(len(self.p))
+        o = float(alpha[list(self.unknown)].sum())
+        grow = np.expm1(min(o * (1 + 8 * EPS), _EXP_LIMIT))
+        gain = np.log1p(self.p_sums * grow) - np.log1p(self.q_sums * grow)
+        # the sums carry the error of their terms; a logarithm of 1 + x that of x
+        slack = (8 + self.p.shape[1]) * 4 * EPS * (1.0 + min(o, _EXP_LIMIT))
+        best = gain.max(axis=1)
+        exact_zero = (self.p == self.q).all(axis=1)
+        value = np.where(exact_zero, 0.0, np.maximum(best, 0.0) + slack)
+        if o > _EXP_LIMIT:
+            value = np.where(exact_zero, 0.0, np.inf)
+        limit: Vector = np.minimum(value, o * (1 + 8 * EPS))
+        return limit
+
+
+def count_entries(sizes: Sequence[int], members: Sequence[int]) -> int:
+    """Return how many numbers :func:`pair_tables` would hold for one unit."""
+    inside = int(np.prod([sizes[j] for j in members]))
+    outside = 1
+    for j, k in enumerate(sizes):
+        if j not in members:
+            outside *= 2 * k
+    return inside * (inside - 1) * outside
+
+
+def pair_tables(joint: Vector, members: Sequence[int]) -> Iterator[PairTable]:
+    """Yield the pairs of every adversary against the records at ``members`` of a joint table.
+
+    ``joint`` has one axis per record and holds probabilities (any scale); zero means impossible.
+    Unordered pairs appear once in each direction.
+    """
+    others = [j for j in range(joint.ndim) if j not in members]
+    for count in range(len(others) + 1):
+        for unknown in combinations(others, count):
+            known = [j for j in others if j not in unknown]
+            yield _pairs(joint, list(members), known, list(unknown))
+
+
+def _pairs(joint: Vector, members: list[int], known: list[int], unknown: list[int]) -> PairTable:
+    sizes = tuple(joint.shape[j] for j in unknown)
+    cube = joint.transpose([*known, *members, *unknown]).reshape(
+        int(np.prod([joint.shape[j] for j in known])),
+        int(np.prod([joint.shape[j] for j in members])),
+        int(np.prod(sizes)),
+    )
+    mass = cube.sum(axis=2)
+    s, x, y = np.nonzero((mass[:, :, None] > 0) & (mass[:, None, :] > 0))
+    s, x, y = s[x != y], x[x != y], y[x != y]
+    p = cube[s, x] / mass[s, x][:, None]
+    q = cube[s, y] / mass[s, y][:, None]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.where(p + q > 0, p / (p + q), 0.0)
+    order = np.argsort(-ratio, axis=1, kind="stable")
+    p_sums = np.cumsum(np.take_along_axis(p, order, axis=1), axis=1)
+    q_sums = np.cumsum(np.take_along_axis(q, order, axis=1), axis=1)
+    values = np.stack([x, y], axis=1) if len(s) else np.zeros((0, 2), dtype=np.intp)
+    return PairTable(tuple(unknown), sizes, tuple(known), s, values, p, q, p_sums, q_sums)

@@ -1,0 +1,173 @@
+"""The worst α-DP mechanism against one adversary: max_H ln E_p H / E_p' H, certified from above.
+
+H ranges over likelihoods of the unknown records' values with H(u) ≤ e^{α_j} H(u') whenever u and u'
+differ in record j only.  Two ways to the maximum:
+
+*Heights.*  At an extreme H enough of the constraints are equalities to connect all values, so with
+equal α every ln H / α is an integer: H runs over finitely many *height functions* (2, 6, 38, 990 for
+one to four binary records).  Including more integer functions than the extreme ones changes nothing.
+
+*Linear program.*  Maximise E_p H under E_p' H = 1.  The answer is certified by weak duality: for any
+y ≥ 0 on the constraints, p − λ p' ≤ Σ_e y_e (1_u − e^{α_e} 1_{u'}) + r proves
+E_p H ≤ (λ + Σ_u r(u) e^{d(u)}) E_p' H, where d(u) is the largest distance from u to a value that p'
+allows.  The solver's y is only a suggestion; the inequality is checked in floating point with its
+rounding errors put into r.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quiltdp.accountant.leakage.base import Vector
+from quiltdp.rounding import EPS, up
+
+__all__ = ["by_heights", "by_linear_program", "height_functions"]
+
+_MOST_HEIGHTS = 60_000
+
+
+@lru_cache(maxsize=64)
+def height_functions(sizes: tuple[int, ...]) -> NDArray[np.int8] | None:
+    """Return the integer functions h with |h(u) − h(u')| ≤ 1 for neighbours and h = 0 at the first value.
+
+    For binary records neighbours differ by exactly 1 (the cube is bipartite).  ``None`` when there
+    are too many to list.
+
+    Examples
+    --------
+    >>> [len(height_functions((2,) * n)) for n in (1, 2, 3, 4)]
+    [2, 6, 38, 990]
+    """
+    points = int(np.prod(sizes))
+    if points > 32:
+        return None
+    binary = all(k == 2 for k in sizes)
+    moves = (-1, 1) if binary else (-1, 0, 1)
+    near = _earlier_neighbours(sizes)
+    found = np.zeros((1, 1), dtype=np.int8)
+    for u in range(1, points):
+        base = found[:, near[u][0]]
+        grown = [np.column_stack([found, base + step]) for step in moves]
+        found = np.concatenate(grown)
+        last = found[:, -1]
+        fits = np.ones(len(found), dtype=bool)
+        for v in near[u][1:]:
+            fits &= np.abs(last - found[:, v]) <= 1
+        found = found[fits]
+        if len(found) > _MOST_HEIGHTS:
+            return None
+    found.flags.writeable = False
+    return found
+
+
+def _earlier_neighbours(sizes: tuple[int, ...]) -> list[list[int]]:
+    """For every value, the earlier values that differ from it in one record."""
+    places = list(np.ndindex(*sizes))
+    return [
+        [v for v in range(u) if sum(a != b for a, b in zip(places[u], places[v], strict=True)) == 1]
+        for u in range(len(places))
+    ]
+
+
+def by_heights(p: Vector, q: Vector, sizes: tuple[int, ...], alpha: float) -> float | None:
+    """Return the maximum over height functions, rounded up, or ``None`` if there are too many."""
+    heights = height_functions(sizes)
+    if heights is None:
+        return None
+    h = heights.astype(np.float64)
+    weights = np.exp(alpha * (h - h.max(axis=1, keepdims=True)))
+    gain = np.log(weights @ p) - np.log(weights @ q)
+    # exp of an argument of size α·|sizes| is off by that many units; the sums add their own length
+    slack = EPS * (16 + 4 * len(p) + 4 * alpha * len(sizes))
+    return max(0.0, float(gain.max())) + slack
+
+
+@lru_cache(maxsize=128)
+def _edges(sizes: tuple[int, ...]) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]:
+    """Return every ordered pair of neighbouring values and the record in which they differ."""
+    index = np.arange(int(np.prod(sizes))).reshape(sizes)
+    sources, targets, records = [], [], []
+    for axis, k in enumerate(sizes):
+        lines = np.moveaxis(index, axis, 0).reshape(k, -1)
+        for a in range(k):
+            for b in range(k):
+                if a != b:
+                    sources.append(lines[a])
+                    targets.append(lines[b])
+                    records.append(np.full(lines.shape[1], axis))
+    return np.concatenate(sources), np.concatenate(targets), np.concatenate(records)
+
+
+def by_linear_program(p: Vector, q: Vector, sizes: tuple[int, ...], alphas: Vector) -> float:
+    """Return a certified upper bound on max_H ln E_p H / E_p' H, tight to the solver's accuracy.
+
+    ``alphas`` has one entry per unknown record.  ∞ when the solver gives no usable answer.
+    """
+    from scipy.optimize import linprog
+    from scipy.sparse import csr_matrix
+
+    source, target, record = _edges(sizes)
+    growth = np.exp(alphas)[record]
+    count, points = len(source), len(p)
+    rows = np.concatenate([np.arange(count), np.arange(count)])
+    cols = np.concatenate([source, target])
+    cells = np.concatenate([np.ones(count), -growth])
+    constraints = csr_matrix((cells, (rows, cols)), shape=(count, points))
+    solve: Any = linprog  # its stubs know no sparse constraints
+    answer = solve(
+        -p,
+        A_ub=constraints,
+        b_ub=np.zeros(count),
+        A_eq=q[None, :],
+        b_eq=[1.0],
+        bounds=(0, None),
+        method="highs",
+        options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
+    )
+    if answer.status != 0 or answer.ineqlin is None:
+        return float("inf")
+    y = np.maximum(-np.asarray(answer.ineqlin.marginals, dtype=np.float64), 0.0)
+    return _certify(p, q, sizes, alphas, y, growth)
+
+
+def _certify(
+    p: Vector, q: Vector, sizes: tuple[int, ...], alphas: Vector, y: Vector, growth: Vector
+) -> float:
+    """Return ln of the smallest λ that the dual values ``y`` prove, rounded up."""
+    source, target, _ = _edges(sizes)
+    points = len(p)
+    gain = np.bincount(source, weights=y, minlength=points)
+    loss = np.bincount(target, weights=y * growth, minlength=points)
+    # p(u) − λ q(u) ≤ gain(u) − loss(u) + r(u): what is missing, with rounding errors on our side
+    error = (gain + loss + p) * (EPS * (16 + 4 * points))
+    need = p - (gain - loss) + error
+    weight = np.exp(_farthest(q, sizes, alphas)) * (1 + 64 * EPS)
+
+    def proved(rate: float) -> float:
+        missing = np.maximum(need - rate * q * (1 - 4 * EPS), 0.0)
+        return rate + float((missing * weight).sum()) * (1 + points * EPS)
+
+    with np.errstate(divide="ignore", invalid="ignore"):
+        steps = np.where(q > 0, need / q, 0.0)
+    rates = np.unique(np.maximum(steps, 1.0))
+    best = min(proved(float(rate)) for rate in rates[-64:])
+    return up(float(np.log(best)) + 8 * EPS) if best > 1.0 else 8 * EPS
+
+
+def _farthest(q: Vector, sizes: tuple[int, ...], alphas: Vector) -> Vector:
+    """Return, for every value, the largest distance Σ α_j·1[differs] to a value with q > 0."""
+    far = np.where(q > 0, 0.0, -np.inf).reshape(sizes)
+    for axis, a in enumerate(alphas):
+        top = far.max(axis=axis, keepdims=True)
+        if far.shape[axis] > 1:
+            # moving along this axis pays a unless the farthest value has the same coordinate
+            second = np.partition(far, -2, axis=axis).take([-2], axis=axis)
+            is_top = far == top
+            several = is_top.sum(axis=axis, keepdims=True) > 1
+            elsewhere = np.where(is_top & ~several, second, top)
+            far = np.maximum(far, elsewhere + a)
+    return far.reshape(-1)
