@@ -1,0 +1,193 @@
+"""The layers: which may import which, what `import quiltdp` may load, and that the lists agree."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import quiltdp
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "src" / "quiltdp"
+
+# A module directly under quiltdp/ (errors, model, chain, …) belongs to the base, below all layers.
+BASE = "base"
+BELOW_THE_EDGES = {BASE, "graph", "inference", "accountant", "generalization", "mechanisms"}
+MAY_IMPORT = {
+    BASE: {BASE},
+    "graph": {BASE, "graph"},
+    "inference": {BASE, "graph", "inference"},
+    "accountant": {BASE, "graph", "inference", "accountant"},
+    "generalization": {BASE, "graph", "inference", "accountant", "generalization"},
+    "mechanisms": {BASE, "graph", "inference", "accountant", "mechanisms"},
+    "io": {BASE, "io"},
+    "domains": {*BELOW_THE_EDGES, "io", "domains"},
+    "report": {*BELOW_THE_EDGES, "io", "domains", "report"},
+    "cli": {*BELOW_THE_EDGES, "io", "domains", "report", "cli"},
+}
+HEAVY = (
+    "dp_accounting",
+    "h3",
+    "highspy",
+    "matplotlib",
+    "networkx",
+    "numba",
+    "opendp",
+    "pandas",
+    "pgmpy",
+    "pyarrow",
+    "pyproj",
+    "rich",
+    "scipy.optimize",
+    "scipy.stats",
+    "sklearn",
+    "typer",
+)
+MAX_LINES = 500  # the aim is 400
+
+
+def sources() -> list[Path]:
+    return sorted(PACKAGE.rglob("*.py"))
+
+
+def dotted(path: Path) -> str:
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def layer_of(module: str) -> str:
+    """Return the layer of ``quiltdp.….…``: its package, or the base."""
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 and (PACKAGE / parts[1]).is_dir() else BASE
+
+
+def imported_by(path: Path, text: str) -> set[str]:
+    """Return every quiltdp module or name a file imports, wherever in it the import stands."""
+    package = dotted(path).split(".")
+    if path.name != "__init__.py":
+        package = package[:-1]
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = package[: len(package) - node.level + 1] if node.level else []
+            module = ".".join([*above, *([node.module] if node.module else [])])
+            if module == "quiltdp":  # a public name: it counts as the module that holds it
+                found.update(quiltdp._PUBLIC.get(a.name, f"quiltdp.{a.name}") for a in node.names)
+            else:
+                found.add(module)
+    return {m for m in found if m == "quiltdp" or m.startswith("quiltdp.")}
+
+
+def forbidden(path: Path, text: str) -> list[str]:
+    """Return the forbidden arrows of a file, in words."""
+    mine = layer_of(dotted(path))
+    return [
+        f"{path.relative_to(ROOT)} ({mine}) imports {module} ({layer_of(module)})"
+        for module in sorted(imported_by(path, text))
+        if layer_of(module) not in MAY_IMPORT[mine]
+    ]
+
+
+def test_every_package_is_a_known_layer() -> None:
+    packages = {p.name for p in PACKAGE.iterdir() if p.is_dir() and p.name != "__pycache__"}
+    assert packages == set(MAY_IMPORT) - {BASE}
+
+
+@pytest.mark.parametrize("path", sources(), ids=dotted)
+def test_no_forbidden_arrow(path: Path) -> None:
+    if path == PACKAGE / "__init__.py":  # names of every layer, imported on first use only
+        return
+    assert not forbidden(path, path.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(
+    ("place", "text"),
+    [
+        ("graph/quilts.py", "from quiltdp.inference.spread import spreads"),
+        ("graph/quilts.py", "def f():\n    import quiltdp.inference.spread"),
+        ("graph/quilts.py", "from ..inference import spread"),
+        ("graph/quilts.py", "from quiltdp import leakage"),
+        ("inference/spread.py", "from quiltdp.accountant.leakage import base"),
+        ("accountant/specs.py", "from quiltdp.mechanisms import laplace"),
+        ("mechanisms/laplace.py", "from quiltdp.cli.app import fail"),
+        ("io/bif.py", "from quiltdp.graph.moral import moralize"),
+        ("report/page.py", "from quiltdp.cli.app import fail"),
+        ("model.py", "if TYPE_CHECKING:\n    from quiltdp.graph.types import DependencyGraph"),
+    ],
+)
+def test_the_test_sees_forbidden_arrows(place: str, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(quiltdp._PUBLIC, "leakage", "quiltdp.accountant.leakage")
+    assert forbidden(PACKAGE / place, text)
+
+
+@pytest.mark.parametrize(
+    ("place", "text"),
+    [
+        ("graph/quilts.py", "from quiltdp.errors import InvalidModel\nimport numpy"),
+        ("accountant/specs.py", "from quiltdp.graph.quilts import quilts\nfrom quiltdp import moralize"),
+        ("cli/info.py", "import quiltdp as qd\nfrom quiltdp.cli.app import fail"),
+    ],
+)
+def test_the_test_lets_allowed_arrows_pass(place: str, text: str) -> None:
+    assert not forbidden(PACKAGE / place, text)
+
+
+def loaded_after(code: str) -> set[str]:
+    """Return the modules in memory after running some code in a fresh interpreter."""
+    script = f"{code}\nimport json, sys\nprint(json.dumps(sorted(sys.modules)))"
+    environment = {**os.environ, "PYTHONPATH": str(PACKAGE.parent)}
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, env=environment
+    )
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+def test_importing_the_package_loads_next_to_nothing() -> None:
+    loaded = loaded_after("import quiltdp")
+    assert not loaded & {*HEAVY, "numpy", "scipy"}
+
+
+def test_touching_every_public_name_loads_nothing_heavy() -> None:
+    loaded = loaded_after("import quiltdp\nfor n in quiltdp.__all__: getattr(quiltdp, n)")
+    assert not loaded & set(HEAVY)
+
+
+def type_checking_names() -> dict[str, str]:
+    """Return name -> module of the imports under TYPE_CHECKING in quiltdp/__init__.py."""
+    tree = ast.parse((PACKAGE / "__init__.py").read_text(encoding="utf-8"))
+    blocks = [n for n in tree.body if isinstance(n, ast.If) and ast.unparse(n.test) == "TYPE_CHECKING"]
+    return {
+        alias.asname or alias.name: str(node.module)
+        for block in blocks
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+
+
+def test_the_three_lists_of_public_names_agree() -> None:
+    assert type_checking_names() == quiltdp._PUBLIC
+    assert set(quiltdp.__all__) == {*quiltdp._PUBLIC, "__version__"}
+    assert len(quiltdp.__all__) == len(set(quiltdp.__all__))
+    assert list(quiltdp._PUBLIC) == sorted(quiltdp._PUBLIC)
+    for name in quiltdp.__all__:
+        assert getattr(quiltdp, name) is not None
+
+
+def test_unknown_names_are_attribute_errors() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        _ = quiltdp.nonsense
+    assert set(quiltdp.__all__) <= set(dir(quiltdp))
+
+
+@pytest.mark.parametrize("path", sources(), ids=dotted)
+def test_a_file_has_one_subject(path: Path) -> None:
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= MAX_LINES
