@@ -21,7 +21,8 @@ ROW_SUM_TOLERANCE = 1e-6
 def frozen_table(values: ArrayLike, owner: str, node: str | None = None) -> Table:
     """Return a read-only double-precision copy of ``values``, or refuse it naming ``owner``."""
     try:
-        table = np.array(values, dtype=np.float64, order="C") + 0.0  # + 0.0 turns -0.0 into 0.0
+        table = np.array(values, dtype=np.float64, order="C")
+        table += 0.0  # turns -0.0 into 0.0
     except (TypeError, ValueError, OverflowError) as error:
         raise InvalidModel(
             f"{owner}: the table is not a rectangular array of numbers ({error})", node
