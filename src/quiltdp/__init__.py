@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from quiltdp.accountant.specs import Gaussian, Laplace, Thresholdout
     from quiltdp.chain import ChainModel, markov_chain, markov_chains
+    from quiltdp.domains.pedigree import pedigree
     from quiltdp.domains.trace.build import location_chain
     from quiltdp.errors import QuiltdpError
     from quiltdp.graph.moral import moralize
@@ -41,6 +42,7 @@ _PUBLIC = {
     "markov_chain": "quiltdp.chain",
     "markov_chains": "quiltdp.chain",
     "moralize": "quiltdp.graph.moral",
+    "pedigree": "quiltdp.domains.pedigree",
     "quilts": "quiltdp.graph.quilts",
 }
 
@@ -61,6 +63,7 @@ __all__ = [
     "markov_chain",
     "markov_chains",
     "moralize",
+    "pedigree",
     "quilts",
 ]
 

@@ -18,10 +18,16 @@ __all__ = ["load_model", "register_reader"]
 _READERS: dict[str, str] = {
     ".bif": "quiltdp.io.bif:read_bif",
     ".csv": "quiltdp.domains.pedigree:load",
+    ".dat": "quiltdp.domains.pedigree:load",
     ".fam": "quiltdp.domains.pedigree:load",
     ".ged": "quiltdp.domains.pedigree:load",
+    ".gedcom": "quiltdp.domains.pedigree:load",
     ".ped": "quiltdp.domains.pedigree:load",
+    ".pre": "quiltdp.domains.pedigree:load",
     ".psam": "quiltdp.domains.pedigree:load",
+    ".tab": "quiltdp.domains.pedigree:load",
+    ".tsv": "quiltdp.domains.pedigree:load",
+    ".txt": "quiltdp.domains.pedigree:load",
 }
 
 

@@ -1,0 +1,181 @@
+"""The options that say how to read MODEL, shared by every command that takes one.
+
+A command wears :func:`model_options` and receives them as one dictionary, only those given::
+
+    @app.command()
+    @model_options
+    def leakage(path: Path, dp_epsilon: float, *, options: dict[str, Any]) -> None:
+        with guarded():
+            model = load(path, **options)
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+
+import typer
+
+from quiltdp.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from quiltdp.model import Model
+
+__all__ = ["PEDIGREE_SUFFIXES", "load", "model_options"]
+
+PEDIGREE_SUFFIXES = (
+    ".csv",
+    ".dat",
+    ".fam",
+    ".ged",
+    ".gedcom",
+    ".ped",
+    ".pre",
+    ".psam",
+    ".tab",
+    ".tsv",
+    ".txt",
+)
+_PANEL = "Pedigree files (.fam .ped .psam .ged .csv)"
+
+
+def _option(help_text: str, *names: str, metavar: str | None = None, panel: str | None = _PANEL) -> Any:
+    return typer.Option(*names, help=help_text, metavar=metavar, rich_help_panel=panel, show_default=False)
+
+
+# Option -> its type with its words.  None (or an empty list) means "not given" for every one of them.
+_OPTIONS: dict[str, Any] = {
+    "records": Annotated[
+        str | None,
+        _option("Which nodes are rows of the data: names separated by commas, or @FILE with one per line.",
+                metavar="NAMES", panel="Model"),
+    ],
+    "allele_frequency": Annotated[
+        list[str] | None,
+        _option("Frequency of the alternative allele; LOCUS=P, repeated, for several loci.", metavar="P"),
+    ],
+    "mutation_rate": Annotated[float | None, _option("Chance that an allele mutates on the way to a child.")],
+    "error_rate": Annotated[float | None, _option("Chance that a called genotype is wrong.")],
+    "inbreeding": Annotated[float | None, _option("Inbreeding coefficient of founders.")],
+    "x_linked": Annotated[bool | None, _option("The locus is on the X chromosome.", "--x-linked")],
+    "study": Annotated[Path | None, _option("Ids in the study; everybody else is latent.", metavar="FILE")],
+    "format": Annotated[str | None, _option("plink, linkage, table or gedcom, if the suffix does not tell.")],
+    "columns": Annotated[
+        list[str] | None,
+        _option("Which column is which, repeated: id=COLUMN father=… mother=… sex=… family=….", "--column",
+                metavar="ROLE=NAME"),
+    ],
+    "missing": Annotated[list[str] | None, _option("A code for 'no parent', repeated.", metavar="CODE")],
+    "male": Annotated[str | None, _option("Code of males in the sex column.", metavar="CODE")],
+    "female": Annotated[str | None, _option("Code of females in the sex column.", metavar="CODE")],
+    "twins": Annotated[
+        list[str] | None, _option("Monozygotic twins, ids separated by commas; repeated.", metavar="A,B")
+    ],
+    "unknown_parents": Annotated[
+        str | None, _option("Unknown parents of half-known siblings: separate or shared.", metavar="HOW")
+    ],
+    "join_families": Annotated[
+        bool | None, _option("A parent found only in another family is that person.", "--join-families")
+    ],
+}  # fmt: skip
+_EVERYWHERE = ("records",)
+
+
+def model_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options of MODEL to a command; it gets those that were given as ``options``, a dict."""
+    hints = get_type_hints(command, include_extras=True)
+    signature = inspect.signature(command)
+    if "options" not in signature.parameters:
+        raise TypeError(f"{command.__name__} must take a parameter named 'options'")
+    own = [
+        p.replace(annotation=hints.get(p.name, p.annotation))
+        for p in signature.parameters.values()
+        if p.name != "options"
+    ]
+    taken = {p.name for p in own}
+    added = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+        for name, kind in _OPTIONS.items()
+        if name not in taken
+    ]
+
+    @wraps(command)
+    def with_options(*args: Any, **given: Any) -> None:
+        chosen = {p.name: given.pop(p.name, None) for p in added}
+        return command(
+            *args, options={n: v for n, v in chosen.items() if v not in (None, [], False)}, **given
+        )
+
+    with_options.__signature__ = inspect.Signature([*own, *added])  # type: ignore[attr-defined]  # set for Typer
+    with_options.__annotations__ = {p.name: p.annotation for p in (*own, *added)}
+    return with_options
+
+
+def load(path: str | Path, **options: Any) -> Model:
+    """Load the model of a command from its file and the options that were given.
+
+    Raises
+    ------
+    InvalidArgument
+        In one line, for an option that does not apply to this kind of file.
+    """
+    from quiltdp.io.load import load_model
+
+    suffix = Path(Path(path).name.lower().removesuffix(".gz")).suffix
+    if suffix not in PEDIGREE_SUFFIXES:
+        for name in options:
+            if name in _OPTIONS and name not in _EVERYWHERE:
+                raise InvalidArgument(
+                    f"{_flag(name)} is for pedigree files ({_PANEL[16:-1]}), not for {path}"
+                )
+    return load_model(path, **{n: _parsed(n, v) for n, v in options.items()})
+
+
+def _flag(name: str) -> str:
+    return {"columns": "--column"}.get(name, f"--{name.replace('_', '-')}")
+
+
+def _parsed(name: str, value: Any) -> Any:
+    """Turn the words of the command line into what the reader takes."""
+    if name == "records" and isinstance(value, str):
+        return _names(value)
+    if name == "allele_frequency" and isinstance(value, Sequence) and not isinstance(value, str):
+        return _frequencies(value)
+    if name == "columns" and not isinstance(value, dict):
+        return {k: int(v) if v.isdigit() else v for k, v in (_pair("--column", text) for text in value)}
+    if name == "twins":
+        return [group.split(",") if isinstance(group, str) else group for group in value]
+    return value
+
+
+def _names(text: str) -> list[str]:
+    if text.startswith("@"):
+        lines = Path(text[1:]).read_text(encoding="utf-8-sig").splitlines()
+        return [line.strip() for line in lines if line.strip()]
+    return [n.strip() for n in text.split(",") if n.strip()]
+
+
+def _frequencies(values: Sequence[Any]) -> float | dict[str, float]:
+    if len(values) == 1 and "=" not in str(values[0]):
+        return _number(values[0])
+    pairs = [_pair("--allele-frequency", str(v)) for v in values]
+    if len({k for k, _ in pairs}) < len(pairs):
+        raise InvalidArgument("--allele-frequency: a locus is given twice")
+    return {k: _number(v) for k, v in pairs}
+
+
+def _number(text: object) -> float:
+    try:
+        return float(str(text))
+    except ValueError:
+        raise InvalidArgument(f"--allele-frequency: {text!r} is not a number") from None
+
+
+def _pair(flag: str, text: str) -> tuple[str, str]:
+    key, sign, value = text.partition("=")
+    if not sign or not key or not value:
+        raise InvalidArgument(f"{flag}: expected NAME=VALUE, found {text!r}")
+    return key, value

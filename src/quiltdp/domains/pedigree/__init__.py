@@ -1,0 +1,22 @@
+"""Family pedigrees: from the files geneticists have to a model of Mendelian inheritance.
+
+``quiltdp.pedigree("family.fam", allele_frequency=0.1)`` is the way in; ``read_pedigree`` returns the
+family alone.
+"""
+
+from __future__ import annotations
+
+from quiltdp.domains.pedigree.network import Locus, load, loci_by_frequency, pedigree
+from quiltdp.domains.pedigree.read import SUFFIXES, read_pedigree
+from quiltdp.domains.pedigree.types import Pedigree, Person
+
+__all__ = [
+    "SUFFIXES",
+    "Locus",
+    "Pedigree",
+    "Person",
+    "load",
+    "loci_by_frequency",
+    "pedigree",
+    "read_pedigree",
+]

@@ -1,0 +1,310 @@
+"""From a pedigree to a model: one node per genome, Mendel's tables between them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from quiltdp.domains.pedigree import checks, mendel
+from quiltdp.domains.pedigree.read import read_pedigree
+from quiltdp.domains.pedigree.study import study_members
+from quiltdp.domains.pedigree.types import Pedigree, Person
+from quiltdp.errors import InvalidArgument, InvalidModel
+from quiltdp.model import Model, Table
+
+__all__ = ["Locus", "load", "loci_by_frequency", "pedigree"]
+
+Tables = dict[str, tuple[list[str], Table]]
+
+
+@dataclass(frozen=True)
+class Locus:
+    """The genetics of one biallelic locus.
+
+    Parameters
+    ----------
+    allele_frequency
+        Frequency p of the alternative allele among founders, 0 < p < 1.
+    mutation_rate
+        μ: chance that an allele changes into the other one on its way to the child.
+    error_rate
+        e: chance that the called genotype is not the true one; above 0 the true genotype is a
+        latent node and the called genotype the record.
+    inbreeding
+        F: inbreeding coefficient of founders.
+    x_linked
+        Whether the locus is on the X chromosome (outside the pseudo-autosomal regions).
+    """
+
+    allele_frequency: float
+    mutation_rate: float = 0.0
+    error_rate: float = 0.0
+    inbreeding: float = 0.0
+    x_linked: bool = False
+
+    def __post_init__(self) -> None:
+        """Check every number, through the tables that use it."""
+        mendel.founder_table(self.allele_frequency, inbreeding=self.inbreeding)
+        mendel.gamete(2, self.mutation_rate)
+        mendel.call_table(self.error_rate)
+
+    def copies(self, person: Person) -> int:
+        """Return how many alleles the person carries."""
+        return 1 if self.x_linked and person.sex == "male" else 2
+
+    def explanation(self) -> tuple[str, ...]:
+        """Say in words what was assumed, and what exactness implies."""
+        where = "X-linked" if self.x_linked else "autosomal"
+        notes = [
+            f"{where} biallelic locus, founders in Hardy–Weinberg proportions: allele frequency"
+            f" {self.allele_frequency:g}, inbreeding {self.inbreeding:g},"
+            f" mutation rate {self.mutation_rate:g}, genotyping error {self.error_rate:g}"
+        ]
+        if self.mutation_rate == 0 and self.error_rate == 0:
+            notes.append(
+                "mutation rate 0 and error rate 0 are exact Mendel: a relative's genotype can rule one of"
+                " yours out with certainty (a parent's and a child's always can), so the influence between"
+                " them is infinite and leakage is bounded by counting them and by the contraction behind"
+                " them; a positive rate makes every influence finite"
+            )
+        return tuple(notes)
+
+
+def pedigree(
+    source: str | Path | Pedigree,
+    allele_frequency: float | Mapping[str, float] | None = None,
+    *,
+    mutation_rate: float = 0.0,
+    error_rate: float = 0.0,
+    inbreeding: float = 0.0,
+    x_linked: bool = False,
+    study: str | Path | Collection[str] | None = None,
+    **reading: object,
+) -> Model:
+    """Return the Mendelian network of a family: genotype of each person given the parents'.
+
+    Claim: with founders in Hardy–Weinberg proportions and independent transmissions, the joint law of
+    all genotypes is Π_founders P(g) · Π_others P(g | g_father, g_mother).
+
+    Parameters
+    ----------
+    source
+        A pedigree file (PLINK .fam .ped .psam, LINKAGE, CSV, GEDCOM) or a :class:`Pedigree`.
+    allele_frequency
+        Frequency of the alternative allele; a mapping locus → frequency builds one independent copy
+        of the family per locus, nodes called ``person@locus``.
+    mutation_rate, error_rate, inbreeding, x_linked
+        See :class:`Locus`.  Zero rates are allowed; the model's notes say what they imply.
+    study
+        Who is in the study: ids, or a file with one id (or family and id) per line.  Everybody else
+        is latent.  Default: everybody with a row in the file.
+    **reading
+        How to read the file: ``format``, ``columns``, ``missing``, ``male``, ``female``, ``twins``,
+        ``unknown_parents``, ``join_families``; see
+        :func:`~quiltdp.domains.pedigree.read.read_pedigree`.
+
+    Returns
+    -------
+    Model
+        A Bayesian network with states "0", "1", "2" (alternative alleles carried), its notes and
+        its provenance.
+
+    Raises
+    ------
+    FileFormatError
+        Naming line and person.
+    InvalidArgument
+        For a number outside its range.
+    InvalidModel
+        For an X-linked locus where a sex is unknown or contradicts the role, or for genotypes that
+        Mendel forbids when mutation and error are both zero.
+
+    Examples
+    --------
+    >>> from quiltdp.domains.pedigree import Pedigree, Person
+    >>> trio = Pedigree((Person("dad"), Person("mum"), Person("kid", "dad", "mum")))
+    >>> m = pedigree(trio, allele_frequency=0.1)
+    >>> m.factors, m.states["kid"]
+    ((P(dad), P(mum), P(kid | dad, mum)), ('0', '1', '2'))
+    """
+    family = _family(source, reading)
+    loci = _loci(
+        allele_frequency,
+        family.source,
+        mutation_rate=mutation_rate,
+        error_rate=error_rate,
+        inbreeding=inbreeding,
+        x_linked=x_linked,
+    )
+    some = next(iter(loci.values()))
+    warnings = _check(family, some)
+    members = study_members(family, study)
+    tables: Tables = {}
+    records: list[str] = []
+    for name, locus in loci.items():
+        suffix = f"@{name}" if name else ""
+        tables.update(_tables(family, locus, members, suffix))
+        records += [f"{m}{suffix}" for m in members]
+    notes = (*_genetics(loci), *_who(family, members), *warnings)
+    return Model.from_tables(tables, records, notes=notes, provenance=_provenance(family, loci, members))
+
+
+def load(path: str | Path, **options: object) -> Model:
+    """Load a pedigree file as a model: what ``load_model("family.fam", allele_frequency=0.1)`` calls."""
+    if "records" in options:
+        if "study" in options:
+            raise InvalidArgument("records and study both say who is a record; give one of them")
+        options["study"] = options.pop("records")
+    return pedigree(path, **options)  # type: ignore[arg-type]  # options come by name from the caller
+
+
+def loci_by_frequency(
+    source: str | Path | Pedigree, frequencies: Mapping[str, float], **options: object
+) -> tuple[tuple[float, tuple[str, ...], Model], ...]:
+    """Group unlinked loci that share an allele frequency: one model per group, analysed once.
+
+    Unlinked loci are independent, so a panel of thousands needs only one analysis per distinct
+    frequency.  Returns (frequency, loci, model) for each, in order of frequency.
+
+    Examples
+    --------
+    >>> from quiltdp.domains.pedigree import Pedigree, Person
+    >>> pair = Pedigree((Person("a"), Person("b")))
+    >>> [(f, names) for f, names, _ in loci_by_frequency(pair, {"rs1": 0.1, "rs2": 0.3, "rs3": 0.1})]
+    [(0.1, ('rs1', 'rs3')), (0.3, ('rs2',))]
+    """
+    family = source if isinstance(source, Pedigree) else None
+    groups: dict[float, list[str]] = {}
+    for locus, frequency in frequencies.items():
+        groups.setdefault(float(frequency), []).append(locus)
+    return tuple(
+        (f, tuple(groups[f]), pedigree(family or source, f, **options))  # type: ignore[arg-type]  # by name
+        for f in sorted(groups)
+    )
+
+
+def _family(source: str | Path | Pedigree, reading: Mapping[str, object]) -> Pedigree:
+    if isinstance(source, Pedigree):
+        if reading:
+            raise InvalidArgument(
+                f"{next(iter(reading))!r} says how to read a file, and this pedigree is read"
+            )
+        return source
+    known = set(read_pedigree.__kwdefaults__ or {})
+    for name in reading:
+        if name not in known:
+            raise InvalidArgument(
+                f"{name!r} is not an option of pedigrees; reading takes {', '.join(sorted(known))}"
+            )
+    return read_pedigree(source, **reading)  # type: ignore[arg-type]  # names checked above
+
+
+def _loci(
+    frequency: float | Mapping[str, float] | None,
+    source: str,
+    **genetics: Any,
+) -> dict[str, Locus]:
+    if frequency is None:
+        raise InvalidArgument(
+            f"{source}: a pedigree needs the frequency of the alternative allele"
+            " (allele_frequency=, --allele-frequency), e.g. 0.1"
+        )
+    named = dict(frequency) if isinstance(frequency, Mapping) else {"": frequency}
+    if not named:
+        raise InvalidArgument("allele_frequency: the mapping of loci is empty")
+    return {str(n): Locus(f, **genetics) for n, f in named.items()}
+
+
+def _check(family: Pedigree, locus: Locus) -> tuple[str, ...]:
+    """Refuse what the locus cannot be computed with; return the rest as warnings."""
+    sexes = checks.sex_against_role(family)
+    if locus.x_linked:
+        checks.refuse_if_any(family.source, sexes, "an X-linked locus needs the sex of everybody")
+        unknown = [p for p in family.people if p.sex == "unknown"]
+        if unknown:
+            p = unknown[0]
+            raise InvalidModel(
+                f"{family.source}: line {p.line}: the sex of {p.name!r} is unknown, and an X-linked locus"
+                f" needs the sex of everybody ({len(unknown)} unknown)"
+            )
+    violations = checks.mendel_violations(family)
+    if locus.mutation_rate == 0 and locus.error_rate == 0:
+        checks.refuse_if_any(
+            family.source, violations, "genotypes that Mendel forbids (set a mutation or an error rate)"
+        )
+    return (*family.warnings, *sexes, *violations)
+
+
+def _tables(family: Pedigree, locus: Locus, members: Collection[str], suffix: str) -> Tables:
+    pool: dict[object, Table] = {}
+
+    def shared(key: object, make: Table) -> Table:
+        return pool.setdefault(key, make)
+
+    chosen = frozenset(members)
+    layered = locus.error_rate > 0
+    tables: Tables = {}
+    calls: Tables = {}
+    for p in family.people:
+        called = layered and p.name in chosen
+        node = f"{p.name}{suffix}" + (":true" if called else "")
+        parents, table = _transmission(family, p, locus)
+        names = [f"{q}{suffix}" + (":true" if layered and q in chosen else "") for q in parents]
+        tables[node] = (names, shared((len(parents), table.shape), table))
+        if called:
+            states = locus.copies(p) + 1
+            calls[f"{p.name}{suffix}"] = (
+                [node],
+                shared(("call", states), mendel.call_table(locus.error_rate, states)),
+            )
+    return {**tables, **calls}
+
+
+def _transmission(family: Pedigree, p: Person, locus: Locus) -> tuple[Sequence[str], Table]:
+    if p.founder:
+        return (), mendel.founder_table(
+            locus.allele_frequency, inbreeding=locus.inbreeding, copies=locus.copies(p)
+        )
+    if not locus.x_linked:
+        return p.parents, mendel.child_table(locus.mutation_rate)
+    if p.sex == "male":
+        return p.parents[1:], mendel.son_table(locus.mutation_rate)
+    return p.parents, mendel.x_daughter_table(locus.mutation_rate)
+
+
+def _genetics(loci: Mapping[str, Locus]) -> list[str]:
+    if len(loci) == 1:
+        return list(next(iter(loci.values())).explanation())
+    first = next(iter(loci.values()))
+    frequencies = ", ".join(f"{n} {x.allele_frequency:g}" for n, x in list(loci.items())[:8])
+    more = f", … {len(loci)} in all" if len(loci) > 8 else ""
+    return [
+        f"{len(loci)} unlinked loci, independent of each other: {frequencies}{more}",
+        *first.explanation(),
+    ]
+
+
+def _who(family: Pedigree, members: Sequence[str]) -> list[str]:
+    latent = len(family) - len(members)
+    text = f"{len(members):,} of {len(family):,} people are records"
+    return [text + (f"; {latent:,} are latent (in the pedigree, not in the study)" if latent else "")]
+
+
+def _provenance(family: Pedigree, loci: Mapping[str, Locus], members: Sequence[str]) -> dict[str, str]:
+    locus = next(iter(loci.values()))
+    frequencies = {f"{x.allele_frequency:g}" for x in loci.values()}
+    return {
+        "source": family.source,
+        "format": f"{family.format} pedigree",
+        "people": str(len(family)),
+        "records": str(len(members)),
+        "founders": str(len(family.founders)),
+        "loci": str(len(loci)),
+        "allele_frequency": ", ".join(sorted(frequencies)),
+        "mutation_rate": f"{locus.mutation_rate:g}",
+        "error_rate": f"{locus.error_rate:g}",
+        "inbreeding": f"{locus.inbreeding:g}",
+        "x_linked": "yes" if locus.x_linked else "no",
+    }

@@ -1,0 +1,104 @@
+"""One way in: the format is told by the suffix and the content, never guessed when both fit."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from quiltdp.domains.pedigree.assemble import assemble
+from quiltdp.domains.pedigree.gedcom import read_gedcom
+from quiltdp.domains.pedigree.linkage import looks_like_linkage, read_linkage
+from quiltdp.domains.pedigree.plink import read_plink
+from quiltdp.domains.pedigree.tables import read_table
+from quiltdp.domains.pedigree.types import Pedigree, RowFile
+from quiltdp.errors import InvalidArgument
+
+__all__ = ["FORMATS", "SUFFIXES", "read_pedigree"]
+
+FORMATS = ("plink", "linkage", "table", "gedcom")
+SUFFIXES = (".fam", ".ped", ".psam", ".pre", ".ged", ".gedcom", ".csv", ".tsv", ".tab", ".dat", ".txt")
+
+
+def read_pedigree(
+    path: str | Path,
+    *,
+    format: str | None = None,  # noqa: A002 - the word users know
+    columns: Mapping[str, str | int] | None = None,
+    missing: str | Collection[str] = (),
+    male: str | None = None,
+    female: str | None = None,
+    twins: Collection[Collection[str]] = (),
+    unknown_parents: str = "separate",
+    join_families: bool = False,
+) -> Pedigree:
+    r"""Read a pedigree file: PLINK, .psam, LINKAGE, CSV or GEDCOM.
+
+    Parameters
+    ----------
+    path
+        The file; its suffix tells the format unless ``format`` does.
+    format
+        ``"plink"`` (.fam .ped .psam .pre, 4 to 7 columns), ``"linkage"`` (post-MAKEPED), ``"table"``
+        (a header names the columns) or ``"gedcom"``.
+    columns
+        Role → column name, for tables with unusual or ambiguous headers.
+    missing
+        Further codes that mean "no parent".
+    male, female
+        The codes of the sex column, where they are not 1/2 or M/F.
+    twins, unknown_parents, join_families
+        As in :func:`~quiltdp.domains.pedigree.assemble.assemble`.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     fam = Path(folder, "trio.fam")
+    ...     _ = fam.write_text("F1 kid dad mum 1 -9\nF1 dad 0 0 1 -9\nF1 mum 0 0 2 -9\n")
+    ...     read_pedigree(fam)
+    <Pedigree: 3 people, 2 founders, 1 family, 0 loops>
+    """
+    path = Path(path)
+    kind = format or _format(path)
+    if kind not in FORMATS:
+        raise InvalidArgument(f"format must be one of {', '.join(FORMATS)}, not {kind!r}")
+    codes = (missing,) if isinstance(missing, str) else tuple(missing)
+    rows = _rows(path, kind, columns=columns, missing=codes, male=male, female=female)
+    return assemble(rows, twins=twins, unknown_parents=unknown_parents, join_families=join_families)
+
+
+def _rows(
+    path: Path,
+    kind: str,
+    *,
+    columns: Mapping[str, str | int] | None,
+    missing: Collection[str],
+    male: str | None,
+    female: str | None,
+) -> RowFile:
+    if kind in ("gedcom", "linkage"):
+        given = {"columns": columns, "missing": missing, "male": male, "female": female}
+        extra = [name for name, value in given.items() if value]
+        if extra:
+            raise InvalidArgument(f"{path}: {extra[0]} does not apply to {kind} files, their layout is fixed")
+        return read_gedcom(path) if kind == "gedcom" else read_linkage(path)
+    reader = read_plink if kind == "plink" else read_table
+    return reader(path, columns=columns, missing=missing, male=male, female=female)
+
+
+def _format(path: Path) -> str:
+    suffix = Path(path.name.lower().removesuffix(".gz")).suffix
+    if suffix in (".ged", ".gedcom"):
+        return "gedcom"
+    if suffix == ".csv":
+        return "table"
+    if suffix in (".psam", ".fam"):
+        return "plink"
+    if suffix in (".tsv", ".tab"):
+        return "table"
+    if suffix in (".ped", ".pre", ".dat", ".txt"):
+        return "linkage" if looks_like_linkage(path) else "plink"
+    raise InvalidArgument(
+        f"{path}: the suffix {suffix!r} does not tell the format; say format= one of {', '.join(FORMATS)}"
+    )

@@ -1,0 +1,69 @@
+"""Who is in the study: the records; everybody else in the pedigree is latent."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+
+from quiltdp.domains.pedigree.text import read_text
+from quiltdp.domains.pedigree.types import Pedigree
+from quiltdp.errors import FileFormatError, InvalidArgument
+
+__all__ = ["read_ids", "study_members"]
+
+
+def read_ids(path: str | Path) -> tuple[tuple[int, str], ...]:
+    """Read (line, id) pairs: one id per line, or family and id as ``FID IID``; ``#`` starts a comment."""
+    path = Path(path)
+    found = []
+    for number, line in enumerate(read_text(path).split("\n"), start=1):
+        text = line.strip()
+        if text and not text.startswith("#"):
+            found.append((number, text))
+    if not found:
+        raise FileFormatError(path, None, "the study file names nobody")
+    return tuple(found)
+
+
+def study_members(family: Pedigree, study: str | Path | Collection[str] | None) -> tuple[str, ...]:
+    """Return the names of the records, in pedigree order.
+
+    Raises
+    ------
+    InvalidArgument
+        For an id that is not in the pedigree, or that several families share, by line.
+    """
+    if study is None:
+        chosen = {p.name for p in family.people if p.stated}
+    elif isinstance(study, (str, Path)):
+        chosen = {_resolve(family, text, f"{study}:{line}: ") for line, text in read_ids(study)}
+    else:
+        chosen = {_resolve(family, str(i), "study: ") for i in study}
+    members = tuple(p.name for p in family.people if p.name in chosen)
+    if not members:
+        raise InvalidArgument(f"{family.source}: the study has nobody in it")
+    return members
+
+
+def _resolve(family: Pedigree, text: str, where: str) -> str:
+    if text in family.by_name:
+        return family.by_name[text].name
+    words = text.split()
+    if len(words) == 2 and (hit := _within(family, words[0], words[1])) is not None:
+        return hit
+    found = [p.name for p in family.people if p.id == text]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise InvalidArgument(
+            f"{where}{text!r} is in several families ({', '.join(found[:3])}); write family/id"
+        )
+    raise InvalidArgument(f"{where}{text!r} is not in the pedigree {family.source}")
+
+
+def _within(family: Pedigree, fid: str, iid: str) -> str | None:
+    for name in (f"{fid}/{iid}", iid):
+        person = family.by_name.get(name)
+        if person is not None and (person.family in (fid, "") or name != iid):
+            return person.name
+    return None

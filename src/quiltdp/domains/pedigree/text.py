@@ -1,0 +1,112 @@
+"""From bytes to cells: encodings, byte-order marks, line ends, tabs, spaces and quotes."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from quiltdp.errors import FileFormatError
+from quiltdp.io.text import read_bytes
+
+__all__ = ["Cells", "read_cells", "read_text"]
+
+_TOKEN = re.compile(r'"([^"]*)"|(\S+)')
+_MIN_COLUMNS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """The lines of a table: ``lines[k]`` is the 1-based line number of ``cells[k]``."""
+
+    source: str
+    lines: tuple[int, ...]
+    cells: tuple[tuple[str, ...], ...]
+    first_is_comment: bool
+    """Whether the first line began with ``#`` (the mark was removed)."""
+
+
+def read_text(path: Path) -> str:
+    """Return the text: UTF-8 or UTF-16 with their marks, else Latin-1; every line end is a newline."""
+    raw = read_bytes(path)
+    if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
+        text = raw.decode("utf-16")
+    else:
+        try:
+            text = raw.decode("utf-8-sig")
+        except UnicodeDecodeError:
+            text = raw.decode("latin-1")
+    if "\0" in text:
+        raise FileFormatError(path, None, "this is a binary file, not a pedigree in text form")
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def read_cells(path: Path, delimiter: str | None = None) -> Cells:
+    """Split a file into cells: tabs where every line agrees on them, else any white space.
+
+    Ids may contain spaces only in files separated by tabs or by ``delimiter``.  A first line that
+    starts with ``#`` is kept (it may be the header), later ones are comments.
+
+    Raises
+    ------
+    FileFormatError
+        If the file is empty, or a line has another number of columns than the first, by number.
+    """
+    numbered: list[tuple[int, str]] = []
+    commented = False
+    for number, line in enumerate(read_text(path).split("\n"), start=1):
+        if not line.strip():
+            continue
+        if line.lstrip().startswith("#"):
+            if numbered or line.lstrip().startswith("##"):
+                continue
+            commented = True
+            numbered.append((number, line.lstrip()[1:]))
+            continue
+        numbered.append((number, line))
+    if not numbered:
+        raise FileFormatError(path, None, "the file has no lines with people in them")
+    lines = tuple(n for n, _ in numbered)
+    cells = _split([text for _, text in numbered], delimiter)
+    return _rectangular(Cells(str(path), lines, cells, commented))
+
+
+def _split(texts: list[str], delimiter: str | None) -> tuple[tuple[str, ...], ...]:
+    if delimiter is not None:
+        return _delimited(texts, delimiter)
+    if all("\t" in t for t in texts):
+        by_tab = _delimited(texts, "\t")
+        widths = {len(row) for row in by_tab[1:]} or {len(by_tab[0])}
+        if len(widths) == 1 and min(widths) >= _MIN_COLUMNS and len(by_tab[0]) in (*widths, min(widths) - 1):
+            return by_tab
+    return tuple(tuple(a or b for a, b in _TOKEN.findall(t)) for t in texts)
+
+
+def _delimited(texts: list[str], delimiter: str) -> tuple[tuple[str, ...], ...]:
+    rows = csv.reader(io.StringIO("\n".join(texts)), delimiter=delimiter, skipinitialspace=True)
+    return tuple(tuple(cell.strip() for cell in row) for row in rows)
+
+
+def _rectangular(found: Cells) -> Cells:
+    """Check that every line has the same number of columns; drop R's unnamed column of row names."""
+    body = found.cells[1:] or found.cells
+    width = len(body[0])
+    for number, row in zip(found.lines[len(found.cells) - len(body) :], body, strict=False):
+        if len(row) != width:
+            raise FileFormatError(
+                found.source,
+                number,
+                f"{len(row)} columns where the lines before have {width}; separate columns by one kind"
+                " of white space, and ids that contain spaces by tabs",
+            )
+    first = found.cells[0]
+    if len(found.cells) > 1 and len(first) == width - 1:  # write.table(): row names without a header
+        cells = (first, *(row[1:] for row in found.cells[1:]))
+        return Cells(found.source, found.lines, cells, found.first_is_comment)
+    if len(first) != width:
+        raise FileFormatError(
+            found.source, found.lines[0], f"{len(first)} columns where the lines below have {width}"
+        )
+    return found

@@ -1,0 +1,230 @@
+"""What a family is: the rows a file gives, the people they describe, and the checked pedigree.
+
+A reader returns :class:`Row` objects, one per line, with the file's own words.  ``assemble`` turns
+them into :class:`Person` objects with unique names and complete parents, held by a :class:`Pedigree`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal, TypeAlias
+
+from quiltdp.errors import InvalidModel, UnknownNode
+
+__all__ = ["Alleles", "Pedigree", "Person", "Row", "RowFile", "Sex"]
+
+Sex: TypeAlias = Literal["male", "female", "unknown"]
+Alleles: TypeAlias = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of a pedigree file, before ids are resolved; ``None`` is a parent marked missing.
+
+    ``couple`` names the parents' union where the format has one (a GEDCOM family): children of one
+    union share its unknown parent.  ``twins`` labels a set of twins, ``zygosity`` is "mz", "dz" or "".
+    """
+
+    id: str
+    father: str | None = None
+    mother: str | None = None
+    sex: Sex = "unknown"
+    family: str = ""
+    line: int | None = None
+    couple: str = ""
+    twins: str = ""
+    zygosity: str = ""
+    alleles: tuple[Alleles, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RowFile:
+    """What a reader returns: the rows, where they came from, and what it noticed on the way."""
+
+    rows: tuple[Row, ...]
+    source: str
+    format: str
+    warnings: tuple[str, ...] = ()
+    loci: tuple[str, ...] = ()
+    global_ids: bool = False
+    """Whether ids name one person in the whole file (family labels are decoration)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """A person of a pedigree: either a founder (no parents) or with both parents known by name.
+
+    ``stated`` says whether the file has a row for the person; parents who are only mentioned and
+    unknown parents who were added have none.  ``also`` names the monozygotic twins this person
+    stands for.
+    """
+
+    name: str
+    father: str | None = None
+    mother: str | None = None
+    sex: Sex = "unknown"
+    family: str = ""
+    id: str = ""
+    line: int | None = None
+    stated: bool = True
+    also: tuple[str, ...] = ()
+    alleles: tuple[Alleles, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse half a couple, and a person without a name."""
+        if not self.name:
+            raise InvalidModel("a person needs a name")
+        if (self.father is None) != (self.mother is None):
+            raise InvalidModel(f"person {self.name!r}: give both parents or neither (add a founder)")
+        if self.father is not None and self.father == self.mother:
+            raise InvalidModel(f"person {self.name!r}: father and mother are both {self.father!r}")
+        if self.name in (self.father, self.mother):
+            raise InvalidModel(f"person {self.name!r} is their own parent")
+
+    @property
+    def founder(self) -> bool:
+        """Whether the pedigree says nothing about the parents."""
+        return self.father is None
+
+    @property
+    def parents(self) -> tuple[str, ...]:
+        """Father and mother, or nothing for a founder."""
+        return () if self.father is None or self.mother is None else (self.father, self.mother)
+
+
+@dataclass(frozen=True)
+class Pedigree:
+    """People and their parents: unique names, complete couples, nobody their own ancestor.
+
+    Examples
+    --------
+    >>> from quiltdp.domains.pedigree import Pedigree, Person
+    >>> trio = Pedigree((Person("dad"), Person("mum"), Person("kid", "dad", "mum")))
+    >>> trio, trio.children["dad"], trio.loops
+    (<Pedigree: 3 people, 2 founders, 1 family, 0 loops>, ('kid',), 0)
+    """
+
+    people: tuple[Person, ...]
+    source: str = "pedigree"
+    format: str = "people"
+    warnings: tuple[str, ...] = ()
+    loci: tuple[str, ...] = ()
+    facts: Mapping[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Check names and parents; order people with parents first, refuse a cycle."""
+        object.__setattr__(self, "people", tuple(self.people))
+        object.__setattr__(self, "facts", dict(self.facts))
+        if not self.people:
+            raise InvalidModel(f"{self.source}: the pedigree has nobody in it")
+        seen: set[str] = set()
+        for p in self.people:
+            if p.name in seen:
+                raise InvalidModel(f"{self.source}: two people are called {p.name!r}")
+            seen.add(p.name)
+        for p in self.people:
+            for parent in p.parents:
+                if parent not in seen:
+                    raise InvalidModel(f"{self.source}: {p.name!r} has the parent {parent!r}, who is missing")
+        if len(self.ordered) < len(self.people):
+            stuck = seen - {p.name for p in self.ordered}
+            raise InvalidModel(f"{self.source}: {min(stuck)!r} is among their own ancestors")
+
+    def __len__(self) -> int:
+        """Return the number of people, added ones included."""
+        return len(self.people)
+
+    def __iter__(self) -> Iterator[Person]:
+        """Walk the people in file order."""
+        return iter(self.people)
+
+    def __getitem__(self, name: str) -> Person:
+        """Return a person by name (of a twin, the person who stands for both)."""
+        found = self.by_name.get(name)
+        if found is None:
+            raise UnknownNode(f"person {name!r} is not in the pedigree {self.source}")
+        return found
+
+    def __repr__(self) -> str:
+        """Say how large it is."""
+        families = len(self.components)
+        return (
+            f"<Pedigree: {len(self)} people, {len(self.founders)} founders,"
+            f" {families} famil{'y' if families == 1 else 'ies'}, {self.loops} loops>"
+        )
+
+    @cached_property
+    def by_name(self) -> Mapping[str, Person]:
+        """Every person by name, twins by either name."""
+        names = {p.name: p for p in self.people}
+        for p in self.people:
+            for twin in p.also:
+                names.setdefault(twin, p)
+        return names
+
+    @cached_property
+    def ordered(self) -> tuple[Person, ...]:
+        """The people, parents before children (people on a cycle are left out)."""
+        people = {p.name: p for p in self.people}
+        waiting = {p.name: len(p.parents) for p in self.people}
+        order = [p for p in self.people if p.founder]
+        for p in order:  # grows while it is walked: Kahn's algorithm
+            for child in self.children.get(p.name, ()):
+                waiting[child] -= 1
+                if not waiting[child]:
+                    order.append(people[child])
+        return tuple(order)
+
+    @cached_property
+    def children(self) -> Mapping[str, tuple[str, ...]]:
+        """The children of every parent, in file order."""
+        found: dict[str, list[str]] = {}
+        for p in self.people:
+            for parent in p.parents:
+                found.setdefault(parent, []).append(p.name)
+        return {n: tuple(cs) for n, cs in found.items()}
+
+    @property
+    def founders(self) -> tuple[Person, ...]:
+        """The people without parents."""
+        return tuple(p for p in self.people if p.founder)
+
+    @cached_property
+    def couples(self) -> frozenset[tuple[str, str]]:
+        """Every pair of parents with a child together."""
+        return frozenset((p.father, p.mother) for p in self.people if p.father and p.mother)
+
+    @cached_property
+    def components(self) -> tuple[tuple[str, ...], ...]:
+        """The families: sets of people connected by parenthood, largest first."""
+        root = {p.name: p.name for p in self.people}
+
+        def find(n: str) -> str:
+            while root[n] != n:
+                root[n] = root[root[n]]
+                n = root[n]
+            return n
+
+        for p in self.people:
+            for parent in p.parents:
+                root[find(parent)] = find(p.name)
+        groups: dict[str, list[str]] = {}
+        for p in self.people:
+            groups.setdefault(find(p.name), []).append(p.name)
+        return tuple(sorted((tuple(g) for g in groups.values()), key=len, reverse=True))
+
+    @cached_property
+    def generation(self) -> Mapping[str, int]:
+        """Founders are generation 0, everybody else one more than the later parent."""
+        level: dict[str, int] = {}
+        for p in self.ordered:
+            level[p.name] = 1 + max(level[q] for q in p.parents) if p.parents else 0
+        return level
+
+    @cached_property
+    def loops(self) -> int:
+        """Independent cycles of the graph of people and couples: consanguinity, exchange, remarriage."""
+        edges = 2 * len(self.couples) + sum(1 for p in self.people if not p.founder)
+        return edges - len(self.people) - len(self.couples) + len(self.components)
