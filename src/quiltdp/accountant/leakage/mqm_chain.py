@@ -1,0 +1,303 @@
+"""The Markov Quilt Mechanism on chains (Song, Wang, Chaudhuri 2017), and two comparisons.
+
+MQM-exact: Leakage(i) ≤ min over quilts Q of |C| α + I(X_Q ⇝ X_i), with Q = {i−a, i+b}, one-sided or
+empty, |C| the records strictly between (i included), and I the max-influence.  Given x_i the two
+sides are independent, so I({i−a, i+b}) = max_{x,x'} back_a(x, x') + ahead_b(x, x') with
+ahead_b(x, x') = max_y ln P(X_{i+b} = y | x) / P(X_{i+b} = y | x').
+
+References
+----------
+S. Song, Y. Wang, K. Chaudhuri, Pufferfish Privacy Mechanisms for Correlated Data, SIGMOD 2017.
+A. Ghosh, R. Kleinberg, Inferential Privacy Guarantees for Differentially Private Mechanisms, 2016.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quiltdp.accountant.leakage.base import RecordBounds, Vector
+from quiltdp.accountant.leakage.chain_units import ChainUnits
+from quiltdp.chain import ChainModel
+from quiltdp.errors import InvalidArgument
+from quiltdp.inference.chain_laws import ChainLaws
+from quiltdp.rounding import up_array
+
+__all__ = ["GK16Bound", "MarkovQuiltApproxBound", "MarkovQuiltChainBound"]
+
+Ints: TypeAlias = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class _Influences:
+    """Influences at distance 1, 2, …: on the left, on the right, and of both together.
+
+    ``left[p, a]``, ``right[p, b]``, ``both[p, a, b]`` with index 0 = "no quilt on this side"; p runs
+    over positions, or is 0 for all when the chain is in its stationary law.
+    """
+
+    left: Vector
+    right: Vector
+    both: Vector
+
+
+class MarkovQuiltChainBound:
+    """MQM-exact (method ``"published"``, prior adversary) on chains.
+
+    Parameters
+    ----------
+    model, units
+        As in :class:`~.chain_prior.ChainPriorBound`; a window's two ends count separately.
+    max_width
+        The furthest quilt searched; the default is the whole chain up to 400 steps.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from quiltdp import markov_chain
+    >>> bound = MarkovQuiltChainBound(markov_chain([[0.9, 0.1], [0.1, 0.9]], length=100))
+    >>> round(float(bound.evaluate(np.full(100, 1 / 31.74)).epsilon.max()), 3)
+    1.0
+    """
+
+    name = "published"
+    adversary = "prior"
+
+    def __init__(
+        self,
+        model: ChainModel,
+        units: Sequence[tuple[str, ...]] | None = None,
+        *,
+        max_width: int | None = None,
+    ) -> None:
+        self._units = ChainUnits(model, units)
+        self._influences: list[_Influences] = []
+        made: dict[object, _Influences] = {}
+        for segment in model.segments:
+            key = (segment.length, id(segment.initial), tuple(map(id, segment.transitions)))
+            if key not in made:
+                made[key] = _influences(ChainLaws(segment), max_width)
+            self._influences.append(made[key])
+
+    def evaluate(self, alpha: Vector) -> RecordBounds:
+        """Return the leakage of every unit."""
+        return RecordBounds(up_array(_over_chains(self._units, self._influences, alpha)), self.name)
+
+
+def _over_chains(units: ChainUnits, influences: Sequence[_Influences], alpha: Vector) -> Vector:
+    """Return the best quilts of every unit, chain by chain (a unit in two chains pays both)."""
+    alpha = np.asarray(alpha, dtype=np.float64)
+    total = np.zeros(units.count)
+    for (start, stop), found in zip(units.spans, influences, strict=True):
+        here = (units.first >= start) & (units.last < stop)
+        value = _best_quilts(found, alpha[start:stop], units.first[here] - start, units.last[here] - start)
+        np.add.at(total, units.owner[here], value)
+    return total
+
+
+def _best_quilts(found: _Influences, alpha: Vector, first: Ints, last: Ints) -> Vector:
+    """Return min over quilts of Σ_C α + I for every window [first, last] of one chain."""
+    n, width = len(alpha), found.left.shape[1] - 1
+    if not len(first):
+        return np.zeros(0)
+    if np.all(alpha == alpha[0]) and len(found.left) == 1:
+        room = np.minimum(np.column_stack([first, n - 1 - last]), width + 1)
+        kinds, spot, where = np.unique(
+            np.column_stack([room, last - first]), axis=0, return_index=True, return_inverse=True
+        )
+        if len(kinds) < len(first):
+            return _best_quilts_each(found, alpha, first[spot], last[spot])[where.ravel()]
+    return _best_quilts_each(found, alpha, first, last)
+
+
+def _best_quilts_each(found: _Influences, alpha: Vector, first: Ints, last: Ints) -> Vector:
+    n, width = len(alpha), found.left.shape[1] - 1
+    width = min(width, max(2, int((6e7 / len(first)) ** 0.5)))
+    sums = np.concatenate([[0.0], np.cumsum(alpha, dtype=np.longdouble)])
+    result = np.empty(len(first))
+    chunk = max(1, 4_000_000 // (width + 1) ** 2)
+    for s in range(0, len(first), chunk):
+        f, t = first[s : s + chunk], last[s : s + chunk]
+        left, right = _side_costs(sums, f, t, width)
+        at = (f, t) if len(found.left) > 1 else (0 * f, 0 * t)
+        ends = (found.left[at[0], : width + 1], found.right[at[1], : width + 1])
+        value = (left + ends[0]).min(axis=1) + (right + ends[1]).min(axis=1)
+        one = f == t
+        if found.both.size > 1 and one.any():
+            both = found.both[at[0][one], : width + 1, : width + 1]
+            joint = left[one][:, :, None] + right[one][:, None, :] + both
+            value[one] = np.minimum(value[one], joint.min(axis=(1, 2)))
+        own = (sums[t + 1] - sums[f]).astype(np.float64)
+        result[s : s + chunk] = np.minimum(value + own, float(sums[-1]))
+    return result + float(4.0 * np.finfo(np.longdouble).eps * n * sums[-1])
+
+
+def _side_costs(sums: Any, first: Ints, last: Ints, width: int) -> tuple[Vector, Vector]:
+    """Return the α of the records nearby on each side; column 0: no quilt, the whole side is nearby.
+
+    Where a side is longer than ``width`` column 0 is not offered (the empty quilt is added later).
+    """
+    n = len(sums) - 1
+    reach = np.arange(1, width + 1)
+    f, t = first[:, None], last[:, None]
+    whole_left = np.where(f <= width, sums[f], np.inf)
+    whole_right = np.where(n - 1 - t <= width, sums[n] - sums[t + 1], np.inf)
+    left = np.where(f >= reach, sums[f] - sums[np.maximum(f - reach + 1, 0)], np.inf)
+    right = np.where(t + reach < n, sums[np.minimum(t + reach, n)] - sums[t + 1], np.inf)
+    return (
+        np.concatenate([whole_left, left], axis=1).astype(np.float64),
+        np.concatenate([whole_right, right], axis=1).astype(np.float64),
+    )
+
+
+def _influences(laws: ChainLaws, max_width: int | None) -> _Influences:
+    """Return the influence tables of one chain (α-independent)."""
+    n, size = laws.length, len(laws.segment.initial)
+    if laws.segment.homogeneous and laws.stationary:
+        width = min(n - 1, max_width or (400 if size <= 8 else 96))
+        law = laws.limit if laws.limit is not None else laws.marginal(0)
+        alive = law > 0
+        ahead = [_log_ratio(laws.steps(0, b)[alive]) for b in range(1, width + 1)]
+        back = [_log_ratio(laws.reversed_rows(law, laws.steps(0, a))) for a in range(1, width + 1)]
+        return _combine([back], [ahead], laws.slack(width + size))
+    width = min(n - 1, max_width or 64, max(2, int((2e7 / n) ** 0.5)), max(2, int((3e8 / n) ** 0.5 / size)))
+    ahead_at = [
+        [_log_ratio(laws.forward(t, b)) for b in range(1, min(width, n - 1 - t) + 1)] for t in range(n)
+    ]
+    back_at = [[_log_ratio(laws.backward(t, a)) for a in range(1, min(width, t) + 1)] for t in range(n)]
+    return _combine(back_at, ahead_at, laws.slack(n), width)
+
+
+def _combine(
+    back: Sequence[Sequence[Vector]],
+    ahead: Sequence[Sequence[Vector]],
+    slack: float,
+    width: int | None = None,
+) -> _Influences:
+    """Return the largest influence of each side and of both sides, rounded up."""
+    w = width if width is not None else len(back[0])
+    left = np.full((len(back), w + 1), np.inf)
+    right, both = left.copy(), np.full((len(back), w + 1, w + 1), np.inf)
+    for p, (bs, fs) in enumerate(zip(back, ahead, strict=True)):
+        size = (bs or fs or [np.zeros((1, 1))])[0].shape
+        b = np.array([np.zeros(size), *bs])
+        f = np.array([np.zeros(size), *fs])
+        left[p, : len(b)] = b.max(axis=(1, 2))
+        right[p, : len(f)] = f.max(axis=(1, 2))
+        for a in range(len(b)):
+            both[p, a, : len(f)] = (b[a] + f).max(axis=(1, 2))
+    for table in (left, right, both):
+        table[table > 0] += 2 * slack
+    return _Influences(left, right, both)
+
+
+def _log_ratio(rows: Vector) -> Vector:
+    """Return max_y ln P(y | x) / P(y | x') for every ordered pair of rows (0/0 skipped, p/0 = ∞)."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logs = np.log(rows)
+        table = logs[:, None, :] - logs[None, :, :]
+    return np.asarray(np.where(rows[:, None, :] > 0, table, -np.inf).max(axis=2))
+
+
+# -- comparisons on homogeneous chains ---------------------------------------------------------
+
+
+class MarkovQuiltApproxBound:
+    """MQM-approx (method ``"mqm-approx"``): I from the spectral gap of a reversible chain.
+
+    Δ_t = e^{−g t} / π_min, g = 1 − |λ₂|, I({i−a, i+b}) ≤ 2 ln (1+Δ_a)/(1−Δ_a) + ln (1+Δ_b)/(1−Δ_b);
+    distances with Δ ≥ 1 are not usable.
+
+    Raises
+    ------
+    InvalidArgument
+        Unless every chain is homogeneous, stationary and reversible.
+    """
+
+    name = "mqm-approx"
+    adversary = "prior"
+
+    def __init__(self, model: ChainModel, units: Sequence[tuple[str, ...]] | None = None) -> None:
+        self._units = ChainUnits(model, units)
+        self._influences = [_spectral_influences(ChainLaws(s)) for s in model.segments]
+
+    def evaluate(self, alpha: Vector) -> RecordBounds:
+        """Return the leakage of every unit."""
+        return RecordBounds(up_array(_over_chains(self._units, self._influences, alpha)), self.name)
+
+
+def _spectral_influences(laws: ChainLaws) -> _Influences:
+    p = laws.segment.transitions[0]
+    law = laws.limit if laws.stationary else None
+    if law is None or law.min() <= 0:
+        raise InvalidArgument("mqm-approx needs a homogeneous chain in a positive stationary law")
+    flow = law[:, None] * p
+    if not np.allclose(flow, flow.T, rtol=1e-9, atol=1e-12):
+        raise InvalidArgument("mqm-approx needs a reversible chain")
+    root = np.sqrt(law)
+    values = np.sort(np.abs(np.linalg.eigvalsh(root[:, None] * p / root[None, :])))
+    gap = 1.0 - float(values[-2]) if len(values) > 1 else 1.0
+    width = min(laws.length - 1, 20_000)
+    delta = np.exp(-gap * np.arange(1, width + 1)) / law.min()
+    with np.errstate(divide="ignore", invalid="ignore"):
+        side = np.where(delta < 1, np.log1p(delta) - np.log1p(-delta), np.inf)
+    keep = min(width, int(np.searchsorted(-delta, -1.0)) + 1500)
+    side = np.concatenate([[0.0], side[:keep]])
+    return _Influences(2 * side[None], side[None], np.full((1, 1, 1), np.inf))
+
+
+class GK16Bound:
+    """The influence-matrix method (method ``"gk16"``) on homogeneous chains.
+
+    γ = ½ ln of the largest ratio of P(x_i | x_{i−1}, x_{i+1}) when one neighbour changes, Γ
+    tridiagonal with γ; ε = α · (largest row sum of 2 (I − Γ)^{−1}); ∞ when ‖Γ‖₂ ≥ 1.
+    """
+
+    name = "gk16"
+    adversary = "prior"
+
+    def __init__(self, model: ChainModel, units: Sequence[tuple[str, ...]] | None = None) -> None:
+        self._units = ChainUnits(model, units)
+        self._factor = [_gk16_factor(ChainLaws(s)) for s in model.segments]
+
+    def evaluate(self, alpha: Vector) -> RecordBounds:
+        """Return the leakage of every unit (a window is charged for each of its records)."""
+        each = np.empty(len(alpha))
+        for (start, stop), factor in zip(self._units.spans, self._factor, strict=True):
+            each[start:stop] = factor * alpha[start:stop].max()
+        u = self._units
+        value = each[u.first] * (u.last - u.first + 1)
+        total = np.bincount(u.owner, weights=value, minlength=u.count).astype(np.float64)
+        return RecordBounds(total, self.name)
+
+
+def _gk16_factor(laws: ChainLaws) -> float:
+    if not laws.segment.homogeneous:
+        raise InvalidArgument("gk16 needs a homogeneous chain")
+    p = np.asarray(laws.segment.transitions[0])
+    if laws.length == 1:
+        return 2.0
+    with np.errstate(divide="ignore", invalid="ignore"):
+        inner = p[:, :, None] * p[None, :, :]  # axes x_{i−1}, x_i, x_{i+1}
+        logs = np.log(inner / inner.sum(axis=1, keepdims=True))
+        by_left = logs[:, None] - logs[None, :]
+        by_right = logs[..., :, None] - logs[..., None, :]
+    if np.isnan(by_left).any() or np.isnan(by_right).any():
+        return float("inf")
+    gamma = 0.5 * max(float(by_left.max()), float(by_right.max()))
+    n = laws.length
+    if 2 * gamma * np.cos(np.pi / (n + 1)) >= 1:
+        return float("inf")
+    size = min(n, 4001)  # the middle row sums of a longer chain no longer move
+    band = np.zeros((3, size))
+    band[0, 1:] = band[2, :-1] = -gamma
+    band[1] = 1.0
+    from scipy.linalg import solve_banded
+
+    rows = solve_banded((1, 1), band, np.ones(size))
+    limit = 1.0 / (1.0 - 2 * gamma) if gamma < 0.5 else float(rows.max())
+    return 2.0 * (float(rows.max()) if size == n else limit)

@@ -1,0 +1,119 @@
+"""Laws of a Markov chain without evidence: marginals, d-step forward and backward conditionals.
+
+Everything is a product of non-negative numbers, so each entry is accurate to a small relative error
+(no cancellation), whatever the length of the chain.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from quiltdp.chain import ChainSegment, stationary_distribution
+from quiltdp.errors import InvalidModel
+from quiltdp.model import Table
+from quiltdp.rounding import EPS
+
+__all__ = ["ChainLaws", "normalised"]
+
+
+def normalised(rows: Table) -> Table:
+    """Return the rows divided by their sums; all-zero rows stay zero."""
+    sums = rows.sum(axis=-1, keepdims=True)
+    return np.asarray(np.divide(rows, sums, out=np.zeros_like(rows), where=sums > 0))
+
+
+class ChainLaws:
+    """The conditionals of one chain, over *possible* states only.
+
+    Examples
+    --------
+    >>> from quiltdp import markov_chain
+    >>> laws = ChainLaws(markov_chain([[0.9, 0.1], [0.1, 0.9]], length=5).segments[0])
+    >>> laws.forward(1, 2).round(3).tolist(), laws.stationary
+    ([[0.82, 0.18], [0.18, 0.82]], True)
+    """
+
+    def __init__(self, segment: ChainSegment) -> None:
+        self.segment = segment
+        self.length = segment.length
+        self._marginals = [np.asarray(segment.initial)]
+        self._powers: list[Table] = []
+
+    def marginal(self, t: int) -> Table:
+        """Return P(X_t), keeping every earlier one."""
+        known = self._marginals
+        while len(known) <= t:
+            known.append(known[-1] @ self.segment.transition(len(known) - 1))
+        return known[t]
+
+    def steps(self, t: int, d: int) -> Table:
+        """Return P(X_{t+d} | X_t), a row for every state."""
+        if self.segment.homogeneous:
+            while len(self._powers) < d:
+                last = self._powers[-1] @ self.segment.transitions[0] if self._powers else None
+                self._powers.append(np.asarray(self.segment.transitions[0]) if last is None else last)
+            return self._powers[d - 1]
+        table = np.asarray(self.segment.transition(t))
+        for s in range(t + 1, t + d):
+            table = table @ self.segment.transition(s)
+        return table
+
+    def forward(self, t: int, d: int) -> Table:
+        """Return P(X_{t+d} | X_t = x) for the possible x."""
+        return self.steps(t, d)[self.marginal(t) > 0]
+
+    def backward(self, t: int, d: int) -> Table:
+        """Return P(X_{t−d} | X_t = x) for the possible x."""
+        return self.reversed_rows(self.marginal(t - d), self.steps(t - d, d))
+
+    def slack(self, t: int) -> float:
+        """Return how far ln of an entry computed from the law of step ``t`` may be from the truth."""
+        return 2.0 * EPS * (len(self.segment.initial) + 4) * (t + 4)
+
+    @staticmethod
+    def reversed_rows(law: Table, steps: Table) -> Table:
+        """Return P(X_0 | X_d = x) for the possible x, by Bayes' rule."""
+        joint = (law[:, None] * steps).T
+        return normalised(joint[joint.any(axis=1)])
+
+    # -- homogeneous chains: what holds for all late steps -------------------------------------
+
+    @cached_property
+    def limit(self) -> Table | None:
+        """The stationary law of a homogeneous chain, if there is only one."""
+        if not self.segment.homogeneous:
+            return None
+        try:
+            return stationary_distribution(self.segment.transitions[0])
+        except InvalidModel:
+            return None
+
+    @cached_property
+    def reachable(self) -> Table:
+        """Which states of a homogeneous chain are possible at some step (as 0 or 1)."""
+        seen = np.asarray(self.segment.initial) > 0
+        step = np.asarray(self.segment.transitions[0]) > 0
+        for _ in range(len(seen)):
+            seen = seen | step[seen].any(axis=0)
+        return seen.astype(np.float64)
+
+    def distance(self, t: int) -> float:
+        """Return s ≥ |ln P(X_u = x) / π(x)| for every u ≥ t and every possible x; ``inf`` if none.
+
+        P(X_{u+1} = y) / π(y) is an average of P(X_u = x) / π(x) over x, so its range only shrinks.
+        """
+        law = self.limit
+        if law is None or np.any((self.marginal(t) > 0) & (law <= 0)):
+            return float("inf")
+        alive = law > 0
+        ratio = self.marginal(t)[alive] / law[alive]
+        if ratio.min() <= 0:
+            return float("inf")
+        return float(np.abs(np.log(ratio)).max())
+
+    @cached_property
+    def stationary(self) -> bool:
+        """Whether every step has the stationary law (to rounding)."""
+        return self.distance(0) <= 1e-12
