@@ -6,6 +6,19 @@ from quiltdp.generalization.approximate_dp import (
     approximate_dp_max_information,
     published_drift,
 )
+from quiltdp.generalization.kl_privacy import (
+    Estimate,
+    GibbsSampler,
+    compose_on_average_kl,
+    estimate_on_average_kl,
+    gap_bounds_from_mutual_information,
+    gibbs_generalization_gap,
+    gibbs_mutual_information,
+    kl_gaussian,
+    kl_laplace,
+    kl_privacy_from_max_information,
+    on_average_kl,
+)
 from quiltdp.generalization.max_information import (
     Laws,
     MaxInformation,
@@ -19,6 +32,11 @@ from quiltdp.generalization.max_information import (
     product_dp_max_information,
     pure_dp_max_information,
 )
+from quiltdp.generalization.privacy_definitions import (
+    PrivacyDefinitions,
+    adaptive_on_average_kl,
+    compare_privacy_definitions,
+)
 from quiltdp.generalization.pvalues import (
     MutualInformationMethod,
     correct_p_values,
@@ -27,18 +45,32 @@ from quiltdp.generalization.pvalues import (
 )
 
 __all__ = [
+    "Estimate",
+    "GibbsSampler",
     "Laws",
     "MaxInformation",
     "MutualInformationMethod",
+    "PrivacyDefinitions",
+    "adaptive_on_average_kl",
     "approximate_dp_max_information",
     "bayesian_dp_max_information",
+    "compare_privacy_definitions",
     "compose_max_information",
+    "compose_on_average_kl",
     "correct_p_values",
     "description_length_max_information",
+    "estimate_on_average_kl",
     "exact_max_information",
+    "gap_bounds_from_mutual_information",
+    "gibbs_generalization_gap",
+    "gibbs_mutual_information",
+    "kl_gaussian",
+    "kl_laplace",
+    "kl_privacy_from_max_information",
     "max_information_from_mutual_information",
     "mutual_information",
     "mutual_information_from_max_information",
+    "on_average_kl",
     "product_dp_max_information",
     "published_drift",
     "pure_dp_max_information",

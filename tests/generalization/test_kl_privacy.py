@@ -1,0 +1,227 @@
+"""On-average KL-privacy: Theorem 4 to 1e-9, group privacy, links to information, the definitions."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from quiltdp.errors import InvalidArgument, ModelTooWide
+from quiltdp.generalization import (
+    GibbsSampler,
+    adaptive_on_average_kl,
+    compare_privacy_definitions,
+    compose_on_average_kl,
+    estimate_on_average_kl,
+    gap_bounds_from_mutual_information,
+    gibbs_generalization_gap,
+    gibbs_mutual_information,
+    kl_gaussian,
+    kl_laplace,
+    kl_privacy_from_max_information,
+    mutual_information,
+    on_average_kl,
+    product_dp_max_information,
+    pure_dp_max_information,
+)
+
+seeds = st.integers(0, 2**32 - 1)
+
+
+def random_sampler(rng, values=3, outputs=4, gamma=None):
+    return GibbsSampler(
+        rng.uniform(-1, 2, (values, outputs)),
+        gamma if gamma is not None else float(rng.uniform(0.05, 3)),
+        rng.uniform(0, 2, outputs),
+    )
+
+
+def full_table(sampler, n):
+    values = sampler.loss.shape[0]
+    counts = [np.bincount(z, minlength=values) for z in itertools.product(range(values), repeat=n)]
+    return sampler.output_law(np.array(counts))
+
+
+def brute_force_kl(sampler, law, n, group):
+    """The definition, dataset by dataset."""
+    table = np.log(full_table(sampler, n))
+    values = len(law)
+    datasets = list(itertools.product(range(values), repeat=n))
+    place = {z: k for k, z in enumerate(datasets)}
+    total = 0.0
+    for z in datasets:
+        for new in itertools.product(range(values), repeat=group):
+            other = (*new, *z[group:])
+            chance = math.prod(law[v] for v in z) * math.prod(law[v] for v in new)
+            p, q = table[place[z]], table[place[other]]
+            total += chance * float(np.sum(np.exp(p) * (p - q)))
+    return total
+
+
+@settings(max_examples=40, deadline=None)
+@given(seeds, st.integers(1, 4))
+def test_theorem_4_equivalence(seed, n):
+    rng = np.random.default_rng(seed)
+    sampler = random_sampler(rng)
+    law = rng.dirichlet(np.ones(3))
+    privacy = on_average_kl(sampler, law, n)
+    assert abs(privacy - sampler.gamma * gibbs_generalization_gap(sampler, law, n)) < 1e-9
+    if n <= 3:
+        assert abs(privacy - brute_force_kl(sampler, law, n, 1)) < 1e-9
+
+
+@pytest.mark.parametrize("n", [30, 100])
+def test_theorem_4_equivalence_on_larger_samples(n):
+    rng = np.random.default_rng(n)
+    sampler, law = random_sampler(rng, gamma=0.3), np.array([0.2, 0.5, 0.3])
+    assert abs(on_average_kl(sampler, law, n) - 0.3 * gibbs_generalization_gap(sampler, law, n)) < 1e-9
+
+
+@settings(max_examples=25, deadline=None)
+@given(seeds, st.integers(2, 4))
+def test_small_group_privacy(seed, n):
+    rng = np.random.default_rng(seed)
+    sampler, law = random_sampler(rng), rng.dirichlet(np.ones(3))
+    one = on_average_kl(sampler, law, n)
+    for k in range(2, n + 1):
+        assert on_average_kl(sampler, law, n, group=k) == pytest.approx(k * one, abs=1e-9)
+    if n == 2:
+        assert brute_force_kl(sampler, law, 2, 2) == pytest.approx(2 * one, abs=1e-9)
+
+
+@settings(max_examples=40, deadline=None)
+@given(seeds, st.integers(1, 4))
+def test_links_to_information(seed, n):
+    rng = np.random.default_rng(seed)
+    sampler, law = random_sampler(rng), rng.dirichlet(np.ones(3))
+    mutual = gibbs_mutual_information(sampler, law, n)
+    chances = np.array([math.prod(law[v] for v in z) for z in itertools.product(range(3), repeat=n)])
+    joint = chances[:, None] * full_table(sampler, n)
+    assert mutual == pytest.approx(mutual_information(joint / joint.sum()), abs=1e-9)
+    epsilon = on_average_kl(sampler, law, n)
+    assert mutual <= n * epsilon + 1e-12  # Lemma 14 with independent Z, Z'
+    gap = gibbs_generalization_gap(sampler, law, n)
+    spread = float(np.ptp(sampler.loss, axis=0).max())
+    low, high = gap_bounds_from_mutual_information(
+        mutual, gamma=sampler.gamma, n=n, subgaussian_mean=spread / (2 * math.sqrt(n))
+    )
+    assert low <= gap + 1e-12
+    assert gap <= high + 1e-12
+    pure = pure_dp_max_information(sampler.dp_epsilon(), n)
+    assert epsilon <= kl_privacy_from_max_information(pure, n) + 1e-12
+
+
+@settings(max_examples=25, deadline=None)
+@given(seeds)
+def test_dp_epsilon_of_the_sampler_and_the_definitions(seed):
+    rng = np.random.default_rng(seed)
+    n = 2
+    sampler, law = random_sampler(rng), rng.dirichlet(np.ones(3))
+    found = compare_privacy_definitions(full_table(sampler, n), law, n, delta=0.01)
+    assert found.pure <= sampler.dp_epsilon() + 1e-12
+    assert found.approximate <= found.pure + 1e-12
+    assert max(found.personal) == pytest.approx(found.pure)
+    assert found.kl <= found.pure + 1e-12
+    assert found.total_variation <= min(math.sqrt(found.kl / 2), math.tanh(found.pure / 2)) + 1e-12
+    assert found.random <= found.pure + 1e-12
+    assert found.on_average_kl <= found.kl + 1e-12
+    assert found.on_average_kl == pytest.approx(on_average_kl(sampler, law, n), abs=1e-9)
+    assert len(found.table()) == 7
+
+
+@settings(max_examples=25, deadline=None)
+@given(seeds)
+def test_approximate_dp_epsilon_is_the_smallest(seed):
+    rng = np.random.default_rng(seed)
+    table = rng.dirichlet(np.full(4, 0.5), size=4)
+    found = compare_privacy_definitions(table, [0.5, 0.5], 2, delta=0.05)
+
+    def excess(epsilon):
+        pairs = [(0, 1), (0, 2), (1, 3), (2, 3)]
+        both = [*pairs, *[(b, a) for a, b in pairs]]
+        return max(np.maximum(table[a] - math.exp(epsilon) * table[b], 0).sum() for a, b in both)
+
+    assert excess(found.approximate) <= 0.05 + 1e-9
+    if found.approximate > 1e-6:
+        assert excess(found.approximate - 1e-6) > 0.05 - 1e-9
+
+
+def test_monte_carlo_covers_the_exact_value():
+    rng = np.random.default_rng(5)
+    sampler, law = random_sampler(rng, gamma=0.4), np.array([0.2, 0.5, 0.3])
+
+    def divergence(z, w):
+        p, q = (sampler.log_output_law(np.bincount(d, minlength=3)) for d in (z, w))
+        return float(np.sum(np.exp(p) * (p - q)))
+
+    found = estimate_on_average_kl(
+        divergence, lambda rng, size: rng.choice(3, size, p=law), 8, samples=4000, rng=rng
+    )
+    low, high = found.interval(4)
+    assert low < on_average_kl(sampler, law, 8) < high
+    assert found.standard_error < 0.1 * found.value
+
+
+def test_chain_rule_of_adaptive_composition():
+    rng = np.random.default_rng(1)
+    law = rng.dirichlet(np.ones(3))
+    first = rng.dirichlet(np.ones(2), size=9)
+    second = [rng.dirichlet(np.ones(3), size=9) for _ in range(2)]
+    one, two, _ = adaptive_on_average_kl(first, second, law, 2)
+    pair = np.hstack([first[:, [h]] * second[h] for h in range(2)])
+    assert one + two == pytest.approx(compare_privacy_definitions(pair, law, 2).on_average_kl, abs=1e-12)
+    # chosen beforehand: plain addition
+    side_by_side = np.hstack([first[:, [h]] * second[0] for h in range(2)])
+    both = compare_privacy_definitions(side_by_side, law, 2).on_average_kl
+    single = compare_privacy_definitions(second[0], law, 2).on_average_kl
+    assert compose_on_average_kl([one, single]) == pytest.approx(both, abs=1e-9)
+
+
+def test_noise_divergences_against_quadrature():
+    from scipy.integrate import quad
+    from scipy.stats import laplace, norm
+
+    for shift, scale in [(0.3, 1.0), (2.0, 0.7)]:
+        for law, closed in ((laplace, kl_laplace), (norm, kl_gaussian)):
+            value, _ = quad(
+                lambda x, law=law, s=shift, b=scale: (
+                    law.pdf(x, 0, b) * (law.logpdf(x, 0, b) - law.logpdf(x, s, b))
+                ),
+                -30,
+                30,
+                points=[0, shift],
+                limit=200,
+            )
+            assert closed(shift, scale) == pytest.approx(value, abs=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: GibbsSampler([1.0, 2.0], 1), "matrix"),
+        (lambda: GibbsSampler([[1.0, 2.0]], 0), "gamma"),
+        (lambda: GibbsSampler([[1.0, 2.0]], 1, [1.0]), "regulariser"),
+        (lambda: on_average_kl(GibbsSampler([[1.0], [2.0]], 1), [0.5, 0.6], 2), "sum"),
+        (lambda: on_average_kl(GibbsSampler([[1.0], [2.0]], 1), [0.5, 0.5], 2, group=3), "group"),
+        (lambda: on_average_kl(GibbsSampler([[1.0], [2.0]], 1), [1.0], 2), "law"),
+        (lambda: compose_on_average_kl([]), "at least one"),
+        (lambda: compose_on_average_kl([-1.0]), "epsilon"),
+        (lambda: kl_privacy_from_max_information(product_dp_max_information(0.1, 5, 0.1), 5), "β = 0"),
+        (lambda: compare_privacy_definitions([[1.0]], [0.5, 0.5], 2), "rows"),
+        (lambda: compare_privacy_definitions([[0.5, 0.4]] * 2, [0.5, 0.5], 1), "row 0"),
+        (lambda: adaptive_on_average_kl([[1.0]] * 2, [], [0.5, 0.5], 1), "each of 1 first"),
+    ],
+)
+def test_bad_input(call, words):
+    with pytest.raises(InvalidArgument, match=words):
+        call()
+
+
+def test_too_many_datasets_are_refused_before_they_are_built():
+    sampler = GibbsSampler(np.zeros((12, 2)), 1)
+    with pytest.raises(ModelTooWide, match="estimate_on_average_kl"):
+        on_average_kl(sampler, np.full(12, 1 / 12), 200)
