@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from quiltdp.domains.pedigree import pedigree
     from quiltdp.domains.trace.build import location_chain
     from quiltdp.errors import QuiltdpError
+    from quiltdp.generalization.concentration import effective_sample_size
+    from quiltdp.generalization.pvalues import correct_p_values
     from quiltdp.graph.moral import moralize
     from quiltdp.graph.quilt import Quilt
     from quiltdp.graph.quilts import markov_blanket, quilts
@@ -36,6 +38,8 @@ _PUBLIC = {
     "Quilt": "quiltdp.graph.quilt",
     "QuiltdpError": "quiltdp.errors",
     "Thresholdout": "quiltdp.accountant.specs",
+    "correct_p_values": "quiltdp.generalization.pvalues",
+    "effective_sample_size": "quiltdp.generalization.concentration",
     "load_model": "quiltdp.io.load",
     "location_chain": "quiltdp.domains.trace.build",
     "markov_blanket": "quiltdp.graph.quilts",
@@ -57,6 +61,8 @@ __all__ = [
     "QuiltdpError",
     "Thresholdout",
     "__version__",
+    "correct_p_values",
+    "effective_sample_size",
     "load_model",
     "location_chain",
     "markov_blanket",

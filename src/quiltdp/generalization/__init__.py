@@ -6,6 +6,14 @@ from quiltdp.generalization.approximate_dp import (
     approximate_dp_max_information,
     published_drift,
 )
+from quiltdp.generalization.concentration import (
+    Concentration,
+    concentration,
+    effective_sample_size,
+    exact_sum_law,
+    influence_sums,
+    published_tail,
+)
 from quiltdp.generalization.kl_privacy import (
     Estimate,
     GibbsSampler,
@@ -45,6 +53,7 @@ from quiltdp.generalization.pvalues import (
 )
 
 __all__ = [
+    "Concentration",
     "Estimate",
     "GibbsSampler",
     "Laws",
@@ -57,13 +66,17 @@ __all__ = [
     "compare_privacy_definitions",
     "compose_max_information",
     "compose_on_average_kl",
+    "concentration",
     "correct_p_values",
     "description_length_max_information",
+    "effective_sample_size",
     "estimate_on_average_kl",
     "exact_max_information",
+    "exact_sum_law",
     "gap_bounds_from_mutual_information",
     "gibbs_generalization_gap",
     "gibbs_mutual_information",
+    "influence_sums",
     "kl_gaussian",
     "kl_laplace",
     "kl_privacy_from_max_information",
@@ -73,6 +86,7 @@ __all__ = [
     "on_average_kl",
     "product_dp_max_information",
     "published_drift",
+    "published_tail",
     "pure_dp_max_information",
     "threshold_from_max_information",
     "threshold_from_mutual_information",
