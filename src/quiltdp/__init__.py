@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from quiltdp.graph.quilt import Quilt
     from quiltdp.graph.quilts import markov_blanket, quilts
     from quiltdp.graph.types import DependencyGraph
+    from quiltdp.io.json_write import save_model
     from quiltdp.io.load import load_model
+    from quiltdp.io.pgmpy import from_pgmpy, to_pgmpy
     from quiltdp.model import Factor, Model
 
 __version__ = "0.1.0"
@@ -40,6 +42,7 @@ _PUBLIC = {
     "Thresholdout": "quiltdp.accountant.specs",
     "correct_p_values": "quiltdp.generalization.pvalues",
     "effective_sample_size": "quiltdp.generalization.concentration",
+    "from_pgmpy": "quiltdp.io.pgmpy",
     "load_model": "quiltdp.io.load",
     "location_chain": "quiltdp.domains.trace.build",
     "markov_blanket": "quiltdp.graph.quilts",
@@ -48,6 +51,8 @@ _PUBLIC = {
     "moralize": "quiltdp.graph.moral",
     "pedigree": "quiltdp.domains.pedigree",
     "quilts": "quiltdp.graph.quilts",
+    "save_model": "quiltdp.io.json_write",
+    "to_pgmpy": "quiltdp.io.pgmpy",
 }
 
 __all__ = [
@@ -63,6 +68,7 @@ __all__ = [
     "__version__",
     "correct_p_values",
     "effective_sample_size",
+    "from_pgmpy",
     "load_model",
     "location_chain",
     "markov_blanket",
@@ -71,6 +77,8 @@ __all__ = [
     "moralize",
     "pedigree",
     "quilts",
+    "save_model",
+    "to_pgmpy",
 ]
 
 

@@ -1,9 +1,18 @@
-"""``load_model``: one door for every file format."""
+"""``load_model``: one door for every file format.
+
+A file with the suffix of a domain (a pedigree) goes to that domain's reader.  For the others the
+first words decide, because suffixes lie (XMLBIF files are called ``.bif``, ``.xml`` or ``.xmlbif``);
+the suffix decides where the words do not.
+"""
 
 from __future__ import annotations
 
+import gzip
 import inspect
 import os
+import re
+import stat
+import zlib
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
@@ -12,11 +21,19 @@ from typing import Any
 from quiltdp.errors import FileFormatError, InvalidArgument
 from quiltdp.model import Model
 
-__all__ = ["load_model", "register_reader"]
+__all__ = ["known_suffixes", "load_model", "register_reader"]
 
 # Suffix -> "module:function" of its reader, imported when the first such file is read.
-_READERS: dict[str, str] = {
+_NETWORKS: dict[str, str] = {
     ".bif": "quiltdp.io.bif:read_bif",
+    ".json": "quiltdp.io.json_read:read_json",
+    ".net": "quiltdp.io.pgmpy_files:read_net",
+    ".uai": "quiltdp.io.uai:read_uai",
+    ".xdsl": "quiltdp.io.pgmpy_files:read_xdsl",
+    ".xml": "quiltdp.io.pgmpy_files:read_xmlbif",
+    ".xmlbif": "quiltdp.io.pgmpy_files:read_xmlbif",
+}
+_DOMAINS: dict[str, str] = {
     ".csv": "quiltdp.domains.pedigree:load",
     ".dat": "quiltdp.domains.pedigree:load",
     ".fam": "quiltdp.domains.pedigree:load",
@@ -30,6 +47,17 @@ _READERS: dict[str, str] = {
     ".txt": "quiltdp.domains.pedigree:load",
 }
 
+# How a file of each format begins, after blanks and comments.
+_BEGINNINGS = (
+    (re.compile(r"[^{]*?<(?:!DOCTYPE\s+)?BIF\b", re.IGNORECASE), ".xmlbif"),
+    (re.compile(r"[^{]*?<smile\b"), ".xdsl"),
+    (re.compile(r"\{"), ".json"),
+    (re.compile(r"(?:MARKOV|BAYES)\s+\d", re.IGNORECASE), ".uai"),
+    (re.compile(r"(?:network\b|variable\s|probability\s*\()"), ".bif"),
+    (re.compile(r"(?:net\s*\{|(?:discrete\s+)?node\s+\S+\s*\{)"), ".net"),
+)
+_SKIP = re.compile(r"(?:\s+|//[^\n]*|/\*.*?\*/|%[^\n]*)+", re.DOTALL)
+
 
 def load_model(path: str | os.PathLike[str], **options: Any) -> Model:
     """Read a model from a file.
@@ -37,36 +65,49 @@ def load_model(path: str | os.PathLike[str], **options: Any) -> Model:
     Parameters
     ----------
     path
-        The file, by suffix ``.bif``, or a pedigree (``.fam .ped .psam .ged .csv``); each may be
-        compressed (``.gz``).
+        A network (``.bif .xmlbif .net .xdsl .uai .json``), a chain (``.json``) or a pedigree
+        (``.fam .ped .psam .ged .csv``); each may be compressed (``.gz``).
     options
-        Passed to the reader of the format, which refuses an option it does not know.  Every reader
-        takes ``records``, the nodes that are rows of the database (default all).
+        Passed to the reader of the format, which refuses an option it does not know.  Readers of
+        networks take ``records``, the nodes that are rows of the database (default all), and those
+        of text formats ``encoding``.
 
     Raises
     ------
     FileFormatError, InvalidModel
         One line that names the file and, where there is one, the line in it.
+    InvalidArgument
+        If the reader does not know an option.
 
     Examples
     --------
     >>> from quiltdp import load_model
     >>> load_model("models/asia.bif")
     <Bayesian network: 8 nodes, 8 records>
+    >>> load_model("models/asia.bif", records=["smoke", "lung"]).records
+    ('smoke', 'lung')
     """
-    name = Path(path)
-    if name.is_dir():
-        raise FileFormatError(path, None, "this is a directory, a model file is expected")
-    suffix = _suffix(name)
-    target = _READERS.get(suffix)
+    suffix = _suffix(_existing(path))
+    target = _DOMAINS.get(suffix)
     if target is None:
-        known = " ".join(sorted(_READERS))
-        raise FileFormatError(path, None, f"the suffix {suffix!r} is of no known format; known: {known}")
+        found = _sniff(path) or suffix
+        target = _NETWORKS.get(found)
+        if target is None:
+            raise FileFormatError(
+                path,
+                None,
+                f"neither the suffix {suffix!r} nor the beginning of the file is of a known format"
+                f" ({' '.join(known_suffixes())})",
+            )
+        suffix = found
     reader = _resolve(target)
     _check_options(path, suffix, reader, options)
-    model = reader(path, **options)
-    assert isinstance(model, Model)
-    return model
+    return reader(path, **options)
+
+
+def known_suffixes() -> tuple[str, ...]:
+    """Return the suffixes that :func:`load_model` knows, without ``.gz``."""
+    return tuple(sorted({*_NETWORKS, *_DOMAINS}))
 
 
 def register_reader(suffix: str, target: str) -> None:
@@ -74,15 +115,46 @@ def register_reader(suffix: str, target: str) -> None:
 
     The function takes the path and keyword options, and returns a :class:`~quiltdp.model.Model`.
     """
-    if not suffix.startswith(".") or target.count(":") != 1:
+    if not re.fullmatch(r"\.[^./\\]+", suffix) or not re.fullmatch(r"[\w.]+:\w+", target):
         raise InvalidArgument(f"expected '.suffix' and 'module:function', found {suffix!r} and {target!r}")
-    _READERS[suffix.lower()] = target
+    _DOMAINS[suffix.lower()] = target
+
+
+def _existing(path: str | os.PathLike[str]) -> Path:
+    """Return the path of a file that is there."""
+    name = Path(path)
+    try:
+        kind = name.stat().st_mode
+    except FileNotFoundError:
+        raise FileFormatError(path, None, "there is no such file") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise FileFormatError(path, None, f"the file cannot be read ({reason})") from None
+    if stat.S_ISDIR(kind):
+        raise FileFormatError(path, None, "this is a directory, a model file is expected")
+    return name
 
 
 def _suffix(path: Path) -> str:
     """Return the suffix that names the format, without ``.gz``."""
-    name = path.name.lower().removesuffix(".gz")
-    return Path(name).suffix
+    return Path(path.name.lower().removesuffix(".gz")).suffix
+
+
+def _sniff(path: str | os.PathLike[str]) -> str | None:
+    """Return the suffix of the format that the file's first words belong to, if they tell."""
+    try:
+        with Path(path).open("rb") as stream:
+            head = stream.read(4096)
+        if head.startswith(b"\x1f\x8b"):
+            with gzip.open(path, "rb") as packed:
+                head = packed.read(4096)
+    except (OSError, EOFError, zlib.error, ValueError):
+        return None if _suffix(Path(path)) in _NETWORKS else ".bif"  # the reader says what is wrong
+    text = head.decode("utf-8", errors="replace").removeprefix("\ufeff")
+    skipped = _SKIP.match(text)
+    if skipped is not None:
+        text = text[skipped.end() :]
+    return next((suffix for pattern, suffix in _BEGINNINGS if pattern.match(text)), None)
 
 
 def _resolve(target: str) -> Callable[..., Model]:

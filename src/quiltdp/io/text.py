@@ -104,6 +104,7 @@ def blaming(path: object, lines: Mapping[str, int] | None = None) -> Iterator[No
     try:
         yield
     except (InvalidModel, UnknownNode) as error:
-        line = (lines or {}).get(getattr(error, "node", None) or "")
+        node = getattr(error, "node", None)
+        line = lines.get(node) if lines is not None and node is not None else None
         where = f"{path}:{line}" if line is not None else f"{path}"
         raise type(error)(f"{where}: {error}") from None

@@ -1,0 +1,333 @@
+"""The JSON reader: networks, Markov networks and chains (the schema is beside this file)."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from quiltdp.chain import ChainModel, ChainSegment, markov_chain, markov_chains
+from quiltdp.errors import InvalidModel
+from quiltdp.factor import Factor
+from quiltdp.io.text import Source, blaming, read_source
+from quiltdp.model import Model
+
+__all__ = ["SCHEMA_VERSION", "read_json"]
+
+SCHEMA_VERSION = 1
+
+_EVERYWHERE = {"$schema", "schema", "version", "provenance", "notes"}
+
+
+def read_json(
+    path: str | os.PathLike[str], *, records: Collection[str] | None = None, encoding: str = "utf-8"
+) -> Model:
+    """Read a network, a Markov network or chains from quiltdp's JSON format.
+
+    Parameters
+    ----------
+    path
+        The file; it may be compressed with gzip.
+    records
+        The nodes that are rows of the database; default what the file says.
+    encoding
+        The encoding of the text.
+
+    Raises
+    ------
+    FileFormatError
+        If it is not JSON (with the line) or not this format (with the place in the document).
+    InvalidModel
+        If the document is well formed and its model is not.
+    """
+    document = _Document(read_source(path, encoding=encoding))
+    kind = document.kind()
+    with blaming(path, _NodeLines(document.source.text)):
+        model = _KINDS[kind](document, records)
+    return model
+
+
+class _Document:
+    """A parsed JSON object, and the way to ask it for fields that must have a certain shape."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.root = self.object(_parse(source), "the document")
+
+    def fail(self, message: str) -> Exception:
+        """Return the error to raise."""
+        return self.source.error(None, message)
+
+    def kind(self) -> str:
+        """Return which of the three kinds of document this is."""
+        named = self.root.get("schema")
+        version = self.root.get("version", SCHEMA_VERSION)
+        if version != SCHEMA_VERSION or isinstance(version, bool):
+            raise self.fail(f"'version' is {version!r}, this program reads version {SCHEMA_VERSION}")
+        if named is not None:
+            if not isinstance(named, str) or named not in _KINDS:
+                raise self.fail(f"'schema' is {named!r}, expected one of {', '.join(_KINDS)}")
+            return named
+        if "factors" in self.root:
+            return "quiltdp/markov-network"
+        if "nodes" in self.root:
+            return "quiltdp/network"
+        if self.root.keys() & {"transition", "transitions", "chains"}:
+            return "quiltdp/chain"
+        raise self.fail(
+            "expected a network ('nodes'), a Markov network ('factors') or a chain ('transition')"
+        )
+
+    def only(self, known: set[str], value: Mapping[str, Any], where: str) -> None:
+        """Refuse keys that mean nothing here."""
+        for key in value:
+            if key not in known:
+                raise self.fail(f"{where} has the unknown key {key!r}; known: {', '.join(sorted(known))}")
+
+    def object(self, value: Any, where: str) -> dict[str, Any]:
+        """Return a JSON object."""
+        if not isinstance(value, dict):
+            raise self.fail(f"{where} must be an object {{…}}, not {_kind_of(value)}")
+        return value
+
+    def list(self, value: Any, where: str) -> list[Any]:
+        """Return a JSON array."""
+        if not isinstance(value, list):
+            raise self.fail(f"{where} must be a list […], not {_kind_of(value)}")
+        return value
+
+    def string(self, value: Any, where: str) -> str:
+        """Return a JSON string."""
+        if not isinstance(value, str):
+            raise self.fail(f"{where} must be a string, not {_kind_of(value)}")
+        return value
+
+    def strings(self, value: Any, where: str) -> tuple[str, ...]:
+        """Return a list of strings."""
+        return tuple(self.string(v, f"{where}[{k}]") for k, v in enumerate(self.list(value, where)))
+
+    def whole(self, value: Any, where: str) -> int:
+        """Return a whole number."""
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise self.fail(f"{where} must be a whole number, not {_kind_of(value)}")
+        return value
+
+    def required(self, value: Mapping[str, Any], key: str, where: str) -> Any:
+        """Return a field that must be there."""
+        if key not in value:
+            raise self.fail(f"{where} has no {key!r}")
+        return value[key]
+
+    def table(self, value: Any, where: str) -> Any:
+        """Return nested lists of numbers, nothing else in them."""
+        stack = [self.list(value, where)]
+        while stack:
+            for item in stack.pop():
+                if isinstance(item, list):
+                    stack.append(item)
+                elif isinstance(item, bool) or not isinstance(item, (int, float)):
+                    raise self.fail(f"{where} must hold numbers, found {_kind_of(item)}")
+        return value
+
+    def extras(self) -> dict[str, Any]:
+        """Return notes and provenance as keyword arguments."""
+        notes = self.strings(self.root.get("notes", []), "'notes'")
+        found = self.object(self.root.get("provenance", {}), "'provenance'")
+        origin = {k: self.string(v, f"'provenance'[{k!r}]") for k, v in found.items()}
+        if "file" in origin:
+            origin.setdefault("original_file", origin["file"])
+        return {"notes": notes, "provenance": {**origin, "file": self.source.path, "format": "JSON"}}
+
+    def records(self, chosen: Collection[str] | None) -> Collection[str] | None:
+        """Return the records: those of the caller, else those of the file, else ``None`` for all."""
+        if chosen is not None or "records" not in self.root:
+            return chosen
+        return self.strings(self.root["records"], "'records'")
+
+
+def _network(document: _Document, records: Collection[str] | None) -> Model:
+    """Return a Bayesian network."""
+    document.only(_EVERYWHERE | {"nodes", "records"}, document.root, "the document")
+    tables, states = {}, {}
+    for k, entry in enumerate(
+        document.list(document.required(document.root, "nodes", "the document"), "'nodes'")
+    ):
+        node = document.object(entry, f"nodes[{k}]")
+        name = document.string(document.required(node, "name", f"nodes[{k}]"), f"the name of nodes[{k}]")
+        where = f"node {name!r}"
+        document.only({"name", "states", "parents", "table"}, node, where)
+        if name in tables:
+            raise InvalidModel(f"{where} is listed twice", name)
+        parents = document.strings(node.get("parents", []), f"{where}: 'parents'")
+        table = document.table(document.required(node, "table", where), f"{where}: 'table'")
+        tables[name] = (parents, table)
+        if "states" in node:
+            states[name] = document.strings(node["states"], f"{where}: 'states'")
+    return Model.from_tables(tables, document.records(records), states=states, **document.extras())
+
+
+def _markov_network(document: _Document, records: Collection[str] | None) -> Model:
+    """Return a network of potentials."""
+    document.only(_EVERYWHERE | {"nodes", "records", "factors"}, document.root, "the document")
+    states: dict[str, tuple[str, ...]] = {}
+    for k, entry in enumerate(
+        document.list(document.required(document.root, "nodes", "the document"), "'nodes'")
+    ):
+        node = document.object(entry, f"nodes[{k}]")
+        name = document.string(document.required(node, "name", f"nodes[{k}]"), f"the name of nodes[{k}]")
+        document.only({"name", "states"}, node, f"node {name!r}")
+        if name in states:
+            raise InvalidModel(f"node {name!r} is listed twice", name)
+        states[name] = document.strings(
+            document.required(node, "states", f"node {name!r}"), f"node {name!r}: 'states'"
+        )
+    factors = []
+    listed = document.list(document.required(document.root, "factors", "the document"), "'factors'")
+    for k, entry in enumerate(listed):
+        factor = document.object(entry, f"factors[{k}]")
+        document.only({"scope", "table", "child"}, factor, f"factors[{k}]")
+        scope = document.strings(
+            document.required(factor, "scope", f"factors[{k}]"), f"factors[{k}]: 'scope'"
+        )
+        table = document.required(factor, "table", f"factors[{k}]")
+        document.table(table if scope else [table], f"factors[{k}]: 'table'")
+        child = factor.get("child")
+        if child is not None:
+            document.string(child, f"factors[{k}]: 'child'")
+        factors.append(Factor(scope, table, child))
+    return Model(states, factors, document.records(records), **document.extras())
+
+
+def _chain(document: _Document, records: Collection[str] | None) -> Model:
+    """Return one chain, several with the same matrix, or several of any kind."""
+    root, extras = document.root, document.extras()
+    shared = _EVERYWHERE | {"records", "states"}
+    states = document.strings(root["states"], "'states'") if "states" in root else None
+    model: ChainModel
+    if "chains" in root:
+        document.only(shared | {"chains"}, root, "the document")
+        listed = document.list(root["chains"], "'chains'")
+        segments = [_segment(document, entry, f"chains[{k}]") for k, entry in enumerate(listed)]
+        notes = (*extras.pop("notes"), *dict.fromkeys(note for made in segments for note in made.notes))
+        parts: list[ChainSegment] = [s for made in segments for s in made.segments]
+        model = ChainModel(parts, states, notes=notes, **extras)
+    else:
+        own = {"transition", "transitions", "length", "lengths", "initial", "prefix"}
+        document.only(shared | own, root, "the document")
+        if "lengths" not in root:
+            model = _one_chain(document, root, "the document", states=states, **extras)
+        else:
+            for key in ("length", "prefix", "transitions"):
+                if key in root:
+                    raise document.fail(f"'lengths' and {key!r} cannot be given together")
+            found = document.object(root["lengths"], "'lengths'")
+            lengths = {p: document.whole(n, f"'lengths'[{p!r}]") for p, n in found.items()}
+            matrix = document.table(document.required(root, "transition", "the document"), "'transition'")
+            model = markov_chains(matrix, lengths, _initial(document, root), states=states, **extras)
+    chosen = document.records(records)
+    return model if chosen is None or set(chosen) == set(model.nodes) else model.with_records(chosen)
+
+
+def _segment(document: _Document, entry: Any, where: str) -> ChainModel:
+    """Return one entry of ``chains``."""
+    found = document.object(entry, where)
+    document.only({"transition", "transitions", "length", "initial", "prefix"}, found, where)
+    document.required(found, "prefix", where)
+    return _one_chain(document, found, where)
+
+
+def _one_chain(document: _Document, entry: Mapping[str, Any], where: str, **extras: Any) -> ChainModel:
+    """Return a single chain from its fields."""
+    if ("transition" in entry) == ("transitions" in entry):
+        raise document.fail(f"{where} must have either 'transition' or 'transitions'")
+    prefix = document.string(entry.get("prefix", "X"), f"{where}: 'prefix'")
+    length = document.whole(entry["length"], f"{where}: 'length'") if "length" in entry else None
+    if "transition" in entry:
+        matrix: Any = document.table(entry["transition"], f"{where}: 'transition'")
+        if matrix and any(isinstance(row, list) and any(isinstance(x, list) for x in row) for row in matrix):
+            raise document.fail(f"{where}: 'transition' is one matrix; a list of them is 'transitions'")
+    else:
+        matrix = document.list(entry["transitions"], f"{where}: 'transitions'")
+        matrix = [document.table(m, f"{where}: 'transitions'[{k}]") for k, m in enumerate(matrix)]
+        if not matrix:
+            raise document.fail(f"{where}: 'transitions' is empty")
+        if not all(m and isinstance(m[0], list) for m in matrix):
+            raise document.fail(f"{where}: 'transitions' must be a list of matrices; one is 'transition'")
+    return markov_chain(matrix, length, _initial(document, entry), prefix=prefix, **extras)
+
+
+def _initial(document: _Document, entry: Mapping[str, Any]) -> Any:
+    """Return the initial law: a name or a vector."""
+    value = entry.get("initial", "stationary")
+    return value if isinstance(value, str) else document.table(value, "'initial'")
+
+
+_KINDS: dict[str, Callable[[_Document, Collection[str] | None], Model]] = {
+    "quiltdp/network": _network,
+    "quiltdp/markov-network": _markov_network,
+    "quiltdp/chain": _chain,
+}
+
+
+def _parse(source: Source) -> Any:
+    """Parse JSON, refusing NaN, duplicate keys and nests without end."""
+
+    def constant(word: str) -> Any:
+        raise source.error(_find_word(source.text, word), f"{word} is not a number that a table may hold")
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        made = dict(pairs)
+        if len(made) != len(pairs):
+            twice = next(k for k in made if sum(k == other for other, _ in pairs) > 1)
+            raise source.error(None, f"the key {twice!r} occurs twice in one object")
+        return made
+
+    try:
+        return json.loads(source.text, parse_constant=constant, object_pairs_hook=unique)
+    except json.JSONDecodeError as error:
+        raise source.error(error.pos, f"this is not JSON: {error.msg} (column {error.colno})") from None
+    except RecursionError:
+        raise source.error(None, "the document is nested too deeply") from None
+    except ValueError as error:
+        if type(error) is ValueError:  # a whole number of thousands of digits
+            raise source.error(None, "a number has too many digits") from None
+        raise
+
+
+def _find_word(text: str, word: str) -> int | None:
+    found = re.search(rf"(?<![\w\"]){re.escape(word)}\b", text)
+    return found.start() if found else None
+
+
+def _kind_of(value: Any) -> str:
+    """Name a JSON value for people."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (dict, list)):
+        return "an object" if isinstance(value, dict) else "a list"
+    return f"the {'string' if isinstance(value, str) else 'number'} {value!r:.40}"
+
+
+class _NodeLines(Mapping[str, int]):
+    """The line where a node is named, looked up only when an error needs it."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __getitem__(self, node: str) -> int:
+        written = {json.dumps(node), json.dumps(node, ensure_ascii=False)}
+        places = "|".join(re.escape(w) for w in sorted(written))
+        found = re.search(rf'"name"\s*:\s*(?:{places})', self._text)
+        if found is None:
+            raise KeyError(node)
+        return self._text.count("\n", 0, found.start()) + 1
+
+    def __iter__(self) -> Any:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
