@@ -2,38 +2,81 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-STAMP  := $(VENV)/.installed
+DEMO   := $(VENV)/.demo-installed
+DEV    := $(VENV)/.dev-installed
+DOCS   := $(VENV)/.docs-installed
 JOBS   ?= 2
+SEEDS  ?= 1000
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: setup demo test test-all lint types docs soundness bench clean
+# Many small tables: one thread each beats the start-up cost of more.
+export OMP_NUM_THREADS ?= 1
 
-setup: $(STAMP)
+.PHONY: help setup demo test test-all lint types docs soundness bench clean
 
-$(STAMP): pyproject.toml constraints.txt
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
-	touch $@
+help:
+	@echo 'make demo       set up, then calibrate the noise for a bundled model'
+	@echo 'make test       set up, then lint, types, doctests and all quick tests'
+	@echo 'make test-all   the same with the slow tests'
+	@echo 'make setup      only make $(VENV), with everything for development'
+	@echo 'make docs       build the documentation into site/'
+	@echo 'make soundness  compare every bound with the exact limit on SEEDS=$(SEEDS) random networks'
+	@echo 'make bench      run the quick benchmarks'
+	@echo 'make clean      remove everything that was made'
 
-demo: $(VENV)/.demo
-	$(BIN)/quiltdp quilts models/asia.bif smoke
+setup: $(DEV)
 
-$(VENV)/.demo: pyproject.toml constraints.txt
-	test -e $(STAMP) || { $(PYTHON) -m venv $(VENV) && \
-	  $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e . ; }
-	touch $@
+# -- environments ------------------------------------------------------------------------------
 
-lint: $(STAMP)
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo 'quiltdp needs Python 3.11 or newer: make PYTHON=/path/to/python3 ...' >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || $(PYTHON) -m virtualenv --quiet $(VENV) || \
+	  { rm -rf $(VENV); echo 'no environment could be made: install python3-venv' >&2; exit 1; }
+
+$(DEMO): pyproject.toml constraints.txt | $(BIN)/python
+	@echo 'installing quiltdp into $(VENV) ...'
+	@test -e $(DEV) || $(PIP) --editable .
+	@touch $@
+
+$(DEV): pyproject.toml constraints.txt | $(BIN)/python
+	@echo 'installing quiltdp and its tools into $(VENV) ...'
+	@$(PIP) --editable '.[dev]'
+	@touch $@
+
+$(DOCS): pyproject.toml constraints.txt | $(BIN)/python
+	@echo 'installing the documentation tools into $(VENV) ...'
+	@$(PIP) --editable '.[docs]'
+	@touch $@
+
+# -- what people run -----------------------------------------------------------------------------
+
+demo: $(DEMO)
+	$(BIN)/quiltdp quilts models/asia.bif smoke --max-nearby 2
+
+test: lint types
+	$(BIN)/python -m pytest -n $(JOBS) -m 'not slow'
+
+test-all: lint types
+	$(BIN)/python -m pytest -n $(JOBS)
+
+lint: $(DEV)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: $(STAMP)
+types: $(DEV)
 	$(BIN)/mypy
 
-test: $(STAMP) lint types
-	$(BIN)/pytest -n $(JOBS) -m 'not slow'
+docs: $(DOCS)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "open site/index.html"
 
-test-all: $(STAMP) lint types
-	$(BIN)/pytest -n $(JOBS)
+soundness: $(DEV)
+	$(BIN)/python benchmarks/soundness.py --seeds $(SEEDS)
+
+bench: $(DEV)
+	$(BIN)/python benchmarks/quilts.py
 
 clean:
-	rm -rf $(VENV) site build dist
+	rm -rf $(VENV) site build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
