@@ -102,7 +102,13 @@ def load_model(path: str | os.PathLike[str], **options: Any) -> Model:
         suffix = found
     reader = _resolve(target)
     _check_options(path, suffix, reader, options)
-    return reader(path, **options)
+    try:
+        return reader(path, **options)
+    except TypeError as error:  # a reader that hands its options on
+        unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error))
+        if unknown is None or unknown[1] not in options:
+            raise
+        raise InvalidArgument(f"{path}: the {suffix} reader has no option {unknown[1]!r}") from None
 
 
 def known_suffixes() -> tuple[str, ...]:
