@@ -14,19 +14,31 @@ from quiltdp.domains.trace.checks import check_points
 from quiltdp.domains.trace.diagnostics import Diagnostics, diagnose
 from quiltdp.domains.trace.estimate import Estimate, Estimator, estimate_transitions
 from quiltdp.domains.trace.points import Points, Trace
+from quiltdp.domains.trace.queries import (
+    CellQuery,
+    release_cells,
+    time_per_cell,
+    top_places,
+    visits_per_cell,
+)
 from quiltdp.domains.trace.readers import read_points
+from quiltdp.domains.trace.region import transition_region
+from quiltdp.domains.trace.robust import RegionBound, WorstCase, robust_models, worst_case_leakage
 from quiltdp.domains.trace.steps import Steps, Stretch, make_steps
 
 __all__ = [
+    "CellQuery",
     "Cells",
     "Diagnostics",
     "Estimate",
     "Estimator",
     "LocationStudy",
     "Points",
+    "RegionBound",
     "Steps",
     "Stretch",
     "Trace",
+    "WorstCase",
     "assign_cells",
     "chain_from_steps",
     "check_points",
@@ -37,4 +49,11 @@ __all__ = [
     "location_study",
     "make_steps",
     "read_points",
+    "release_cells",
+    "robust_models",
+    "time_per_cell",
+    "top_places",
+    "transition_region",
+    "visits_per_cell",
+    "worst_case_leakage",
 ]

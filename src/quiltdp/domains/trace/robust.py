@@ -1,0 +1,164 @@
+"""Worst cases: the estimate may be wrong, so which noise is enough all the same?
+
+Two statements, each exact about what it promises.
+
+**A family of estimates** (:func:`robust_models`, :func:`worst_case_leakage`).  The leakage is the
+largest over the listed models.  Guaranteed: *if* the truth is one of them, the leakage is no larger.
+Nothing is promised about chains outside the list; it guards against the choice of estimator.
+
+**A confidence region** (:class:`RegionBound`).  The counts leave a box of transition matrices that
+holds the truth with confidence 1 − δ.  The bound holds for every matrix in the box at once, even one
+that changes from step to step.  Guaranteed: with confidence 1 − δ over the trace, if it is a
+first-order chain.  Cells that were never seen to follow one another cannot be ruled out, so short
+traces over many cells honestly get a bound near group privacy: use larger cells or more data.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from quiltdp.accountant.leakage.set_chain import SetChainBound
+from quiltdp.chain import ChainModel
+from quiltdp.domains.trace.build import chain_from_steps
+from quiltdp.domains.trace.estimate import Estimator, parse_estimator
+from quiltdp.domains.trace.region import transition_region
+from quiltdp.domains.trace.steps import Steps
+from quiltdp.errors import InvalidArgument, InvalidModel
+
+__all__ = ["ROBUST_ESTIMATORS", "RegionBound", "WorstCase", "robust_models", "worst_case_leakage"]
+
+ROBUST_ESTIMATORS = ("mle", "additive:0.1", "additive:1", "reversible")
+"""The estimators that ``robust`` compares."""
+
+
+def robust_models(
+    steps: Steps, estimators: Sequence[str | Estimator] = ROBUST_ESTIMATORS, *, initial: str = "occupancy"
+) -> tuple[ChainModel, ...]:
+    """Return one model per estimator, over the same steps.
+
+    An estimator that does not exist for these counts (``reversible`` on classes that do not all reach
+    each other) is left out, and a note of every model that remains says so.
+
+    Raises
+    ------
+    InvalidArgument
+        If no estimator is left.
+    """
+    models, gone = [], []
+    for how in map(parse_estimator, estimators):
+        try:
+            models.append(chain_from_steps(steps, how, initial=initial))
+        except InvalidModel as error:
+            gone.append(f"{how} left out of the robust family: {error}")
+    if not models:
+        raise InvalidArgument(f"robust: no estimator exists for these counts ({'; '.join(gone)})")
+    family = ", ".join(m.provenance["estimator"] for m in models)
+    return tuple(
+        ChainModel(
+            m.segments,
+            steps.cells.names,
+            notes=(*m.notes, *gone),
+            provenance={**m.provenance, "robust_family": family},
+        )
+        for m in models
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class WorstCase:
+    """The largest leakage over a family of models.
+
+    Attributes
+    ----------
+    epsilon
+        The largest certified leakage: no member of the family leaks more.
+    model
+        The member that attains it.
+    by_model
+        The leakage of each member, in the order given.
+    """
+
+    epsilon: float
+    model: ChainModel
+    by_model: tuple[float, ...]
+
+
+def worst_case_leakage(models: Sequence[ChainModel], dp_epsilon: float, **options: Any) -> WorstCase:
+    """Return the largest leakage of an α-DP mechanism over a finite family of models.
+
+        ε = max_m Leakage(m; α)
+
+    Parameters
+    ----------
+    models
+        The family, for example of :func:`robust_models`.
+    dp_epsilon
+        α.
+    **options
+        Passed to :func:`quiltdp.leakage` (``window``, ``adversary``, ``method``, …).
+
+    Assumes
+    -------
+    The truth is a member of the family.
+    """
+    from quiltdp import leakage
+
+    if not models:
+        raise InvalidArgument("robust: the family of models is empty")
+    found = tuple(float(leakage(m, dp_epsilon=dp_epsilon, **options).epsilon) for m in models)
+    worst = int(np.argmax(found))
+    return WorstCase(found[worst], models[worst], found)
+
+
+class RegionBound:
+    """Leakage over the confidence region of the counts, informed adversary.
+
+    Parameters
+    ----------
+    steps
+        The discretised trace.
+    confidence
+        How sure the region is to hold the true matrix.
+    window
+        Protect any run of this many steps (1: single steps).
+    max_distance
+        The longest d-step table looked at; more is tighter and slower.
+    """
+
+    def __init__(
+        self, steps: Steps, confidence: float = 0.95, *, window: int = 1, max_distance: int = 64
+    ) -> None:
+        self.confidence = confidence
+        self.region = transition_region(steps.counts(), confidence)
+        lengths = [len(s) for s in steps.stretches]
+        self.bound = SetChainBound(self.region, lengths, window=window, max_distance=max_distance)
+
+    @property
+    def spreads(self) -> tuple[float, ...]:
+        """ĉ_1, ĉ_2, …: no matrix of the region has a larger d-step spread."""
+        return tuple(float(c) for c in self.bound.spreads)
+
+    def leakage(self, dp_epsilon: float) -> float:
+        """Return a leakage that no chain of the region exceeds when the mechanism is α-DP."""
+        if not (math.isfinite(dp_epsilon) and dp_epsilon >= 0):
+            raise InvalidArgument(f"dp_epsilon must be finite and at least 0, not {dp_epsilon!r}")
+        return float(self.bound.evaluate(np.array([dp_epsilon])).epsilon.max())
+
+    def dp_epsilon(self, bdp_epsilon: float) -> float:
+        """Return the largest α found with leakage ≤ ``bdp_epsilon`` over the region, rounded down."""
+        if not (math.isfinite(bdp_epsilon) and bdp_epsilon > 0):
+            raise InvalidArgument(f"bdp_epsilon must be positive and finite, not {bdp_epsilon!r}")
+        low, high = 0.0, bdp_epsilon
+        if self.leakage(high) <= bdp_epsilon:
+            return high
+        while high - low > 1e-9 * bdp_epsilon:
+            middle = 0.5 * (low + high)
+            low, high = (middle, high) if self.leakage(middle) <= bdp_epsilon else (low, middle)
+            if low == 0.0 and high < 1e-12 * bdp_epsilon:
+                break
+        return low  # its own certificate passed
