@@ -102,7 +102,7 @@ def _step(chain: SetChain, values: Table, *, largest: bool) -> Table:
     size = chain.states
     slack = np.maximum(1.0 - chain.lower.sum(axis=1), 0.0)
     room = chain.upper - chain.lower
-    found = np.empty_like(values)
+    found: Table = np.empty_like(values)
     for z in range(size):
         column = values[:, z]
         order = np.argsort(-column if largest else column, kind="stable")

@@ -85,8 +85,8 @@ def estimate_transitions(counts: Ints, estimator: str | Estimator = "mle") -> Es
     """Return the transition matrix of counted moves.
 
     - ``mle``: P(x, y) = n(x, y) / n(x).  A cell that was never left (a dead end) has no estimate;
-      it is given the row that remembers it for ever, P(x, x) = 1, which no other row exceeds in
-      leakage, and the notes say so.
+      it is made absorbing, P(x, x) = 1, an assumption the notes state (the confidence region of
+      :mod:`~quiltdp.domains.trace.region` takes its row as unknown instead).
     - ``additive:a``: P(x, y) = (n(x, y) + a) / (n(x) + a K) over the K cells seen.
     - ``reversible``: the maximum of Σ n(x, y) ln P(x, y) over matrices with π(x) P(x, y) =
       π(y) P(y, x).
@@ -131,7 +131,8 @@ def _notes(how: Estimator, dead: tuple[int, ...], size: int) -> tuple[str, ...]:
         )
     if dead and how.kind == "mle":
         said.append(
-            f"{len(dead)} cells were never left (dead ends): taken as absorbing, the worst case for leakage"
+            f"{len(dead)} cells were never left (dead ends): taken as absorbing, which the data"
+            " cannot confirm"
         )
     if dead and how.kind != "mle":
         said.append(f"{len(dead)} cells were never left (dead ends): smoothing alone decides where they lead")

@@ -17,6 +17,7 @@ import numpy as np
 from quiltdp.domains.trace.points import Floats
 from quiltdp.domains.trace.steps import UNSEEN, Steps
 from quiltdp.errors import InvalidArgument
+from quiltdp.rounding import EPS
 
 __all__ = ["CellQuery", "rank_cells", "release_cells", "time_per_cell", "top_places", "visits_per_cell"]
 
@@ -74,18 +75,13 @@ def time_per_cell(steps: Steps, unit: str = "h") -> CellQuery:
 
 
 def _query(steps: Steps, name: str, unit: str, weight: float) -> CellQuery:
-    values = steps.visits() * weight
+    values: Floats = steps.visits().astype(np.float64) * weight
     values.flags.writeable = False
-    up = math.nextafter  # sensitivities are rounded up
-    return CellQuery(
-        name,
-        unit,
-        steps.cells.names,
-        values,
-        2.0 * weight,
-        up(math.sqrt(2.0) * weight, math.inf),
-        weight,
-    )
+    # A product that is not a whole number is rounded; neighbours may differ by that much more.
+    slack = 1.0 if weight.is_integer() else 1.0 + 4.0 * EPS * (steps.total + 1)
+    one = weight * slack
+    root = math.nextafter(math.sqrt(2.0) * one, math.inf)
+    return CellQuery(name, unit, steps.cells.names, values, 2.0 * one, root, one)
 
 
 def release_cells(query: CellQuery, scale: float, *, noise: Any = None) -> Floats:

@@ -1,4 +1,4 @@
-"""Worst cases: the estimate may be wrong, so which noise is enough all the same?
+"""Worst cases: the estimate may be wrong, and the noise must be enough all the same.
 
 Two statements, each exact about what it promises.
 
