@@ -102,6 +102,7 @@ def release_cells(query: CellQuery, scale: float, *, noise: Any = None) -> Float
         A noise source of :mod:`quiltdp.mechanisms`; the default is secure.
     """
     from quiltdp.accountant.specs import Laplace
+
     laplace: Any = import_module("quiltdp.mechanisms.laplace")
 
     spec = Laplace(sensitivity=query.sensitivity)
