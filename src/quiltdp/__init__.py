@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from quiltdp.graph.quilt import Quilt
     from quiltdp.graph.quilts import markov_blanket, quilts
     from quiltdp.graph.types import DependencyGraph
+    from quiltdp.inference.influence import blanket_influence, max_influence, quilt_influence
+    from quiltdp.inference.junction_tree import junction_tree
+    from quiltdp.inference.marginals import conditional
     from quiltdp.io.json_write import save_model
     from quiltdp.io.load import load_model
     from quiltdp.io.pgmpy import from_pgmpy, to_pgmpy
@@ -40,16 +43,21 @@ _PUBLIC = {
     "Quilt": "quiltdp.graph.quilt",
     "QuiltdpError": "quiltdp.errors",
     "Thresholdout": "quiltdp.accountant.specs",
+    "blanket_influence": "quiltdp.inference.influence",
+    "conditional": "quiltdp.inference.marginals",
     "correct_p_values": "quiltdp.generalization.pvalues",
     "effective_sample_size": "quiltdp.generalization.concentration",
     "from_pgmpy": "quiltdp.io.pgmpy",
+    "junction_tree": "quiltdp.inference.junction_tree",
     "load_model": "quiltdp.io.load",
     "location_chain": "quiltdp.domains.trace.build",
     "markov_blanket": "quiltdp.graph.quilts",
     "markov_chain": "quiltdp.chain",
     "markov_chains": "quiltdp.chain",
+    "max_influence": "quiltdp.inference.influence",
     "moralize": "quiltdp.graph.moral",
     "pedigree": "quiltdp.domains.pedigree",
+    "quilt_influence": "quiltdp.inference.influence",
     "quilts": "quiltdp.graph.quilts",
     "save_model": "quiltdp.io.json_write",
     "to_pgmpy": "quiltdp.io.pgmpy",
@@ -66,16 +74,21 @@ __all__ = [
     "QuiltdpError",
     "Thresholdout",
     "__version__",
+    "blanket_influence",
+    "conditional",
     "correct_p_values",
     "effective_sample_size",
     "from_pgmpy",
+    "junction_tree",
     "load_model",
     "location_chain",
     "markov_blanket",
     "markov_chain",
     "markov_chains",
+    "max_influence",
     "moralize",
     "pedigree",
+    "quilt_influence",
     "quilts",
     "save_model",
     "to_pgmpy",

@@ -1,0 +1,396 @@
+"""Influence, blanket influence and swing of quilts: exact, from factor tables, never from a joint.
+
+The published influence and the swing of a quilt are maxima over every subset L of the nearby
+records and every assignment.  For each L they are max-sum eliminations over a few small tables
+(:mod:`quiltdp.inference.region`); components summed out for one L are reused for the others.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+
+from quiltdp.errors import InvalidArgument, ModelTooWide
+from quiltdp.inference.elimination import LogTable, max_out, product
+from quiltdp.inference.marginals import log_marginal, relevant_factors
+from quiltdp.inference.odds import BIG, TargetOdds, factor_logs, other
+from quiltdp.inference.plan import MAX_ENTRIES
+from quiltdp.inference.region import Moves, Region, finite_or_infinite
+from quiltdp.inference.support import barriers_beyond
+from quiltdp.inference.tables import extended, log_ratio, log_sum
+from quiltdp.inference.types import Assignment, QuiltInfluence, QuiltLike, Witness, check_disjoint
+from quiltdp.model import Model, Table
+
+__all__ = ["blanket_influence", "max_influence", "quilt_influence", "swings"]
+
+MAX_KNOWN_SETS = 4096
+"""The default limit on the sets L of one quilt: 12 nearby records."""
+
+MAX_SUPPORT_NODES = 5000
+"""The default limit on the nodes beyond a separator whose zeros are taken into account."""
+
+_TOGETHER = 2**20  # entries up to which the marginals of all known sets are one table
+_SMALL = 2**16  # a joint table up to this size is the quickest way to an influence
+
+
+def max_influence(
+    model: Model,
+    *,
+    of: str,
+    on: Collection[str],
+    given: Collection[str] = (),
+    max_entries: int = MAX_ENTRIES,
+) -> float:
+    """Return the conditional max-influence I(X_on ⇝ X_of | X_given).
+
+    The largest ln P(x_on | x, x_given) / P(x_on | x', x_given) over all values and over pairs x, x'
+    of the node that are both possible with x_given.  p/0 is ∞, 0/0 is skipped, impossible evidence
+    is never conditioned on, and the influence on nothing is 0.  Exact in any network.
+
+    Raises
+    ------
+    InvalidArgument
+        If a node is unknown or in two of the sets.
+    ModelTooWide
+        If a table on the way would exceed ``max_entries``.
+
+    References
+    ----------
+    Song, Wang and Chaudhuri (2017), Pufferfish privacy mechanisms for correlated data, definition 4.1.
+
+    Examples
+    --------
+    >>> from quiltdp import Model, max_influence
+    >>> m = Model.from_tables({"A": ([], [0.5, 0.5]), "B": (["A"], [[0.9, 0.1], [0.2, 0.8]])})
+    >>> round(max_influence(m, of="A", on=["B"]), 6)  # ln 0.8 / 0.1
+    2.079442
+    """
+    check_disjoint(model, of=(of,), on=on, given=given)
+    if not on:
+        return 0.0
+    seen, known = sorted(on), sorted(given)
+    if math.prod(model.cardinality(n) for n in (of, *known, *seen)) <= _SMALL:
+        try:
+            joint = log_marginal(model, (of, *known, *seen), max_entries=max_entries)
+        except ModelTooWide:
+            pass
+        else:
+            return _influence_of_joint(joint, len(known))
+    return _influence_by_elimination(model, of, seen, known, max_entries)
+
+
+def quilt_influence(
+    model: Model,
+    quilt: QuiltLike,
+    *,
+    exact_support: bool = True,
+    max_entries: int = MAX_ENTRIES,
+    max_known_sets: int = MAX_KNOWN_SETS,
+    max_support_nodes: int = MAX_SUPPORT_NODES,
+) -> QuiltInfluence:
+    """Return b, the swing, the swing for every known set, and the values that attain them.
+
+    ::
+
+        b    = max_L I(X_Q ⇝ X_i | X_L)
+        s(L) = max ln [P(x_Q|x,l) P(x_Q'|x',l)] / [P(x_Q|x',l) P(x_Q'|x,l)]      (swing = max_L s(L))
+
+    over the subsets L of the nearby *records*.  Values impossible in the full model are skipped.  If
+    the rest of the model is too wide to know its zeros (or ``exact_support=False``), they are left
+    out of account: the numbers are then upper bounds and ``exact`` is False.  Likewise b falls back
+    to the swing, which is never smaller, where no marginal of the nearby records can be had.
+
+    Parameters
+    ----------
+    quilt
+        Anything with ``target``, ``separator`` and ``nearby``.
+    max_known_sets, max_entries, max_support_nodes
+        Limits on the sets L, on one table, and on the nodes whose zeros are looked at.
+
+    Raises
+    ------
+    ModelTooWide
+        If there are more than ``max_known_sets`` sets L, or a table of the quilt itself is too large.
+
+    Examples
+    --------
+    >>> import quiltdp as qd
+    >>> m = qd.markov_chain([[0.9, 0.1], [0.1, 0.9]], length=9)
+    >>> g = qd.moralize(m)
+    >>> blanket = next(iter(qd.quilts(g, "X4", max_nearby=0)))
+    >>> qi = qd.quilt_influence(m, blanket)
+    >>> round(qi.swing, 6), round(qi.b, 6), qi.exact     # 4 ln 9 and 2 ln 9
+    (8.788898, 4.394449, True)
+    """
+    check_disjoint(model, target=(quilt.target,), nearby=quilt.nearby, separator=quilt.separator)
+    if not quilt.separator:
+        return _nothing_told(model, quilt, max_known_sets)
+    region = Region(
+        model,
+        (quilt.target,),
+        quilt.nearby,
+        quilt.separator,
+        exact_support=exact_support,
+        max_entries=max_entries,
+        max_support_nodes=max_support_nodes,
+    )
+    _check_known_sets(region, max_known_sets)
+    return _Search(region).run()
+
+
+def blanket_influence(model: Model, node: str, *, max_entries: int = MAX_ENTRIES) -> float:
+    """Return a_i = b_i({i}): how strongly the Markov blanket of a node tells about it.
+
+    Examples
+    --------
+    >>> import quiltdp as qd
+    >>> m = qd.markov_chain([[0.9, 0.1], [0.1, 0.9]], length=3)
+    >>> round(blanket_influence(m, "X1"), 6)  # 2 ln 9
+    4.394449
+    """
+    model.require([node])
+    logs = factor_logs(model)
+    blanket = {n for f in logs.near(node) for n in logs.scope(f)} - {node}
+    return max_influence(model, of=node, on=blanket, max_entries=max_entries)
+
+
+def swings(
+    model: Model,
+    targets: Collection[str],
+    nearby: Collection[str],
+    separator: Collection[str],
+    *,
+    known_sets: Iterable[Collection[str]] | None = None,
+    exact_support: bool = True,
+    max_entries: int = MAX_ENTRIES,
+    max_known_sets: int = MAX_KNOWN_SETS,
+    max_support_nodes: int = MAX_SUPPORT_NODES,
+) -> Mapping[frozenset[str], float]:
+    """Return s_T(C, L), rounded up, for every set L of nearby records (or the given ones).
+
+    T = ``targets`` is a protected unit with joint state x_T; a single record is the case |T| = 1.
+    On a model of positive tables nothing outside C ∪ Q is touched.
+
+    Raises
+    ------
+    ModelTooWide
+        If there are too many sets L, or a table of the region itself is too large.
+    """
+    check_disjoint(model, targets=targets, nearby=nearby, separator=separator)
+    if not targets:
+        raise InvalidArgument("targets must name at least one node")
+    region = Region(
+        model,
+        targets,
+        nearby,
+        separator,
+        exact_support=exact_support,
+        max_entries=max_entries,
+        max_support_nodes=max_support_nodes,
+    )
+    if known_sets is None:
+        _check_known_sets(region, max_known_sets)
+        chosen: Iterable[Collection[str]] = _subsets(region.known_records)
+    else:
+        chosen = [frozenset(k) for k in known_sets]
+        for k in chosen:
+            if not frozenset(region.known_records).issuperset(k):
+                raise InvalidArgument(f"the known set {sorted(k)} has a node that is no nearby record")
+    return {frozenset(k): rounded_up(*region.swing(sorted(k))) for k in chosen}
+
+
+def rounded_up(value: float, error: float) -> float:
+    """Return a double that is no less than the true value, given a bound on the error."""
+    return value + error if error == 0 or value == math.inf else float(np.nextafter(value + error, np.inf))
+
+
+def _nothing_told(model: Model, quilt: QuiltLike, max_known_sets: int) -> QuiltInfluence:
+    """Return the influence of an empty separator: exactly 0 for every known set."""
+    near = tuple(n for n in sorted(quilt.nearby) if model.is_record(n))
+    few = 2 ** len(near) <= max_known_sets
+    zeros = {frozenset(k): 0.0 for k in _subsets(near)} if few else {}
+    return QuiltInfluence(0.0, 0.0, 0.0, True, None, None, (0.0,) * (len(near) + 1), zeros)
+
+
+# -- one quilt --------------------------------------------------------------------------------
+
+
+@dataclass
+class _Best:
+    """The largest value met so far and the known set it belongs to."""
+
+    value: float = 0.0
+    known: tuple[str, ...] | None = None
+
+    def offer(self, value: float, known: tuple[str, ...]) -> None:
+        """Keep a value larger than any before."""
+        if self.known is None or value > self.value:
+            self.value, self.known = value, known
+
+
+class _Search:
+    """b and swing of one region over every known set."""
+
+    def __init__(self, region: Region) -> None:
+        self.region = region
+        self.prior = _Prior(region)
+
+    def run(self) -> QuiltInfluence:
+        """Go through every known set, then look up the values that attain the maxima."""
+        region = self.region
+        swing, b = _Best(), _Best()
+        found: dict[frozenset[str], float] = {}
+        for known in _subsets(region.known_records):
+            moves = region.moves(known) if region.explicit(known) else None
+            value, error = region.swing(known) if moves is None else moves.swing
+            swing.offer(value, known)
+            found[frozenset(known)] = rounded_up(value, error)
+            ratios = self._ratios(known, moves)
+            if ratios is not None:
+                b.offer(finite_or_infinite(ratios), known)
+        exact = region.exact and self.prior.available
+        # b ≤ swing holds (rounding must not break it), so the swing stands in for a b that is too wide
+        least = min(b.value, swing.value) if self.prior.available else swing.value
+        sizes = range(len(region.known_records) + 1)
+        return QuiltInfluence(
+            b=least,
+            swing=swing.value,
+            swing_upper=max(found.values()),
+            exact=exact,
+            witness=self._swing_witness(swing.known) if region.exact else None,
+            b_witness=self._b_witness(b.known) if exact else None,
+            swing_by_known=tuple(max(v for k, v in found.items() if len(k) == n) for n in sizes),
+            swing_of=found,
+        )
+
+    def _ratios(self, known: Sequence[str], moves: Moves | None) -> Table | None:
+        """Return M(x, x', l) − ln P(x, l) + ln P(x', l), −∞ where x or x' is impossible with l."""
+        if moves is None:
+            self.prior.available = False  # too large a table for b
+            return None
+        prior = self.prior.of(known)
+        if prior is None:
+            return None
+        odds = log_ratio(prior[:, None], prior[None])
+        with np.errstate(invalid="ignore"):
+            return np.where(np.isfinite(odds), moves.table - odds, -np.inf)
+
+    def _swing_witness(self, known: tuple[str, ...] | None) -> Witness | None:
+        values = self.region.swing_values(known) if known is not None else None
+        if known is None or values is None:
+            return None
+        separator = self.region.separator
+        return Witness(*self._ends(known, values), self._named([other(n) for n in separator], values))
+
+    def _b_witness(self, known: tuple[str, ...] | None) -> Witness | None:
+        ratios = self._ratios(known, self.region.moves(known)) if known is not None else None
+        if known is None or ratios is None:
+            return None
+        chosen = self.region.chosen(known, ratios)
+        if chosen is None:
+            return None
+        return Witness(*self._ends(known, {**self.region.separator_values(known, chosen), **chosen}))
+
+    def _ends(
+        self, known: Sequence[str], values: Mapping[str, int]
+    ) -> tuple[Assignment, Assignment, Assignment, Assignment]:
+        targets = self.region.targets
+        second = [other(n) for n in targets]
+        named = (self._named(nodes, values) for nodes in (known, targets, second, self.region.separator))
+        a, b, c, d = named
+        return a, b, c, d
+
+    def _named(self, axes: Sequence[str], values: Mapping[str, int]) -> Assignment:
+        states = self.region.model.states
+        return tuple((n.rstrip("\0"), states[n.rstrip("\0")][values.get(n, 0)]) for n in axes)
+
+
+class _Prior:
+    """ln P(x_T, x_L) for every L: one marginal with evidence-extended axes, or one marginal per L."""
+
+    def __init__(self, region: Region) -> None:
+        self._model = region.model
+        self._targets = region.targets
+        self._records = region.known_records
+        self._states = math.prod(self._model.cardinality(n) for n in self._targets)
+        sizes = [self._model.cardinality(n) + 1 for n in self._records]
+        self._together = self._states * math.prod(sizes) <= _TOGETHER
+        self._table: Table | None = None
+        self.available = True
+
+    def of(self, known: Sequence[str]) -> Table | None:
+        """Return ln P(x_T, x_L) with x_T flattened, or None where it is too wide to know."""
+        if not self.available:
+            return None
+        try:
+            if not self._together:
+                return self._flat(log_marginal(self._model, (*self._targets, *known)))
+            if self._table is None:
+                self._table = self._flat(log_marginal(self._model, (*self._targets, *self._records)))
+                for axis in range(1, self._table.ndim):
+                    self._table = extended(self._table, axis)
+        except ModelTooWide:
+            self.available = False
+            return None
+        seen = (slice(-1) if n in known else -1 for n in self._records)
+        return self._table[(slice(None), *seen)]
+
+    def _flat(self, logs: Table) -> Table:
+        return logs.reshape(self._states, *logs.shape[len(self._targets) :])
+
+
+def _subsets(nodes: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    for size in range(len(nodes) + 1):
+        yield from combinations(nodes, size)
+
+
+def _check_known_sets(region: Region, limit: int) -> None:
+    count = len(region.known_records)
+    if 2**count > limit:
+        raise ModelTooWide(
+            f"the quilt of {', '.join(region.targets)} has {count} nearby records, 2^{count} sets an"
+            f" adversary may know, over the limit of {limit}: take a smaller quilt or raise max_known_sets"
+        )
+
+
+# -- any sets of nodes ------------------------------------------------------------------------
+
+
+def _influence_of_joint(joint: Table, known: int) -> float:
+    """Return the influence from ln P with axes target, known…, seen…."""
+    states, middle = joint.shape[0], math.prod(joint.shape[1 : 1 + known])
+    table = joint.reshape(states, middle, -1)
+    mass = log_sum((("x", "l", "q"), table), ("x", "l"))
+    best = 0.0
+    for x in range(states):
+        largest = log_ratio(table[x], table).max(axis=-1)
+        odds = log_ratio(mass[x], mass)
+        possible = np.isfinite(odds)
+        best = max(best, float((largest[possible] - odds[possible]).max(initial=0.0)))
+    return best
+
+
+def _influence_by_elimination(
+    model: Model, of: str, on: Sequence[str], given: Sequence[str], max_entries: int
+) -> float:
+    """Return the influence by one max-sum elimination; no table over all of ``on`` or ``given``."""
+    among = relevant_factors(model, (of, *on, *given))
+    logs = factor_logs(model)
+    odds = TargetOdds(model, (of,), limit=max_entries, among=among)
+    seen = odds.given({*on, *given})
+    prior = odds.given(frozenset(given))
+    skipped = {*range(len(model.factors))} - among | seen.used
+    walls = barriers_beyond(logs, (of, *on, *given), skipped, max_nodes=len(model.nodes))
+    tables = [*seen.moves, *map(_taken_back, prior.moves), *walls]
+    left = max_out(tables, {n for t in tables for n in t.scope}, limit=max_entries)
+    return finite_or_infinite(product(left, limit=max_entries).array)
+
+
+def _taken_back(move: LogTable) -> LogTable:
+    """Return the move with its sign changed; a move from or to an impossible value is no candidate."""
+    usable = np.abs(move.array) < BIG / 2
+    return move._replace(array=np.where(usable, -np.where(usable, move.array, 0.0), -np.inf))

@@ -1,0 +1,150 @@
+"""Marginals and conditionals of a model: one junction tree per model, elimination where it is too wide."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from quiltdp.errors import InvalidArgument, ModelTooWide
+from quiltdp.inference.elimination import LogTable, product, sum_out
+from quiltdp.inference.junction_tree import JunctionTree, junction_tree
+from quiltdp.inference.odds import factor_logs
+from quiltdp.inference.plan import MAX_ENTRIES
+from quiltdp.inference.tables import aligned, log_sum
+from quiltdp.inference.types import check_disjoint
+from quiltdp.model import Model, Table
+
+__all__ = ["calibrated", "conditional", "log_marginal", "posterior", "relevant_factors"]
+
+_TREES: WeakKeyDictionary[Model, JunctionTree | ModelTooWide] = WeakKeyDictionary()
+
+
+def calibrated(model: Model) -> JunctionTree:
+    """Return the model's junction tree with the default limit, built once and kept with the model."""
+    found = _TREES.get(model)
+    if found is None:
+        try:
+            found = junction_tree(model)
+        except ModelTooWide as error:
+            found = error
+        _TREES[model] = found
+    if isinstance(found, ModelTooWide):
+        raise ModelTooWide(str(found))
+    return found
+
+
+def log_marginal(model: Model, nodes: Sequence[str], *, max_entries: int = MAX_ENTRIES) -> Table:
+    """Return ln P(x_nodes), axes in the order given: −∞ exactly where impossible.
+
+    The junction tree answers if the model is narrow enough for one; otherwise the nodes that matter
+    (for a Bayesian network the ancestors) are eliminated for this question alone.
+
+    Raises
+    ------
+    ModelTooWide
+        If neither fits; the message names the nodes of the table.
+    """
+    size = math.prod(model.cardinality(n) for n in nodes)
+    if size > max_entries:
+        raise ModelTooWide(
+            f"the marginal of {{{', '.join(nodes)}}} has {size:,} entries, over {max_entries:,}"
+        )
+    try:
+        return calibrated(model).log_marginal(nodes)
+    except ModelTooWide:
+        return _by_elimination(model, nodes, {}, max_entries)
+
+
+def conditional(
+    model: Model, of: Sequence[str], given: Sequence[str] = (), *, max_entries: int = MAX_ENTRIES
+) -> Table:
+    """Return P(x_of | x_given), axes given… then of…; a row of impossible evidence is all zero.
+
+    Examples
+    --------
+    >>> from quiltdp import Model
+    >>> m = Model.from_tables({"A": ([], [0.5, 0.5]), "B": (["A"], [[0.9, 0.1], [0.2, 0.8]])})
+    >>> conditional(m, ["A"], ["B"]).round(4).tolist()
+    [[0.8182, 0.1818], [0.1111, 0.8889]]
+    """
+    check_disjoint(model, of=of, given=given)
+    scope = (*given, *of)
+    logs = log_marginal(model, scope, max_entries=max_entries)
+    mass = aligned((tuple(given), log_sum((scope, logs), given)), scope)
+    return np.asarray(np.exp(logs - np.where(mass > -np.inf, mass, 0.0)))
+
+
+def posterior(
+    model: Model, of: Sequence[str], evidence: Mapping[str, str], *, max_entries: int = MAX_ENTRIES
+) -> Table:
+    """Return P(x_of | evidence) for values given by state name, one axis per node of ``of``.
+
+    Raises
+    ------
+    InvalidArgument
+        If a state does not exist or the evidence is impossible: it is never conditioned on.
+
+    Examples
+    --------
+    >>> from quiltdp import Model
+    >>> m = Model.from_tables({"A": ([], [0.5, 0.5]), "B": (["A"], [[0.9, 0.1], [0.2, 0.8]])})
+    >>> posterior(m, ["A"], {"B": "1"}).round(4).tolist()
+    [0.1111, 0.8889]
+    """
+    check_disjoint(model, of=of, evidence=tuple(evidence))
+    fixed: dict[str, int] = {}
+    for n, state in evidence.items():
+        if state not in model.states[n]:
+            raise InvalidArgument(f"node {n!r} has no state {state!r}; it has {', '.join(model.states[n])}")
+        fixed[n] = model.states[n].index(state)
+    logs = _by_elimination(model, of, fixed, max_entries)
+    mass = log_sum((tuple(of), logs), ())
+    if not mass > -np.inf:
+        raise InvalidArgument(f"the evidence {dict(evidence)} is impossible in this model")
+    return np.asarray(np.exp(logs - mass))
+
+
+def relevant_factors(model: Model, nodes: Collection[str]) -> frozenset[int]:
+    """Return the factors that matter for the joint law of ``nodes``.
+
+    For a Bayesian network these are the tables of the nodes and their ancestors: summing out anything
+    below gives 1.  For a Markov network all factors matter.
+    """
+    if not model.directed:
+        return frozenset(range(len(model.factors)))
+    logs = factor_logs(model)
+    found: dict[int, None] = {}
+    reached = list(dict.fromkeys(nodes))
+    seen = set(reached)
+    for n in reached:  # grows while it is walked
+        own = next(f for f in logs.near(n) if logs.scope(f)[-1] == n)
+        found[own] = None
+        fresh = [p for p in logs.scope(own)[:-1] if p not in seen]
+        seen.update(fresh)
+        reached.extend(fresh)
+    return frozenset(found)
+
+
+def _by_elimination(model: Model, nodes: Sequence[str], fixed: Mapping[str, int], max_entries: int) -> Table:
+    """Return ln P(x_nodes, fixed), normalised over everything if nothing is fixed."""
+    logs = factor_logs(model)
+    tables = [_at(logs.logs(f), fixed) for f in sorted(relevant_factors(model, (*nodes, *fixed)))]
+    gone = {n for t in tables for n in t.scope if n not in nodes}
+    left = sum_out(tables, gone, limit=max_entries)
+    shape = tuple(model.cardinality(n) for n in nodes)
+    joint = product(left, limit=max_entries) if left else LogTable((), np.zeros(()))
+    full = np.broadcast_to(aligned((joint.scope, joint.array), tuple(nodes)), shape)
+    if fixed:
+        return np.asarray(full)
+    return np.asarray(full - log_sum((tuple(nodes), full), ()))
+
+
+def _at(table: LogTable, fixed: Mapping[str, int]) -> LogTable:
+    if not any(n in fixed for n in table.scope):
+        return table
+    index = tuple(fixed.get(n, slice(None)) for n in table.scope)
+    scope = tuple(n for n in table.scope if n not in fixed)
+    return LogTable(scope, np.asarray(table.array[index]), table.size, table.error)

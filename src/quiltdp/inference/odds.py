@@ -1,0 +1,188 @@
+"""The log-odds of a target given everything observed around it, as a sum of small tables.
+
+Observe a set O.  The hidden nodes that the targets T still reach fall into connected components,
+and ln P(x_T | x_O) is, up to a term that does not depend on x_T, the sum of
+
+- the factors that contain a target and otherwise only observed nodes, and
+- one table per such component: the component summed out, given its boundary in T ∪ O.
+
+Nothing beyond the observed nodes is touched.  The difference between two values x_T and x_T' of
+this sum is what every influence and every swing is a maximum of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from quiltdp.chain import ChainModel
+from quiltdp.inference.elimination import LogTable, sum_out
+from quiltdp.inference.tables import log_ratio, log_table
+from quiltdp.model import Model
+
+__all__ = ["BIG", "FactorLogs", "OddsTables", "TargetOdds", "barrier", "factor_logs", "moved", "other"]
+
+BIG = 1e150
+"""Stands for +∞ inside sums, so that +∞ and −∞ never meet: −∞ (impossible) always wins."""
+
+
+def other(node: str) -> str:
+    """Return the axis name of the second copy x' of a node."""
+    return node + "\0"
+
+
+@dataclass(frozen=True)
+class _Entry:
+    logs: LogTable
+    barrier: LogTable | None
+
+
+class FactorLogs:
+    """The logarithms of a model's tables, each distinct table once, and who touches whom."""
+
+    def __init__(self, model: Model) -> None:
+        self._factors = model.factors
+        self._of = None if isinstance(model, ChainModel) else model.factors_of
+        self._index = model.index
+        self._entries: dict[int, _Entry] = {}
+
+    def near(self, node: str) -> Sequence[int]:
+        """Return the positions of the factors that contain ``node``."""
+        if self._of is not None:
+            return self._of[node]
+        k = self._index[node]
+        following = k + 1 < len(self._factors) and node in self._factors[k + 1].scope
+        return (k, k + 1) if following else (k,)
+
+    def scope(self, position: int) -> tuple[str, ...]:
+        """Return the nodes of a factor."""
+        return self._factors[position].scope
+
+    def logs(self, position: int) -> LogTable:
+        """Return the factor as a log table."""
+        return self._entry(position).logs._replace(scope=self.scope(position))
+
+    def barrier(self, position: int) -> LogTable | None:
+        """Return 0 where the factor is possible and −∞ where it is not; None if all is possible."""
+        wall = self._entry(position).barrier
+        return None if wall is None else wall._replace(scope=self.scope(position))
+
+    def _entry(self, position: int) -> _Entry:
+        factor = self._factors[position]
+        known = self._entries.get(id(factor.table))
+        if known is None:  # the model keeps its tables alive, so their ids stay taken
+            logs = LogTable.of(factor.scope, log_table(factor.table))
+            known = self._entries[id(factor.table)] = _Entry(logs, barrier(logs))
+        return known
+
+
+_LOGS: WeakKeyDictionary[Model, FactorLogs] = WeakKeyDictionary()
+
+
+def factor_logs(model: Model) -> FactorLogs:
+    """Return the logarithms of the model's tables, made once per model."""
+    found = _LOGS.get(model)
+    if found is None:
+        found = _LOGS[model] = FactorLogs(model)
+    return found
+
+
+def barrier(table: LogTable) -> LogTable | None:
+    """Return 0 where a table is possible and −∞ where it is not, or None if everything is possible."""
+    possible = table.array > -np.inf
+    if possible.all():
+        return None
+    return LogTable(table.scope, np.where(possible, 0.0, -np.inf))
+
+
+def moved(table: LogTable, targets: Collection[str]) -> LogTable:
+    """Return ln φ(x_T, z) − ln φ(x_T', z) over (x_T, x_T', z), for maxima over z.
+
+    An impossible numerator is −∞, a possible numerator over an impossible denominator is ``BIG``.
+    """
+    inside = [k for k, n in enumerate(table.scope) if n in targets]
+    rest = [k for k, n in enumerate(table.scope) if n not in targets]
+    array = table.array.transpose(inside + rest)
+    shape, tail = array.shape[: len(inside)], array.shape[len(inside) :]
+    ones = (1,) * len(inside)
+    ratio = log_ratio(array.reshape(shape + ones + tail), array.reshape(ones + shape + tail))
+    names = tuple(table.scope[k] for k in inside)
+    scope = (*names, *map(other, names), *(table.scope[k] for k in rest))
+    error = 2 * table.error + 2 * table.size * 2**-52
+    return LogTable(scope, np.minimum(ratio, BIG), 2 * table.size, error)
+
+
+@dataclass(frozen=True)
+class OddsTables:
+    """The tables that move with x_T → x_T', and the positions of the factors they are made of."""
+
+    moves: tuple[LogTable, ...]
+    used: frozenset[int]
+
+
+class TargetOdds:
+    """Log-odds tables of one set of targets for any observed set; components are summed out once."""
+
+    def __init__(
+        self, model: Model, targets: Collection[str], *, limit: int, among: Collection[int] | None = None
+    ) -> None:
+        self.targets = tuple(sorted(targets))
+        self._set = frozenset(targets)
+        self._logs = factor_logs(model)
+        self._limit = limit
+        self._among = among  # the only factors used, if given
+        self._components: dict[frozenset[str], tuple[tuple[LogTable, ...], frozenset[int]]] = {}
+        self._direct: dict[int, LogTable] = {}
+
+    def given(self, observed: Collection[str]) -> OddsTables:
+        """Return the tables given the observed nodes."""
+        moves: list[LogTable] = []
+        used: set[int] = set()
+        seen: set[str] = set()
+        for f in self._near(self.targets):
+            hidden = [n for n in self._logs.scope(f) if n not in self._set and n not in observed]
+            if not hidden:
+                used.add(f)
+                moves.append(self._moved_factor(f))
+                continue
+            for start in hidden:
+                if start not in seen:
+                    component = self._component(start, observed)
+                    seen |= component
+                    tables, factors = self._summed(component)
+                    moves.extend(tables)
+                    used |= factors
+        return OddsTables(tuple(moves), frozenset(used))
+
+    def _near(self, nodes: Iterable[str]) -> list[int]:
+        found = dict.fromkeys(f for n in nodes for f in self._logs.near(n))
+        return [f for f in found if self._among is None or f in self._among]
+
+    def _component(self, start: str, observed: Collection[str]) -> frozenset[str]:
+        found = {start}
+        reached = [start]
+        for n in reached:  # grows while it is walked
+            for f in self._near((n,)):
+                for m in self._logs.scope(f):
+                    if m not in found and m not in self._set and m not in observed:
+                        found.add(m)
+                        reached.append(m)
+        return frozenset(found)
+
+    def _moved_factor(self, position: int) -> LogTable:
+        table = self._direct.get(position)
+        if table is None:
+            table = self._direct[position] = moved(self._logs.logs(position), self._set)
+        return table
+
+    def _summed(self, component: frozenset[str]) -> tuple[tuple[LogTable, ...], frozenset[int]]:
+        known = self._components.get(component)
+        if known is None:
+            factors = self._near(sorted(component))
+            left = sum_out([self._logs.logs(f) for f in factors], component, limit=self._limit)
+            known = tuple(moved(t, self._set) for t in left), frozenset(factors)
+            self._components[component] = known
+        return known

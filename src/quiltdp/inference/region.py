@@ -1,0 +1,215 @@
+"""One closed set C with its separator: the largest log-odds moves, for any set of known records.
+
+For targets T, known records L and separator Q, with x = x_T, x' = x_T' and l = x_L, everything is
+read off one table,
+
+    M(x, x', l) = max over x_Q of ln P(x_Q, x, l) − ln P(x_Q, x', l)
+
+(up to a term that cancels), computed by max-sum elimination over the tables of
+:mod:`quiltdp.inference.odds` and the barriers of :mod:`quiltdp.inference.support`:
+
+    s_T(C, L) = max M(x, x', l) + M(x', x, l),      b = max M(x, x', l) − ln P(x, l) + ln P(x', l).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from quiltdp.errors import InvalidArgument, ModelTooWide
+from quiltdp.inference.elimination import LogTable, best_assignment, max_out, product
+from quiltdp.inference.odds import BIG, TargetOdds, factor_logs, other
+from quiltdp.inference.support import barriers_beyond
+from quiltdp.inference.tables import aligned
+from quiltdp.model import Model, Table
+
+__all__ = ["Moves", "Region"]
+
+_EXPLICIT = 2**18  # (x, x', l) is one table up to this many entries, else eliminated as well
+
+
+@dataclass(frozen=True)
+class Moves:
+    """M(x, x', l) for one L: axes targets, targets', known; ``error`` bounds its rounding error."""
+
+    table: Table
+    error: float
+
+    @property
+    def both_ways(self) -> Table:
+        """M(x, x', l) + M(x', x, l)."""
+        return np.asarray(self.table + self.table.swapaxes(0, 1))
+
+    @property
+    def swing(self) -> tuple[float, float]:
+        """The largest of both ways, and a bound on its rounding error."""
+        return finite_or_infinite(self.both_ways), 2 * self.error
+
+
+class Region:
+    """The closed set C = targets ∪ nearby with its separator, prepared for every known set L.
+
+    Parameters
+    ----------
+    model
+        Where the factors come from.
+    targets, nearby, separator
+        T, N and Q; the separator must cut T ∪ N off from everything else.
+    exact_support
+        Whether values that only the rest of the model forbids are left out.  Without it every
+        swing is an upper bound (and exact where tables have no zeros).
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        targets: Collection[str],
+        nearby: Collection[str],
+        separator: Collection[str],
+        *,
+        exact_support: bool = True,
+        max_entries: int,
+        max_support_nodes: int,
+    ) -> None:
+        self.model = model
+        self.targets = tuple(sorted(targets))
+        self.separator = tuple(sorted(separator))
+        self.known_records = tuple(n for n in sorted(nearby) if model.is_record(n))
+        self._limit = max_entries
+        self._logs = factor_logs(model)
+        self._odds = TargetOdds(model, self.targets, limit=max_entries)
+        closed = {*targets, *nearby}
+        self._inner = dict.fromkeys(f for n in sorted(closed) for f in self._logs.near(n))
+        self._check_separation(closed)
+        self.exact = exact_support
+        self._beyond: tuple[LogTable, ...] = ()
+        if exact_support:
+            try:
+                self._beyond = barriers_beyond(
+                    self._logs, self.separator, self._inner, max_nodes=max_support_nodes
+                )
+            except ModelTooWide:
+                self.exact = False
+        self._walls = {f: w for f in self._inner if (w := self._logs.barrier(f)) is not None}
+
+    def _check_separation(self, closed: Collection[str]) -> None:
+        inside = {*closed, *self.separator}
+        for f in self._inner:
+            for n in self._logs.scope(f):
+                if n not in inside:
+                    raise InvalidArgument(
+                        f"the separator {set(self.separator) or '{}'} does not separate"
+                        f" {set(self.targets)}: {n!r} is next to the nearby nodes"
+                    )
+
+    # -- numbers -----------------------------------------------------------------------------
+
+    def swing(self, known: Sequence[str]) -> tuple[float, float]:
+        """Return s_T(C, L) and a bound on its rounding error."""
+        if not self.separator:
+            return 0.0, 0.0
+        if self.explicit(known):
+            return self.moves(known).swing
+        result = self._maximum(self._doubled, known, ())
+        return finite_or_infinite(result.array), result.error
+
+    def moves(self, known: Sequence[str]) -> Moves:
+        """Return M(x, x', l) with x and x' flattened: shape (states of T, states of T, l…)."""
+        keep = (*self.targets, *map(other, self.targets), *known)
+        result = self._maximum(self.tables, known, keep)
+        shape = [self.model.cardinality(n.rstrip("\0")) for n in keep]
+        full = np.broadcast_to(aligned((result.scope, result.array), keep), shape)
+        states = math.prod(shape[: len(self.targets)])
+        return Moves(full.reshape(states, states, *shape[2 * len(self.targets) :]), result.error)
+
+    def tables(self, known: Sequence[str]) -> list[LogTable]:
+        """Return the tables whose sum is maximised: the moves, and the barriers of everything else."""
+        odds = self._odds.given({*self.separator, *known})
+        walls = [w for f, w in self._walls.items() if f not in odds.used]
+        return [*odds.moves, *walls, *self._beyond]
+
+    def _maximum(
+        self, build: Callable[[Sequence[str]], list[LogTable]], known: Sequence[str], keep: Collection[str]
+    ) -> LogTable:
+        """Maximise over everything but ``keep``; if the rest is too wide, leave its zeros out for good."""
+        tables = build(known)
+        gone = {n for t in tables for n in t.scope} - set(keep)
+        try:
+            left = max_out(tables, gone, limit=self._limit)
+        except ModelTooWide:
+            if not self._beyond:
+                raise
+            self.exact, self._beyond = False, ()
+            return self._maximum(build, known, keep)
+        return product(left, limit=self._limit) if left else LogTable((), np.zeros(()))
+
+    def explicit(self, known: Sequence[str]) -> bool:
+        """Return whether (x, x', l) is small enough for one table."""
+        states = math.prod(self.model.cardinality(n) for n in self.targets)
+        return states * states * math.prod(self.model.cardinality(n) for n in known) <= _EXPLICIT
+
+    def _doubled(self, known: Sequence[str]) -> list[LogTable]:
+        """Return the tables of M(x, x', l; x_Q) + M(x', x, l; x_Q') with everything but T, L twice."""
+        first = self.tables(known)
+        shared = frozenset(known)
+        second = []
+        for t in first:
+            scope = tuple(n if n in shared else _toggled(n) for n in t.scope)
+            second.append(t._replace(scope=scope))
+        return [*first, *second]
+
+    # -- witnesses ---------------------------------------------------------------------------
+
+    def swing_values(self, known: Sequence[str]) -> Mapping[str, int] | None:
+        """Return values of x, x', l, x_Q and x_Q' (as ``other(q)``) that attain the swing, if any."""
+        if not self.explicit(known):
+            found = best_assignment(self._doubled(known), limit=self._limit)
+            return found if any(found[n] != found[other(n)] for n in self.targets) else None
+        chosen = self.chosen(known, self.moves(known).both_ways)
+        if chosen is None:
+            return None
+        up = self.separator_values(known, chosen)
+        swapped = {_toggled(n) if n.rstrip("\0") in self.targets else n: k for n, k in chosen.items()}
+        down = self.separator_values(known, swapped)
+        return {**chosen, **up, **{other(n): k for n, k in down.items()}}
+
+    def separator_values(self, known: Sequence[str], chosen: Mapping[str, int]) -> Mapping[str, int]:
+        """Return values of x_Q that attain M at the chosen x, x' and l."""
+        fixed = [_at(t, chosen) for t in self.tables(known)]
+        found = best_assignment(fixed, limit=self._limit)
+        return {n: found.get(n, 0) for n in self.separator}
+
+    def chosen(self, known: Sequence[str], table: Table) -> Mapping[str, int] | None:
+        """Return x ≠ x' and l at the largest entry of a table with the axes of :meth:`moves`, if any."""
+        apart = table.copy()
+        apart[np.diag_indices(len(apart))] = -np.inf
+        best = int(apart.argmax())
+        if apart.flat[best] == -np.inf:
+            return None
+        at = np.unravel_index(best, apart.shape)
+        shape = tuple(self.model.cardinality(n) for n in self.targets)
+        x, y = (np.unravel_index(int(k), shape) for k in at[:2])
+        return {
+            **{n: int(k) for n, k in zip(self.targets, x, strict=True)},
+            **{other(n): int(k) for n, k in zip(self.targets, y, strict=True)},
+            **{n: int(k) for n, k in zip(known, at[2:], strict=True)},
+        }
+
+
+def finite_or_infinite(values: Table) -> float:
+    """Return the largest entry: 0 if nothing is possible, ∞ if it stands for ∞."""
+    best = float(values.max())
+    return math.inf if best >= BIG / 2 else max(best, 0.0)
+
+
+def _toggled(name: str) -> str:
+    return name.rstrip("\0") if name.endswith("\0") else other(name)
+
+
+def _at(table: LogTable, chosen: Mapping[str, int]) -> LogTable:
+    """Return the table at the chosen values."""
+    index = tuple(chosen.get(n, slice(None)) for n in table.scope)
+    return LogTable(tuple(n for n in table.scope if n not in chosen), np.asarray(table.array[index]))
