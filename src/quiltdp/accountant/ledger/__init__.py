@@ -1,0 +1,20 @@
+"""The ledger: a durable, append-only account of what was released."""
+
+from __future__ import annotations
+
+from quiltdp.accountant.ledger.account import Terms
+from quiltdp.accountant.ledger.entries import Entry, Head
+from quiltdp.accountant.ledger.ledger import Ledger, verify_export
+from quiltdp.accountant.ledger.odometer import AdversaryReading, Odometer
+from quiltdp.accountant.ledger.transaction import LedgerTransaction
+
+__all__ = [
+    "AdversaryReading",
+    "Entry",
+    "Head",
+    "Ledger",
+    "LedgerTransaction",
+    "Odometer",
+    "Terms",
+    "verify_export",
+]

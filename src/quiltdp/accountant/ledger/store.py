@@ -1,0 +1,252 @@
+"""The ledger's file: SQLite, one file, rollback journal, every commit on the disk before it returns.
+
+Why a rollback journal and not a write-ahead log: with a log the newest entries live in a second file,
+and losing that file silently forgets them.  ``synchronous=EXTRA`` also syncs the directory after the
+journal is removed, so that a power cut cannot bring the journal, and the older state, back.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import threading
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from quiltdp.accountant.ledger.anchor import sync_directory
+from quiltdp.accountant.ledger.entries import Entry, Head, canonical, genesis_digest
+from quiltdp.errors import LedgerCorrupt, QuiltdpError, Refused
+
+__all__ = ["MEMORY", "Store"]
+
+MEMORY = ":memory:"
+
+_APPLICATION_ID = 0x51445031  # "QDP1"
+
+_SCHEMA = """
+CREATE TABLE genesis (id INTEGER PRIMARY KEY CHECK (id = 1), document TEXT NOT NULL, digest TEXT NOT NULL);
+CREATE TABLE entries (
+  seq INTEGER PRIMARY KEY, time TEXT NOT NULL, kind TEXT NOT NULL, share TEXT NOT NULL, value TEXT,
+  key TEXT UNIQUE, request TEXT, label TEXT, commitment TEXT, digest TEXT NOT NULL);
+CREATE TABLE head (
+  id INTEGER PRIMARY KEY CHECK (id = 1), seq INTEGER NOT NULL, digest TEXT NOT NULL, spent TEXT NOT NULL,
+  answers INTEGER NOT NULL, queries INTEGER NOT NULL, refused INTEGER NOT NULL, commitment TEXT);
+CREATE TABLE secret (
+  id INTEGER PRIMARY KEY CHECK (id = 1), salt BLOB NOT NULL, threshold TEXT, nonce BLOB);
+CREATE TRIGGER entries_stay BEFORE UPDATE ON entries
+  BEGIN SELECT RAISE(ABORT, 'entries are append-only'); END;
+CREATE TRIGGER entries_last BEFORE DELETE ON entries
+  BEGIN SELECT RAISE(ABORT, 'entries are append-only'); END;
+"""
+
+
+class Store:
+    """Rows in and out of the file; it knows nothing of privacy.
+
+    One connection per process.  A forked child opens its own; the child of a process with an
+    in-memory ledger is refused, because two copies of one budget would both be spent.
+    """
+
+    def __init__(self, path: str | Path, timeout: float) -> None:
+        self.path = str(path)
+        self.timeout = timeout
+        self._lock = threading.RLock()
+        self._pid = os.getpid()
+        self._connection: sqlite3.Connection | None = None
+
+    # -- life ------------------------------------------------------------------------------
+
+    @classmethod
+    def create(cls, path: str | Path, genesis: Mapping[str, Any], salt: bytes, *, timeout: float) -> Store:
+        """Make a ledger file that appears complete or not at all; refuse to replace an existing one."""
+        store = cls(path, timeout)
+        if store.path == MEMORY:
+            store._initialise(store._open(MEMORY), genesis, salt)
+            return store
+        target = Path(store.path)
+        temporary = target.with_name(f"{target.name}.{uuid.uuid4().hex}.new")
+        try:
+            os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+            connection = store._open(str(temporary))
+            store._initialise(connection, genesis, salt)
+            store.close()
+            os.link(temporary, target)
+        finally:
+            temporary.unlink(missing_ok=True)
+        sync_directory(target.parent)
+        return store
+
+    def _initialise(self, connection: sqlite3.Connection, genesis: Mapping[str, Any], salt: bytes) -> None:
+        digest = genesis_digest(genesis)
+        connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+        connection.executescript(f"BEGIN IMMEDIATE;{_SCHEMA}")
+        text = canonical(genesis).decode()
+        connection.execute("INSERT INTO genesis VALUES (1, ?, ?)", (text, digest))
+        connection.execute("INSERT INTO secret VALUES (1, ?, NULL, NULL)", (salt,))
+        connection.execute("INSERT INTO head VALUES (1, 0, ?, '0', 0, 0, 0, NULL)", (digest,))
+        connection.execute("COMMIT")
+
+    def _open(self, where: str) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            where, timeout=self.timeout, isolation_level=None, check_same_thread=False
+        )
+        for setting in (
+            "journal_mode = DELETE",
+            "synchronous = EXTRA",
+            "secure_delete = ON",
+            "trusted_schema = OFF",
+        ):
+            connection.execute(f"PRAGMA {setting}")
+        self._connection, self._pid = connection, os.getpid()
+        return connection
+
+    def connection(self) -> sqlite3.Connection:
+        """Return this process's connection."""
+        if self._pid != os.getpid():
+            if self.path == MEMORY:
+                raise Refused("an in-memory ledger cannot be used by a second process: give it a file")
+            self._lock = threading.RLock()  # the parent may have held it at the fork
+            self._connection = None  # never touch the parent's connection
+        if self._connection is not None:
+            return self._connection
+        if not os.path.exists(self.path):
+            raise LedgerCorrupt(f"{self.path}: the ledger file is gone; restore it before asking anything")
+        if os.path.getsize(self.path) == 0:
+            raise LedgerCorrupt(f"{self.path}: the ledger file is empty; restore it from a copy")
+        connection = self._open(self.path)
+        if connection.execute("PRAGMA application_id").fetchone()[0] != _APPLICATION_ID:
+            self.close()
+            raise LedgerCorrupt(f"{self.path}: this is not a quiltdp ledger")
+        return connection
+
+    def close(self) -> None:
+        """Close this process's connection."""
+        if self._connection is not None and self._pid == os.getpid():
+            self._connection.close()
+        self._connection = None
+
+    @contextmanager
+    def transaction(self, mode: str = "IMMEDIATE") -> Iterator[sqlite3.Connection]:
+        """Hold the file for one all-or-nothing change; on the disk when this returns."""
+        with self._translated(), self._lock:
+            connection = self.connection()
+            connection.execute(f"BEGIN {mode}")
+            try:
+                yield connection
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except QuiltdpError:
+            raise
+        except sqlite3.OperationalError as error:
+            if "locked" in str(error) or "busy" in str(error):
+                raise Refused(
+                    f"{self.path}: other processes held the ledger for {self.timeout:g} s; try again"
+                ) from None
+            raise LedgerCorrupt(f"{self.path}: {error}") from None
+        except sqlite3.DatabaseError as error:
+            raise LedgerCorrupt(f"{self.path}: the file is damaged ({error})") from None
+
+    # -- rows ------------------------------------------------------------------------------
+
+    def genesis(self, connection: sqlite3.Connection) -> tuple[dict[str, Any], str]:
+        """Return the genesis document and its digest, recomputed."""
+        row = connection.execute("SELECT document, digest FROM genesis").fetchone()
+        try:
+            document = json.loads(row[0])
+        except (TypeError, ValueError):
+            raise LedgerCorrupt(f"{self.path}: the genesis document cannot be read") from None
+        digest = genesis_digest(document)
+        if digest != row[1]:
+            raise LedgerCorrupt(f"{self.path}: the genesis document was changed")
+        return document, digest
+
+    def head(self, connection: sqlite3.Connection) -> Head:
+        """Return the stored totals."""
+        row = connection.execute(
+            "SELECT seq, digest, spent, answers, queries, refused, commitment FROM head"
+        ).fetchone()
+        try:
+            return Head(
+                int(row[0]), str(row[1]), Fraction(row[2]), int(row[3]), int(row[4]), int(row[5]), row[6]
+            )
+        except (TypeError, ValueError, ZeroDivisionError):
+            raise LedgerCorrupt(f"{self.path}: the head of the ledger cannot be read") from None
+
+    def entries(self, connection: sqlite3.Connection, after: int = 0) -> Iterator[Entry]:
+        """Return the entries after a number, in order."""
+        rows = connection.execute(
+            "SELECT seq, time, kind, share, value, key, request, label, commitment, digest"
+            " FROM entries WHERE seq > ? ORDER BY seq",
+            (after,),
+        )
+        for row in rows:
+            yield Entry.read(row)
+
+    def find(self, connection: sqlite3.Connection, key: str) -> Entry | None:
+        """Return the entry with an idempotency key."""
+        row = connection.execute(
+            "SELECT seq, time, kind, share, value, key, request, label, commitment, digest"
+            " FROM entries WHERE key = ?",
+            (key,),
+        ).fetchone()
+        return None if row is None else Entry.read(row)
+
+    def count_queries(self, connection: sqlite3.Connection, until: int) -> int:
+        """Return how many stored entries up to a number are answers."""
+        row = connection.execute(
+            "SELECT COUNT(*) FROM entries WHERE seq <= ? AND kind IN ('train', 'holdout')", (until,)
+        ).fetchone()
+        return int(row[0])
+
+    def secret(self, connection: sqlite3.Connection) -> tuple[bytes, str | None, bytes | None]:
+        """Return (salt, threshold, nonce)."""
+        row = connection.execute("SELECT salt, threshold, nonce FROM secret").fetchone()
+        if row is None or not isinstance(row[0], bytes):
+            raise LedgerCorrupt(f"{self.path}: the ledger's secret is missing")
+        return row[0], row[1], row[2]
+
+    def write(
+        self,
+        connection: sqlite3.Connection,
+        entries: Iterable[Entry],
+        head: Head,
+        secret: tuple[str | None, bytes | None] | None,
+    ) -> None:
+        """Append entries, move the head, replace the secret if one is given."""
+        connection.executemany(
+            "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", [e.fields() for e in entries]
+        )
+        connection.execute(
+            "UPDATE head SET seq = ?, digest = ?, spent = ?, answers = ?, queries = ?, refused = ?,"
+            " commitment = ?",
+            (
+                head.seq,
+                head.digest,
+                str(head.spent),
+                head.answers,
+                head.queries,
+                head.refused,
+                head.commitment,
+            ),
+        )
+        if secret is not None:
+            connection.execute("UPDATE secret SET threshold = ?, nonce = ?", secret)
+
+    def integrity(self, connection: sqlite3.Connection) -> None:
+        """Refuse a file whose pages are damaged."""
+        found = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
+        if found != "ok":
+            raise LedgerCorrupt(f"{self.path}: the file is damaged ({found})")
