@@ -92,6 +92,7 @@ class _Build:
                 self._find(row, row.mother, "mother"),
             )
         self.names = self._names()
+        self.taken = frozenset(self.names.values())
 
     def _keys(self) -> list[Key]:
         rows = self.file.rows
@@ -185,7 +186,7 @@ class _Build:
             name = f"{role} of the children of {other}"
         else:
             name = f"{role} of {self.names[key]}"
-        while name in self.names.values():
+        while name in self.taken:
             name += "'"
         sex: Sex = "male" if role == "father" else "female"
         self.added.setdefault(name, Person(name, sex=sex, family=row.family, stated=False))

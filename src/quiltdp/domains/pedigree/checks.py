@@ -90,8 +90,8 @@ def refuse_cycle(source: str, parents: Mapping[str, Sequence[str]], lines: Mappi
 
 def sex_against_role(pedigree: Pedigree) -> tuple[str, ...]:
     """Return one line per person whose sex contradicts being a father or a mother; suggest the cause."""
-    fathers = {p.father: p for p in pedigree.people if p.father}
-    mothers = {p.mother: p for p in pedigree.people if p.mother}
+    fathers = {p.father: p for p in reversed(pedigree.people) if p.father}
+    mothers = {p.mother: p for p in reversed(pedigree.people) if p.mother}
     wrong: list[str] = []
     counts = {"father": 0, "mother": 0}
     for role, found, expected in (("father", fathers, "male"), ("mother", mothers, "female")):

@@ -84,13 +84,14 @@ def _parse(path: Path) -> tuple[list[Any], dict[str, Any]]:
     log = logging.getLogger("ged4py")
     level = log.level
     log.setLevel(logging.CRITICAL)  # its remarks on header fields would land on the user's terminal
+    content = io.BytesIO(read_bytes(path))
     try:
-        with GedcomReader(io.BytesIO(read_bytes(path)), errors="replace") as reader:
+        with GedcomReader(content, errors="replace") as reader:
             people = [r for r in reader.records0("INDI") if r.xref_id]
             families = {r.xref_id: r for r in reader.records0("FAM") if r.xref_id}
             for record in (*people, *families.values()):
                 record.sub_tags("FAMC")  # read the links while the file is open
-    except (CodecError, IntegrityError, ParserError, UnicodeError) as error:
+    except (CodecError, IntegrityError, ParserError, UnicodeError, OSError) as error:
         raise FileFormatError(path, None, f"not a GEDCOM file ged4py can read: {error}") from None
     finally:
         log.setLevel(level)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -307,4 +308,5 @@ def _provenance(family: Pedigree, loci: Mapping[str, Locus], members: Sequence[s
         "error_rate": f"{locus.error_rate:g}",
         "inbreeding": f"{locus.inbreeding:g}",
         "x_linked": "yes" if locus.x_linked else "no",
+        "twins": json.dumps({p.name: list(p.also) for p in family.people if p.also and p.name in members}),
     }

@@ -8,6 +8,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from quiltdp.domains.pedigree.columns import is_header
 from quiltdp.errors import FileFormatError
 from quiltdp.io.text import read_bytes
 
@@ -102,7 +103,7 @@ def _rectangular(found: Cells) -> Cells:
                 " of white space, and ids that contain spaces by tabs",
             )
     first = found.cells[0]
-    if len(found.cells) > 1 and len(first) == width - 1:  # write.table(): row names without a header
+    if len(first) == width - 1 and is_header(first):  # write.table(): row names without a header
         cells = (first, *(row[1:] for row in found.cells[1:]))
         return Cells(found.source, found.lines, cells, found.first_is_comment)
     if len(first) != width:
