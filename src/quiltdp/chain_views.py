@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, overload
-
-import numpy as np
 
 from quiltdp.factor import Factor
 
@@ -23,11 +23,11 @@ class ChainNodes(Sequence[str]):
 
     def __init__(self, segments: tuple[ChainSegment, ...]) -> None:
         self.segments = segments
-        self.starts = [0, *np.cumsum([s.length for s in segments]).tolist()]
+        self.starts = [0, *accumulate(s.length for s in segments)]
         self._by_prefix = {s.prefix: k for k, s in enumerate(segments)}
 
     def __len__(self) -> int:
-        return int(self.starts[-1])
+        return self.starts[-1]
 
     @overload
     def __getitem__(self, key: int) -> str: ...
@@ -46,8 +46,8 @@ class ChainNodes(Sequence[str]):
 
     def place(self, position: int) -> tuple[int, int]:
         """Return (segment, step) of a position."""
-        k = int(np.searchsorted(self.starts, position, side="right")) - 1
-        return k, position - int(self.starts[k])
+        k = bisect_right(self.starts, position) - 1
+        return k, position - self.starts[k]
 
     def where(self, node: object) -> tuple[int, int]:
         """Return (segment, step) of a name, or raise ``KeyError``."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import time
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
@@ -200,13 +201,13 @@ def test_wider_separators_than_needed_are_allowed_when_given_explicitly() -> Non
 def test_bad_arguments() -> None:
     graph = qd.DependencyGraph("AB", [("A", "B")])
     with pytest.raises(UnknownNode, match="'Z'"):
-        next(qd.quilts(graph, "Z"))
+        qd.quilts(graph, "Z")
     with pytest.raises(InvalidArgument, match="max_nearby"):
-        next(qd.quilts(graph, "A", max_nearby=-1))
+        qd.quilts(graph, "A", max_nearby=-1)
     with pytest.raises(InvalidArgument, match="max_separator"):
-        next(qd.quilts(graph, "A", max_separator=-1))
+        qd.quilts(graph, "A", max_separator=-1)
     with pytest.raises(InvalidArgument, match="empty"):
-        next(unit_quilts(graph, []))
+        unit_quilts(graph, [])
 
 
 def test_a_hundred_thousand_nodes() -> None:
@@ -223,6 +224,20 @@ def test_a_hundred_thousand_nodes() -> None:
     assert first.separator == {"N388", "N1555", "N1556"}
     assert len(first.remote) == n - 4
     assert sum(1 for q in found[:-1] if q.nearby_records == 1) == 3
+
+
+def test_the_cost_of_a_quilt_does_not_grow_with_the_graph() -> None:
+    def cost(n: int) -> float:
+        graph = qd.moralize(qd.markov_chain([[0.9, 0.1], [0.1, 0.9]], length=n))
+        assert graph.component_count == 1
+        start = time.process_time()
+        for target in ("X300", "X400", "X500"):
+            found = [(q.separator, q.nearby) for q in qd.quilts(graph, target, max_nearby=20) if q.separator]
+            assert len(found) == 21 * 22 // 2
+        return time.process_time() - start
+
+    small, large = (min(cost(n) for _ in range(5)) for n in (1_000, 100_000))
+    assert large < 3 * small
 
 
 def test_a_million_step_chain() -> None:

@@ -43,7 +43,9 @@ def quilts(
     with guarded():
         import quiltdp as qd
 
-        graph = qd.moralize(qd.load_model(model))
+        loaded = qd.load_model(model)
+        loaded.require([node])
+        graph = qd.moralize(loaded)
         found = list(islice(qd.quilts(graph, node, max_nearby, max_separator), limit + 1))
         more = len(found) > limit
         if json:

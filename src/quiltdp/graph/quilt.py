@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from functools import cached_property
-from typing import Any, NoReturn
+from typing import NoReturn, Self
 
 from quiltdp.errors import InvalidModel
 from quiltdp.graph.types import DependencyGraph
@@ -80,7 +80,7 @@ class UnitQuilt:
         targets: frozenset[int],
         closed: frozenset[int],
         separator: frozenset[int],
-    ) -> Any:
+    ) -> Self:
         """Make the quilt (∂C, C without targets, everything else), checking that separator = ∂C.
 
         That is a check of the edges that leave C only, so its cost does not grow with the graph:
@@ -99,7 +99,7 @@ class UnitQuilt:
         targets: frozenset[int],
         closed: frozenset[int],
         separator: frozenset[int],
-    ) -> Any:
+    ) -> Self:
         quilt = cls.__new__(cls)
         quilt._fill(graph, targets, closed, separator)
         return quilt

@@ -15,15 +15,17 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 from itertools import count
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from quiltdp.errors import InvalidArgument
 from quiltdp.graph.quilt import Quilt, UnitQuilt, boundary
 from quiltdp.graph.types import DependencyGraph
 
 __all__ = ["ConnectedSet", "connected_sets", "markov_blanket", "quilts", "unit_quilts"]
+
+
+AnyQuilt = TypeVar("AnyQuilt", bound=UnitQuilt)
 
 
 class ConnectedSet(NamedTuple):
@@ -39,8 +41,7 @@ class _Limits(NamedTuple):
     nodes: int | None
 
 
-@dataclass(frozen=True)
-class _Branch:
+class _Branch(NamedTuple):
     """An open node (C, X) of the search tree."""
 
     closed: frozenset[int]
@@ -119,11 +120,7 @@ def quilts(
     Quilt(A: separator {}, nearby {B, C, D}, 0 remote)
     """
     start = frozenset([graph.position(target)])
-    for closed, separator in _grown(graph, start, _limits(max_nearby, max_separator, max_nodes)):
-        if separator:
-            yield Quilt._around(graph, start, closed, separator)
-        else:  # a whole component: nothing leaves it, and its set is shared, not copied
-            yield Quilt._trusted(graph, start, closed, separator)
+    return _as_quilts(Quilt, graph, start, _limits(max_nearby, max_separator, max_nodes))
 
 
 def unit_quilts(
@@ -153,11 +150,7 @@ def unit_quilts(
     ['A', 'B', 'C', 'D', 'E'] []
     """
     start = _start(graph, targets)
-    for closed, separator in _grown(graph, start, _limits(max_nearby, max_separator, max_nodes)):
-        if separator:
-            yield UnitQuilt._around(graph, start, closed, separator)
-        else:
-            yield UnitQuilt._trusted(graph, start, closed, separator)
+    return _as_quilts(UnitQuilt, graph, start, _limits(max_nearby, max_separator, max_nodes))
 
 
 def connected_sets(
@@ -173,8 +166,19 @@ def connected_sets(
     Each exactly once, in the order and within the limits of :func:`unit_quilts`.
     """
     start = _start(graph, targets)
-    for closed, separator in _grown(graph, start, _limits(max_nearby, max_separator, max_nodes)):
-        yield ConnectedSet(graph.names(closed), graph.names(separator))
+    found = _grown(graph, start, _limits(max_nearby, max_separator, max_nodes))
+    return (ConnectedSet(graph.names(closed), graph.names(separator)) for closed, separator in found)
+
+
+def _as_quilts(
+    kind: type[AnyQuilt], graph: DependencyGraph, start: frozenset[int], limits: _Limits
+) -> Iterator[AnyQuilt]:
+    """Yield the quilts of the sets that are grown from ``start``."""
+    for closed, separator in _grown(graph, start, limits):
+        if separator:
+            yield kind._around(graph, start, closed, separator)
+        else:  # whole components: nothing leaves them, and the set is shared, not copied
+            yield kind._trusted(graph, start, closed, separator)
 
 
 def _start(graph: DependencyGraph, targets: Collection[str]) -> frozenset[int]:
