@@ -39,6 +39,7 @@ class Command(NamedTuple):
 # the command's help (its Examples section comes last there), or a typer.Typer with subcommands.
 COMMANDS = {
     "info": Command("quiltdp.cli.info", "What a model contains: nodes, records, width, zeros."),
+    "trace": Command("quiltdp.cli.trace", "From points to the Markov chain of a location trace."),
     "quilts": Command("quiltdp.cli.quilts", "The Markov quilts of a node, smallest first."),
 }
 

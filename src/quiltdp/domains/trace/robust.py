@@ -30,7 +30,15 @@ from quiltdp.domains.trace.region import transition_region
 from quiltdp.domains.trace.steps import Steps
 from quiltdp.errors import InvalidArgument, InvalidModel
 
-__all__ = ["ROBUST_ESTIMATORS", "RegionBound", "WorstCase", "robust_models", "worst_case_leakage"]
+__all__ = [
+    "ROBUST_ESTIMATORS",
+    "RegionBound",
+    "WorstCase",
+    "WorstCost",
+    "robust_models",
+    "worst_case_dp_epsilon",
+    "worst_case_leakage",
+]
 
 ROBUST_ESTIMATORS = ("mle", "additive:0.1", "additive:1", "reversible")
 """The estimators that ``robust`` compares."""
@@ -113,6 +121,45 @@ def worst_case_leakage(models: Sequence[ChainModel], dp_epsilon: float, **option
     found = tuple(float(leakage(m, dp_epsilon=dp_epsilon, **options).epsilon) for m in models)
     worst = int(np.argmax(found))
     return WorstCase(found[worst], models[worst], found)
+
+
+@dataclass(frozen=True, eq=False)
+class WorstCost:
+    """The smallest α over a family of models, for one target leakage.
+
+    Attributes
+    ----------
+    dp_epsilon
+        With this α every member of the family leaks at most the target.
+    model
+        The member that forces it.
+    by_model
+        The α of each member, in the order given.
+    """
+
+    dp_epsilon: float
+    model: ChainModel
+    by_model: tuple[float, ...]
+
+
+def worst_case_dp_epsilon(models: Sequence[ChainModel], bdp_epsilon: float, **options: Any) -> WorstCost:
+    """Return the largest α with which no member of a finite family leaks more than ``bdp_epsilon``.
+
+        α = min_m dp_epsilon(m; ε)
+
+    Which member is the worst depends on ε, so calibrate for the ε that is meant.
+
+    Assumes
+    -------
+    The truth is a member of the family.
+    """
+    from quiltdp import dp_epsilon
+
+    if not models:
+        raise InvalidArgument("robust: the family of models is empty")
+    found = tuple(float(dp_epsilon(m, bdp_epsilon=bdp_epsilon, **options)) for m in models)
+    worst = int(np.argmin(found))
+    return WorstCost(found[worst], models[worst], found)
 
 
 class RegionBound:

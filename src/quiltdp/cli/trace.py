@@ -1,0 +1,274 @@
+"""``quiltdp trace POINTS``: from a file of points to a Markov chain model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from quiltdp.cli.app import emit_json, guarded
+
+if TYPE_CHECKING:
+    from quiltdp.chain import ChainModel
+    from quiltdp.domains.trace import LocationStudy
+
+__all__ = ["trace"]
+
+
+def trace(
+    points: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="POINTS...", help="CSV, PLT, GPX, GeoJSON, Moving Features or Parquet; a folder."
+        ),
+    ],
+    *,
+    cell: Annotated[
+        str, typer.Option(metavar="CELL", help="500m (squares), h3:7 (hexagons) or stay (stay points).")
+    ] = "500m",
+    interval: Annotated[str, typer.Option(metavar="TIME", help="The length of a time step.")] = "5min",
+    output: Annotated[
+        str | None, typer.Option("-o", "--output", metavar="FILE", help="Write the chain to this .json file.")
+    ] = None,
+    estimator: Annotated[
+        str, typer.Option(metavar="NAME", help="mle, additive:<smoothing> or reversible.")
+    ] = "mle",
+    initial: Annotated[
+        str, typer.Option(metavar="LAW", help="First step of a stretch: occupancy, stationary, uniform.")
+    ] = "occupancy",
+    max_gap: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME", help="A longer gap splits the trace; none never splits. [default: 15min]"
+        ),
+    ] = None,
+    pick: Annotated[
+        str, typer.Option(metavar="WHICH", help="The point that stands for a step: first, last, most.")
+    ] = "first",
+    lat_column: Annotated[str | None, typer.Option(metavar="NAME", help="The latitude column.")] = None,
+    lon_column: Annotated[str | None, typer.Option(metavar="NAME", help="The longitude column.")] = None,
+    time_column: Annotated[str | None, typer.Option(metavar="NAME", help="The time column.")] = None,
+    user_column: Annotated[str | None, typer.Option(metavar="NAME", help="The user column.")] = None,
+    timezone: Annotated[
+        str | None, typer.Option(metavar="ZONE", help="For times without one: UTC, Europe/Rome, +02:00.")
+    ] = None,
+    time_format: Annotated[
+        str | None, typer.Option(metavar="FORMAT", help="As in strptime: '%d.%m.%Y %H:%M'.")
+    ] = None,
+    separator: Annotated[str | None, typer.Option(metavar="MARK", help="The column separator.")] = None,
+    crs: Annotated[
+        str | None, typer.Option(metavar="CRS", help="Of projected coordinates in the file: EPSG:32650.")
+    ] = None,
+    grid_crs: Annotated[
+        str | None, typer.Option(metavar="CRS", help="The plane of the squares. [default: UTM zone]")
+    ] = None,
+    stay_distance: Annotated[str, typer.Option(metavar="LENGTH", help="Stay points: within.")] = "100m",
+    stay_time: Annotated[str, typer.Option(metavar="TIME", help="Stay points: for at least.")] = "5min",
+    drop_invalid: Annotated[bool, typer.Option("--drop-invalid", help="Drop points off the globe.")] = False,
+    any_speed: Annotated[bool, typer.Option("--any-speed", help="Accept impossible speeds.")] = False,
+    robust: Annotated[
+        bool, typer.Option("--robust", help="Write the estimator that needs most noise; list them all.")
+    ] = False,
+    confidence: Annotated[
+        float | None,
+        typer.Option(metavar="P", help="Also the noise for every chain the counts cannot rule out."),
+    ] = None,
+    epsilon: Annotated[
+        float, typer.Option(metavar="E", help="The leakage at which --robust and --confidence compare.")
+    ] = 1.0,
+    window: Annotated[int, typer.Option(metavar="W", min=1, help="… protecting runs of W steps.")] = 1,
+    map_file: Annotated[
+        str | None, typer.Option("--map", metavar="FILE", help="Draw the visits per cell (.png, .svg, .pdf).")
+    ] = None,
+    sigma: Annotated[
+        float | None, typer.Option(metavar="S", help="The Laplace scale of the map's noise.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Plain JSON on stdout, nothing else.")] = False,
+) -> None:
+    """Turn points into a Markov chain: cells at regular time steps, one chain per user and stretch.
+
+    Nothing is repaired silently: rows sorted or dropped, gaps, dead ends and smoothing are listed, and
+    stay in the chain's file. The chain is fitted to the trace: keep its file as private as the trace.
+
+    Examples
+    --------
+    $ quiltdp trace points.csv --cell 500m --interval 5min -o chain.json
+    $ quiltdp trace Data/001 --cell h3:7 --estimator additive:0.1 --json
+    $ quiltdp trace points.gpx --cell 1km --interval 1min --robust --confidence 0.95
+    $ quiltdp trace points.csv --map map.png --sigma 20
+    """
+    with guarded():
+        from quiltdp.domains.trace import location_study
+        from quiltdp.domains.trace.checks import MAX_SPEED
+
+        study = location_study(
+            points,
+            cell,
+            interval,
+            estimator,
+            initial=initial,
+            max_gap=max_gap,
+            max_speed=None if any_speed else MAX_SPEED,
+            pick=pick,  # type: ignore[arg-type]  # checked there, with one line for the user
+            grid_crs=grid_crs,
+            stay_distance=stay_distance,
+            stay_time=stay_time,
+            lat=lat_column,
+            lon=lon_column,
+            time=time_column,
+            user=user_column,
+            time_zone=timezone,
+            time_format=time_format,
+            separator=separator,
+            crs=crs,
+            drop_invalid=drop_invalid,
+        )
+        model, worst = study.model, None
+        if robust or confidence is not None:
+            model, worst = _worst(study, robust=robust, confidence=confidence, epsilon=epsilon, window=window)
+        facts = _facts(study, model, worst)
+        if output is not None:
+            from quiltdp import save_model
+
+            save_model(model, output)
+            facts["output"] = output
+        if map_file is not None:
+            facts["map"] = _draw(study, map_file, sigma)
+        if json:
+            emit_json("trace", facts)
+        else:
+            _for_people(facts)
+
+
+def _worst(
+    study: LocationStudy, *, robust: bool, confidence: float | None, epsilon: float, window: int
+) -> tuple[ChainModel, dict[str, Any]]:
+    """Compare the estimators, and the confidence region, at one ε; return the neediest model."""
+    from quiltdp.domains.trace.robust import (
+        ROBUST_ESTIMATORS,
+        RegionBound,
+        robust_models,
+        worst_case_dp_epsilon,
+    )
+
+    chosen = str(study.estimate.estimator)
+    names = tuple(dict.fromkeys((chosen, *ROBUST_ESTIMATORS))) if robust else (chosen,)
+    models = robust_models(study.steps, names, initial=study.model.provenance["initial"])
+    found = worst_case_dp_epsilon(models, epsilon, window=window)
+    listed: dict[str, Any] = {
+        "epsilon": epsilon,
+        "window": window,
+        "dp_epsilon_by_estimator": {
+            m.provenance["estimator"]: a for m, a in zip(models, found.by_model, strict=True)
+        },
+        "worst_estimator": found.model.provenance["estimator"],
+        "dp_epsilon": found.dp_epsilon,
+    }
+    if confidence is not None:
+        region = RegionBound(study.steps, confidence, window=window)
+        listed["confidence"] = confidence
+        listed["dp_epsilon_region"] = region.dp_epsilon(epsilon)
+        listed["spreads_region"] = list(region.spreads[:8])
+        listed["dp_epsilon"] = min(found.dp_epsilon, listed["dp_epsilon_region"])
+    return found.model, listed
+
+
+def _facts(study: LocationStudy, model: ChainModel, worst: dict[str, Any] | None) -> dict[str, Any]:
+    """Return everything the command found, as it stands in the JSON."""
+    steps, points = study.steps, study.points
+    south, west, north, east = points.bounding_box
+    facts: dict[str, Any] = {
+        "points": len(points),
+        "users": len(steps.users),
+        "bounding_box": {"south": south, "west": west, "north": north, "east": east},
+        "cells": steps.provenance["cells"],
+        "interval_seconds": steps.interval,
+        "steps": steps.total,
+        "unseen_steps": steps.total - steps.seen,
+        "stretches": len(steps.stretches),
+        "estimator": model.provenance["estimator"],
+        "initial": model.provenance["initial"],
+        "diagnostics": study.diagnostics.as_dict(),
+        "warnings": list(study.diagnostics.warnings()),
+        "notes": list(model.notes),
+        "fingerprint": model.fingerprint,
+    }
+    if worst is not None:
+        facts["robust"] = worst
+    return facts
+
+
+def _draw(study: LocationStudy, file: str, sigma: float | None) -> dict[str, Any]:
+    """Draw the visits, with noise when a scale is given."""
+    from quiltdp.domains.trace.queries import release_cells, visits_per_cell
+    from quiltdp.report.trace_map import save_map
+
+    query = visits_per_cell(study.steps)
+    if sigma is None:
+        values, title = query.values, "Visits per cell: true counts, not for publication"
+    else:
+        values = release_cells(query, sigma)
+        title = f"Visits per cell with Laplace noise, scale {sigma:g}"
+    save_map(file, study.steps.cells.outlines, values, unit=query.unit, title=title)
+    return {"file": file, "query": query.name, "sensitivity": query.sensitivity, "sigma": sigma}
+
+
+def _for_people(facts: dict[str, Any]) -> None:
+    """Print the diagnostics, then what was noticed, then what was written."""
+    from quiltdp.cli.show import number, show_facts, show_line, show_table
+
+    d, box = facts["diagnostics"], facts["bounding_box"]
+    rows = [
+        ("points", f"{facts['points']} of {facts['users']} user{'s' if facts['users'] > 1 else ''}"),
+        (
+            "area",
+            f"latitude {box['south']:.4f} to {box['north']:.4f},"
+            f" longitude {box['west']:.4f} to {box['east']:.4f}",
+        ),
+        ("cells", f"{d['states']} ({facts['cells']})"),
+        (
+            "steps",
+            f"{facts['steps']} in {facts['stretches']} stretches, {facts['unseen_steps']} without a point",
+        ),
+        ("transitions", f"{d['transitions']}, {100 * d['zero_fraction']:.1f} % of pairs never seen"),
+        ("classes", f"{d['classes']}, the largest of {d['largest_class']} cells, period {d['period']}"),
+        ("dead ends", str(d["dead_ends"])),
+        ("estimator", f"{facts['estimator']}, first step: {facts['initial']}"),
+        ("spectral gap", f"{number(d['gap'])} (largest class {number(d['class_gap'])})"),
+    ]
+    show_facts(rows, title="Markov chain of a location trace")
+    for note in (*facts["warnings"], *facts["notes"]):
+        show_line(f"note: {note}")
+    if "robust" in facts:
+        _show_robust(facts["robust"], show_line, show_table, number)
+    if "map" in facts:
+        drawn = facts["map"]
+        cost = (
+            f"noise scale {number(drawn['sigma'])},"
+            f" dp_epsilon {number(drawn['sensitivity'] / drawn['sigma'])}"
+            if drawn["sigma"] is not None
+            else "true counts, no noise: not for publication"
+        )
+        show_line(f"wrote {drawn['file']} ({drawn['query']}, sensitivity {drawn['sensitivity']:g}; {cost})")
+    if "output" in facts:
+        show_line(f"wrote {facts['output']}; next: quiltdp calibrate {Path(facts['output'])} --epsilon 1")
+
+
+def _show_robust(worst: dict[str, Any], show_line: Any, show_table: Any, number: Any) -> None:
+    """Print the noise each estimator asks for."""
+    rows = [
+        (name, number(a), number(1.0 / a) if a else "∞")
+        for name, a in worst["dp_epsilon_by_estimator"].items()
+    ]
+    if "dp_epsilon_region" in worst:
+        a = worst["dp_epsilon_region"]
+        rows.append((f"region, {100 * worst['confidence']:g} % confidence", number(a), number(1.0 / a)))
+    what = "each step" if worst["window"] == 1 else f"any {worst['window']} steps in a row"
+    show_table(
+        ("model", "dp_epsilon", "noise per unit"),
+        rows,
+        title=f"What epsilon {worst['epsilon']:g} for {what} costs",
+        right=("dp_epsilon", "noise per unit"),
+    )
+    show_line(f"worst estimator: {worst['worst_estimator']} (this one is written)")
