@@ -84,6 +84,10 @@ def trace(
     sigma: Annotated[
         float | None, typer.Option(metavar="S", help="The Laplace scale of the map's noise.")
     ] = None,
+    area: Annotated[
+        str | None,
+        typer.Option(metavar="S,W,N,E", help="Map every cell of this area, visited or not (degrees)."),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Plain JSON on stdout, nothing else.")] = False,
 ) -> None:
     """Turn points into a Markov chain: cells at regular time steps, one chain per user and stretch.
@@ -96,7 +100,7 @@ def trace(
     $ quiltdp trace points.csv --cell 500m --interval 5min -o chain.json
     $ quiltdp trace Data/001 --cell h3:7 --estimator additive:0.1 --json
     $ quiltdp trace points.gpx --cell 1km --interval 1min --robust --confidence 0.95
-    $ quiltdp trace points.csv --map map.png --sigma 20
+    $ quiltdp trace points.csv --map map.png --sigma 20 --area 47.36,8.51,47.39,8.57
     """
     with guarded():
         from quiltdp.domains.trace import location_study
@@ -134,7 +138,7 @@ def trace(
             save_model(model, output)
             facts["output"] = output
         if map_file is not None:
-            facts["map"] = _draw(study, map_file, sigma)
+            facts["map"] = _draw(study, map_file, sigma, area)
         if json:
             emit_json("trace", facts)
         else:
@@ -199,18 +203,22 @@ def _facts(study: LocationStudy, model: ChainModel, worst: dict[str, Any] | None
     return facts
 
 
-def _draw(study: LocationStudy, file: str, sigma: float | None) -> dict[str, Any]:
+def _draw(study: LocationStudy, file: str, sigma: float | None, area: str | None) -> dict[str, Any]:
     """Draw the visits, with noise when a scale is given."""
+    from quiltdp.domains.trace.area import over_area, parse_area
     from quiltdp.domains.trace.queries import release_cells, visits_per_cell
     from quiltdp.report.trace_map import save_map
 
-    query = visits_per_cell(study.steps)
+    query, outlines = visits_per_cell(study.steps), study.steps.cells.outlines
+    if area is not None:
+        wide = over_area(query, study.steps.cells, parse_area(area))
+        query, outlines = wide.query, wide.outlines
     if sigma is None:
         values, title = query.values, "Visits per cell: true counts, not for publication"
     else:
         values = release_cells(query, sigma)
         title = f"Visits per cell with Laplace noise, scale {sigma:g}"
-    save_map(file, study.steps.cells.outlines, values, unit=query.unit, title=title)
+    save_map(file, outlines, values, unit=query.unit, title=title)
     return {"file": file, "query": query.name, "sensitivity": query.sensitivity, "sigma": sigma}
 
 

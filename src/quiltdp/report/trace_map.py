@@ -32,7 +32,7 @@ def draw_cells(
 ) -> None:
     """Draw cells on matplotlib axes, coloured by value.
 
-    Noise can make a count negative; such cells are white, and the legend's scale begins at 0.
+    Noise can make a count negative; such cells get the lightest colour, that of 0.
 
     Parameters
     ----------

@@ -19,7 +19,7 @@ from quiltdp.domains.trace.points import Floats, Ints, Points
 from quiltdp.domains.trace.units import parse_length
 from quiltdp.errors import InvalidArgument
 
-__all__ = ["Cells", "assign_cells", "projection_for"]
+__all__ = ["Cells", "assign_cells", "projection_for", "ring", "square_corners"]
 
 _H3 = re.compile(r"h3(?:[:r_-]*)([0-9]{1,2})", re.IGNORECASE)
 _UTM_REACH = 4.5  # degrees from the central meridian: scale error below 0.2 %
@@ -43,6 +43,8 @@ class Cells:
         What the cells are, in words a person can repeat: ``square 500 m, EPSG:32632``.
     notes
         What to know about them.
+    shape, size, plane
+        ``square`` with the side in metres and the plane, ``h3`` with the resolution, or ``stay``.
     """
 
     names: tuple[str, ...]
@@ -52,6 +54,9 @@ class Cells:
     of_point: Ints
     system: str
     notes: tuple[str, ...] = ()
+    shape: str = "stay"
+    size: float = 0.0
+    plane: str = ""
 
     def __post_init__(self) -> None:
         """Check that the columns agree."""
@@ -152,19 +157,27 @@ def _square_cells(points: Points, size: float, crs: str | None) -> Cells:
         np.int64
     )
     unique, of_point = np.unique(index, axis=0, return_inverse=True)
-    corners = np.array([[0, 0], [1, 0], [1, 1], [0, 1], [0.5, 0.5]])
-    around = (unique[:, None, :] + corners[None, :, :]) * size
-    lon, lat = transform.transform(around[:, :, 0], around[:, :, 1], direction="INVERSE")
-    lat, lon = np.asarray(lat), np.asarray(lon)
+    lat, lon = square_corners(unique, size, transform)
     return Cells(
         tuple(f"x{a}y{b}" for a, b in unique.tolist()),
         lat[:, 4].copy(),
         lon[:, 4].copy(),
-        tuple(_ring(lat[k, :4], lon[k, :4]) for k in range(len(unique))),
+        tuple(ring(lat[k, :4], lon[k, :4]) for k in range(len(unique))),
         np.asarray(of_point, dtype=np.int64).reshape(-1),
         f"square {size:g} m, {name}",
         notes,
+        "square",
+        size,
+        name,
     )
+
+
+def square_corners(index: Ints, size: float, transform: Any) -> tuple[Floats, Floats]:
+    """Return latitude and longitude of the four corners and the centre of squares, one row each."""
+    corners = np.array([[0, 0], [1, 0], [1, 1], [0, 1], [0.5, 0.5]])
+    around = (index[:, None, :] + corners[None, :, :]) * size
+    lon, lat = transform.transform(around[:, :, 0], around[:, :, 1], direction="INVERSE")
+    return np.asarray(lat), np.asarray(lon)
 
 
 def _h3_cells(points: Points, resolution: int) -> Cells:
@@ -185,8 +198,12 @@ def _h3_cells(points: Points, resolution: int) -> Cells:
         tuple(tuple((float(a), float(b)) for a, b in h3.cell_to_boundary(c)) for c in names.tolist()),
         np.asarray(of_point, dtype=np.int64).reshape(-1),
         f"H3 resolution {resolution}",
+        (),
+        "h3",
+        resolution,
     )
 
 
-def _ring(lat: Sequence[float] | Floats, lon: Sequence[float] | Floats) -> tuple[tuple[float, float], ...]:
+def ring(lat: Sequence[float] | Floats, lon: Sequence[float] | Floats) -> tuple[tuple[float, float], ...]:
+    """Return corners as (lat, lon) pairs."""
     return tuple((float(a), float(b)) for a, b in zip(lat, lon, strict=True))

@@ -10,8 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,6 +18,9 @@ from quiltdp.domains.trace.points import Floats
 from quiltdp.domains.trace.steps import UNSEEN, Steps
 from quiltdp.errors import InvalidArgument
 from quiltdp.rounding import EPS
+
+if TYPE_CHECKING:
+    from quiltdp.mechanisms.noise import NoiseSource
 
 __all__ = ["CellQuery", "rank_cells", "release_cells", "time_per_cell", "top_places", "visits_per_cell"]
 
@@ -85,12 +87,12 @@ def _query(steps: Steps, name: str, unit: str, weight: float) -> CellQuery:
     return CellQuery(name, unit, steps.cells.names, values, 2.0 * one, root, one)
 
 
-def release_cells(query: CellQuery, scale: float, *, noise: Any = None) -> Floats:
+def release_cells(query: CellQuery, scale: float, *, noise: NoiseSource | None = None) -> Floats:
     """Return the query with Laplace noise of the given scale on every cell.
 
     The cost is α = ``query.sensitivity / scale`` for one record.  Cells that no step falls in are not
-    part of the query: which cells were visited at all is public here (use a fixed list of cells where
-    it is not).
+    part of the query: which cells were visited at all is public then.  Where it is not, fix the cells
+    beforehand with :func:`~quiltdp.domains.trace.area.over_area`.
 
     Parameters
     ----------
@@ -102,15 +104,16 @@ def release_cells(query: CellQuery, scale: float, *, noise: Any = None) -> Float
         A noise source of :mod:`quiltdp.mechanisms`; the default is secure.
     """
     from quiltdp.accountant.specs import Laplace
-
-    laplace: Any = import_module("quiltdp.mechanisms.laplace")
+    from quiltdp.mechanisms.laplace import LaplaceMechanism
 
     spec = Laplace(sensitivity=query.sensitivity)
-    mechanism = laplace.LaplaceMechanism(spec, scale, dimension=len(query.cells), noise=noise)
+    mechanism = LaplaceMechanism(spec, scale, dimension=len(query.cells), noise=noise)
     return np.array(mechanism.release(query.values), dtype=np.float64)
 
 
-def top_places(query: CellQuery, k: int, scale: float, *, noise: Any = None) -> tuple[str, ...]:
+def top_places(
+    query: CellQuery, k: int, scale: float, *, noise: NoiseSource | None = None
+) -> tuple[str, ...]:
     """Return the k cells with the largest noisy values, largest first.
 
     It is post-processing of :func:`release_cells`, so its cost is the same α = Δ₁ / scale, whatever

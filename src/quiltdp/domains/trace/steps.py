@@ -217,6 +217,9 @@ def _only_used(cells: Cells, stretches: list[Stretch]) -> tuple[Cells, tuple[Str
         new[cells.of_point],
         cells.system,
         cells.notes,
+        cells.shape,
+        cells.size,
+        cells.plane,
     )
     moved = tuple(Stretch(s.user, s.number, s.start, new[s.cells]) for s in stretches)
     return kept, moved

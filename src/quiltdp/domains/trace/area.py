@@ -1,0 +1,120 @@
+"""A fixed area: every cell in it is published, visited or not, so that empty cells tell nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from quiltdp.domains.trace.cells import Cells, ring, square_corners
+from quiltdp.domains.trace.extras import need
+from quiltdp.domains.trace.queries import CellQuery
+from quiltdp.errors import InvalidArgument
+
+__all__ = ["AreaQuery", "over_area", "parse_area"]
+
+Outlines = tuple[tuple[tuple[float, float], ...], ...]
+
+_LARGEST_AREA = 20_000
+
+
+@dataclass(frozen=True, eq=False)
+class AreaQuery:
+    """A query over every cell of an area, and the outlines of those cells.
+
+    ``left_out`` is the number of visited cells outside the area; it is a fact about the data, not for
+    publication.
+    """
+
+    query: CellQuery
+    outlines: Outlines
+    left_out: int
+
+
+def parse_area(text: str) -> tuple[float, float, float, float]:
+    """Return south, west, north, east of ``"47.36,8.51,47.39,8.56"``.
+
+    Examples
+    --------
+    >>> parse_area("47.36, 8.51, 47.39, 8.56")
+    (47.36, 8.51, 47.39, 8.56)
+    """
+    parts = text.split(",")
+    try:
+        south, west, north, east = (float(p) for p in parts)
+    except ValueError:
+        raise InvalidArgument(f"area {text!r} must be four numbers: south,west,north,east") from None
+    if not (-90 <= south < north <= 90 and -180 <= west < east <= 180):
+        raise InvalidArgument(f"area {text!r}: south must be below north and west before east, in degrees")
+    return south, west, north, east
+
+
+def over_area(query: CellQuery, cells: Cells, area: tuple[float, float, float, float]) -> AreaQuery:
+    """Return the query on all cells of an area that is chosen without looking at the data.
+
+    A cell belongs to the area when its centre does.  Cells never visited have value 0 and get noise
+    like all others; visits outside the area are left out.  One step still moves at most two counts,
+    so the sensitivities are the same.
+
+    Parameters
+    ----------
+    query
+        Visits or time per cell.
+    cells
+        The cells of the steps the query was asked on.
+    area
+        South, west, north, east in degrees.
+
+    Raises
+    ------
+    InvalidArgument
+        Stay points have no fixed cells; an area with no cell or with too many.
+    """
+    if cells.shape == "square":
+        names, outlines = _squares(cells, area)
+    elif cells.shape == "h3":
+        names, outlines = _hexagons(int(cells.size), area)
+    else:
+        raise InvalidArgument("area: stay points are places found in the data; use squares or h3 cells")
+    if not names:
+        raise InvalidArgument(f"area {area} holds no cell's centre: choose a larger area or smaller cells")
+    known = dict(zip(query.cells, query.values.tolist(), strict=True))
+    values = np.array([known.get(n, 0.0) for n in names])
+    values.flags.writeable = False
+    left_out = len(set(query.cells) - set(names))
+    return AreaQuery(replace(query, cells=names, values=values), outlines, left_out)
+
+
+def _squares(cells: Cells, area: tuple[float, float, float, float]) -> tuple[tuple[str, ...], Outlines]:
+    """Return the squares whose centre is in the area."""
+    pyproj = need("pyproj", "a square grid")
+    transform = pyproj.Transformer.from_crs("EPSG:4326", cells.plane, always_xy=True)
+    south, west, north, east = area
+    edge = np.linspace(0.0, 1.0, 21)
+    lat = np.concatenate([south + (north - south) * edge] * 2 + [np.full(21, south), np.full(21, north)])
+    lon = np.concatenate([np.full(21, west), np.full(21, east)] + [west + (east - west) * edge] * 2)
+    x, y = (np.floor(np.asarray(v) / cells.size) for v in transform.transform(lon, lat))
+    if not (np.isfinite(x).all() and np.isfinite(y).all()):
+        raise InvalidArgument(f"area {area}: the plane {cells.plane} does not reach it")
+    columns, rows = int(x.max() - x.min()) + 1, int(y.max() - y.min()) + 1
+    if columns * rows > _LARGEST_AREA:
+        raise InvalidArgument(f"area: {columns * rows} cells, the limit is {_LARGEST_AREA}: use larger cells")
+    index = np.array(
+        [(x.min() + a, y.min() + b) for a in range(columns) for b in range(rows)], dtype=np.int64
+    )
+    lats, lons = square_corners(index, cells.size, transform)
+    inside = (lats[:, 4] >= south) & (lats[:, 4] <= north) & (lons[:, 4] >= west) & (lons[:, 4] <= east)
+    keep = np.flatnonzero(inside)
+    names = tuple(f"x{index[k, 0]}y{index[k, 1]}" for k in keep)
+    return names, tuple(ring(lats[k, :4], lons[k, :4]) for k in keep)
+
+
+def _hexagons(resolution: int, area: tuple[float, float, float, float]) -> tuple[tuple[str, ...], Outlines]:
+    """Return the H3 cells whose centre is in the area."""
+    h3 = need("h3", "hexagonal cells")
+    south, west, north, east = area
+    box = h3.LatLngPoly([(south, west), (south, east), (north, east), (north, west)])
+    names = tuple(sorted(h3.polygon_to_cells(box, resolution)))
+    if len(names) > _LARGEST_AREA:
+        raise InvalidArgument(f"area: {len(names)} cells, the limit is {_LARGEST_AREA}: use larger cells")
+    return names, tuple(tuple((float(a), float(b)) for a, b in h3.cell_to_boundary(n)) for n in names)

@@ -1,0 +1,104 @@
+"""``quiltdp trace``: what it prints, writes and refuses."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import quiltdp as qd
+
+GOOGLE = "models/location/trackintel_google_trajectory.csv"
+TOY = "models/location/skmob_privacy_toy.csv"
+
+
+def test_people_see_the_diagnostics(cli: Callable[..., Any], tmp_path: Path) -> None:
+    chain = tmp_path / "chain.json"
+    done = cli("trace", GOOGLE, "--cell", "500m", "--interval", "5min", "-o", chain)
+    assert (done.code, done.err) == (0, "")
+    for text in (
+        "416 of 1 user",
+        "13 (square 500 m, EPSG:32632)",
+        "117 in 1 stretches, 0 without a point",
+        "116, 80.5 % of pairs never seen",
+        "2, the largest of 12 cells, period 1",
+        "mle, first step: occupancy",
+        "note: 415 rows earlier than the row before them: sorted by time",
+        "next: quiltdp calibrate",
+    ):
+        assert text in done.out
+
+
+def test_the_chain_file_is_the_model(cli: Callable[..., Any], tmp_path: Path, monkeypatch: Any) -> None:
+    chain = tmp_path / "chain.json"
+    done = cli(
+        "trace", TOY, "--cell", "h3:7", "--interval", "1h", "--timezone", "Europe/Rome", "-o", chain, "--json"
+    )
+    facts = json.loads(done.out)
+    model = qd.load_model(chain)
+    assert isinstance(model, qd.ChainModel)
+    direct = qd.location_chain(TOY, "h3:7", "1h", time_zone="Europe/Rome")
+    assert model.fingerprint == facts["fingerprint"] == direct.fingerprint
+    assert model.provenance["estimator"] == "mle"
+    assert model.notes == direct.notes
+    assert facts["schema"] == "quiltdp/trace"
+    assert (facts["users"], facts["stretches"], facts["steps"]) == (7, 12, 23)
+    assert facts["diagnostics"]["period"] == 2
+    assert "times without a zone read as Europe/Rome" in facts["notes"]
+
+
+def test_columns_by_name(cli: Callable[..., Any], tmp_path: Path) -> None:
+    path = tmp_path / "p.csv"
+    path.write_text("n;e;when;who\n47,1;8,5;01.02.2020 10:00;a\n47,1;8,5;01.02.2020 10:05;a\n")
+    done = cli(
+        "trace", path, "--lat-column", "n", "--lon-column", "e", "--time-column", "when",
+        "--user-column", "who", "--time-format", "%d.%m.%Y %H:%M", "--timezone", "UTC", "--json",
+    )  # fmt: skip
+    facts = json.loads(done.out)
+    assert facts["diagnostics"]["states"] == 1
+    assert any("decimal commas" in n for n in facts["notes"])
+    assert any("one cell only" in w for w in facts["warnings"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((TOY,), "typical time between points is 1 h: choose a longer interval"),
+        ((TOY, "--interval", "soon"), "interval: 'soon' is not a duration such as"),
+        ((TOY, "--cell", "h3:99"), "H3 has resolutions 0 to 15"),
+        ((TOY, "--interval", "1h", "--estimator", "reversible"), "reversible: the cells fall into"),
+        ((TOY, "--interval", "1h", "--estimator", "additive"), "additive smoothing must be positive"),
+        ((TOY, "--interval", "1h", "--timezone", "Rome"), "timezone 'Rome' is not known"),
+        ((TOY, "--interval", "1h", "--lat-column", "north"), "--lat-column 'north' is not a column"),
+        ((TOY, "--interval", "1h", "-o", "chain.csv"), "models are saved as .json"),
+        (("nowhere.csv",), "nowhere.csv: No such file or directory"),
+        (("models/asia.bif",), "unknown ending '.bif'"),
+        ((TOY, "--interval", "1h", "--map", "map.doc"), "a map is written as .png, .svg or .pdf"),
+        ((GOOGLE, "--map", "m.png", "--area", "1,2,3"), "must be four numbers: south,west,north,east"),
+        ((GOOGLE, "--map", "m.png", "--area", "3,2,1,4"), "south must be below north"),
+        ((GOOGLE, "--map", "m.png", "--area", "46,7,49,11"), "limit is 20000"),
+        ((GOOGLE, "--map", "m.png", "--cell", "stay", "--area", "47,8,48,9"), "stay points are places found"),
+        ((GOOGLE, "--map", "m.png", "--sigma", "0"), "scale"),
+    ],
+)
+def test_mistakes_are_one_line(cli: Callable[..., Any], arguments: tuple[str, ...], said: str) -> None:
+    done = cli("trace", *arguments)
+    assert done.code == 2
+    assert done.out == ""
+    assert done.err.count("\n") == 1
+    assert said in done.err
+
+
+def test_maps(cli: Callable[..., Any], tmp_path: Path) -> None:
+    plain, noisy = tmp_path / "plain.png", tmp_path / "noisy.svg"
+    done = cli("trace", GOOGLE, "--map", plain)
+    assert "true counts, no noise: not for publication" in " ".join(done.out.split())
+    assert plain.read_bytes().startswith(b"\x89PNG")
+    done = cli(
+        "trace", GOOGLE, "--cell", "h3:8", "--map", noisy, "--sigma", "4", "--area", "47.36,8.51,47.39,8.57"
+    )
+    assert "noise scale 4, dp_epsilon 0.5" in " ".join(done.out.split())
+    assert "<svg" in noisy.read_text()
