@@ -5,6 +5,7 @@ BIN    := $(VENV)/bin
 DEMO   := $(VENV)/.demo-installed
 DEV    := $(VENV)/.dev-installed
 DOCS   := $(VENV)/.docs-installed
+LOWEST := .venv-lowest
 JOBS   ?= 2
 SEEDS  ?= 1000
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
@@ -12,12 +13,13 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --con
 # Many small tables: one thread each beats the start-up cost of more.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help setup demo test test-all lint types docs soundness bench clean
+.PHONY: help setup demo test test-all test-lowest lint types docs soundness bench clean
 
 help:
 	@echo 'make demo       set up, then calibrate the noise for a bundled model'
 	@echo 'make test       set up, then lint, types, doctests and all quick tests'
 	@echo 'make test-all   the same with the slow tests'
+	@echo 'make test-lowest  the quick tests with the oldest dependencies that pyproject.toml allows'
 	@echo 'make setup      only make $(VENV), with everything for development'
 	@echo 'make docs       build the documentation into site/'
 	@echo 'make soundness  compare every bound with the exact limit on SEEDS=$(SEEDS) random networks'
@@ -60,6 +62,13 @@ test: lint types
 test-all: lint types
 	$(BIN)/python -m pytest -n $(JOBS)
 
+test-lowest:
+	$(PYTHON) -m venv $(LOWEST)
+	$(PYTHON) tools/lower_bounds.py > $(LOWEST)/constraints.txt
+	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check \
+	  --constraint $(LOWEST)/constraints.txt --editable '.[dev]'
+	$(LOWEST)/bin/python -m pytest -n $(JOBS) -m 'not slow'
+
 lint: $(DEV)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -78,5 +87,5 @@ bench: $(DEV)
 	$(BIN)/python benchmarks/quilts.py
 
 clean:
-	rm -rf $(VENV) site build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(LOWEST) site build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

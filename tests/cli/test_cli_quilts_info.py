@@ -62,6 +62,19 @@ def test_info_as_json(cli) -> None:
     assert document["fingerprint"] == qd.load_model("models/alarm.bif").fingerprint
 
 
+def test_records_can_be_named(cli) -> None:
+    document = json.loads(cli("info", "models/asia.bif", "--records", "smoke,lung", "--json").out)
+    assert (document["records"], document["latents"]) == (2, 6)
+    result = cli("quilts", "models/asia.bif", "smoke", "--records", "smoke,lung", "--max-nearby", 0, "--json")
+    assert [q["nearby_records"] for q in json.loads(result.out)["quilts"]].count(0) > 1
+
+
+def test_pedigree_files(cli) -> None:
+    call = ["info", "models/pedigree/ceph1463.fam", "--allele-frequency", "0.1", "--json"]
+    assert json.loads(cli(*call).out)["nodes"] == 17
+    assert "--allele-frequency" in cli("info", "models/pedigree/ceph1463.fam").err
+
+
 def test_info_for_people(cli) -> None:
     out = cli("info", "models/asia.bif").out
     assert "8, with 2 states" in out

@@ -18,6 +18,7 @@ from importlib import import_module
 from typing import Annotated, Any, NamedTuple, NoReturn
 
 import typer
+import typer.core
 
 from quiltdp import __version__
 from quiltdp.errors import QuiltdpError, Refused
@@ -50,6 +51,28 @@ Examples:
   quiltdp COMMAND --help"""
 
 
+class GroupedCommand(typer.core.TyperCommand):
+    """A command whose help lists its options under the headings they name, its own first."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Return the words of the usage line; arguments stand as plain words."""
+        return [piece.strip("{}") for piece in super().collect_usage_pieces(ctx)]
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the arguments, then the options heading by heading (``rich_help_panel``)."""
+        groups: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
+        for parameter in self.get_params(ctx):
+            row = parameter.get_help_record(ctx)
+            if row is not None:
+                kind = "Arguments" if parameter.param_type_name == "argument" else "Options"
+                heading = getattr(parameter, "rich_help_panel", None) or kind
+                groups.setdefault(heading, []).append(row)
+        for heading, rows in groups.items():
+            if rows:
+                with formatter.section(heading):
+                    formatter.write_dl(rows)
+
+
 def build_app(names: Sequence[str] | None = None) -> typer.Typer:
     """Return the application with these commands loaded (default: all) and the others as mere names."""
     app = typer.Typer(
@@ -71,7 +94,7 @@ def build_app(names: Sequence[str] | None = None) -> typer.Typer:
             app.add_typer(command, name=name, short_help=summary)
         else:
             text, examples = _help_of(command)
-            app.command(name, help=text, short_help=summary, epilog=examples)(command)
+            app.command(name, cls=GroupedCommand, help=text, short_help=summary, epilog=examples)(command)
     return app
 
 

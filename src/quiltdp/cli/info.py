@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from quiltdp.cli.app import emit_json, guarded
+from quiltdp.cli.model_options import load, model_options
 
 if TYPE_CHECKING:
     from quiltdp.chain import ChainModel
@@ -15,10 +16,12 @@ if TYPE_CHECKING:
 __all__ = ["info"]
 
 
+@model_options
 def info(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="The model file (.bif, .json, …).")],
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="The model file (.bif, .json, .ped, …).")],
     *,
     json: Annotated[bool, typer.Option("--json", help="Plain JSON on stdout, nothing else.")] = False,
+    options: dict[str, Any],
 ) -> None:
     """Say what a model contains: nodes, states, records, components, treewidth, tables, zeros.
 
@@ -28,9 +31,7 @@ def info(
     $ quiltdp info models/pigs.bif --json
     """
     with guarded():
-        import quiltdp as qd
-
-        facts = describe(qd.load_model(model))
+        facts = describe(load(model, **options))
         if json:
             emit_json("info", {"model": model, **facts})
         else:

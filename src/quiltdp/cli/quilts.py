@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from quiltdp.cli.app import emit_json, guarded
+from quiltdp.cli.model_options import load, model_options
 
 if TYPE_CHECKING:
     from quiltdp.graph.quilt import Quilt
@@ -15,8 +16,9 @@ if TYPE_CHECKING:
 __all__ = ["quilts"]
 
 
+@model_options
 def quilts(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="The model file (.bif, .json, …).")],
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="The model file (.bif, .json, .ped, …).")],
     node: Annotated[str, typer.Argument(metavar="NODE", help="The record under attack.")],
     *,
     max_nearby: Annotated[
@@ -28,6 +30,7 @@ def quilts(
     ] = None,
     limit: Annotated[int, typer.Option(metavar="N", min=1, help="Stop after this many quilts.")] = 100,
     json: Annotated[bool, typer.Option("--json", help="Plain JSON on stdout, nothing else.")] = False,
+    options: dict[str, Any],
 ) -> None:
     """List the Markov quilts of a node, smallest nearby set first.
 
@@ -43,7 +46,7 @@ def quilts(
     with guarded():
         import quiltdp as qd
 
-        loaded = qd.load_model(model)
+        loaded = load(model, **options)
         loaded.require([node])
         graph = qd.moralize(loaded)
         found = list(islice(qd.quilts(graph, node, max_nearby, max_separator), limit + 1))
