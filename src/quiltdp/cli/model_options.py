@@ -12,7 +12,7 @@ A command wears :func:`model_options` and receives them as one dictionary, only 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
@@ -24,7 +24,7 @@ from quiltdp.errors import InvalidArgument
 if TYPE_CHECKING:
     from quiltdp.model import Model
 
-__all__ = ["PEDIGREE_SUFFIXES", "load", "model_options"]
+__all__ = ["PEDIGREE_SUFFIXES", "load", "model_options", "reading_options"]
 
 PEDIGREE_SUFFIXES = (
     ".csv",
@@ -82,6 +82,7 @@ _OPTIONS: dict[str, Any] = {
     ],
 }  # fmt: skip
 _EVERYWHERE = ("records",)
+_READING = ("format", "columns", "missing", "male", "female", "twins", "unknown_parents", "join_families")
 
 
 def model_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -132,6 +133,11 @@ def load(path: str | Path, **options: Any) -> Model:
                     f"{_flag(name)} is for pedigree files ({_PANEL[16:-1]}), not for {path}"
                 )
     return load_model(path, **{n: _parsed(n, v) for n, v in options.items()})
+
+
+def reading_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that say how to read a pedigree file, parsed."""
+    return {n: _parsed(n, v) for n, v in options.items() if n in _READING}
 
 
 def _flag(name: str) -> str:

@@ -1,0 +1,165 @@
+"""What the field expects back: a table per person (TSV), a kin table, JSON."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from decimal import ROUND_CEILING, Context
+from typing import Any
+
+from quiltdp.domains.pedigree.kin import Kin
+from quiltdp.domains.pedigree.metrics import KinPrivacy
+from quiltdp.domains.pedigree.relations import relation
+from quiltdp.domains.pedigree.types import Pedigree
+from quiltdp.graph.moral import moralize
+from quiltdp.graph.quilts import markov_blanket
+from quiltdp.model import Model
+
+_SIX_UP = Context(prec=6, rounding=ROUND_CEILING)  # a leakage is never shown below its value
+
+__all__ = ["PersonLeakage", "kin_tsv", "leakage_tsv", "metrics_tsv", "person_table", "summary"]
+
+
+@dataclass(frozen=True, slots=True)
+class PersonLeakage:
+    """One line of the table per person.
+
+    Attributes
+    ----------
+    family, person, locus
+        FID, IID, and the locus where the model has several.
+    informed, prior
+        Leakage against the informed and the prior adversary.
+    quilt
+        The nearest quilt: the people who separate this one from all others (parents, children, the
+        other parents of the children).
+    driver
+        The relatives in the study that drive the leakage, nearest first.
+    """
+
+    family: str
+    person: str
+    locus: str
+    informed: float
+    prior: float
+    quilt: tuple[str, ...]
+    driver: str
+
+
+def person_table(
+    model: Model, family: Pedigree, informed: Mapping[str, float], prior: Mapping[str, float]
+) -> tuple[PersonLeakage, ...]:
+    """Join the leakages per record with who the person is and what drives them.
+
+    Parameters
+    ----------
+    informed, prior
+        ``leakage(model, dp_epsilon=α, adversary=…).per_record`` for the two adversaries.
+    """
+    graph = moralize(model)
+    members = {r.split("@", 1)[0] for r in model.records}
+    rows = []
+    for record in model.records:
+        name, _, locus = record.partition("@")
+        person = family[name]
+        node = f"{record}:true" if f"{record}:true" in model.states else record
+        blanket = {_name(n) for n in markov_blanket(graph, node)} - {name}
+        quilt = tuple(p.name for p in family if p.name in blanket)
+        rows.append(
+            PersonLeakage(
+                person.family, person.id or name, locus, informed[record], prior[record], quilt,
+                _driver(family, name, members),
+            )
+        )  # fmt: skip
+    return tuple(rows)
+
+
+def _name(node: str) -> str:
+    return node.removesuffix(":true").split("@", 1)[0]
+
+
+def _driver(family: Pedigree, name: str, members: set[str]) -> str:
+    """Return the near relatives in the study, counted by what they are."""
+    me = family[name]
+    sibs = {c for q in me.parents for c in family.children.get(q, ())} - {name}
+    near = [*me.parents, *family.children.get(name, ()), *sorted(sibs)]
+    found = Counter(relation(family, name, n) for n in near if n in members)
+    if not found:
+        grand = {g for q in me.parents for g in family[q].parents}
+        grand |= {c for q in family.children.get(name, ()) for c in family.children.get(q, ())}
+        found = Counter(relation(family, name, n) for n in sorted(grand) if n in members)
+    if me.also:
+        found["monozygotic twin"] = len(me.also)
+    return ", ".join(_plural(count, word) for word, count in found.items()) or "no near relative in the study"
+
+
+def _plural(count: int, word: str) -> str:
+    if count == 1:
+        return f"1 {word}"
+    return f"{count} {word[:-5]}children" if word.endswith("child") else f"{count} {word}s"
+
+
+def leakage_tsv(rows: Iterable[PersonLeakage]) -> str:
+    """Return the table per person as tab-separated text, ``inf`` where the leakage is unbounded."""
+    table = [(r.family, r.person, r.locus, r.informed, r.prior, ",".join(r.quilt), r.driver) for r in rows]
+    header = ("FID", "IID", "LOCUS", "LEAKAGE_INFORMED", "LEAKAGE_PRIOR", "NEAREST_QUILT", "DRIVEN_BY")
+    return _tsv(header, table)
+
+
+def kin_tsv(rows: Iterable[Kin]) -> str:
+    """Return a kin table as tab-separated text."""
+    table = [
+        (k.relative, k.relation, k.kinship, k.influence, k.information, "yes" if k.record else "no")
+        for k in rows
+    ]
+    return _tsv(("RELATIVE", "RELATION", "KINSHIP", "MAX_INFLUENCE", "INFORMATION_BITS", "IN_STUDY"), table)
+
+
+def metrics_tsv(rows: Iterable[KinPrivacy]) -> str:
+    """Return kin-privacy metrics as tab-separated text."""
+    table = [(m.person, m.error_before, m.error_after, m.entropy_before, m.entropy_after) for m in rows]
+    return _tsv(("IID", "ERROR_BEFORE", "ERROR_AFTER", "ENTROPY_BEFORE", "ENTROPY_AFTER"), table)
+
+
+def _tsv(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    out = io.StringIO()
+    writer = csv.writer(out, delimiter="\t", lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows([_cell(c) for c in row] for row in rows)
+    return out.getvalue()
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, float):
+        return "inf" if math.isinf(value) else f"{_SIX_UP.create_decimal_from_float(value):g}"
+    return str(value)
+
+
+def summary(family: Pedigree) -> dict[str, Any]:
+    """Return what a pedigree file contains, ready for JSON."""
+    sizes = [len(c) for c in family.components]
+    return {
+        "source": family.source,
+        "format": family.format,
+        "people": len(family),
+        "rows": family.facts.get("rows", len(family)),
+        "founders": family.facts.get("founders", len(family.founders)),
+        "one_known_parent": family.facts.get("one_parent", 0),
+        "parents_without_row": family.facts.get("missing_parent_rows", 0),
+        "added_latents": sum(1 for p in family if not p.stated),
+        "components": len(sizes),
+        "largest_component": sizes[0],
+        "generations": max(family.generation.values()) + 1,
+        "loops": family.loops,
+        "twins": sum(len(p.also) for p in family),
+        "warnings": list(family.warnings),
+    }
+
+
+def as_json(rows: Iterable[PersonLeakage | Kin | KinPrivacy]) -> list[dict[str, Any]]:
+    """Return the rows of any of the tables as dictionaries."""
+    return [asdict(r) for r in rows]
