@@ -27,6 +27,10 @@ from quiltdp.generalization.kl_privacy import (
     kl_privacy_from_max_information,
     on_average_kl,
 )
+from quiltdp.generalization.lower_bound import (
+    Reconstruction,
+    reconstruction,
+)
 from quiltdp.generalization.max_information import (
     Laws,
     MaxInformation,
@@ -39,6 +43,15 @@ from quiltdp.generalization.max_information import (
     mutual_information_from_max_information,
     product_dp_max_information,
     pure_dp_max_information,
+)
+from quiltdp.generalization.monitor_simulation import (
+    MonitorRun,
+    exponential_mechanism_law,
+    exponential_mechanism_loss,
+    feature_selector,
+    memoriser,
+    monitor_ceiling,
+    simulate_monitor,
 )
 from quiltdp.generalization.privacy_definitions import (
     PrivacyDefinitions,
@@ -60,6 +73,12 @@ from quiltdp.generalization.query_classes import (
     subexponential_queries,
     subgaussian_queries,
 )
+from quiltdp.generalization.transfer import (
+    any_law_transfer,
+    gibbs_dependence_transfer,
+    iid_transfer,
+    max_information_transfer,
+)
 from quiltdp.generalization.typical_stability import (
     TypicalNoise,
     TypicalStability,
@@ -77,12 +96,15 @@ __all__ = [
     "GibbsSampler",
     "Laws",
     "MaxInformation",
+    "MonitorRun",
     "MutualInformationMethod",
     "PrivacyDefinitions",
     "QueryClass",
+    "Reconstruction",
     "TypicalNoise",
     "TypicalStability",
     "adaptive_on_average_kl",
+    "any_law_transfer",
     "approximate_dp_max_information",
     "bayesian_dp_max_information",
     "compare_privacy_definitions",
@@ -100,17 +122,25 @@ __all__ = [
     "exact_max_information",
     "exact_sum_law",
     "exact_sum_query",
+    "exponential_mechanism_law",
+    "exponential_mechanism_loss",
+    "feature_selector",
     "gap_bounds_from_mutual_information",
     "gaussian_typical",
+    "gibbs_dependence_transfer",
     "gibbs_generalization_gap",
     "gibbs_mutual_information",
+    "iid_transfer",
     "influence_sums",
     "kl_gaussian",
     "kl_laplace",
     "kl_privacy_from_max_information",
     "laplace_typical",
     "max_information_from_mutual_information",
+    "max_information_transfer",
+    "memoriser",
     "model_queries",
+    "monitor_ceiling",
     "mutual_information",
     "mutual_information_from_max_information",
     "on_average_kl",
@@ -118,7 +148,9 @@ __all__ = [
     "published_drift",
     "published_tail",
     "pure_dp_max_information",
+    "reconstruction",
     "sensitive_queries",
+    "simulate_monitor",
     "subexponential_queries",
     "subgaussian_queries",
     "threshold_from_max_information",

@@ -1,0 +1,200 @@
+"""The Monitor that proves the i.i.d. transfer theorem, run: both sides of the proof in numbers.
+
+The Monitor takes T independent datasets, lets the mechanism choose a query on each, and returns,
+by the exponential mechanism, the query and the dataset on which it (or its complement) deviates
+most from the population.  If the mechanism is (ε, δ)-DP, the Monitor is (2ε, δ)-DP on all T·n
+records, so
+
+* *above*: the query it returns deviates by at most e^{2ε} − 1 + 2Tδ on average, because a private
+  choice of query and dataset cannot know the dataset;
+* *below*: it deviates by at least E max_t |q_t(S_t) − q_t(D)| − (2/εn) ln(2T), because the
+  exponential mechanism finds a nearly worst one among 2T candidates.
+
+A mechanism that overfits on one dataset in T would break the first with the second.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from quiltdp.errors import InvalidArgument
+from quiltdp.generalization._checks import count, positive, probability, round_up
+
+__all__ = [
+    "MonitorRun",
+    "exponential_mechanism_law",
+    "exponential_mechanism_loss",
+    "feature_selector",
+    "memoriser",
+    "monitor_ceiling",
+    "simulate_monitor",
+]
+
+Array = NDArray[np.float64]
+
+
+def exponential_mechanism_law(scores: ArrayLike, *, dp_epsilon: float, sensitivity: float) -> Array:
+    """Return P[r] ∝ exp(ε s(r) / 2Δ): the exponential mechanism, ε-DP for Δ-sensitive scores.
+
+    Examples
+    --------
+    >>> exponential_mechanism_law([0.0, 1.0], dp_epsilon=2.0, sensitivity=1.0).round(4).tolist()
+    [0.2689, 0.7311]
+
+    References
+    ----------
+    McSherry and Talwar, "Mechanism design via differential privacy" (2007).
+    """
+    values = np.asarray(scores, dtype=np.float64)
+    exponent = positive("dp_epsilon", dp_epsilon) * values / (2 * positive("sensitivity", sensitivity))
+    weights = np.exp(exponent - exponent.max(axis=-1, keepdims=True))
+    result: Array = weights / weights.sum(axis=-1, keepdims=True)
+    return result
+
+
+def exponential_mechanism_loss(candidates: int, *, dp_epsilon: float, sensitivity: float) -> float:
+    """Bound how far the expected score is below the best: (2Δ/ε) ln(candidates).
+
+    Claim: E s(r) ≥ max s − (2Δ/ε) ln |R| (the Gibbs variational principle).
+
+    References
+    ----------
+    Lecture notes, Lemma 0.4; the Monitor has 2T candidates, so its loss has ln(2T).
+    """
+    size = count("candidates", candidates)
+    scale = positive("sensitivity", sensitivity) / positive("dp_epsilon", dp_epsilon)
+    return round_up(2 * scale * math.log(size))
+
+
+def monitor_ceiling(dp_epsilon: float, delta: float, datasets: int) -> float:
+    """Return e^{2ε} − 1 + 2Tδ, the most the Monitor's query may deviate on average; rounded up.
+
+    Examples
+    --------
+    >>> round(monitor_ceiling(0.1, 0.0, 20), 4)
+    0.2214
+    """
+    eps = positive("dp_epsilon", dp_epsilon)
+    small = probability("delta", delta, zero=True)
+    return round_up(math.expm1(2 * eps) + 2 * count("datasets", datasets) * small)
+
+
+@dataclass(frozen=True)
+class MonitorRun:
+    """What a simulation of the Monitor found.
+
+    Attributes
+    ----------
+    deviation, standard_error
+        The mean of q(S_t) − q(D) over the runs, for the query and dataset the Monitor returned.
+    worst
+        The mean of max_t |q_t(S_t) − q_t(D)|.
+    floor
+        ``worst`` − (2/εn) ln(2T), what ``deviation`` cannot be below.
+    ceiling
+        e^{2ε} − 1 + 2Tδ, what it cannot be above if the mechanism is (ε, δ)-DP.
+    """
+
+    deviation: float
+    standard_error: float
+    worst: float
+    floor: float
+    ceiling: float
+
+    @property
+    def refutes_privacy(self) -> bool:
+        """Whether the deviation is above the ceiling by more than four standard errors."""
+        return self.deviation - 4 * self.standard_error > self.ceiling
+
+
+def simulate_monitor(
+    deviations: Callable[[np.random.Generator, int], Array],
+    *,
+    dp_epsilon: float,
+    delta: float,
+    n: int,
+    datasets: int,
+    runs: int,
+    rng: np.random.Generator,
+) -> MonitorRun:
+    """Run the Monitor many times.
+
+    Parameters
+    ----------
+    deviations
+        ``deviations(rng, T)`` draws T datasets, runs the mechanism on each and returns the
+        T values q_t(S_t) − q_t(D).
+    dp_epsilon, delta
+        What the mechanism claims; ε is also given to the exponential mechanism.
+    n, datasets
+        Records per dataset, and T.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> private = feature_selector(n=2000, features=50, dp_epsilon=0.1)
+    >>> run = simulate_monitor(private, dp_epsilon=0.1, delta=0.0, n=2000, datasets=10, runs=200, rng=rng)
+    >>> run.floor <= run.deviation <= run.ceiling, run.refutes_privacy
+    (True, False)
+    """
+    n, size, repeats = count("n", n), count("datasets", datasets), count("runs", runs, least=2)
+    found, worst = np.empty(repeats), np.empty(repeats)
+    for r in range(repeats):
+        gap = deviations(rng, size)
+        if gap.shape != (size,):
+            raise InvalidArgument(f"deviations returned shape {gap.shape}, expected ({size},)")
+        scores = np.concatenate([gap, -gap])  # each query and its complement: 2T candidates
+        law = exponential_mechanism_law(scores, dp_epsilon=dp_epsilon, sensitivity=1 / n)
+        found[r] = scores[rng.choice(2 * size, p=law)]
+        worst[r] = np.abs(gap).max()
+    loss = exponential_mechanism_loss(2 * size, dp_epsilon=dp_epsilon, sensitivity=1 / n)
+    return MonitorRun(
+        float(found.mean()),
+        float(found.std(ddof=1) / math.sqrt(repeats)),
+        float(worst.mean()),
+        float(worst.mean()) - loss,
+        monitor_ceiling(dp_epsilon, delta, size),
+    )
+
+
+def feature_selector(
+    *, n: int, features: int, dp_epsilon: float | None
+) -> Callable[[np.random.Generator, int], Array]:
+    """Return a mechanism to monitor: on n fair bits in each of many features, pick one with many ones.
+
+    With ``dp_epsilon`` it picks by the exponential mechanism; with ``None`` it picks the largest,
+    which overfits: its query deviates by about √(ln(features)/2n) although every feature is fair.
+    """
+    n, size = count("n", n), count("features", features)
+
+    def deviations(rng: np.random.Generator, datasets: int) -> Array:
+        means = rng.binomial(n, 0.5, size=(datasets, size)) / n
+        if dp_epsilon is None:
+            chosen = means.argmax(axis=1)
+        else:
+            laws = exponential_mechanism_law(means, dp_epsilon=dp_epsilon, sensitivity=1 / n)
+            chosen = (laws.cumsum(axis=1) < rng.random((datasets, 1))).sum(axis=1).clip(0, size - 1)
+        result: Array = means[np.arange(datasets), chosen] - 0.5
+        return result
+
+    return deviations
+
+
+def memoriser(chance: float) -> Callable[[np.random.Generator, int], Array]:
+    """Return a mechanism that overfits: with probability ``chance`` its query is "is x in the dataset?".
+
+    That query is 1 on the data and 0 in a large population, so it deviates by 1; otherwise the query
+    is constant.  The mechanism is (0, chance)-DP and no better.
+    """
+    share = probability("chance", chance, zero=True, one=True)
+
+    def deviations(rng: np.random.Generator, datasets: int) -> Array:
+        result: Array = (rng.random(datasets) < share).astype(np.float64)
+        return result
+
+    return deviations

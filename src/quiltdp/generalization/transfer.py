@@ -1,0 +1,172 @@
+"""Transfer theorems: answers that are private and right on the data are right about the population."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import numpy as np
+
+from quiltdp.errors import InvalidArgument
+from quiltdp.generalization._checks import count, non_negative, round_up, within
+
+__all__ = [
+    "any_law_transfer",
+    "gibbs_dependence_transfer",
+    "iid_transfer",
+    "max_information_transfer",
+]
+
+
+def any_law_transfer(leakages: float | Iterable[float]) -> float:
+    """Bound |E[q(X) | transcript] − E q(X)| for every additive query, for any joint law of the data.
+
+    Claim: let the whole transcript leak ε_i about record i to the *prior* adversary.  The posterior
+    of X_i is within total variation tanh(ε_i/4) of its prior, so for every query
+    q(x) = (1/n) Σ f_i(x_i) with f_i in [0, 1], however adaptively chosen,
+
+        |E[q(X) | transcript] − E q(X)| ≤ (1/n) Σ tanh(ε_i/4) ≤ tanh(ε/4).
+
+    Assumes nothing about independence or concentration.  It does **not** extend to queries that
+    are not additive: n/2 pairs that share one hidden XOR bit refute it.
+
+    Parameters
+    ----------
+    leakages
+        One ε for all records, or one per record; DP costs are composed first and converted once.
+
+    Returns
+    -------
+    float
+        The bias bound, rounded up.
+
+    Examples
+    --------
+    >>> round(any_law_transfer(0.4), 6), round(any_law_transfer([0.4, 0.0]), 6)
+    (0.099668, 0.049834)
+    """
+    if isinstance(leakages, (int, float, np.floating, np.integer)):
+        values = np.array([non_negative("leakage", float(leakages))])
+    else:
+        values = np.asarray(
+            leakages if isinstance(leakages, np.ndarray) else list(leakages), dtype=np.float64
+        )
+        if values.size == 0 or np.isnan(values).any() or (values < 0).any():
+            raise InvalidArgument("leakages must be numbers of zero or more, one per record")
+    return min(1.0, round_up(float(np.mean(np.tanh(values / 4)))))
+
+
+def max_information_transfer(
+    t: float, *, effective_sample_size: float, n: int, queries: int, leakage: float
+) -> float:
+    """Bound the chance that some adaptively chosen query deviates, for any Δ = 1/n queries.
+
+    Claim: with prefix leakage ε (the informed bound covers it) and n_eff effective records,
+
+        P[ ∃ j ≤ m: |q_j(X) − q_j(P)| ≥ t ] ≤ exp( −( √(2t² n_eff − ln 2m) − ε √(n/8) )² )
+
+    when the bracket is positive, else 1.
+
+    Proof: W = ln P(y|x)/P(y) is a sum of steps with φ(λ) ≤ λ(λ−1)ε²/8 on independent data (see
+    :func:`~quiltdp.generalization.bayesian_dp_max_information`), and the event has probability
+    p = e^{−D}, D = 2t² n_eff − ln 2m, there.  By Hölder's inequality its true probability is at most
+    exp((λ−1)nε²/8 − (1−1/λ)D) for every λ ≥ 1; the best λ gives the claim.
+
+    Returns
+    -------
+    float
+        The failure probability, rounded up.
+
+    Examples
+    --------
+    >>> p = max_information_transfer(0.1, effective_sample_size=4000, n=10_000, queries=100, leakage=0.05)
+    >>> f"{p:.1e}"
+    '3.0e-21'
+    """
+    n, m = count("n", n), count("queries", queries)
+    size = non_negative("effective_sample_size", effective_sample_size)
+    leak = non_negative("leakage", leakage)
+    inside = 2 * non_negative("t", t) ** 2 * size - math.log(2 * m)
+    if inside <= 0 or math.isinf(leak):
+        return 1.0
+    bracket = math.sqrt(inside) - leak * math.sqrt(n / 8)
+    return min(1.0, round_up(math.exp(-(bracket**2)))) if bracket > 0 else 1.0
+
+
+def iid_transfer(epsilon: float, delta: float, n: int) -> tuple[float, float]:
+    """Transfer for **independent, identically distributed** records and [0, 1] statistical queries.
+
+    Claim: if A is (ε, δ)-DP and returns a query q, then P[|q(S) − q(D)| ≥ 6ε] ≤ max(4δ/ε, e^{−ε²n/8}),
+    for ε ∈ [√(12/n), 1/8] and δ ≤ ε/16.
+
+    Returns
+    -------
+    tuple of float
+        The deviation 6ε and the failure probability, both rounded up.
+
+    Raises
+    ------
+    InvalidArgument
+        Outside the range.
+
+    Examples
+    --------
+    >>> deviation, failure = iid_transfer(0.1, 1e-9, 10_000)
+    >>> round(deviation, 6), f"{failure:.1e}"
+    (0.6, '3.7e-06')
+
+    References
+    ----------
+    Bassily et al., "Algorithmic stability for adaptive data analysis" (2016); lecture notes with
+    the Monitor proof, Theorem 0.2 (see :mod:`quiltdp.generalization.monitor_simulation`).
+    """
+    n = count("n", n)
+    least = math.sqrt(12 / n)
+    if least > 1 / 8:
+        raise InvalidArgument(f"n = {n} is below 768, where the theorem starts (√(12/n) ≤ 1/8)")
+    eps = within(
+        "epsilon", epsilon, least, 1 / 8, instead="use any_law_transfer, which has no range, with the leakage"
+    )
+    d = within("delta", delta, 0.0, eps / 16, instead="the theorem needs δ ≤ ε/16: use a smaller δ")
+    return round_up(6 * eps), round_up(max(4 * d / eps, math.exp(-(eps**2) * n / 8)))
+
+
+def gibbs_dependence_transfer(
+    dp_epsilon: float, delta: float, *, n: int, queries: int, dependence: float
+) -> tuple[float, float]:
+    """Transfer for dependent records by Gibbs dependence ψ = sup_x E_i TV(X_i, X_i | x_{−i}).
+
+    Claim: if A is (ε, δ)-DP with ε < 1/3 and n ≥ ln(2kε/δ)/ε², then on top of the accuracy on the data every
+    one of k answers is off by at most 10ε + 2ψ, except with probability δ/ε more.
+
+    The constants are the source's, not proved again here.
+
+    Returns
+    -------
+    tuple of float
+        The extra error 10ε + 2ψ and the extra failure probability δ/ε.
+
+    Examples
+    --------
+    >>> error, failure = gibbs_dependence_transfer(0.05, 1e-6, n=10_000, queries=10, dependence=0.01)
+    >>> round(error, 6), round(failure, 9)
+    (0.52, 2e-05)
+
+    References
+    ----------
+    Kontorovich, Sadigurschi and Stemmer, "Adaptive data analysis with correlated observations" (2022).
+    """
+    n, k = count("n", n), count("queries", queries)
+    eps = within(
+        "dp_epsilon", dp_epsilon, 0.0, 1 / 3 - 1e-15, open_low=True, instead="use any_law_transfer instead"
+    )
+    if not 0 < delta < 1:
+        raise InvalidArgument(f"delta must be in (0, 1), not {delta!r}; a pure mechanism may choose it")
+    psi = within("dependence", dependence, 0.0, 1.0, instead="a total variation is at most 1")
+    needed = math.log(2 * k * eps / delta) / eps**2
+    if n < needed:
+        raise InvalidArgument(
+            f"n = {n} is below ln(2kε/δ)/ε² = {needed:.6g}, which the theorem needs: use a larger ε or"
+            " any_law_transfer, which has no range"
+        )
+    return round_up(10 * eps + 2 * psi), round_up(delta / eps)
