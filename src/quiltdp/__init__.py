@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from quiltdp.accountant.ledger import Ledger
     from quiltdp.accountant.specs import Gaussian, Laplace, Thresholdout
     from quiltdp.chain import ChainModel, markov_chain, markov_chains
     from quiltdp.domains.pedigree import pedigree
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from quiltdp.io.json_write import save_model
     from quiltdp.io.load import load_model
     from quiltdp.io.pgmpy import from_pgmpy, to_pgmpy
+    from quiltdp.mechanisms.holdout import Answer, ReusableHoldout
     from quiltdp.model import Factor, Model
 
 __version__ = "0.1.0"
@@ -34,14 +36,17 @@ __version__ = "0.1.0"
 # Public name -> module that holds it.  Names are imported on first use, so that `import quiltdp`
 # stays quick; keep the list above, for type checkers, equal to this one.
 _PUBLIC = {
+    "Answer": "quiltdp.mechanisms.holdout",
     "ChainModel": "quiltdp.chain",
     "DependencyGraph": "quiltdp.graph.types",
     "Factor": "quiltdp.model",
     "Gaussian": "quiltdp.accountant.specs",
     "Laplace": "quiltdp.accountant.specs",
+    "Ledger": "quiltdp.accountant.ledger",
     "Model": "quiltdp.model",
     "Quilt": "quiltdp.graph.quilt",
     "QuiltdpError": "quiltdp.errors",
+    "ReusableHoldout": "quiltdp.mechanisms.holdout",
     "Thresholdout": "quiltdp.accountant.specs",
     "blanket_influence": "quiltdp.inference.influence",
     "conditional": "quiltdp.inference.marginals",
@@ -64,14 +69,17 @@ _PUBLIC = {
 }
 
 __all__ = [
+    "Answer",
     "ChainModel",
     "DependencyGraph",
     "Factor",
     "Gaussian",
     "Laplace",
+    "Ledger",
     "Model",
     "Quilt",
     "QuiltdpError",
+    "ReusableHoldout",
     "Thresholdout",
     "__version__",
     "blanket_influence",

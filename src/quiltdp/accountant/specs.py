@@ -119,13 +119,21 @@ class _Additive:
         delta = self._sensitivities()
         return max(delta.values()) if isinstance(delta, Sensitivities) else delta
 
-    def _dp_epsilon(self, scale: float) -> float | dict[str, float]:
+    def exact_dp_epsilon(self, scale: float) -> Fraction | dict[str, Fraction]:
+        """Return the cost as an exact rational: what a ledger adds up."""
         sigma = Fraction(_positive(scale, "scale"))
         delta = self._sensitivities()
         if not isinstance(delta, Sensitivities):
-            return round_up(self._factor() * Fraction(delta) / sigma)
-        cost = {d: round_up(self._factor() * Fraction(d) / sigma) for d in set(delta.values())}
+            return self._factor() * Fraction(delta) / sigma
+        cost = {d: self._factor() * Fraction(d) / sigma for d in set(delta.values())}
         return {name: cost[d] for name, d in delta.items()}
+
+    def _dp_epsilon(self, scale: float) -> float | dict[str, float]:
+        exact = self.exact_dp_epsilon(scale)
+        if not isinstance(exact, dict):
+            return round_up(exact)
+        rounded = {cost: round_up(cost) for cost in set(exact.values())}
+        return {name: rounded[cost] for name, cost in exact.items()}
 
     def _scale(self, dp_epsilon: float | Mapping[str, float]) -> float:
         delta = self._sensitivities()

@@ -165,7 +165,9 @@ class ThresholdoutMechanism:
             return [Outcome("spent", None, None)] * len(pairs), state
         noisy = self._noise.laplace([abs(h - t) for h, t in pairs], self._scales[2])
         base = self.grid.units(self.threshold)
-        fresh = iter(self._noise.laplace([base] * min(left, len(pairs)), self._scales[1]))
+        is_open = state.threshold is not None
+        may_open = min(left, len(pairs)) - is_open
+        fresh = iter(self._noise.laplace([base] * may_open, self._scales[1]))
         sources: list[tuple[Source, int | None]] = []
         above: list[int] = []
         threshold = state.threshold

@@ -156,7 +156,7 @@ def mechanism_share(
     if not isinstance(spec, Gaussian):
         if total is None:
             raise InvalidArgument("this ledger was calibrated for Gaussian noise, not for " + repr(spec))
-        return spend_share(spec.dp_epsilon(scale), total)
+        return spend_share(spec.exact_dp_epsilon(scale), total)
     own = calibration.mechanism
     if not isinstance(own, Gaussian):
         raise InvalidArgument("this ledger was calibrated for pure DP: Gaussian noise has no pure cost")
