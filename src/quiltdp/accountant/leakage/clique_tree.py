@@ -18,11 +18,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from quiltdp.accountant.leakage.base import RecordBounds, Vector
-from quiltdp.accountant.leakage.elimination import Elimination
+from quiltdp.accountant.leakage.elimination import Elimination, Ints
 from quiltdp.accountant.leakage.kernel import Array
-from quiltdp.inference.clique_states import CliqueForest, clique_forest
+from quiltdp.inference.clique_states import clique_forest
 from quiltdp.model import Model
 from quiltdp.rounding import EPS, up, up_array
 
@@ -68,7 +69,7 @@ class CliqueTreeBound:
         *,
         max_states: int = 1500,
         max_entries: int = 2**20,
-        max_lp_cells: int = 20_000,
+        max_lp_cells: int = 6_000,
     ) -> None:
         self._model = model
         self._units = [(n,) for n in model.records] if units is None else [tuple(u) for u in units]
@@ -88,7 +89,7 @@ class CliqueTreeBound:
         tasks = [*self._up, *self._down, *self._last]
         self._notes = _assign_programs(tasks, max_lp_cells)
 
-    def _elimination(self, clique: int, label: Array, count: int) -> Elimination:
+    def _elimination(self, clique: int, label: Ints, count: int) -> Elimination:
         c = self._forest.cliques[clique]
         return Elimination(c.log_p, label, count, c.states, slack=self._forest.slack)
 
@@ -116,7 +117,7 @@ class CliqueTreeBound:
         """Pass messages to the roots and back; return Σ of the incoming ones for every clique."""
         forest = self._forest
         into = [np.zeros((len(c.states),) * 2) for c in forest.cliques]
-        arrived: list[Array | None] = [None] * len(forest.edges)
+        arrived: dict[int, Array] = {}
         known: dict[bytes, Array] = {}
         order = sorted(range(len(forest.edges)), key=lambda e: forest.edges[e].child)
         for e in reversed(order):
@@ -127,11 +128,10 @@ class CliqueTreeBound:
             into[edge.parent] += arrived[e]
         for e in order:
             edge = forest.edges[e]
-            whole, own = into[edge.parent], arrived[e]
+            whole, own = into[edge.parent], arrived.pop(e)
             rest = np.maximum(whole - own, 0.0) + whole * (EPS * (len(self._edges_at[edge.parent]) + 2))
             d = self._distance(edge.parent, alpha, rest, exclude=edge.separator)
             into[edge.child] += _lift(_cached(known, self._down[e], d), edge.child_label)
-            arrived[e] = None
         return into
 
     def _distance(self, clique: int, alpha: Vector, into: Array, exclude: Sequence[str]) -> Array:
@@ -144,12 +144,12 @@ class CliqueTreeBound:
         return up_array(d, 4.0 + len(self._index[clique]) + len(self._edges_at[clique]))
 
 
-def _lift(message: Array, label: Array) -> Array:
+def _lift(message: Array, label: Ints) -> Array:
     """Read a message on separator states as a distance between clique states."""
     return np.asarray(message[label[:, None], label[None, :]])
 
 
-def _differences(states: Array) -> list[Array]:
+def _differences(states: Ints) -> list[NDArray[np.bool_]]:
     """For every node of a clique, which pairs of states differ there."""
     return [states[:, None, k] != states[None, :, k] for k in range(states.shape[1])]
 

@@ -18,17 +18,19 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from quiltdp.accountant.leakage.kernel import Array, kernel
+from quiltdp.accountant.leakage.kernel import Array, closed_kernel
+from quiltdp.accountant.leakage.kernel_lp import kernel_lp, kernel_pairs
 
-__all__ = ["Elimination"]
+__all__ = ["Elimination", "Ints"]
 
 Ints = NDArray[np.int64]
-_CHUNK = 1 << 20
+_CHUNK = 1 << 18  # numbers per block: it should stay in the processor's cache
+_TRY_BOTH = 200  # states up to which two orders of merging are tried
 
 
 @dataclass(frozen=True, eq=False)
 class _Stage:
-    """One merge: ``members[g]`` lists the states of group g (padded), ``law[g]`` their P(· | g)."""
+    """One merge: ``members[g]`` lists the states of group g, ``law[g]`` their P(· | g)."""
 
     members: Ints
     law: Array
@@ -42,25 +44,38 @@ class _Stage:
         """How many distances one message reads."""
         return int(self.members.size) ** 2
 
-    def message(self, d: Array, slack: float, lp_cells: int) -> Array:
+    def message(self, d: Array, slack: float, *, programs: bool = False) -> Array:
         """Return m(g, g') for every ordered pair of groups."""
         count, width = self.members.shape
         result = np.zeros((count, count))
         rows = max(1, _CHUNK // max(1, count * width * width))
+        q = [self.law[None, :, k] for k in range(width)]
         for start in range(0, count, rows):
             part = self.members[start : start + rows]
-            block = d[part[:, None, :, None], self.members[None, :, None, :]]
-            p = np.repeat(self.law[start : start + rows], count, axis=0)
-            q = np.tile(self.law, (len(part), 1))
-            away = np.repeat(np.arange(start, start + len(part)), count) != np.tile(
-                np.arange(count), len(part)
-            )
-            value = np.zeros(len(p))
-            flat = block.reshape(-1, width, width)
-            value[away] = kernel(p[away], q[away], flat[away], lp_cells=lp_cells)
-            result[start : start + rows] = value.reshape(len(part), count)
-        ceiling = d.max(initial=0.0)
-        return np.where(result > 0, np.minimum(result + 2.0 * slack, ceiling), 0.0)
+            block = d[part.T[:, None, :, None], self.members.T[None, :, None, :]]
+            if width > 3:
+                result[start : start + rows] = _wide(self.law, start, block, programs)
+            else:
+                p = [self.law[start : start + rows, None, k] for k in range(width)]
+                result[start : start + rows] = closed_kernel(p, q, block)
+        np.fill_diagonal(result, 0.0)
+        return np.where(result > 0, np.minimum(result + 2.0 * slack, d.max(initial=0.0)), 0.0)
+
+
+def _wide(law: Array, start: int, block: Array, programs: bool) -> Array:
+    """Return the uniform-distance bound of groups of more than three states, or linear programs."""
+    width, rows, count = block.shape[1:]
+    flat = block.transpose(2, 3, 0, 1).reshape(rows * count, width, width)
+    one, two = np.repeat(law[start : start + rows], count, axis=0), np.tile(law, (rows, 1))
+    same = (np.arange(start, start + rows)[:, None] == np.arange(count)).ravel()
+    away = np.flatnonzero((flat.max(axis=(1, 2)) > 0) & ~same)
+    value = np.zeros(rows * count)
+    if programs:
+        value[away] = kernel_lp(one[away], two[away], flat[away])
+    else:
+        value[away] = kernel_pairs(one[away], two[away], flat[away])
+    value[away] = np.minimum(value[away], flat[away].max(axis=(1, 2)))
+    return value.reshape(rows, count)
 
 
 class Elimination:
@@ -84,8 +99,9 @@ class Elimination:
         self._direct = _stage(log_p, label, count)
         self._plans: list[list[_Stage]] = []
         if self._direct.width > 3:
-            orders = [list(range(columns.shape[1])), list(range(columns.shape[1]))[::-1]]
-            self._plans = [_staged(log_p, label, columns, order) for order in orders]
+            order = list(range(columns.shape[1]))
+            orders = [order, order[::-1]] if len(log_p) <= _TRY_BOTH else [order]
+            self._plans = [_staged(log_p, label, columns, o) for o in orders]
         self.lp = False
         self.signature = b"".join((log_p.tobytes(), label.tobytes()))
 
@@ -97,16 +113,16 @@ class Elimination:
     def message(self, d: Array) -> Array:
         """Return the distance between groups, rounded up."""
         if not self._plans:
-            return self._direct.message(d, self._slack, 0)
-        best = self._direct.message(d, self._slack, self._direct.cells if self.lp else 0)
+            return self._direct.message(d, self._slack)
         if self.lp:
-            return best
+            return self._direct.message(d, self._slack, programs=True)
+        values = [self._direct.message(d, self._slack)] if len(d) <= _TRY_BOTH else []
         for plan in self._plans:
             value = d
             for stage in plan:
-                value = stage.message(value, self._slack, 0)
-            best = np.minimum(best, value)
-        return best
+                value = stage.message(value, self._slack)
+            values.append(value)
+        return np.asarray(np.minimum.reduce(values))
 
 
 def _stage(log_p: Array, label: Ints, count: int) -> _Stage:
@@ -115,7 +131,8 @@ def _stage(log_p: Array, label: Ints, count: int) -> _Stage:
     sizes = np.bincount(label, minlength=count)
     width = int(sizes.max(initial=1))
     place = np.arange(len(label)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    members = np.zeros((count, width), dtype=np.int64)
+    first = order[np.minimum(np.cumsum(sizes) - sizes, len(order) - 1)]
+    members = np.repeat(first[:, None], width, axis=1)  # padding repeats a possible state, with mass 0
     members[label[order], place] = order
     weight = np.zeros((count, width))
     weight[label[order], place] = _conditional(log_p[order], label[order], count)

@@ -21,19 +21,18 @@ all sinks; with k = min(sources, sinks) ≤ 3 there are at most 3·n² such tree
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["kernel", "kernel_ceiling", "transport_bound"]
+__all__ = ["closed_kernel", "kernel", "kernel_ceiling", "transport_bound"]
 
 Array: TypeAlias = NDArray[np.float64]
 
 _EPS = float(np.finfo(np.float64).eps)
 _LARGEST = 200.0  # beyond this distance e^d would leave the range of doubles in the closed forms
-_CHUNK = 1 << 21  # numbers per batch array
 
 
 def kernel(p: Array, q: Array, d: Array, *, lp_limit: int = 4096, lp_cells: int = 40_000) -> Array:
@@ -57,7 +56,7 @@ def kernel(p: Array, q: Array, d: Array, *, lp_limit: int = 4096, lp_cells: int 
     >>> float(kernel(p, q, np.array([[[0.0, 1.0], [1.0, 0.0]]]))[0].round(6))
     0.776137
     """
-    p, q, d = (np.ascontiguousarray(a, dtype=np.float64) for a in (p, q, d))
+    p, q, d = (np.asarray(a, dtype=np.float64) for a in (p, q, d))
     if np.isnan(d).any():
         raise ValueError("a distance is NaN")
     if not len(p):
@@ -65,40 +64,105 @@ def kernel(p: Array, q: Array, d: Array, *, lp_limit: int = 4096, lp_cells: int 
     sources, sinks = np.flatnonzero(p.any(axis=0)), np.flatnonzero(q.any(axis=0))
     if len(sources) < p.shape[1] or len(sinks) < q.shape[1]:
         p, q, d = p[:, sources], q[:, sinks], d[:, sources][:, :, sinks]
-    n, m = p.shape[1], q.shape[1]
-    if not n or not m:
+    if not p.shape[1] or not q.shape[1]:
         return np.zeros(len(p))
-    result = kernel_ceiling(p, q, d)
-    open_ = np.flatnonzero((result > 0) & (d.max(axis=(1, 2)) <= _LARGEST))
-    small = min(n, m)
-    if small <= 3:
-        weight = n * m * (1 if small == 1 else max(n, m))
-        for part in np.array_split(open_, max(1, len(open_) * weight // _CHUNK)):
-            value = _closed(p[part], q[part], d[part])
-            result[part] = np.minimum(result[part], value)
-    elif len(open_):
+    d = _duplicate_impossible(p, q, d)
+    n, m = p.shape[1], q.shape[1]
+    cells = np.ascontiguousarray(d.transpose(1, 2, 0))
+    result = closed_kernel(list(np.ascontiguousarray(p.T)), list(np.ascontiguousarray(q.T)), cells)
+    if min(n, m) > 3:
         from quiltdp.accountant.leakage.kernel_lp import kernel_lp, kernel_pairs
 
+        open_ = np.flatnonzero((result > 0) & (cells.max(axis=(0, 1)) <= _LARGEST))
         result[open_] = np.minimum(result[open_], kernel_pairs(p[open_], q[open_], d[open_]))
-        if n * m <= lp_limit and n * m * len(open_) <= lp_cells:
+        if n * m <= lp_limit and n * m * len(open_) <= lp_cells and len(open_):
             result[open_] = np.minimum(result[open_], kernel_lp(p[open_], q[open_], d[open_]))
     return result
 
 
-def kernel_ceiling(p: Array, q: Array, d: Array) -> Array:
+def closed_kernel(p: Sequence[Array], q: Sequence[Array], d: Array) -> Array:
+    """Return K for problems laid out with the batch last: exact for min(n, m) ≤ 3, else a ceiling.
+
+    ``p[i]``, ``q[j]`` and ``d[i, j]`` are arrays that broadcast against each other; an impossible
+    source or sink (mass 0) must have the distances of a possible one.
+    """
+    ceiling = kernel_ceiling(p, q, d)
+    if min(len(p), len(q)) > 3 or d.max(initial=0.0) > _LARGEST:
+        return ceiling
+    e = np.exp(d)
+    best = np.ones(d.shape[2:])
+    if len(q) <= len(p):
+        for y in _vertices(e):
+            x = [_least([e[i, j] * y[j] for j in range(len(q))]) for i in range(len(p))]
+            np.maximum(best, _dot(p, x) / _dot(q, y), out=best)
+    else:
+        inverse = 1.0 / e
+        for x in _vertices(inverse.swapaxes(0, 1)):
+            y = [_most([inverse[i, j] * x[i] for i in range(len(p))]) for j in range(len(q))]
+            np.maximum(best, _dot(p, x) / _dot(q, y), out=best)
+    exact = np.log(best) + (len(p) + len(q) + 24) * _EPS
+    return np.minimum(exact, ceiling)
+
+
+def kernel_ceiling(p: Sequence[Array], q: Sequence[Array], d: Array) -> Array:
     """Return the smaller of two transports that need no search: max d, and staying put.
 
-    Staying put (f = diag(p)) gives max_i d_ii + ln p_i / q_i when sources and sinks are the same
-    states; with d_ii = 0 this is the max-influence of the Markov Quilt Mechanism.
+    Staying put (source k to sink k) gives max_k d_kk + ln p_k / q_k; with d_kk = 0 this is the
+    max-influence of the Markov Quilt Mechanism.
     """
-    alive = (p[:, :, None] > 0) & (q[:, None, :] > 0)
-    ceiling: Array = np.where(alive, d, 0.0).max(axis=(1, 2))
-    if p.shape[1] == q.shape[1]:
+    ceiling = _most([d[i, j] for i in range(len(p)) for j in range(len(q))])
+    if len(p) == len(q):
         with np.errstate(divide="ignore", invalid="ignore"):
-            ratio = np.where(p > 0, np.log(p) - np.log(q), -np.inf)
-        stay = (ratio + np.diagonal(d, axis1=1, axis2=2)).max(axis=1)
-        ceiling = np.minimum(ceiling, np.where(np.isnan(stay), np.inf, stay) + 16 * _EPS)
+            logs = [(np.log(a), np.maximum(np.log(b), -1e6)) for a, b in zip(p, q, strict=True)]
+            moves = [d[k, k] + a - b for k, (a, b) in enumerate(logs)]  # p = 0: −∞, q = 0: 10⁶
+        # each logarithm is below 746, so a move is off by less than 1e-12 and 8 units of itself
+        ceiling = np.minimum(ceiling, _most(moves) * (1 + 8 * _EPS) + 1e-12)
     return np.maximum(ceiling, 0.0)
+
+
+def _least(arrays: Sequence[Array]) -> Array:
+    result = arrays[0]
+    for a in arrays[1:]:
+        result = np.minimum(result, a)
+    return result
+
+
+def _most(arrays: Sequence[Array]) -> Array:
+    result = arrays[0]
+    for a in arrays[1:]:
+        result = np.maximum(result, a)
+    return result
+
+
+def _dot(p: Sequence[Array], x: Sequence[Array]) -> Array:
+    result = p[0] * x[0]
+    for k in range(1, len(p)):
+        result = result + p[k] * x[k]
+    return result
+
+
+def _vertices(e: Array) -> Iterator[list[Array]]:
+    """Yield every point z, z_0 = 1, whose coordinates are joined by ties e_tu z_u = e_tw z_w.
+
+    ``e`` has axes (tie point t, coordinate u, problems…) and at most three coordinates.
+    """
+    ties, k = range(e.shape[0]), e.shape[1]
+    one = np.ones((1,) * (e.ndim - 2))
+    if k == 1:
+        yield [one]
+        return
+    to_one = [e[t, 0] / e[t, 1] for t in ties]  # z_1 when 0 and 1 tie at t
+    if k == 2:
+        for z1 in to_one:
+            yield [one, z1]
+        return
+    to_two = [e[t, 0] / e[t, 2] for t in ties]
+    across = [e[t, 1] / e[t, 2] for t in ties]
+    for s, t in itertools.product(ties, ties):
+        yield [one, to_one[s], to_two[t]]
+        if s != t:  # at one point the three trees are the same vertex
+            yield [one, to_one[s], to_one[s] * across[t]]
+            yield [one, to_two[s] / across[t], to_two[s]]
 
 
 def transport_bound(p: Array, q: Array, d: Array, f: Array) -> Array:
@@ -124,28 +188,6 @@ def transport_bound(p: Array, q: Array, d: Array, f: Array) -> Array:
     return np.asarray(np.maximum(value, 0.0) + slack)
 
 
-def _closed(p: Array, q: Array, d: Array) -> Array:
-    """Try every vertex: exact for min(n, m) ≤ 3 and d ≤ 200; rounded up."""
-    n, m = p.shape[1], q.shape[1]
-    e = np.exp(_duplicate_impossible(p, q, d))
-    best = np.zeros(len(p))
-    if m <= n:
-        for y in _vertices(e):
-            x = (e * y[:, None, :]).min(axis=2)
-            np.maximum(best, _ratio(p, x, q, y), out=best)
-    else:
-        inverse = 1.0 / e
-        for x in _vertices(inverse.swapaxes(1, 2)):
-            y = (x[:, :, None] * inverse).max(axis=1)
-            np.maximum(best, _ratio(p, x, q, y), out=best)
-    return np.asarray(np.log(np.maximum(best, 1.0)) + (n + m + 24) * _EPS)
-
-
-def _ratio(p: Array, x: Array, q: Array, y: Array) -> Array:
-    """Return Σ p x / Σ q y for every problem."""
-    return np.asarray(np.einsum("bi,bi->b", p, x) / np.einsum("bj,bj->b", q, y))
-
-
 def _duplicate_impossible(p: Array, q: Array, d: Array) -> Array:
     """Give every impossible source (sink) the distances of a possible one: it then changes nothing."""
     if not (p > 0).all():
@@ -155,27 +197,3 @@ def _duplicate_impossible(p: Array, q: Array, d: Array) -> Array:
         donor = np.where(q > 0, np.arange(q.shape[1]), (q > 0).argmax(axis=1)[:, None])
         d = np.take_along_axis(d, donor[:, None, :], axis=2)
     return d
-
-
-def _vertices(e: Array) -> Iterator[Array]:
-    """Yield every point z, z_0 = 1, whose coordinates are joined by ties e_tu z_u = e_tw z_w.
-
-    ``e`` has axes (problem, tie point t, coordinate u) and at most three coordinates.
-    """
-    ties, k = range(e.shape[1]), e.shape[2]
-    one = np.ones(len(e))
-    if k == 1:
-        yield one[:, None]
-        return
-    to_one = [e[:, t, 0] / e[:, t, 1] for t in ties]  # z_1 when 0 and 1 tie at t
-    if k == 2:
-        for z1 in to_one:
-            yield np.stack([one, z1], axis=1)
-        return
-    to_two = [e[:, t, 0] / e[:, t, 2] for t in ties]
-    across = [e[:, t, 1] / e[:, t, 2] for t in ties]
-    for s, t in itertools.product(ties, ties):
-        yield np.stack([one, to_one[s], to_two[t]], axis=1)
-        if s != t:  # at one point the three trees are the same vertex
-            yield np.stack([one, to_one[s], to_one[s] * across[t]], axis=1)
-            yield np.stack([one, to_two[s] / across[t], to_two[s]], axis=1)

@@ -67,6 +67,8 @@ def kernel_lp(p: Array, q: Array, d: Array) -> Array:
 
     Problems are solved in blocks: one sparse program of many independent ones.
     """
+    if not len(p):
+        return np.zeros(0)
     per_problem = p.shape[1] * q.shape[1]
     size = max(1, _BLOCK_CELLS // per_problem)
     parts = [slice(k, k + size) for k in range(0, len(p), size)]
