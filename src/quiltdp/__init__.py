@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from quiltdp.accountant.ledger import Ledger
+    from quiltdp.accountant.profile import LeakageProfile, analyze, dp_epsilon, leakage
+    from quiltdp.accountant.result import Leakage
     from quiltdp.accountant.specs import Gaussian, Laplace, Thresholdout
     from quiltdp.chain import ChainModel, markov_chain, markov_chains
     from quiltdp.domains.pedigree import pedigree
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from quiltdp.inference.influence import blanket_influence, max_influence, quilt_influence
     from quiltdp.inference.junction_tree import junction_tree
     from quiltdp.inference.marginals import conditional
+    from quiltdp.inference.spread import spread
     from quiltdp.io.json_write import save_model
     from quiltdp.io.load import load_model
     from quiltdp.io.pgmpy import from_pgmpy, to_pgmpy
@@ -42,18 +45,23 @@ _PUBLIC = {
     "Factor": "quiltdp.model",
     "Gaussian": "quiltdp.accountant.specs",
     "Laplace": "quiltdp.accountant.specs",
+    "Leakage": "quiltdp.accountant.result",
+    "LeakageProfile": "quiltdp.accountant.profile",
     "Ledger": "quiltdp.accountant.ledger",
     "Model": "quiltdp.model",
     "Quilt": "quiltdp.graph.quilt",
     "QuiltdpError": "quiltdp.errors",
     "ReusableHoldout": "quiltdp.mechanisms.holdout",
     "Thresholdout": "quiltdp.accountant.specs",
+    "analyze": "quiltdp.accountant.profile",
     "blanket_influence": "quiltdp.inference.influence",
     "conditional": "quiltdp.inference.marginals",
     "correct_p_values": "quiltdp.generalization.pvalues",
+    "dp_epsilon": "quiltdp.accountant.profile",
     "effective_sample_size": "quiltdp.generalization.concentration",
     "from_pgmpy": "quiltdp.io.pgmpy",
     "junction_tree": "quiltdp.inference.junction_tree",
+    "leakage": "quiltdp.accountant.profile",
     "load_model": "quiltdp.io.load",
     "location_chain": "quiltdp.domains.trace.build",
     "markov_blanket": "quiltdp.graph.quilts",
@@ -65,6 +73,7 @@ _PUBLIC = {
     "quilt_influence": "quiltdp.inference.influence",
     "quilts": "quiltdp.graph.quilts",
     "save_model": "quiltdp.io.json_write",
+    "spread": "quiltdp.inference.spread",
     "to_pgmpy": "quiltdp.io.pgmpy",
 }
 
@@ -75,6 +84,8 @@ __all__ = [
     "Factor",
     "Gaussian",
     "Laplace",
+    "Leakage",
+    "LeakageProfile",
     "Ledger",
     "Model",
     "Quilt",
@@ -82,12 +93,15 @@ __all__ = [
     "ReusableHoldout",
     "Thresholdout",
     "__version__",
+    "analyze",
     "blanket_influence",
     "conditional",
     "correct_p_values",
+    "dp_epsilon",
     "effective_sample_size",
     "from_pgmpy",
     "junction_tree",
+    "leakage",
     "load_model",
     "location_chain",
     "markov_blanket",
@@ -99,6 +113,7 @@ __all__ = [
     "quilt_influence",
     "quilts",
     "save_model",
+    "spread",
     "to_pgmpy",
 ]
 

@@ -40,6 +40,8 @@ class ChainBound:
         One connected path: a Markov chain, or any model whose graph is a path.
     units
         The protected sets, each a run of consecutive steps; ``None`` for every record alone.
+    window
+        Protect every run of this many steps instead (with ``units=None``).
 
     Raises
     ------
@@ -51,7 +53,12 @@ class ChainBound:
     adversary = "informed"
 
     def __init__(
-        self, model: Model, units: Sequence[tuple[str, ...]] | None = None, *, max_work: float = 2e9
+        self,
+        model: Model,
+        units: Sequence[tuple[str, ...]] | None = None,
+        *,
+        window: int = 1,
+        max_work: float = 2e9,
     ) -> None:
         path = path_of(model)
         if path is None:
@@ -64,6 +71,9 @@ class ChainBound:
         self._spreads = step_spreads(path, max_work=max_work) if self.length > 1 else None
         where = None if self._order is None else {n: k for k, n in enumerate(path.nodes)}
         self._left, self._right = runs_of(model, where, units)
+        if window > 1:
+            self._left = np.arange(max(1, self.length - window + 1), dtype=np.intp)
+            self._right = np.minimum(self._left + window, self.length) - 1
 
     def evaluate(self, alpha: Vector) -> RecordBounds:
         """Return α's of the run + F at its right end + B at its left end, for every unit."""

@@ -223,7 +223,7 @@ class PropagationBound:
             outside = [j for j in scope if j not in members]
             if not outside:
                 continue
-            first = self._first_edge(f)
+            first = self.first_edge(f)
             arriving = sum(float(messages.out[first + a]) for a, j in enumerate(scope) if j not in members)
             inside = [model.nodes[j] for j in scope if j in members]
             value += float(phi(unit_spread(model, inside, f), arriving * (1 + 64 * EPS)))
@@ -231,7 +231,7 @@ class PropagationBound:
         cap = sum(float(messages.cap[next(j for j in members if g.component[j] == c)]) for c in own)
         return min(float(up_array(np.array(value), 64.0 + 4 * len(unit))), cap)
 
-    def _first_edge(self, factor: int) -> int:
+    def first_edge(self, factor: int) -> int:
         """Return the first edge of a factor of the model."""
         place = int(np.searchsorted(self.graph.factor_position, factor))
         return int(np.searchsorted(self.graph.edge_factor, place))

@@ -1,0 +1,183 @@
+"""What the accountant answers with: a leakage, who forces it, and how it was certified."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from quiltdp.accountant.leakage.base import Vector
+
+__all__ = ["Binding", "Certificate", "Leakage", "PerUnit", "jsonable"]
+
+
+@dataclass(frozen=True)
+class Binding:
+    """The unit with the largest leakage, and what forces it.
+
+    ``witness`` holds what the winning method can tell: the quilt (``closed``, ``separator``), the
+    known records, the values told apart.
+    """
+
+    unit: str
+    epsilon: float
+    method: str
+    witness: Mapping[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        """Read as one line."""
+        quilt = self.witness.get("separator")
+        behind = f", quilt separator {{{', '.join(map(str, quilt))}}}" if quilt else ""
+        known = self.witness.get("known")
+        knows = f", adversary knows {{{', '.join(map(str, known))}}}" if known else ""
+        return f"{self.unit} (by {self.method}{behind}{knows})"
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """How a number was obtained.
+
+    ``kind`` is ``exact`` (nothing sound is below it, up to the stated rounding), ``certified bound``
+    (sound, rounded up), or ``published`` (the papers' formula, for comparison).
+    """
+
+    kind: str
+    statement: str
+
+    def __str__(self) -> str:
+        """Read as one line."""
+        return f"{self.kind}: {self.statement}"
+
+
+class PerUnit(Mapping[str, float]):
+    """Leakage per unit, a read-only mapping over one array (a million units stay small)."""
+
+    def __init__(self, names: Sequence[str], values: Vector) -> None:
+        self._names = names
+        self.values_array = np.array(values, dtype=np.float64)
+        self.values_array.flags.writeable = False
+        self._index: dict[str, int] | None = None
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __getitem__(self, name: str) -> float:
+        if self._index is None:
+            self._index = {n: k for k, n in enumerate(self._names)}
+        return float(self.values_array[self._index[name]])
+
+    def top(self, count: int = 10) -> list[tuple[str, float]]:
+        """Return the units with the largest leakage."""
+        count = min(count, len(self))
+        if count <= 0:
+            return []
+        chosen = np.argpartition(-self.values_array, count - 1)[:count]
+        ordered = sorted(chosen.tolist(), key=lambda k: (-float(self.values_array[k]), k))
+        return [(str(self._names[k]), float(self.values_array[k])) for k in ordered]
+
+    def __repr__(self) -> str:
+        """Show a few."""
+        shown = ", ".join(f"{n!r}: {v:.6g}" for n, v in self.top(4))
+        return f"<leakage of {len(self)} units, largest first: {shown}{', …' if len(self) > 4 else ''}>"
+
+
+@dataclass(frozen=True, eq=False)
+class Leakage:
+    """How much an α-DP mechanism gives away about each protected unit.
+
+    Attributes
+    ----------
+    epsilon
+        The largest leakage: the Bayesian DP guarantee, rounded up.
+    per_record
+        Leakage per unit.
+    binding
+        The unit that has it, and why.
+    method
+        The method that gave ``epsilon``.
+    certificate
+        How it was obtained.
+    by_method
+        The largest leakage according to every method that was tried.
+    """
+
+    epsilon: float
+    dp_epsilon: float | Mapping[str, float]
+    per_record: PerUnit
+    binding: Binding
+    method: str
+    certificate: Certificate
+    adversary: str
+    fingerprint: str
+    seconds: float
+    by_method: Mapping[str, float] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    protected: str = "single records"
+
+    def __post_init__(self) -> None:
+        """NaN is an error, ∞ a value; freeze the mappings."""
+        if math.isnan(self.epsilon) or self.epsilon < 0:
+            raise ValueError(f"leakage came out as {self.epsilon}")
+        object.__setattr__(self, "by_method", MappingProxyType(dict(self.by_method)))
+
+    def __str__(self) -> str:
+        """Read as a short paragraph."""
+        alpha = "unequal α" if isinstance(self.dp_epsilon, Mapping) else f"α = {self.dp_epsilon:.6g}"
+        return "\n".join(
+            [
+                f"leakage ≤ {self.epsilon:.6g} at {alpha} against the {self.adversary} adversary",
+                f"  binding    {self.binding}",
+                f"  certified  {self.certificate}",
+                *(f"  note       {n}" for n in self.notes),
+            ]
+        )
+
+    def to_dict(self, top: int | None = None) -> dict[str, Any]:
+        """Return a JSON-ready dictionary; ``top`` keeps only that many units."""
+        shown = dict(self.per_record.top(top)) if top is not None else dict(self.per_record)
+        return {
+            "epsilon": self.epsilon,
+            "dp_epsilon": dict(self.dp_epsilon) if isinstance(self.dp_epsilon, Mapping) else self.dp_epsilon,
+            "adversary": self.adversary,
+            "protected": self.protected,
+            "method": self.method,
+            "certificate": {"kind": self.certificate.kind, "statement": self.certificate.statement},
+            "binding": {
+                "unit": self.binding.unit,
+                "epsilon": self.binding.epsilon,
+                "method": self.binding.method,
+                "witness": dict(self.binding.witness),
+            },
+            "per_record": shown,
+            "by_method": dict(self.by_method),
+            "fingerprint": self.fingerprint,
+            "seconds": self.seconds,
+            "notes": list(self.notes),
+        }
+
+    def to_json(self) -> str:
+        """Return one JSON object with stable keys; ∞ is written as the string "inf"."""
+        return json.dumps(jsonable(self.to_dict()), ensure_ascii=False, indent=2)
+
+
+def jsonable(value: Any) -> Any:
+    """Return ``value`` with ∞ as "inf" and containers as plain lists and dicts."""
+    if isinstance(value, float) and math.isinf(value):
+        return "inf" if value > 0 else "-inf"
+    if isinstance(value, Mapping):
+        return {str(k): jsonable(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [jsonable(v) for v in value]
+    if isinstance(value, (set, frozenset)):
+        return [jsonable(v) for v in sorted(value)]
+    if isinstance(value, np.generic):
+        return jsonable(value.item())
+    return value

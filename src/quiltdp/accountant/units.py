@@ -1,0 +1,171 @@
+"""What is protected, and what each record pays: units and α vectors, normalised once at the edge.
+
+The default unit is one record (event-level privacy).  ``protect`` names sets of records that are
+protected together (all rows of one person: user-level privacy); ``window=w`` protects every run of w
+consecutive steps of a chain (w-event privacy).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from quiltdp.accountant.leakage.base import Vector
+from quiltdp.chain import ChainModel
+from quiltdp.errors import InvalidArgument, UnknownNode
+from quiltdp.model import Model
+
+__all__ = ["Units", "alpha_vector", "make_units", "positive_epsilon"]
+
+
+@dataclass(frozen=True, eq=False)
+class Units:
+    """The protected units of a model.
+
+    ``names[k]`` is what unit k is called; ``members`` maps it to its records, or is ``None`` when
+    every record stands alone; ``window`` is the length of runs of steps, 1 for single records.
+    """
+
+    names: Sequence[str]
+    members: tuple[tuple[str, ...], ...] | None = None
+    window: int = 1
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @property
+    def kind(self) -> str:
+        """How people call this kind of protection."""
+        if self.members is not None:
+            return "sets of records"
+        return "single records" if self.window == 1 else f"runs of {self.window} steps"
+
+
+Protect = Mapping[str, Collection[str]] | Collection[Collection[str]] | None
+
+
+def make_units(model: Model, protect: Protect = None, window: int = 1) -> Units:
+    """Return the units a caller asked for, checked.
+
+    Raises
+    ------
+    InvalidArgument
+        Naming the set and what is wrong with it.
+    """
+    if isinstance(window, bool) or not isinstance(window, (int, np.integer)) or window < 1:
+        raise InvalidArgument(f"window must be a whole number ≥ 1, not {window!r}")
+    if protect is None:
+        if window > 1 and not isinstance(model, ChainModel):
+            raise InvalidArgument("window= protects runs of steps and needs a Markov chain; use protect=")
+        if window > 1:
+            return Units(_WindowNames(model, int(window)), None, int(window))
+        return Units(model.records)
+    if window > 1:
+        raise InvalidArgument("give either protect= or window=, not both")
+    if isinstance(protect, str):
+        raise InvalidArgument(f"protect must hold sets of records, not the string {protect!r}")
+    named = protect if isinstance(protect, Mapping) else {_title(s): s for s in protect}
+    if not named:
+        raise InvalidArgument("protect is empty: name at least one set of records")
+    members = tuple(_checked_set(model, name, chosen) for name, chosen in named.items())
+    return Units(tuple(str(n) for n in named), members)
+
+
+def _title(chosen: Collection[str]) -> str:
+    if isinstance(chosen, str):
+        raise InvalidArgument(f"protect: {chosen!r} is a string; write [{chosen!r}] for a set of one record")
+    names = sorted(map(str, chosen))
+    return "+".join(names) if len(names) <= 4 else f"{names[0]}+…+{names[-1]} ({len(names)} records)"
+
+
+def _checked_set(model: Model, name: str, chosen: Collection[str]) -> tuple[str, ...]:
+    if isinstance(chosen, str):
+        raise InvalidArgument(f"protect: set {name!r} is a string; write [{chosen!r}]")
+    if not chosen:
+        raise InvalidArgument(f"protect: set {name!r} is empty")
+    model.require(chosen)
+    for n in chosen:
+        if not model.is_record(n):
+            raise InvalidArgument(f"protect: {n!r} in set {name!r} is latent, only records are protected")
+    return tuple(sorted(set(chosen), key=lambda n: model.index[n]))
+
+
+class _WindowNames(Sequence[str]):
+    """Names of the runs of w steps of every segment, made on demand: ``X3…X7``."""
+
+    def __init__(self, model: Model, window: int) -> None:
+        assert isinstance(model, ChainModel)
+        self._segments = model.segments
+        self._window = window
+        counts = [max(1, s.length - window + 1) for s in model.segments]
+        self._starts = [0, *np.cumsum(counts).tolist()]
+
+    def __len__(self) -> int:
+        return int(self._starts[-1])
+
+    def __getitem__(self, key: int | slice) -> str | Sequence[str]:  # type: ignore[override]  # no overloads
+        if isinstance(key, slice):
+            return tuple(str(self[k]) for k in range(*key.indices(len(self))))
+        position = range(len(self))[key]
+        k = int(np.searchsorted(self._starts, position, side="right")) - 1
+        segment, first = self._segments[k], position - int(self._starts[k])
+        last = min(first + self._window, segment.length) - 1
+        return f"{segment.prefix}{first}…{segment.prefix}{last}"
+
+    def __iter__(self) -> Iterator[str]:
+        return (str(self[k]) for k in range(len(self)))
+
+
+DpEpsilon = float | Mapping[str, float]
+
+
+def alpha_vector(model: Model, dp_epsilon: DpEpsilon, name: str = "dp_epsilon") -> Vector:
+    """Return one α per node: the given one for records, 0 for latents.
+
+    A mapping gives each record its own α; a record the query never reads has α = 0, and says so.
+
+    Raises
+    ------
+    InvalidArgument
+        For a negative, infinite or missing value, naming the record.
+    """
+    if isinstance(dp_epsilon, Mapping):
+        return _unequal(model, dp_epsilon, name)
+    value = positive_epsilon(dp_epsilon, name, zero=True)
+    if len(model.records) == len(model.nodes):
+        return np.full(len(model.nodes), value)
+    return np.array([value if model.is_record(n) else 0.0 for n in model.nodes])
+
+
+def _unequal(model: Model, given: Mapping[str, float], name: str) -> Vector:
+    for n in given:
+        if n not in model.states:
+            raise UnknownNode(f"{name}: record {n!r} is not in the model")
+        if not model.is_record(n):
+            raise InvalidArgument(f"{name}: {n!r} is latent, it has no row in the data")
+    missing = next((r for r in model.records if r not in given), None)
+    if missing is not None:
+        raise InvalidArgument(
+            f"{name}: record {missing!r} has no value; give 0 for records that the query never reads"
+        )
+    return np.array(
+        [
+            positive_epsilon(given[n], f"{name} of record {n!r}", zero=True) if model.is_record(n) else 0.0
+            for n in model.nodes
+        ]
+    )
+
+
+def positive_epsilon(value: object, name: str, *, zero: bool = False) -> float:
+    """Return a finite positive number (or zero, where allowed), or refuse it by name."""
+    try:
+        number = float(value)  # type: ignore[arg-type]  # whatever has __float__ is welcome
+    except (TypeError, ValueError):
+        raise InvalidArgument(f"{name} must be a number, not {value!r}") from None
+    if isinstance(value, bool) or not math.isfinite(number) or number < 0 or (number == 0 and not zero):
+        wanted = "a finite number ≥ 0" if zero else "a finite number > 0"
+        raise InvalidArgument(f"{name} must be {wanted}, not {value!r}")
+    return number
