@@ -50,7 +50,7 @@ def test_table_per_person_with_errors_loci_and_twins():
     values = dict.fromkeys(model.records, 1.0)
     rows = person_table(model, family, values, values)
     assert [(r.person, r.locus) for r in rows] == [
-        (n, s) for s in ("rs1", "rs2") for n in ("dad", "mum", "a")
+        (n, s) for s in ("rs1", "rs2") for n in ("dad", "mum", "a", "twin")
     ]
     assert rows[2].quilt == ("dad", "mum")
     assert rows[2].driver == "2 parents, 1 monozygotic twin"

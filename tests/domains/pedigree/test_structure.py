@@ -85,6 +85,16 @@ def test_monozygotic_twins_are_one_node(tmp_path):
     assert "one node" in " ".join(model.notes)
 
 
+def test_twins_with_genotyping_error_share_the_true_genotype(tmp_path):
+    rows = ["F f 0 0 1", "F m 0 0 2", "F a f m 1", "F b f m 1"]
+    model = pedigree(fam(tmp_path, *rows, twins=[("a", "b")]), 0.1, error_rate=0.01)
+    assert parents(model)["a"] == parents(model)["b"] == ("a:true",)
+    assert set(model.records) == {"f", "m", "a", "b"}
+    assert model.provenance["twins"] == "{}"
+    one = pedigree(fam(tmp_path, *rows, twins=[("a", "b")]), 0.1, error_rate=0.01, study=["b"])
+    assert one.records == ("b",)
+
+
 def test_twins_declared_by_the_caller(tmp_path):
     rows = ["F f 0 0 1", "F m 0 0 2", "F a f m 1", "F b f m 1"]
     assert len(fam(tmp_path, *rows, twins=[("a", "b")])) == 3

@@ -17,6 +17,8 @@ from quiltdp.model import Model, Table
 
 __all__ = ["Locus", "load", "loci_by_frequency", "pedigree"]
 
+_TRUE = ":true"
+
 Tables = dict[str, tuple[list[str], Table]]
 
 
@@ -147,7 +149,7 @@ def pedigree(
     for name, locus in loci.items():
         suffix = f"@{name}" if name else ""
         tables.update(_tables(family, locus, members, suffix))
-        records += [f"{m}{suffix}" for m in members]
+        records += [f"{m}{suffix}" for m in _record_names(family, members, layered=error_rate > 0)]
     notes = (*_genetics(loci), *_who(family, members), *warnings)
     return Model.from_tables(tables, records, notes=notes, provenance=_provenance(family, loci, members))
 
@@ -245,22 +247,28 @@ def _tables(family: Pedigree, locus: Locus, members: Collection[str], suffix: st
         return pool.setdefault(key, make)
 
     chosen = frozenset(members)
-    layered = locus.error_rate > 0
+    genome = {
+        p.name: f"{p.name}{suffix}" + (_TRUE if locus.error_rate > 0 and chosen & {p.name, *p.also} else "")
+        for p in family.people
+    }
     tables: Tables = {}
     calls: Tables = {}
     for p in family.people:
-        called = layered and p.name in chosen
-        node = f"{p.name}{suffix}" + (":true" if called else "")
         parents, table = _transmission(family, p, locus)
-        names = [f"{q}{suffix}" + (":true" if layered and q in chosen else "") for q in parents]
-        tables[node] = (names, shared((len(parents), table.shape), table))
-        if called:
+        names = [genome[q] for q in parents]
+        tables[genome[p.name]] = (names, shared((len(parents), table.shape), table))
+        if genome[p.name].endswith(_TRUE):
             states = locus.copies(p) + 1
-            calls[f"{p.name}{suffix}"] = (
-                [node],
-                shared(("call", states), mendel.call_table(locus.error_rate, states)),
-            )
+            call = shared(("call", states), mendel.call_table(locus.error_rate, states))
+            for twin in (p.name, *p.also):
+                if twin in chosen:
+                    calls[f"{twin}{suffix}"] = ([genome[p.name]], call)
     return {**tables, **calls}
+
+
+def _record_names(family: Pedigree, members: Sequence[str], *, layered: bool) -> Sequence[str]:
+    """Return the record of each member: the called genotype, or the genome that twins share."""
+    return members if layered else tuple(dict.fromkeys(family[m].name for m in members))
 
 
 def _transmission(family: Pedigree, p: Person, locus: Locus) -> tuple[Sequence[str], Table]:
@@ -273,6 +281,13 @@ def _transmission(family: Pedigree, p: Person, locus: Locus) -> tuple[Sequence[s
     if p.sex == "male":
         return p.parents[1:], mendel.son_table(locus.mutation_rate)
     return p.parents, mendel.x_daughter_table(locus.mutation_rate)
+
+
+def _shared_records(family: Pedigree, members: Sequence[str]) -> dict[str, list[str]]:
+    """Return the records that stand for several people of the study: genome -> all their names."""
+    inside = set(members)
+    groups = {p.name: [n for n in (p.name, *p.also) if n in inside] for p in family.people if p.also}
+    return {name: people for name, people in groups.items() if len(people) > 1}
 
 
 def _genetics(loci: Mapping[str, Locus]) -> list[str]:
@@ -308,5 +323,5 @@ def _provenance(family: Pedigree, loci: Mapping[str, Locus], members: Sequence[s
         "error_rate": f"{locus.error_rate:g}",
         "inbreeding": f"{locus.inbreeding:g}",
         "x_linked": "yes" if locus.x_linked else "no",
-        "twins": json.dumps({p.name: list(p.also) for p in family.people if p.also and p.name in members}),
+        "twins": json.dumps(_shared_records(family, members) if locus.error_rate == 0 else {}),
     }

@@ -61,25 +61,30 @@ def person_table(
         ``leakage(model, dp_epsilon=α, adversary=…).per_record`` for the two adversaries.
     """
     graph = moralize(model)
-    members = {r.split("@", 1)[0] for r in model.records}
+    members = {family[_split(family, r)[0]].name for r in model.records}
     rows = []
     for record in model.records:
-        name, _, locus = record.partition("@")
+        name, locus = _split(family, record)
         person = family[name]
         node = f"{record}:true" if f"{record}:true" in model.states else record
-        blanket = {_name(n) for n in markov_blanket(graph, node)} - {name}
+        blanket = {family[_split(family, n)[0]].name for n in markov_blanket(graph, node)} - {person.name}
         quilt = tuple(p.name for p in family if p.name in blanket)
         rows.append(
             PersonLeakage(
-                person.family, person.id or name, locus, informed[record], prior[record], quilt,
-                _driver(family, name, members),
+                person.family, person.id if name == person.name and person.id else name, locus,
+                informed[record], prior[record], quilt, _driver(family, person.name, members),
             )
         )  # fmt: skip
     return tuple(rows)
 
 
-def _name(node: str) -> str:
-    return node.removesuffix(":true").split("@", 1)[0]
+def _split(family: Pedigree, node: str) -> tuple[str, str]:
+    """Return person and locus of a node."""
+    name = node.removesuffix(":true")
+    if name in family.by_name:
+        return name, ""
+    person, _, locus = name.rpartition("@")
+    return person, locus
 
 
 def _driver(family: Pedigree, name: str, members: set[str]) -> str:

@@ -87,11 +87,8 @@ def _spread(table: Table) -> float:
 def twin_counts(model: Model) -> dict[str, int]:
     """Return how many people a record stands for, where monozygotic twins make it more than one."""
     twins = json.loads(model.provenance.get("twins", "{}"))
-    return {record: 1 + len(others) for record, others in twins.items()}
-
-
-def _person(record: str) -> str:
-    return record.split("@", 1)[0]
+    counts = {person: len(people) for person, people in twins.items()}
+    return {r: k for r in model.records if (k := counts.get(r) or counts.get(r.rpartition("@")[0], 1)) > 1}
 
 
 def _sum(model: Model, name: str, cells: tuple[str, ...], rows: Mapping[int, Table]) -> GenotypeQuery:
@@ -102,7 +99,7 @@ def _sum(model: Model, name: str, cells: tuple[str, ...], rows: Mapping[int, Tab
         size = model.cardinality(record)
         if size not in rows:
             raise InvalidArgument(f"query {name}: record {record!r} has {size} states, not genotypes")
-        terms[record] = rows[size] * people.get(_person(record), 1)
+        terms[record] = rows[size] * people.get(record, 1)
     return GenotypeQuery(name, cells, terms)
 
 
@@ -157,7 +154,7 @@ def chi_square_cells(model: Model, cases: Collection[str], *, allelic: bool = Fa
         own = np.stack([size - 1 - np.arange(size), np.arange(size)], axis=1) if allelic else np.eye(3)[:size]
         table = np.zeros((size, len(cells)))
         start = 0 if record in chosen else len(kinds)
-        table[:, start : start + len(kinds)] = own * people.get(_person(record), 1)
+        table[:, start : start + len(kinds)] = own * people.get(record, 1)
         terms[record] = table
     return GenotypeQuery("chi-square cells", cells, terms)
 

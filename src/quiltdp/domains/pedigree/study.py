@@ -26,7 +26,7 @@ def read_ids(path: str | Path) -> tuple[tuple[int, str], ...]:
 
 
 def study_members(family: Pedigree, study: str | Path | Collection[str] | None) -> tuple[str, ...]:
-    """Return the names of the records, in pedigree order.
+    """Return the names of the people in the study, in pedigree order, twins each by their own name.
 
     Raises
     ------
@@ -34,12 +34,12 @@ def study_members(family: Pedigree, study: str | Path | Collection[str] | None) 
         For an id that is not in the pedigree, or that several families share, by line.
     """
     if study is None:
-        chosen = {p.name for p in family.people if p.stated}
+        chosen = {n for p in family.people if p.stated for n in (p.name, *p.also)}
     elif isinstance(study, (str, Path)):
         chosen = {_resolve(family, text, f"{study}:{line}: ") for line, text in read_ids(study)}
     else:
         chosen = {_resolve(family, str(i), "study: ") for i in study}
-    members = tuple(p.name for p in family.people if p.name in chosen)
+    members = tuple(n for p in family.people for n in (p.name, *p.also) if n in chosen)
     if not members:
         raise InvalidArgument(f"{family.source}: the study has nobody in it")
     return members
@@ -47,7 +47,7 @@ def study_members(family: Pedigree, study: str | Path | Collection[str] | None) 
 
 def _resolve(family: Pedigree, text: str, where: str) -> str:
     if text in family.by_name:
-        return family.by_name[text].name
+        return text
     words = text.split()
     if len(words) == 2 and (hit := _within(family, words[0], words[1])) is not None:
         return hit
