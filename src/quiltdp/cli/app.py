@@ -41,6 +41,7 @@ class Command(NamedTuple):
 COMMANDS = {
     "info": Command("quiltdp.cli.info", "What a model contains: nodes, records, width, zeros."),
     "trace": Command("quiltdp.cli.trace", "From points to the Markov chain of a location trace."),
+    "pedigree": Command("quiltdp.cli.pedigree", "A family file: summary, leakage per person, kin table."),
     "quilts": Command("quiltdp.cli.quilts", "The Markov quilts of a node, smallest first."),
 }
 
