@@ -227,6 +227,9 @@ def test_equal_chains_have_equal_fingerprints():
     assert markov_chain([P] * 4, initial=start).fingerprint == one
     assert markov_chain([np.array(P) for _ in range(4)], initial="uniform").fingerprint == one
     assert markov_chain(P, 5, initial=start, states=["0", "1"]).fingerprint == one
+    named = markov_chain(P, 5, initial=start, states=["a", "b"]).fingerprint
+    assert markov_chain(P, 5, initial=start, states=np.array(["a", "b"])).fingerprint == named
+    assert markov_chain(P, np.int64(5), initial=start, prefix=np.str_("X")).fingerprint == one
     pair = markov_chains(P, {"a": 3, "b": 2})
     assert markov_chains(P, {"b": 2, "a": 3}).fingerprint == pair.fingerprint
 

@@ -320,6 +320,19 @@ def test_the_fingerprint_ignores_the_order_of_nodes_parents_and_factors(m, rando
     assert other.fingerprint == m.fingerprint
 
 
+def test_names_from_numpy_are_plain_strings():
+    a, b, x, y = np.array(["A", "B", "x", "y"])
+    tables = {a: ([], COIN), b: ([a], FLIP)}
+    m = Model.from_tables(tables, states={a: [x, y]})
+    plain = Model.from_tables({"A": ([], COIN), "B": (["A"], FLIP)}, states={"A": ["x", "y"]})
+    assert m.fingerprint == plain.fingerprint
+    assert Model(m.states, [Factor([f.scope[0]], f.table, f.child) for f in m.factors[:1]] + [m.factors[1]])
+    assert repr(m.nodes) == "('A', 'B')"
+    one = Model.from_potentials({a: [x, y]}, [([a], COIN)]).fingerprint
+    assert one == Model.from_potentials({"A": ["x", "y"]}, [(["A"], COIN)]).fingerprint
+    assert repr(Factor([a], COIN, a).scope) == "('A',)"
+
+
 def test_the_fingerprint_sees_every_change():
     base = {"A": ([], COIN), "B": (["A"], FLIP)}
     m = Model.from_tables(base)

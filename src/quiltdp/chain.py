@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 
 from quiltdp.chain_views import ChainFactors, ChainFactorsOf, ChainIndex, ChainNodes, ChainStates
 from quiltdp.errors import InvalidModel
-from quiltdp.factor import Factor, Table, TablePool, frozen_table
+from quiltdp.factor import Factor, Table, TablePool, frozen_table, plain_names
 from quiltdp.model import Model
 
 __all__ = ["ChainModel", "ChainSegment", "markov_chain", "markov_chains", "stationary_distribution"]
@@ -42,6 +42,9 @@ class ChainSegment:
 
     def __post_init__(self) -> None:
         """Check the law, the matrices and their sizes."""
+        if not isinstance(self.prefix, str):
+            raise InvalidModel(f"chain prefix {self.prefix!r} must be a string")
+        object.__setattr__(self, "prefix", str(self.prefix))
         if not self.prefix or self.prefix[-1].isdigit():
             raise InvalidModel(f"chain prefix {self.prefix!r} must be non-empty and not end in a digit")
         if not 1 <= self.length <= _MAX_LENGTH:
@@ -222,7 +225,7 @@ def _checked_state_names(
         return None
     if isinstance(names, str) or any(not isinstance(n, str) for n in names):
         raise InvalidModel(f"the states of a chain must be a list of names, not {names!r}")
-    chosen = tuple(names)
+    chosen = plain_names(names)
     if len(set(chosen)) != len(chosen):
         raise InvalidModel("a state of the chain is named twice")
     for s in chains:

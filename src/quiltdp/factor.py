@@ -10,7 +10,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from quiltdp.errors import InvalidModel
 
-__all__ = ["ROW_SUM_TOLERANCE", "Factor", "Table", "TablePool", "frozen_table", "normalised_rows"]
+__all__ = [
+    "ROW_SUM_TOLERANCE",
+    "Factor",
+    "Table",
+    "TablePool",
+    "frozen_table",
+    "normalised_rows",
+    "plain_names",
+]
 
 Table: TypeAlias = NDArray[np.float64]
 
@@ -34,6 +42,11 @@ def frozen_table(values: ArrayLike, owner: str, node: str | None = None) -> Tabl
         raise InvalidModel(f"{owner}: the table has a negative entry at {_first(table < 0)}", node)
     table.flags.writeable = False
     return table
+
+
+def plain_names(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the names as plain strings, which print alike wherever they came from (NumPy, pandas)."""
+    return tuple(n if type(n) is str or not isinstance(n, str) else str(n) for n in names)
 
 
 def _first(mask: NDArray[np.bool_]) -> tuple[int, ...]:
@@ -62,7 +75,8 @@ class Factor:
     child: str | None
 
     def __init__(self, scope: Sequence[str], table: ArrayLike, child: str | None = None) -> None:
-        names = tuple(scope)
+        names = plain_names(scope)
+        child = str(child) if isinstance(child, str) else child
         owner = f"node {child!r}" if child is not None else f"factor over {names}"
         if len(set(names)) != len(names):
             raise InvalidModel(f"{owner}: a node appears twice in the scope {names}", child)

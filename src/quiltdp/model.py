@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from quiltdp.errors import InvalidModel, UnknownNode
-from quiltdp.factor import ROW_SUM_TOLERANCE, Factor, Table, TablePool, frozen_table
+from quiltdp.factor import ROW_SUM_TOLERANCE, Factor, Table, TablePool, frozen_table, plain_names
 
 __all__ = ["ROW_SUM_TOLERANCE", "Factor", "Model", "Table"]
 
@@ -243,7 +243,7 @@ class Model:
         pool = TablePool()
         tables_in: dict[str, tuple[tuple[str, ...], Table]] = {}
         for node, (parents, values) in tables.items():
-            tables_in[node] = (tuple(parents), pool.cpt(node, values))
+            tables_in[_checked_name(node)] = (plain_names(parents), pool.cpt(node, values))
         named = dict(states) if states is not None else {}
         defaults: dict[int, tuple[str, ...]] = {}
         all_states: dict[str, Sequence[str]] = {}
@@ -286,7 +286,7 @@ class Model:
         }
         pool = TablePool()
         factors = [
-            Factor._sharing(tuple(scope), pool.potential(tuple(scope), values), None)
+            Factor._sharing(plain_names(scope), pool.potential(tuple(scope), values), None)
             for scope, values in potentials
         ]
         return cls(names, factors, records, notes=notes, provenance=provenance)
@@ -343,7 +343,7 @@ def _checked_name(node: object) -> str:
     """Return a node name, or refuse what is not a non-empty string."""
     if not isinstance(node, str) or not node:
         raise InvalidModel(f"a node's name must be a non-empty string, not {node!r}")
-    return node
+    return str(node)
 
 
 def _checked_states(
@@ -352,7 +352,7 @@ def _checked_states(
     """Return the state names as a tuple shared between nodes, or refuse them naming ``node``."""
     if isinstance(states, str):
         raise InvalidModel(f"node {node!r}: states must be a list of names, not the string {states!r}", node)
-    key = tuple(states)
+    key = plain_names(states)
     known = shared.get(key)
     if known is not None:
         return known

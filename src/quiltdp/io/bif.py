@@ -33,7 +33,8 @@ _VARIABLE = re.compile(
     rf"\s*(?:{_PROPERTY})*type\s+discrete\s*\[\s*(\d+)\s*\]\s*"
     rf'\{{([^}}"]*(?:{_QUOTED}[^}}"]*)*)\}}\s*;?\s*(?:{_PROPERTY})*\}}'
 )
-_NAME = re.compile(rf'({_QUOTED})|[^\s,|()"]+')
+_NAME = re.compile(rf'{_QUOTED}|[^\s,|()"]+')
+_STATE = re.compile(rf'{_QUOTED}|[^\s,"]+')
 _STATEMENT = re.compile(rf'\s*([^;}}"]*(?:{_QUOTED}[^;}}"]*)*)([;}}])')
 
 
@@ -191,7 +192,7 @@ def _scope(source: Source, header: str, head: int) -> tuple[str, tuple[str, ...]
     """Return child and parents of a ``probability`` header."""
     inner = header.strip()
     names = _names(inner)
-    if not names or not (inner.startswith("(") and inner.endswith(")")) or inner.count("|") > 1:
+    if not names or not (inner.startswith("(") and inner.endswith(")")) or _bars(inner) > 1:
         raise source.error(
             head, f"expected 'probability ( NODE | PARENT, … ) {{', found {_excerpt('probability' + header)}"
         )
@@ -203,10 +204,15 @@ def _names(text: str) -> list[str]:
     return [m[0].strip('"') for m in _NAME.finditer(text)]
 
 
+def _bars(header: str) -> int:
+    """Return the number of ``|`` outside quotes."""
+    return (re.sub(_QUOTED, "", header) if '"' in header else header).count("|")
+
+
 def _state_names(text: str) -> tuple[str, ...]:
     """Return the names in a list separated by commas, or by blanks where there is no comma."""
     if '"' in text:
-        return tuple(m[0].strip('"') for m in _NAME.finditer(text))
+        return tuple(m[0].strip('"') for m in _STATE.finditer(text))
     if "," in text:
         return tuple(part.strip() for part in text.strip().rstrip(",").split(","))
     return tuple(text.split())

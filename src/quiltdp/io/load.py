@@ -1,8 +1,8 @@
 """``load_model``: one door for every file format.
 
 A file with the suffix of a domain (a pedigree) goes to that domain's reader.  For the others the
-first words decide, because suffixes lie (XMLBIF files are called ``.bif``, ``.xml`` or ``.xmlbif``);
-the suffix decides where the words do not.
+first words decide, because suffixes lie (XMLBIF files are called ``.bif``, ``.xml`` or ``.xmlbif``)
+or say nothing (``.txt``); the suffix decides where the words do not.
 """
 
 from __future__ import annotations
@@ -47,6 +47,8 @@ _DOMAINS: dict[str, str] = {
     ".txt": "quiltdp.domains.pedigree:load",
 }
 
+_ANYTHING = (".dat", ".txt")  # suffixes that say so little that the words are asked first
+
 # How a file of each format begins, after blanks and comments.
 _BEGINNINGS = (
     (re.compile(r"[^{]*?<(?:!DOCTYPE\s+)?BIF\b", re.IGNORECASE), ".xmlbif"),
@@ -88,10 +90,11 @@ def load_model(path: str | os.PathLike[str], **options: Any) -> Model:
     ('smoke', 'lung')
     """
     suffix = _suffix(_existing(path))
-    target = _DOMAINS.get(suffix)
+    known = _DOMAINS.get(suffix)
+    target = None if suffix in _ANYTHING else known
     if target is None:
-        found = _sniff(path) or suffix
-        target = _NETWORKS.get(found)
+        found = _sniff(path, suffix) or suffix
+        target = _NETWORKS.get(found, known)
         if target is None:
             raise FileFormatError(
                 path,
@@ -146,7 +149,7 @@ def _suffix(path: Path) -> str:
     return Path(path.name.lower().removesuffix(".gz")).suffix
 
 
-def _sniff(path: str | os.PathLike[str]) -> str | None:
+def _sniff(path: str | os.PathLike[str], suffix: str) -> str | None:
     """Return the suffix of the format that the file's first words belong to, if they tell."""
     try:
         with Path(path).open("rb") as stream:
@@ -155,12 +158,12 @@ def _sniff(path: str | os.PathLike[str]) -> str | None:
             with gzip.open(path, "rb") as packed:
                 head = packed.read(4096)
     except (OSError, EOFError, zlib.error, ValueError):
-        return None if _suffix(Path(path)) in _NETWORKS else ".bif"  # the reader says what is wrong
+        return None if suffix in known_suffixes() else ".bif"  # the reader says what is wrong
     text = head.decode("utf-8", errors="replace").removeprefix("\ufeff")
     skipped = _SKIP.match(text)
     if skipped is not None:
         text = text[skipped.end() :]
-    return next((suffix for pattern, suffix in _BEGINNINGS if pattern.match(text)), None)
+    return next((found for pattern, found in _BEGINNINGS if pattern.match(text)), None)
 
 
 def _resolve(target: str) -> Callable[..., Model]:

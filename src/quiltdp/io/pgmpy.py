@@ -86,7 +86,7 @@ def to_pgmpy(model: Model) -> Any:
             network.add_factors(DiscreteFactor(f.scope, f.table.shape, f.table, state_names=named))
         network.latents = set(model.latents)
         return network
-    bayesian = DiscreteBayesianNetwork(latents=set(model.latents))
+    bayesian = DiscreteBayesianNetwork()
     bayesian.add_nodes_from(model.nodes)
     for f in model.factors:
         bayesian.add_edges_from((p, f.child) for p in f.parents)
@@ -100,6 +100,7 @@ def to_pgmpy(model: Model) -> Any:
                 state_names={n: list(model.states[n]) for n in f.scope},
             )
         )
+    bayesian.latents = set(model.latents)
     return bayesian
 
 

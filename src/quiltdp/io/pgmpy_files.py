@@ -110,7 +110,16 @@ def read_net(
         states = _NET_STATES.search(match[2])
         if states is None:
             raise source.error(match.start(), f"node {match[1]!r}: expected 'states = ( … );'")
-        _declare(path, declared, match[1], re.findall(r'"([^"]*)"', states[1]), source.line(match.start()))
+        names = re.findall(r'"([^"]*)"', states[1])
+        line = source.line(match.start())
+        _declare(path, declared, match[1], names, line)
+        if not re.fullmatch(r"[A-Za-z0-9_-]+", match[1]):
+            raise FileFormatError(path, line, f"node {match[1]!r}: pgmpy needs plain names; save it as BIF")
+        for state in names:
+            if re.search(r"[\s(),]|^$", state):
+                raise FileFormatError(
+                    path, line, f"node {match[1]!r}: pgmpy would split the state {state!r}; save it as BIF"
+                )
         plain.append(f"node {match[1]} {{\n  states = ({states[1]});\n}}\n")
     children = []
     for match in _NET_POTENTIAL.finditer(source.text):
