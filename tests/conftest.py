@@ -7,8 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 ROOT = Path(__file__).parents[1]
+
+settings.register_profile("quiltdp", deadline=None)  # a busy machine is not a bug
+settings.load_profile("quiltdp")
 
 
 @dataclass(frozen=True)
