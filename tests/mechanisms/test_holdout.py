@@ -17,7 +17,7 @@ from quiltdp.accountant.ledger import Terms
 from quiltdp.accountant.specs import Laplace, Thresholdout
 from quiltdp.errors import BudgetSpent, InvalidArgument, LedgerCorrupt, Refused
 from quiltdp.mechanisms import InsecureDeterministicNoise
-from quiltdp.mechanisms.holdout import holdout_settings
+from quiltdp.mechanisms.holdout import checked_settings
 
 N = 1000
 CAL = terms(budget=3, sensitivity=1 / N, dp_epsilon=5.0)
@@ -398,5 +398,5 @@ def test_error_bounds_follow_the_formula(path: Path) -> None:
 
 
 def test_settings_name_everything_the_answers_depend_on() -> None:
-    assert holdout_settings(0.2, 0.05, None, True)["noise"] == "secure"
+    assert checked_settings(0.2, 0.05, None)["noise"] == "secure"
     assert Thresholdout(3, 1 / N) == CAL.mechanism

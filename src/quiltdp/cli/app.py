@@ -43,6 +43,8 @@ COMMANDS = {
     "trace": Command("quiltdp.cli.trace", "From points to the Markov chain of a location trace."),
     "pedigree": Command("quiltdp.cli.pedigree", "A family file: summary, leakage per person, kin table."),
     "quilts": Command("quiltdp.cli.quilts", "The Markov quilts of a node, smallest first."),
+    "holdout": Command("quiltdp.cli.holdout", "A reusable holdout from the shell: init, ask, status."),
+    "ledger": Command("quiltdp.cli.ledger", "The account of releases: show, verify, export."),
 }
 
 _EPILOG = """\b

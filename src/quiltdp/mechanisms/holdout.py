@@ -19,7 +19,7 @@ from quiltdp.mechanisms.thresholdout import Outcome, Source, ThresholdoutMechani
 if TYPE_CHECKING:
     from quiltdp.model import Model
 
-__all__ = ["Answer", "ReusableHoldout", "holdout_settings"]
+__all__ = ["Answer", "ReusableHoldout", "checked_settings"]
 
 
 @dataclass(frozen=True)
@@ -54,10 +54,16 @@ class Answer:
         return self.value
 
 
-def holdout_settings(
-    threshold: float, failure: float, queries: int | None, secure: bool = True
+def checked_settings(
+    threshold: float, failure: float, queries: int | None, *, secure: bool = True
 ) -> dict[str, Any]:
-    """Return what a reusable holdout binds its ledger to, besides the calibration."""
+    """Return what a reusable holdout binds its ledger to, besides the calibration, or refuse it."""
+    if not 0.0 <= threshold <= 1.0:
+        raise InvalidArgument(f"threshold must lie in [0, 1], not {threshold!r}")
+    if not 0.0 < failure < 1.0:
+        raise InvalidArgument(f"failure must lie strictly between 0 and 1, not {failure!r}")
+    if queries is not None and (isinstance(queries, bool) or not isinstance(queries, int) or queries < 1):
+        raise InvalidArgument(f"queries must be a whole number ≥ 1, not {queries!r}")
     return {
         "kind": "thresholdout",
         "threshold": float(threshold).hex(),
@@ -127,17 +133,14 @@ class ReusableHoldout:
                 f"calibration: it was made for {calibration.mechanism!r};"
                 " a reusable holdout needs Thresholdout"
             )
-        if not 0.0 < failure < 1.0:
-            raise InvalidArgument(f"failure must lie strictly between 0 and 1, not {failure!r}")
-        if queries is not None and (isinstance(queries, bool) or not isinstance(queries, int) or queries < 1):
-            raise InvalidArgument(f"queries must be a whole number ≥ 1, not {queries!r}")
+        secure = noise is None or noise.secure
+        settings = checked_settings(threshold, failure, queries, secure=secure)
         self._tables = TablePair(train, holdout)
         self._mechanism = ThresholdoutMechanism(
             calibration.mechanism, calibration.sigma, threshold, noise=noise
         )
         self._covered = self._mechanism.covers(Fraction(1, self._tables.rows))
         self.failure, self.queries = failure, queries
-        settings = holdout_settings(threshold, failure, queries, self._mechanism.secure)
         if isinstance(ledger, Ledger):
             ledger.require(calibration, settings)
             self.ledger = ledger
@@ -145,6 +148,32 @@ class ReusableHoldout:
             self.ledger = Ledger.open_or_create(ledger, calibration, settings=settings, anchor=anchor)
         budget = calibration.mechanism.budget
         self._open_share, self._answer_share = Fraction(4, 9 * budget), Fraction(5, 9 * budget)
+
+    @classmethod
+    def from_ledger(
+        cls,
+        train: Any,
+        holdout: Any,
+        ledger: str | Path | Ledger,
+        *,
+        anchor: str | Path | None = None,
+        noise: NoiseSource | None = None,
+    ) -> ReusableHoldout:
+        """Go on with an existing ledger: calibration, threshold and the rest are read from it."""
+        account = ledger if isinstance(ledger, Ledger) else Ledger.open(ledger, anchor=anchor)
+        settings = account.settings
+        if settings.get("kind") != "thresholdout":
+            raise InvalidArgument(f"{account.path}: this ledger does not belong to a reusable holdout")
+        return cls(
+            train,
+            holdout,
+            account.terms,
+            float.fromhex(settings["threshold"]),
+            account,
+            failure=float.fromhex(settings["failure"]),
+            queries=settings["queries"],
+            noise=noise,
+        )
 
     # -- asking ----------------------------------------------------------------------------
 

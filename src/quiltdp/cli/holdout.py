@@ -1,0 +1,226 @@
+"""``quiltdp holdout init|ask|status``: a reusable holdout from the shell."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from quiltdp.cli.app import GroupedCommand, emit_json, guarded
+
+if TYPE_CHECKING:
+    from quiltdp.mechanisms.holdout import Answer
+
+__all__ = ["holdout"]
+
+holdout = typer.Typer(
+    help="Ask one holdout again and again; a ledger keeps the account.",
+    rich_markup_mode=None,
+    no_args_is_help=True,
+)
+
+LedgerPath = Annotated[Path, typer.Argument(metavar="LEDGER", help="The ledger file.")]
+AnchorPath = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="A file elsewhere that remembers the newest entry.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Plain JSON on stdout, nothing else.")]
+
+
+@holdout.command(
+    cls=GroupedCommand,
+    epilog="\b\nExamples:\n  quiltdp holdout init study.db --calibration cal.json --threshold 0.04",
+)
+def init(
+    ledger: LedgerPath,
+    *,
+    calibration: Annotated[
+        Path, typer.Option(metavar="FILE", help="A calibration of Thresholdout, as JSON.")
+    ],
+    threshold: Annotated[float, typer.Option(metavar="T", help="How far training and holdout may differ.")],
+    failure: Annotated[float, typer.Option(metavar="BETA", help="Failure probability of the bounds.")] = 0.05,
+    queries: Annotated[
+        int | None, typer.Option(metavar="M", help="The number of queries, if it is fixed.")
+    ] = None,
+    anchor: AnchorPath = None,
+    json: Json = False,
+) -> None:
+    """Make the ledger of a reusable holdout."""
+    with guarded():
+        from quiltdp.accountant.ledger import Ledger
+        from quiltdp.accountant.specs import Thresholdout
+        from quiltdp.errors import InvalidArgument
+        from quiltdp.mechanisms.holdout import checked_settings
+
+        found = read_calibration(calibration)
+        if not isinstance(found.mechanism, Thresholdout):
+            raise InvalidArgument(
+                f"{calibration}: the calibration is for {found.mechanism!r}, not Thresholdout"
+            )
+        if ledger.exists():
+            raise InvalidArgument(f"{ledger}: this file exists; a ledger is never overwritten")
+        settings = checked_settings(threshold, failure, queries)
+        made = Ledger.create(ledger, found, settings=settings, anchor=anchor)
+        facts = {"ledger": str(ledger), "id": made.genesis["id"], **status_facts(made)}
+        if json:
+            emit_json("holdout-init", facts)
+        else:
+            typer.echo(
+                f"{ledger}: made, {facts['remaining']} answers from the holdout, keep the file private"
+            )
+
+
+@holdout.command(
+    cls=GroupedCommand,
+    epilog="\b\nExamples:\n  quiltdp holdout ask study.db 'guess == label' --train train.csv"
+    " --holdout holdout.csv",
+)
+def ask(
+    ledger: LedgerPath,
+    query: Annotated[
+        list[str], typer.Argument(metavar="QUERY...", help="A column, or an expression over columns.")
+    ],
+    *,
+    train: Annotated[Path, typer.Option(metavar="CSV", help="The training data.")],
+    holdout: Annotated[Path, typer.Option(metavar="CSV", help="The holdout data.")],
+    key: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY", help="Idempotency key, one per query: repeats are free."),
+    ] = None,
+    anchor: AnchorPath = None,
+    json: Json = False,
+) -> None:
+    """Ask queries: the mean over the rows of values in [0, 1] (a true comparison counts 1).
+
+    Each is answered from the training data when the holdout agrees, otherwise from the holdout with
+    noise, which spends one answer.  Exit code 1 when the budget is spent.
+    """
+    with guarded():
+        from quiltdp.cli.columns import read_columns
+        from quiltdp.errors import BudgetSpent
+        from quiltdp.mechanisms.holdout import ReusableHoldout
+
+        made = ReusableHoldout.from_ledger(read_columns(train), read_columns(holdout), ledger, anchor=anchor)
+        answers = made.ask_many(query, keys=key or None, labels=[q[:200] for q in query])
+        if json:
+            emit_json("holdout-ask", {"answers": [_facts(q, a) for q, a in zip(query, answers, strict=True)]})
+        else:
+            for text, answer in zip(query, answers, strict=True):
+                typer.echo(_line(text, answer))
+        if any(a.value is None for a in answers):
+            raise BudgetSpent(f"{ledger}: the holdout's budget is spent; no more answers")
+
+
+@holdout.command(
+    cls=GroupedCommand, epilog="\b\nExamples:\n  quiltdp holdout status study.db --model models/asia.bif"
+)
+def status(
+    ledger: LedgerPath,
+    *,
+    model: Annotated[
+        Path | None, typer.Option(metavar="MODEL", help="Also convert to Bayesian DP with this model.")
+    ] = None,
+    anchor: AnchorPath = None,
+    json: Json = False,
+) -> None:
+    """Say what is spent and what is left."""
+    with guarded():
+        from quiltdp.accountant.ledger import Ledger
+
+        facts = status_facts(Ledger.open(ledger, anchor=anchor), model)
+        if json:
+            emit_json("holdout-status", {"ledger": str(ledger), **facts})
+        else:
+            show_status(str(ledger), facts)
+
+
+def read_calibration(path: Path) -> Any:
+    """Read a calibration from its JSON file, or refuse it by name."""
+    from importlib import import_module
+
+    from quiltdp.errors import FileFormatError, QuiltdpError
+
+    text = path.read_text(encoding="utf-8")
+    calibration = import_module("quiltdp.accountant.calibration").Calibration
+    try:
+        return calibration.from_json(text)
+    except (ValueError, KeyError, TypeError, QuiltdpError) as error:
+        raise FileFormatError(path, None, f"this is not a calibration ({error})") from None
+
+
+def status_facts(ledger: Any, model: Path | None = None) -> dict[str, Any]:
+    """Return the odometer of a ledger as plain facts."""
+    from collections.abc import Mapping
+
+    import quiltdp
+
+    reading = ledger.odometer(None if model is None else quiltdp.load_model(model))
+
+    def plain(value: Any) -> Any:
+        return dict(value) if isinstance(value, Mapping) else value
+
+    facts: dict[str, Any] = {
+        "fingerprint": ledger.fingerprint,
+        "share": str(reading.share),
+        "spent_dp_epsilon": plain(reading.spent_dp_epsilon),
+        "remaining_dp_epsilon": plain(reading.remaining_dp_epsilon),
+        "answers": reading.answers,
+        "remaining": reading.remaining,
+        "queries": reading.queries,
+        "refused_on_holdout": reading.refused,
+    }
+    for found in (reading.informed, reading.prior):
+        if found is not None:
+            facts[found.adversary] = {"epsilon": found.epsilon, "per_record": dict(found.per_record)}
+    return facts
+
+
+def show_status(name: str, facts: dict[str, Any]) -> None:
+    """Print the odometer for people."""
+    from quiltdp.cli.show import number, show_facts
+
+    def amount(value: Any) -> str:
+        if value is None:
+            return "Gaussian noise: no pure α"
+        if isinstance(value, dict):
+            return f"at most {number(max(value.values()))} for a record"
+        return number(value)
+
+    lines = [
+        ("dp_epsilon spent", amount(facts["spent_dp_epsilon"])),
+        ("dp_epsilon left", amount(facts["remaining_dp_epsilon"])),
+    ]
+    if facts["remaining"] is not None:
+        lines += [
+            ("answers from the holdout", f"{facts['answers']}, {facts['remaining']} left"),
+            ("queries answered", str(facts["queries"])),
+        ]
+    for adversary in ("informed", "prior"):
+        if adversary in facts:
+            lines.append((f"epsilon, {adversary} adversary", number(facts[adversary]["epsilon"])))
+    if facts["refused_on_holdout"]:
+        lines.append(
+            ("refused on the holdout only", f"{facts['refused_on_holdout']} (not covered by the account)")
+        )
+    show_facts(lines, title=name)
+
+
+def _facts(query: str, answer: Answer) -> dict[str, Any]:
+    return {
+        "query": query,
+        "value": answer.value,
+        "source": answer.source,
+        "remaining": answer.remaining,
+        "error_bound": answer.error_bound,
+        "repeated": answer.repeated,
+    }
+
+
+def _line(query: str, answer: Answer) -> str:
+    if answer.value is None:
+        return f"⊥  {query}"
+    repeated = ", repeated" if answer.repeated else ""
+    return (
+        f"{answer.value:.6g} ± {answer.error_bound:.3g}  {query}"
+        f"  (from {answer.source}{repeated}; {answer.remaining} left)"
+    )

@@ -1,0 +1,67 @@
+"""Processes that ask a shared holdout without end and write down every answer they receive.
+
+Run as a program, it imports everything once and then forks one worker per line on its input (the file
+to write to), telling its process id; so a killed worker is replaced in milliseconds.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import uuid
+from pathlib import Path
+
+
+class Biased:
+    """0.9 on the training data and 0.4 on the holdout for some questions, equal for the others."""
+
+    def __init__(self, train: object, differs: bool) -> None:
+        self.train, self.differs = train, differs
+
+    def __call__(self, table: object) -> float:
+        return 0.9 if table is self.train or not self.differs else 0.4
+
+
+def work(ledger: str, received: str, budget: int) -> None:
+    from holdout_fakes import terms
+
+    from quiltdp import ReusableHoldout
+
+    train, fresh = {"x": [0.0]}, {"x": [1.0]}
+    holdout = ReusableHoldout(train, fresh, terms(budget=budget, dp_epsilon=50.0), 0.2, ledger)
+    descriptor = os.open(received, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
+    number = 0
+    while True:
+        number += 1
+        key = uuid.uuid4().hex
+        answer = holdout.ask(Biased(train, number % 3 == 0), key=key, label=key)
+        value = "spent" if answer.value is None else answer.value.hex()
+        os.write(descriptor, f"{key} {answer.source} {value}\n".encode())
+        if number % 10 == 0:  # a retry must not be charged
+            again = holdout.ask(Biased(train, number % 3 == 0), key=key, label=key)
+            if again.value != answer.value:
+                os.write(descriptor, b"different answer to the same key\n")
+
+
+def main(ledger: str, budget: int) -> None:
+    import opendp.prelude  # noqa: F401 - the slow part, before the first fork
+
+    import quiltdp.mechanisms.holdout  # noqa: F401
+
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the dead need no burial
+    for line in sys.stdin:
+        child = os.fork()
+        if child == 0:
+            try:
+                work(ledger, line.strip(), budget)
+            except BaseException as error:
+                Path(line.strip() + ".failed").write_text(f"{type(error).__name__}: {error}")
+            finally:
+                os._exit(1)
+        print(child, flush=True)
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parent))
+    main(sys.argv[1], int(sys.argv[2]))
