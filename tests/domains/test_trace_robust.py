@@ -99,6 +99,17 @@ def test_region_holds_the_truth() -> None:
         transition_region(counts, 1.0)
 
 
+def test_all_entries_hold_together() -> None:
+    """The level is shared by all K² entries; a row without moves is unknown."""
+    counts = np.array([[5, 2, 0], [1, 3, 2], [0, 0, 0]])
+    region = transition_region(counts, 0.9)
+    low, high = row_intervals(counts, counts.sum(1, keepdims=True), np.log(9 / 0.1))
+    assert np.allclose(region.lower, low)
+    assert np.allclose(region.upper, high)
+    assert region.lower[2].tolist() == [0, 0, 0]
+    assert region.upper[2].tolist() == [1, 1, 1]
+
+
 def test_region_bound_is_above_the_truth_and_tightens_with_data() -> None:
     from quiltdp import markov_chain
     from quiltdp.accountant.leakage.chain import ChainBound

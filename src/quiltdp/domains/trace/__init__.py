@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from quiltdp.domains.trace.area import AreaQuery, over_area
 from quiltdp.domains.trace.build import (
     LocationStudy,
     chain_from_steps,
     discretise,
     location_chain,
     location_study,
+    whole_traces,
 )
 from quiltdp.domains.trace.cells import Cells, assign_cells
 from quiltdp.domains.trace.checks import check_points
@@ -23,10 +25,18 @@ from quiltdp.domains.trace.queries import (
 )
 from quiltdp.domains.trace.readers import read_points
 from quiltdp.domains.trace.region import transition_region
-from quiltdp.domains.trace.robust import RegionBound, WorstCase, robust_models, worst_case_leakage
+from quiltdp.domains.trace.robust import (
+    RegionBound,
+    WorstCase,
+    WorstCost,
+    robust_models,
+    worst_case_dp_epsilon,
+    worst_case_leakage,
+)
 from quiltdp.domains.trace.steps import Steps, Stretch, make_steps
 
 __all__ = [
+    "AreaQuery",
     "CellQuery",
     "Cells",
     "Diagnostics",
@@ -39,6 +49,7 @@ __all__ = [
     "Stretch",
     "Trace",
     "WorstCase",
+    "WorstCost",
     "assign_cells",
     "chain_from_steps",
     "check_points",
@@ -48,6 +59,7 @@ __all__ = [
     "location_chain",
     "location_study",
     "make_steps",
+    "over_area",
     "read_points",
     "release_cells",
     "robust_models",
@@ -55,5 +67,7 @@ __all__ = [
     "top_places",
     "transition_region",
     "visits_per_cell",
+    "whole_traces",
+    "worst_case_dp_epsilon",
     "worst_case_leakage",
 ]

@@ -21,7 +21,14 @@ from quiltdp.domains.trace.readers import read_points
 from quiltdp.domains.trace.steps import Pick, Steps, make_steps
 from quiltdp.errors import InvalidArgument
 
-__all__ = ["LocationStudy", "chain_from_steps", "discretise", "location_chain", "location_study"]
+__all__ = [
+    "LocationStudy",
+    "chain_from_steps",
+    "discretise",
+    "location_chain",
+    "location_study",
+    "whole_traces",
+]
 
 _LARGEST_MATRIX = 4000
 
@@ -100,6 +107,22 @@ def chain_from_steps(
             "transitions": str(int(made.counts.sum())),
         },
     )
+
+
+def whole_traces(model: ChainModel) -> dict[str, tuple[str, ...]]:
+    """Return user → all of the user's steps, for ``protect=``: whole-trace protection.
+
+    Examples
+    --------
+    >>> from quiltdp import markov_chains
+    >>> whole_traces(markov_chains([[0.9, 0.1], [0.1, 0.9]], {"ann/0/": 2, "ann/1/": 1, "bob/0/": 1}))
+    {'ann': ('ann/0/0', 'ann/0/1', 'ann/1/0'), 'bob': ('bob/0/0',)}
+    """
+    found: dict[str, list[str]] = {}
+    for s in model.segments:
+        user = s.prefix.rsplit("/", 2)[0]
+        found.setdefault(user, []).extend(f"{s.prefix}{t}" for t in range(s.length))
+    return {user: tuple(nodes) for user, nodes in found.items()}
 
 
 def _initial(steps: Steps, made: Estimate, initial: str | ArrayLike) -> tuple[Any, str]:
