@@ -92,6 +92,40 @@ def test_mistakes_are_one_line(cli: Callable[..., Any], arguments: tuple[str, ..
     assert said in done.err
 
 
+def test_robust_writes_the_worst_estimator(cli: Callable[..., Any], tmp_path: Path) -> None:
+    chain = tmp_path / "chain.json"
+    options = ("--cell", "2km", "--robust", "--confidence", "0.9", "-o", chain)
+    done = cli("trace", GOOGLE, *options, "--estimator", "additive:0.1", "--json")
+    robust = json.loads(done.out)["robust"]
+    listed = robust["dp_epsilon_by_estimator"]
+    assert list(listed) == ["additive:0.1", "mle", "additive:1"], "reversible does not exist here"
+    assert robust["worst_estimator"] == min(listed, key=listed.__getitem__) == "mle"
+    assert robust["dp_epsilon"] == min(*listed.values(), robust["dp_epsilon_region"])
+    model = qd.load_model(chain)
+    assert model.provenance["estimator"] == "mle"
+    assert model.provenance["robust_family"] == "additive:0.1, mle, additive:1"
+    worst = qd.dp_epsilon(model, bdp_epsilon=1.0)
+    assert worst == pytest.approx(listed["mle"], rel=1e-6)
+    people = cli("trace", GOOGLE, *options)
+    assert "region, 90 % confidence" in people.out
+    assert "worst estimator: mle (this one is written)" in people.out
+
+
+def test_window_costs_more(cli: Callable[..., Any]) -> None:
+    found = [
+        json.loads(
+            cli(
+                "trace", GOOGLE, "--estimator", "additive:1", "--confidence", "0.9", "--window", w, "--json"
+            ).out
+        )
+        for w in (1, 6)
+    ]
+    assert (
+        found[0]["robust"]["dp_epsilon_by_estimator"]["additive:1"]
+        > 1.3 * found[1]["robust"]["dp_epsilon_by_estimator"]["additive:1"]
+    )
+
+
 def test_maps(cli: Callable[..., Any], tmp_path: Path) -> None:
     plain, noisy = tmp_path / "plain.png", tmp_path / "noisy.svg"
     done = cli("trace", GOOGLE, "--map", plain)

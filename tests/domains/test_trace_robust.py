@@ -21,6 +21,9 @@ from quiltdp.domains.trace import (
     top_places,
     transition_region,
     visits_per_cell,
+    whole_traces,
+    worst_case_dp_epsilon,
+    worst_case_leakage,
 )
 from quiltdp.domains.trace.queries import rank_cells, release_cells
 from quiltdp.domains.trace.region import row_intervals
@@ -156,6 +159,38 @@ def test_family_shares_everything_but_the_matrix() -> None:
     assert [m.provenance["estimator"] for m in models] == ["mle", "additive:0.1", "additive:1", "reversible"]
     assert len({tuple(m.nodes) for m in models}) == 1
     assert all(m.provenance["robust_family"] == "mle, additive:0.1, additive:1, reversible" for m in models)
+
+
+def test_worst_case_over_a_family() -> None:
+    import quiltdp as qd
+
+    steps = steps_of(simulate(np.random.default_rng(3), P, 60))
+    models = robust_models(steps)
+    worst = worst_case_leakage(models, 0.1, method="chain")
+    each = [qd.leakage(m, 0.1, method="chain").epsilon for m in models]
+    assert worst.by_model == pytest.approx(each)
+    assert worst.epsilon == max(each)
+    assert worst.model is models[int(np.argmax(each))]
+    cost = worst_case_dp_epsilon(models, 1.0, method="chain")
+    assert all(qd.leakage(m, cost.dp_epsilon, method="chain").epsilon <= 1.0 for m in models)
+    assert cost.dp_epsilon == min(cost.by_model)
+    for function in (worst_case_leakage, worst_case_dp_epsilon):
+        with pytest.raises(InvalidArgument, match="empty"):
+            function([], 1.0)
+
+
+def test_whole_trace_protection_costs_every_step() -> None:
+    import quiltdp as qd
+
+    points = Points(
+        ("a", "b"), [0] * 4 + [1] * 3, [0, 300, 9000, 9300, 0, 300, 600], [47, 47.01] * 3 + [47], [9] * 7
+    )
+    model = qd.location_chain(points, "100m", "5min")
+    units = whole_traces(model)
+    assert {u: len(n) for u, n in units.items()} == {"a": 4, "b": 3}
+    leak = qd.leakage(model, 0.1, protect=units)
+    assert leak.epsilon == pytest.approx(0.4)
+    assert leak.binding.unit == "a"
 
 
 def test_estimators_that_do_not_exist_are_left_out_openly() -> None:

@@ -159,7 +159,7 @@ def _worst(
     chosen = str(study.estimate.estimator)
     names = tuple(dict.fromkeys((chosen, *ROBUST_ESTIMATORS))) if robust else (chosen,)
     models = robust_models(study.steps, names, initial=study.model.provenance["initial"])
-    found = worst_case_dp_epsilon(models, epsilon, window=window)
+    found = worst_case_dp_epsilon(models, epsilon, window=window, time_limit=10.0)
     listed: dict[str, Any] = {
         "epsilon": epsilon,
         "window": window,

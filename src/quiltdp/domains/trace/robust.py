@@ -147,7 +147,8 @@ def worst_case_dp_epsilon(models: Sequence[ChainModel], bdp_epsilon: float, **op
 
         α = min_m dp_epsilon(m; ε)
 
-    Which member is the worst depends on ε, so calibrate for the ε that is meant.
+    Which member is the worst depends on ε, so calibrate for the ε that is meant.  ``options`` are
+    those of :func:`quiltdp.dp_epsilon` (``window``, ``adversary``, ``method``, …).
 
     Assumes
     -------
