@@ -226,6 +226,20 @@ def test_a_hundred_thousand_nodes() -> None:
     assert sum(1 for q in found[:-1] if q.nearby_records == 1) == 3
 
 
+@pytest.mark.timeout(60)
+def test_a_small_separator_is_found_without_trying_every_set() -> None:
+    """Two grids of 64 nodes joined by one: there are more than 2^60 connected sets."""
+    side = range(8)
+    place = {(g, r, c): f"{g}{r}{c}" for g in "ab" for r in side for c in side}
+    edges = [(place[g, r, c], place[g, r, c + 1]) for g in "ab" for r in side for c in side[:-1]]
+    edges += [(place[g, r, c], place[g, r + 1, c]) for g in "ab" for r in side[:-1] for c in side]
+    graph = qd.DependencyGraph([*place.values(), "bridge"], [*edges, ("a77", "bridge"), ("bridge", "b00")])
+    found = list(qd.quilts(graph, "a33", max_separator=1))
+    cutting = {(len(q.nearby), q.separator) for q in found if q.remote}
+    assert cutting == {(62, frozenset(["a77"])), (63, frozenset(["bridge"])), (64, frozenset(["b00"]))}
+    assert len(found) == 1 + 128  # the trivial one, and one for every node that can be left out
+
+
 def test_the_cost_of_a_quilt_does_not_grow_with_the_graph() -> None:
     def cost(n: int) -> float:
         graph = qd.moralize(qd.markov_chain([[0.9, 0.1], [0.1, 0.9]], length=n))

@@ -46,8 +46,8 @@ class _Branch(NamedTuple):
 
     closed: frozenset[int]
     boundary: frozenset[int]
-    excluded: frozenset[int]
-    candidates: tuple[int, ...]  # of ∂C∖X, latents before records
+    kept_out: int  # |X|
+    candidates: tuple[int, ...]  # ∂C∖X, latents before records
     records: int  # nearby ones, in C without the targets
 
 
@@ -236,7 +236,7 @@ class _Frontier:
         if most is not None and nodes > most:
             return
         # Nodes kept out are in the separator of every descendant.
-        if separator is not None and len(branch.excluded) + j > separator:
+        if separator is not None and branch.kept_out + j > separator:
             return
         heapq.heappush(self._heap, (records, nodes, next(self._tickets), branch, j))
 
@@ -251,7 +251,7 @@ class _Frontier:
 
 def _root(graph: DependencyGraph, start: frozenset[int]) -> _Branch | None:
     around = boundary(graph, start)
-    return _Branch(start, around, frozenset(), _ordered(graph, around), 0)
+    return _Branch(start, around, 0, _ordered(graph, around), 0)
 
 
 def _child(graph: DependencyGraph, parent: _Branch, j: int) -> _Branch:
@@ -260,10 +260,9 @@ def _child(graph: DependencyGraph, parent: _Branch, j: int) -> _Branch:
     closed = parent.closed | {taken}
     fresh = [k for k in graph.neighbor_positions(taken) if k not in closed and k not in parent.boundary]
     around = (parent.boundary - {taken}).union(fresh)
-    excluded = parent.excluded.union(parent.candidates[:j])
     candidates = _ordered(graph, (*parent.candidates[j + 1 :], *fresh))
     records = parent.records + int(graph.record_mask[taken])
-    return _Branch(closed, around, excluded, candidates, records)
+    return _Branch(closed, around, parent.kept_out + j, candidates, records)
 
 
 def _ordered(graph: DependencyGraph, candidates: Collection[int]) -> tuple[int, ...]:
