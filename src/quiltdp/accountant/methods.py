@@ -78,19 +78,19 @@ def _chain(part: Part) -> Bound:
 def _quilts(part: Part) -> Bound:
     from quiltdp.accountant.leakage.quilts import QuiltLimits, QuiltsBound
 
-    return QuiltsBound(part.model, part.listed(), limits=QuiltLimits(seconds=part.seconds))
+    return QuiltsBound(part.model, part.listed(), limits=QuiltLimits(seconds=part.seconds / 2))
 
 
 def _swing(part: Part) -> Bound:
     from quiltdp.accountant.leakage.quilts import QuiltLimits, SwingBound
 
-    return SwingBound(part.model, part.listed(), limits=QuiltLimits(seconds=part.seconds))
+    return SwingBound(part.model, part.listed(), limits=QuiltLimits(seconds=part.seconds / 2))
 
 
 def _exact(part: Part) -> Bound:
     from quiltdp.accountant.leakage.limit import ExactBound
 
-    return ExactBound(part.model, part.listed())
+    return ExactBound(part.model, part.listed(), seconds=part.seconds)
 
 
 def _group(part: Part) -> Bound:
@@ -145,11 +145,11 @@ def automatic(adversary: str, part: Part) -> tuple[Combined, tuple[str, ...]]:
     from quiltdp.accountant.leakage.combined import Combined
 
     plan = _Plan(part)
-    if adversary == "prior" and plan.add("prior", "exact"):
+    if adversary == "prior" and plan.add("prior", "exact", quickly=True):
         return Combined(plan.bounds), ()
     if not plan.add("informed", "chain"):
         plan.add("informed", "propagation")
-    if plan.add("informed", "exact") and adversary == "informed":
+    if plan.add("informed", "exact", quickly=True) and adversary == "informed":
         return Combined(plan.bounds), ()
     if adversary == "prior":
         if not plan.add("prior", "chain") and not plan.add("prior", "clique-tree"):
@@ -163,6 +163,16 @@ def automatic(adversary: str, part: Part) -> tuple[Combined, tuple[str, ...]]:
 _QUILT_NODES = 64  # on longer paths the chain solver's blocks are the quilts worth looking at
 
 
+def _is_small(model: Model) -> bool:
+    """Return whether the exact limit takes moments: few records, few joint states."""
+    if len(model.records) > 8:
+        return False
+    states = 1
+    for r in model.records:
+        states *= model.cardinality(r)
+    return states <= 250
+
+
 class _Plan:
     """Bounds being put together: methods that do not apply are passed over, too large ones noted."""
 
@@ -174,9 +184,9 @@ class _Plan:
     def has(self, name: str) -> bool:
         return any(b.name == name for b in self.bounds)
 
-    def add(self, adversary: str, name: str) -> bool:
+    def add(self, adversary: str, name: str, *, quickly: bool = False) -> bool:
         """Build one bound if it exists and applies; return whether it did."""
-        if name not in METHODS[adversary]:
+        if name not in METHODS[adversary] or (quickly and not _is_small(self.part.model)):
             return False
         try:
             self.bounds.append(build(adversary, name, self.part))

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -127,7 +128,7 @@ class LeakageProfile:
 
     # -- evaluating ------------------------------------------------------------------------
 
-    def _values(self, alpha: Vector, floor: float = 0.0) -> _Values:
+    def _values(self, alpha: Vector, floor: float = 0.0, enough: float = math.inf) -> _Values:
         """Evaluate every class of components once per distinct α vector."""
         count = len(self.units)
         epsilon, winner = np.zeros(count), np.full(count, -1, dtype=np.intp)
@@ -135,12 +136,14 @@ class LeakageProfile:
         results: dict[tuple[int, bytes], CombinedBounds] = {}
         chosen: dict[int, CombinedBounds] = {}
         equal = bool(len(alpha)) and bool(np.all(alpha == alpha[0]))
+        if self._additive:  # a unit's parts add up: none can be judged alone
+            floor, enough = 0.0, math.inf
         for p, piece in enumerate(self._pieces):
             for copy, (inside, outside) in zip(piece.found.copies, piece.places, strict=True):
                 own = alpha[copy]
                 key = (p, b"" if equal else own.tobytes())
                 if key not in results:
-                    results[key] = piece.combined.evaluate(own, floor=0.0 if self._additive else floor)
+                    results[key] = piece.combined.evaluate(own, floor=floor, enough=enough)
                 found = results[key]
                 values = found.epsilon[inside]
                 if self._additive:
@@ -152,9 +155,9 @@ class LeakageProfile:
                 chosen[p] = found
         return _Values(epsilon, winner, owner, local, results, chosen)
 
-    def epsilon(self, dp_epsilon: DpEpsilon, *, floor: float = 0.0) -> float:
-        """Return only the largest leakage at ``dp_epsilon`` (values below ``floor`` not resolved)."""
-        values = self._values(alpha_vector(self.model, dp_epsilon), floor)
+    def epsilon(self, dp_epsilon: DpEpsilon) -> float:
+        """Return only the largest leakage at ``dp_epsilon``."""
+        values = self._values(alpha_vector(self.model, dp_epsilon))
         return float(values.epsilon.max(initial=0.0))
 
     def leakage(self, dp_epsilon: DpEpsilon) -> Leakage:
@@ -225,7 +228,7 @@ class LeakageProfile:
         target = positive_epsilon(bdp_epsilon, "bdp_epsilon")
 
         def at(s: float) -> float:
-            values = self._values(weights * s, floor=0.98 * target)
+            values = self._values(weights * s, floor=0.98 * target, enough=1.02 * target)
             return float(values.epsilon.max(initial=0.0))
 
         return largest_scale(at, target, weights, tolerance=tolerance)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -39,10 +40,11 @@ class Combined:
     def __init__(self, bounds: Sequence[Bound]) -> None:
         self.bounds = tuple(bounds)
 
-    def evaluate(self, alpha: Vector, *, floor: float = 0.0) -> CombinedBounds:
+    def evaluate(self, alpha: Vector, *, floor: float = 0.0, enough: float = math.inf) -> CombinedBounds:
         """Return the smallest bound of every unit.
 
-        ``floor`` lets expensive bounds pass over units that are known to leak no more than it.
+        ``floor`` lets expensive bounds pass over units that are known to leak no more than it;
+        ``enough`` lets them stop once something leaks more than it (see :class:`ExactBound`).
         """
         best: Vector | None = None
         winner = np.zeros(0, dtype=np.intp)
@@ -51,7 +53,7 @@ class Combined:
         notes: list[str] = []
         for k, bound in enumerate(self.bounds):
             if isinstance(bound, ExactBound):
-                found = bound.evaluate(alpha, floor=floor, ceiling=best)
+                found = bound.evaluate(alpha, floor=floor, enough=enough, ceiling=best)
             elif isinstance(bound, QuiltsBound):
                 found = bound.evaluate(alpha, floor=floor)
             else:

@@ -8,6 +8,8 @@ proved already.
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Sequence
 
 import numpy as np
@@ -25,6 +27,17 @@ __all__ = ["ExactBound"]
 _MOST_RECORDS = 16
 
 
+class _Budget:
+    """How many linear programs may still be solved."""
+
+    def __init__(self, programs: int, deadline: float) -> None:
+        self._programs, self._deadline = programs, deadline
+
+    def take(self) -> bool:
+        self._programs -= 1
+        return self._programs >= 0 and time.monotonic() < self._deadline
+
+
 class ExactBound:
     """Leakage(T) = Σ_{t∈T} α_t + max over adversaries of max_H ln E_p H / E_p' H.
 
@@ -36,9 +49,9 @@ class ExactBound:
         The protected sets; ``None`` for every record alone.
     max_entries
         The most numbers the tables may hold.
-    max_programs
-        The most linear programs one evaluation may solve; adversaries beyond it keep their ceiling,
-        and the result says so.
+    max_programs, seconds
+        The most linear programs, and the time, that one evaluation may spend on them; adversaries
+        beyond it keep their ceiling, and the result says so.
 
     Raises
     ------
@@ -55,7 +68,8 @@ class ExactBound:
         units: Sequence[tuple[str, ...]] | None = None,
         *,
         max_entries: int = 4_000_000,
-        max_programs: int = 400,
+        max_programs: int = 4000,
+        seconds: float = 60.0,
     ) -> None:
         if len(model.records) > _MOST_RECORDS:
             raise ModelTooWide(
@@ -76,6 +90,7 @@ class ExactBound:
             )
         self._records = np.array([model.index[r] for r in records], dtype=np.intp)
         self._max_programs = max_programs
+        self._seconds = seconds
         log_joint = junction_tree(model).log_marginal(records)
         top = float(log_joint.max())
         joint = np.exp(log_joint - top)
@@ -87,18 +102,28 @@ class ExactBound:
         self._tables = [list(pair_tables(joint, unit)) for unit in self._units]
         self._names = records
 
-    def evaluate(self, alpha: Vector, *, floor: float = 0.0, ceiling: Vector | None = None) -> RecordBounds:
+    def evaluate(
+        self,
+        alpha: Vector,
+        *,
+        floor: float = 0.0,
+        enough: float = math.inf,
+        ceiling: Vector | None = None,
+    ) -> RecordBounds:
         """Return the leakage of every unit.
 
         Parameters
         ----------
         floor
             Leakages below it need not be told apart: they come back as at most ``floor``.
+        enough
+            Stop once some unit is proved to leak more than this: the values are then no bounds,
+            they only say that the largest leakage exceeds ``enough``.
         ceiling
             Bounds known already, one per unit; units at or below ``floor`` are passed over.
         """
         a = alpha[self._records]
-        budget = [self._max_programs]
+        budget = _Budget(self._max_programs, time.monotonic() + self._seconds)
         notes: set[str] = set()
         values, witnesses = np.zeros(len(self._units)), {}
         for k, unit in enumerate(self._units):
@@ -106,24 +131,33 @@ class ExactBound:
             if ceiling is not None and ceiling[k] <= floor:
                 values[k] = ceiling[k]
                 continue
-            found, witness = self._unit(self._tables[k], a, max(0.0, floor - own), budget, notes)
+            span = (max(0.0, floor - own), enough - own)
+            found, witness = self._unit(self._tables[k], a, span, budget, notes)
             others = float(a.sum()) - float(a[list(unit)].sum())
             values[k] = up(own + min(found + self._slack, up(max(others, 0.0))))
             if witness is not None:
                 witnesses[k] = self._describe(*witness)
+            if values[k] > enough:
+                values[k + 1 :] = values[k]
+                break
         return RecordBounds(values, self.name, witnesses, tuple(sorted(notes)))
 
     def _unit(
-        self, tables: list[PairTable], a: Vector, floor: float, budget: list[int], notes: set[str]
+        self,
+        tables: list[PairTable],
+        a: Vector,
+        span: tuple[float, float],
+        budget: _Budget,
+        notes: set[str],
     ) -> tuple[float, tuple[PairTable, int] | None]:
         """Return the largest certified gain over all adversaries, and who attains it."""
         ceilings = [table.ceilings(a) for table in tables]
         which = np.concatenate([np.full(len(c), t) for t, c in enumerate(ceilings)])
         row = np.concatenate([np.arange(len(c)) for c in ceilings])
         flat = np.concatenate(ceilings)
-        best, witness = floor, None
+        best, witness = span[0], None
         for k in np.argsort(-flat, kind="stable"):
-            if flat[k] <= best:
+            if flat[k] <= best or best > span[1]:
                 break
             table, r = tables[int(which[k])], int(row[k])
             value = self._gain(table, r, float(flat[k]), a, budget, notes)
@@ -132,7 +166,7 @@ class ExactBound:
         return best, witness
 
     def _gain(
-        self, table: PairTable, row: int, ceiling: float, a: Vector, budget: list[int], notes: set[str]
+        self, table: PairTable, row: int, ceiling: float, a: Vector, budget: _Budget, notes: set[str]
     ) -> float:
         """Return a certified value for one adversary: exact where a method reaches it."""
         alphas = a[list(table.unknown)]
@@ -142,10 +176,9 @@ class ExactBound:
         if np.all(alphas == alphas[0]) and height_functions(table.sizes) is not None:
             value = by_heights(p, q, table.sizes, float(alphas[0]))
             return ceiling if value is None else min(ceiling, value)
-        if budget[0] <= 0:
+        if not budget.take():
             notes.add("exact: the limit on linear programs was reached; some adversaries keep their ceiling")
             return ceiling
-        budget[0] -= 1
         return min(ceiling, by_linear_program(p, q, table.sizes, alphas) + 4 * EPS)
 
     def _describe(self, table: PairTable, row: int) -> dict[str, object]:

@@ -53,11 +53,11 @@ class QuiltLimits:
         When to stop looking for more quilts (those found stay in use).
     """
 
-    nearby: int = 6
+    nearby: int = 4
     separator: int = 24
-    per_unit: int = 200
-    total: int = 4000
-    seconds: float = 30.0
+    per_unit: int = 48
+    total: int = 2000
+    seconds: float = 15.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,7 +210,7 @@ class QuiltsBound:
             if term is not None:
                 self._apply(k, term, alpha, messages, values, witnesses)
         fresh = False
-        most = 256 if len(self.model.nodes) <= 8 else 4  # small models: every quilt
+        most = 256 if len(self.model.nodes) <= 8 else 3  # small models: every quilt
         patience = most
         while patience and len(search.terms) < self.limits.per_unit and not self._spent():
             closed = self._next(search, alpha, messages)
