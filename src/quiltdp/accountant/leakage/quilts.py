@@ -49,6 +49,8 @@ class QuiltLimits:
         The most quilts examined for one unit.
     total
         The most quilts examined altogether.
+    entries
+        The largest table on the way to a swing; quilts that need more are passed over.
     seconds
         When to stop looking for more quilts (those found stay in use).
     """
@@ -57,6 +59,7 @@ class QuiltLimits:
     separator: int = 24
     per_unit: int = 48
     total: int = 2000
+    entries: int = 2**17
     seconds: float = 15.0
 
 
@@ -268,6 +271,7 @@ class QuiltsBound:
                 [names[j] for j in search.start],
                 [names[j] for j in nearby],
                 [names[j] for j in separator],
+                max_entries=self.limits.entries,
             )
         except ModelTooWide:
             return
