@@ -12,6 +12,7 @@ this sum is what every influence and every swing is a maximum of.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
@@ -121,20 +122,29 @@ class OddsTables:
 
     moves: tuple[LogTable, ...]
     used: frozenset[int]
+    wide: tuple[frozenset[str], ...] = ()  # components left alone because their table is large
 
 
 class TargetOdds:
     """Log-odds tables of one set of targets for any observed set; components are summed out once."""
 
     def __init__(
-        self, model: Model, targets: Collection[str], *, limit: int, among: Collection[int] | None = None
+        self,
+        model: Model,
+        targets: Collection[str],
+        *,
+        limit: int,
+        wide_from: int | None = None,
+        among: Collection[int] | None = None,
     ) -> None:
         self.targets = tuple(sorted(targets))
         self._set = frozenset(targets)
         self._logs = factor_logs(model)
         self._limit = limit
+        self._sizes = model.cardinality
+        self._wide_from = wide_from  # components with larger tables are named, not summed out
         self._among = among  # the only factors used, if given
-        self._components: dict[frozenset[str], tuple[tuple[LogTable, ...], frozenset[int]]] = {}
+        self._components: dict[frozenset[str], tuple[LogTable, ...]] = {}
         self._direct: dict[int, LogTable] = {}
 
     def given(self, observed: Collection[str]) -> OddsTables:
@@ -142,6 +152,7 @@ class TargetOdds:
         moves: list[LogTable] = []
         used: set[int] = set()
         seen: set[str] = set()
+        wide: list[frozenset[str]] = []
         for f in self._near(self.targets):
             hidden = [n for n in self._logs.scope(f) if n not in self._set and n not in observed]
             if not hidden:
@@ -152,10 +163,27 @@ class TargetOdds:
                 if start not in seen:
                     component = self._component(start, observed)
                     seen |= component
-                    tables, factors = self._summed(component)
-                    moves.extend(tables)
-                    used |= factors
-        return OddsTables(tuple(moves), frozenset(used))
+                    used.update(self._near(component))
+                    if self.is_wide(component):
+                        wide.append(component)
+                    else:
+                        moves.extend(self.summed(component))
+        return OddsTables(tuple(moves), frozenset(used), tuple(wide))
+
+    def is_wide(self, component: frozenset[str]) -> bool:
+        """Return whether the table of a component is beyond ``wide_from``."""
+        if self._wide_from is None or component in self._components:
+            return False
+        return self.width(component) > self._wide_from
+
+    def width(self, component: frozenset[str]) -> int:
+        """Return the entries of the table of a component, with the targets twice."""
+        around = {m for f in self._near(component) for m in self._logs.scope(f)} - component
+        return math.prod(self._sizes(m) ** (2 if m in self._set else 1) for m in around)
+
+    def factors(self, component: Iterable[str]) -> list[LogTable]:
+        """Return the factors that contain a node of the component."""
+        return [self._logs.logs(f) for f in self._near(sorted(component))]
 
     def _near(self, nodes: Iterable[str]) -> list[int]:
         found = dict.fromkeys(f for n in nodes for f in self._logs.near(n))
@@ -178,11 +206,10 @@ class TargetOdds:
             table = self._direct[position] = moved(self._logs.logs(position), self._set)
         return table
 
-    def _summed(self, component: frozenset[str]) -> tuple[tuple[LogTable, ...], frozenset[int]]:
+    def summed(self, component: frozenset[str]) -> tuple[LogTable, ...]:
+        """Return the move of a component after summing it out (one table, unless it is empty)."""
         known = self._components.get(component)
         if known is None:
-            factors = self._near(sorted(component))
-            left = sum_out([self._logs.logs(f) for f in factors], component, limit=self._limit)
-            known = tuple(moved(t, self._set) for t in left), frozenset(factors)
-            self._components[component] = known
+            left = sum_out(self.factors(component), component, limit=self._limit)
+            known = self._components[component] = tuple(moved(t, self._set) for t in left)
         return known

@@ -14,20 +14,25 @@ read off one table,
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from quiltdp.errors import InvalidArgument, ModelTooWide
 from quiltdp.inference.elimination import LogTable, best_assignment, max_out, product
 from quiltdp.inference.odds import BIG, TargetOdds, factor_logs, other
+from quiltdp.inference.rays import RayTable, ray_table
 from quiltdp.inference.support import barriers_beyond
 from quiltdp.inference.tables import aligned
 from quiltdp.model import Model, Table
 
 __all__ = ["Moves", "Region"]
 
+_WIDE = 2**15  # a component with a larger table is handled by rays
+_STILL = 2**22  # up to here by its table after all, if the rays are too many
+_RAY_LIMIT = 2**20
 _EXPLICIT = 2**18  # (x, x', l) is one table up to this many entries, else eliminated as well
 
 
@@ -47,6 +52,13 @@ class Moves:
     def swing(self) -> tuple[float, float]:
         """The largest of both ways, and a bound on its rounding error."""
         return finite_or_infinite(self.both_ways), 2 * self.error
+
+
+class _Built(NamedTuple):
+    """The tables of one known set, and the ray tables among them."""
+
+    tables: tuple[LogTable, ...]
+    rays: tuple[RayTable, ...]
 
 
 class Region:
@@ -80,7 +92,7 @@ class Region:
         self.known_records = tuple(n for n in sorted(nearby) if model.is_record(n))
         self._limit = max_entries
         self._logs = factor_logs(model)
-        self._odds = TargetOdds(model, self.targets, limit=max_entries)
+        self._odds = TargetOdds(model, self.targets, limit=max_entries, wide_from=_WIDE)
         closed = {*targets, *nearby}
         self._inner = dict.fromkeys(f for n in sorted(closed) for f in self._logs.near(n))
         self._check_separation(closed)
@@ -93,6 +105,7 @@ class Region:
                 )
             except ModelTooWide:
                 self.exact = False
+        self._built: dict[tuple[str, ...], _Built] = {}
         self._walls = {f: w for f in self._inner if (w := self._logs.barrier(f)) is not None}
 
     def _check_separation(self, closed: Collection[str]) -> None:
@@ -127,9 +140,48 @@ class Region:
 
     def tables(self, known: Sequence[str]) -> list[LogTable]:
         """Return the tables whose sum is maximised: the moves, and the barriers of everything else."""
-        odds = self._odds.given({*self.separator, *known})
+        return list(self._build(tuple(known)).tables)
+
+    def _build(self, known: tuple[str, ...]) -> _Built:
+        built = self._built.get(known)
+        if built is None:
+            if len(self._built) > 8:
+                self._built.clear()
+            built = self._built[known] = self._assemble(known, frozenset())
+        return built
+
+    def _assemble(self, known: tuple[str, ...], freed: frozenset[str]) -> _Built:
+        """Collect the tables; hidden nodes in ``freed`` are maximised instead of summed (an upper bound).
+
+        Σ_k A_k / Σ_k B_k ≤ max_k A_k / B_k, so treating a hidden node as if its value could be chosen
+        never makes a ratio smaller.
+        """
+        odds = self._odds.given({*self.separator, *known, *freed})
         walls = [w for f, w in self._walls.items() if f not in odds.used]
-        return [*odds.moves, *walls, *self._beyond]
+        tables = [*odds.moves, *walls, *self._beyond]
+        rays: list[RayTable] = []
+        for k, component in enumerate(odds.wide):
+            later = [f for c in odds.wide[k + 1 :] for f in self._odds.factors(c)]
+            made = self._component_move(component, {*known, *freed, *_names(tables), *_names(later)})
+            if made is None:
+                self.exact = False
+                hub = max(sorted(component), key=lambda n: len(_names(self._odds.factors((n,)))))
+                return self._assemble(known, freed | {hub})
+            tables += made[0]
+            rays += made[1]
+        return _Built(tuple(tables), tuple(rays))
+
+    def _component_move(
+        self, component: frozenset[str], shared: Collection[str]
+    ) -> tuple[Sequence[LogTable], Sequence[RayTable]] | None:
+        """Return the move of a wide component: by rays, or by its table if that still fits."""
+        factors = self._odds.factors(component)
+        rays = ray_table(factors, component, self.targets, shared, limit=_RAY_LIMIT)
+        if rays is not None:
+            return [rays.table], [rays]
+        if self._odds.width(component) <= min(_STILL, self._limit):
+            return self._odds.summed(component), []
+        return None
 
     def _maximum(
         self, build: Callable[[Sequence[str]], list[LogTable]], known: Sequence[str], keep: Collection[str]
@@ -143,6 +195,7 @@ class Region:
             if not self._beyond:
                 raise
             self.exact, self._beyond = False, ()
+            self._built.clear()
             return self._maximum(build, known, keep)
         return product(left, limit=self._limit) if left else LogTable((), np.zeros(()))
 
@@ -167,7 +220,11 @@ class Region:
         """Return values of x, x', l, x_Q and x_Q' (as ``other(q)``) that attain the swing, if any."""
         if not self.explicit(known):
             found = best_assignment(self._doubled(known), limit=self._limit)
-            return found if any(found[n] != found[other(n)] for n in self.targets) else None
+            if all(found[n] == found[other(n)] for n in self.targets):
+                return None
+            second = {n if n in known else _toggled(n): k for n, k in found.items()}
+            down = self._private(known, second)
+            return {**found, **self._private(known, found), **{other(n): k for n, k in down.items()}}
         chosen = self.chosen(known, self.moves(known).both_ways)
         if chosen is None:
             return None
@@ -180,7 +237,16 @@ class Region:
         """Return values of x_Q that attain M at the chosen x, x' and l."""
         fixed = [_at(t, chosen) for t in self.tables(known)]
         found = best_assignment(fixed, limit=self._limit)
-        return {n: found.get(n, 0) for n in self.separator}
+        private = self._private(known, {**found, **chosen})
+        return {n: private.get(n, found.get(n, 0)) for n in self.separator}
+
+    def _private(self, known: Sequence[str], values: Mapping[str, int]) -> Mapping[str, int]:
+        """Return the values of the nodes that ray tables have maximised away."""
+        found: dict[str, int] = {}
+        for rays in self._build(tuple(known)).rays:
+            at = rays.choices[tuple(values.get(n, 0) for n in rays.table.scope)]
+            found.update(zip(rays.private, at.tolist(), strict=True))
+        return found
 
     def chosen(self, known: Sequence[str], table: Table) -> Mapping[str, int] | None:
         """Return x ≠ x' and l at the largest entry of a table with the axes of :meth:`moves`, if any."""
@@ -203,6 +269,10 @@ def finite_or_infinite(values: Table) -> float:
     """Return the largest entry: 0 if nothing is possible, ∞ if it stands for ∞."""
     best = float(values.max())
     return math.inf if best >= BIG / 2 else max(best, 0.0)
+
+
+def _names(tables: Iterable[LogTable]) -> set[str]:
+    return {n for t in tables for n in t.scope}
 
 
 def _toggled(name: str) -> str:

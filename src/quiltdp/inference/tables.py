@@ -8,14 +8,16 @@ states: the last one means "unobserved" and holds the sum along the axis.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from quiltdp.model import Table
 
 __all__ = ["NamedTable", "aligned", "extended", "log_ratio", "log_sum", "log_table"]
 
+_Kind = TypeVar("_Kind", bound=np.generic)
 NamedTable: TypeAlias = tuple[Sequence[str], Table]
 
 
@@ -30,12 +32,13 @@ def log_table(table: Table, cache: dict[int, Table] | None = None) -> Table:
     return logs
 
 
-def aligned(named: NamedTable, scope: Sequence[str]) -> Table:
+def aligned(named: tuple[Sequence[str], NDArray[_Kind]], scope: Sequence[str]) -> NDArray[_Kind]:
     """Return a view of the table with the axes of ``scope``, length 1 where it has none.
 
     Examples
     --------
     >>> import numpy as np
+    from numpy.typing import NDArray
     >>> from quiltdp.inference.tables import aligned
     >>> aligned((("B", "A"), np.zeros((3, 2))), ("A", "C", "B")).shape
     (2, 1, 3)
@@ -73,6 +76,7 @@ def extended(array: Table, axis: int) -> Table:
     Examples
     --------
     >>> import numpy as np
+    from numpy.typing import NDArray
     >>> from quiltdp.inference.tables import extended
     >>> np.exp(extended(np.log([[0.2, 0.3], [0.4, 0.1]]), 1)).round(6).tolist()
     [[0.2, 0.3, 0.5], [0.4, 0.1, 0.5]]

@@ -1,0 +1,315 @@
+"""Hidden nodes with very many observed neighbours, without a table over all of them.
+
+Let K be a hidden component whose boundary is too large for one table.  The log-odds move it causes is
+
+    F = ln Σ_k a(k) λ(k) − ln Σ_k a'(k) λ(k),
+
+where k are the joint states of K, a and a' the factors with the target at x and at x', and
+λ(k) = Π_j g_j(k, q_j) collects everything else.  F is a ratio of two linear functions of the vector λ,
+so over a set of vectors it is largest at an extreme ray of the cone they span; and multiplying all
+vectors entry by entry with another g maps cones to cones, so a vector inside the cone of the others
+stays inside whatever comes later.  Hence nodes q that occur nowhere else can be eliminated one by one,
+keeping *sets of rays* instead of a table over all of them, and dropping rays inside the cone at every
+step: two rays remain for a two-state K (the smallest and the largest odds), the corners of a polygon
+for three states.  The result is exact up to the tolerance with which a ray counts as inside, which is
+part of the reported error.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quiltdp.inference.elimination import LogTable
+from quiltdp.inference.odds import other
+from quiltdp.inference.tables import aligned
+from quiltdp.model import Table
+from quiltdp.rounding import EPS
+
+__all__ = ["RayTable", "ray_table"]
+
+_INSIDE = 1e-13  # relative tolerance below which a ray counts as inside the cone of the others
+_MANY = 24  # rays from which the slower test is worth its time
+_UNSET = 127
+_Choices: TypeAlias = NDArray[np.int8]
+
+
+class RayTable(NamedTuple):
+    """The move of a hidden component over (x, x', shared nodes), and the private values behind it."""
+
+    table: LogTable
+    private: tuple[str, ...]
+    choices: _Choices  # axes of the table, then one entry per private node
+
+
+class _Rays(NamedTuple):
+    """Sets of rays: axes of the scope, then members, then one axis per hidden node (1 if absent)."""
+
+    scope: tuple[str, ...]
+    logs: Table
+    choices: _Choices
+
+
+def ray_table(
+    factors: Sequence[LogTable],
+    hidden: Collection[str],
+    targets: Collection[str],
+    shared: Collection[str],
+    *,
+    limit: int,
+    max_rays: int = 256,
+) -> RayTable | None:
+    """Return the move of the hidden component with every node outside ``shared`` maximised away.
+
+    Parameters
+    ----------
+    factors
+        All factors that contain a hidden node; their entries must be positive.
+    hidden, targets
+        K and T.
+    shared
+        Nodes that other tables contain as well, which therefore stay.
+
+    Returns
+    -------
+    RayTable or None
+        ``None`` if a factor has zeros or too many rays remain.
+    """
+    if any(not np.isfinite(f.array).all() for f in factors):
+        return None
+    order = tuple(sorted(hidden))
+    with_target = [f for f in factors if not targets_free(f, targets)]
+    stay = {*shared, *targets, *order, *(n for f in with_target for n in f.scope)}
+    private = tuple(dict.fromkeys(n for f in factors for n in f.scope if n not in stay))
+    place = {n: k for k, n in enumerate(private)}
+    items = [_start(f, order, len(private)) for f in factors if targets_free(f, targets)]
+    work = _Work(order, limit, max_rays)
+    left = work.eliminate(items, place)
+    if left is None:
+        return None
+    return work.finish(left, with_target, tuple(sorted(targets)), private, _error(factors, order, work))
+
+
+def targets_free(factor: LogTable, targets: Collection[str]) -> bool:
+    """Return whether no target is in the factor."""
+    return not any(n in targets for n in factor.scope)
+
+
+def _error(factors: Sequence[LogTable], order: Sequence[str], work: _Work) -> tuple[float, float]:
+    size = sum(f.size for f in factors)
+    own = sum(f.error for f in factors) + EPS * (len(factors) + 4) * size
+    return size, own + 40 * EPS * len(order) + work.inside * _INSIDE
+
+
+def _start(factor: LogTable, order: Sequence[str], private: int) -> _Rays:
+    scope = tuple(n for n in factor.scope if n not in order)
+    array = aligned((factor.scope, factor.array), (*scope, *order))
+    logs = np.expand_dims(array, len(scope))
+    return _Rays(scope, logs, np.full((*logs.shape[: len(scope) + 1], private), _UNSET, dtype=np.int8))
+
+
+class _Work:
+    """Products and eliminations of ray sets over one hidden component."""
+
+    def __init__(self, order: Sequence[str], limit: int, max_rays: int) -> None:
+        self.order = tuple(order)
+        self.limit = limit
+        self.max_rays = max_rays
+        self.inside = 0  # how many times rays were dropped by tolerance
+
+    def eliminate(self, items: list[_Rays], place: dict[str, int]) -> list[_Rays] | None:
+        """Maximise private nodes away, the cheapest first; None if it gets too large."""
+        waiting = list(place)
+        while waiting:
+            node = min(waiting, key=lambda n: _width([r for r in items if n in r.scope]))
+            waiting.remove(node)
+            used = [r for r in items if node in r.scope]
+            items = [r for r in items if node not in r.scope]
+            joined = self._product(used)
+            folded = None if joined is None else self._fold(joined, node, place[node])
+            if folded is None:
+                return None
+            items.append(folded)
+        return items
+
+    def _product(self, items: Sequence[_Rays]) -> _Rays | None:
+        total = items[0]
+        for item in items[1:]:
+            scope = tuple(dict.fromkeys((*total.scope, *item.scope)))
+            first, second = self._spread(total, scope), self._spread(item, scope)
+            a, b = np.expand_dims(first.logs, len(scope) + 1), np.expand_dims(second.logs, len(scope))
+            if math.prod(np.broadcast_shapes(a.shape, b.shape)) > self.limit:
+                return None
+            logs = a + b
+            choices = np.minimum(
+                np.expand_dims(first.choices, len(scope) + 1), np.expand_dims(second.choices, len(scope))
+            )
+            choices = np.broadcast_to(choices, (*logs.shape[: len(scope) + 2], choices.shape[-1]))
+            total = self._pruned(_Rays(scope, *_merged(logs, choices, len(scope))))
+            if total.logs.shape[len(scope)] > self.max_rays:
+                return None
+        return total
+
+    def _spread(self, item: _Rays, scope: Sequence[str]) -> _Rays:
+        """Return the item with the axes of a larger scope, length 1 where it has none."""
+        tail = tuple(f"\0{k}" for k in range(item.logs.ndim - len(item.scope)))
+        logs = aligned(((*item.scope, *tail), item.logs), (*scope, *tail))
+        ends = ("\0m", "\0p")
+        choices = aligned(((*item.scope, *ends), item.choices), (*scope, *ends))
+        return _Rays(tuple(scope), logs, choices)
+
+    def _fold(self, item: _Rays, node: str, place: int) -> _Rays | None:
+        """Make the states of a private node members of the ray set."""
+        axis = item.scope.index(node)
+        rest = item.scope[:axis] + item.scope[axis + 1 :]
+        logs = np.moveaxis(item.logs, axis, len(rest))
+        states = logs.shape[len(rest)]
+        shape = (*item.choices.shape[:axis], states, *item.choices.shape[axis + 1 :])
+        choices = np.moveaxis(np.array(np.broadcast_to(item.choices, shape)), axis, len(rest))
+        marks = np.arange(states, dtype=np.int8).reshape((states, 1))
+        choices[..., place] = marks
+        folded = self._pruned(_Rays(rest, *_merged(logs, choices, len(rest))))
+        return folded if folded.logs.shape[len(rest)] <= self.max_rays else None
+
+    def _pruned(self, item: _Rays) -> _Rays:
+        """Drop rays inside the cone of the others, for every assignment of the scope."""
+        at = len(item.scope)
+        front, members, states = item.logs.shape[:at], item.logs.shape[at], item.logs.shape[at + 1 :]
+        size = math.prod(states)
+        if members == 1:
+            return item
+        flat = item.logs.reshape(-1, members, size)
+        choices = item.choices.reshape(-1, members, item.choices.shape[-1])
+        if size == 1:
+            keep = np.zeros((len(flat), 1), dtype=np.intp)  # a constant cancels: any member will do
+        elif size == 2:
+            odds = flat[:, :, 1] - flat[:, :, 0]
+            keep = np.stack([odds.argmin(axis=1), odds.argmax(axis=1)], axis=1)
+        else:
+            kept = [self._corners(rays) for rays in flat]
+            keep = _padded(kept)
+        logs = np.take_along_axis(flat, keep[:, :, None], axis=1)
+        chosen = np.take_along_axis(choices, keep[:, :, None], axis=1)
+        count = keep.shape[1]
+        return _Rays(
+            item.scope, logs.reshape(*front, count, *states), chosen.reshape(*front, count, chosen.shape[-1])
+        )
+
+    def _corners(self, rays: Table) -> list[int]:
+        unit = np.exp(rays - rays.max(axis=1, keepdims=True))
+        _, first = np.unique(unit, axis=0, return_index=True)
+        kept = sorted(int(k) for k in first)
+        if rays.shape[1] == 3:
+            return [kept[k] for k in _polygon(unit[kept])]
+        if len(kept) < _MANY:
+            return kept
+        self.inside += 1
+        return [kept[k] for k in _cone(unit[kept])]
+
+    def finish(
+        self,
+        items: Sequence[_Rays],
+        with_target: Sequence[LogTable],
+        targets: tuple[str, ...],
+        private: tuple[str, ...],
+        error: tuple[float, float],
+    ) -> RayTable | None:
+        """Bring the target in: F over (x, x', shared nodes), the largest over the rays left."""
+        joined = self._product(items) if items else None
+        if items and joined is None:
+            return None
+        names = [n for f in with_target for n in f.scope if n not in self.order and n not in targets]
+        scope = tuple(dict.fromkeys((*(joined.scope if joined else ()), *names)))
+        axes = (*targets, *scope)
+        own = np.zeros((1,) * (len(axes) + len(self.order)))
+        for f in with_target:
+            own = own + aligned((f.scope, f.array), (*axes, *self.order))
+        if joined is None:
+            joined = _Rays((), np.zeros((1,) * (1 + len(self.order))), np.zeros((1, len(private)), np.int8))
+        rays = self._spread(joined, scope)
+        total = np.expand_dims(own, len(axes)) + rays.logs[(None,) * len(targets)]
+        if total.size * math.prod(own.shape[: len(targets)]) > self.limit:
+            return None
+        hidden = tuple(range(len(axes) + 1, total.ndim))
+        top = total.max(axis=hidden, keepdims=True)
+        mass = (np.log(np.exp(total - top).sum(axis=hidden, keepdims=True)) + top).squeeze(axis=hidden)
+        here = mass.reshape(mass.shape[: len(targets)] + (1,) * len(targets) + mass.shape[len(targets) :])
+        there = mass.reshape((1,) * len(targets) + mass.shape)
+        moves = here - there
+        best = moves.argmax(axis=-1)
+        array = np.take_along_axis(moves, best[..., None], axis=-1)[..., 0]
+        wide = np.broadcast_to(rays.choices, (*array.shape[2 * len(targets) :], *rays.choices.shape[-2:]))
+        wide = np.broadcast_to(wide, (*array.shape, *rays.choices.shape[-2:]))
+        picked = np.take_along_axis(wide, best[..., None, None], axis=-2)[..., 0, :]
+        size, own_error = error
+        table = LogTable((*targets, *map(other, targets), *scope), array, 2 * size, 2 * own_error)
+        return RayTable(table, private, np.asarray(picked))
+
+
+def _width(items: Sequence[_Rays]) -> int:
+    sizes = {n: max(k, 1) for r in items for n, k in zip(r.scope, r.logs.shape, strict=False)}
+    return int(math.prod(sizes.values()) * math.prod(r.logs.shape[len(r.scope)] for r in items))
+
+
+def _merged(logs: Table, choices: _Choices, at: int) -> tuple[Table, _Choices]:
+    """Merge the two member axes at position ``at``."""
+    shape = (*logs.shape[:at], logs.shape[at] * logs.shape[at + 1], *logs.shape[at + 2 :])
+    return logs.reshape(shape), choices.reshape(*shape[: at + 1], choices.shape[-1])
+
+
+def _padded(kept: Sequence[Sequence[int]]) -> NDArray[np.intp]:
+    """Return index lists as one array, short ones filled with their first entry."""
+    longest = max(map(len, kept))
+    return np.array([[*k, *[k[0]] * (longest - len(k))] for k in kept], dtype=np.intp)
+
+
+def _polygon(unit: Table) -> list[int]:
+    """Return the corners of a set of rays in three dimensions (monotone chain; doubtful ones stay)."""
+    points = unit.tolist()
+    if len(points) < 3 or not (unit > 0).all():
+        return list(range(len(points)))
+    logs = np.log(unit)
+    order = np.lexsort((logs[:, 2] - logs[:, 0], logs[:, 1] - logs[:, 0])).tolist()
+    found: set[int] = set()
+    for sign in (1.0, -1.0):
+        chain: list[int] = []
+        for k in order:
+            while len(chain) > 1 and sign * _turn(points[chain[-2]], points[chain[-1]], points[k]) < 0:
+                chain.pop()
+            chain.append(k)
+        found.update(chain)
+    return sorted(found)
+
+
+def _turn(p: Sequence[float], q: Sequence[float], r: Sequence[float]) -> float:
+    """Return the sign-carrying determinant of three rays, 0 where rounding could have decided it."""
+    terms = (
+        p[0] * q[1] * r[2],
+        p[1] * q[2] * r[0],
+        p[2] * q[0] * r[1],
+        -p[2] * q[1] * r[0],
+        -p[1] * q[0] * r[2],
+        -p[0] * q[2] * r[1],
+    )
+    total = math.fsum(terms)
+    return total if abs(total) > 1e-15 * math.fsum(map(abs, terms)) else 0.0
+
+
+def _cone(unit: Table) -> list[int]:
+    """Return rays that are not non-negative combinations of the others, up to the tolerance."""
+    from scipy.optimize import nnls
+
+    kept = list(range(len(unit)))
+    for k in range(len(unit)):
+        rest = [j for j in kept if j != k]
+        matrix = unit[rest].T / unit[k][:, None] if (unit[k] > 0).all() else None
+        if matrix is None:
+            continue
+        weights, _ = nnls(matrix, np.ones(matrix.shape[0]))
+        if np.abs(matrix @ weights - 1).max() <= _INSIDE:
+            kept = rest
+    return kept
