@@ -33,6 +33,7 @@ from quiltdp.rounding import EPS
 __all__ = ["RayTable", "ray_table"]
 
 _INSIDE = 1e-13  # relative tolerance below which a ray counts as inside the cone of the others
+_SAME = 4e-15
 _MANY = 24  # rays from which the slower test is worth its time
 _UNSET = 127
 _Choices: TypeAlias = NDArray[np.int8]
@@ -61,7 +62,7 @@ def ray_table(
     shared: Collection[str],
     *,
     limit: int,
-    max_rays: int = 256,
+    max_rays: int = 2048,
 ) -> RayTable | None:
     """Return the move of the hidden component with every node outside ``shared`` maximised away.
 
@@ -201,14 +202,14 @@ class _Work:
 
     def _corners(self, rays: Table) -> list[int]:
         unit = np.exp(rays - rays.max(axis=1, keepdims=True))
-        _, first = np.unique(unit, axis=0, return_index=True)
-        kept = sorted(int(k) for k in first)
-        if rays.shape[1] == 3:
-            return [kept[k] for k in _polygon(unit[kept])]
-        if len(kept) < _MANY:
-            return kept
+        if not unit.all() or len(unit) < 3:
+            return list(range(len(unit)))  # too far apart for doubles: keep them all
         self.inside += 1
-        return [kept[k] for k in _cone(unit[kept])]
+        if rays.shape[1] == 3:
+            return _polygon(unit)
+        if len(unit) < _MANY:
+            return list(range(len(unit)))
+        return _cone(unit)
 
     def finish(
         self,
@@ -219,7 +220,8 @@ class _Work:
         error: tuple[float, float],
     ) -> RayTable | None:
         """Bring the target in: F over (x, x', shared nodes), the largest over the rays left."""
-        joined = self._product(items) if items else None
+        ordered = sorted(items, key=lambda r: math.prod(r.logs.shape[: len(r.scope)]))
+        joined = self._product(ordered) if items else None
         if items and joined is None:
             return None
         names = [n for f in with_target for n in f.scope if n not in self.order and n not in targets]
@@ -268,35 +270,31 @@ def _padded(kept: Sequence[Sequence[int]]) -> NDArray[np.intp]:
 
 
 def _polygon(unit: Table) -> list[int]:
-    """Return the corners of a set of rays in three dimensions (monotone chain; doubtful ones stay)."""
-    points = unit.tolist()
-    if len(points) < 3 or not (unit > 0).all():
-        return list(range(len(points)))
-    logs = np.log(unit)
-    order = np.lexsort((logs[:, 2] - logs[:, 0], logs[:, 1] - logs[:, 0])).tolist()
+    """Return the corners of a set of positive rays in three dimensions, by the monotone chain.
+
+    The turn at a ray is the sign of a determinant; where rounding could have decided it the ray stays.
+    """
+    order = np.lexsort((unit[:, 2] / unit[:, 0], unit[:, 1] / unit[:, 0])).tolist()
+    points = unit[order].tolist()
     found: set[int] = set()
     for sign in (1.0, -1.0):
         chain: list[int] = []
-        for k in order:
-            while len(chain) > 1 and sign * _turn(points[chain[-2]], points[chain[-1]], points[k]) < 0:
+        s0 = s1 = s2 = 0.0
+        for k, (r0, r1, r2) in enumerate(points):
+            if abs(r0 - s0) <= _SAME * r0 and abs(r1 - s1) <= _SAME * r1 and abs(r2 - s2) <= _SAME * r2:
+                continue  # the same ray again, up to rounding
+            s0, s1, s2 = r0, r1, r2
+            while len(chain) > 1:
+                p0, p1, p2 = points[chain[-2]]
+                q0, q1, q2 = points[chain[-1]]
+                plus = p0 * q1 * r2 + p1 * q2 * r0 + p2 * q0 * r1
+                minus = p2 * q1 * r0 + p1 * q0 * r2 + p0 * q2 * r1
+                if sign * (plus - minus) >= -4e-15 * (plus + minus):
+                    break
                 chain.pop()
             chain.append(k)
         found.update(chain)
-    return sorted(found)
-
-
-def _turn(p: Sequence[float], q: Sequence[float], r: Sequence[float]) -> float:
-    """Return the sign-carrying determinant of three rays, 0 where rounding could have decided it."""
-    terms = (
-        p[0] * q[1] * r[2],
-        p[1] * q[2] * r[0],
-        p[2] * q[0] * r[1],
-        -p[2] * q[1] * r[0],
-        -p[1] * q[0] * r[2],
-        -p[0] * q[2] * r[1],
-    )
-    total = math.fsum(terms)
-    return total if abs(total) > 1e-15 * math.fsum(map(abs, terms)) else 0.0
+    return [order[k] for k in sorted(found)]
 
 
 def _cone(unit: Table) -> list[int]:
@@ -306,9 +304,7 @@ def _cone(unit: Table) -> list[int]:
     kept = list(range(len(unit)))
     for k in range(len(unit)):
         rest = [j for j in kept if j != k]
-        matrix = unit[rest].T / unit[k][:, None] if (unit[k] > 0).all() else None
-        if matrix is None:
-            continue
+        matrix = unit[rest].T / unit[k][:, None]
         weights, _ = nnls(matrix, np.ones(matrix.shape[0]))
         if np.abs(matrix @ weights - 1).max() <= _INSIDE:
             kept = rest
