@@ -157,6 +157,27 @@ def test_stays_need_time_and_no_gap() -> None:
     assert find_stays(x, x, t, distance=50, duration=200, gap=1e9).tolist() == [0] * 7
 
 
+@pytest.mark.parametrize(
+    ("name", "limits", "stays", "points"),
+    [
+        ("trackintel_google_trajectory.csv", (100, 300), 22, 328),
+        ("trackintel_google_trajectory.csv", (200, 600), 13, None),
+        ("trackintel_google_trajectory.csv", (50, 180), 45, None),
+        ("trackintel_gpsies_trajectory.csv", (100, 300), 1, 34),
+    ],
+)
+def test_stays_equal_trackintel(name: str, limits: tuple[int, int], stays: int, points: int | None) -> None:
+    """Numbers printed by trackintel's generate_staypoints (gap 15 min, include_last) on its own files."""
+    from quiltdp.domains.trace.cells import projection_for
+
+    read = check_points(read_points(LOCATION / name))
+    x, y = projection_for(read, None)[1].transform(read.lon, read.lat)
+    found = find_stays(x, y, read.time, distance=limits[0], duration=limits[1], gap=900)
+    assert found.max() + 1 == stays
+    if points is not None:
+        assert (found >= 0).sum() == points
+
+
 def test_stay_cells_join_visits_to_one_place() -> None:
     there_and_back = [0] * 4 + [5, 10, 15] + [20] * 4 + [15, 10, 5] + [0] * 4
     cells = assign_cells(walk(list(there_and_back)), "stay", stay_time="10min")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 from datetime import datetime, timezone
@@ -138,7 +139,7 @@ def test_files_without_content(tmp_path: Path) -> None:
         read_points(write(tmp_path, "\n"))
     with pytest.raises(FileFormatError, match="holds no points"):
         read_points(write(tmp_path, "lat,lon,time\n"))
-    with pytest.raises(FileFormatError, match="add a header line"):
+    with pytest.raises(FileFormatError, match="name the columns with --header"):
         read_points(write(tmp_path, "47.1,8.5,2020-01-01\n"))
     with pytest.raises(FileFormatError, match=r"unknown ending '.xls'"):
         read_points(write(tmp_path, "x", "a.xls"))
@@ -148,6 +149,49 @@ def test_files_without_content(tmp_path: Path) -> None:
     (tmp_path / "bytes.csv").write_bytes(b"\xff\xfe\x00lat")
     with pytest.raises(FileFormatError, match="UTF-8"):
         read_points(tmp_path / "bytes.csv")
+
+
+def test_columns_of_a_file_without_a_header(tmp_path: Path) -> None:
+    """The T-Drive taxis: taxi id, time, longitude, latitude, no header."""
+    path = write(
+        tmp_path, "1,2008-02-02 15:36:08,116.51172,39.92123\n1,2008-02-02 15:46:08,116.51,39.93\n", "1.txt"
+    )
+    with pytest.raises(FileFormatError, match="name the columns with --header"):
+        read_points(path)
+    points = read_points(path, header="taxi_id,datetime,lon,lat")
+    assert (points.users, points.lat.tolist(), points.lines.tolist()) == (("1",), [39.92123, 39.93], [1, 2])
+
+
+def test_date_and_clock_in_two_columns(tmp_path: Path) -> None:
+    path = write(tmp_path, "lat,lon,date,time\n47,8,2008-10-23,05:53:05\n")
+    with pytest.raises(FileFormatError, match=r"it has no date; .*--time-column date\+time"):
+        read_points(path)
+    assert read_points(path, time="date+time").time.tolist() == [1224741185.0]
+
+
+def test_packed_files(tmp_path: Path) -> None:
+    text = "lat,lon,time\n47,8,2008-10-23T05:53:05Z\n"
+    (tmp_path / "a.csv.gz").write_bytes(gzip.compress(text.encode()))
+    assert len(read_points(tmp_path / "a.csv.gz")) == 1
+    with pytest.raises(FileFormatError, match="not a gzip file"):
+        read_points(write(tmp_path, text, "b.csv.gz"))
+    with pytest.raises(FileFormatError, match="unknown ending"):
+        read_points(write(tmp_path, text, "b.gz"))
+
+
+def test_google_location_history(tmp_path: Path) -> None:
+    records = [
+        {"latitudeE7": 473766094, "longitudeE7": 85484732, "timestamp": "2012-12-18T21:30:35.123Z"},
+        {"timestamp": "2012-12-18T21:31:35Z"},
+    ]
+    points = read_points(write(tmp_path, json.dumps({"locations": records}), "Records.json"))
+    assert points.lat.tolist() == [47.3766094]
+    assert points.time[0] == pytest.approx(1355866235.123)
+    assert "1 records without a position" in points.notes[0]
+    records[0]["latitudeE7"] = "x"
+    path = write(tmp_path, json.dumps({"locations": records}), "Records.json")
+    with pytest.raises(FileFormatError, match="record 1: 'x'"):
+        read_points(path)
 
 
 def test_decimal_commas_are_read_and_named(tmp_path: Path) -> None:

@@ -48,13 +48,19 @@ def trace(
     ] = "first",
     lat_column: Annotated[str | None, typer.Option(metavar="NAME", help="The latitude column.")] = None,
     lon_column: Annotated[str | None, typer.Option(metavar="NAME", help="The longitude column.")] = None,
-    time_column: Annotated[str | None, typer.Option(metavar="NAME", help="The time column.")] = None,
+    time_column: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The time column, or date+clock.")
+    ] = None,
     user_column: Annotated[str | None, typer.Option(metavar="NAME", help="The user column.")] = None,
     timezone: Annotated[
         str | None, typer.Option(metavar="ZONE", help="For times without one: UTC, Europe/Rome, +02:00.")
     ] = None,
     time_format: Annotated[
         str | None, typer.Option(metavar="FORMAT", help="As in strptime: '%d.%m.%Y %H:%M'.")
+    ] = None,
+    header: Annotated[
+        str | None,
+        typer.Option(metavar="NAMES", help="Columns of a CSV without a header: user,time,lon,lat."),
     ] = None,
     separator: Annotated[str | None, typer.Option(metavar="MARK", help="The column separator.")] = None,
     crs: Annotated[
@@ -125,6 +131,7 @@ def trace(
             time_zone=timezone,
             time_format=time_format,
             separator=separator,
+            header=header,
             crs=crs,
             drop_invalid=drop_invalid,
         )

@@ -218,7 +218,7 @@ def location_chain(
         the noise smaller: it is never the default, and always in the model's provenance.
     **options
         Of reading (``lat``, ``lon``, ``time``, ``user``, ``time_zone``, ``time_format``, ``crs``,
-        ``separator``, ``drop_invalid``), of steps (``max_gap``, ``max_speed``, ``pick``,
+        ``separator``, ``header``, ``drop_invalid``), of steps (``max_gap``, ``max_speed``, ``pick``,
         ``grid_crs``, ``stay_distance``, ``stay_time``, ``stay_gap``) and of the model
         (``smoothing``, ``initial``).
 

@@ -16,6 +16,7 @@ __all__ = ["find_zone", "parse_times"]
 _SHORT_OFFSET = re.compile(r"([+-][0-9]{2})(?:([0-9]{2}))?$")
 _FRACTION = re.compile(r"\.([0-9]+)")
 _NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]+)?")
+_CLOCK = re.compile(r"[0-9]{1,2}:[0-9]{2}(:[0-9]{2}(\.[0-9]+)?)?")
 _DAY_FIRST = re.compile(r"([0-9]{1,2})[./-]([0-9]{1,2})[./-]([0-9]{4})")
 
 
@@ -98,6 +99,8 @@ def _stamp(text: str, line: int, source: object, time_format: str | None) -> dat
     hint = "expected ISO 8601 such as 2008-10-23T05:53:05Z, or give the time format"
     if _DAY_FIRST.match(text):
         hint = "day and month could be swapped: give the time format, for example %d.%m.%Y %H:%M:%S"
+    if _CLOCK.fullmatch(text):
+        hint = "it has no date; if that is another column, name both: --time-column date+time"
     if time_format is not None:
         hint = f"it does not match the time format {time_format!r}"
     raise FileFormatError(source, line, f"{text!r} is not a time: {hint}")

@@ -40,6 +40,7 @@ def read_points(
     time_format: str | None = None,
     crs: str | None = None,
     separator: str | None = None,
+    header: str | None = None,
     drop_invalid: bool = False,
 ) -> Points:
     """Read the points of a location trace.
@@ -50,7 +51,7 @@ def read_points(
         A file, several files, or a folder (every file in it with a known ending; for GeoLife the
         folder above ``Trajectory`` is the user).
     lat, lon, time, user
-        Column (or property) names, where they are not recognised.
+        Column (or property) names, where they are not recognised; ``time="date+clock"`` joins two.
     time_zone
         For times that carry none; without it they are read as UTC and a note says so.
     time_format
@@ -59,6 +60,8 @@ def read_points(
         The coordinate system of projected coordinates, for example ``EPSG:32650``.
     separator
         The column separator of a CSV, where the header does not tell.
+    header
+        The column names of a CSV without a header line: ``"user,time,lon,lat"``.
     drop_invalid
         Drop points outside the globe (counted in the notes) instead of refusing the file.
 
@@ -71,7 +74,7 @@ def read_points(
     given = {"lat": lat, "lon": lon, "time": time, "user": user}
     read = []
     for file in files:
-        rows = _rows(file, given, separator)
+        rows = _rows(file, given, separator, header)
         read.append(
             make_points(
                 rows, time_zone=time_zone, time_format=time_format, crs=crs, drop_invalid=drop_invalid
@@ -88,9 +91,9 @@ def _files(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> l
     found: list[Path] = []
     for item in map(Path, given):
         if item.is_dir():
-            inside = sorted(f for f in item.rglob("*") if f.is_file() and f.suffix.lower() in FORMATS)
-            if any(f.suffix.lower() == ".plt" for f in inside):  # GeoLife folders also hold labels.txt
-                inside = [f for f in inside if f.suffix.lower() == ".plt"]
+            inside = sorted(f for f in item.rglob("*") if f.is_file() and _ending(f) in FORMATS)
+            if any(_ending(f) == ".plt" for f in inside):  # GeoLife folders also hold labels.txt
+                inside = [f for f in inside if _ending(f) == ".plt"]
             if not inside:
                 raise FileFormatError(item, None, f"the folder has no file ending in {', '.join(FORMATS)}")
             found.extend(inside)
@@ -99,13 +102,13 @@ def _files(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> l
     return found
 
 
-def _rows(path: Path, given: dict[str, str | None], separator: str | None) -> Rows:
+def _rows(path: Path, given: dict[str, str | None], separator: str | None, header: str | None) -> Rows:
     """Choose the reader by the file's ending."""
-    kind = FORMATS.get(path.suffix.lower())
+    kind = FORMATS.get(_ending(path))
     if kind == "csv":
         from quiltdp.domains.trace.readers.csv_points import read_csv
 
-        return read_csv(path, given, separator=separator)
+        return read_csv(path, given, separator=separator, header=header)
     if kind == "plt":
         from quiltdp.domains.trace.readers.plt import read_plt
 
@@ -123,6 +126,12 @@ def _rows(path: Path, given: dict[str, str | None], separator: str | None) -> Ro
 
         return read_parquet(path, given)
     raise FileFormatError(path, None, f"unknown ending {path.suffix!r}: {', '.join(FORMATS)} are read")
+
+
+def _ending(path: Path) -> str:
+    """Return the ending that tells the format; ``.csv.gz`` counts as ``.csv``."""
+    ending = path.suffix.lower()
+    return Path(path.stem).suffix.lower() if ending == ".gz" else ending
 
 
 def _joined(parts: list[Points], files: list[Path]) -> Points:

@@ -62,11 +62,14 @@ _SAY = {"lat": "latitude", "lon": "longitude", "time": "time", "user": "user"}
 
 @dataclass(frozen=True)
 class Columns:
-    """The position of each role; ``user`` is None when the file has no such column."""
+    """The position of each role; ``user`` is None when the file has no such column.
+
+    ``time`` holds two positions where date and clock time are columns of their own.
+    """
 
     lat: int
     lon: int
-    time: int
+    time: tuple[int, ...]
     user: int | None
 
 
@@ -81,26 +84,28 @@ def find_columns(header: Sequence[str], source: object, given: Mapping[str, str 
         If a given column is absent, a role has no column, or several would fit.
     """
     names = [h.strip().strip('"').lower() for h in header]
-    found: dict[str, int | None] = {}
-    for role, ranks in (("lat", _LAT), ("lon", _LON), ("time", _TIME), ("user", _USER)):
+
+    def one(role: str, ranks: Sequence[Sequence[str]]) -> int | None:
         wanted = given.get(role)
-        found[role] = (
-            _named(names, header, wanted, source, role) if wanted else _known(names, ranks, source, role)
-        )
-    for role in ("lat", "lon", "time"):
-        if found[role] is None:
-            raise FileFormatError(
-                source,
-                1,
-                f"no {_SAY[role]} column among {_list(header)}: name it with {_OPTIONS[role]}",
-            )
-    lat, lon, time = found["lat"], found["lon"], found["time"]
-    assert lat is not None
-    assert lon is not None
-    assert time is not None
-    if len({lat, lon, time}) < 3:
+        return _named(names, header, wanted, source, role) if wanted else _known(names, ranks, source, role)
+
+    lat, lon = (_required(one(r, ranks), r, header, source) for r, ranks in (("lat", _LAT), ("lon", _LON)))
+    wanted = given.get("time") or ""
+    if "+" in wanted and wanted.lower() not in names:
+        time = tuple(_named(names, header, part.strip(), source, "time") for part in wanted.split("+"))
+    else:
+        time = (_required(one("time", _TIME), "time", header, source),)
+    if len({lat, lon, *time}) < 2 + len(time):
         raise FileFormatError(source, 1, "latitude, longitude and time must be three different columns")
-    return Columns(lat, lon, time, found["user"])
+    return Columns(lat, lon, time, one("user", _USER))
+
+
+def _required(found: int | None, role: str, header: Sequence[str], source: object) -> int:
+    if found is None:
+        raise FileFormatError(
+            source, 1, f"no {_SAY[role]} column among {_list(header)}: name it with {_OPTIONS[role]}"
+        )
+    return found
 
 
 def _named(names: list[str], header: Sequence[str], wanted: str, source: object, role: str) -> int:

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from quiltdp.domains.trace.readers.columns import Columns, find_columns
-from quiltdp.domains.trace.readers.rows import Rows
+from quiltdp.domains.trace.readers.rows import Rows, text_of
 from quiltdp.errors import FileFormatError
 
 __all__ = ["read_csv"]
@@ -16,8 +16,12 @@ _COMMA_NUMBER = re.compile(r"\s*[+-]?[0-9]+,[0-9]+\s*")
 _EMPTY = frozenset({"", "nan", "na", "null", "none"})
 
 
-def read_csv(path: Path, given: dict[str, str | None], *, separator: str | None = None) -> Rows:
-    """Read latitude, longitude, time and user from a table with a header line.
+def read_csv(
+    path: Path, given: dict[str, str | None], *, separator: str | None = None, header: str | None = None
+) -> Rows:
+    """Read latitude, longitude, time and user from a table.
+
+    The first line names the columns, unless ``header`` does (``"user,time,lon,lat"``).
 
     The separator is the one of ``; , tab |`` that splits the header into most columns.  Rows without
     a coordinate are left out and counted in the notes; decimal commas are read where the separator
@@ -28,23 +32,21 @@ def read_csv(path: Path, given: dict[str, str | None], *, separator: str | None 
     FileFormatError
         Naming the line: no header, a row with another number of fields, not a number.
     """
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError:
-        raise FileFormatError(path, None, "this is not a text file in UTF-8") from None
-    lines = text.splitlines()
+    lines = text_of(path).splitlines()
     while lines and not lines[0].strip():
         lines = lines[1:]
     if not lines:
         raise FileFormatError(path, None, "the file is empty")
     mark = separator or max(";,\t|", key=lines[0].count)
     reader = csv.reader(lines, delimiter=mark)
-    header = next(reader)
-    if all(_is_number(h) for h in header[:2]) and len(header) > 1:
-        raise FileFormatError(path, 1, "the first line holds numbers, not column names: add a header line")
-    columns = find_columns(header, path, given)
+    names = [n.strip() for n in header.split(",")] if header is not None else next(reader)
+    if header is None and any(_is_number(n) for n in names):
+        raise FileFormatError(
+            path, 1, "the first line holds numbers, not column names: name the columns with --header"
+        )
+    columns = find_columns(names, path, given)
     rows = Rows(str(path), provenance={"format": "csv"})
-    _fill(rows, reader, columns, width=len(header), mark=mark, path=path)
+    _fill(rows, reader, columns, width=len(names), mark=mark, path=path)
     if columns.user is None:
         rows.notes.append("no user column: all points are taken as one user's")
     return rows
@@ -60,7 +62,8 @@ def _fill(rows: Rows, reader: object, columns: Columns, *, width: int, mark: str
         if len(fields) != width:
             raise FileFormatError(path, line, _wrong_width(fields, width, mark))
         texts = fields[columns.lat].strip(), fields[columns.lon].strip()
-        if any(t.lower() in _EMPTY for t in texts) or not fields[columns.time].strip():
+        time = " ".join(fields[k].strip() for k in columns.time).strip()
+        if any(t.lower() in _EMPTY for t in texts) or not time:
             empty += 1
             continue
         if mark != "," and any(_COMMA_NUMBER.fullmatch(t) for t in texts):
@@ -68,7 +71,7 @@ def _fill(rows: Rows, reader: object, columns: Columns, *, width: int, mark: str
             commas += 1
         rows.lat.append(_number(texts[0], "latitude", path, line))
         rows.lon.append(_number(texts[1], "longitude", path, line))
-        rows.time.append(fields[columns.time].strip())
+        rows.time.append(time)
         rows.user.append(_user(fields, columns.user, path, line))
         rows.line.append(line)
     if commas:

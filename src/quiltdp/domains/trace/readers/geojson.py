@@ -1,4 +1,4 @@
-"""Points from GeoJSON: timed points and lines, and OGC Moving Features (``temporalGeometry``)."""
+"""Points from JSON: GeoJSON points and lines, OGC Moving Features, a Google location history."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from quiltdp.domains.trace.readers.rows import Rows, first_of
+from quiltdp.domains.trace.readers.google import google_rows
+from quiltdp.domains.trace.readers.rows import Rows, first_of, text_of
 from quiltdp.errors import FileFormatError
 
 __all__ = ["read_geojson"]
@@ -29,11 +30,11 @@ def read_geojson(path: Path, given: Mapping[str, str | None]) -> Rows:
         Naming the feature: no times, times and coordinates of different number, unknown geometry.
     """
     try:
-        document = json.loads(path.read_text(encoding="utf-8-sig"))
+        document = json.loads(text_of(path))
     except json.JSONDecodeError as error:
         raise FileFormatError(path, error.lineno, f"not JSON ({error.msg})") from None
-    except UnicodeDecodeError:
-        raise FileFormatError(path, None, "this is not a text file in UTF-8") from None
+    if isinstance(document, dict) and isinstance(document.get("locations"), list):
+        return google_rows(document["locations"], path)
     rows = Rows(str(path), provenance={"format": "geojson"})
     for number, feature in enumerate(_features(document, path), start=1):
         _feature(rows, feature, number, path, given)
@@ -50,7 +51,7 @@ def _features(document: Any, path: Path) -> Iterable[Any]:
         return list(document["features"])
     if kind == "Feature":
         return [document]
-    raise FileFormatError(path, None, "not GeoJSON: a Feature or a FeatureCollection is expected")
+    raise FileFormatError(path, None, "not a trace in JSON: a Feature or a FeatureCollection is expected")
 
 
 def _feature(rows: Rows, feature: Any, number: int, path: Path, given: Mapping[str, str | None]) -> None:

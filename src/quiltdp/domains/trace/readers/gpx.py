@@ -6,7 +6,7 @@ from datetime import timezone
 from pathlib import Path
 
 from quiltdp.domains.trace.extras import need
-from quiltdp.domains.trace.readers.rows import Rows
+from quiltdp.domains.trace.readers.rows import Rows, text_of
 from quiltdp.errors import FileFormatError
 
 __all__ = ["read_gpx"]
@@ -19,8 +19,8 @@ def read_gpx(path: Path) -> Rows:
     """
     gpxpy = need("gpxpy", "reading GPX")
     try:
-        document = gpxpy.parse(path.read_text(encoding="utf-8-sig"))
-    except (gpxpy.gpx.GPXException, UnicodeDecodeError) as error:
+        document = gpxpy.parse(text_of(path))
+    except gpxpy.gpx.GPXException as error:
         raise FileFormatError(path, None, f"not a GPX file ({' '.join(str(error).split())})") from None
     rows = Rows(str(path), provenance={"format": "gpx"})
     number = untimed = naive = 0

@@ -23,7 +23,9 @@ def read_parquet(path: Path, given: dict[str, str | None]) -> Rows:
     try:
         schema = parquet.read_schema(path)
         columns = find_columns(schema.names, path, given)
-        wanted = [k for k in (columns.lat, columns.lon, columns.time, columns.user) if k is not None]
+        if len(columns.time) > 1:
+            raise FileFormatError(path, None, "the time of a Parquet file is one column")
+        wanted = [k for k in (columns.lat, columns.lon, columns.time[0], columns.user) if k is not None]
         table = parquet.read_table(path, columns=[schema.names[k] for k in wanted])
     except arrow.ArrowInvalid as error:
         raise FileFormatError(

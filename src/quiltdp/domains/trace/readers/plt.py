@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from pathlib import Path
 
-from quiltdp.domains.trace.readers.rows import Rows
+from quiltdp.domains.trace.readers.rows import Rows, text_of
 from quiltdp.errors import FileFormatError
 
 __all__ = ["read_plt", "user_of"]
@@ -34,7 +34,7 @@ def read_plt(path: Path) -> Rows:
     FileFormatError
         Naming the line that is not a PLT point.
     """
-    lines = path.read_text(encoding="utf-8-sig", errors="replace").splitlines()
+    lines = text_of(path).splitlines()
     if len(lines) < _HEADER_LINES or "wgs 84" not in " ".join(lines[:_HEADER_LINES]).lower():
         raise FileFormatError(path, 1, "not a GeoLife PLT file: six header lines naming WGS 84 are expected")
     rows = Rows(str(path), provenance={"format": "plt"})

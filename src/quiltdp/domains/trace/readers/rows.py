@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import math
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 
@@ -13,7 +16,7 @@ from quiltdp.domains.trace.points import Floats, Points
 from quiltdp.domains.trace.times import parse_times
 from quiltdp.errors import FileFormatError
 
-__all__ = ["Rows", "make_points"]
+__all__ = ["Rows", "first_of", "make_points", "text_of"]
 
 
 @dataclass
@@ -29,6 +32,25 @@ class Rows:
     line: list[int] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     provenance: dict[str, str] = field(default_factory=dict)
+
+
+def text_of(path: Path) -> str:
+    """Return the text of a file, unpacked if its name ends in ``.gz``.
+
+    Raises
+    ------
+    FileFormatError
+        If it is no text in UTF-8, or no gzip file.
+    """
+    data = path.read_bytes()
+    try:
+        if path.suffix.lower() == ".gz":
+            data = gzip.decompress(data)
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise FileFormatError(path, None, "this is not a text file in UTF-8") from None
+    except (OSError, EOFError, zlib.error):
+        raise FileFormatError(path, None, "this is not a gzip file, although its name says so") from None
 
 
 def make_points(
