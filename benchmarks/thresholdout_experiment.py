@@ -104,7 +104,7 @@ def accuracies(
 
 def repetition(setting: Setting, seed: int, noise: NoiseSource | None = None) -> dict[str, Any]:
     """Run both analysts once on the same data; return their accuracies and what was spent."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng([seed, 0])
     train, holdout = draw(rng, setting), draw(rng, setting)
     on_train, on_holdout = agreement(*train), agreement(*holdout)
     spec = Thresholdout(setting.budget, 1.0 / setting.rows)
@@ -112,7 +112,7 @@ def repetition(setting: Setting, seed: int, noise: NoiseSource | None = None) ->
         spec,
         setting.sigma,
         setting.threshold,
-        noise=noise if noise is not None else InsecureDeterministicNoise(seed),
+        noise=noise if noise is not None else InsecureDeterministicNoise([seed, 1]),  # a stream of its own
     )
     answered = through(mechanism, on_holdout, on_train)
     plans = {

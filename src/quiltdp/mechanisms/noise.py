@@ -212,7 +212,8 @@ class InsecureDeterministicNoise:
     Parameters
     ----------
     seed
-        The same seed gives the same noise.
+        The same seed gives the same noise.  Simulated data must come from another stream, so give
+        a sequence like ``[seed, 1]`` where the data have ``[seed, 0]``.
 
     Examples
     --------
@@ -224,7 +225,7 @@ class InsecureDeterministicNoise:
 
     secure: ClassVar[bool] = False
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int | Sequence[int]) -> None:
         import numpy as np
 
         self._generator = np.random.default_rng(seed)

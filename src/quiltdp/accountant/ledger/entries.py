@@ -19,6 +19,9 @@ from quiltdp.errors import LedgerCorrupt
 
 __all__ = ["Entry", "Head", "Kind", "genesis_digest", "link", "replay"]
 
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+_NOTHING = Fraction(0)
+
 Kind = Literal["charge", "epoch", "holdout", "refused", "train"]
 
 
@@ -68,7 +71,7 @@ class Entry:
             number = None if value is None else float.fromhex(value)
             if number is not None and not math.isfinite(number):
                 raise ValueError("its value is not finite")
-            part = Fraction(share)
+            part = _NOTHING if share == "0" else Fraction(share)
             if part < 0:
                 raise ValueError("its share is negative")
         except (TypeError, ValueError, ZeroDivisionError) as error:
@@ -130,7 +133,7 @@ class Head:
         return Head(
             entry.seq,
             entry.digest,
-            self.spent + entry.share,
+            self.spent + entry.share if entry.share else self.spent,
             self.answers + (entry.kind == "holdout"),
             self.queries + (entry.kind in ("holdout", "train")),
             self.refused + (entry.kind == "refused"),
@@ -140,7 +143,7 @@ class Head:
 
 def canonical(document: Any) -> bytes:
     """Return the one way to write a JSON document."""
-    return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode()
+    return _ENCODER.encode(document).encode()
 
 
 def genesis_digest(document: Mapping[str, Any]) -> str:

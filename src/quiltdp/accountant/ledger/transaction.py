@@ -86,7 +86,7 @@ class LedgerTransaction:
         """
         if share < 0:
             raise InvalidArgument(f"a share cannot be negative: {share}")
-        if self.head.spent + share > 1:
+        if share and self.head.spent + share > 1:
             raise BudgetSpent(
                 f"this release needs {float(share):.3g} of the budget,"
                 f" {float(1 - self.head.spent):.3g} is left"
