@@ -10,6 +10,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from quiltdp.accountant.calibration import Calibration, calibrate, leakage_of
+    from quiltdp.accountant.composition import compose
     from quiltdp.accountant.ledger import Ledger
     from quiltdp.accountant.profile import LeakageProfile, analyze, dp_epsilon, leakage
     from quiltdp.accountant.result import Leakage
@@ -40,6 +42,7 @@ __version__ = "0.1.0"
 # stays quick; keep the list above, for type checkers, equal to this one.
 _PUBLIC = {
     "Answer": "quiltdp.mechanisms.holdout",
+    "Calibration": "quiltdp.accountant.calibration",
     "ChainModel": "quiltdp.chain",
     "DependencyGraph": "quiltdp.graph.types",
     "Factor": "quiltdp.model",
@@ -55,6 +58,8 @@ _PUBLIC = {
     "Thresholdout": "quiltdp.accountant.specs",
     "analyze": "quiltdp.accountant.profile",
     "blanket_influence": "quiltdp.inference.influence",
+    "calibrate": "quiltdp.accountant.calibration",
+    "compose": "quiltdp.accountant.composition",
     "conditional": "quiltdp.inference.marginals",
     "correct_p_values": "quiltdp.generalization.pvalues",
     "dp_epsilon": "quiltdp.accountant.profile",
@@ -62,6 +67,7 @@ _PUBLIC = {
     "from_pgmpy": "quiltdp.io.pgmpy",
     "junction_tree": "quiltdp.inference.junction_tree",
     "leakage": "quiltdp.accountant.profile",
+    "leakage_of": "quiltdp.accountant.calibration",
     "load_model": "quiltdp.io.load",
     "location_chain": "quiltdp.domains.trace.build",
     "markov_blanket": "quiltdp.graph.quilts",
@@ -79,6 +85,7 @@ _PUBLIC = {
 
 __all__ = [
     "Answer",
+    "Calibration",
     "ChainModel",
     "DependencyGraph",
     "Factor",
@@ -95,6 +102,8 @@ __all__ = [
     "__version__",
     "analyze",
     "blanket_influence",
+    "calibrate",
+    "compose",
     "conditional",
     "correct_p_values",
     "dp_epsilon",
@@ -102,6 +111,7 @@ __all__ = [
     "from_pgmpy",
     "junction_tree",
     "leakage",
+    "leakage_of",
     "load_model",
     "location_chain",
     "markov_blanket",

@@ -32,7 +32,7 @@ from quiltdp.inference.influence import swings
 from quiltdp.model import Model
 from quiltdp.rounding import EPS, up
 
-__all__ = ["QuiltLimits", "QuiltsBound", "SwingBound"]
+__all__ = ["QuiltLimits", "QuiltTerm", "QuiltsBound", "SwingBound"]
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class QuiltLimits:
 
 
 @dataclass(frozen=True, eq=False)
-class _Term:
+class QuiltTerm:
     """One quilt of one unit, ready to be evaluated at any α."""
 
     closed: frozenset[int]
@@ -86,7 +86,7 @@ class _Search:
     """The quilts of one unit found so far, and where to grow next."""
 
     def __init__(self, start: frozenset[int]) -> None:
-        self.terms: dict[frozenset[int], _Term | None] = {}
+        self.terms: dict[frozenset[int], QuiltTerm | None] = {}
         self.start = start
         self.expanded: set[frozenset[int]] = set()
 
@@ -149,6 +149,15 @@ class QuiltsBound:
             heapq.heappush(queue, (-float(values[k]), k))
         return RecordBounds(values, self.name, witnesses)
 
+    def members(self, k: int) -> list[int]:
+        """Return the nodes of unit k, by position."""
+        return [self.model.index[n] for n in self.units[k]]
+
+    def terms(self, k: int) -> list[QuiltTerm]:
+        """Return the quilts of unit k that have been examined so far."""
+        search = self._searches.get(k)
+        return [] if search is None else [t for t in search.terms.values() if t is not None]
+
     def _initial(self, alpha: Vector, messages: Messages) -> RecordBounds:
         """Where the search starts: what propagation says."""
         return self.propagation.evaluate(alpha)
@@ -173,7 +182,7 @@ class QuiltsBound:
     def _apply(
         self,
         k: int,
-        term: _Term,
+        term: QuiltTerm,
         alpha: Vector,
         messages: Messages,
         values: Vector,
@@ -187,7 +196,7 @@ class QuiltsBound:
             witnesses[k] = self._describe(term, known)
         return value
 
-    def _out(self, term: _Term, alpha: Vector, messages: Messages) -> float:
+    def _out(self, term: QuiltTerm, alpha: Vector, messages: Messages) -> float:
         """Return Σ_q out_q(C), rounded up; ∞ where the propagation beyond Q is not used."""
         if not self._beyond:
             return float("inf")
@@ -277,7 +286,7 @@ class QuiltsBound:
             return
         rows = list(found.items())
         unknown = np.array([[0.0 if names[j] in known else 1.0 for j in near] for known, _ in rows])
-        search.terms[closed] = _Term(
+        search.terms[closed] = QuiltTerm(
             closed,
             tuple(separator),
             np.array(near, dtype=np.intp),
@@ -302,7 +311,7 @@ class QuiltsBound:
                     found.append((q, first + scope.index(q), others))
         return tuple(found)
 
-    def _describe(self, term: _Term, row: int) -> dict[str, object]:
+    def _describe(self, term: QuiltTerm, row: int) -> dict[str, object]:
         """Name the quilt and the known records that attain its maximum."""
         names = self.model.nodes
         known = [names[int(j)] for j, u in zip(term.near, term.unknown[row], strict=True) if u == 0.0]

@@ -1,0 +1,68 @@
+"""Group-privacy profiles: δ_k(ε) of mechanisms without a pure guarantee."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from quiltdp.accountant.specs import gaussian_delta
+from quiltdp.accountant.units import positive_epsilon
+from quiltdp.errors import DependencyMissing, InvalidArgument
+from quiltdp.rounding import up
+
+__all__ = ["EventProfile", "GaussianProfile"]
+
+
+@dataclass(frozen=True)
+class GaussianProfile:
+    """Gaussian noise of standard deviation ``gaussian_std``: the analytic Gaussian, exact for groups.
+
+    A group whose sensitivities sum to w has δ(ε) = Φ(w/2s − εs/w) − e^ε Φ(−w/2s − εs/w).
+    """
+
+    gaussian_std: float
+
+    def __post_init__(self) -> None:
+        """Refuse a standard deviation that is not positive and finite."""
+        positive_epsilon(self.gaussian_std, "gaussian_std")
+
+    def delta(self, epsilon: float, weight: float) -> float:
+        """Return δ(ε) for a group of this total sensitivity, rounded up."""
+        if weight == 0.0:
+            return 0.0 if epsilon >= 0 else up(-math.expm1(epsilon))
+        return gaussian_delta(epsilon, up(weight / self.gaussian_std))
+
+
+class EventProfile:
+    """Any mechanism described by a ``dp_accounting`` event, through group privacy.
+
+    The event's δ(ε) for one record comes from the privacy-loss-distribution accountant (its
+    pessimistic estimate); for k records δ_k(ε) ≤ (e^ε − 1) / (e^{ε/k} − 1) · δ(ε/k).
+
+    Parameters
+    ----------
+    event
+        A ``dp_accounting.DpEvent``; composed events are composed first, as they must be.
+    """
+
+    def __init__(self, event: Any) -> None:
+        try:
+            from dp_accounting import pld
+        except ImportError:
+            raise DependencyMissing("events need dp-accounting: pip install 'quiltdp[accounting]'") from None
+        accountant = pld.PLDAccountant()
+        if not accountant.supports(event):
+            raise InvalidArgument(f"the accountant does not support the event {event!r}")
+        self._accountant = accountant.compose(event)
+
+    def delta(self, epsilon: float, weight: float) -> float:
+        """Return δ_k(ε) for a group of ``weight`` records (rounded up to a whole number)."""
+        k = math.ceil(weight)
+        if k <= 0:
+            return 0.0 if epsilon >= 0 else up(-math.expm1(epsilon))
+        if epsilon < 0:
+            return 1.0
+        one = float(self._accountant.get_delta(epsilon / k))
+        factor = math.expm1(epsilon) / math.expm1(epsilon / k) if epsilon > 0 else float(k)
+        return min(1.0, up(factor * one))
