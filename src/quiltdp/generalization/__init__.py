@@ -58,6 +58,14 @@ from quiltdp.generalization.privacy_definitions import (
     adaptive_on_average_kl,
     compare_privacy_definitions,
 )
+from quiltdp.generalization.published import (
+    NOT_VALID,
+    PublishedPlan,
+    published_chain_distance,
+    published_chain_records,
+    published_plan,
+    published_records,
+)
 from quiltdp.generalization.pvalues import (
     MutualInformationMethod,
     correct_p_values,
@@ -72,6 +80,20 @@ from quiltdp.generalization.query_classes import (
     sensitive_queries,
     subexponential_queries,
     subgaussian_queries,
+)
+from quiltdp.generalization.routes import (
+    AnyLawRoute,
+    GibbsRoute,
+    IidRoute,
+    LeakageAccountant,
+    MaxInformationRoute,
+    Route,
+    Task,
+)
+from quiltdp.generalization.thresholdout_accuracy import (
+    expected_excess,
+    largest_threshold,
+    sample_failure,
 )
 from quiltdp.generalization.transfer import (
     any_law_transfer,
@@ -91,16 +113,25 @@ from quiltdp.generalization.typical_stability import (
 )
 
 __all__ = [
+    "NOT_VALID",
+    "AnyLawRoute",
     "Concentration",
     "Estimate",
+    "GibbsRoute",
     "GibbsSampler",
+    "IidRoute",
     "Laws",
+    "LeakageAccountant",
     "MaxInformation",
+    "MaxInformationRoute",
     "MonitorRun",
     "MutualInformationMethod",
     "PrivacyDefinitions",
+    "PublishedPlan",
     "QueryClass",
     "Reconstruction",
+    "Route",
+    "Task",
     "TypicalNoise",
     "TypicalStability",
     "adaptive_on_average_kl",
@@ -122,6 +153,7 @@ __all__ = [
     "exact_max_information",
     "exact_sum_law",
     "exact_sum_query",
+    "expected_excess",
     "exponential_mechanism_law",
     "exponential_mechanism_loss",
     "feature_selector",
@@ -136,6 +168,7 @@ __all__ = [
     "kl_laplace",
     "kl_privacy_from_max_information",
     "laplace_typical",
+    "largest_threshold",
     "max_information_from_mutual_information",
     "max_information_transfer",
     "memoriser",
@@ -145,10 +178,15 @@ __all__ = [
     "mutual_information_from_max_information",
     "on_average_kl",
     "product_dp_max_information",
+    "published_chain_distance",
+    "published_chain_records",
     "published_drift",
+    "published_plan",
+    "published_records",
     "published_tail",
     "pure_dp_max_information",
     "reconstruction",
+    "sample_failure",
     "sensitive_queries",
     "simulate_monitor",
     "subexponential_queries",

@@ -57,7 +57,7 @@ def any_law_transfer(leakages: float | Iterable[float]) -> float:
 
 
 def max_information_transfer(
-    t: float, *, effective_sample_size: float, n: int, queries: int, leakage: float
+    t: float, *, effective_sample_size: float, n: int, queries: int, leakage: float | Iterable[float]
 ) -> float:
     """Bound the chance that some adaptively chosen query deviates, for any Δ = 1/n queries.
 
@@ -65,7 +65,7 @@ def max_information_transfer(
 
         P[ ∃ j ≤ m: |q_j(X) − q_j(P)| ≥ t ] ≤ exp( −( √(2t² n_eff − ln 2m) − ε √(n/8) )² )
 
-    when the bracket is positive, else 1.
+    when the bracket is positive, else 1.  With one ε_i per record, ε√(n/8) becomes √(Σ ε_i²/8).
 
     Proof: W = ln P(y|x)/P(y) is a sum of steps with φ(λ) ≤ λ(λ−1)ε²/8 on independent data (see
     :func:`~quiltdp.generalization.bayesian_dp_max_information`), and the event has probability
@@ -85,12 +85,22 @@ def max_information_transfer(
     """
     n, m = count("n", n), count("queries", queries)
     size = non_negative("effective_sample_size", effective_sample_size)
-    leak = non_negative("leakage", leakage)
+    shift = prefix_shift(leakage, n)
     inside = 2 * non_negative("t", t) ** 2 * size - math.log(2 * m)
-    if inside <= 0 or math.isinf(leak):
+    if inside <= 0 or math.isinf(shift):
         return 1.0
-    bracket = math.sqrt(inside) - leak * math.sqrt(n / 8)
+    bracket = math.sqrt(inside) - shift
     return min(1.0, round_up(math.exp(-(bracket**2)))) if bracket > 0 else 1.0
+
+
+def prefix_shift(leakage: float | Iterable[float], n: int) -> float:
+    """Return √(Σ ε_i²/8), rounded up, from one ε for all n records or one per record."""
+    if isinstance(leakage, (int, float, np.floating, np.integer)):
+        return round_up(non_negative("leakage", float(leakage)) * math.sqrt(n / 8))
+    values = np.asarray(leakage if isinstance(leakage, np.ndarray) else list(leakage), dtype=np.float64)
+    if values.size != n or np.isnan(values).any() or (values < 0).any():
+        raise InvalidArgument(f"leakage must hold one number of zero or more for each of {n} records")
+    return round_up(math.sqrt(float(values @ values) / 8))
 
 
 def iid_transfer(epsilon: float, delta: float, n: int) -> tuple[float, float]:
