@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from quiltdp.domains.trace.build import location_chain
     from quiltdp.errors import QuiltdpError
     from quiltdp.generalization.concentration import effective_sample_size
+    from quiltdp.generalization.planner import plan
     from quiltdp.generalization.pvalues import correct_p_values
     from quiltdp.graph.moral import moralize
     from quiltdp.graph.quilt import Quilt
@@ -76,6 +77,7 @@ _PUBLIC = {
     "max_influence": "quiltdp.inference.influence",
     "moralize": "quiltdp.graph.moral",
     "pedigree": "quiltdp.domains.pedigree",
+    "plan": "quiltdp.generalization.planner",
     "quilt_influence": "quiltdp.inference.influence",
     "quilts": "quiltdp.graph.quilts",
     "save_model": "quiltdp.io.json_write",
@@ -120,6 +122,7 @@ __all__ = [
     "max_influence",
     "moralize",
     "pedigree",
+    "plan",
     "quilt_influence",
     "quilts",
     "save_model",

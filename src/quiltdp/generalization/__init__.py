@@ -53,6 +53,19 @@ from quiltdp.generalization.monitor_simulation import (
     monitor_ceiling,
     simulate_monitor,
 )
+from quiltdp.generalization.plan_accountant import (
+    ProfileAccountant,
+)
+from quiltdp.generalization.plan_result import (
+    AccuracyPromise,
+    Alternative,
+    BudgetPromise,
+    Plan,
+)
+from quiltdp.generalization.planner import (
+    plan,
+    plan_length,
+)
 from quiltdp.generalization.privacy_definitions import (
     PrivacyDefinitions,
     adaptive_on_average_kl,
@@ -114,7 +127,10 @@ from quiltdp.generalization.typical_stability import (
 
 __all__ = [
     "NOT_VALID",
+    "AccuracyPromise",
+    "Alternative",
     "AnyLawRoute",
+    "BudgetPromise",
     "Concentration",
     "Estimate",
     "GibbsRoute",
@@ -126,7 +142,9 @@ __all__ = [
     "MaxInformationRoute",
     "MonitorRun",
     "MutualInformationMethod",
+    "Plan",
     "PrivacyDefinitions",
+    "ProfileAccountant",
     "PublishedPlan",
     "QueryClass",
     "Reconstruction",
@@ -177,6 +195,8 @@ __all__ = [
     "mutual_information",
     "mutual_information_from_max_information",
     "on_average_kl",
+    "plan",
+    "plan_length",
     "product_dp_max_information",
     "published_chain_distance",
     "published_chain_records",

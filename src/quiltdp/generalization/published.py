@@ -116,16 +116,12 @@ def published_chain_distance(model: ChainModel, epsilon: float) -> int:
     law = stationary_distribution(matrix)
     flow = law[:, None] * matrix
     if law.min() <= 0 or not np.allclose(flow, flow.T, atol=1e-9):
-        raise InvalidArgument(
-            "the published chain form needs a reversible chain, every state possible"
-        )
+        raise InvalidArgument("the published chain form needs a reversible chain, every state possible")
     root = np.sqrt(law)
     moduli = np.sort(np.abs(np.linalg.eigvalsh(root[:, None] * matrix / root[None, :])))
     gap = 1 - (float(moduli[-2]) if len(moduli) > 1 else 0.0)
     if gap <= 1e-12:
-        raise InvalidArgument(
-            "the chain does not mix: the published chain form says nothing"
-        )
+        raise InvalidArgument("the chain does not mix: the published chain form says nothing")
     grow = math.exp(eps / 6)
     return max(1, math.ceil(math.log((grow + 1) / (float(law.min()) * (grow - 1))) / gap))
 

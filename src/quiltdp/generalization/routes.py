@@ -73,8 +73,15 @@ class Task:
 class Route(Protocol):
     """One theorem."""
 
-    name: str
-    theorem: str
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        ...
+
+    @property
+    def theorem(self) -> str:
+        """Where it is stated, for what."""
+        ...
 
     def threshold(self, task: Task, sigma: float, accuracy: float) -> float:
         """Return the largest T that keeps the promise at σ and τ; −∞ when there is none."""
@@ -192,7 +199,7 @@ def _room(task: Task, sigma: float, a: float, noise_failure: float) -> float:
 
 
 def best_scale(
-    value: Callable[[float], float], highest: float, *, decades: float = 5.0, rounds: int = 4
+    value: Callable[[float], float], highest: float, *, decades: float = 5.0, rounds: int = 6
 ) -> tuple[float, float]:
     """Return σ with the largest ``value(σ)`` on a logarithmic grid below ``highest``, refined.
 
