@@ -45,6 +45,7 @@ COMMANDS = {
     "quilts": Command("quiltdp.cli.quilts", "The Markov quilts of a node, smallest first."),
     "holdout": Command("quiltdp.cli.holdout", "A reusable holdout from the shell: init, ask, status."),
     "ledger": Command("quiltdp.cli.ledger", "The account of releases: show, verify, export."),
+    "plan": Command("quiltdp.cli.plan", "How many queries a reusable holdout can answer, how accurately."),
 }
 
 _EPILOG = """\b

@@ -53,9 +53,6 @@ from quiltdp.generalization.monitor_simulation import (
     monitor_ceiling,
     simulate_monitor,
 )
-from quiltdp.generalization.plan_accountant import (
-    ProfileAccountant,
-)
 from quiltdp.generalization.plan_result import (
     AccuracyPromise,
     Alternative,
@@ -102,6 +99,7 @@ from quiltdp.generalization.routes import (
     MaxInformationRoute,
     Route,
     Task,
+    best_scale,
 )
 from quiltdp.generalization.thresholdout_accuracy import (
     expected_excess,
@@ -144,7 +142,6 @@ __all__ = [
     "MutualInformationMethod",
     "Plan",
     "PrivacyDefinitions",
-    "ProfileAccountant",
     "PublishedPlan",
     "QueryClass",
     "Reconstruction",
@@ -156,6 +153,7 @@ __all__ = [
     "any_law_transfer",
     "approximate_dp_max_information",
     "bayesian_dp_max_information",
+    "best_scale",
     "compare_privacy_definitions",
     "compose_max_information",
     "compose_on_average_kl",

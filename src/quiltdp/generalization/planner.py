@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from quiltdp.chain import ChainModel, ChainSegment
 from quiltdp.errors import InvalidArgument, QuiltdpError, Refused
@@ -16,6 +17,14 @@ from quiltdp.generalization._checks import count, probability
 from quiltdp.generalization.concentration import Concentration, concentration
 from quiltdp.generalization.plan_accountant import ProfileAccountant
 from quiltdp.generalization.plan_result import AccuracyPromise, Alternative, BudgetPromise, Plan
+from quiltdp.generalization.plan_search import (
+    Candidate,
+    LeakageSketch,
+    best_accuracy,
+    highest_scale,
+    largest_threshold_of,
+    most_queries,
+)
 from quiltdp.generalization.published import NOT_VALID, published_chain_records, published_plan
 from quiltdp.generalization.routes import (
     AnyLawRoute,
@@ -23,7 +32,6 @@ from quiltdp.generalization.routes import (
     IidRoute,
     LeakageAccountant,
     MaxInformationRoute,
-    Route,
     Task,
     best_scale,
 )
@@ -32,7 +40,6 @@ from quiltdp.model import Model
 
 __all__ = ["plan", "plan_length"]
 
-MOST_QUERIES = 10**15
 LONGEST = 10**8
 
 
@@ -88,36 +95,37 @@ def plan(
     --------
     >>> import quiltdp as qd
     >>> chain = qd.markov_chain([[0.8, 0.2], [0.2, 0.8]], length=200_000)
-    >>> found = qd.plan(chain, queries=1000, budget=10, accuracy=0.1)
-    >>> found.route, found.threshold >= 0.05, found.answers.failure <= 0.05
-    ('any joint law', True, True)
+    >>> found = qd.plan(chain, queries=1000, budget=10, accuracy=0.3)
+    >>> found.route, found.threshold >= 0.15
+    ('any joint law', True)
+    >>> print(found.answers)
+    every answer is within 0.3 of the population value, with probability at least 0.95
     """
     n = len(model.records)
     task = _checked_task(n, queries, budget, accuracy, confidence)
     share = probability("threshold_share", threshold_share, zero=True)
     asked = accountant if accountant is not None else ProfileAccountant(model, time_limit=time_limit)
-    routes, refused = _routes(model, asked)
-    tau, hint = accuracy, None
+    candidates, refused = _candidates(model, asked, LeakageSketch(asked))
     if queries is None and accuracy is not None:
-        task, hint = _most_queries(task, routes, accuracy, share)
+        task, chosen = _with_most_queries(task, candidates, accuracy, share)
+        tau = accuracy
     elif accuracy is None:
-        tau, hint = min(
-            ((value, (r, sigma)) for r in routes for value, sigma in [_best_accuracy(task, r, share)]),
-            key=lambda item: item[0],
-        )
-        if tau >= 1:
-            raise Refused(_hopeless(task, share))
-    assert tau is not None
-    route, sigma, threshold = _choose(task, routes, tau, hint)
-    if threshold < share * tau * (1 - 1e-9):
-        best = min(_best_accuracy(task, r, share)[0] for r in routes)
-        raise Refused(
-            f"no theorem promises accuracy {tau:g} for {task.queries:,.0f} queries with budget"
-            f" {task.budget} on {n:,} records: "
-            + (f"the best is {best:.4g}" if best < 1 else "nothing below 1 is possible")
-            + "; ask for less accuracy, fewer queries or a smaller budget, or use more records"
-        )
-    return _result(model, task, tau, route, sigma, threshold, asked, routes, refused, share)
+        tau, chosen = _with_best_accuracy(task, candidates, share)
+    else:
+        tau, chosen = accuracy, None
+    found = _choose(task, candidates, tau, chosen)
+    if not found.keeps(share * tau):
+        raise Refused(_best_instead(task, candidates, tau, share))
+    found = _budget_friendly(task, candidates, tau, share, found)
+    others = [
+        Alternative(c.exact.name, c.exact.theorem, _possible(best_accuracy(c, task, share)[0]), True)
+        for c in candidates
+        if c is not found.candidate
+    ]
+    others.sort(key=lambda a: a.accuracy if a.accuracy is not None else math.inf)
+    others += [*refused, _published(model, task, tau, asked)]
+    leak = float(asked.prior(task.dp_epsilon(found.sigma)).max())
+    return _result(model, task, tau, found, candidates, leakage=leak, alternatives=tuple(others))
 
 
 def plan_length(
@@ -148,49 +156,52 @@ def plan_length(
     --------
     >>> import quiltdp as qd
     >>> chain = qd.markov_chain([[0.6, 0.4], [0.4, 0.6]], length=10)
-    >>> a, b = (plan_length(chain, queries=100, budget=5, accuracy=t).records for t in (0.2, 0.1))
+    >>> a, b = (plan_length(chain, queries=10, budget=1, accuracy=t).records for t in (0.4, 0.2))
     >>> 3.5 < b / a < 4.5                                   # half the error, four times the records
     True
     """
     if len(model.segments) != 1 or not model.segments[0].homogeneous:
         raise InvalidArgument("the smallest length needs one homogeneous chain")
 
-    def at(length: int) -> Plan | None:
-        segment = model.segments[0]
-        grown = ChainModel([ChainSegment(segment.prefix, length, segment.initial, segment.transitions)])
-        try:
-            return plan(
-                grown,
-                queries=queries,
-                budget=budget,
-                accuracy=accuracy,
-                confidence=confidence,
-                threshold_share=threshold_share,
-                time_limit=time_limit,
-            )
-        except Refused:
-            return None
+    segment = model.segments[0]
+    sketches: list[LeakageSketch] = []  # a long chain leaks like a longer one: one sketch serves the search
 
-    return _shortest(at)
+    def grown(length: int) -> ChainModel:
+        return ChainModel([ChainSegment(segment.prefix, length, segment.initial, segment.transitions)])
+
+    def enough(length: int) -> bool:
+        chain = grown(length)
+        asked = ProfileAccountant(chain, time_limit=time_limit)
+        if not sketches:
+            sketches.append(LeakageSketch(asked))
+        task = _checked_task(length, queries, budget, accuracy, confidence)
+        candidates, _ = _candidates(chain, asked, sketches[0])
+        return _choose(task, candidates, accuracy, None).keeps(threshold_share * accuracy)
+
+    _checked_task(1, queries, budget, accuracy, confidence)
+    probability("threshold_share", threshold_share, zero=True)
+    return plan(
+        grown(_shortest(enough)),
+        queries=queries,
+        budget=budget,
+        accuracy=accuracy,
+        confidence=confidence,
+        threshold_share=threshold_share,
+        time_limit=time_limit,
+    )
 
 
-def _shortest(at: Callable[[int], Plan | None]) -> Plan:
-    """Double until a plan exists, then bisect; the answer's own plan was computed at its length."""
-    low, high = 1, 1024
-    found = at(high)
-    while found is None:
+def _shortest(enough: Callable[[int], bool]) -> int:
+    """Grow until it is enough, then bisect to one percent."""
+    low, high = 1, 4096
+    while not enough(high):
         low, high = high, 4 * high
         if high > LONGEST:
             raise Refused(f"no chain of up to {LONGEST:,} steps is long enough: ask for less accuracy")
-        found = at(high)
     while high - low > max(1, high // 100):
         middle = int(math.sqrt(low * high)) if high > 2 * low else (low + high) // 2
-        candidate = at(middle)
-        if candidate is None:
-            low = middle
-        else:
-            high, found = middle, candidate
-    return found
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high
 
 
 def _checked_task(
@@ -210,109 +221,116 @@ def _checked_task(
     return Task(n, m, b, 1 - probability("confidence", confidence))
 
 
-def _routes(model: Model, accountant: LeakageAccountant) -> tuple[list[Route], list[Alternative]]:
+@dataclass(frozen=True)
+class _Chosen:
+    """A theorem with its noise scale and the threshold that keeps its promise."""
+
+    candidate: Candidate
+    sigma: float
+    threshold: float = -math.inf
+
+    def keeps(self, least: float) -> bool:
+        """Return whether the threshold is at least ``least`` (and some promise was found)."""
+        return self.threshold >= least * (1 - 1e-9)
+
+
+def _candidates(
+    model: Model, accountant: LeakageAccountant, sketch: LeakageSketch
+) -> tuple[list[Candidate], list[Alternative]]:
     """Return the theorems that apply, and those that do not with their reasons."""
-    routes: list[Route] = [AnyLawRoute(accountant)]
+    found = [Candidate(AnyLawRoute(accountant), AnyLawRoute(sketch))]
     refused: list[Alternative] = []
-    found: Concentration | None = None
+    spread: Concentration | None = None
     try:
-        found = concentration(model)
-        routes.append(MaxInformationRoute(accountant, found))
+        spread = concentration(model)
+        found.append(Candidate(MaxInformationRoute(accountant, spread), MaxInformationRoute(sketch, spread)))
     except QuiltdpError as error:
-        refused.append(
-            Alternative(MaxInformationRoute.name, MaxInformationRoute.theorem, None, True, str(error))
-        )
+        kind = MaxInformationRoute
+        refused.append(Alternative(kind.name, kind.theorem, None, True, str(error)))
     try:
-        routes.append(GibbsRoute(gibbs_dependence(model)))
+        gibbs = GibbsRoute(gibbs_dependence(model))
+        found.append(Candidate(gibbs, gibbs))
     except QuiltdpError as error:
         refused.append(Alternative(GibbsRoute.name, GibbsRoute.theorem, None, True, str(error)))
-    if found is not None and not model.latents and found.sum_of_squares <= found.records * (1 + 1e-9):
-        routes.append(IidRoute())
+    if spread is not None and not model.latents and spread.sum_of_squares <= spread.records * (1 + 1e-9):
+        found.append(Candidate(IidRoute(), IidRoute()))
     else:
         note = "refused: the records of this model are not independent"
         refused.append(Alternative(IidRoute.name, IidRoute.theorem, None, True, note))
-    return routes, refused
+    return found, refused
 
 
-def _highest_scale(task: Task, accuracy: float) -> float:
-    """Return a σ beyond which the noise alone exceeds the accuracy."""
-    logs = math.log(max(2.0, task.spends / task.failure)) + 2 * math.log(
-        max(2.0, task.queries / task.failure)
-    )
-    return accuracy / (0.5 * logs)
-
-
-def _choose(
-    task: Task, routes: list[Route], accuracy: float, hint: tuple[Route, float] | None
-) -> tuple[Route, float, float]:
-    """Return the route with the largest threshold, its σ and the threshold; ``hint`` is tried too."""
-    best: tuple[float, Route, float] | None = None
+def _choose(task: Task, candidates: list[Candidate], accuracy: float, hint: _Chosen | None) -> _Chosen:
+    """Return the theorem with the largest threshold; ``hint`` is tried too."""
+    tried = []
     if hint is not None:
-        best = (hint[0].threshold(task, hint[1], accuracy), *hint)
-    for route in routes:
-        sigma, threshold = best_scale(
-            lambda s, r=route: r.threshold(task, s, accuracy),  # type: ignore[misc]  # bound now, called now
-            _highest_scale(task, accuracy),
-        )
-        if best is None or threshold > best[0]:
-            best = (threshold, route, sigma)
-    assert best is not None
-    return best[1], best[2], best[0]
+        threshold = hint.candidate.exact.threshold(task, hint.sigma, accuracy)
+        tried.append(_Chosen(hint.candidate, hint.sigma, threshold))
+    for candidate in candidates:
+        threshold, sigma = largest_threshold_of(candidate, task, accuracy)
+        tried.append(_Chosen(candidate, sigma, threshold))
+    return max(tried, key=lambda c: c.threshold)
 
 
-def _best_accuracy(task: Task, route: Route, share: float) -> tuple[float, float]:
-    """Return the smallest τ with T ≥ share·τ, and its σ; τ ≥ 1 says nothing is possible."""
+def _budget_friendly(
+    task: Task, candidates: list[Candidate], accuracy: float, share: float, found: _Chosen
+) -> _Chosen:
+    """Return the same theorem at the σ that lets training values be off furthest without spending."""
+    strong = next((c for c in candidates if isinstance(c.exact, MaxInformationRoute)), None)
+    if strong is None:
+        return found
+    exact, fast = strong.exact, strong.fast
+    assert isinstance(exact, MaxInformationRoute)
+    assert isinstance(fast, MaxInformationRoute)
 
-    def smallest(sigma: float) -> float:
-        low, high = 0.0, 1.0
-        if not route.threshold(task, sigma, high) >= share * high:
-            return math.inf
-        for _ in range(40):
-            middle = (low + high) / 2
-            low, high = (
-                (low, middle) if route.threshold(task, sigma, middle) >= share * middle else (middle, high)
-            )
-        return high
+    def width(sigma: float) -> float:
+        threshold = found.candidate.fast.threshold(task, sigma, accuracy)
+        return fast.untouched(task, sigma, threshold) if threshold >= share * accuracy else -math.inf
 
-    sigma, value = best_scale(lambda s: -smallest(s), _highest_scale(task, 1.0), decades=7)
-    return -value, sigma
+    sigma, value = best_scale(width, highest_scale(task, accuracy))
+    if not math.isfinite(value):
+        return found
+    other = _Chosen(found.candidate, sigma, found.candidate.exact.threshold(task, sigma, accuracy))
+    better = exact.untouched(task, sigma, other.threshold) > exact.untouched(
+        task, found.sigma, found.threshold
+    )
+    return other if better and other.keeps(share * accuracy) else found
 
 
-def _most_queries(
-    task: Task, routes: list[Route], accuracy: float, share: float
-) -> tuple[Task, tuple[Route, float]]:
-    """Return the task with the most queries that some route covers, and how."""
+def _with_best_accuracy(task: Task, candidates: list[Candidate], share: float) -> tuple[float, _Chosen]:
+    """Return the smallest accuracy any theorem promises, and which one."""
+    tried = [(best_accuracy(c, task, share), c) for c in candidates]
+    (tau, sigma), candidate = min(tried, key=lambda item: item[0][0])
+    if tau >= 1:
+        raise Refused(_hopeless(task, share))
+    return tau, _Chosen(candidate, sigma)
 
-    def most(route: Route, sigma: float) -> float:
-        def fits(m: float) -> bool:
-            asked = Task(task.records, m, task.budget, task.failure)
-            return route.threshold(asked, sigma, accuracy) >= share * accuracy
 
-        if not fits(task.budget):
-            return -math.inf
-        low, high = math.log(task.budget), math.log(MOST_QUERIES)
-        for _ in range(60):
-            middle = (low + high) / 2
-            low, high = (middle, high) if fits(math.exp(middle)) else (low, middle)
-        return low
-
-    best, hint = -math.inf, (routes[0], 1.0)
-    for route in routes:
-        sigma, value = best_scale(
-            lambda s, r=route: most(r, s),  # type: ignore[misc]  # bound now, called now
-            _highest_scale(task, accuracy),
-        )
-        if value > best:
-            best, hint = value, (route, sigma)
-    if not math.isfinite(best):
-        smallest = min(_best_accuracy(task, r, share)[0] for r in routes)
+def _with_most_queries(
+    task: Task, candidates: list[Candidate], accuracy: float, share: float
+) -> tuple[Task, _Chosen]:
+    """Return the task with the most queries that some theorem covers, and which one."""
+    tried = [(most_queries(c, task, accuracy, share), c) for c in candidates]
+    (most, sigma), candidate = max(tried, key=lambda item: item[0][0])
+    if not math.isfinite(most):
+        smallest = min(best_accuracy(c, task, share)[0] for c in candidates)
         raise Refused(
             f"no theorem promises accuracy {accuracy:g} even for {task.budget} queries on"
             f" {task.records:,} records: "
             + (f"the best accuracy is {smallest:.4g}" if smallest < 1 else _hopeless(task, share))
         )
-    found = max(task.budget, math.floor(math.exp(best) * (1 - 1e-6)))
-    return Task(task.records, found, task.budget, task.failure), hint
+    asked = max(task.budget, math.floor(most * (1 - 1e-9)))
+    return Task(task.records, asked, task.budget, task.failure), _Chosen(candidate, sigma)
+
+
+def _best_instead(task: Task, candidates: list[Candidate], accuracy: float, share: float) -> str:
+    best = min(best_accuracy(c, task, share)[0] for c in candidates)
+    return (
+        f"no theorem promises accuracy {accuracy:g} for {task.queries:,.0f} queries with budget"
+        f" {task.budget} on {task.records:,} records: "
+        + (f"the best is {best:.4g}" if best < 1 else "nothing below 1 is possible")
+        + "; ask for less accuracy, fewer queries or a smaller budget, or use more records"
+    )
 
 
 def _hopeless(task: Task, share: float) -> str:
@@ -326,38 +344,30 @@ def _result(
     model: Model,
     task: Task,
     accuracy: float,
-    route: Route,
-    sigma: float,
-    threshold: float,
-    accountant: LeakageAccountant,
-    routes: list[Route],
-    refused: list[Alternative],
-    share: float,
+    found: _Chosen,
+    candidates: list[Candidate],
+    *,
+    leakage: float,
+    alternatives: tuple[Alternative, ...],
 ) -> Plan:
-    """Put the plan together, with both promises and every alternative."""
-    alpha = task.dp_epsilon(sigma)
-    strong = next((r for r in routes if isinstance(r, MaxInformationRoute)), None)
-    others = [
-        Alternative(r.name, r.theorem, _possible(_best_accuracy(task, r, share)[0]), True)
-        for r in routes
-        if r is not route
-    ]
-    others.sort(key=lambda a: a.accuracy if a.accuracy is not None else math.inf)
+    """Put the plan together, with both promises."""
+    strong = next((c.exact for c in candidates if isinstance(c.exact, MaxInformationRoute)), None)
+    route = found.candidate.exact
     return Plan(
         records=task.records,
         queries=int(task.queries),
         budget=task.budget,
         accuracy=accuracy,
         confidence=1 - task.failure,
-        sigma=sigma,
-        threshold=threshold,
-        dp_epsilon=alpha,
-        leakage=float(accountant.prior(alpha).max()),
+        sigma=found.sigma,
+        threshold=found.threshold,
+        dp_epsilon=task.dp_epsilon(found.sigma),
+        leakage=leakage,
         effective_sample_size=strong.concentration.effective_sample_size if strong else None,
         route=route.name,
         answers=AccuracyPromise(accuracy, task.failure, route.theorem),
-        budget_lasts=_budget_promise(task, sigma, threshold, strong),
-        alternatives=(*others, *refused, _published(model, task, accuracy, accountant)),
+        budget_lasts=_budget_promise(task, found.sigma, found.threshold, strong),
+        alternatives=alternatives,
         fingerprint=model.fingerprint,
     )
 

@@ -29,6 +29,7 @@ __all__ = [
     "MaxInformationRoute",
     "Route",
     "Task",
+    "best_scale",
 ]
 
 SAFETY = 1 - 1e-9

@@ -1,0 +1,73 @@
+"""``quiltdp plan MODEL``: how many queries a reusable holdout can answer, and how accurately."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from quiltdp.cli.app import emit_json, guarded
+from quiltdp.cli.model_options import load, model_options
+
+__all__ = ["plan"]
+
+
+@model_options
+def plan(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="The model file of the holdout's records.")],
+    *,
+    budget: Annotated[int, typer.Option(help="How many answers may come from the holdout.")],
+    queries: Annotated[
+        int | None, typer.Option(help="How many queries may be asked; left out: as many as possible.")
+    ] = None,
+    accuracy: Annotated[
+        float | None, typer.Option(help="How far an answer may be off; left out: as little as possible.")
+    ] = None,
+    confidence: Annotated[float, typer.Option(help="The probability of each promise.")] = 0.95,
+    threshold_share: Annotated[
+        float, typer.Option(help="The threshold's least share of the accuracy.")
+    ] = 0.5,
+    shortest: Annotated[
+        bool, typer.Option("--shortest", help="For a chain: the smallest length that is enough.")
+    ] = False,
+    time_limit: Annotated[float, typer.Option(help="Seconds for the leakage search.")] = 30.0,
+    json: Annotated[bool, typer.Option("--json", help="Plain JSON on stdout, nothing else.")] = False,
+    options: dict[str, Any],
+) -> None:
+    """Plan a reusable holdout on correlated records: noise, threshold, and what they promise.
+
+    Examples
+    --------
+    $ quiltdp plan models/location_chain.json --budget 1 --queries 10
+    $ quiltdp plan models/location_chain.json --budget 5 --queries 100 --accuracy 0.2 --shortest
+    """
+    with guarded():
+        found = _planned(
+            load(model, **options),
+            shortest,
+            queries=queries,
+            budget=budget,
+            accuracy=accuracy,
+            confidence=confidence,
+            threshold_share=threshold_share,
+            time_limit=time_limit,
+        )
+        if json:
+            emit_json("plan", {"model": model, **found.to_dict()})
+        else:
+            typer.echo(str(found))
+
+
+def _planned(model: Any, shortest: bool, **options: Any) -> Any:
+    from quiltdp.chain import ChainModel
+    from quiltdp.errors import InvalidArgument
+    from quiltdp.generalization.planner import plan as make_plan
+    from quiltdp.generalization.planner import plan_length
+
+    if not shortest:
+        return make_plan(model, **options)
+    if not isinstance(model, ChainModel):
+        raise InvalidArgument("--shortest needs a Markov chain, this model is not one")
+    if options["queries"] is None or options["accuracy"] is None:
+        raise InvalidArgument("--shortest needs both --queries and --accuracy")
+    return plan_length(model, **options)
