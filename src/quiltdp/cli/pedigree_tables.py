@@ -114,7 +114,7 @@ def _metrics(found: dict[str, Any]) -> None:
             )
             for m in found["people"]
         ],
-        title=f"Kin privacy before and after a {found['query']} released at α = {found['dp_epsilon']:.6g}"
+        title=f"Kin privacy before and after the {found['query']} is released at α = {found['dp_epsilon']:.6g}"
         " (discrete Laplace noise)",
         right=["error before", "after", "entropy before"],
     )  # fmt: skip

@@ -1,0 +1,120 @@
+"""quiltdp pedigree: summary, kin table, leakage per person, metrics, drawing."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+TRIO = "F kid dad mum 1 1\nF dad 0 0 1 1\nF mum 0 0 2 1\nF sis dad mum 2 1\n"
+
+
+@pytest.fixture
+def trio(tmp_path: Path) -> Path:
+    path = tmp_path / "trio.fam"
+    path.write_text(TRIO)
+    return path
+
+
+def test_summary(cli):
+    found = cli("pedigree", "models/pedigree/redsquirrels.csv")
+    assert found.code == 0
+    assert "12,218 (7,799 rows, 4,419 added as latents)" in found.out
+    assert "613" in found.out
+    assert "4,419 people with one known parent" in found.out
+
+
+def test_summary_as_json(cli):
+    found = json.loads(cli("pedigree", "models/pedigree/ceph1463.fam", "--json").out)
+    assert found["schema"] == "quiltdp/pedigree"
+    assert found["pedigree"]["people"] == 17
+    assert found["pedigree"]["founders"] == 4
+    assert "leakage" not in found
+
+
+def test_genetics_are_printed(cli, trio):
+    out = cli("pedigree", trio, "--allele-frequency", 0.1, "--mutation-rate", 1e-8).out
+    assert "mutation rate 1e-08, genotyping error 0" in " ".join(out.split())
+
+
+def test_kin_table(cli):
+    arguments = ("pedigree", "models/pedigree/ceph1463.fam", "--allele-frequency", 0.1, "--kin", "NA12879")
+    found = json.loads(cli(*arguments, "--json").out)
+    relatives = found["kin"]["relatives"]
+    assert relatives[0]["relation"] == "parent"
+    assert relatives[0]["influence"] == "inf"
+    assert len(relatives) == 16
+    assert "grandparent" in cli(*arguments).out
+
+
+def test_leakage_of_both_adversaries_side_by_side(cli, trio, tmp_path):
+    out = tmp_path / "leakage.tsv"
+    found = cli("pedigree", trio, "--allele-frequency", 0.1, "--dp-epsilon", 0.5, "--tsv", out, "--json")
+    assert found.code == 0, found.err
+    payload = json.loads(found.out)
+    leakage = payload["leakage"]
+    assert 0.5 < leakage["prior"]["epsilon"] < leakage["informed"]["epsilon"] <= 4 * 0.5 + 1e-9
+    with out.open(encoding="utf-8") as stream:
+        rows = {r["IID"]: r for r in csv.DictReader(stream, delimiter="\t")}
+    assert set(rows) == {"kid", "dad", "mum", "sis"}
+    assert rows["kid"]["NEAREST_QUILT"] == "dad,mum"
+    assert max(float(r["LEAKAGE_INFORMED"]) for r in rows.values()) >= leakage["informed"]["epsilon"]
+
+
+def test_alpha_for_a_target_and_the_tables_for_people(cli, trio):
+    found = cli("pedigree", trio, "--allele-frequency", 0.1, "--epsilon", 1, "--metrics")
+    assert found.code == 0, found.err
+    text = " ".join(found.out.split())
+    assert "to leak at most ε = 1" in text
+    assert "informed" in text
+    assert "Kin privacy before and after a allele-count" not in text
+    assert "2 parents, 1 full sib" in text
+    payload = json.loads(cli("pedigree", trio, "--allele-frequency", 0.1, "--epsilon", 1, "--json").out)
+    assert payload["leakage"]["informed"]["epsilon"] <= 1
+    assert payload["dp_epsilon_for"]["prior"] >= payload["dp_epsilon_for"]["informed"]
+
+
+def test_twins_are_charged_twice(cli, trio):
+    arguments = ("pedigree", trio, "--allele-frequency", 0.1, "--json", "--male", 1, "--female", 2)
+    trio.write_text(TRIO.replace("F sis dad mum 2 1", "F bro dad mum 1 1"))
+    alone = json.loads(cli(*arguments, "--dp-epsilon", 0.5).out)
+    twins = json.loads(cli(*arguments, "--dp-epsilon", 0.5, "--twins", "kid,bro").out)
+    values = {p["person"]: p["prior"] for p in twins["people"]}
+    assert set(values) == {"kid", "dad", "mum"}
+    assert values["kid"] >= 1.0  # two people of 0.5 each
+    assert alone["pedigree"]["twins"] == 0
+    target = json.loads(cli(*arguments, "--epsilon", 1, "--twins", "kid,bro").out)
+    assert target["leakage"]["informed"]["epsilon"] <= 1
+
+
+def test_drawing(cli, trio, tmp_path):
+    pytest.importorskip("matplotlib")
+    picture = tmp_path / "family.png"
+    assert cli("pedigree", trio, "--plot", picture).code == 0
+    assert picture.stat().st_size > 2000
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (("--dp-epsilon", 1, "--epsilon", 1), "not both"),
+        (("--tsv", "out.tsv"), "need --dp-epsilon or --epsilon"),
+        (("--metrics",), "need --dp-epsilon or --epsilon"),
+        (("--kin", "kid"), "needs the frequency"),
+        (("--kin", "nobody", "--allele-frequency", 0.1), "'nobody' is not in the pedigree"),
+        (("--dp-epsilon", 1, "--metrics", "--query", "genotype-histogram", "--allele-frequency", 0.1), "single count"),
+    ],
+)
+def test_refusals_are_one_line(cli, trio, words, complaint):
+    found = cli("pedigree", trio, *words)
+    assert found.code == 2
+    assert complaint in found.err
+    assert found.err.count("\n") == 1
+    assert not found.out
+
+
+def test_other_commands_take_pedigrees(cli, trio):
+    found = cli("info", trio, "--allele-frequency", 0.1, "--json")
+    assert json.loads(found.out)["nodes"] == 4
