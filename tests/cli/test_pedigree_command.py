@@ -104,7 +104,10 @@ def test_drawing(cli, trio, tmp_path):
         (("--metrics",), "need --dp-epsilon or --epsilon"),
         (("--kin", "kid"), "needs the frequency"),
         (("--kin", "nobody", "--allele-frequency", 0.1), "'nobody' is not in the pedigree"),
-        (("--dp-epsilon", 1, "--metrics", "--query", "genotype-histogram", "--allele-frequency", 0.1), "single count"),
+        (
+            ("--dp-epsilon", 1, "--metrics", "--query", "genotype-histogram", "--allele-frequency", 0.1),
+            "single count",
+        ),
     ],
 )
 def test_refusals_are_one_line(cli, trio, words, complaint):

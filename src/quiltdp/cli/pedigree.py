@@ -117,13 +117,16 @@ def _analyse(
     from quiltdp.domains.pedigree.output import as_json
     from quiltdp.domains.pedigree.queries import query_by_name
 
+    count = query_by_name(model, query) if query is not None else None
+    if count is not None and len(count.cells) > 1:
+        raise InvalidArgument(f"--metrics needs a single count, {query} returns {len(count.cells)} numbers")
     alpha = dp_epsilon
     if dp_epsilon is not None or epsilon is not None:
         alpha = _leakages(payload, model, family, dp_epsilon, epsilon, time_limit=time_limit)
     if kin is not None:
         payload["kin"] = {"person": kin, "relatives": as_json(kin_table(model, family, kin))}
-    if query is not None and alpha is not None:
-        rows = kin_privacy(model, query_by_name(model, query), dp_epsilon=alpha)
+    if count is not None and alpha is not None:
+        rows = kin_privacy(model, count, dp_epsilon=alpha)
         payload["metrics"] = {"query": query, "dp_epsilon": alpha, "people": as_json(rows)}
 
 
@@ -165,10 +168,27 @@ def _leakages(
             for a, r in results.items()
         },
     }
+    payload["width"] = _width(model, {a: r.method for a, r in results.items()})
     rows = person_table(model, family, results["informed"].per_record, results["prior"].per_record)
     payload["people"] = as_json(rows)
     payload["_rows"] = rows
     return alpha
+
+
+def _width(model: Model, methods: dict[str, str]) -> dict[str, Any]:
+    """Say how wide the network is, and which method stands in where a clique tree does not fit."""
+    from quiltdp.inference.junction_tree import plan_junction_tree
+
+    plan = plan_junction_tree(model)
+    width = len(plan.cliques[plan.largest]) - 1
+    found: dict[str, Any] = {"treewidth": width, "largest_table": plan.sizes[plan.largest], "fits": plan.fits}
+    if not plan.fits:
+        found["note"] = (
+            f"treewidth about {width}: a clique tree needs a table of {plan.sizes[plan.largest]:.3g} entries,"
+            f" over the limit of {plan.limit:,}; used instead: {methods['informed']} against the informed"
+            f" adversary, {methods['prior']} against the prior one"
+        )
+    return found
 
 
 def _write(payload: dict[str, Any], family: Pedigree, tsv: Path | None, plot: Path | None) -> None:

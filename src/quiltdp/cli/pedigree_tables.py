@@ -64,6 +64,8 @@ def _leakage(payload: dict[str, Any]) -> None:
     for adversary in ("informed", "prior"):
         for note in found[adversary]["notes"]:
             show_line(f"· {adversary}: {note}", style="dim")
+    if "note" in payload["width"]:
+        show_line(f"· {payload['width']['note']}", style="dim")
     people = sorted(payload["people"], key=lambda p: -p["informed"])
     show_table(
         ["FID", "IID", "informed", "prior", "nearest quilt", "driven by"],
@@ -114,7 +116,7 @@ def _metrics(found: dict[str, Any]) -> None:
             )
             for m in found["people"]
         ],
-        title=f"Kin privacy before and after the {found['query']} is released at α = {found['dp_epsilon']:.6g}"
+        title=f"Kin privacy before and after the {found['query']} released at α = {found['dp_epsilon']:.6g}"
         " (discrete Laplace noise)",
         right=["error before", "after", "entropy before"],
     )  # fmt: skip

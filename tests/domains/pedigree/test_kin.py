@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quiltdp import pedigree
+from quiltdp import max_influence, pedigree
 from quiltdp.domains.pedigree import Pedigree, Person, mendel
 from quiltdp.domains.pedigree.kin import influence_of_pair, kin_table, pair_table
 from quiltdp.domains.pedigree.metrics import count_table, kin_privacy
@@ -66,6 +66,17 @@ def test_closed_form_table_against_the_oracle_and_the_public_function():
         ours = influence_of_pair(pair_table(model, of, on))
         oracle = brute_force.max_influence(model, of=of, on=[on], given=[])
         assert ours == pytest.approx(oracle, rel=1e-12)
+        assert max_influence(model, of=of, on=[on], given=[]) == pytest.approx(oracle, rel=1e-9)
+
+
+@pytest.mark.parametrize("p", [0.01, 0.1, 0.3])
+def test_closed_form_table_by_the_public_function(p):
+    model = pedigree(BIG, p)
+    ratio = math.log((1 + p) / p)
+    table = [("a", "b", 2 * ratio), ("a", "gf", ratio), ("half", "dad", ratio), ("aunt", "a", ratio)]
+    for of, on, value in table:
+        assert max_influence(model, of=of, on=[on], given=[]) == pytest.approx(value, rel=1e-9)
+    assert max_influence(model, of="a", on=["dad"], given=[]) == math.inf
 
 
 @pytest.mark.parametrize(
