@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from quiltdp.accountant.leakage.base import Bound
+from quiltdp.chain import ChainModel
 from quiltdp.errors import InvalidArgument, ModelTooWide
 from quiltdp.model import Model
 
@@ -99,6 +100,78 @@ def _group(part: Part) -> Bound:
     return GroupBound(part.model, part.listed() if part.window == 1 else None, window=part.window)
 
 
+def _published(part: Part) -> Bound:
+    from quiltdp.accountant.leakage.published import PublishedBound, PublishedChainBound
+
+    _only_singles(part, "published")
+    if isinstance(part.model, ChainModel):
+        return PublishedChainBound(part.model, part.units)
+    return PublishedBound(part.model, part.units, seconds=part.seconds / 2)
+
+
+def _published_blanket(part: Part) -> Bound:
+    from quiltdp.accountant.leakage.published import BlanketBound
+
+    _only_singles(part, "published-blanket")
+    return BlanketBound(part.model, part.units)
+
+
+def _lemma4(part: Part) -> Bound:
+    from quiltdp.accountant.leakage.published import Lemma4Bound
+
+    _only_singles(part, "lemma4")
+    return Lemma4Bound(part.model, part.units)
+
+
+def _only_singles(part: Part, name: str) -> None:
+    if not part.singles:
+        raise InvalidArgument(f"the {name} bound is stated for single records, not for sets or windows")
+
+
+def _prior_chain(part: Part) -> Bound:
+    from quiltdp.accountant.leakage.chain_prior import ChainPriorBound
+
+    return ChainPriorBound(_as_chain(part.model), part.listed())
+
+
+def _mqm_chain(part: Part) -> Bound:
+    from quiltdp.accountant.leakage.mqm_chain import MarkovQuiltChainBound
+
+    return MarkovQuiltChainBound(_as_chain(part.model), part.listed())
+
+
+def _mqm_approx(part: Part) -> Bound:
+    from quiltdp.accountant.leakage.mqm_chain import MarkovQuiltApproxBound
+
+    return MarkovQuiltApproxBound(_as_chain(part.model), part.listed())
+
+
+def _gk16(part: Part) -> Bound:
+    from quiltdp.accountant.leakage.mqm_chain import GK16Bound
+
+    return GK16Bound(_as_chain(part.model), part.listed())
+
+
+def _clique_tree(part: Part) -> Bound:
+    from quiltdp.accountant.leakage.clique_tree import CliqueTreeBound
+
+    if len(part.model.nodes) > _CLIQUE_NODES:
+        raise ModelTooWide(f"the clique tree takes at most {_CLIQUE_NODES:,} nodes")
+    return CliqueTreeBound(part.model, part.listed())
+
+
+def _prior_exact(part: Part) -> Bound:
+    from quiltdp.accountant.leakage.limit_prior import ExactPriorBound
+
+    return ExactPriorBound(part.model, part.listed())
+
+
+def _as_chain(model: Model) -> ChainModel:
+    if not isinstance(model, ChainModel):
+        raise InvalidArgument("this method needs a Markov chain")
+    return model
+
+
 _INFORMED: Mapping[str, Method] = MappingProxyType(
     {
         "group": Method(_group, "certified bound", "group privacy: every record of the component counts"),
@@ -107,10 +180,29 @@ _INFORMED: Mapping[str, Method] = MappingProxyType(
         "exact": Method(_exact, "exact", "the limit over all α-DP mechanisms and adversaries"),
         "quilts": Method(_quilts, "certified bound", "swing of the best quilt, propagation beyond it"),
         "swing": Method(_swing, "certified bound", "swing of the best quilt"),
+        "published": Method(_published, "published", "Lemma 2: |C| α + 4 b of the best quilt"),
+        "published-blanket": Method(_published_blanket, "published", "Lemma 3: α + 4 a of the blanket"),
+        "lemma4": Method(_lemma4, "published", "Lemma 4: spectral gap of a reversible chain"),
     }
 )
 
-METHODS: Mapping[str, Mapping[str, Method]] = MappingProxyType({"informed": _INFORMED})
+_PRIOR: Mapping[str, Method] = MappingProxyType(
+    {
+        "group": _INFORMED["group"],
+        "chain": Method(_prior_chain, "certified bound", "the chain recursion with Λ"),
+        "clique-tree": Method(
+            _clique_tree, "certified bound", "the clique tree, programs certified by duality"
+        ),
+        "exact": Method(_prior_exact, "exact", "the limit over all α-DP mechanisms"),
+        "published": Method(_mqm_chain, "published", "the Markov Quilt Mechanism"),
+        "mqm-approx": Method(_mqm_approx, "published", "the Markov Quilt Mechanism's spectral form"),
+        "gk16": Method(_gk16, "published", "the influence-matrix method"),
+    }
+)
+
+_CLIQUE_NODES = 20_000
+
+METHODS: Mapping[str, Mapping[str, Method]] = MappingProxyType({"informed": _INFORMED, "prior": _PRIOR})
 
 
 def method_names(adversary: str) -> tuple[str, ...]:

@@ -35,6 +35,8 @@ def largest_scale(
     if high_value <= target:
         return high
     low_value = bound(low)
+    if math.isinf(low_value):
+        raise NoCertificate("this method gives no finite bound for this model: use another method")
     if low_value > target:
         low, low_value = _rescue(bound, target, low)
     for step in range(200):

@@ -14,12 +14,13 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from quiltdp.chain import ChainModel
+from quiltdp.chain import ChainModel, ChainSegment, stationary_distribution
+from quiltdp.errors import InvalidArgument
 from quiltdp.inference.spread import spread_of_rows
 from quiltdp.model import Model, Table
 from quiltdp.rounding import EPS
 
-__all__ = ["Path", "StepSpreads", "path_of", "step_spreads"]
+__all__ = ["Path", "StepSpreads", "path_of", "spectral_gap", "step_spreads"]
 
 _UNDERFLOW = 1e-280  # below it a product has lost digits: treat the entry as unknown
 
@@ -243,3 +244,25 @@ def _spreads_along(
             known[key] = (_certified(table, support, d), _certified(table.T, support.T, d))
         forward[i], backward[i + d] = known[key]
     return forward, backward
+
+
+def spectral_gap(segment: ChainSegment) -> tuple[float, float]:
+    """Return (g, ρ) = (1 − |λ₂|, min π) of a homogeneous reversible chain in its stationary law.
+
+    Raises
+    ------
+    InvalidArgument
+        If the chain is none of these, saying which.
+    """
+    if not segment.homogeneous:
+        raise InvalidArgument("the spectral gap needs a homogeneous chain")
+    p = segment.transitions[0]
+    law = stationary_distribution(p)
+    if law.min() <= 0 or not np.allclose(segment.initial, law, rtol=1e-9, atol=1e-12):
+        raise InvalidArgument("the spectral gap needs a chain in a positive stationary law")
+    flow = law[:, None] * p
+    if not np.allclose(flow, flow.T, rtol=1e-9, atol=1e-12):
+        raise InvalidArgument("the spectral gap needs a reversible chain")
+    root = np.sqrt(law)
+    values = np.sort(np.abs(np.linalg.eigvalsh(root[:, None] * p / root[None, :])))
+    return 1.0 - (float(values[-2]) if len(values) > 1 else 0.0), float(law.min())
