@@ -4,8 +4,10 @@ import json
 from pathlib import Path
 
 import numpy as np
+from strategies import random_network
 
 from quiltdp import Model
+from quiltdp.inference.junction_tree import junction_tree
 
 DATA = Path(__file__).parents[2] / "data" / "reference"
 REFERENCE = json.loads((DATA / "networks.json").read_text())
@@ -61,3 +63,69 @@ def random_pedigree(rng, people, inbred):
         parents[name] = couple
         ancestors[name] = {x for p in couple for x in (p, *ancestors[p])}
     return pedigree(parents)
+
+
+def attained_limit(model, alpha, units=None):
+    """What the best mechanism found by a linear program really attains, per unit.
+
+    The program's H is made exactly feasible (its Lipschitz envelope), so the value is attained by a
+    mechanism and every sound bound must be at least as large.
+    """
+    from scipy.optimize import linprog
+
+    records = list(model.records)
+    joint = junction_tree(model).marginal(records)
+    a = np.array([alpha[model.index[r]] for r in records])
+    found = []
+    for unit in [(r,) for r in records] if units is None else units:
+        inside = [records.index(n) for n in unit]
+        others = [k for k in range(len(records)) if k not in inside]
+        table = joint.transpose([*inside, *others])
+        sizes = table.shape[len(inside) :]
+        rows = table.reshape(-1, int(np.prod(sizes)))
+        rows = rows[rows.sum(axis=1) > 0]
+        rows = rows / rows.sum(axis=1, keepdims=True)
+        points = np.array(list(np.ndindex(*sizes))).reshape(rows.shape[1], -1)
+        d = ((points[:, None] != points[None]) * a[others]).sum(axis=-1)
+        one, two = np.nonzero(d > 0)
+        system = np.zeros((len(one), len(points)))
+        system[np.arange(len(one)), one] = np.exp(-d[one, two])
+        system[np.arange(len(one)), two] = -1.0
+        best = 0.0 if len(rows) < 2 else a[inside].sum()
+        for k, p in enumerate(rows):
+            for j, q in enumerate(rows):
+                if k != j and len(one):
+                    answer = linprog(-p, A_ub=system, b_ub=np.zeros(len(one)), A_eq=q[None], b_eq=[1.0])
+                    h = np.log(np.maximum(answer.x, 1e-300))
+                    h = np.exp((h[None, :] + d).min(axis=1))
+                    best = max(best, a[inside].sum() + np.log(p @ h) - np.log(q @ h))
+        found.append(best)
+    return np.array(found) * (1 - 1e-12) - 1e-14  # the oracle's own rounding
+
+
+def random_dag(seed, *, max_nodes=6, max_joint=120):
+    """A random Bayesian network with latents, zeros and unequal α, and its α."""
+    rng = np.random.default_rng(seed)
+    while True:
+        n = int(rng.integers(2, max_nodes + 1))
+        names = [f"X{k}" for k in range(n)]
+        parents = {
+            name: tuple(rng.permutation(names[:k])[: rng.integers(0, min(k, 3) + 1)])
+            for k, name in enumerate(names)
+        }
+        sizes = {name: int(rng.integers(2, 4)) for name in names}
+        records = [name for name in names if rng.random() < 0.8] or names
+        if np.prod([sizes[r] for r in records]) <= max_joint:
+            break
+    model = random_network(
+        seed,
+        parents,
+        sizes,
+        zeros=float(rng.choice([0, 0, 0.3, 0.6])),
+        alpha=float(rng.choice([0.2, 1, 3])),
+        records=records,
+    )
+    equal = rng.random() < 0.6
+    return model, alphas(
+        model, rng.choice([0.05, 0.3, 1.0, 3.0]) if equal else rng.choice([0, 0.1, 0.5, 2], n)
+    )

@@ -45,17 +45,20 @@ def test_families():
         assert np.all(found <= np.array(limit) * 1.05)
 
 
-@given(bayesian_networks(max_nodes=5, max_states=3, max_joint=200), st.integers(0, 10**6), st.booleans())
-@settings(max_examples=40, deadline=None)
+@given(bayesian_networks(max_nodes=5, max_states=3, max_joint=48), st.integers(0, 10**6), st.booleans())
+@settings(max_examples=30, deadline=None)
 def test_never_below_the_limit(model, seed, equal):
     rng = np.random.default_rng(seed)
     alpha = alphas(model, 0.4) if equal else alphas(model, rng.choice([0.0, 0.1, 0.7, 2.0], len(model.nodes)))
     limit = exact_prior_limit(model, alpha)
     for cells in (0, 3000):
-        assert np.all(CliqueTreeBound(model, max_lp_cells=cells).evaluate(alpha).epsilon >= limit - 1e-8)
+        assert np.all(CliqueTreeBound(model, max_lp_cells=cells).evaluate(alpha).epsilon >= limit - 1e-7)
 
 
-@given(bayesian_networks(min_nodes=3, max_nodes=5, max_states=2, latents=False), st.integers(0, 10**6))
+@given(
+    bayesian_networks(min_nodes=3, max_nodes=5, max_states=2, latents=False, max_joint=32),
+    st.integers(0, 10**6),
+)
 @settings(max_examples=25, deadline=None)
 def test_protected_units(model, seed):
     rng = np.random.default_rng(seed)

@@ -45,37 +45,35 @@ class _Stage:
         return int(self.members.size) ** 2
 
     def message(self, d: Array, slack: float, *, programs: bool = False) -> Array:
-        """Return m(g, g') for every ordered pair of groups."""
+        """Return m(g, g') for every ordered pair of groups; ``d`` has axes (problem, state, state)."""
         count, width = self.members.shape
-        result = np.zeros((count, count))
-        rows = max(1, _CHUNK // max(1, count * width * width))
+        result = np.zeros((len(d), count, count))
+        rows = max(1, _CHUNK // max(1, len(d) * count * width * width))
         q = [self.law[None, :, k] for k in range(width)]
         for start in range(0, count, rows):
             part = self.members[start : start + rows]
-            block = d[part.T[:, None, :, None], self.members.T[None, :, None, :]]
+            block = d[:, part.T[:, None, :, None], self.members.T[None, :, None, :]]
             if width > 3:
-                result[start : start + rows] = _wide(self.law, start, block, programs)
+                result[:, start : start + rows] = _wide(self.law, start, block, programs)
             else:
                 p = [self.law[start : start + rows, None, k] for k in range(width)]
-                result[start : start + rows] = closed_kernel(p, q, block)
-        np.fill_diagonal(result, 0.0)
-        return np.where(result > 0, np.minimum(result + 2.0 * slack, d.max(initial=0.0)), 0.0)
+                result[:, start : start + rows] = closed_kernel(p, q, np.moveaxis(block, 0, 2))
+        result[:, np.arange(count), np.arange(count)] = 0.0
+        ceiling = d.max(axis=(1, 2), initial=0.0)[:, None, None]
+        return np.where(result > 0, np.minimum(result + 2.0 * slack, ceiling), 0.0)
 
 
 def _wide(law: Array, start: int, block: Array, programs: bool) -> Array:
     """Return the uniform-distance bound of groups of more than three states, or linear programs."""
-    width, rows, count = block.shape[1:]
-    flat = block.transpose(2, 3, 0, 1).reshape(rows * count, width, width)
-    one, two = np.repeat(law[start : start + rows], count, axis=0), np.tile(law, (rows, 1))
-    same = (np.arange(start, start + rows)[:, None] == np.arange(count)).ravel()
-    away = np.flatnonzero((flat.max(axis=(1, 2)) > 0) & ~same)
-    value = np.zeros(rows * count)
-    if programs:
-        value[away] = kernel_lp(one[away], two[away], flat[away])
-    else:
-        value[away] = kernel_pairs(one[away], two[away], flat[away])
-    value[away] = np.minimum(value[away], flat[away].max(axis=(1, 2)))
-    return value.reshape(rows, count)
+    batch, _, width, rows, count = block.shape
+    flat = block.transpose(0, 3, 4, 1, 2).reshape(-1, width, width)
+    row, column = np.divmod(np.arange(batch * rows * count) % (rows * count), count)
+    p, q = law[start + row], law[column]
+    away = np.flatnonzero((flat.max(axis=(1, 2)) > 0) & (start + row != column))
+    solve = kernel_lp if programs else kernel_pairs
+    value = np.zeros(len(flat))
+    value[away] = np.minimum(solve(p[away], q[away], flat[away]), flat[away].max(axis=(1, 2)))
+    return value.reshape(batch, rows, count)
 
 
 class Elimination:
@@ -111,12 +109,17 @@ class Elimination:
         return self._direct.cells if self._direct.width > 3 else 0
 
     def message(self, d: Array) -> Array:
-        """Return the distance between groups, rounded up."""
+        """Return the distance between groups, rounded up.
+
+        ``d`` is one distance, axes (state, state), or a batch of them, axes (problem, state, state).
+        """
+        if d.ndim == 2:
+            return np.asarray(self.message(d[None])[0])
         if not self._plans:
             return self._direct.message(d, self._slack)
         if self.lp:
             return self._direct.message(d, self._slack, programs=True)
-        values = [self._direct.message(d, self._slack)] if len(d) <= _TRY_BOTH else []
+        values = [self._direct.message(d, self._slack)] if d.shape[1] <= _TRY_BOTH else []
         for plan in self._plans:
             value = d
             for stage in plan:

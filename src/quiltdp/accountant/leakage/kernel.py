@@ -90,7 +90,7 @@ def closed_kernel(p: Sequence[Array], q: Sequence[Array], d: Array) -> Array:
     if min(len(p), len(q)) > 3 or d.max(initial=0.0) > _LARGEST:
         return ceiling
     e = np.exp(d)
-    best = np.ones(d.shape[2:])
+    best = np.ones(np.broadcast_shapes(d.shape[2:], *(a.shape for a in (*p, *q))))
     if len(q) <= len(p):
         for y in _vertices(e):
             x = [_least([e[i, j] * y[j] for j in range(len(q))]) for i in range(len(p))]

@@ -97,6 +97,7 @@ def _solve_block(p: Array, q: Array, d: Array) -> Array:
         b_eq=np.ones(batch * n),
         bounds=bounds,
         method="highs-ds",
+        options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
     )
     if solved.x is None:
         return np.full(batch, np.inf)

@@ -12,14 +12,17 @@ from collections.abc import Sequence
 import numpy as np
 
 from quiltdp.accountant.leakage.base import RecordBounds, Vector
-from quiltdp.accountant.leakage.kernel_lp import uniform_kernel
+from quiltdp.accountant.leakage.kernel_lp import kernel_lp, uniform_kernel
 from quiltdp.accountant.leakage.worst_mechanism import by_heights, by_linear_program, height_functions
 from quiltdp.errors import ModelTooWide
 from quiltdp.inference.junction_tree import junction_tree
 from quiltdp.model import Model
-from quiltdp.rounding import up
+from quiltdp.rounding import up, up_array
 
 __all__ = ["ExactPriorBound", "exact_prior_limit"]
+
+_TRANSPORT = 30  # joint states up to which the transport itself is solved, not only its edges (with
+# large α up to four times as many: the certificate of the edges loses digits there)
 
 
 class ExactPriorBound:
@@ -113,7 +116,11 @@ def _gain(p: Vector, q: Vector, sizes: tuple[int, ...], alphas: Vector) -> float
         value = by_heights(p, q, sizes, float(alphas[0]))
         if value is not None:
             return value
-    return by_linear_program(p, q, sizes, alphas)
+    if len(p) > (_TRANSPORT if alphas.sum() < 4.0 else 4 * _TRANSPORT):
+        return by_linear_program(p, q, sizes, alphas)
+    points = np.array(list(np.ndindex(*sizes)))
+    d = ((points[:, None, :] != points[None, :, :]) * alphas).sum(axis=2)
+    return float(kernel_lp(p[None], q[None], up_array(d, 4.0 + len(sizes))[None])[0])
 
 
 def exact_prior_limit(model: Model, alpha: Vector, units: Sequence[tuple[str, ...]] | None = None) -> Vector:

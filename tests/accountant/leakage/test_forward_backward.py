@@ -1,0 +1,111 @@
+"""Forward–backward on directed models: pedigrees, inbreeding, random networks, size."""
+
+import time
+
+import numpy as np
+import pytest
+from prior_oracle import alphas, attained_limit, mendelian_family, pedigree, random_dag, random_pedigree
+
+from quiltdp import Model, markov_chain
+from quiltdp.accountant.leakage.clique_tree import CliqueTreeBound
+from quiltdp.accountant.leakage.forward_backward import ForwardBackwardBound
+from quiltdp.accountant.leakage.limit_prior import exact_prior_limit
+from quiltdp.errors import InvalidArgument
+from quiltdp.inference.ancestry import Ancestry
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("inbred", [False, True])
+def test_pedigrees(seed, inbred):
+    rng = np.random.default_rng(seed)
+    family = random_pedigree(rng, 5, inbred)
+    alpha = np.full(5, float(rng.choice([0.05, 0.3, 1.0])))
+    limit = exact_prior_limit(family, alpha)
+    found = ForwardBackwardBound(family).evaluate(alpha).epsilon
+    assert np.all(found >= limit - 1e-7)
+    if not inbred:
+        assert np.all(found <= 1.4 * limit)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_random_networks(seed):
+    model, alpha = random_dag(seed, max_nodes=5, max_joint=40)
+    truth = attained_limit(model, alpha)
+    assert np.all(ForwardBackwardBound(model).evaluate(alpha).epsilon >= truth)
+    assert np.all(CliqueTreeBound(model).evaluate(alpha).epsilon >= truth)
+
+
+@pytest.mark.slow
+def test_many_random_networks():
+    worst = 0.0
+    for seed in range(1000, 1600):
+        model, alpha = random_dag(seed)
+        truth = attained_limit(model, alpha)
+        for bound in (ForwardBackwardBound(model), CliqueTreeBound(model, max_lp_cells=0)):
+            found = bound.evaluate(alpha).epsilon
+            assert np.all(found >= truth), f"seed {seed}: {bound.name} is below an attained leakage"
+            worst = max(worst, float((found / np.maximum(truth, 1e-3)).max()))
+    print(f"seeds 1000 to 1599: no violation, worst ratio {worst:.3g}")
+
+
+def test_a_chain_gives_the_chain_answer():
+    chain = markov_chain([[0.9, 0.1], [0.2, 0.8]], length=6).with_records([f"X{k}" for k in range(6)])
+    alpha = np.full(6, 0.3)
+    found = ForwardBackwardBound(chain).evaluate(alpha).epsilon
+    assert found == pytest.approx(CliqueTreeBound(chain).evaluate(alpha).epsilon, rel=1e-6)
+
+
+def test_where_lines_meet():
+    cousins = {
+        "a": (), "b": (), "c": ("a", "b"), "d": ("a", "b"), "e": (), "f": (),
+        "g": ("c", "e"), "h": ("d", "f"), "i": ("g", "h"),
+    }  # fmt: skip
+    family = pedigree(cousins)
+    tree = Ancestry(family)
+    at = family.index
+    assert [k for k, p in enumerate(tree.passages) if p] == [at["i"]]
+    passage = tree.passages[at["i"]][0]
+    assert len(set(passage.owner.tolist())) == 6  # a, b, c, d, e, f, each once
+    law = tree.marginals[at["i"]]
+    assert law[1] < 2 * 0.3 * 0.7  # inbreeding: fewer heterozygotes
+    sibs = pedigree({"a": (), "b": (), "c": ("a", "b"), "d": ("a", "b"), "e": ("c", "d")})
+    alpha = np.full(5, 0.2)
+    found = ForwardBackwardBound(sibs).evaluate(alpha).epsilon
+    assert np.all(found >= exact_prior_limit(sibs, alpha) - 1e-8)
+    unknown = ForwardBackwardBound(sibs, max_work=0)
+    assert np.all(unknown.evaluate(alpha).epsilon >= found * (1 - 1e-12))
+    assert any("too wide" in note for note in unknown.evaluate(alpha).notes)
+
+
+def test_units_and_latents():
+    family = mendelian_family(2)
+    hidden = family.with_records(["m", "c0", "c1"])
+    alpha = alphas(hidden, 0.1)
+    found = ForwardBackwardBound(hidden, [("c0",), ("m", "c1")]).evaluate(alpha).epsilon
+    assert found[0] >= exact_prior_limit(hidden, alpha)[1] - 1e-8
+    assert found[1] == pytest.approx(0.3)
+
+
+def test_needs_a_bayesian_network():
+    network = Model.from_potentials({"A": 2, "B": 2}, [(["A", "B"], [[2, 1], [1, 2]])])
+    with pytest.raises(InvalidArgument, match="Markov network"):
+        ForwardBackwardBound(network)
+
+
+def test_a_large_pedigree():
+    rng = np.random.default_rng(7)
+    parents = {}
+    for k in range(800):
+        couple = (
+            tuple(f"p{j}" for j in rng.choice(np.arange(max(0, k - 200), k), 2, replace=False))
+            if k > 50
+            else ()
+        )
+        parents[f"p{k}"] = couple if rng.random() < 0.5 else ()
+    family = pedigree(parents)
+    started = time.perf_counter()
+    bound = ForwardBackwardBound(family)
+    found = bound.evaluate(np.full(800, 0.05)).epsilon / 0.05
+    assert time.perf_counter() - started < 30
+    assert np.median(found) < 40
+    assert np.all(found >= 1.0)
