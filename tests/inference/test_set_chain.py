@@ -78,6 +78,12 @@ def test_possible_zeros_are_infinite_until_paths_cover_them() -> None:
     assert np.isfinite(spreads[1:]).all()
     _, never = set_chain_spreads(SetChain(np.zeros((2, 2)), np.ones((2, 2))), 3)
     assert np.isinf(never).all()
+    # a cycle of three with one shortcut reaches everything in five steps, not before
+    low = np.array([[0.0, 0.9, 0.0], [0.0, 0.0, 0.9], [0.4, 0.4, 0.0]])
+    distances, late = set_chain_spreads(SetChain(low, np.minimum(low + 0.2, 1)), 8)
+    reached = [np.linalg.matrix_power((low > 0).astype(int), d).all() for d in distances]
+    assert np.isfinite(late).tolist() == reached
+    assert 4 <= reached.index(True) + 1 <= 8
 
 
 @settings(max_examples=25, deadline=None)
@@ -113,7 +119,7 @@ def test_refusals() -> None:
     ]:
         with pytest.raises(InvalidModel, match=said):
             SetChain(low, high)
-    with pytest.raises(ModelTooWide, match="2 states"):
+    with pytest.raises(ModelTooWide, match="2 states cost 64 operations"):
         set_chain_spreads(SetChain(half, half), max_work=7)
     for lengths, window, said in [([], 1, "at least one step"), ([3], 0, "window")]:
         with pytest.raises(InvalidArgument, match=said):

@@ -61,7 +61,7 @@ class SetChain:
 
 
 def set_chain_spreads(
-    chain: SetChain, max_distance: int = 64, *, max_work: float = 4e9
+    chain: SetChain, max_distance: int = 64, *, max_work: float = 2e10
 ) -> tuple[NDArray[np.intp], Table]:
     """Return distances d and ĉ_d, an upper bound on the spread of every d-step table in the set.
 
@@ -84,17 +84,33 @@ def set_chain_spreads(
     size = chain.states
     if size == 1:
         return np.arange(1, 2, dtype=np.intp), np.zeros(1)
-    steps = max(1, min(max_distance, int(max_work / float(size) ** 3)))
-    if float(size) ** 3 > max_work:
+    price = 8.0 * float(size) ** 3  # of one step: sorting, filling and comparing every pair of rows
+    if price > max_work:
         raise ModelTooWide(
-            f"set chain: {size} states need {size}³ operations a step, the limit is {max_work:g}"
+            f"set chain: {size} states cost {price:.3g} operations a step, the limit is {max_work:g}"
         )
+    steps = max(1, min(max_distance, int(max_work / price)))
+    first = _first_positive(chain.lower > 0, steps)
+    if first is None:  # in every table of affordable length some entry may be 0
+        return np.arange(1, 2, dtype=np.intp), np.array([np.inf])
     low, high = np.array(chain.lower), np.array(chain.upper)
-    spreads = [_spread(low, high)]
-    for _ in range(1, steps):
-        low, high = _step(chain, low, largest=False), _step(chain, high, largest=True)
-        spreads.append(_spread(low, high))
-    return np.arange(1, len(spreads) + 1, dtype=np.intp), np.array(spreads)
+    spreads = []
+    for d in range(1, steps + 1):
+        if d > 1:
+            low, high = _step(chain, low, largest=False), _step(chain, high, largest=True)
+        spreads.append(_spread(low, high) if d >= first else float("inf"))
+    return np.arange(1, steps + 1, dtype=np.intp), np.array(spreads)
+
+
+def _first_positive(support: NDArray[np.bool_], steps: int) -> int | None:
+    """Return the smallest d ≤ steps for which every state surely reaches every state in d steps."""
+    edges = support.astype(np.float32)
+    reach = support
+    for d in range(1, steps + 1):
+        if reach.all():
+            return d
+        reach = (reach.astype(np.float32) @ edges) > 0
+    return None
 
 
 def _step(chain: SetChain, values: Table, *, largest: bool) -> Table:

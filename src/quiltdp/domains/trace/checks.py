@@ -50,9 +50,7 @@ def check_points(points: Points, *, max_speed: float | None = MAX_SPEED) -> Poin
 
 def _in_order(points: Points) -> Points:
     """Sort by user and time; count the rows that were not."""
-    behind = 0
-    for k in range(len(points.users)):
-        behind += int((np.diff(points.time[points.who == k]) < 0).sum())
+    behind = sum(int((np.diff(points.time[mine]) < 0).sum()) for mine in points.by_user())
     order = np.lexsort((np.arange(len(points)), points.time, points.who))
     said = (f"{behind} rows earlier than the row before them: sorted by time",) if behind else ()
     return points.select(order, said)

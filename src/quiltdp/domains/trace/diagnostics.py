@@ -12,7 +12,7 @@ from quiltdp.domains.trace.points import Floats, Ints
 
 __all__ = ["Diagnostics", "diagnose", "period_of", "spectral_gap"]
 
-_EIGEN_LIMIT = 2000
+_EIGEN_LIMIT = 1000
 
 
 @dataclass(frozen=True)
@@ -131,9 +131,13 @@ def spectral_gap(matrix: Floats) -> float:
     if size == 1:
         return 1.0
     if size > _EIGEN_LIMIT:
-        from scipy.sparse.linalg import eigs
+        from scipy.sparse import csr_array
+        from scipy.sparse.linalg import ArpackNoConvergence, eigs
 
-        sizes = np.abs(eigs(np.asarray(matrix, dtype=np.float64), k=2, which="LM", return_eigenvectors=False))
+        try:
+            sizes = np.abs(eigs(csr_array(matrix), k=4, which="LM", return_eigenvectors=False))
+        except ArpackNoConvergence:
+            sizes = np.abs(np.linalg.eigvals(matrix))
     else:
         sizes = np.abs(np.linalg.eigvals(matrix))
     second = float(np.sort(sizes)[-2])

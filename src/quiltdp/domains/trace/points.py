@@ -143,11 +143,16 @@ class Points:
             self.provenance,
         )
 
+    def by_user(self) -> list[Ints]:
+        """Return, for every user, the positions of the points, in file order."""
+        order = np.argsort(self.who, kind="stable")
+        ends = np.cumsum(np.bincount(self.who, minlength=len(self.users)))
+        return np.split(order, ends[:-1]) if len(self.users) else []
+
     def traces(self) -> tuple[Trace, ...]:
         """Return one time-ordered trace per user (needs checked points: no duplicate times)."""
         found = []
-        for k, user in enumerate(self.users):
-            mine = np.flatnonzero(self.who == k)
-            mine = mine[np.argsort(self.time[mine], kind="stable")]
+        for user, points in zip(self.users, self.by_user(), strict=True):
+            mine = points[np.argsort(self.time[points], kind="stable")]
             found.append(Trace(user, self.time[mine], self.lat[mine], self.lon[mine]))
         return tuple(found)

@@ -91,5 +91,8 @@ def transition_region(counts: Ints, confidence: float = 0.95) -> SetChain:
     if size == 1:
         return SetChain(np.ones((1, 1)), np.ones((1, 1)))
     level = float(np.log(size * size / (1.0 - confidence)))
-    low, high = row_intervals(table, table.sum(axis=1, keepdims=True), level)
-    return SetChain(low, high)
+    trials = np.broadcast_to(table.sum(axis=1, keepdims=True), table.shape)
+    pairs, where = np.unique(np.stack([table.ravel(), trials.ravel()]), axis=1, return_inverse=True)
+    low, high = row_intervals(pairs[0], pairs[1], level)  # equal counts have equal intervals
+    where = where.reshape(table.shape)
+    return SetChain(low[where], high[where])

@@ -72,8 +72,8 @@ def stay_cells(
     name, transform, notes = projection_for(points, None)
     x, y = (np.asarray(v) for v in transform.transform(points.lon, points.lat))
     stay = np.full(len(points), -1, dtype=np.int64)
-    for k in range(len(points.users)):
-        mine = np.flatnonzero(points.who == k)
+    count = 0
+    for mine in points.by_user():
         found = find_stays(
             x[mine],
             y[mine],
@@ -82,8 +82,9 @@ def stay_cells(
             duration=seconds,
             gap=parse_duration(gap, "stay_gap"),
         )
-        stay[mine] = np.where(found >= 0, found + stay.max() + 1, -1)
-    total = int(stay.max()) + 1
+        stay[mine] = np.where(found >= 0, found + count, -1)
+        count += int(found.max(initial=-1)) + 1
+    total = count
     if not total:
         raise InvalidArgument(
             f"cell stay: nobody stayed within {metres:g} m for {say_duration(seconds)}; use a grid"

@@ -138,8 +138,7 @@ def make_steps(
         raise InvalidArgument(f"pick must be first, last or most, not {pick!r}")
     stretches: list[Stretch] = []
     shortest = np.inf
-    for k, user in enumerate(points.users):
-        mine = np.flatnonzero(points.who == k)
+    for user, mine in zip(points.users, points.by_user(), strict=True):
         time = points.time[mine]
         cuts = np.flatnonzero(np.diff(time) > limit) + 1
         if len(cuts):
