@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from quiltdp.accountant.audit import audit
     from quiltdp.accountant.calibration import Calibration, calibrate, leakage_of
     from quiltdp.accountant.composition import compose
     from quiltdp.accountant.ledger import Ledger
@@ -58,6 +59,7 @@ _PUBLIC = {
     "ReusableHoldout": "quiltdp.mechanisms.holdout",
     "Thresholdout": "quiltdp.accountant.specs",
     "analyze": "quiltdp.accountant.profile",
+    "audit": "quiltdp.accountant.audit",
     "blanket_influence": "quiltdp.inference.influence",
     "calibrate": "quiltdp.accountant.calibration",
     "compose": "quiltdp.accountant.composition",
@@ -103,6 +105,7 @@ __all__ = [
     "Thresholdout",
     "__version__",
     "analyze",
+    "audit",
     "blanket_influence",
     "calibrate",
     "compose",

@@ -307,7 +307,9 @@ def _compared(
     compared = {"independent": mechanism.scale(epsilon)}
     for name in ("group", "published"):
         try:
-            other = analyze(profile.model, method=name, adversary="informed", **profile.protection)
+            other = analyze(
+                profile.model, method=name, adversary="informed", time_limit=5.0, **profile.protection
+            )
             compared[name] = mechanism.scale(other.scale(epsilon, weights, tolerance=1e-6))
         except QuiltdpError:
             continue  # not for this kind of model or unit

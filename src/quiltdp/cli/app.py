@@ -39,6 +39,9 @@ class Command(NamedTuple):
 # The module has an attribute of the same name (dashes as underscores): a function whose docstring is
 # the command's help (its Examples section comes last there), or a typer.Typer with subcommands.
 COMMANDS = {
+    "calibrate": Command("quiltdp.cli.calibrate", "How much noise is enough: σ for a target ε."),
+    "leakage": Command("quiltdp.cli.leakage", "What an α-DP mechanism leaks about each record."),
+    "audit": Command("quiltdp.cli.audit", "Every bound beside the exact limit, for small models."),
     "info": Command("quiltdp.cli.info", "What a model contains: nodes, records, width, zeros."),
     "trace": Command("quiltdp.cli.trace", "From points to the Markov chain of a location trace."),
     "pedigree": Command("quiltdp.cli.pedigree", "A family file: summary, leakage per person, kin table."),
@@ -50,6 +53,7 @@ COMMANDS = {
 
 _EPILOG = """\b
 Examples:
+  quiltdp calibrate models/asia.bif --epsilon 1 --budget 10
   quiltdp info models/alarm.bif
   quiltdp quilts models/asia.bif smoke --max-nearby 2
   quiltdp COMMAND --help"""

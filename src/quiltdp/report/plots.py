@@ -9,9 +9,10 @@ import numpy as np
 from quiltdp.errors import DependencyMissing
 
 if TYPE_CHECKING:
+    from quiltdp.accountant.calibration import Calibration
     from quiltdp.accountant.profile import LeakageProfile
 
-__all__ = ["new_axes", "plot_profile"]
+__all__ = ["new_axes", "plot_calibration", "plot_profile"]
 
 
 def new_axes(ax: Any = None) -> Any:
@@ -41,4 +42,19 @@ def plot_profile(profile: LeakageProfile, dp_epsilons: Any = None, *, ax: Any = 
     ax.set(xscale="log", yscale="log", xlabel="α of the mechanism (dp_epsilon)", ylabel="leakage ε")
     ax.set_title(f"{profile.adversary} adversary, {profile.units.kind}")
     ax.legend(fontsize="small")
+    return ax
+
+
+def plot_calibration(calibration: Calibration, *, ax: Any = None) -> Any:
+    """Draw the calibrated scale beside those of other answers, as bars on a logarithmic axis."""
+    ax = new_axes(ax)
+    names = ["this answer", *calibration.compared]
+    values = [calibration.sigma, *calibration.compared.values()]
+    colours = ["#2a6f97", *("#c9c9c9" for _ in calibration.compared)]
+    ax.barh(names[::-1], values[::-1], color=colours[::-1])
+    for k, value in enumerate(values[::-1]):
+        ax.text(value, k, f" {value:.3g}", va="center")
+    ax.set(xscale="log", xlabel="noise scale σ")
+    ax.set_title(f"ε = {calibration.epsilon:g}, {calibration.adversary} adversary")
+    ax.margins(x=0.15)
     return ax

@@ -1,0 +1,91 @@
+"""Every bound of a small model beside the exact limit and a real mechanism's leakage."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from quiltdp.accountant.leakage.laplace_sum import LaplaceSum
+from quiltdp.accountant.methods import METHODS
+from quiltdp.accountant.profile import analyze
+from quiltdp.accountant.units import positive_epsilon
+from quiltdp.errors import QuiltdpError
+from quiltdp.model import Model
+
+__all__ = ["Audit", "AuditRow", "audit"]
+
+
+@dataclass(frozen=True)
+class AuditRow:
+    """One method's answer: its largest leakage, or why it has none."""
+
+    method: str
+    epsilon: float | None
+    seconds: float
+    kind: str
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Audit:
+    """The exact limit, what the Laplace-sum mechanism leaks, and every bound.
+
+    ``limit`` is the leakage of the worst α-DP mechanism; no sound bound is below it (beyond rounding),
+    and ``laplace_sum`` is never above it.
+    """
+
+    dp_epsilon: float
+    adversary: str
+    limit: float
+    laplace_sum: float
+    rows: tuple[AuditRow, ...]
+    fingerprint: str
+
+    @property
+    def sound(self) -> bool:
+        """Whether no bound lies below the limit, and the mechanism does not lie above it."""
+        slack = 1e-7 * max(1.0, self.limit)
+        bounds = [row.epsilon for row in self.rows if row.epsilon is not None]
+        return all(e >= self.limit - slack for e in bounds) and self.laplace_sum <= self.limit + slack
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready dictionary."""
+        return {
+            "dp_epsilon": self.dp_epsilon,
+            "adversary": self.adversary,
+            "limit": self.limit,
+            "laplace_sum": self.laplace_sum,
+            "sound": self.sound,
+            "methods": [vars(row) for row in self.rows],
+            "fingerprint": self.fingerprint,
+        }
+
+
+def audit(model: Model, dp_epsilon: float, adversary: str = "informed", *, time_limit: float = 60.0) -> Audit:
+    """Compare every method with the exact limit, on a model small enough to have one.
+
+    Raises
+    ------
+    ModelTooWide
+        If the model is too large for the limit.
+
+    Examples
+    --------
+    >>> import quiltdp as qd
+    >>> found = qd.audit(qd.markov_chain([[0.9, 0.1], [0.1, 0.9]], length=4), dp_epsilon=0.1)
+    >>> round(found.limit, 4), round(found.laplace_sum, 4), found.sound
+    (0.3293, 0.3271, True)
+    """
+    alpha = positive_epsilon(dp_epsilon, "dp_epsilon")
+    exact = analyze(model, method="exact", adversary=adversary, time_limit=time_limit).leakage(alpha)
+    reached = float(LaplaceSum(model, adversary).evaluate(alpha).max(initial=0.0))
+    rows = []
+    for name, method in METHODS[adversary].items():
+        try:
+            found = analyze(model, method=name, adversary=adversary, time_limit=time_limit).leakage(alpha)
+            note = "; ".join(found.notes)
+            rows.append(AuditRow(name, found.epsilon, found.seconds, method.kind, note))
+        except QuiltdpError as error:
+            rows.append(AuditRow(name, None, 0.0, method.kind, str(error)))
+    rows.sort(key=lambda row: (row.epsilon is None, row.epsilon or 0.0))
+    return Audit(alpha, adversary, exact.epsilon, reached, tuple(rows), model.fingerprint)
