@@ -462,3 +462,36 @@ def test_real_files_make_valid_chains(cells: str, interval: str, estimator: str)
         assert len(study.model.nodes) == study.steps.total
         assert 0 <= study.diagnostics.gap <= 1
         assert spectral_gap(matrix) == study.diagnostics.gap
+
+
+@pytest.mark.parametrize(
+    ("name", "cell", "interval", "shape"),
+    [
+        ("movingpandas_304_to_UL.gpx", "500m", "5min", (16, 15, 1)),
+        ("movingpandas_movingfeatures_collection.json", "200km", "6h", (36, 23, 2)),
+        ("skmob_privacy_toy.csv", "h3:7", "1h", (23, 4, 12)),
+        ("trackintel_google_trajectory.csv", "500m", "5min", (117, 13, 1)),
+        ("trackintel_gpsies_trajectory.csv", "500m", "5min", (60, 12, 1)),
+    ],
+)
+def test_every_shipped_file_becomes_a_chain(
+    name: str, cell: str, interval: str, shape: tuple[int, int, int]
+) -> None:
+    model = location_chain(LOCATION / name, cell, interval)
+    assert (len(model.nodes), len(model.segments[0].initial), len(model.segments)) == shape
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="tests-only data not available")
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [
+        ("movingpandas_demodata_geolife.csv", (85, 44, 11)),
+        ("trackintel_geolife_000_Trajectory_20081103101336.plt", (2, 1, 1)),
+        ("trackintel_geolife_001_Trajectory_20081023055305.plt", (16, 12, 3)),
+        ("trackintel_geolife_001_Trajectory_20081024234405.plt", (131, 44, 4)),
+        ("trackintel_geolife_trajectory.csv", (33, 14, 4)),
+    ],
+)
+def test_every_geolife_file_becomes_a_chain(name: str, shape: tuple[int, int, int]) -> None:
+    model = location_chain(SHARED / "tests-only" / name, "500m", "5min")
+    assert (len(model.nodes), len(model.segments[0].initial), len(model.segments)) == shape
