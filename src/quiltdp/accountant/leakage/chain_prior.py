@@ -39,6 +39,8 @@ class ChainPriorBound:
     units
         Protected sets; ``None`` means every record alone.  A set with gaps is protected through the
         shortest windows that cover it, one per chain (the records in the gaps count as its own).
+    window
+        With ``units=None``: protect every run of this many steps instead of single records.
     max_step
         The largest d tried.
 
@@ -60,9 +62,14 @@ class ChainPriorBound:
     adversary = "prior"
 
     def __init__(
-        self, model: ChainModel, units: Sequence[tuple[str, ...]] | None = None, *, max_step: int = 32
+        self,
+        model: ChainModel,
+        units: Sequence[tuple[str, ...]] | None = None,
+        *,
+        window: int = 1,
+        max_step: int = 32,
     ) -> None:
-        self._units = ChainUnits(model, units)
+        self._units = ChainUnits(model, units, window)
         self._sides: list[tuple[Side, Side]] = []
         made: dict[object, tuple[Side, Side]] = {}
         for segment in model.segments:

@@ -16,7 +16,9 @@ __all__ = ["ChainUnits"]
 
 
 class ChainUnits:
-    """Every unit as one window [first, last] per chain it touches; ``None`` is every record alone.
+    """Every unit as one window [first, last] per chain it touches.
+
+    ``units=None`` is every record alone, or with ``window`` = w > 1 every run of w steps.
 
     Examples
     --------
@@ -27,13 +29,16 @@ class ChainUnits:
     ([1], [2], [0])
     """
 
-    def __init__(self, model: ChainModel, units: Sequence[tuple[str, ...]] | None) -> None:
+    def __init__(self, model: ChainModel, units: Sequence[tuple[str, ...]] | None, window: int = 1) -> None:
         starts = np.concatenate([[0], np.cumsum([s.length for s in model.segments])])
         self.spans = [(int(a), int(b)) for a, b in pairwise(starts)]
         self.count = len(model.nodes) if units is None else len(units)
         self.first: NDArray[np.int64]
         self.last: NDArray[np.int64]
         self.owner: NDArray[np.int64]
+        if units is None and window > 1:
+            self._windows(window)
+            return
         if units is None:
             self.first = self.last = self.owner = np.arange(self.count)
             return
@@ -49,6 +54,14 @@ class ChainUnits:
                 windows.append((int(inside[0]), int(inside[-1]), k))
         table = np.array(windows, dtype=np.int64).reshape(-1, 3)
         self.first, self.last, self.owner = table[:, 0], table[:, 1], table[:, 2]
+
+    def _windows(self, window: int) -> None:
+        """Take every run of ``window`` steps of each chain (a shorter chain is one run)."""
+        runs = [np.arange(a, max(a + 1, b - window + 1)) for a, b in self.spans]
+        ends = [np.minimum(run + window, b) - 1 for run, (_, b) in zip(runs, self.spans, strict=True)]
+        self.first, self.last = np.concatenate(runs), np.concatenate(ends)
+        self.count = len(self.first)
+        self.owner = np.arange(self.count)
 
     def totals(self, alpha: Vector, after: Vector, before: Vector) -> Vector:
         """Return Σ of the window's α + ``after`` its last + ``before`` its first step, per unit."""

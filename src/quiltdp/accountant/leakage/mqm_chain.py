@@ -52,6 +52,8 @@ class MarkovQuiltChainBound:
     ----------
     model, units
         As in :class:`~.chain_prior.ChainPriorBound`; a window's two ends count separately.
+    window
+        With ``units=None``: protect every run of this many steps.
     max_width
         The furthest quilt searched; the default is the whole chain up to 400 steps.
 
@@ -72,9 +74,10 @@ class MarkovQuiltChainBound:
         model: ChainModel,
         units: Sequence[tuple[str, ...]] | None = None,
         *,
+        window: int = 1,
         max_width: int | None = None,
     ) -> None:
-        self._units = ChainUnits(model, units)
+        self._units = ChainUnits(model, units, window)
         self._influences: list[_Influences] = []
         made: dict[object, _Influences] = {}
         for segment in model.segments:
