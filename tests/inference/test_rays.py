@@ -51,6 +51,7 @@ def test_hub_by_rays_is_exact(seed, hub, children, shared):
     wanted = by_enumeration(model, children)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(region, "_WIDE", 0)
+        patch.setattr(region, "_JOINT", 0)
         found = quilt_influence(model, quilt)
     assert found.exact
     assert found.swing_of[frozenset()] == pytest.approx(wanted, abs=1e-9)

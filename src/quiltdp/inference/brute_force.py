@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quiltdp.errors import InvalidModel, ModelTooWide
-from quiltdp.inference.types import Assignment, QuiltInfluence, QuiltLike, Witness, check_disjoint
+from quiltdp.inference.types import Assignment, Found, QuiltInfluence, QuiltLike, Witness, check_disjoint
 from quiltdp.model import Model, Table
 
 __all__ = [
@@ -119,7 +119,8 @@ def quilt_influence(model: Model, quilt: QuiltLike) -> QuiltInfluence:
                 swing, witness = max(swing, move), Witness(*names, low_name)
             best = max(best, move)
         found[frozenset(known)] = best
-    return QuiltInfluence(b, swing, swing, True, witness, b_witness, _by_size(found, len(near)), found)
+    by_size = _by_size(found, len(near))
+    return QuiltInfluence(b, swing, swing, True, by_size, found, Found((witness, b_witness)))
 
 
 def swings(

@@ -74,7 +74,25 @@ def max_out(
 
     With ``stop_at``, a node whose elimination would need a table beyond it is left in.
     """
-    return _eliminate(tables, nodes, _largest, limit, stop_at)
+    reduced = _private_maxima(list(tables), nodes)
+    return _eliminate(reduced, nodes, _largest, limit, stop_at)
+
+
+def _private_maxima(tables: Sequence[LogTable], nodes: Collection[str]) -> list[LogTable]:
+    """Maximise away, all at once, the nodes that only one table contains."""
+    count: dict[str, int] = {}
+    for t in tables:
+        for n in t.scope:
+            count[n] = count.get(n, 0) + 1
+    made = []
+    for t in tables:
+        gone = tuple(k for k, n in enumerate(t.scope) if count[n] == 1 and n in nodes)
+        if gone:
+            rest = tuple(n for k, n in enumerate(t.scope) if k not in gone)
+            made.append(LogTable(rest, t.array.max(axis=gone), t.size, t.error))
+        else:
+            made.append(t)
+    return made
 
 
 def best_assignment(tables: Iterable[LogTable], *, limit: int) -> Mapping[str, int]:
@@ -134,6 +152,8 @@ def _eliminate(
         for n in t.scope:
             where[n].add(key)
     gone = [n for n in nodes if n in sizes]
+    if not gone:
+        return list(live.values())
     fresh = len(live)
 
     def cost(n: str) -> int:

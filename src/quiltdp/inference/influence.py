@@ -8,21 +8,20 @@ records and every assignment.  For each L they are max-sum eliminations over a f
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import combinations
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 
 from quiltdp.errors import InvalidArgument, ModelTooWide
 from quiltdp.inference.elimination import LogTable, max_out, product
 from quiltdp.inference.marginals import log_marginal, relevant_factors
-from quiltdp.inference.odds import BIG, TargetOdds, factor_logs, other
+from quiltdp.inference.odds import BIG, TargetOdds, factor_logs
 from quiltdp.inference.plan import MAX_ENTRIES
-from quiltdp.inference.region import Moves, Region, finite_or_infinite
+from quiltdp.inference.region import Region, finite_or_infinite
+from quiltdp.inference.search import rounded_up, search, subsets
 from quiltdp.inference.support import barriers_beyond
-from quiltdp.inference.tables import extended, log_ratio, log_sum
-from quiltdp.inference.types import Assignment, QuiltInfluence, QuiltLike, Witness, check_disjoint
+from quiltdp.inference.tables import log_ratio, log_sum
+from quiltdp.inference.types import QuiltInfluence, QuiltLike, check_disjoint
 from quiltdp.model import Model, Table
 
 __all__ = ["blanket_influence", "max_influence", "quilt_influence", "swings"]
@@ -33,7 +32,6 @@ MAX_KNOWN_SETS = 4096
 MAX_SUPPORT_NODES = 5000
 """The default limit on the nodes beyond a separator whose zeros are taken into account."""
 
-_TOGETHER = 2**20  # entries up to which the marginals of all known sets are one table
 _SMALL = 2**16  # a joint table up to this size is the quickest way to an influence
 
 
@@ -139,7 +137,7 @@ def quilt_influence(
         max_support_nodes=max_support_nodes,
     )
     _check_known_sets(region, max_known_sets)
-    return _Search(region).run()
+    return search(region)
 
 
 def blanket_influence(model: Model, node: str, *, max_entries: int = MAX_ENTRIES) -> float:
@@ -194,7 +192,7 @@ def swings(
     )
     if known_sets is None:
         _check_known_sets(region, max_known_sets)
-        chosen: Iterable[Collection[str]] = _subsets(region.known_records)
+        chosen: Iterable[Collection[str]] = subsets(region.known_records)
     else:
         chosen = [frozenset(k) for k in known_sets]
         for k in chosen:
@@ -203,149 +201,12 @@ def swings(
     return {frozenset(k): rounded_up(*region.swing(sorted(k))) for k in chosen}
 
 
-def rounded_up(value: float, error: float) -> float:
-    """Return a double that is no less than the true value, given a bound on the error."""
-    return value + error if error == 0 or value == math.inf else float(np.nextafter(value + error, np.inf))
-
-
 def _nothing_told(model: Model, quilt: QuiltLike, max_known_sets: int) -> QuiltInfluence:
     """Return the influence of an empty separator: exactly 0 for every known set."""
     near = tuple(n for n in sorted(quilt.nearby) if model.is_record(n))
     few = 2 ** len(near) <= max_known_sets
-    zeros = {frozenset(k): 0.0 for k in _subsets(near)} if few else {}
-    return QuiltInfluence(0.0, 0.0, 0.0, True, None, None, (0.0,) * (len(near) + 1), zeros)
-
-
-# -- one quilt --------------------------------------------------------------------------------
-
-
-@dataclass
-class _Best:
-    """The largest value met so far and the known set it belongs to."""
-
-    value: float = 0.0
-    known: tuple[str, ...] | None = None
-
-    def offer(self, value: float, known: tuple[str, ...]) -> None:
-        """Keep a value larger than any before."""
-        if self.known is None or value > self.value:
-            self.value, self.known = value, known
-
-
-class _Search:
-    """b and swing of one region over every known set."""
-
-    def __init__(self, region: Region) -> None:
-        self.region = region
-        self.prior = _Prior(region)
-
-    def run(self) -> QuiltInfluence:
-        """Go through every known set, then look up the values that attain the maxima."""
-        region = self.region
-        swing, b = _Best(), _Best()
-        found: dict[frozenset[str], float] = {}
-        for known in _subsets(region.known_records):
-            moves = region.moves(known) if region.explicit(known) else None
-            value, error = region.swing(known) if moves is None else moves.swing
-            swing.offer(value, known)
-            found[frozenset(known)] = rounded_up(value, error)
-            ratios = self._ratios(known, moves)
-            if ratios is not None:
-                b.offer(finite_or_infinite(ratios), known)
-        exact = region.exact and self.prior.available
-        # b ≤ swing holds (rounding must not break it), so the swing stands in for a b that is too wide
-        least = min(b.value, swing.value) if self.prior.available else swing.value
-        sizes = range(len(region.known_records) + 1)
-        return QuiltInfluence(
-            b=least,
-            swing=swing.value,
-            swing_upper=max(found.values()),
-            exact=exact,
-            witness=self._swing_witness(swing.known) if region.exact else None,
-            b_witness=self._b_witness(b.known) if exact else None,
-            swing_by_known=tuple(max(v for k, v in found.items() if len(k) == n) for n in sizes),
-            swing_of=found,
-        )
-
-    def _ratios(self, known: Sequence[str], moves: Moves | None) -> Table | None:
-        """Return M(x, x', l) − ln P(x, l) + ln P(x', l), −∞ where x or x' is impossible with l."""
-        if moves is None:
-            self.prior.available = False  # too large a table for b
-            return None
-        prior = self.prior.of(known)
-        if prior is None:
-            return None
-        odds = log_ratio(prior[:, None], prior[None])
-        with np.errstate(invalid="ignore"):
-            return np.where(np.isfinite(odds), moves.table - odds, -np.inf)
-
-    def _swing_witness(self, known: tuple[str, ...] | None) -> Witness | None:
-        values = self.region.swing_values(known) if known is not None else None
-        if known is None or values is None:
-            return None
-        separator = self.region.separator
-        return Witness(*self._ends(known, values), self._named([other(n) for n in separator], values))
-
-    def _b_witness(self, known: tuple[str, ...] | None) -> Witness | None:
-        ratios = self._ratios(known, self.region.moves(known)) if known is not None else None
-        if known is None or ratios is None:
-            return None
-        chosen = self.region.chosen(known, ratios)
-        if chosen is None:
-            return None
-        return Witness(*self._ends(known, {**self.region.separator_values(known, chosen), **chosen}))
-
-    def _ends(
-        self, known: Sequence[str], values: Mapping[str, int]
-    ) -> tuple[Assignment, Assignment, Assignment, Assignment]:
-        targets = self.region.targets
-        second = [other(n) for n in targets]
-        named = (self._named(nodes, values) for nodes in (known, targets, second, self.region.separator))
-        a, b, c, d = named
-        return a, b, c, d
-
-    def _named(self, axes: Sequence[str], values: Mapping[str, int]) -> Assignment:
-        states = self.region.model.states
-        return tuple((n.rstrip("\0"), states[n.rstrip("\0")][values.get(n, 0)]) for n in axes)
-
-
-class _Prior:
-    """ln P(x_T, x_L) for every L: one marginal with evidence-extended axes, or one marginal per L."""
-
-    def __init__(self, region: Region) -> None:
-        self._model = region.model
-        self._targets = region.targets
-        self._records = region.known_records
-        self._states = math.prod(self._model.cardinality(n) for n in self._targets)
-        sizes = [self._model.cardinality(n) + 1 for n in self._records]
-        self._together = self._states * math.prod(sizes) <= _TOGETHER
-        self._table: Table | None = None
-        self.available = True
-
-    def of(self, known: Sequence[str]) -> Table | None:
-        """Return ln P(x_T, x_L) with x_T flattened, or None where it is too wide to know."""
-        if not self.available:
-            return None
-        try:
-            if not self._together:
-                return self._flat(log_marginal(self._model, (*self._targets, *known)))
-            if self._table is None:
-                self._table = self._flat(log_marginal(self._model, (*self._targets, *self._records)))
-                for axis in range(1, self._table.ndim):
-                    self._table = extended(self._table, axis)
-        except ModelTooWide:
-            self.available = False
-            return None
-        seen = (slice(-1) if n in known else -1 for n in self._records)
-        return self._table[(slice(None), *seen)]
-
-    def _flat(self, logs: Table) -> Table:
-        return logs.reshape(self._states, *logs.shape[len(self._targets) :])
-
-
-def _subsets(nodes: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    for size in range(len(nodes) + 1):
-        yield from combinations(nodes, size)
+    zeros = {frozenset(k): 0.0 for k in subsets(near)} if few else {}
+    return QuiltInfluence(0.0, 0.0, 0.0, True, (0.0,) * (len(near) + 1), zeros)
 
 
 def _check_known_sets(region: Region, limit: int) -> None:

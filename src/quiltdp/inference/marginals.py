@@ -19,6 +19,8 @@ from quiltdp.model import Model, Table
 
 __all__ = ["calibrated", "conditional", "log_marginal", "posterior", "relevant_factors"]
 
+_KEPT, _KEPT_SIZE = 4096, 4096  # small marginals kept with their model: how many, how large
+_MARGINALS: WeakKeyDictionary[Model, dict[tuple[str, ...], Table]] = WeakKeyDictionary()
 _TREES: WeakKeyDictionary[Model, JunctionTree | ModelTooWide] = WeakKeyDictionary()
 
 
@@ -52,10 +54,19 @@ def log_marginal(model: Model, nodes: Sequence[str], *, max_entries: int = MAX_E
         raise ModelTooWide(
             f"the marginal of {{{', '.join(nodes)}}} has {size:,} entries, over {max_entries:,}"
         )
-    try:
-        return calibrated(model).log_marginal(nodes)
-    except ModelTooWide:
-        return _by_elimination(model, nodes, {}, max_entries)
+    order = tuple(sorted(nodes))
+    kept = _MARGINALS.setdefault(model, {})
+    found = kept.get(order)
+    if found is None:
+        try:
+            found = calibrated(model).log_marginal(order)
+        except ModelTooWide:
+            found = _by_elimination(model, order, {}, max_entries)
+        if size <= _KEPT_SIZE:
+            if len(kept) >= _KEPT:
+                kept.clear()
+            kept[order] = found
+    return found.transpose([order.index(n) for n in nodes])
 
 
 def conditional(

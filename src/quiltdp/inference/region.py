@@ -16,12 +16,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from quiltdp.errors import InvalidArgument, ModelTooWide
 from quiltdp.inference.elimination import LogTable, best_assignment, max_out, product
+from quiltdp.inference.extended import ExtendedJoint
 from quiltdp.inference.odds import BIG, TargetOdds, factor_logs, other
 from quiltdp.inference.rays import RayTable, ray_table
 from quiltdp.inference.support import barriers_beyond
@@ -30,6 +32,7 @@ from quiltdp.model import Model, Table
 
 __all__ = ["Moves", "Region"]
 
+_JOINT = 2**13  # a joint up to this size per known set is quicker than eliminations
 _WIDE = 2**19  # a component with a larger table is handled by rays
 _STILL = 2**22  # up to here by its table after all, if the rays are too many
 _RAY_LIMIT = 2**22
@@ -86,6 +89,16 @@ class Region:
         max_entries: int,
         max_support_nodes: int,
     ) -> None:
+        self.remade = partial(
+            Region,
+            model,
+            targets,
+            nearby,
+            separator,
+            exact_support=exact_support,
+            max_entries=max_entries,
+            max_support_nodes=max_support_nodes,
+        )
         self.model = model
         self.targets = tuple(sorted(targets))
         self.separator = tuple(sorted(separator))
@@ -106,6 +119,10 @@ class Region:
             except ModelTooWide:
                 self.exact = False
         self._built: dict[tuple[str, ...], _Built] = {}
+        self._axes = (*self.targets, *self.known_records, *self.separator)
+        local = all(set(t.scope) <= set(self.separator) for t in self._beyond)
+        self._small_joint = local and self._joint_size(nearby) <= _JOINT * 2 ** len(self.known_records)
+        self._joint: ExtendedJoint | None = None
         self._walls = {f: w for f in self._inner if (w := self._logs.barrier(f)) is not None}
 
     def _check_separation(self, closed: Collection[str]) -> None:
@@ -131,12 +148,37 @@ class Region:
 
     def moves(self, known: Sequence[str]) -> Moves:
         """Return M(x, x', l) with x and x' flattened: shape (states of T, states of T, l…)."""
+        joint = self.joint()
+        if joint is not None:
+            return Moves(joint.moves(known), joint.error)
         keep = (*self.targets, *map(other, self.targets), *known)
         result = self._maximum(self.tables, known, keep)
         shape = [self.model.cardinality(n.rstrip("\0")) for n in keep]
         full = np.broadcast_to(aligned((result.scope, result.array), keep), shape)
         states = math.prod(shape[: len(self.targets)])
         return Moves(full.reshape(states, states, *shape[2 * len(self.targets) :]), result.error)
+
+    def joint(self) -> ExtendedJoint | None:
+        """Return the joint of the region with extended axes, made once, if it is small."""
+        if self._joint is None and self._small_joint:
+            self._small_joint = False
+            factors = [self._logs.logs(f) for f in self._inner]
+            sizes = {n: self.model.cardinality(n) for n in self._axes}
+            self._joint = ExtendedJoint(
+                [*factors, *self._beyond],
+                self.targets,
+                self.known_records,
+                self.separator,
+                sizes,
+                limit=self._limit,
+            )
+        return self._joint
+
+    def _joint_size(self, nearby: Collection[str]) -> int:
+        """Return the work of the extended joint: its entries, targets twice."""
+        states = [self.model.cardinality(n) ** 2 for n in self.targets]
+        seen = [self.model.cardinality(n) for n in self.separator]
+        return math.prod((*states, *seen, *(self.model.cardinality(n) + 1 for n in nearby)))
 
     def tables(self, known: Sequence[str]) -> list[LogTable]:
         """Return the tables whose sum is maximised: the moves, and the barriers of everything else."""
@@ -235,6 +277,9 @@ class Region:
 
     def separator_values(self, known: Sequence[str], chosen: Mapping[str, int]) -> Mapping[str, int]:
         """Return values of x_Q that attain M at the chosen x, x' and l."""
+        joint = self.joint()
+        if joint is not None:
+            return joint.separator_values(chosen)
         fixed = [_at(t, chosen) for t in self.tables(known)]
         found = best_assignment(fixed, limit=self._limit)
         private = self._private(known, {**found, **chosen})

@@ -38,7 +38,6 @@ def aligned(named: tuple[Sequence[str], NDArray[_Kind]], scope: Sequence[str]) -
     Examples
     --------
     >>> import numpy as np
-    from numpy.typing import NDArray
     >>> from quiltdp.inference.tables import aligned
     >>> aligned((("B", "A"), np.zeros((3, 2))), ("A", "C", "B")).shape
     (2, 1, 3)
@@ -76,7 +75,6 @@ def extended(array: Table, axis: int) -> Table:
     Examples
     --------
     >>> import numpy as np
-    from numpy.typing import NDArray
     >>> from quiltdp.inference.tables import extended
     >>> np.exp(extended(np.log([[0.2, 0.3], [0.4, 0.1]]), 1)).round(6).tolist()
     [[0.2, 0.3, 0.5], [0.4, 0.1, 0.5]]

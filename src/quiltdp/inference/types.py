@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Protocol, TypeAlias
 
 from quiltdp.errors import InvalidArgument, InvalidModel
 from quiltdp.model import Model
 
-__all__ = ["Assignment", "QuiltInfluence", "QuiltLike", "Witness", "check_disjoint"]
+__all__ = ["Assignment", "Found", "QuiltInfluence", "QuiltLike", "Witness", "Witnesses", "check_disjoint"]
 
 Assignment: TypeAlias = tuple[tuple[str, str], ...]
 """Node and state name, node after node."""
@@ -53,6 +53,21 @@ class Witness:
     separator_other: Assignment | None = None
 
 
+Witnesses: TypeAlias = tuple[Witness | None, Witness | None]
+"""The values that attain the swing, and those that attain b."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """Witnesses known already."""
+
+    witnesses: Witnesses = (None, None)
+
+    def __call__(self) -> Witnesses:
+        """Return them."""
+        return self.witnesses
+
+
 @dataclass(frozen=True)
 class QuiltInfluence:
     """How strongly the separator of one quilt tells about its target.
@@ -67,36 +82,51 @@ class QuiltInfluence:
         ``swing`` plus a bound on its rounding error: never below the true value.
     exact
         Whether b and swing are the exact values; if not, they are upper bounds.
-    witness, b_witness
-        Values that attain the swing and b; ``None`` where no two values of the target are possible
-        or the number is only an upper bound.
     swing_by_known
         Entry k is the largest swing with exactly k known nearby records, rounded up.
     swing_of
         The swing for each set of known nearby records, rounded up.
+    find
+        Looks up the witnesses when they are first asked for.
     """
 
     b: float
     swing: float
     swing_upper: float
     exact: bool
-    witness: Witness | None
-    b_witness: Witness | None
     swing_by_known: tuple[float, ...]
     swing_of: Mapping[frozenset[str], float]
+    find: Callable[[], Witnesses] = field(default=Found(), repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Refuse NaN and numbers below zero; freeze the mapping."""
         for name in ("b", "swing", "swing_upper"):
             value = getattr(self, name)
-            if math.isnan(value) or value < 0:
+            if not value >= 0:
                 raise InvalidModel(f"{name} of a quilt came out as {value}: it is a number ≥ 0 or ∞")
         object.__setattr__(self, "swing_of", MappingProxyType(dict(self.swing_of)))
 
+    @cached_property
+    def _witnesses(self) -> Witnesses:
+        return self.find()
+
+    @property
+    def witness(self) -> Witness | None:
+        """Values that attain the swing; ``None`` if no two values of the target are possible.
+
+        Also ``None`` where the swing is only an upper bound.
+        """
+        return self._witnesses[0]
+
+    @property
+    def b_witness(self) -> Witness | None:
+        """Values that attain b, under the same conditions."""
+        return self._witnesses[1]
+
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle through the constructor."""
-        fields = (self.b, self.swing, self.swing_upper, self.exact, self.witness, self.b_witness)
-        return (QuiltInfluence, (*fields, self.swing_by_known, dict(self.swing_of)))
+        """Pickle through the constructor, witnesses looked up."""
+        numbers = (self.b, self.swing, self.swing_upper, self.exact, self.swing_by_known)
+        return (QuiltInfluence, (*numbers, dict(self.swing_of), Found(self._witnesses)))
 
 
 def check_disjoint(model: Model, **parts: Collection[str]) -> None:
