@@ -157,6 +157,20 @@ def test_two_promises_are_apart():
     assert "deviation" in found.budget_lasts.reason
 
 
+def test_asking_for_the_second_promise_too():
+    free = plan(chain(10**7), queries=100, budget=5, accountant=Proportional())
+    both = plan(chain(10**7), queries=100, budget=5, overfit=0.05, accountant=Proportional())
+    assert both.budget_lasts.overfit is not None
+    assert both.budget_lasts.overfit >= 0.05 * (1 - 1e-6)
+    assert both.accuracy > free.accuracy
+    most = plan(chain(10**6), budget=5, accuracy=0.25, overfit=0.01, accountant=Proportional())
+    assert most.budget_lasts.overfit >= 0.01 * (1 - 1e-6)
+    more = plan(chain(10**6), budget=5, accuracy=0.25, accountant=Proportional())
+    assert more.queries > most.queries >= 5
+    with pytest.raises(Refused):
+        plan(chain(10**5), queries=100, budget=5, accuracy=0.5, overfit=0.49, accountant=Proportional())
+
+
 def test_markov_network_keeps_the_main_theorem():
     names = [f"X{k}" for k in range(8)]
     pairs = [((a, b), [[2, 1], [1, 2]]) for a, b in pairwise(names)]
@@ -179,6 +193,13 @@ def test_markov_network_keeps_the_main_theorem():
 def test_bad_requests(options, words):
     with pytest.raises(InvalidArgument, match=words):
         plan(chain(100), accountant=Proportional(), **options)
+
+
+@pytest.mark.slow
+def test_half_the_error_takes_four_times_the_records():
+    model = markov_chain([[0.6, 0.4], [0.4, 0.6]], length=10)
+    a, b = (plan_length(model, queries=10, budget=1, accuracy=t).records for t in (0.4, 0.2))
+    assert 3.6 < b / a < 4.4
 
 
 def test_smallest_length_needs_one_chain():

@@ -27,6 +27,9 @@ def plan(
     threshold_share: Annotated[
         float, typer.Option(help="The threshold's least share of the accuracy.")
     ] = 0.5,
+    overfit: Annotated[
+        float | None, typer.Option(help="Training values off by no more than this must spend no budget.")
+    ] = None,
     shortest: Annotated[
         bool, typer.Option("--shortest", help="For a chain: the smallest length that is enough.")
     ] = False,
@@ -50,6 +53,7 @@ def plan(
             accuracy=accuracy,
             confidence=confidence,
             threshold_share=threshold_share,
+            overfit=overfit,
             time_limit=time_limit,
         )
         if json:
@@ -70,4 +74,6 @@ def _planned(model: Any, shortest: bool, **options: Any) -> Any:
         raise InvalidArgument("--shortest needs a Markov chain, this model is not one")
     if options["queries"] is None or options["accuracy"] is None:
         raise InvalidArgument("--shortest needs both --queries and --accuracy")
+    if options.pop("overfit") is not None:
+        raise InvalidArgument("--shortest does not take --overfit: plan the length it finds with it")
     return plan_length(model, **options)

@@ -13,12 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from quiltdp.generalization.routes import LeakageAccountant, Route, Task, best_scale
+from quiltdp.generalization.routes import LeakageAccountant, MaxInformationRoute, Route, Task, best_scale
 from quiltdp.generalization.transfer import any_law_transfer
 
 __all__ = [
     "Candidate",
     "LeakageSketch",
+    "Need",
     "best_accuracy",
     "highest_scale",
     "largest_threshold_of",
@@ -79,6 +80,25 @@ class Candidate:
     fast: Route
 
 
+@dataclass(frozen=True)
+class Need:
+    """What the threshold must reach: a share of the accuracy, and room for training values that are off."""
+
+    share: float
+    overfit: float | None = None
+    exact: MaxInformationRoute | None = None
+    fast: MaxInformationRoute | None = None
+
+    def met(self, task: Task, sigma: float, threshold: float, accuracy: float, *, sketch: bool) -> bool:
+        """Return whether this threshold is enough."""
+        if not threshold >= self.share * accuracy * (1 - 1e-9):
+            return False
+        if self.overfit is None:
+            return True
+        route = self.fast if sketch else self.exact
+        return route is not None and route.untouched(task, sigma, threshold) >= self.overfit * (1 - 1e-9)
+
+
 def highest_scale(task: Task, accuracy: float) -> float:
     """Return a σ beyond which the noise alone exceeds the accuracy."""
     spends, asked = task.spends / task.failure, task.queries / task.failure
@@ -93,35 +113,41 @@ def largest_threshold_of(candidate: Candidate, task: Task, accuracy: float) -> t
     return candidate.exact.threshold(task, sigma, accuracy), sigma
 
 
-def best_accuracy(candidate: Candidate, task: Task, share: float) -> tuple[float, float]:
-    """Return the smallest τ found with T ≥ share·τ, and its σ; ∞ when none below 1 is possible."""
+def best_accuracy(candidate: Candidate, task: Task, need: Need) -> tuple[float, float]:
+    """Return the smallest τ found whose threshold is enough, and its σ; ∞ when none below 1 is."""
 
-    def smallest(route: Route, sigma: float) -> float:
+    def smallest(sigma: float, *, sketch: bool) -> float:
+        route = candidate.fast if sketch else candidate.exact
+
         def enough(accuracy: float) -> bool:
-            return route.threshold(task, sigma, accuracy) >= share * accuracy
+            threshold = route.threshold(task, sigma, accuracy)
+            return need.met(task, sigma, threshold, accuracy, sketch=sketch)
 
         return _bisected(enough, 0.0, 1.0) if enough(1.0) else math.inf
 
     highest = highest_scale(task, 1.0)
-    sigma, _ = best_scale(lambda s: -smallest(candidate.fast, s), highest, decades=7)
-    return smallest(candidate.exact, sigma), sigma
+    sigma, _ = best_scale(lambda s: -smallest(s, sketch=True), highest, decades=7)
+    return smallest(sigma, sketch=False), sigma
 
 
-def most_queries(candidate: Candidate, task: Task, accuracy: float, share: float) -> tuple[float, float]:
+def most_queries(candidate: Candidate, task: Task, accuracy: float, need: Need) -> tuple[float, float]:
     """Return the most queries found (−∞: not even the budget) and their σ."""
 
-    def most(route: Route, sigma: float) -> float:
+    def most(sigma: float, *, sketch: bool) -> float:
+        route = candidate.fast if sketch else candidate.exact
+
         def too_many(logarithm: float) -> bool:
             asked = Task(task.records, math.exp(logarithm), task.budget, task.failure)
-            return not route.threshold(asked, sigma, accuracy) >= share * accuracy
+            threshold = route.threshold(asked, sigma, accuracy)
+            return not need.met(asked, sigma, threshold, accuracy, sketch=sketch)
 
         low, high = math.log(task.budget), math.log(MOST_QUERIES)
         if too_many(low):
             return -math.inf
         return high if not too_many(high) else _bisected(too_many, low, high) - 1e-9
 
-    sigma, _ = best_scale(lambda s: most(candidate.fast, s), highest_scale(task, accuracy))
-    found = most(candidate.exact, sigma)
+    sigma, _ = best_scale(lambda s: most(s, sketch=True), highest_scale(task, accuracy))
+    found = most(sigma, sketch=False)
     return (math.exp(found) if math.isfinite(found) else found), sigma
 
 

@@ -20,6 +20,7 @@ from quiltdp.generalization.plan_result import AccuracyPromise, Alternative, Bud
 from quiltdp.generalization.plan_search import (
     Candidate,
     LeakageSketch,
+    Need,
     best_accuracy,
     highest_scale,
     largest_threshold_of,
@@ -51,6 +52,7 @@ def plan(
     accuracy: float | None = None,
     confidence: float = 0.95,
     threshold_share: float = 0.5,
+    overfit: float | None = None,
     accountant: LeakageAccountant | None = None,
     time_limit: float = 30.0,
 ) -> Plan:
@@ -74,6 +76,9 @@ def plan(
         1 − β, for each of the two promises.
     threshold_share
         T is at least this share of τ: the higher, the longer the budget lasts.
+    overfit
+        Ask for the second promise too: queries whose training value is off by no more than this spend no
+        budget.  ``None``: whatever comes out.
     accountant
         Where leakages come from; default: the leakage profiles of the model.
     time_limit
@@ -103,22 +108,23 @@ def plan(
     """
     n = len(model.records)
     task = _checked_task(n, queries, budget, accuracy, confidence)
-    share = probability("threshold_share", threshold_share, zero=True)
     asked = accountant if accountant is not None else ProfileAccountant(model, time_limit=time_limit)
     candidates, refused = _candidates(model, asked, LeakageSketch(asked))
+    need = _need(candidates, threshold_share, overfit)
     if queries is None and accuracy is not None:
-        task, chosen = _with_most_queries(task, candidates, accuracy, share)
+        task, chosen = _with_most_queries(task, candidates, accuracy, need)
         tau = accuracy
     elif accuracy is None:
-        tau, chosen = _with_best_accuracy(task, candidates, share)
+        tau, chosen = _with_best_accuracy(task, candidates, need)
     else:
         tau, chosen = accuracy, None
     found = _choose(task, candidates, tau, chosen)
-    if not found.keeps(share * tau):
-        raise Refused(_best_instead(task, candidates, tau, share))
-    found = _budget_friendly(task, candidates, tau, share, found)
+    if found.keeps(need.share * tau):
+        found = _budget_friendly(task, tau, need, found)
+    if not need.met(task, found.sigma, found.threshold, tau, sketch=False):
+        raise Refused(_best_instead(task, candidates, tau, need))
     others = [
-        Alternative(c.exact.name, c.exact.theorem, _possible(best_accuracy(c, task, share)[0]), True)
+        Alternative(c.exact.name, c.exact.theorem, _possible(best_accuracy(c, task, need)[0]), True)
         for c in candidates
         if c is not found.candidate
     ]
@@ -156,8 +162,8 @@ def plan_length(
     --------
     >>> import quiltdp as qd
     >>> chain = qd.markov_chain([[0.6, 0.4], [0.4, 0.6]], length=10)
-    >>> a, b = (plan_length(chain, queries=10, budget=1, accuracy=t).records for t in (0.4, 0.2))
-    >>> 3.5 < b / a < 4.5                                   # half the error, four times the records
+    >>> found = plan_length(chain, queries=10, budget=1, accuracy=0.3)
+    >>> 4_000 < found.records < 8_000
     True
     """
     if len(model.segments) != 1 or not model.segments[0].homogeneous:
@@ -272,16 +278,23 @@ def _choose(task: Task, candidates: list[Candidate], accuracy: float, hint: _Cho
     return max(tried, key=lambda c: c.threshold)
 
 
-def _budget_friendly(
-    task: Task, candidates: list[Candidate], accuracy: float, share: float, found: _Chosen
-) -> _Chosen:
+def _need(candidates: list[Candidate], threshold_share: float, overfit: float | None) -> Need:
+    """Return what the threshold must reach, with the theorem behind the second promise."""
+    share = probability("threshold_share", threshold_share, zero=True)
+    wanted = probability("overfit", overfit, zero=True) if overfit is not None else None
+    for c in candidates:
+        if isinstance(c.exact, MaxInformationRoute) and isinstance(c.fast, MaxInformationRoute):
+            return Need(share, wanted, c.exact, c.fast)
+    if wanted is not None:
+        raise InvalidArgument("overfit needs concentration, which is computed for Bayesian networks only")
+    return Need(share)
+
+
+def _budget_friendly(task: Task, accuracy: float, need: Need, found: _Chosen) -> _Chosen:
     """Return the same theorem at the σ that lets training values be off furthest without spending."""
-    strong = next((c for c in candidates if isinstance(c.exact, MaxInformationRoute)), None)
-    if strong is None:
+    exact, fast, share = need.exact, need.fast, need.share
+    if exact is None or fast is None:
         return found
-    exact, fast = strong.exact, strong.fast
-    assert isinstance(exact, MaxInformationRoute)
-    assert isinstance(fast, MaxInformationRoute)
 
     def width(sigma: float) -> float:
         threshold = found.candidate.fast.threshold(task, sigma, accuracy)
@@ -297,34 +310,34 @@ def _budget_friendly(
     return other if better and other.keeps(share * accuracy) else found
 
 
-def _with_best_accuracy(task: Task, candidates: list[Candidate], share: float) -> tuple[float, _Chosen]:
+def _with_best_accuracy(task: Task, candidates: list[Candidate], need: Need) -> tuple[float, _Chosen]:
     """Return the smallest accuracy any theorem promises, and which one."""
-    tried = [(best_accuracy(c, task, share), c) for c in candidates]
+    tried = [(best_accuracy(c, task, need), c) for c in candidates]
     (tau, sigma), candidate = min(tried, key=lambda item: item[0][0])
     if tau >= 1:
-        raise Refused(_hopeless(task, share))
+        raise Refused(_hopeless(task, need))
     return tau, _Chosen(candidate, sigma)
 
 
 def _with_most_queries(
-    task: Task, candidates: list[Candidate], accuracy: float, share: float
+    task: Task, candidates: list[Candidate], accuracy: float, need: Need
 ) -> tuple[Task, _Chosen]:
     """Return the task with the most queries that some theorem covers, and which one."""
-    tried = [(most_queries(c, task, accuracy, share), c) for c in candidates]
+    tried = [(most_queries(c, task, accuracy, need), c) for c in candidates]
     (most, sigma), candidate = max(tried, key=lambda item: item[0][0])
     if not math.isfinite(most):
-        smallest = min(best_accuracy(c, task, share)[0] for c in candidates)
+        smallest = min(best_accuracy(c, task, need)[0] for c in candidates)
         raise Refused(
             f"no theorem promises accuracy {accuracy:g} even for {task.budget} queries on"
             f" {task.records:,} records: "
-            + (f"the best accuracy is {smallest:.4g}" if smallest < 1 else _hopeless(task, share))
+            + (f"the best accuracy is {smallest:.4g}" if smallest < 1 else _hopeless(task, need))
         )
     asked = max(task.budget, math.floor(most * (1 - 1e-9)))
     return Task(task.records, asked, task.budget, task.failure), _Chosen(candidate, sigma)
 
 
-def _best_instead(task: Task, candidates: list[Candidate], accuracy: float, share: float) -> str:
-    best = min(best_accuracy(c, task, share)[0] for c in candidates)
+def _best_instead(task: Task, candidates: list[Candidate], accuracy: float, need: Need) -> str:
+    best = min(best_accuracy(c, task, need)[0] for c in candidates)
     return (
         f"no theorem promises accuracy {accuracy:g} for {task.queries:,.0f} queries with budget"
         f" {task.budget} on {task.records:,} records: "
@@ -333,10 +346,10 @@ def _best_instead(task: Task, candidates: list[Candidate], accuracy: float, shar
     )
 
 
-def _hopeless(task: Task, share: float) -> str:
+def _hopeless(task: Task, need: Need) -> str:
     return (
         f"no accuracy below 1 can be promised on {task.records:,} records with budget {task.budget}"
-        f" and T ≥ {share:g} τ: use more records or a smaller budget"
+        f" and T ≥ {need.share:g} τ: use more records or a smaller budget"
     )
 
 
