@@ -46,6 +46,7 @@ COMMANDS = {
     "trace": Command("quiltdp.cli.trace", "From points to the Markov chain of a location trace."),
     "pedigree": Command("quiltdp.cli.pedigree", "A family file: summary, leakage per person, kin table."),
     "quilts": Command("quiltdp.cli.quilts", "The Markov quilts of a node, smallest first."),
+    "influence": Command("quiltdp.cli.influence", "How strongly some nodes tell about another."),
     "holdout": Command("quiltdp.cli.holdout", "A reusable holdout from the shell: init, ask, status."),
     "ledger": Command("quiltdp.cli.ledger", "The account of releases: show, verify, export."),
     "plan": Command("quiltdp.cli.plan", "How many queries a reusable holdout can answer, how accurately."),

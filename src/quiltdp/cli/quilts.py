@@ -12,6 +12,7 @@ from quiltdp.cli.model_options import load, model_options
 
 if TYPE_CHECKING:
     from quiltdp.graph.quilt import Quilt
+    from quiltdp.inference.types import QuiltInfluence
 
 __all__ = ["quilts"]
 
@@ -29,6 +30,12 @@ def quilts(
         int | None, typer.Option(metavar="K", min=0, help="At most this many nodes in the separator.")
     ] = None,
     limit: Annotated[int, typer.Option(metavar="N", min=1, help="Stop after this many quilts.")] = 100,
+    influence: Annotated[
+        bool, typer.Option("--influence", help="Add b and the swing of each quilt, the most useful first.")
+    ] = False,
+    dp_epsilon: Annotated[
+        float, typer.Option(metavar="α", min=0, help="With --influence: the α at which quilts are ranked.")
+    ] = 0.1,
     json: Annotated[bool, typer.Option("--json", help="Plain JSON on stdout, nothing else.")] = False,
     options: dict[str, Any],
 ) -> None:
@@ -42,6 +49,7 @@ def quilts(
     $ quiltdp quilts models/asia.bif smoke
     $ quiltdp quilts models/alarm.bif HR --max-nearby 2 --max-separator 6
     $ quiltdp quilts models/pigs.bif p48124091 --limit 5 --json
+    $ quiltdp quilts models/asia.bif smoke --influence --dp-epsilon 0.5
     """
     with guarded():
         import quiltdp as qd
@@ -51,24 +59,66 @@ def quilts(
         graph = qd.moralize(loaded)
         found = list(islice(qd.quilts(graph, node, max_nearby, max_separator), limit + 1))
         more = len(found) > limit
-        if json:
+        if influence:
+            from quiltdp.cli.influence import by_use
+
+            _with_influence(model, node, by_use(loaded, found[:limit], dp_epsilon), more, dp_epsilon, json)
+        elif json:
             _as_json(model, node, found[:limit], more)
         else:
             _as_table(model, node, found[:limit], more)
 
 
 def _as_json(model: str, node: str, found: list[Quilt], more: bool) -> None:
-    rows: list[dict[str, Any]] = [
-        {
-            "separator": q.separator,
-            "nearby": q.nearby,
-            "remote": q.remote,
-            "nearby_records": q.nearby_records,
-            "trivial": q.is_trivial,
-        }
-        for q in found
-    ]
+    rows = [_parts(q) for q in found]
     emit_json("quilts", {"model": model, "target": node, "more": more, "quilts": rows})
+
+
+def _parts(q: Quilt) -> dict[str, Any]:
+    return {
+        "separator": q.separator,
+        "nearby": q.nearby,
+        "remote": q.remote,
+        "nearby_records": q.nearby_records,
+        "trivial": q.is_trivial,
+    }
+
+
+def _with_influence(
+    model: str,
+    node: str,
+    found: list[tuple[Quilt, QuiltInfluence | None, float]],
+    more: bool,
+    dp_epsilon: float,
+    json: bool,
+) -> None:
+    """Print the quilts with b, swing and the leakage they allow at α, most useful first."""
+    if json:
+        rows = [
+            {
+                **_parts(q),
+                "b": told and told.b,
+                "swing": told and told.swing,
+                "exact": told and told.exact,
+                "leakage": leakage,
+            }
+            for q, told, leakage in found
+        ]
+        facts = {"model": model, "target": node, "more": more, "dp_epsilon": dp_epsilon, "quilts": rows}
+        emit_json("quilts", facts)
+        return
+    from quiltdp.cli.show import listed, number, show_line, show_table
+
+    lines = []
+    for q, told, leakage in found:
+        mark = "" if told is None or told.exact else "≤ "
+        b, s = ("too wide",) * 2 if told is None else (mark + number(told.b), mark + number(told.swing))
+        lines.append((number(leakage), b, s, str(q.nearby_records), listed(q.separator), listed(q.nearby)))
+    columns = ["leakage", "b", "swing", "records nearby", "separator", "nearby"]
+    title = f"Markov quilts of {node} in {model}, best first at dp_epsilon {number(dp_epsilon)}"
+    show_table(columns, lines, title=title, right=columns[:4])
+    if more:
+        show_line(f"… and more: raise --limit {len(found)} or lower --max-nearby", style="dim")
 
 
 def _as_table(model: str, node: str, found: list[Quilt], more: bool) -> None:
