@@ -201,7 +201,7 @@ def test_short_gaps_stay_unseen_and_long_ones_split() -> None:
     steps = discretise(points, "100m", "5min")
     assert steps.counts().tolist() == [[1, 1], [0, 0]], "no move across a gap is counted"
     assert any("1 of 6 steps have no point: kept" in n for n in steps.notes)
-    assert any("1 gaps longer than 15 min split the trace" in n and "independent" in n for n in steps.notes)
+    assert any("1 gap longer than 15 min split the trace" in n and "independent" in n for n in steps.notes)
     assert (steps.total, steps.seen, steps.visits().tolist()) == (6, 5, [3, 2])
 
 
@@ -310,7 +310,7 @@ def test_dead_ends_absorb_and_are_named() -> None:
     made = estimate_transitions(np.array([[1, 2], [0, 0]]))
     assert made.matrix[1].tolist() == [0, 1]
     assert made.dead_ends == (1,)
-    assert "taken as absorbing, which the data cannot confirm" in made.notes[0]
+    assert "1 cell, taken as absorbing, which the data cannot confirm" in made.notes[0]
     assert (
         "smoothing alone decides" in estimate_transitions(np.array([[1, 2], [0, 0]]), "additive:1").notes[1]
     )

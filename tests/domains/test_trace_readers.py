@@ -187,7 +187,7 @@ def test_google_location_history(tmp_path: Path) -> None:
     points = read_points(write(tmp_path, json.dumps({"locations": records}), "Records.json"))
     assert points.lat.tolist() == [47.3766094]
     assert points.time[0] == pytest.approx(1355866235.123)
-    assert "1 records without a position" in points.notes[0]
+    assert "1 record without a position" in points.notes[0]
     records[0]["latitudeE7"] = "x"
     path = write(tmp_path, json.dumps({"locations": records}), "Records.json")
     with pytest.raises(FileFormatError, match="record 1: 'x'"):
@@ -204,7 +204,7 @@ def test_decimal_commas_are_read_and_named(tmp_path: Path) -> None:
 def test_rows_without_a_fix_are_counted(tmp_path: Path) -> None:
     points = read_points(write(tmp_path, "lat,lon,time\n,,2020-01-01T00:00:00Z\n47,8,2020-01-01T00:00:00Z\n"))
     assert len(points) == 1
-    assert any("1 rows without a coordinate" in n for n in points.notes)
+    assert any("1 row without a coordinate" in n for n in points.notes)
 
 
 def test_swapped_coordinates_are_named(tmp_path: Path) -> None:
@@ -229,7 +229,7 @@ def test_one_point_off_the_globe(tmp_path: Path) -> None:
         read_points(write(tmp_path, text))
     points = read_points(write(tmp_path, text), drop_invalid=True)
     assert len(points) == 1
-    assert any("outside the globe dropped (first at line 3)" in n for n in points.notes)
+    assert any("1 point outside the globe dropped (first at line 3)" in n for n in points.notes)
 
 
 # -- times -----------------------------------------------------------------------------------
@@ -369,8 +369,8 @@ def test_duplicates_are_named() -> None:
     points = check_points(made([0, 0, 300, 300], [47, 47, 47.001, 47.002]))
     assert points.time.tolist() == [0, 300]
     assert points.lat.tolist() == [47, 47.001]
-    assert "1 repeated points dropped" in points.notes
-    assert "1 points at a second place at the same time dropped (first at line 4)" in points.notes
+    assert "1 repeated point dropped" in points.notes
+    assert "1 point at a second place at the same time dropped (first at line 4)" in points.notes
 
 
 def test_users_have_their_own_clock() -> None:
@@ -383,7 +383,7 @@ def test_impossible_speed_is_named() -> None:
     lat = [47.0] * 30
     lat[10] = 48.0
     points = check_points(made([60.0 * k for k in range(30)], lat))
-    assert any("2 moves are faster than 1,080 km/h (first: 6,6" in n for n in points.notes), points.notes
+    assert any("2 moves faster than 1,080 km/h (first: 6,6" in n for n in points.notes), points.notes
     assert check_points(made([60.0 * k for k in range(30)], lat), max_speed=None).notes == ()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -234,6 +233,7 @@ def _for_people(facts: dict[str, Any]) -> None:
     from quiltdp.cli.show import number, show_facts, show_line, show_table
 
     d, box = facts["diagnostics"], facts["bounding_box"]
+    stretches = f"{facts['stretches']} stretch{'es' if facts['stretches'] > 1 else ''}"
     rows = [
         ("points", f"{facts['points']} of {facts['users']} user{'s' if facts['users'] > 1 else ''}"),
         (
@@ -244,7 +244,7 @@ def _for_people(facts: dict[str, Any]) -> None:
         ("cells", f"{d['states']} ({facts['cells']})"),
         (
             "steps",
-            f"{facts['steps']} in {facts['stretches']} stretches, {facts['unseen_steps']} without a point",
+            f"{facts['steps']} in {stretches}, {facts['unseen_steps']} without a point",
         ),
         ("transitions", f"{d['transitions']}, {100 * d['zero_fraction']:.1f} % of pairs never seen"),
         ("classes", f"{d['classes']}, the largest of {d['largest_class']} cells, period {d['period']}"),
@@ -267,7 +267,8 @@ def _for_people(facts: dict[str, Any]) -> None:
         )
         show_line(f"wrote {drawn['file']} ({drawn['query']}, sensitivity {drawn['sensitivity']:g}; {cost})")
     if "output" in facts:
-        show_line(f"wrote {facts['output']}; next: quiltdp calibrate {Path(facts['output'])} --epsilon 1")
+        show_line(f"wrote {facts['output']}; next, for visits per cell:")
+        show_line(f"  quiltdp calibrate {facts['output']} --epsilon 1 --sensitivity 2")
 
 
 def _show_robust(worst: dict[str, Any], show_line: Any, show_table: Any, number: Any) -> None:

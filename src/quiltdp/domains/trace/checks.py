@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from quiltdp.domains.trace.extras import need
 from quiltdp.domains.trace.points import Floats, Points
+from quiltdp.domains.trace.units import many
 from quiltdp.errors import FileFormatError
 
 __all__ = ["JOINED_SHARE", "MAX_SPEED", "check_points", "move_distances"]
@@ -40,7 +41,9 @@ def check_points(points: Points, *, max_speed: float | None = MAX_SPEED) -> Poin
     """
     null = (np.abs(points.lat) < _NULL_ISLAND) & (np.abs(points.lon) < _NULL_ISLAND)
     if null.any():
-        points = points.select(~null, (f"{int(null.sum())} points at 0°, 0° (no satellite fix) dropped",))
+        points = points.select(
+            ~null, (f"{many(int(null.sum()), 'point')} at 0°, 0° (no satellite fix) dropped",)
+        )
     if not len(points):
         raise FileFormatError(points.source, None, "no usable points are left")
     points = _in_order(points)
@@ -52,7 +55,7 @@ def _in_order(points: Points) -> Points:
     """Sort by user and time; count the rows that were not."""
     behind = sum(int((np.diff(points.time[mine]) < 0).sum()) for mine in points.by_user())
     order = np.lexsort((np.arange(len(points)), points.time, points.who))
-    said = (f"{behind} rows earlier than the row before them: sorted by time",) if behind else ()
+    said = (f"{many(behind, 'row')} earlier than the row before them: sorted by time",) if behind else ()
     return points.select(order, said)
 
 
@@ -74,10 +77,12 @@ def _without_duplicates(points: Points, max_speed: float | None) -> Points:
             )
     said = []
     if repeated:
-        said.append(f"{repeated} repeated points dropped")
+        said.append(f"{many(repeated, 'repeated point')} dropped")
     if moved:
         line = int(points.lines[1:][apart][0])
-        said.append(f"{moved} points at a second place at the same time dropped (first at line {line})")
+        said.append(
+            f"{many(moved, 'point')} at a second place at the same time dropped (first at line {line})"
+        )
     return points.select(np.concatenate([[True], ~same]), tuple(said))
 
 
@@ -104,7 +109,7 @@ def _speeds(points: Points, max_speed: float) -> Points:
             f"{count} of {total} moves are impossibly fast ({where}): several users joined in one trace, or"
             " latitude and longitude mixed up (name the columns, or switch the speed check off)",
         )
-    said = f"{count} moves are faster than {max_speed * 3.6:,.0f} km/h (first: {where})"
+    said = f"{many(count, 'move')} faster than {max_speed * 3.6:,.0f} km/h (first: {where})"
     return points.select(np.ones(len(points), dtype=np.bool_), (said,))
 
 

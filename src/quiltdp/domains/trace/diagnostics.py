@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from quiltdp.domains.trace.points import Floats, Ints
+from quiltdp.domains.trace.units import many
 
 __all__ = ["Diagnostics", "diagnose", "period_of", "spectral_gap"]
 
@@ -67,9 +68,9 @@ class Diagnostics:
         if self.closed_classes > 1:
             said.append(f"the chain has {self.closed_classes} closed classes: a user never changes class")
         if self.absorbing_states:
-            said.append(f"{self.absorbing_states} cells are absorbing: their past is never forgotten")
+            said.append(f"absorbing: {many(self.absorbing_states, 'cell')}, once there always there")
         if self.period > 1:
-            said.append(f"the largest class has period {self.period}: the phase is never forgotten")
+            said.append(f"the largest class has period {self.period}: inside it the phase is never forgotten")
         if self.memory_after is not None and self.memory_after > 0.05:
             said.append(
                 f"at the shortest gap that splits the trace the chain still remembers (total variation"

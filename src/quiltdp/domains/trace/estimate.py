@@ -13,6 +13,7 @@ from typing import Literal
 import numpy as np
 
 from quiltdp.domains.trace.points import Floats, Ints
+from quiltdp.domains.trace.units import many
 from quiltdp.errors import InvalidArgument, InvalidModel, NoCertificate
 
 __all__ = ["Estimate", "Estimator", "estimate_transitions", "parse_estimator"]
@@ -131,11 +132,13 @@ def _notes(how: Estimator, dead: tuple[int, ...], size: int) -> tuple[str, ...]:
         )
     if dead and how.kind == "mle":
         said.append(
-            f"{len(dead)} cells were never left (dead ends): taken as absorbing, which the data"
+            f"never left (dead ends): {many(len(dead), 'cell')}, taken as absorbing, which the data"
             " cannot confirm"
         )
     if dead and how.kind != "mle":
-        said.append(f"{len(dead)} cells were never left (dead ends): smoothing alone decides where they lead")
+        said.append(
+            f"never left (dead ends): {many(len(dead), 'cell')}; smoothing alone decides where they lead"
+        )
     if how.kind == "reversible":
         said.append("forced reversible: the chain looks the same backwards in time")
     return tuple(said)

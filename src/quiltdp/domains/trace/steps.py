@@ -16,7 +16,7 @@ import numpy as np
 
 from quiltdp.domains.trace.cells import Cells
 from quiltdp.domains.trace.points import Floats, Ints, Points
-from quiltdp.domains.trace.units import parse_duration, say_duration
+from quiltdp.domains.trace.units import many, parse_duration, say_duration
 from quiltdp.errors import InvalidArgument
 
 __all__ = ["UNSEEN", "Steps", "Stretch", "make_steps"]
@@ -235,7 +235,7 @@ def _gap_notes(steps: Steps, users: int) -> tuple[str, ...]:
         )
     if splits:
         said.append(
-            f"{splits} gaps longer than {say_duration(steps.max_gap)} split the trace (shortest"
+            f"{many(splits, 'gap')} longer than {say_duration(steps.max_gap)} split the trace (shortest"
             f" {say_duration(steps.shortest_split)}): the stretches are taken as independent"
         )
     return tuple(said)

@@ -7,7 +7,7 @@ import re
 
 from quiltdp.errors import InvalidArgument
 
-__all__ = ["parse_duration", "parse_length", "say_duration"]
+__all__ = ["many", "parse_duration", "parse_length", "say_duration"]
 
 _METRES = {"m": 1.0, "km": 1000.0}
 _SECONDS = {
@@ -53,6 +53,17 @@ def _quantity(text: str | float, option: str, units: dict[str, float], base: str
     if not (math.isfinite(value) and value > 0):
         raise InvalidArgument(f"{option}: {text!r} must be positive and finite")
     return value
+
+
+def many(count: int, thing: str) -> str:
+    """Return a number and its noun.
+
+    Examples
+    --------
+    >>> many(1, "cell"), many(3, "cell")
+    ('1 cell', '3 cells')
+    """
+    return f"{count} {thing}" if count == 1 else f"{count} {thing}s"
 
 
 def say_duration(seconds: float) -> str:

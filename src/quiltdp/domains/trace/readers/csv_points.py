@@ -8,6 +8,7 @@ from pathlib import Path
 
 from quiltdp.domains.trace.readers.columns import Columns, find_columns
 from quiltdp.domains.trace.readers.rows import Rows, text_of
+from quiltdp.domains.trace.units import many
 from quiltdp.errors import FileFormatError
 
 __all__ = ["read_csv"]
@@ -75,9 +76,9 @@ def _fill(rows: Rows, reader: object, columns: Columns, *, width: int, mark: str
         rows.user.append(_user(fields, columns.user, path, line))
         rows.line.append(line)
     if commas:
-        rows.notes.append(f"{commas} coordinates have decimal commas: read as decimal points")
+        rows.notes.append(f"decimal commas read as decimal points in {many(commas, 'row')}")
     if empty:
-        rows.notes.append(f"{empty} rows without a coordinate or a time left out")
+        rows.notes.append(f"{many(empty, 'row')} without a coordinate or a time left out")
 
 
 def _user(fields: list[str], column: int | None, path: Path, line: int) -> str:

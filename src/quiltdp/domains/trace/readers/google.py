@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from quiltdp.domains.trace.readers.rows import Rows
+from quiltdp.domains.trace.units import many
 from quiltdp.errors import FileFormatError
 
 __all__ = ["google_rows"]
@@ -38,5 +39,5 @@ def google_rows(locations: Sequence[Any], path: Path) -> Rows:
         rows.user.append("user")
         rows.line.append(number)
     if empty:
-        rows.notes.append(f"{empty} records without a position or a time left out")
+        rows.notes.append(f"{many(empty, 'record')} without a position or a time left out")
     return rows

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from quiltdp.domains.trace.extras import need
 from quiltdp.domains.trace.readers.rows import Rows, text_of
+from quiltdp.domains.trace.units import many
 from quiltdp.errors import FileFormatError
 
 __all__ = ["read_gpx"]
@@ -43,7 +44,7 @@ def read_gpx(path: Path) -> Rows:
     if not rows.lat:
         raise FileFormatError(path, None, f"no track point has a time ({number} points): a chain needs times")
     if untimed:
-        rows.notes.append(f"{untimed} track points without a time left out")
+        rows.notes.append(f"{many(untimed, 'track point')} without a time left out")
     if naive:
         rows.notes.append(f"{naive} GPX times carry no time zone: read as UTC, as the format says")
     if len(document.tracks) > 1:

@@ -8,6 +8,7 @@ from pathlib import Path
 from quiltdp.domains.trace.extras import need
 from quiltdp.domains.trace.readers.columns import find_columns
 from quiltdp.domains.trace.readers.rows import Rows
+from quiltdp.domains.trace.units import many
 from quiltdp.errors import FileFormatError
 
 __all__ = ["read_parquet"]
@@ -48,7 +49,7 @@ def read_parquet(path: Path, given: dict[str, str | None]) -> Rows:
         rows.user.append(str(u))
         rows.line.append(number)
     if empty:
-        rows.notes.append(f"{empty} rows without a coordinate or a time left out")
+        rows.notes.append(f"{many(empty, 'row')} without a coordinate or a time left out")
     if columns.user is None:
         rows.notes.append("no user column: all points are taken as one user's")
     return rows

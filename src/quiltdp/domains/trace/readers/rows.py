@@ -14,6 +14,7 @@ import numpy as np
 from quiltdp.domains.trace.extras import need
 from quiltdp.domains.trace.points import Floats, Points
 from quiltdp.domains.trace.times import parse_times
+from quiltdp.domains.trace.units import many
 from quiltdp.errors import FileFormatError
 
 __all__ = ["Rows", "first_of", "make_points", "text_of"]
@@ -101,7 +102,7 @@ def make_points(
     )
     if outside.any():
         gone = (
-            f"{int(outside.sum())} points outside the globe dropped (first at line"
+            f"{many(int(outside.sum()), 'point')} outside the globe dropped (first at line"
             f" {rows.line[int(np.argmax(outside))]})",
         )
         points = points.select(~outside, gone)
