@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quiltdp.accountant.specs import Gaussian, Laplace
+from quiltdp.accountant.specs import Gaussian, Laplace, gaussian_delta
 from quiltdp.errors import InvalidArgument
 from quiltdp.mechanisms import (
     ExponentialMechanism,
@@ -185,3 +185,23 @@ def test_production_noise_cannot_be_seeded_by_accident() -> None:
     assert SecureNoise().laplace([0] * 4, 2.0**40) != first
     with pytest.raises(TypeError):
         SecureNoise(0)  # type: ignore[call-arg]
+
+
+def test_gaussian_noise_pays_for_its_grid() -> None:
+    mechanism = GaussianMechanism(Gaussian(1e-3, 1e-6), gaussian_std=0.01, dimension=9)
+    step = mechanism.grid.exact_step
+    inner = Fraction(0.01) * (1 + 3 * step / Fraction(1e-3))
+    assert (Fraction(mechanism._units) * step) ** 2 >= inner**2 + 36 * step**2
+
+
+@pytest.mark.parametrize("std", [4.0, 10.0, 50.0])
+@pytest.mark.parametrize("epsilon", [-0.5, 0.0, 0.3, 1.0, 3.0])
+def test_discrete_gaussian_is_covered_by_the_continuous_profile(std: float, epsilon: float) -> None:
+    """With 36 added to its variance (in steps), the discrete law is within the analytic δ(ε)."""
+    z = np.arange(-1500, 1501)
+    law = np.exp(-(z**2) / (2 * (std**2 + 36)))
+    law /= law.sum()
+    for shift in (1, 3, 20):
+        moved = np.roll(law, shift)
+        delta = float(np.maximum(law - math.exp(epsilon) * moved, 0).sum())
+        assert delta <= gaussian_delta(epsilon, shift / std) + 1e-15

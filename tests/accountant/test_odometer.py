@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+import quiltdp as qd
+from quiltdp.accountant.ledger import Ledger, Terms
+from quiltdp.accountant.specs import Laplace, Thresholdout
+from quiltdp.errors import InvalidArgument
+
+CHAIN = qd.markov_chain([[0.9, 0.1], [0.2, 0.8]], length=6)
+
+
+def ledger(path: Path, sensitivity: object = 1.0) -> Ledger:
+    spec = Laplace(sensitivity)  # type: ignore[arg-type]
+    return Ledger.create(path, Terms(spec, 1.0, 3.0, 1.0, 0.0, "informed", "test", CHAIN.fingerprint))
+
+
+def test_nothing_spent_tells_nothing(tmp_path: Path) -> None:
+    reading = ledger(tmp_path / "a.db").odometer(CHAIN)
+    assert reading.informed is not None
+    assert reading.prior is not None
+    assert reading.spent_dp_epsilon == reading.informed.epsilon == reading.prior.epsilon == 0.0
+    assert dict(reading.informed.per_record) == dict.fromkeys(CHAIN.records, 0.0)
+    assert reading.remaining_dp_epsilon == 1.0
+
+
+def test_the_total_is_converted_once(tmp_path: Path) -> None:
+    """Converting each release and adding would be another, unsound, number."""
+    account = ledger(tmp_path / "a.db")
+    for _ in range(4):
+        account.charge(0.125)
+    reading = account.odometer(CHAIN)
+    assert (reading.spent_dp_epsilon, reading.remaining_dp_epsilon) == (0.5, 0.5)
+    for found, adversary in ((reading.informed, "informed"), (reading.prior, "prior")):
+        expected = qd.leakage(CHAIN, dp_epsilon=0.5, adversary=adversary)
+        assert found is not None
+        assert found.epsilon == expected.epsilon > 0.5
+        assert dict(found.per_record) == dict(expected.per_record)
+        assert max(found.per_record.values()) == found.epsilon
+    assert reading.prior is not None
+    assert reading.informed is not None
+    assert reading.prior.epsilon <= reading.informed.epsilon
+
+
+def test_unequal_records_are_converted_with_their_own_cost(tmp_path: Path) -> None:
+    account = ledger(tmp_path / "a.db", {name: 1.0 if name == "X0" else 0.0 for name in CHAIN.records})
+    account.charge_mechanism(account.terms.mechanism, 2.0)
+    reading = account.odometer(CHAIN)
+    assert reading.spent_dp_epsilon == {**dict.fromkeys(CHAIN.records, 0.0), "X0": 0.5}
+    assert reading.informed is not None
+    expected = qd.leakage(CHAIN, dp_epsilon=dict(reading.spent_dp_epsilon), adversary="informed")  # type: ignore[arg-type]
+    assert dict(reading.informed.per_record) == dict(expected.per_record)
+    assert reading.informed.per_record["X5"] < 0.5
+
+
+def test_another_model_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgument, match="not the one"):
+        ledger(tmp_path / "a.db").odometer(qd.markov_chain([[0.9, 0.1], [0.2, 0.8]], length=7))
+
+
+def test_an_open_epoch_counts_four_ninths(tmp_path: Path) -> None:
+    spec = Thresholdout(3, 1.0)
+    terms = Terms(spec, spec.scale(0.9), 3.0, 0.9, 0.0, "informed", "test", CHAIN.fingerprint)
+    account = Ledger.create(tmp_path / "a.db", terms)
+    with account.transaction() as work:
+        work.open_epoch(5, Fraction(4, 27))
+    reading = account.odometer(CHAIN)
+    assert reading.spent_dp_epsilon == pytest.approx(0.9 * 4 / 27)
+    assert (reading.answers, reading.remaining) == (0, 3)
+    with account.transaction() as work:
+        work.close_epoch(0.5, Fraction(5, 27))
+    assert account.odometer().spent_dp_epsilon == pytest.approx(0.3)
