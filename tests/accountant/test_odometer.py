@@ -73,3 +73,25 @@ def test_an_open_epoch_counts_four_ninths(tmp_path: Path) -> None:
     with account.transaction() as work:
         work.close_epoch(0.5, Fraction(5, 27))
     assert account.odometer().spent_dp_epsilon == pytest.approx(0.3)
+
+
+def test_what_is_protected_must_be_the_same(tmp_path: Path) -> None:
+    cal = qd.calibrate(CHAIN, epsilon=2.0, mechanism=Laplace(1.0), window=2)
+    account = Ledger.create(tmp_path / "a.db", cal)
+    account.charge_mechanism(cal.mechanism, cal.sigma)
+    with pytest.raises(InvalidArgument, match="protects"):
+        account.odometer(CHAIN)
+    reading = account.odometer(CHAIN, window=2)
+    assert reading.informed is not None
+    assert reading.informed.epsilon <= 2.0
+
+
+@pytest.mark.parametrize("sensitivity", [0.5, dict.fromkeys(CHAIN.records, 0.5)])
+def test_a_whole_calibration_is_a_whole_ledger(tmp_path: Path, sensitivity: object) -> None:
+    cal = qd.calibrate(CHAIN, epsilon=2.0, mechanism=Laplace(sensitivity))  # type: ignore[arg-type]
+    account = Ledger.create(tmp_path / "a.db", cal)
+    account.charge_mechanism(cal.mechanism, 4 * cal.sigma, count=4)
+    assert Ledger.open(tmp_path / "a.db", calibration=cal).head.spent <= 1
+    reading = account.odometer(CHAIN)
+    assert reading.informed is not None
+    assert 1.99 < reading.informed.epsilon <= 2.0

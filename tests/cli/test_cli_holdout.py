@@ -141,3 +141,35 @@ def test_missing_files(cli: Callable[..., Any], study: dict[str, Path], tmp_path
         assert len(done.err.splitlines()) == 1
     study["train"].unlink()
     assert ask(cli, study, "label").code == 2
+
+
+def test_from_calibration_to_status(cli: Callable[..., Any], study: dict[str, Path], tmp_path: Path) -> None:
+    calibration, ledger = tmp_path / "cal.json", tmp_path / "new.db"
+    words = ("calibrate", "models/asia.bif", "--epsilon", 4, "--budget", 3, "--sensitivity", 1 / N)
+    calibration.write_text(cli(*words, "--json").out)
+    anchor = tmp_path / "anchor.json"
+    init = ("holdout", "init", ledger, "--calibration", calibration, "--anchor", anchor)
+    assert cli(*init, "--threshold", 7).code == 2
+    done = cli(*init, "--threshold", 0.1, "--json")
+    assert (done.code, json.loads(done.out)["remaining"]) == (0, 3)
+    assert "never overwritten" in cli(*init, "--threshold", 0.1).err
+    done = ask(cli, {**study, "ledger": ledger}, "lucky == label", "--anchor", anchor)
+    assert "from holdout" in done.out
+    status = ("holdout", "status", ledger, "--model", "models/asia.bif")
+    facts = json.loads(cli(*status, "--json").out)
+    assert 0 < facts["prior"]["epsilon"] <= facts["informed"]["epsilon"] <= 4
+    assert len(facts["informed"]["per_record"]) == 8
+    assert "informed adversary" in cli(*status).out
+    done = cli("holdout", "status", ledger, "--model", "models/cancer.bif")
+    assert done.code == 2
+    assert "not the one" in done.err
+
+
+@pytest.mark.parametrize("content", ["", "{}", "[1]", '{"schema": "quiltdp/calibration", "version": 1}'])
+def test_a_bad_calibration_file(cli: Callable[..., Any], tmp_path: Path, content: str) -> None:
+    (tmp_path / "cal.json").write_text(content)
+    words = ("holdout", "init", tmp_path / "a.db", "--calibration", tmp_path / "cal.json", "--threshold", 0.1)
+    done = cli(*words)
+    assert done.code == 2
+    assert "cal.json" in done.err
+    assert not (tmp_path / "a.db").exists()

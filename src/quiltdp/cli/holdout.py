@@ -136,14 +136,11 @@ def status(
 
 def read_calibration(path: Path) -> Any:
     """Read a calibration from its JSON file, or refuse it by name."""
-    from importlib import import_module
-
+    from quiltdp.accountant.calibration import Calibration
     from quiltdp.errors import FileFormatError, QuiltdpError
 
-    text = path.read_text(encoding="utf-8")
-    calibration = import_module("quiltdp.accountant.calibration").Calibration
     try:
-        return calibration.from_json(text)
+        return Calibration.from_json(path.read_text(encoding="utf-8"))
     except (ValueError, KeyError, TypeError, QuiltdpError) as error:
         raise FileFormatError(path, None, f"this is not a calibration ({error})") from None
 

@@ -26,6 +26,8 @@ __all__ = [
     "total_dp_epsilon",
 ]
 
+SINGLE_RECORDS = "single records"
+
 
 def binding_of(calibration: Any) -> dict[str, Any]:
     """Return the parts of a calibration that identify it; a ledger is bound to all of them."""
@@ -37,6 +39,7 @@ def binding_of(calibration: Any) -> dict[str, Any]:
         "delta": _hex(calibration.delta),
         "adversary": calibration.adversary,
         "method": calibration.method,
+        "protected": getattr(calibration, "protected", SINGLE_RECORDS),
         "fingerprint": calibration.fingerprint,
     }
 
@@ -53,6 +56,7 @@ class Terms:
     adversary: str
     method: str
     fingerprint: str
+    protected: str = SINGLE_RECORDS
 
     @classmethod
     def from_binding(cls, binding: Mapping[str, Any]) -> Terms:
@@ -67,6 +71,7 @@ class Terms:
                 binding["adversary"],
                 binding["method"],
                 binding["fingerprint"],
+                binding["protected"],
             )
         except (KeyError, TypeError, ValueError) as error:
             raise LedgerCorrupt(f"the ledger's calibration cannot be read: {error}") from None
@@ -109,10 +114,12 @@ def total_dp_epsilon(calibration: Any) -> float | dict[str, float] | None:
     cost = spec.dp_epsilon(calibration.sigma)
     promised = calibration.dp_epsilon
     if isinstance(cost, Mapping):
-        most = max(cost.values())
-        top = max(promised.values()) if isinstance(promised, Mapping) else float(promised)
-        if most > top:
-            raise InvalidArgument(f"calibration: its σ costs dp_epsilon {most!r}, above its own {top!r}")
+        for name, own in cost.items():
+            allowed = promised[name] if isinstance(promised, Mapping) else promised
+            if not own <= allowed:
+                raise InvalidArgument(
+                    f"calibration: σ costs record {name!r} dp_epsilon {own!r} > {allowed!r}"
+                )
         return dict(cost)
     if isinstance(promised, Mapping):
         promised = min(promised.values())

@@ -151,7 +151,7 @@ class Ledger:
             self._require("settings", self.genesis["settings"], dict(settings))
 
     def _require(self, what: str, own: Mapping[str, Any], given: Mapping[str, Any]) -> None:
-        for name in sorted({*own, *given}):
+        for name in sorted({*own, *given} - {"method"}):  # which method certified σ does not matter
             if own.get(name) != given.get(name):
                 raise LedgerCorrupt(
                     f"{self.path}: this ledger belongs to another {what}: {name} is"
@@ -354,7 +354,8 @@ class Ledger:
     def odometer(self, model: Model | None = None, **options: Any) -> Odometer:
         """Return what is spent and left, and, given the model, what it tells each adversary.
 
-        ``options`` go to :func:`quiltdp.leakage` (``method``, limits).
+        ``options`` go to :func:`quiltdp.leakage` (``method``, limits; ``protect`` or ``window`` if
+        the calibration protects more than single records).
         """
         head = self.head
         terms = self.terms
@@ -363,7 +364,7 @@ class Ledger:
         left = None if total is None else part_of(total, 1 - head.spent)
         informed = prior = None
         if model is not None and spent is not None:
-            informed, prior = read_adversaries(model, self.fingerprint, spent, **options)
+            informed, prior = read_adversaries(model, terms, spent, **options)
         spec = terms.mechanism
         remaining = spec.budget - head.answers if isinstance(spec, Thresholdout) else None
         return Odometer(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from quiltdp.errors import InvalidArgument
 
 if TYPE_CHECKING:
+    from quiltdp.accountant.ledger.account import Terms
     from quiltdp.model import Model
 
 __all__ = ["AdversaryReading", "Odometer", "read_adversaries"]
@@ -47,20 +48,24 @@ class Odometer:
 
 
 def read_adversaries(
-    model: Model, fingerprint: str, spent: float | Mapping[str, float], **options: Any
+    model: Model, terms: Terms, spent: float | Mapping[str, float], **options: Any
 ) -> tuple[AdversaryReading, AdversaryReading]:
     """Return the leakage of a total α against the informed and the prior adversary."""
-    if model.fingerprint != fingerprint:
+    if model.fingerprint != terms.fingerprint:
         raise InvalidArgument(
             f"this model ({model.fingerprint[:12]}…) is not the one the ledger was made for"
-            f" ({fingerprint[:12]}…)"
+            f" ({terms.fingerprint[:12]}…)"
         )
-    informed, prior = (_reading(model, spent, adversary, options) for adversary in ADVERSARIES)
+    informed, prior = (_reading(model, terms, spent, adversary, options) for adversary in ADVERSARIES)
     return informed, prior
 
 
 def _reading(
-    model: Model, spent: float | Mapping[str, float], adversary: str, options: Mapping[str, Any]
+    model: Model,
+    terms: Terms,
+    spent: float | Mapping[str, float],
+    adversary: str,
+    options: Mapping[str, Any],
 ) -> AdversaryReading:
     most = max(spent.values()) if isinstance(spent, Mapping) else spent
     if most == 0.0:
@@ -68,4 +73,9 @@ def _reading(
     from quiltdp import leakage
 
     found = leakage(model, dp_epsilon=spent, adversary=adversary, **options)
+    if found.protected != terms.protected:
+        raise InvalidArgument(
+            f"the calibration protects {terms.protected}, this reading would be for {found.protected}:"
+            " give the same protect or window"
+        )
     return AdversaryReading(adversary, float(found.epsilon), found.per_record)
