@@ -8,9 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from quiltdp.accountant.methods import METHODS
-
-both_adversaries = pytest.mark.skipif("prior" not in METHODS, reason="no method for the prior adversary yet")
 TRIO = "F kid dad mum 1 1\nF dad 0 0 1 1\nF mum 0 0 2 1\nF sis dad mum 2 1\n"
 
 
@@ -52,7 +49,6 @@ def test_kin_table(cli):
     assert "grandparent" in cli(*arguments).out
 
 
-@both_adversaries
 def test_leakage_of_both_adversaries_side_by_side(cli, trio, tmp_path):
     out = tmp_path / "leakage.tsv"
     found = cli("pedigree", trio, "--allele-frequency", 0.1, "--dp-epsilon", 0.5, "--tsv", out, "--json")
@@ -67,7 +63,6 @@ def test_leakage_of_both_adversaries_side_by_side(cli, trio, tmp_path):
     assert max(float(r["LEAKAGE_INFORMED"]) for r in rows.values()) >= leakage["informed"]["epsilon"]
 
 
-@both_adversaries
 def test_alpha_for_a_target_and_the_tables_for_people(cli, trio):
     found = cli("pedigree", trio, "--allele-frequency", 0.1, "--epsilon", 1, "--metrics")
     assert found.code == 0, found.err
@@ -81,7 +76,6 @@ def test_alpha_for_a_target_and_the_tables_for_people(cli, trio):
     assert payload["dp_epsilon_for"]["prior"] >= payload["dp_epsilon_for"]["informed"]
 
 
-@both_adversaries
 def test_twins_are_charged_twice(cli, trio):
     arguments = ("pedigree", trio, "--allele-frequency", 0.1, "--json", "--male", 1, "--female", 2)
     trio.write_text(TRIO.replace("F sis dad mum 2 1", "F bro dad mum 1 1"))
