@@ -151,6 +151,7 @@ class TablePool:
     def __init__(self) -> None:
         self._by_content: dict[tuple[tuple[int, ...], bytes], Table] = {}
         self._by_object: dict[int, tuple[object, Table]] = {}
+        self._fixed: dict[int, tuple[Table, Table, float]] = {}
         self._normalised: list[tuple[str, float]] = []
 
     def shared(self, owner: str, values: ArrayLike, node: str | None = None) -> Table:
@@ -169,23 +170,20 @@ class TablePool:
     def cpt(self, node: str, values: ArrayLike) -> Table:
         """Return the frozen, normalised CPT, the same object for equal tables."""
         known = self._by_object.get(id(values))
-        if known is not None:
-            return known[1]
-        table = self.normalised(node, self.shared(f"node {node!r}", values, node))
-        self._by_object[id(values)] = (values, table)  # holds values, so its id stays taken
-        return table
+        raw = known[1] if known is not None else self.shared(f"node {node!r}", values, node)
+        self._by_object[id(values)] = (values, raw)  # holds values, so its id stays taken
+        return self.normalised(node, raw)
 
     def normalised(self, node: str, table: Table) -> Table:
         """Return a frozen table with its rows normalised, the same object for the same object."""
-        known = self._by_object.get(id(table))
-        if known is not None:
-            return known[1]
-        fixed, off = normalised_rows(node, table)
-        if off > 0:
-            self._normalised.append((node, off))
-            fixed = self._by_content.setdefault((fixed.shape, fixed.tobytes()), fixed)
-        self._by_object[id(table)] = (table, fixed)
-        return fixed
+        known = self._fixed.get(id(table))
+        if known is None:
+            fixed, off = normalised_rows(node, table)
+            fixed = self._by_content.setdefault((fixed.shape, fixed.tobytes()), fixed) if off > 0 else table
+            known = self._fixed[id(table)] = (table, fixed, off)
+        if known[2] > 0:
+            self._normalised.append((node, known[2]))
+        return known[1]
 
     def notes(self) -> tuple[str, ...]:
         """Say which nodes had rows that did not sum to 1."""
