@@ -200,6 +200,10 @@ def test_normalising_twice_is_normalising_once(size, seed, off):
 def test_rows_written_exactly_stay_exactly():
     row = [0.1] * 10  # sums to 0.9999999999999999
     assert Model.from_tables({"A": ([], row)}).factors[0].table.tolist() == row
+    long = [0.02] * 49 + [0.02 + 30 * np.finfo(float).eps]  # what rounding can do to fifty numbers
+    assert Model.from_tables({"A": ([], long)}).factors[0].table.tolist() == long
+    off = [0.02] * 49 + [0.02 + 80 * np.finfo(float).eps]  # more than that
+    assert Model.from_tables({"A": ([], off)}).factors[0].table.tolist() != off
 
 
 # -- what it is -----------------------------------------------------------------------------
