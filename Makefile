@@ -54,7 +54,7 @@ $(DOCS): pyproject.toml constraints.txt | $(BIN)/python
 # -- what people run -----------------------------------------------------------------------------
 
 demo: $(DEMO)
-	$(BIN)/quiltdp quilts models/asia.bif smoke --max-nearby 2
+	$(BIN)/quiltdp calibrate models/asia.bif --epsilon 1 --budget 10
 
 test: lint types
 	$(BIN)/python -m pytest -n $(JOBS) -m 'not slow'
