@@ -50,6 +50,19 @@ def test_the_chain_file_is_the_model(cli: Callable[..., Any], tmp_path: Path, mo
     assert "times without a zone read as Europe/Rome" in facts["notes"]
 
 
+def test_from_points_to_noise(cli: Callable[..., Any], tmp_path: Path) -> None:
+    chain = tmp_path / "chain.json"
+    cli("trace", GOOGLE, "--estimator", "additive:1", "-o", chain)
+    found = {}
+    for name, options in {"step": (), "window": ("--window", 6), "day": ("--protect", "day=1/*")}.items():
+        done = cli("calibrate", chain, "--epsilon", 1, "--sensitivity", 2, *options, "--json")
+        assert done.code == 0, done.err
+        found[name] = json.loads(done.out)["sigma"]
+    assert found["step"] < found["window"] < found["day"]
+    assert found["step"] == pytest.approx(18.46, rel=1e-3)
+    assert found["day"] == pytest.approx(2 * 117, rel=1e-6)
+
+
 def test_columns_by_name(cli: Callable[..., Any], tmp_path: Path) -> None:
     path = tmp_path / "p.csv"
     path.write_text("n;e;when;who\n47,1;8,5;01.02.2020 10:00;a\n47,1;8,5;01.02.2020 10:05;a\n")

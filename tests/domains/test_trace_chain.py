@@ -241,6 +241,12 @@ def test_intervals_that_cannot_work() -> None:
         location_chain(toy, interval="1h", pick="middle")
 
 
+def test_a_stretch_has_a_longest_length() -> None:
+    points = Points(("a",), [0] * 3, [0.0, 1.0, 2e9], [47.0] * 3, [9.0] * 3)
+    with pytest.raises(InvalidArgument, match="2000000001 steps is too long"):
+        discretise(points, "1km", "1s", max_gap="none")
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.one_of(st.none(), st.integers(0, 4)), min_size=2, max_size=40),

@@ -169,6 +169,16 @@ def test_date_and_clock_in_two_columns(tmp_path: Path) -> None:
     assert read_points(path, time="date+time").time.tolist() == [1224741185.0]
 
 
+def test_tables_that_are_none(tmp_path: Path) -> None:
+    head = "lat,lon,time\n"
+    with pytest.raises(FileFormatError, match=r":2: not a table \(.*field larger"):
+        read_points(write(tmp_path, head + "x" * 200_000 + ",8,2008-10-23\n"))
+    with pytest.raises(InvalidArgument, match="separator must be one character"):
+        read_points(write(tmp_path, head), separator="::")
+    late = read_points(write(tmp_path, "\n\n" + head + "47,8,2008-10-23T05:53:05Z\n"))
+    assert late.lines.tolist() == [4], "blank lines before the header are counted"
+
+
 def test_packed_files(tmp_path: Path) -> None:
     text = "lat,lon,time\n47,8,2008-10-23T05:53:05Z\n"
     (tmp_path / "a.csv.gz").write_bytes(gzip.compress(text.encode()))

@@ -40,10 +40,13 @@ def simulate(rng: np.random.Generator, p: np.ndarray, length: int) -> list[int]:
     return cell
 
 
-def steps_of(cells: list[int]) -> Steps:
+def points_of(cells: list[int]) -> Points:
     n = len(cells)
-    points = Points(("a",), [0] * n, [300.0 * k for k in range(n)], [47 + 0.01 * c for c in cells], [9.0] * n)
-    return discretise(points, "100m", "5min")
+    return Points(("a",), [0] * n, [300.0 * k for k in range(n)], [47 + 0.01 * c for c in cells], [9.0] * n)
+
+
+def steps_of(cells: list[int]) -> Steps:
+    return discretise(points_of(cells), "100m", "5min")
 
 
 # -- the region ------------------------------------------------------------------------------
@@ -191,6 +194,30 @@ def test_whole_trace_protection_costs_every_step() -> None:
     leak = qd.leakage(model, 0.1, protect=units)
     assert leak.epsilon == pytest.approx(0.4)
     assert leak.binding.unit == "a"
+
+
+@pytest.mark.parametrize(
+    ("cells", "expected"),
+    [
+        ([0, 0, 0, 0], 0.0),  # one cell: a record has nothing to hide
+        ([0, 1, 0, 1], 4.0),  # period 2: one step tells all
+        ([0, 1, 2, 2], None),  # absorbing
+        ([0, 0, 1, 1], None),  # reducible
+    ],
+)
+def test_chains_that_are_not_well_behaved(cells: list[int], expected: float | None) -> None:
+    """Compared with the exact limit over all mechanisms and adversaries, in units of α."""
+    import quiltdp as qd
+
+    model = qd.location_chain(points_of(cells), "100m", "5min")
+    alpha = 0.2
+    exact = qd.leakage(model, alpha, method="exact").epsilon
+    for method in ("auto", "chain", "propagation"):
+        found = qd.leakage(model, alpha, method=method).epsilon
+        assert exact * (1 - 1e-9) <= found <= len(cells) * alpha * (1 + 1e-9)
+    if expected is not None:
+        assert exact <= max(expected, 1.0) * alpha * (1 + 1e-6)
+        assert exact >= (expected - 1e-6) * alpha
 
 
 def test_estimators_that_do_not_exist_are_left_out_openly() -> None:

@@ -26,6 +26,8 @@ UNSEEN = -1
 
 Pick = Literal["first", "last", "most"]
 
+_LONGEST_STRETCH = 50_000_000
+
 
 @dataclass(frozen=True, eq=False)
 class Stretch:
@@ -187,6 +189,10 @@ def _regular(time: Floats, cell: Ints, interval: float, pick: Pick) -> tuple[Int
     """Return the cell of each step from the first to the last that has a point."""
     step = np.floor(time / interval).astype(np.int64)
     first = int(step[0])
+    if int(step[-1]) - first >= _LONGEST_STRETCH:
+        raise InvalidArgument(
+            f"a stretch of {int(step[-1]) - first + 1} steps is too long: use a longer interval or a max_gap"
+        )
     line = np.full(int(step[-1]) - first + 1, UNSEEN, dtype=np.int64)
     if pick == "last":
         line[step - first] = cell  # later points overwrite earlier ones

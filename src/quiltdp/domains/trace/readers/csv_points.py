@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import csv
+import io
 import re
 from pathlib import Path
 
 from quiltdp.domains.trace.readers.columns import Columns, find_columns
 from quiltdp.domains.trace.readers.rows import Rows, text_of
 from quiltdp.domains.trace.units import many
-from quiltdp.errors import FileFormatError
+from quiltdp.errors import FileFormatError, InvalidArgument
 
 __all__ = ["read_csv"]
 
@@ -33,21 +34,28 @@ def read_csv(
     FileFormatError
         Naming the line: no header, a row with another number of fields, not a number.
     """
-    lines = text_of(path).splitlines()
-    while lines and not lines[0].strip():
-        lines = lines[1:]
-    if not lines:
+    text = text_of(path)
+    first = next((line for line in text.splitlines() if line.strip()), None)
+    if first is None:
         raise FileFormatError(path, None, "the file is empty")
-    mark = separator or max(";,\t|", key=lines[0].count)
-    reader = csv.reader(lines, delimiter=mark)
-    names = [n.strip() for n in header.split(",")] if header is not None else next(reader)
+    mark = separator or max(";,\t|", key=first.count)
+    if len(mark) != 1:
+        raise InvalidArgument(f"separator must be one character, not {mark!r}")
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=mark)
+    if header is not None:
+        names = [n.strip() for n in header.split(",")]
+    else:
+        names = next(row for row in reader if any(field.strip() for field in row))
     if header is None and any(_is_number(n) for n in names):
         raise FileFormatError(
             path, 1, "the first line holds numbers, not column names: name the columns with --header"
         )
     columns = find_columns(names, path, given)
     rows = Rows(str(path), provenance={"format": "csv"})
-    _fill(rows, reader, columns, width=len(names), mark=mark, path=path)
+    try:
+        _fill(rows, reader, columns, width=len(names), mark=mark, path=path)
+    except csv.Error as error:
+        raise FileFormatError(path, reader.line_num, f"not a table ({error})") from None
     if columns.user is None:
         rows.notes.append("no user column: all points are taken as one user's")
     return rows
