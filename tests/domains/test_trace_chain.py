@@ -26,7 +26,7 @@ from quiltdp.domains.trace import (
     location_study,
     read_points,
 )
-from quiltdp.domains.trace.diagnostics import period_of, spectral_gap
+from quiltdp.domains.trace.diagnostics import gap_by_estimator, period_of, spectral_gap
 from quiltdp.domains.trace.estimate import parse_estimator
 from quiltdp.domains.trace.staypoints import MOVING, find_stays
 from quiltdp.domains.trace.steps import UNSEEN
@@ -107,6 +107,7 @@ def test_h3_cells_equal_the_library() -> None:
         expected = [h3.latlng_to_cell(a, b, resolution) for a, b in zip(points.lat, points.lon, strict=True)]
         assert [cells.names[k] for k in cells.of_point] == expected
     assert assign_cells(points, "h3r7").system == "H3 resolution 7"
+    assert assign_cells(points, "grid500m").system == assign_cells(points, "500m").system
 
 
 def test_far_flung_points_get_an_equal_area_plane() -> None:
@@ -388,7 +389,7 @@ def stats_columns(path: Path, cell: str, interval: str) -> dict[str, float]:
     steps = location_study(path, cell, interval).steps
     counts = steps.counts()
     plain = diagnose(counts, estimate_transitions(counts).matrix)
-    smooth = {a: diagnose(counts, estimate_transitions(counts, f"additive:{a}").matrix) for a in (0.1, 1)}
+    gaps = gap_by_estimator(counts)
     return {
         "states": plain.states,
         "transitions": plain.transitions,
@@ -396,10 +397,11 @@ def stats_columns(path: Path, cell: str, interval: str) -> dict[str, float]:
         "dead_rows": plain.dead_ends,
         "sccs": plain.classes,
         "scc_states": plain.largest_class,
-        "scc_mle": plain.class_gap,
-        "scc_a0_1": smooth[0.1].class_gap,
-        "full_a0_1": smooth[0.1].gap,
-        "full_a1": smooth[1].gap,
+        "scc_mle": gaps["mle"][0],
+        "scc_a0_1": gaps["additive:0.1"][0],
+        "scc_a1": gaps["additive:1"][0],
+        "full_a0_1": gaps["additive:0.1"][1],
+        "full_a1": gaps["additive:1"][1],
     }
 
 
@@ -421,7 +423,12 @@ def test_stats_columns_against_networkx() -> None:
     largest = max(nx.strongly_connected_components(graph), key=len)
     inside = sorted(largest)
     counts = np.array([[moves.count((a, b)) for b in inside] for a in inside], dtype=float)
-    for a, name in ((0.0, "scc_mle"), (0.1, "scc_a0_1")):
+    every = sorted(set(line))
+    full = np.array([[moves.count((a, b)) for b in every] for a in every], dtype=float)
+    for a, name in ((0.1, "full_a0_1"), (1.0, "full_a1")):
+        p = (full + a) / (full + a).sum(1, keepdims=True)
+        assert found[name] == pytest.approx(1 - sorted(abs(np.linalg.eigvals(p)))[-2], abs=1e-9)
+    for a, name in ((0.0, "scc_mle"), (0.1, "scc_a0_1"), (1.0, "scc_a1")):
         p = (counts + a) / (counts + a).sum(1, keepdims=True)
         assert found[name] == pytest.approx(1 - sorted(abs(np.linalg.eigvals(p)))[-2], abs=1e-9)
 

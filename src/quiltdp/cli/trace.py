@@ -200,6 +200,7 @@ def _facts(study: LocationStudy, model: ChainModel, worst: dict[str, Any] | None
         "estimator": model.provenance["estimator"],
         "initial": model.provenance["initial"],
         "diagnostics": study.diagnostics.as_dict(),
+        "gap_by_estimator": _gaps(study),
         "warnings": list(study.diagnostics.warnings()),
         "notes": list(model.notes),
         "fingerprint": model.fingerprint,
@@ -207,6 +208,16 @@ def _facts(study: LocationStudy, model: ChainModel, worst: dict[str, Any] | None
     if worst is not None:
         facts["robust"] = worst
     return facts
+
+
+def _gaps(study: LocationStudy) -> dict[str, dict[str, float]]:
+    """Return what smoothing would do to the spectral gap; nothing for very many cells."""
+    from quiltdp.domains.trace.diagnostics import gap_by_estimator
+
+    if study.diagnostics.states > 600:
+        return {}
+    found = gap_by_estimator(study.estimate.counts)
+    return {name: {"largest_class": inner, "all_cells": whole} for name, (inner, whole) in found.items()}
 
 
 def _draw(study: LocationStudy, file: str, sigma: float | None, area: str | None) -> dict[str, Any]:
@@ -251,6 +262,11 @@ def _for_people(facts: dict[str, Any]) -> None:
         ("dead ends", str(d["dead_ends"])),
         ("estimator", f"{facts['estimator']}, first step: {facts['initial']}"),
         ("spectral gap", f"{number(d['gap'])} (largest class {number(d['class_gap'])})"),
+        *(
+            (f"  with {name}", f"{number(gap['all_cells'])} (largest class {number(gap['largest_class'])})")
+            for name, gap in facts["gap_by_estimator"].items()
+            if name != facts["estimator"]
+        ),
     ]
     show_facts(rows, title="Markov chain of a location trace")
     for note in (*facts["warnings"], *facts["notes"]):

@@ -21,6 +21,7 @@ from quiltdp.errors import InvalidArgument
 
 __all__ = ["Cells", "assign_cells", "projection_for", "ring", "square_corners"]
 
+_GRID = re.compile(r"\s*(?:grid|square)[:_ -]*", re.IGNORECASE)
 _H3 = re.compile(r"h3(?:[:r_-]*)([0-9]{1,2})", re.IGNORECASE)
 _UTM_REACH = 4.5  # degrees from the central meridian: scale error below 0.2 %
 
@@ -85,7 +86,7 @@ def assign_cells(
     points
         Checked points (in time order per user).
     cell
-        A length (``500m``: squares in a projected plane), ``h3:7`` (H3 resolution 0 to 15), or
+        A length (``500m`` or ``grid500m``: squares in a plane), ``h3:7`` (H3 resolution 0 to 15), or
         ``stay`` (places where someone stayed, and one state ``moving`` for the rest).
     crs
         The plane of the squares, for example ``EPSG:32632``; by default the UTM zone of the points,
@@ -109,6 +110,7 @@ def assign_cells(
         match = _H3.fullmatch(cell.strip())
         if match:
             return _h3_cells(points, int(match[1]))
+        cell = _GRID.sub("", cell, count=1)
         if not cell.strip()[:1].isdigit():
             raise InvalidArgument(f"cell {cell!r} is not a length such as 500m, nor h3:7, nor stay")
     return _square_cells(points, parse_length(cell, "cell"), crs)
