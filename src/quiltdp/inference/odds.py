@@ -30,6 +30,9 @@ BIG = 1e150
 """Stands for +∞ inside sums, so that +∞ and −∞ never meet: −∞ (impossible) always wins."""
 
 
+_ROOM = 2**22  # entries of summed components kept per model (32 MiB)
+
+
 def other(node: str) -> str:
     """Return the axis name of the second copy x' of a node."""
     return node + "\0"
@@ -49,6 +52,8 @@ class FactorLogs:
         self._of = None if isinstance(model, ChainModel) else model.factors_of
         self._index = model.index
         self._entries: dict[int, _Entry] = {}
+        self._sums: dict[frozenset[str], list[LogTable]] = {}
+        self._room = _ROOM
 
     def near(self, node: str) -> Sequence[int]:
         """Return the positions of the factors that contain ``node``."""
@@ -70,6 +75,21 @@ class FactorLogs:
         """Return 0 where the factor is possible and −∞ where it is not; None if all is possible."""
         wall = self._entry(position).barrier
         return None if wall is None else wall._replace(scope=self.scope(position))
+
+    def summed(self, component: frozenset[str], limit: int) -> list[LogTable]:
+        """Return the component summed out of its factors; kept, because other targets ask again."""
+        known = self._sums.get(component)
+        if known is None:
+            factors = dict.fromkeys(f for n in sorted(component) for f in self.near(n))
+            known = sum_out([self.logs(f) for f in factors], component, limit=limit)
+            size = sum(t.array.size for t in known)
+            if size > self._room:
+                self._sums.clear()
+                self._room = _ROOM
+            if size <= self._room:
+                self._sums[component] = known
+                self._room -= size
+        return known
 
     def _entry(self, position: int) -> _Entry:
         factor = self._factors[position]
@@ -210,6 +230,9 @@ class TargetOdds:
         """Return the move of a component after summing it out (one table, unless it is empty)."""
         known = self._components.get(component)
         if known is None:
-            left = sum_out(self.factors(component), component, limit=self._limit)
+            if self._among is None:
+                left = self._logs.summed(component, self._limit)
+            else:
+                left = sum_out(self.factors(component), component, limit=self._limit)
             known = self._components[component] = tuple(moved(t, self._set) for t in left)
         return known

@@ -42,6 +42,8 @@ def spread_of_rows(rows: Table) -> float:
     kept = kept[:, kept.any(axis=0)]
     if kept.shape[0] < 2 or kept.shape[1] < 2:
         return 0.0
+    if (kept == kept[0]).all():
+        return 0.0  # the same row again and again tells nothing, exactly
     with np.errstate(divide="ignore"):
         logs = np.log(kept)
     return _widest_pair(logs)
@@ -58,10 +60,8 @@ def _widest_pair(logs: Table) -> float:
             moved = logs[k + 1 :] - logs[k]
         high = np.where(known, moved, -np.inf).max(axis=1)
         low = np.where(known, moved, np.inf).min(axis=1)
-        wide = float((high - low).max())
-        if wide > 0:
-            best = max(best, wide + slack)
-    return best
+        best = max(best, float((high - low).max()))
+    return best + slack  # rows that differ in the last place only may have looked equal
 
 
 def spread(model: Model, node: str, factor: int) -> float:
