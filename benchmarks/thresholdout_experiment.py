@@ -203,6 +203,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--repetitions", type=int, default=100)
+    parser.add_argument("--first", type=int, default=0, help="the seed of the first repetition")
     parser.add_argument("--rows", type=int, default=10_000)
     parser.add_argument("--attributes", type=int, default=10_000)
     parser.add_argument("--minutes", type=float, default=math.inf, help="stop after this time")
@@ -215,11 +216,11 @@ def main() -> None:
         "20 blocks with signal": Setting(options.rows, options.attributes, signal_blocks=20),
     }
     start, runs = time.monotonic(), {name: [] for name in settings}
-    for seed in range(options.repetitions):
+    for seed in range(options.first, options.first + options.repetitions):
         for name, setting in settings.items():
             runs[name].append(repetition(setting, seed, SecureNoise() if options.secure else None))
         elapsed = time.monotonic() - start
-        print(f"repetition {seed + 1}: {elapsed:.0f} s", flush=True)
+        print(f"seed {seed}: {elapsed:.0f} s", flush=True)
         if elapsed > 60 * options.minutes:
             break
     results = {name: summary(found) for name, found in runs.items()}
