@@ -8,6 +8,7 @@ comes from a junction tree of the ancestors alone, if that is small enough.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -76,6 +77,8 @@ class Ancestry:
         index = model.index
         n = len(model.nodes)
         self.order = [index[name] for name in model.topological_order]
+        self._rank = {k: r for r, k in enumerate(self.order)}
+        self._factor_of = {f.scope[-1]: k for k, f in enumerate(model.factors)}
         self.parents: list[tuple[int, ...]] = [()] * n
         self.tables: list[Table] = [np.ones(1)] * n
         for f in model.factors:
@@ -151,6 +154,22 @@ class Ancestry:
         inner = tuple(tuple(down[self.parents[i][s]]) for s in slots)
         return Passage(slots, np.array(edges, dtype=np.intp), np.array(owner, dtype=np.intp), inner)
 
+    def above(self, nodes: Iterable[int]) -> set[int]:
+        """Return the nodes with all their ancestors."""
+        kept, stack = set(nodes), list(nodes)
+        while stack:
+            for p in self.parents[stack.pop()]:
+                if p not in kept:
+                    kept.add(p)
+                    stack.append(p)
+        return kept
+
+    def submodel(self, members: set[int]) -> Model:
+        """Return the model of a set of nodes that holds all their ancestors."""
+        names = [self.model.nodes[k] for k in sorted(members, key=self._rank.__getitem__)]
+        factors = [self.model.factors[self._factor_of[n]] for n in names]
+        return Model({n: self.model.states[n] for n in names}, factors)
+
     # -- laws ------------------------------------------------------------------------------------
 
     def _laws(self) -> None:
@@ -194,18 +213,11 @@ class Ancestry:
     def _infer(self, nodes: tuple[int, ...]) -> Table | None:
         """Return P(nodes) from the ancestors alone, or ``None`` if that is too much work."""
         names = self.model.nodes
-        kept, stack = set(nodes), list(nodes)
-        while stack:
-            for p in self.parents[stack.pop()]:
-                if p not in kept:
-                    kept.add(p)
-                    stack.append(p)
+        kept = self.above(nodes)
         if len(kept) > self._left:
             return None
         self._left -= len(kept)
-        members = [names[k] for k in self.order if k in kept]
-        factors = [self.model.factors[self._factor_of[n]] for n in members]
-        part = Model({n: self.model.states[n] for n in members}, factors)
+        part = self.submodel(kept)
         wanted = [names[k] for k in nodes]
         try:
             if not plan_junction_tree(part, join=[wanted], max_entries=self._max_entries).fits:
@@ -215,12 +227,6 @@ class Ancestry:
             )
         except ModelTooWide:
             return None
-
-    @property
-    def _factor_of(self) -> dict[str, int]:
-        if not hasattr(self, "_factors"):
-            self._factors = {f.scope[-1]: k for k, f in enumerate(self.model.factors)}
-        return self._factors
 
 
 def _pooled(pool: dict[bytes, Table], table: Table) -> Table:

@@ -25,6 +25,7 @@ __all__ = ["Elimination", "Ints"]
 
 Ints = NDArray[np.int64]
 _CHUNK = 1 << 18  # numbers per block: it should stay in the processor's cache
+_LP_BATCH = 40_000  # transport cells of one batch of linear programs
 _TRY_BOTH = 200  # states up to which two orders of merging are tried
 
 
@@ -89,16 +90,21 @@ class Elimination:
         The states' coordinates, one row per state: stages merge one coordinate at a time.
     slack
         How far ln of a conditional may be from the truth.
+    both
+        Try two orders of merging and the uniform-distance bound too (twice the work).
     """
 
-    def __init__(self, log_p: Array, label: Ints, count: int, columns: Ints, *, slack: float) -> None:
+    def __init__(
+        self, log_p: Array, label: Ints, count: int, columns: Ints, *, slack: float, both: bool = True
+    ) -> None:
         self.count = count
         self._slack = slack
+        self._both = both and len(log_p) <= _TRY_BOTH
         self._direct = _stage(log_p, label, count)
         self._plans: list[list[_Stage]] = []
         if self._direct.width > 3:
             order = list(range(columns.shape[1]))
-            orders = [order, order[::-1]] if len(log_p) <= _TRY_BOTH else [order]
+            orders = [order, order[::-1]] if self._both else [order]
             self._plans = [_staged(log_p, label, columns, o) for o in orders]
         self.lp = False
         self.signature = b"".join((log_p.tobytes(), label.tobytes()))
@@ -117,9 +123,9 @@ class Elimination:
             return np.asarray(self.message(d[None])[0])
         if not self._plans:
             return self._direct.message(d, self._slack)
-        if self.lp:
+        if self.lp and len(d) * self.lp_cells <= _LP_BATCH:
             return self._direct.message(d, self._slack, programs=True)
-        values = [self._direct.message(d, self._slack)] if d.shape[1] <= _TRY_BOTH else []
+        values = [self._direct.message(d, self._slack)] if self._both else []
         for plan in self._plans:
             value = d
             for stage in plan:

@@ -18,8 +18,10 @@ of the ancestors given x_i.  Given all parents of i their lines are independent 
 disjoint*, so parents are changed one at a time: side_a, and K for the law of the parents.
 
 **Lines that meet.**  For parents whose lines (the parent with its ancestors) overlap, knowing one
-parent tells about the other's ancestors.  Then every ancestor u above them is charged max ℓ_u once,
-whatever the laws: D(z, z') = Σ_{a: z_a ≠ z'_a} ℓ_a(z_a, z'_a) + Σ_u max ℓ_u for that group.
+parent tells about the other's ancestors.  Then bk_i is the clique-tree bound of the ancestors alone,
+with the distances ℓ_u in the place of α_u (:mod:`.rooted_tree`).  Where that tree is too large every
+ancestor u above them is charged max ℓ_u once, whatever the laws:
+D(z, z') = Σ_{a: z_a ≠ z'_a} ℓ_a(z_a, z'_a) + Σ_u max ℓ_u for that group.
 """
 
 from __future__ import annotations
@@ -33,7 +35,10 @@ from quiltdp.accountant.leakage.base import RecordBounds, Vector
 from quiltdp.accountant.leakage.elimination import Elimination
 from quiltdp.accountant.leakage.forward import ChildKernels
 from quiltdp.accountant.leakage.kernel import Array
+from quiltdp.accountant.leakage.rooted_tree import RootedTree
+from quiltdp.errors import ModelTooWide
 from quiltdp.inference.ancestry import Ancestry, FamilyLaw
+from quiltdp.inference.clique_states import clique_forest
 from quiltdp.model import Model
 from quiltdp.rounding import EPS, up, up_array
 
@@ -55,6 +60,9 @@ class ForwardBackwardBound:
     max_entries, max_work
         Limits on the exact inference where ancestor lines meet, see
         :class:`~quiltdp.inference.ancestry.Ancestry`.
+    max_pairs
+        How many pairs of clique states the trees above meeting lines may have together; nodes
+        beyond it, those with the largest trees, are passed through.
 
     Examples
     --------
@@ -75,6 +83,7 @@ class ForwardBackwardBound:
         *,
         max_entries: int = 2**15,
         max_work: int = 60_000,
+        max_pairs: int = 1_000_000,
     ) -> None:
         chosen = [(n,) for n in model.records] if units is None else units
         self._units = [tuple(model.index[n] for n in unit) for unit in chosen]
@@ -84,10 +93,18 @@ class ForwardBackwardBound:
         self._sizes = [t.shape[-1] for t in tree.tables]
         self._forward = ChildKernels(tree)
         self._inverse: dict[int, Elimination] = {}
+        self._above = self._ancestor_trees(max_pairs)
         self._waves = self._plan()
         met = sum(1 for p in tree.passages if p)
         lost = sum(1 for i, f in enumerate(tree.families) if f is None and tree.parents[i])
-        notes = [f"forward-backward: ancestor lines meet above {met} nodes"] if met else []
+        notes = (
+            [
+                f"forward-backward: ancestor lines meet above {met} nodes,"
+                f" {len(self._above)} of them answered by a clique tree of the ancestors"
+            ]
+            if met
+            else []
+        )
         notes += [f"forward-backward: the law of {lost} families is too wide, passed through"] if lost else []
         self._notes = tuple(notes)
 
@@ -100,6 +117,9 @@ class ForwardBackwardBound:
             if not tree.parents[i]:
                 continue
             pattern = tuple(p.slots for p in tree.passages[i])
+            if i in self._above:
+                waves[tree.depth[i]][("above", i)].append(i)
+                continue
             waves[tree.depth[i]][(id(family) if family is not None else -1 - i, pattern)].append(i)
             if family is not None and id(family) not in self._inverse:
                 self._inverse[id(family)] = _elimination(family)
@@ -132,9 +152,13 @@ class ForwardBackwardBound:
         """Return bk of every node."""
         tree = self._tree
         backward = [np.zeros((k, k)) for k in self._sizes]
+        known: dict[bytes, Array] = {}
         spare = np.array([_less(forward[p], [messages[e]]).max() for e, (p, _, _) in enumerate(tree.edges)])
         for wave in self._waves:
             for nodes in wave:
+                if nodes[0] in self._above:
+                    backward[nodes[0]] = self._through(nodes[0], forward, messages, known)
+                    continue
                 sides = [
                     np.array([self._side(i, slot, forward, messages, backward) for i in nodes])
                     for slot in range(len(tree.parents[nodes[0]]))
@@ -144,6 +168,44 @@ class ForwardBackwardBound:
                 for i, value in zip(nodes, values, strict=True):
                     backward[i] = value
         return backward
+
+    def _ancestor_trees(self, max_pairs: int) -> dict[int, RootedTree]:
+        """Build clique trees of the ancestors above meeting lines, small ones first."""
+        tree = self._tree
+        met = sorted((tree.ancestors[i].bit_count(), i) for i in tree.order if tree.passages[i])
+        found: dict[int, RootedTree] = {}
+        left = max_pairs
+        for size, i in met:
+            if size * 100 > left:
+                break
+            part = tree.submodel(tree.above([i]))
+            try:
+                forest = clique_forest(part, max_entries=4096, max_states=500)
+            except ModelTooWide:
+                continue
+            rooted = RootedTree(forest, part.nodes[-1])
+            if rooted.work <= left:
+                left -= rooted.work
+                found[i] = rooted
+        return found
+
+    def _through(
+        self, i: int, forward: list[Array], messages: list[Array], known: dict[bytes, Array]
+    ) -> Array:
+        """Return bk_i by the clique-tree method on the ancestors of i, with ℓ_u as distances."""
+        tree = self._tree
+        above = tree.above([i])
+        names = tree.model.nodes
+        distance = {
+            names[u]: _less(forward[u], [messages[e] for e in tree.children[u] if tree.edges[e][1] in above])
+            for u in above
+            if u != i
+        }
+        result = np.zeros((self._sizes[i],) * 2)
+        rooted = self._above[i]
+        alive = rooted.values
+        result[alive[:, None], alive[None, :]] = rooted.table(distance, known)
+        return result
 
     def _side(
         self, i: int, slot: int, forward: list[Array], messages: list[Array], backward: list[Array]
@@ -190,7 +252,9 @@ class ForwardBackwardBound:
         d = up_array(d, 8.0 + len(sides))
         result = np.zeros((len(nodes), size, size))
         alive = np.flatnonzero(family.child > 0)
-        result[:, alive[:, None], alive[None, :]] = self._inverse[id(family)].message(d)
+        distinct, where = _distinct(d)
+        message = self._inverse[id(family)].message(d[distinct])
+        result[:, alive[:, None], alive[None, :]] = message[where]
         return result
 
 
@@ -199,9 +263,23 @@ def _elimination(family: FamilyLaw) -> Elimination:
     states = np.argwhere(family.joint > 0)
     alive, label = np.unique(states[:, -1], return_inverse=True)
     log_p = np.log(family.joint[tuple(states.T)])
-    task = Elimination(log_p, label.astype(np.int64), len(alive), states[:, :-1], slack=_SLACK)
+    task = Elimination(log_p, label.astype(np.int64), len(alive), states[:, :-1], slack=_SLACK, both=False)
     task.lp = 0 < task.lp_cells <= 400
     return task
+
+
+def _distinct(tables: Array) -> tuple[list[int], list[int]]:
+    """Return the first place of every distinct table, and which of them each table equals."""
+    first: dict[bytes, int] = {}
+    spots: list[int] = []
+    where: list[int] = []
+    for k, table in enumerate(tables):
+        key = table.tobytes()
+        if key not in first:
+            first[key] = len(spots)
+            spots.append(k)
+        where.append(first[key])
+    return spots, where
 
 
 def _less(whole: Array, parts: Sequence[Array]) -> Array:
