@@ -64,15 +64,21 @@ def test_leakage_of_both_adversaries_side_by_side(cli, trio, tmp_path):
 
 
 def test_alpha_for_a_target_and_the_tables_for_people(cli, trio):
-    found = cli("pedigree", trio, "--allele-frequency", 0.1, "--epsilon", 1, "--metrics")
+    found = cli("pedigree", trio, "--allele-frequency", 0.1, "--dp-epsilon", 0.5, "--metrics")
     assert found.code == 0, found.err
     text = " ".join(found.out.split())
-    assert "to leak at most ε = 1" in text
-    assert "informed" in text
-    assert "Kin privacy before and after a allele-count" not in text
+    assert "What an α = 0.5 DP release leaks" in text
+    assert "Kin privacy before and after the allele-count" in text
     assert "2 parents, 1 full sib" in text
+    trio.write_text("F kid dad mum 1 1\nF dad 0 0 1 1\nF mum 0 0 2 1\n")
+    text = " ".join(cli("pedigree", trio, "--allele-frequency", 0.1, "--epsilon", 1).out.split())
+    assert "to leak at most ε = 1" in text
+    assert "chi-square-cells" in text
     payload = json.loads(cli("pedigree", trio, "--allele-frequency", 0.1, "--epsilon", 1, "--json").out)
     assert payload["leakage"]["informed"]["epsilon"] <= 1
+    noise = {q["query"]: q for q in payload["noise"]}
+    assert noise["allele-count"]["sensitivity"] == 2
+    assert noise["carrier-count"]["sigma_informed"] * payload["dp_epsilon_for"]["informed"] >= 1
     assert payload["dp_epsilon_for"]["prior"] >= payload["dp_epsilon_for"]["informed"]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -149,6 +150,7 @@ def _leakages(
     if epsilon is not None:
         found = {a: p.dp_epsilon(epsilon) for a, p in profiles.items()}
         payload["dp_epsilon_for"] = {"epsilon": epsilon, **found}
+        payload["noise"] = _noise(model, found)
         alpha = found["informed"] / max(weights.values(), default=1)  # the twins' record counts twice
     else:
         assert dp_epsilon is not None
@@ -173,6 +175,20 @@ def _leakages(
     payload["people"] = as_json(rows)
     payload["_rows"] = rows
     return alpha
+
+
+def _noise(model: Model, alphas: dict[str, float]) -> list[dict[str, Any]]:
+    """Return the Laplace scale of every query by name: σ = Δ/α, Δ the most one record moves it."""
+    from quiltdp.domains.pedigree.queries import QUERIES, query_by_name
+
+    rows = []
+    for name in (*QUERIES, "chi-square-cells"):
+        delta = query_by_name(model, name).sensitivity
+        scales = {
+            f"sigma_{a}": math.nextafter(delta / x, math.inf) if x else math.inf for a, x in alphas.items()
+        }
+        rows.append({"query": name, "sensitivity": delta, **scales})
+    return rows
 
 
 def _width(model: Model, methods: dict[str, str]) -> dict[str, Any]:

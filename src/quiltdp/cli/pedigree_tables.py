@@ -52,6 +52,15 @@ def _leakage(payload: dict[str, Any]) -> None:
             f" adversary, {goal['prior']:.6g} against the prior one",
             style="bold",
         )
+        show_table(
+            ["query", "one record moves it by", "σ informed", "σ prior"],
+            [
+                (q["query"], number(q["sensitivity"]), number(q["sigma_informed"]), number(q["sigma_prior"]))
+                for q in payload["noise"]
+            ],
+            title="Laplace scale that is enough (on each number, if the query returns several)",
+            right=["one record moves it by", "σ informed", "σ prior"],
+        )
     show_table(
         ["adversary", "leakage ≤", "method", "binding"],
         [

@@ -92,7 +92,7 @@ def test_one_person_in_both_roles_is_told(tmp_path):
 
 def test_empty_id(tmp_path):
     with pytest.raises(FileFormatError, match=r":3: the id is empty"):
-        read_pedigree(write(tmp_path, "id,father,mother", "a,,", ",,", name="x.csv"))
+        read_pedigree(write(tmp_path, "id,father,mother", "a,,", ",a,b", name="x.csv"))
 
 
 GENOTYPED = ["F dad 0 0 1 1 A A C C", "F mum 0 0 2 1 A G C T", "F kid dad mum 1 1 G G C T"]

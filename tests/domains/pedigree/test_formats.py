@@ -126,6 +126,15 @@ def test_csv_columns_are_named_when_unusual_and_never_guessed_when_ambiguous(tmp
             family(tmp_path, odd, "b.csv", columns=columns)
 
 
+def test_spreadsheet_habits(tmp_path):
+    found = family(tmp_path, "id,father,mother\n3,1.0,2.0\n1,,\n2,NaN,nan\n,,\n", "a.csv")
+    assert found["3"].parents == ("1", "2")
+    assert len(found) == 3
+    assert "line 2: the parent '1.0' of '3' is read as the id without '.0'" in found.warnings[0]
+    with pytest.raises(FileFormatError, match="quotation mark is left open"):
+        family(tmp_path, 'id,father,mother\n"3,1,2\n1,,\n2,,\n', "b.csv")
+
+
 def test_sex_codes(tmp_path):
     text = "id,father,mother,sex\nkid,dad,mum,x\ndad,,,x\nmum,,,y\n"
     assert_trio(family(tmp_path, text, "a.csv", male="X", female="y"))
@@ -229,6 +238,11 @@ def test_gedcom_families_adoption_and_shared_unknown_mother(tmp_path):
     assert not found["mother of family F2"].stated
     assert "I3 (Carl Able): the link to family F2 is adopted, not by birth: ignored" in found.warnings
     assert len(found.components) == 2
+
+
+def test_gedcom_children_without_a_record_are_told(tmp_path):
+    found = family(tmp_path, GEDCOM.replace("1 CHIL @I7@", "1 CHIL @I7@\n1 CHIL @I99@"), "family.ged")
+    assert any("1 children listed in families have no record" in w and "I99" in w for w in found.warnings)
 
 
 def test_gedcom_adoption_event(tmp_path):

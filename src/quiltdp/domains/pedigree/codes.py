@@ -62,6 +62,7 @@ class MissingCodes:
     declared: frozenset[str]
     ids: frozenset[str]
     noticed: dict[str, tuple[int | None, str, int]] = field(default_factory=dict)
+    decimals: str = ""
 
     def parent(self, cell: str, line: int | None, person: str) -> str | None:
         """Return the parent's id, or ``None`` if the cell says there is none."""
@@ -72,11 +73,19 @@ class MissingCodes:
             first = self.noticed.get(value, (line, person, 0))
             self.noticed[value] = (first[0], first[1], first[2] + 1)
             return None
+        if value not in self.ids and value.endswith(".0") and value[:-2] in self.ids:
+            self.decimals = self.decimals or f"line {line}: the parent {value!r} of {person!r}"
+            return value[:-2]  # a spreadsheet made a number of the id
         return value
 
     def warnings(self) -> tuple[str, ...]:
         """Say which undeclared codes were read as missing, where first and how often."""
-        return tuple(
+        spelled = (
+            (f"{self.decimals} is read as the id without '.0' (so are others like it)",)
+            if self.decimals
+            else ()
+        )
+        return spelled + tuple(
             f"line {line}: {person!r} has the parent {code!r}, which nobody is called: read as missing"
             f" ({count} times; declare it with missing={code!r})"
             for code, (line, person, count) in self.noticed.items()

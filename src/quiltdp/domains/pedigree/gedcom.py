@@ -51,6 +51,12 @@ def read_gedcom(path: str | Path) -> RowFile:
     warnings: list[str] = []
     links = _links(people, families, warnings)
     known = {p.xref_id for p in people}
+    strangers = [child for child in links.birth if child not in known]
+    if strangers:
+        warnings.append(
+            f"{len(strangers)} children listed in families have no record of their own and were left out"
+            f" (first: {_plain(strangers[0])})"
+        )
     starts = _line_starts(path)
     rows = []
     for p in people:

@@ -69,9 +69,14 @@ def read_cells(path: Path, delimiter: str | None = None) -> Cells:
         numbered.append((number, line))
     if not numbered:
         raise FileFormatError(path, None, "the file has no lines with people in them")
-    lines = tuple(n for n, _ in numbered)
-    cells = _split([text for _, text in numbered], delimiter)
-    return _rectangular(Cells(str(path), lines, cells, commented))
+    try:
+        cells = _split([text for _, text in numbered], delimiter)
+    except csv.Error as error:
+        raise FileFormatError(path, None, f"this is not a table of cells: {error}") from None
+    if len(cells) != len(numbered):
+        raise FileFormatError(path, None, "a quotation mark is left open, or a quoted cell has several lines")
+    filled = [(n, row) for (n, _), row in zip(numbered, cells, strict=True) if any(row)]
+    return _rectangular(Cells(str(path), tuple(n for n, _ in filled), tuple(r for _, r in filled), commented))
 
 
 def _split(texts: list[str], delimiter: str | None) -> tuple[tuple[str, ...], ...]:
