@@ -34,10 +34,10 @@ def compose(costs: Iterable[float | Mapping[str, float]]) -> float | dict[str, f
     Examples
     --------
     >>> from quiltdp import compose
-    >>> compose([0.1, 0.2])
-    0.30000000000000004
-    >>> compose([{"ann": 0.1, "bob": 0.0}, 0.5])
-    {'ann': 0.6, 'bob': 0.5}
+    >>> compose([0.25, 0.5])
+    0.75
+    >>> compose([{"ann": 0.25, "bob": 0.0}, 0.5])
+    {'ann': 0.75, 'bob': 0.5}
     """
     flat = Fraction(0)
     named: dict[str, Fraction] | None = None

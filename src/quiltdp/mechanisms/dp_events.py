@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from quiltdp.accountant.specs import Gaussian, Thresholdout
 from quiltdp.errors import DependencyMissing
+from quiltdp.rounding import down
 
 if TYPE_CHECKING:
     from quiltdp.accountant.calibration import Calibration
@@ -16,8 +18,9 @@ __all__ = ["to_dp_event"]
 def to_dp_event(calibration: Calibration) -> Any:
     """Return the event of one release: noise multiplier = scale / sensitivity.
 
-    Thresholdout becomes the Laplace event of its whole budget, with noise multiplier 4σ/(9BΔ): pure
-    DP of that α is no worse.  Compose events first, then convert once.
+    Thresholdout becomes binary randomized response with the α of its whole budget, which dominates
+    every α-DP algorithm (a Laplace event of that α would not).  Compose events first, then convert
+    once.
 
     Examples
     --------
@@ -32,9 +35,12 @@ def to_dp_event(calibration: Calibration) -> Any:
     except ImportError:
         raise DependencyMissing("events need dp-accounting: pip install 'quiltdp[accounting]'") from None
     spec = calibration.mechanism
-    multiplier = calibration.sigma / spec.max_sensitivity
+    if isinstance(spec, Thresholdout):
+        alpha = spec.dp_epsilon(calibration.sigma)
+        largest = max(alpha.values()) if isinstance(alpha, dict) else alpha
+        noise = down(2.0 / (1.0 + math.exp(largest)))  # the chance of a random answer
+        return dp_accounting.RandomizedResponseDpEvent(noise_parameter=noise, num_buckets=2)
+    multiplier = down(calibration.sigma / spec.max_sensitivity)
     if isinstance(spec, Gaussian):
         return dp_accounting.GaussianDpEvent(noise_multiplier=multiplier)
-    if isinstance(spec, Thresholdout):
-        multiplier = 4.0 * multiplier / (9.0 * spec.budget)
     return dp_accounting.LaplaceDpEvent(noise_multiplier=multiplier)
