@@ -7,6 +7,7 @@ likelihoods h(x) on the full joint, for every adversary, written straight from t
 from __future__ import annotations
 
 import itertools
+from functools import cache
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from quiltdp.accountant.methods import METHODS
 from quiltdp.errors import QuiltdpError
 from quiltdp.inference import brute_force
 
+ALPHA = 0.4
 SHAPES = sorted(example_models())
 EVERY = [(adversary, name) for adversary, methods in METHODS.items() for name in ("auto", *methods)]
 
@@ -63,30 +65,33 @@ def slow_limit(model: qd.Model, alpha: dict[str, float], adversary: str) -> dict
     return limits
 
 
-@pytest.fixture(scope="module")
-def limits() -> dict[tuple[str, str, float], dict[str, float]]:
-    return {}
+@cache
+def profile_of(shape: str, adversary: str, method: str) -> qd.LeakageProfile | None:
+    """The method on one shape, or ``None`` where it does not apply."""
+    try:
+        return qd.analyze(example_models()[shape], method=method, adversary=adversary)
+    except QuiltdpError:
+        return None
+
+
+@cache
+def limit_of(shape: str, adversary: str) -> dict[str, float]:
+    """The limit at ALPHA, by brute force where that takes moments."""
+    model = example_models()[shape]
+    if len(model.records) <= 3:
+        return slow_limit(model, dict.fromkeys(model.records, ALPHA), adversary)
+    return dict(qd.leakage(model, ALPHA, "exact", adversary).per_record)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize(("adversary", "method"), EVERY)
-def test_no_method_is_below_the_limit(
-    shape: str, adversary: str, method: str, limits: dict[tuple[str, str, float], dict[str, float]]
-) -> None:
+def test_no_method_is_below_the_limit(shape: str, adversary: str, method: str) -> None:
     model = example_models()[shape]
-    try:
-        profile = qd.analyze(model, method=method, adversary=adversary)
-    except QuiltdpError:
-        return  # the method does not apply to this shape
-    alpha = 0.4
-    found = profile.leakage(alpha)
-    key = (shape, adversary, alpha)
-    if key not in limits and len(model.records) <= 4:
-        limits[key] = slow_limit(model, dict.fromkeys(model.records, alpha), adversary)
-    yardstick = limits.get(key)
-    if yardstick is None:
-        exact = qd.leakage(model, alpha, "exact", adversary)
-        yardstick = dict(exact.per_record)
+    profile = profile_of(shape, adversary, method)
+    if profile is None:
+        return
+    found = profile.leakage(ALPHA)
+    yardstick = limit_of(shape, adversary)
     for record in model.records:
         assert found.per_record[record] >= yardstick[record] - 1e-7
     assert found.epsilon == max(found.per_record.values())
@@ -97,16 +102,15 @@ def test_no_method_is_below_the_limit(
 @pytest.mark.parametrize(("adversary", "method"), EVERY)
 def test_every_method_is_monotone_and_vanishes(shape: str, adversary: str, method: str) -> None:
     model = example_models()[shape]
-    try:
-        profile = qd.analyze(model, method=method, adversary=adversary)
-    except QuiltdpError:
+    profile = profile_of(shape, adversary, method)
+    if profile is None:
         return
-    values = [profile.epsilon(a) for a in (0.0, 1e-6, 1e-3, 0.1, 1.0, 10.0)]
+    values = [profile.epsilon(a) for a in (0.0, 0.01, ALPHA, 2.0)]
     assert values[0] == 0.0
     assert all(b >= a * (1 - 1e-9) for a, b in itertools.pairwise(values))
     if method in ("auto", "group", "exact", "chain"):
         largest = max(len(c) for c in qd.moralize(model).components())
-        assert values[2] <= 1e-3 * largest * (1 + 1e-9)
+        assert values[1] <= 0.01 * largest * (1 + 1e-9)
 
 
 @settings(max_examples=25)
@@ -148,7 +152,10 @@ def test_unequal_alphas_are_sound(model: qd.Model, seed: int, adversary: str) ->
 
 
 def test_a_prior_adversary_never_learns_more_than_an_informed_one() -> None:
-    for model in example_models().values():
-        informed, prior = (qd.leakage(model, 0.3, adversary=a) for a in ("informed", "prior"))
+    for shape, model in example_models().items():
+        informed, prior = (profile_of(shape, a, "auto") for a in ("informed", "prior"))
+        assert informed is not None
+        assert prior is not None
+        informed, prior = informed.leakage(ALPHA), prior.leakage(ALPHA)
         for record in model.records:
             assert prior.per_record[record] <= informed.per_record[record] * (1 + 1e-9) + 1e-12

@@ -144,8 +144,10 @@ class LeakageProfile:
             for copy, (inside, outside) in zip(piece.found.copies, piece.places, strict=True):
                 own = alpha[copy]
                 key = (p, b"" if equal else own.tobytes())
-                if key not in results:
+                if key not in results and own.any():
                     results[key] = piece.combined.evaluate(own, floor=floor, enough=enough)
+                elif key not in results:
+                    results[key] = piece.combined.nothing(int(inside.max(initial=-1)) + 1)
                 found = results[key]
                 values = found.epsilon[inside]
                 if self._additive:

@@ -71,3 +71,10 @@ class Combined:
         assert best is not None, "at least one bound"
         names = tuple(b.name for b in self.bounds)
         return CombinedBounds(best, winner, names, largest, witnesses, tuple(notes))
+
+    def nothing(self, count: int) -> CombinedBounds:
+        """Return zeros: a mechanism that reads no record of this component leaks nothing about it."""
+        names = tuple(b.name for b in self.bounds)
+        return CombinedBounds(
+            np.zeros(count), np.zeros(count, dtype=np.intp), names, dict.fromkeys(names, 0.0)
+        )
