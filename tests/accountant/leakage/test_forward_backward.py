@@ -5,6 +5,7 @@ import time
 import numpy as np
 import pytest
 from prior_oracle import alphas, attained_limit, mendelian_family, pedigree, random_dag, random_pedigree
+from strategies import random_network
 
 from quiltdp import Model, markov_chain
 from quiltdp.accountant.leakage.clique_tree import CliqueTreeBound
@@ -113,3 +114,17 @@ def test_a_large_pedigree():
     assert time.perf_counter() - started < 30
     assert np.median(found) < 40
     assert np.all(found >= 1.0)
+
+
+@pytest.mark.parametrize("seed", [10, 39])
+def test_ignoring_that_lines_meet_would_be_unsound(seed, monkeypatch):
+    diamond = {"g": (), "a": ("g",), "b": ("g",), "i": ("a", "b")}
+    records = ["g", "i"] if seed % 2 else list(diamond)
+    concentration = float(np.random.default_rng(seed).choice([0.1, 0.3]))
+    model = random_network(seed, diamond, dict.fromkeys(diamond, 2), alpha=concentration, records=records)
+    alpha = alphas(model, 2.0)
+    truth = attained_limit(model, alpha)
+    assert np.all(ForwardBackwardBound(model).evaluate(alpha).epsilon >= truth)
+    assert np.all(ForwardBackwardBound(model, max_pairs=0).evaluate(alpha).epsilon >= truth)
+    monkeypatch.setattr(Ancestry, "_meeting", lambda self, i: [])
+    assert np.any(ForwardBackwardBound(model).evaluate(alpha).epsilon < truth - 0.01)
