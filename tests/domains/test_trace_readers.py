@@ -316,6 +316,9 @@ def test_geojson_points_and_lines(tmp_path: Path) -> None:
     ("document", "said"),
     [
         ("{", "not JSON"),
+        (json.dumps(feature(7, {})), "feature 1: properties and geometry must be objects"),
+        (json.dumps(feature({"type": "Point", "coordinates": {"a": 1}}, {"time": "x"})), "is not a position"),
+        (json.dumps(feature(None, [1])), "feature 1: properties and geometry must be objects"),
         ('{"type": "Topology"}', "a Feature or a FeatureCollection is expected"),
         (json.dumps(feature({"type": "Point", "coordinates": [1, 2]}, {})), "feature 1 has no times"),
         (json.dumps(feature({"type": "Polygon", "coordinates": []}, {})), "geometry 'Polygon' has no trace"),

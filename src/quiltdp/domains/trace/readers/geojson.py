@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +58,9 @@ def _feature(rows: Rows, feature: Any, number: int, path: Path, given: Mapping[s
     """Add the points of one feature."""
     if not isinstance(feature, dict):
         raise FileFormatError(path, None, f"feature {number} is not an object")
-    properties = feature.get("properties") or {}
+    properties, geometry = feature.get("properties") or {}, feature.get("geometry") or {}
+    if not isinstance(properties, dict) or not isinstance(geometry, dict):
+        raise FileFormatError(path, None, f"feature {number}: properties and geometry must be objects")
     moving = feature.get("temporalGeometry")
     if moving is not None:
         rows.provenance["format"] = "moving-features"
@@ -68,7 +70,6 @@ def _feature(rows: Rows, feature: Any, number: int, path: Path, given: Mapping[s
                 raise FileFormatError(path, None, f"feature {number}: only MovingPoint has a trace")
             _add(rows, part.get("coordinates"), part.get("datetimes"), user, number=number, path=path)
         return
-    geometry = feature.get("geometry") or {}
     user = str(_user(feature, properties, given, point=True) or "user")
     kind = geometry.get("type")
     if kind == "Point":
@@ -103,9 +104,9 @@ def _user(
 
 def _add(rows: Rows, coordinates: Any, times: Any, user: str, *, number: int, path: Path) -> None:
     """Append timed positions, longitude first."""
-    if not isinstance(coordinates, Sequence) or not coordinates:
+    if not isinstance(coordinates, list) or not coordinates:
         raise FileFormatError(path, None, f"feature {number} has no coordinates")
-    if not isinstance(times, Sequence) or any(t is None for t in times):
+    if not isinstance(times, list) or any(t is None for t in times):
         raise FileFormatError(path, None, f"feature {number} has no times: a chain needs them")
     if len(times) != len(coordinates):
         raise FileFormatError(
@@ -114,7 +115,7 @@ def _add(rows: Rows, coordinates: Any, times: Any, user: str, *, number: int, pa
     for position, time in zip(coordinates, times, strict=True):
         try:
             lon, lat = float(position[0]), float(position[1])
-        except (TypeError, ValueError, IndexError):
+        except (TypeError, ValueError, LookupError):
             raise FileFormatError(path, None, f"feature {number}: {position!r} is not a position") from None
         rows.lon.append(lon)
         rows.lat.append(lat)
