@@ -55,6 +55,8 @@ def test_suffixes(tmp_path, name):
         "#Kindred_ID\tSample_ID\tPaternal_ID\tMaternal_ID\tSex\tAffected_Status",
         "#family_id\tsample_id\tdad_id\tmom_id\tsex\tphenotype",
         "# made by somebody\tx\ty\tz\tw\tv",
+        "# made by me",
+        "# made by me\n## version 2\n#FID\tIID\tPAT\tMAT\tSEX\tPHENO",
     ],
 )
 def test_headers_and_comments(tmp_path, header):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,26 +48,21 @@ def read_text(path: Path) -> str:
 def read_cells(path: Path, delimiter: str | None = None) -> Cells:
     """Split a file into cells: tabs where every line agrees on them, else any white space.
 
-    Ids may contain spaces only in files separated by tabs or by ``delimiter``.  A first line that
-    starts with ``#`` is kept (it may be the header), later ones are comments.
+    Ids may contain spaces only in files separated by tabs or by ``delimiter``.  Lines that start with
+    ``#`` are comments, except the last one above the people where it can be the header.
 
     Raises
     ------
     FileFormatError
         If the file is empty, or a line has another number of columns than the first, by number.
     """
-    numbered: list[tuple[int, str]] = []
-    commented = False
-    for number, line in enumerate(read_text(path).split("\n"), start=1):
-        if not line.strip():
-            continue
-        if line.lstrip().startswith("#"):
-            if numbered or line.lstrip().startswith("##"):
-                continue
-            commented = True
-            numbered.append((number, line.lstrip()[1:]))
-            continue
-        numbered.append((number, line))
+    lines = [(k, t) for k, t in enumerate(read_text(path).split("\n"), start=1) if t.strip()]
+    numbered = [(k, t) for k, t in lines if t.lstrip()[0] != "#"]
+    people_start = numbered[0][0] if numbered else math.inf
+    above = [(k, t.lstrip()[1:]) for k, t in lines if t.lstrip()[0] == "#" and k < people_start]
+    commented = bool(above) and _may_be_header(above[-1][1], numbered[0][1] if numbered else "", delimiter)
+    if commented:
+        numbered.insert(0, above[-1])
     if not numbered:
         raise FileFormatError(path, None, "the file has no lines with people in them")
     try:
@@ -77,6 +73,14 @@ def read_cells(path: Path, delimiter: str | None = None) -> Cells:
         raise FileFormatError(path, None, "a quotation mark is left open, or a quoted cell has several lines")
     filled = [(n, row) for (n, _), row in zip(numbered, cells, strict=True) if any(row)]
     return _rectangular(Cells(str(path), tuple(n for n, _ in filled), tuple(r for _, r in filled), commented))
+
+
+def _may_be_header(comment: str, first: str, delimiter: str | None) -> bool:
+    """Return whether a comment names columns, or has as many words as the first line has columns."""
+    words, columns = (
+        t.split(delimiter or "\t") if delimiter or "\t" in t else t.split() for t in (comment, first)
+    )
+    return is_header(words) or len(words) == len(columns) >= _MIN_COLUMNS
 
 
 def _split(texts: list[str], delimiter: str | None) -> tuple[tuple[str, ...], ...]:
