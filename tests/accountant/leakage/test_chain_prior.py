@@ -160,7 +160,8 @@ def test_unequal_alpha_on_a_long_chain():
 
 
 def test_comparisons_refuse_other_chains():
-    other = markov_chain([[[0.9, 0.1], [0.2, 0.8]]] * 3, initial=[0.5, 0.5])
+    p, q = [[0.9, 0.1], [0.2, 0.8]], [[0.8, 0.2], [0.1, 0.9]]
+    other = markov_chain([p, q, p], initial=[0.5, 0.5])
     with pytest.raises(InvalidArgument, match="homogeneous"):
         MarkovQuiltApproxBound(other)
     with pytest.raises(InvalidArgument, match="homogeneous"):
