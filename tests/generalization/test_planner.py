@@ -219,7 +219,7 @@ def test_sample_failure_uses_the_best_split(sigma, threshold, m, budget, room):
     for s1 in np.linspace(0, room, 41):
         b = 0.5 * spends * math.exp(-s1 / sigma) + 0.5 * m * math.exp(-(room - s1) / (2 * sigma))
         assert found <= b + spends * math.exp(-a / (4 * sigma)) + 1e-9
-    steps = np.linspace(a, a + 120 * sigma, 4001)
+    steps = np.linspace(a, a + 120 * sigma, 1201)
     curve = [sample_failure(x, sigma=sigma, threshold=threshold, queries=m, budget=budget) for x in steps]
     excess = expected_excess(a, sigma=sigma, threshold=threshold, queries=m, budget=budget)
     assert np.trapezoid(curve, steps) <= excess * 1.001 + 1e-12

@@ -96,7 +96,7 @@ def test_combined_bound_is_max_information_at_the_best_beta(t, size, n, m, leak)
     bound = max_information_transfer(t, effective_sample_size=size, n=n, queries=m, leakage=leak)
     tail = 2 * m * math.exp(-2 * t * t * size)
     best = 1.0
-    for exponent in np.linspace(0.001, 200, 4001):
+    for exponent in np.linspace(0.001, 200, 1501):
         beta = math.exp(-exponent)
         info = bayesian_dp_max_information(leak, n, beta).nats
         best = min(best, tail * math.exp(min(info, 700)) + beta)

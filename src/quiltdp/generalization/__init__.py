@@ -38,9 +38,6 @@ from quiltdp.generalization.max_information import (
     compose_max_information,
     description_length_max_information,
     exact_max_information,
-    max_information_from_mutual_information,
-    mutual_information,
-    mutual_information_from_max_information,
     product_dp_max_information,
     pure_dp_max_information,
 )
@@ -52,6 +49,12 @@ from quiltdp.generalization.monitor_simulation import (
     memoriser,
     monitor_ceiling,
     simulate_monitor,
+)
+from quiltdp.generalization.mutual_information import (
+    MUTUAL_INFORMATION_SLACK_BITS,
+    max_information_from_mutual_information,
+    mutual_information,
+    mutual_information_from_max_information,
 )
 from quiltdp.generalization.plan_result import (
     AccuracyPromise,
@@ -124,6 +127,7 @@ from quiltdp.generalization.typical_stability import (
 )
 
 __all__ = [
+    "MUTUAL_INFORMATION_SLACK_BITS",
     "NOT_VALID",
     "AccuracyPromise",
     "Alternative",

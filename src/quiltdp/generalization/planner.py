@@ -9,34 +9,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from quiltdp.chain import ChainModel, ChainSegment
-from quiltdp.errors import InvalidArgument, QuiltdpError, Refused
+from quiltdp.errors import InvalidArgument, Refused
 from quiltdp.generalization._checks import count, probability
-from quiltdp.generalization.concentration import Concentration, concentration
 from quiltdp.generalization.plan_accountant import ProfileAccountant
+from quiltdp.generalization.plan_choice import Chosen, best_that_meets, candidates_for, choose, need_of
 from quiltdp.generalization.plan_result import AccuracyPromise, Alternative, BudgetPromise, Plan
-from quiltdp.generalization.plan_search import (
-    Candidate,
-    LeakageSketch,
-    Need,
-    best_accuracy,
-    highest_scale,
-    largest_threshold_of,
-    most_queries,
-)
+from quiltdp.generalization.plan_search import Candidate, LeakageSketch, Need, best_accuracy, most_queries
 from quiltdp.generalization.published import NOT_VALID, published_chain_records, published_plan
-from quiltdp.generalization.routes import (
-    AnyLawRoute,
-    GibbsRoute,
-    IidRoute,
-    LeakageAccountant,
-    MaxInformationRoute,
-    Task,
-    best_scale,
-)
-from quiltdp.inference.gibbs_dependence import gibbs_dependence
+from quiltdp.generalization.routes import LeakageAccountant, MaxInformationRoute, Task
 from quiltdp.model import Model
 
 __all__ = ["plan", "plan_length"]
@@ -109,8 +91,8 @@ def plan(
     n = len(model.records)
     task = _checked_task(n, queries, budget, accuracy, confidence)
     asked = accountant if accountant is not None else ProfileAccountant(model, time_limit=time_limit)
-    candidates, refused = _candidates(model, asked, LeakageSketch(asked))
-    need = _need(candidates, threshold_share, overfit)
+    candidates, refused = candidates_for(model, asked, LeakageSketch(asked))
+    need = need_of(candidates, threshold_share, overfit)
     if queries is None and accuracy is not None:
         task, chosen = _with_most_queries(task, candidates, accuracy, need)
         tau = accuracy
@@ -118,7 +100,7 @@ def plan(
         tau, chosen = _with_best_accuracy(task, candidates, need)
     else:
         tau, chosen = accuracy, None
-    found = _best_that_meets(task, candidates, tau, need, chosen)
+    found = best_that_meets(task, candidates, tau, need, chosen)
     if found is None:
         raise Refused(_best_instead(task, candidates, tau, need))
     others = [
@@ -179,8 +161,8 @@ def plan_length(
         if not sketches:
             sketches.append(LeakageSketch(asked))
         task = _checked_task(length, queries, budget, accuracy, confidence)
-        candidates, _ = _candidates(chain, asked, sketches[0])
-        return _choose(task, candidates, accuracy).threshold >= threshold_share * accuracy
+        candidates, _ = candidates_for(chain, asked, sketches[0])
+        return choose(task, candidates, accuracy).threshold >= threshold_share * accuracy
 
     _checked_task(1, queries, budget, accuracy, confidence)
     probability("threshold_share", threshold_share, zero=True)
@@ -225,108 +207,18 @@ def _checked_task(
     return Task(n, m, b, 1 - probability("confidence", confidence))
 
 
-@dataclass(frozen=True)
-class _Chosen:
-    """A theorem with its noise scale and the threshold that keeps its promise."""
-
-    candidate: Candidate
-    sigma: float
-    threshold: float = -math.inf
-
-
-def _candidates(
-    model: Model, accountant: LeakageAccountant, sketch: LeakageSketch
-) -> tuple[list[Candidate], list[Alternative]]:
-    """Return the theorems that apply, and those that do not with their reasons."""
-    found = [Candidate(AnyLawRoute(accountant), AnyLawRoute(sketch))]
-    refused: list[Alternative] = []
-    spread: Concentration | None = None
-    try:
-        spread = concentration(model)
-        found.append(Candidate(MaxInformationRoute(accountant, spread), MaxInformationRoute(sketch, spread)))
-    except QuiltdpError as error:
-        kind = MaxInformationRoute
-        refused.append(Alternative(kind.name, kind.theorem, None, True, str(error)))
-    try:
-        gibbs = GibbsRoute(gibbs_dependence(model))
-        found.append(Candidate(gibbs, gibbs))
-    except QuiltdpError as error:
-        refused.append(Alternative(GibbsRoute.name, GibbsRoute.theorem, None, True, str(error)))
-    if spread is not None and not model.latents and spread.sum_of_squares <= spread.records * (1 + 1e-9):
-        found.append(Candidate(IidRoute(), IidRoute()))
-    else:
-        note = "refused: the records of this model are not independent"
-        refused.append(Alternative(IidRoute.name, IidRoute.theorem, None, True, note))
-    return found, refused
-
-
-def _best_that_meets(
-    task: Task, candidates: list[Candidate], accuracy: float, need: Need, hint: _Chosen | None
-) -> _Chosen | None:
-    """Return the choice that makes the budget last longest among those whose threshold is enough."""
-    tried = [_choose(task, candidates, accuracy)]
-    if tried[0].threshold >= need.share * accuracy:
-        tried.insert(0, _budget_friendly(task, accuracy, need, tried[0]))
-    if hint is not None:
-        threshold = hint.candidate.exact.threshold(task, hint.sigma, accuracy)
-        tried.append(_Chosen(hint.candidate, hint.sigma, threshold))
-    enough = (c for c in tried if need.met(task, c.sigma, c.threshold, accuracy, sketch=False))
-    return next(enough, None)
-
-
-def _choose(task: Task, candidates: list[Candidate], accuracy: float) -> _Chosen:
-    """Return the theorem with the largest threshold."""
-    tried = []
-    for candidate in candidates:
-        threshold, sigma = largest_threshold_of(candidate, task, accuracy)
-        tried.append(_Chosen(candidate, sigma, threshold))
-    return max(tried, key=lambda c: c.threshold)
-
-
-def _need(candidates: list[Candidate], threshold_share: float, overfit: float | None) -> Need:
-    """Return what the threshold must reach, with the theorem behind the second promise."""
-    share = probability("threshold_share", threshold_share, zero=True)
-    wanted = probability("overfit", overfit, zero=True) if overfit is not None else None
-    for c in candidates:
-        if isinstance(c.exact, MaxInformationRoute) and isinstance(c.fast, MaxInformationRoute):
-            return Need(share, wanted, c.exact, c.fast)
-    if wanted is not None:
-        raise InvalidArgument("overfit needs concentration, which is computed for Bayesian networks only")
-    return Need(share)
-
-
-def _budget_friendly(task: Task, accuracy: float, need: Need, found: _Chosen) -> _Chosen:
-    """Return the same theorem at the σ that lets training values be off furthest without spending."""
-    exact, fast, share = need.exact, need.fast, need.share
-    if exact is None or fast is None:
-        return found
-
-    def width(sigma: float) -> float:
-        threshold = found.candidate.fast.threshold(task, sigma, accuracy)
-        return fast.untouched(task, sigma, threshold) if threshold >= share * accuracy else -math.inf
-
-    sigma, value = best_scale(width, highest_scale(task, accuracy))
-    if not math.isfinite(value):
-        return found
-    other = _Chosen(found.candidate, sigma, found.candidate.exact.threshold(task, sigma, accuracy))
-    better = exact.untouched(task, sigma, other.threshold) > exact.untouched(
-        task, found.sigma, found.threshold
-    )
-    return other if better and other.threshold >= share * accuracy else found
-
-
-def _with_best_accuracy(task: Task, candidates: list[Candidate], need: Need) -> tuple[float, _Chosen]:
+def _with_best_accuracy(task: Task, candidates: list[Candidate], need: Need) -> tuple[float, Chosen]:
     """Return the smallest accuracy any theorem promises, and which one."""
     tried = [(best_accuracy(c, task, need), c) for c in candidates]
     (tau, sigma), candidate = min(tried, key=lambda item: item[0][0])
     if tau >= 1:
         raise Refused(_hopeless(task, need))
-    return tau, _Chosen(candidate, sigma)
+    return tau, Chosen(candidate, sigma)
 
 
 def _with_most_queries(
     task: Task, candidates: list[Candidate], accuracy: float, need: Need
-) -> tuple[Task, _Chosen]:
+) -> tuple[Task, Chosen]:
     """Return the task with the most queries that some theorem covers, and which one."""
     tried = [(most_queries(c, task, accuracy, need), c) for c in candidates]
     (most, sigma), candidate = max(tried, key=lambda item: item[0][0])
@@ -338,7 +230,7 @@ def _with_most_queries(
             + (f"the best accuracy is {smallest:.4g}" if smallest < 1 else _hopeless(task, need))
         )
     asked = max(task.budget, math.floor(most * (1 - 1e-9)))
-    return Task(task.records, asked, task.budget, task.failure), _Chosen(candidate, sigma)
+    return Task(task.records, asked, task.budget, task.failure), Chosen(candidate, sigma)
 
 
 def _best_instead(task: Task, candidates: list[Candidate], accuracy: float, need: Need) -> str:
@@ -362,7 +254,7 @@ def _result(
     model: Model,
     task: Task,
     accuracy: float,
-    found: _Chosen,
+    found: Chosen,
     candidates: list[Candidate],
     *,
     leakage: float,

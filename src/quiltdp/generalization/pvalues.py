@@ -17,7 +17,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from quiltdp.errors import InvalidArgument
 from quiltdp.generalization._checks import non_negative, probability, round_down, round_up
-from quiltdp.generalization.max_information import MUTUAL_INFORMATION_SLACK_BITS, MaxInformation
+from quiltdp.generalization.max_information import MaxInformation
+from quiltdp.generalization.mutual_information import MUTUAL_INFORMATION_SLACK_BITS
 
 __all__ = [
     "MutualInformationMethod",
