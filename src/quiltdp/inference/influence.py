@@ -29,8 +29,8 @@ __all__ = ["blanket_influence", "max_influence", "quilt_influence", "swings"]
 MAX_KNOWN_SETS = 4096
 """The default limit on the sets L of one quilt: 12 nearby records."""
 
-MAX_SUPPORT_NODES = 5000
-"""The default limit on the nodes beyond a separator whose zeros are taken into account."""
+MAX_SUPPORT_NODES = 300
+"""Where the zeros of a model are too wide for a junction tree: how many nodes around a quilt to look at."""
 
 _SMALL = 2**16  # a joint table up to this size is the quickest way to an influence
 
@@ -245,7 +245,7 @@ def _influence_by_elimination(
     seen = odds.given({*on, *given})
     prior = odds.given(frozenset(given))
     skipped = {*range(len(model.factors))} - among | seen.used
-    walls = barriers_beyond(logs, (of, *on, *given), skipped, max_nodes=len(model.nodes))
+    walls, _ = barriers_beyond(logs, (of, *on, *given), skipped, max_nodes=len(model.nodes))
     tables = [*seen.moves, *map(_taken_back, prior.moves), *walls]
     left = max_out(tables, {n for t in tables for n in t.scope}, limit=max_entries)
     return finite_or_infinite(product(left, limit=max_entries).array)

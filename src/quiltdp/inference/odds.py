@@ -22,7 +22,7 @@ import numpy as np
 from quiltdp.chain import ChainModel
 from quiltdp.inference.elimination import LogTable, sum_out
 from quiltdp.inference.tables import log_ratio, log_table
-from quiltdp.model import Model
+from quiltdp.model import Model, Table
 
 __all__ = ["BIG", "FactorLogs", "OddsTables", "TargetOdds", "barrier", "factor_logs", "moved", "other"]
 
@@ -52,6 +52,7 @@ class FactorLogs:
         self._of = None if isinstance(model, ChainModel) else model.factors_of
         self._index = model.index
         self._entries: dict[int, _Entry] = {}
+        self.has_zeros = any(not t.all() for t in _distinct_tables(model))
         self._sums: dict[frozenset[str], list[LogTable]] = {}
         self._room = _ROOM
 
@@ -98,6 +99,13 @@ class FactorLogs:
             logs = LogTable.of(factor.scope, log_table(factor.table))
             known = self._entries[id(factor.table)] = _Entry(logs, barrier(logs))
         return known
+
+
+def _distinct_tables(model: Model) -> Iterable[Table]:
+    """Return every table object of the model once; a chain names its few without listing its steps."""
+    if isinstance(model, ChainModel):
+        return [t for s in model.segments for t in (s.initial, *s.transitions)]
+    return {id(f.table): f.table for f in model.factors}.values()
 
 
 _LOGS: WeakKeyDictionary[Model, FactorLogs] = WeakKeyDictionary()

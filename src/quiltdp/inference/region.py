@@ -26,7 +26,7 @@ from quiltdp.inference.elimination import LogTable, best_assignment, max_out, pr
 from quiltdp.inference.extended import ExtendedJoint
 from quiltdp.inference.odds import BIG, TargetOdds, factor_logs, other
 from quiltdp.inference.rays import RayTable, ray_table
-from quiltdp.inference.support import barriers_beyond
+from quiltdp.inference.support import barriers_around
 from quiltdp.inference.tables import aligned
 from quiltdp.model import Model, Table
 
@@ -109,15 +109,12 @@ class Region:
         closed = {*targets, *nearby}
         self._inner = dict.fromkeys(f for n in sorted(closed) for f in self._logs.near(n))
         self._check_separation(closed)
-        self.exact = exact_support
+        self.exact = exact_support or not self._logs.has_zeros
         self._beyond: tuple[LogTable, ...] = ()
-        if exact_support:
-            try:
-                self._beyond = barriers_beyond(
-                    self._logs, self.separator, self._inner, max_nodes=max_support_nodes
-                )
-            except ModelTooWide:
-                self.exact = False
+        if exact_support and self._logs.has_zeros:
+            self._beyond, self.exact = barriers_around(
+                model, closed, self.separator, max_nodes=max_support_nodes
+            )
         self._built: dict[tuple[str, ...], _Built] = {}
         self._axes = (*self.targets, *self.known_records, *self.separator)
         local = all(set(t.scope) <= set(self.separator) for t in self._beyond)
