@@ -9,6 +9,9 @@ import pickle
 import shutil
 import sqlite3
 import stat
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from fractions import Fraction
 from pathlib import Path
 
@@ -475,3 +478,68 @@ def test_thresholdout_budget_is_counted_in_answers(path: Path) -> None:
     spec = Thresholdout(4, 1.0)
     ledger = Ledger.create(path, Terms(spec, 9.0, 1.0, 1.0, 0.0, "informed", "test", "f"))
     assert ledger.odometer().remaining == 4
+
+
+def test_threads_share_one_ledger(path: Path) -> None:
+    ledger = Ledger.create(path, terms())
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(lambda _: ledger.charge(1 / 64), range(48)))
+    assert ledger.verify().spent == Fraction(48, 64)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_fork_while_a_thread_holds_the_ledger(path: Path) -> None:
+    ledger = filled(path, 1)
+    held, release = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with ledger.transaction():
+            held.set()
+            release.wait(20)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait(20)
+    child = os.fork()
+    if child == 0:  # SQLite's table of locks was copied in a state that is not this process's own
+        for attempt in (lambda: ledger.charge(0.1), lambda: Ledger.open(path)):
+            with suppress(Refused):
+                attempt()
+                os._exit(1)
+        os._exit(0)
+    release.set()
+    thread.join()
+    assert os.waitpid(child, 0)[1] == 0
+    ledger.charge(0.1)
+    assert ledger.verify().seq == 2
+
+
+def test_without_hard_links_nothing_is_overwritten(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError("no links here")
+
+    monkeypatch.setattr(os, "link", refuse)
+    filled(path, 1)
+    with pytest.raises(FileExistsError):
+        Ledger.create(path, terms())
+    assert Ledger.open(path).head.seq == 1
+    assert list(path.parent.iterdir()) == [path]
+
+
+def fill(ledger: Ledger) -> None:
+    for _ in range(50):
+        ledger.charge(1 / 1024, label="x" * 500)
+
+
+def test_a_full_disk_is_not_corruption(path: Path) -> None:
+    ledger = filled(path, 1)
+    connection = ledger._store.connection()
+    pages = connection.execute("PRAGMA page_count").fetchone()[0]
+    connection.execute(f"PRAGMA max_page_count = {pages}")
+    with pytest.raises(Refused, match="full") as caught:
+        fill(ledger)
+    assert not isinstance(caught.value, LedgerCorrupt)
+    connection.execute("PRAGMA max_page_count = 100000")
+    before = ledger.verify().seq
+    ledger.charge(0.1)
+    assert Ledger.open(path).head.seq == before + 1

@@ -187,7 +187,8 @@ class ReusableHoldout:
             then moves it by 1/n) or one number in [0, 1] whose sensitivity the caller vouches for;
             or an expression over the columns.
         key
-            An idempotency key: asking again with it returns the recorded answer at no cost.
+            An idempotency key: asking again with it returns the recorded answer at no cost.  Of a
+            callable only the name is compared, so choose keys that name the question.
         label
             A note for the ledger.
         """

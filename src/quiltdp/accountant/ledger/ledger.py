@@ -58,6 +58,15 @@ class Ledger:
         self._anchor = anchor
         self._seen: Head | None = None
         self._file: tuple[int, int] | None = None
+        try:
+            self._begin()
+        except BaseException:
+            store.close()
+            raise
+
+    def _begin(self) -> None:
+        """Read the genesis document and walk the whole chain."""
+        store = self._store
         with store.transaction("DEFERRED") as connection:
             self.genesis, self._root = store.genesis(connection)
             if self.genesis.get("format") != FORMAT:

@@ -26,6 +26,10 @@ __all__ = ["MEMORY", "Store"]
 
 MEMORY = ":memory:"
 
+# Transactions under way, as (process, token).  A child that was forked in the middle of one inherits
+# the entry: SQLite's lock table in its memory is then wrong, and no ledger may be used there.
+_UNDER_WAY: set[tuple[int, object]] = set()
+
 _APPLICATION_ID = 0x51445031  # "QDP1"
 
 _SCHEMA = """
@@ -75,7 +79,7 @@ class Store:
             connection = store._open(str(temporary))
             store._initialise(connection, genesis, salt)
             store.close()
-            os.link(temporary, target)
+            _publish(temporary, target)
         finally:
             temporary.unlink(missing_ok=True)
         sync_directory(target.parent)
@@ -107,11 +111,7 @@ class Store:
 
     def connection(self) -> sqlite3.Connection:
         """Return this process's connection."""
-        if self._pid != os.getpid():
-            if self.path == MEMORY:
-                raise Refused("an in-memory ledger cannot be used by a second process: give it a file")
-            self._lock = threading.RLock()  # the parent may have held it at the fork
-            self._connection = None  # never touch the parent's connection
+        self._notice_fork()
         if self._connection is not None:
             return self._connection
         if not os.path.exists(self.path):
@@ -124,6 +124,20 @@ class Store:
             raise LedgerCorrupt(f"{self.path}: this is not a quiltdp ledger")
         return connection
 
+    def _notice_fork(self) -> None:
+        """In a forked child, leave the parent's connection and lock alone."""
+        if any(process != os.getpid() for process, _ in tuple(_UNDER_WAY)):
+            raise Refused(
+                f"{self.path}: this process was forked while its parent was using a ledger;"
+                " start processes between questions, or with the spawn method"
+            )
+        if self._pid == os.getpid():
+            return
+        if self.path == MEMORY:
+            raise Refused("an in-memory ledger cannot be used by a second process: give it a file")
+        self._lock = threading.RLock()  # another thread of the parent may have held it at the fork
+        self._connection, self._pid = None, os.getpid()
+
     def close(self) -> None:
         """Close this process's connection."""
         if self._connection is not None and self._pid == os.getpid():
@@ -133,16 +147,21 @@ class Store:
     @contextmanager
     def transaction(self, mode: str = "IMMEDIATE") -> Iterator[sqlite3.Connection]:
         """Hold the file for one all-or-nothing change; on the disk when this returns."""
+        self._notice_fork()
+        token = (os.getpid(), object())
         with self._translated(), self._lock:
             connection = self.connection()
-            connection.execute(f"BEGIN {mode}")
+            _UNDER_WAY.add(token)
             try:
+                connection.execute(f"BEGIN {mode}")
                 yield connection
                 connection.execute("COMMIT")
             except BaseException:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
                 raise
+            finally:
+                _UNDER_WAY.discard(token)
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -155,7 +174,9 @@ class Store:
                 raise Refused(
                     f"{self.path}: other processes held the ledger for {self.timeout:g} s; try again"
                 ) from None
-            raise LedgerCorrupt(f"{self.path}: {error}") from None
+            if "no such" in str(error):
+                raise LedgerCorrupt(f"{self.path}: the file is damaged ({error})") from None
+            raise Refused(f"{self.path}: the ledger cannot be used now: {error}") from None
         except sqlite3.DatabaseError as error:
             raise LedgerCorrupt(f"{self.path}: the file is damaged ({error})") from None
 
@@ -250,3 +271,14 @@ class Store:
         found = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
         if found != "ok":
             raise LedgerCorrupt(f"{self.path}: the file is damaged ({found})")
+
+
+def _publish(temporary: Path, target: Path) -> None:
+    """Give a finished file its name; never replace a file that is there."""
+    try:
+        os.link(temporary, target)
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without hard links
+        os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        temporary.replace(target)
