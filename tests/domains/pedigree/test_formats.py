@@ -242,6 +242,15 @@ def test_gedcom_families_adoption_and_shared_unknown_mother(tmp_path):
     assert len(found.components) == 2
 
 
+def test_gedcom_adoption_into_the_family_listed_first(tmp_path):
+    text = GEDCOM.replace(
+        "1 FAMC @F1@\n1 FAMC @F2@\n2 PEDI adopted\n", "1 FAMC @F1@\n2 PEDI adopted\n1 FAMC @F2@\n"
+    )
+    found = family(tmp_path, text, "family.ged")
+    assert found["I3"].parents == ("I5", "mother of family F2")
+    assert found["I3"].parents == found["I6"].parents
+
+
 def test_gedcom_children_without_a_record_are_told(tmp_path):
     found = family(tmp_path, GEDCOM.replace("1 CHIL @I7@", "1 CHIL @I7@\n1 CHIL @I99@"), "family.ged")
     assert any("1 children listed in families have no record" in w and "I99" in w for w in found.warnings)
