@@ -13,7 +13,6 @@ from typing import Any
 
 from quiltdp.domains.pedigree.kin import Kin
 from quiltdp.domains.pedigree.metrics import KinPrivacy
-from quiltdp.domains.pedigree.relations import relation
 from quiltdp.domains.pedigree.types import Pedigree
 from quiltdp.graph.moral import moralize
 from quiltdp.graph.quilts import markov_blanket
@@ -61,6 +60,7 @@ def person_table(
         ``leakage(model, dp_epsilon=α, adversary=…).per_record`` for the two adversaries.
     """
     graph = moralize(model)
+    place = {p.name: k for k, p in enumerate(family)}
     members = {family[_split(family, r)[0]].name for r in model.records}
     rows = []
     for record in model.records:
@@ -68,7 +68,7 @@ def person_table(
         person = family[name]
         node = f"{record}:true" if f"{record}:true" in model.states else record
         blanket = {family[_split(family, n)[0]].name for n in markov_blanket(graph, node)} - {person.name}
-        quilt = tuple(p.name for p in family if p.name in blanket)
+        quilt = tuple(sorted(blanket, key=place.__getitem__))
         rows.append(
             PersonLeakage(
                 person.family, person.id if name == person.name and person.id else name, locus,
@@ -90,13 +90,16 @@ def _split(family: Pedigree, node: str) -> tuple[str, str]:
 def _driver(family: Pedigree, name: str, members: set[str]) -> str:
     """Return the near relatives in the study, counted by what they are."""
     me = family[name]
-    sibs = {c for q in me.parents for c in family.children.get(q, ())} - {name}
-    near = [*me.parents, *family.children.get(name, ()), *sorted(sibs)]
-    found = Counter(relation(family, name, n) for n in near if n in members)
+    sibs = dict.fromkeys(c for q in me.parents for c in family.children.get(q, ()) if c != name)
+    near = [(q, "parent") for q in me.parents]
+    near += [(c, "child") for c in family.children.get(name, ())]
+    near += [(c, "full sib" if family[c].parents == me.parents else "half-sib") for c in sibs]
+    found = Counter(word for n, word in near if n in members)
     if not found:
-        grand = {g for q in me.parents for g in family[q].parents}
-        grand |= {c for q in family.children.get(name, ()) for c in family.children.get(q, ())}
-        found = Counter(relation(family, name, n) for n in sorted(grand) if n in members)
+        above = dict.fromkeys(g for q in me.parents for g in family[q].parents)
+        below = dict.fromkeys(c for q in family.children.get(name, ()) for c in family.children.get(q, ()))
+        found = Counter("grandparent" for n in above if n in members)
+        found.update("grandchild" for n in below if n in members)
     if me.also:
         found["monozygotic twin"] = len(me.also)
     return ", ".join(_plural(count, word) for word, count in found.items()) or "no near relative in the study"
