@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-FIRST = ("index", "guide", "theory", "architecture", "api")
-LAST = ("benchmarks", "errata")
+FIRST = ("index", "guide", "formats", "pedigrees", "traces", "holdout", "generalization", "theory")
+LAST = ("architecture", "api", "benchmarks", "errata")
 
 
 def on_config(config: Any) -> Any:
