@@ -134,10 +134,25 @@ def _prior_chain(part: Part) -> Bound:
     return ChainPriorBound(_as_chain(part.model), part.listed())
 
 
-def _mqm_chain(part: Part) -> Bound:
+def _mqm(part: Part) -> Bound:
     from quiltdp.accountant.leakage.mqm_chain import MarkovQuiltChainBound
+    from quiltdp.accountant.leakage.quilt_prior import MarkovQuiltBound
 
-    return MarkovQuiltChainBound(_as_chain(part.model), part.listed())
+    if isinstance(part.model, ChainModel):
+        return MarkovQuiltChainBound(part.model, part.listed())
+    return MarkovQuiltBound(part.model, part.listed())
+
+
+def _prior_quilts(part: Part) -> Bound:
+    from quiltdp.accountant.leakage.quilt_prior import PriorQuiltsBound
+
+    return PriorQuiltsBound(part.model, part.listed())
+
+
+def _forward_backward(part: Part) -> Bound:
+    from quiltdp.accountant.leakage.forward_backward import ForwardBackwardBound
+
+    return ForwardBackwardBound(part.model, part.listed())
 
 
 def _mqm_approx(part: Part) -> Bound:
@@ -193,8 +208,12 @@ _PRIOR: Mapping[str, Method] = MappingProxyType(
         "clique-tree": Method(
             _clique_tree, "certified bound", "the clique tree, programs certified by duality"
         ),
+        "forward-backward": Method(
+            _forward_backward, "certified bound", "forward–backward over the directed model"
+        ),
         "exact": Method(_prior_exact, "exact", "the limit over all α-DP mechanisms"),
-        "published": Method(_mqm_chain, "published", "the Markov Quilt Mechanism"),
+        "quilts": Method(_prior_quilts, "certified bound", "Λ of the best quilt"),
+        "published": Method(_mqm, "published", "the Markov Quilt Mechanism"),
         "mqm-approx": Method(_mqm_approx, "published", "the Markov Quilt Mechanism's spectral form"),
         "gk16": Method(_gk16, "published", "the influence-matrix method"),
     }
@@ -244,9 +263,11 @@ def automatic(adversary: str, part: Part) -> tuple[Combined, tuple[str, ...]]:
     if plan.add("informed", "exact", quickly=True) and adversary == "informed":
         return Combined(plan.bounds), ()
     if adversary == "prior":
-        if not plan.add("prior", "chain") and not plan.add("prior", "clique-tree"):
-            plan.add("prior", "forward-backward")
+        if plan.add("prior", "chain") or plan.add("prior", "clique-tree"):
+            return Combined(plan.bounds), tuple(plan.notes)
+        plan.add("prior", "forward-backward")
         plan.add("prior", "quilts")
+        return Combined(plan.bounds), tuple(plan.notes)
     if len(part.model.nodes) <= _QUILT_NODES or not plan.has("chain"):
         plan.add("informed", "quilts")
     return Combined(plan.bounds), tuple(plan.notes)

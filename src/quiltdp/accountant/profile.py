@@ -220,11 +220,11 @@ class LeakageProfile:
 
     # -- the inverse -----------------------------------------------------------------------
 
-    def dp_epsilon(self, bdp_epsilon: float, *, tolerance: float = 1e-9) -> float:
+    def dp_epsilon(self, bdp_epsilon: float, *, tolerance: float = 1e-8) -> float:
         """Return the largest α whose certified leakage is at most ``bdp_epsilon``, rounded down."""
         return self.scale(bdp_epsilon, alpha_vector(self.model, 1.0), tolerance=tolerance)
 
-    def scale(self, bdp_epsilon: float, weights: Vector, *, tolerance: float = 1e-9) -> float:
+    def scale(self, bdp_epsilon: float, weights: Vector, *, tolerance: float = 1e-8) -> float:
         """Return the largest s such that α = s·weights leaks at most ``bdp_epsilon``, certified.
 
         The returned s was itself evaluated and passed; every bound is monotone in α.

@@ -30,15 +30,13 @@ def largest_scale(
     if top <= 0.0:
         return math.inf
     high = target / top
-    low = down(target / float(weights.sum()), 64.0 + 4 * len(weights))
     high_value = bound(high)
     if high_value <= target:
         return high
-    low_value = bound(low)
-    if math.isinf(low_value):
+    if math.isinf(high_value) and math.isinf(bound(target / float(weights.sum()))):
         raise NoCertificate("this method gives no finite bound for this model: use another method")
-    if low_value > target:
-        low, low_value = _rescue(bound, target, low)
+    group = down(target / float(weights.sum()), 64.0 + 4 * len(weights))
+    low, low_value, high, high_value = _bracket(bound, target, group, high, high_value)
     for step in range(200):
         if high - low <= tolerance * low:
             break
@@ -51,24 +49,29 @@ def largest_scale(
     return low
 
 
-def _rescue(bound: Callable[[float], float], target: float, low: float) -> tuple[float, float]:
-    """Step below group privacy by rounding errors only."""
-    for k in range(1, 30):
-        trial = low * (1.0 - 2.0 ** (k - 45))
-        value = bound(trial)
+def _bracket(
+    bound: Callable[[float], float], target: float, group: float, high: float, high_value: float
+) -> tuple[float, float, float, float]:
+    """Return a point that passes and one that fails, close together: the bound is nearly linear."""
+    for k in range(60):
+        s = max(group * 0.5**k, min(high * target / high_value * 0.98, 0.98 * high))
+        value = bound(s)
         if value <= target:
-            return trial, value
+            return s, value, high, high_value
+        high, high_value = s, value
     raise NoCertificate("no α passed its own certificate, not even that of group privacy")
 
 
 def _between(low: float, low_value: float, high: float, high_value: float, target: float, step: int) -> float:
-    """Return the next point: false position on logarithms, every third step the middle."""
+    """Return the next point: false position on logarithms, every fourth step the middle.
+
+    Even steps stand a little below the crossing and odd ones a little above, so that both ends move.
+    """
     middle = math.sqrt(low * high)
-    if step % 3 == 2 or low_value <= 0.0 or math.isinf(high_value) or high_value <= low_value:
+    if step % 4 == 3 or low_value <= 0.0 or math.isinf(high_value) or high_value <= low_value:
         return middle
     share = math.log(target / low_value) / math.log(high_value / low_value)
-    share = min(max(share, 1e-3), 1.0 - 1e-3)
-    guess = low * (high / low) ** share
-    # stand a little below the crossing now and then, so that the lower end moves too
-    guess *= 1.0 - 1e-10 if step % 3 == 0 else 1.0 + 1e-10
+    nudge = 0.02 * min(share, 1.0 - share) + 1e-4
+    share += -nudge if step % 2 == 0 else nudge
+    guess = low * (high / low) ** min(max(share, 1e-3), 1.0 - 1e-3)
     return guess if low < guess < high else middle

@@ -59,7 +59,8 @@ class Combined:
             else:
                 found = bound.evaluate(alpha)
             notes.extend(n for n in found.notes if n not in notes)
-            largest[bound.name] = float(found.epsilon.max(initial=0.0))
+            top = float(found.epsilon.max(initial=0.0))
+            largest[bound.name] = min(top, largest.get(bound.name, top))
             better = np.arange(len(found.epsilon)) if best is None else np.flatnonzero(found.epsilon < best)
             if best is None:
                 best, winner = np.array(found.epsilon), np.zeros(len(found.epsilon), dtype=np.intp)
