@@ -246,3 +246,26 @@ def test_out_of_range_is_refused(call, words):
 
 def test_infinite_leakage_says_nothing_but_is_no_error():
     assert math.isinf(bayesian_dp_max_information([0.1, math.inf], None, 0.1).nats)
+
+
+@pytest.mark.parametrize(("epsilon", "delta", "n", "beta"), [(0.1, 1e-16, 500, 0.01), (0.4, 1e-20, 100, 0.2)])
+def test_approximate_dp_bound_is_the_formula_at_its_best_point(epsilon, delta, n, beta):
+    best = math.inf
+    for kappa in np.geomspace(1e-6, 3, 400):
+        for hat in np.geomspace(delta, 1e-2, 400):
+            second = 2 * hat / (1 - math.exp(-kappa))
+            rest = beta - n * (2 * delta / hat + second)
+            if second < 1 and rest > 0:
+                t = math.sqrt(2 * math.log(1 / rest))
+                c = epsilon + kappa
+                best = min(best, n * (c * c / 2 - math.log(1 - second)) + c * t * math.sqrt(n))
+    found = approximate_dp_max_information(epsilon, delta, n, beta).nats
+    assert found == pytest.approx(best, rel=0.01)
+
+
+@pytest.mark.parametrize(("m", "k", "beta"), [(0.46, 100, 0.01), (1.46, 8, 0.25)])
+def test_mutual_information_conversion_by_hand(m, k, beta):
+    bound = max_information_from_mutual_information(m, k)
+    assert bound.beta == pytest.approx(beta)
+    assert bound.beta >= beta
+    assert bound.nats == pytest.approx(k * math.log(2))

@@ -130,3 +130,18 @@ def test_private_selection_on_a_chain_needs_the_leakage_not_the_dp_epsilon():
 def test_bad_input(call, words):
     with pytest.raises(InvalidArgument, match=words):
         call()
+
+
+@pytest.mark.parametrize("size", [4, 20, 100])
+@pytest.mark.parametrize("alpha", [0.3, 0.6])
+def test_sharp_correction_is_attained(size, alpha):
+    """Data and choice agree with probability α, else anything: the best γ is exactly the chance level."""
+    joint = np.full((size, size), (1 - alpha) / (size * (size - 1)))
+    np.fill_diagonal(joint, alpha / size)
+    bits = mutual_information(joint) / math.log(2)
+    gamma = threshold_from_mutual_information(alpha, bits)
+    assert gamma == pytest.approx(1 / size, rel=1e-6)
+    assert gamma <= 1 / size
+    level = correct_p_values([1 / size], mutual_bits=bits)[0]
+    assert level == pytest.approx(alpha, rel=1e-6)
+    assert level >= alpha
