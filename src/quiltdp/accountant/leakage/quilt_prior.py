@@ -204,8 +204,8 @@ class PriorQuiltsBound(MarkovQuiltBound):
         max_nearby: int = 4,
         max_separator: int = 8,
         max_entries: int = 4096,
-        per_unit: int = 64,
-        seconds: float = 10.0,
+        per_unit: int = 16,
+        seconds: float = 5.0,
     ) -> None:
         self._propagation = PropagationBound(model)
         super().__init__(
