@@ -98,5 +98,7 @@ def test_refuses_what_is_too_wide():
     model = mendelian_family(3)
     with pytest.raises(ModelTooWide, match="possible states"):
         CliqueTreeBound(model, max_states=5)
+    with pytest.raises(ModelTooWide, match="pairs"):
+        CliqueTreeBound(model, max_pairs=10)
     with pytest.raises(ModelTooWide, match="joint states"):
         ExactPriorBound(model, max_entries=10)

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from quiltdp.accountant.leakage.base import RecordBounds, Vector
 from quiltdp.accountant.leakage.elimination import Elimination, Ints
 from quiltdp.accountant.leakage.kernel import Array
+from quiltdp.errors import ModelTooWide
 from quiltdp.inference.clique_states import clique_forest
 from quiltdp.model import Model
 from quiltdp.rounding import EPS, up, up_array
@@ -41,6 +42,8 @@ class CliqueTreeBound:
         The protected sets; ``None`` for every record alone.  A set is made a clique first.
     max_states
         The most possible states one clique may have.
+    max_pairs
+        The most pairs of possible states of all cliques together.
     max_lp_cells
         How many transport cells the linear programs of one evaluation may have together; messages
         beyond it are summed out in stages, which is sound and a little looser.
@@ -70,11 +73,18 @@ class CliqueTreeBound:
         max_states: int = 1500,
         max_entries: int = 2**20,
         max_lp_cells: int = 6_000,
+        max_pairs: int = 20_000_000,
     ) -> None:
         self._model = model
         self._units = [(n,) for n in model.records] if units is None else [tuple(u) for u in units]
         join = [u for u in self._units if len(u) > 1]
         forest = clique_forest(model, join=join, max_entries=max_entries, max_states=max_states)
+        pairs = sum(len(c.states) ** 2 for c in forest.cliques)
+        if pairs > max_pairs:
+            raise ModelTooWide(
+                f"the cliques have {pairs:,} pairs of possible states, the limit is {max_pairs:,}:"
+                " raise max_pairs or use another method"
+            )
         self._forest = forest
         self._index = [np.array([model.index[n] for n in c.nodes]) for c in forest.cliques]
         self._edges_at: list[list[int]] = [[] for _ in forest.cliques]
