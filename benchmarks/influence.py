@@ -123,11 +123,14 @@ def with_pgmpy_conditionals(model: qd.Model, path: Path) -> Callable[[qd.Quilt],
         b = swing = 0.0
         near = sorted(quilt.nearby)
         for known in (k for size in range(len(near) + 1) for k in combinations(near, size)):
+            scope = [quilt.target, *known]
+            found = engine.query(scope, show_progress=False)
+            mass = found.values.transpose([found.variables.index(n) for n in scope])
             for values in product(*(range(model.cardinality(n)) for n in known)):
                 fixed = dict(zip(known, values, strict=True))
-                rows = [
-                    row(quilt, {quilt.target: x, **fixed}) for x in range(model.cardinality(quilt.target))
-                ]
+                states = range(model.cardinality(quilt.target))
+                # pgmpy answers impossible evidence with some law or other: leave it out
+                rows = [row(quilt, {quilt.target: x, **fixed}) for x in states if mass[(x, *values)] > 0]
                 for p, q in combinations([r for r in rows if r is not None], 2):
                     seen = (p > 0) | (q > 0)
                     with np.errstate(divide="ignore"):
@@ -213,7 +216,7 @@ def side_by_side(names: Sequence[str], sample: int | None) -> None:
         print("| " + " | ".join(map(str, row)) + " |", flush=True)
 
 
-def hard(cases: Sequence[tuple[str, int]]) -> None:
+def hard(cases: Sequence[tuple[str, int]], every: int) -> None:
     print("| network | nearby ≤ | quilts | largest |Q| | largest joint | time | exact | bounds | peak MB |")
     print("|---|---:|---:|---:|---:|---:|---:|---:|---:|")
     for name, nearby in cases:
@@ -221,10 +224,11 @@ def hard(cases: Sequence[tuple[str, int]]) -> None:
         quilts = list(nontrivial_quilts(model, nearby))
         exact = bounds = 0
         start = time.process_time()
-        for q in quilts:
+        asked = quilts[::every]
+        for q in asked:
             found = qd.quilt_influence(model, q)
             exact, bounds = exact + found.exact, bounds + (not found.exact)
-        spent = time.process_time() - start
+        spent = (time.process_time() - start) * len(quilts) / len(asked)
         widest = max(len(q.separator) for q in quilts)
         joint = max(joint_size(model, q) for q in quilts)
         cells = (name, nearby, len(quilts), widest, f"{joint:.0e}", f"{spent:.0f} s", exact, bounds, peak())
@@ -278,10 +282,11 @@ def main() -> None:
     parser.add_argument("--growth", action="store_true")
     parser.add_argument("--networks", nargs="*", default=["asia", "child", "alarm"])
     parser.add_argument("--sample", type=int, help="give the peers only about this many quilts, scaled up")
+    parser.add_argument("--every", type=int, default=1, help="with --hard: every n-th quilt, time scaled up")
     parser.add_argument("--cases", nargs="*", default=["child:4", "insurance:2", "alarm:4", "hepar2:2"])
     options = parser.parse_args()
     if options.hard:
-        hard([(c.split(":")[0], int(c.split(":")[1])) for c in options.cases])
+        hard([(c.split(":")[0], int(c.split(":")[1])) for c in options.cases], options.every)
     elif options.growth:
         growth()
     else:
