@@ -83,6 +83,7 @@ def test_values(text: str, expected: list[float]) -> None:
         "+".join(["a"] * 400),
         "a" * 3000,
         "a\n b",
+        "1or 2",
     ],
 )
 def test_everything_else_is_refused(text: str) -> None:

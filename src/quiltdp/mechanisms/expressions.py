@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import operator
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -76,8 +77,10 @@ class Expression:
         if len(self.text) > MAX_CHARACTERS:
             raise InvalidArgument(f"query: {len(text)} characters, at most {MAX_CHARACTERS} are allowed")
         try:
-            self._tree = ast.parse(self.text, mode="eval").body
-        except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")  # 1or 2 is a typing mistake, not a query
+                self._tree = ast.parse(self.text, mode="eval").body
+        except (SyntaxError, Warning, ValueError, MemoryError, RecursionError) as error:
             reason = error.msg if isinstance(error, SyntaxError) else error
             raise self._refusal(f"this is not an expression ({reason})") from None
         if sum(1 for _ in ast.walk(self._tree)) > MAX_NODES:
