@@ -41,8 +41,8 @@ def plan(
 
     Examples
     --------
-    $ quiltdp plan models/location_chain.json --budget 1 --queries 10
-    $ quiltdp plan models/location_chain.json --budget 5 --queries 100 --accuracy 0.2 --shortest
+    $ quiltdp plan holdout_chain.json --budget 5 --accuracy 0.3 --overfit 0.01
+    $ quiltdp plan models/location_chain.json --budget 1 --queries 10 --accuracy 0.3 --shortest
     """
     with guarded():
         found = _planned(

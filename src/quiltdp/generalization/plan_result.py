@@ -114,7 +114,7 @@ class Plan:
 
     def __str__(self) -> str:
         """Read as a short paragraph."""
-        shown = [a for a in self.alternatives if a.accuracy is not None][:3]
+        shown = [a for a in self.alternatives if a.valid and a.accuracy is not None][:3]
         size = (
             f", worth {self.effective_sample_size:,.0f} independent ones"
             if self.effective_sample_size

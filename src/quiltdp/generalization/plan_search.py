@@ -20,6 +20,7 @@ __all__ = [
     "Candidate",
     "LeakageSketch",
     "Need",
+    "NoCorrelation",
     "best_accuracy",
     "highest_scale",
     "largest_threshold_of",
@@ -27,6 +28,22 @@ __all__ = [
 ]
 
 MOST_QUERIES = 10**15
+
+
+class NoCorrelation:
+    """The least any model leaks, α about each record: what it refuses, every model refuses."""
+
+    def prior(self, dp_epsilon: float) -> NDArray[np.float64]:
+        """Return α."""
+        return np.array([dp_epsilon])
+
+    def informed(self, dp_epsilon: float) -> NDArray[np.float64]:
+        """Return α."""
+        return np.array([dp_epsilon])
+
+    def published(self, dp_epsilon: float) -> float:
+        """Return α."""
+        return dp_epsilon
 
 
 class LeakageSketch:

@@ -16,7 +16,14 @@ from quiltdp.generalization._checks import count, probability
 from quiltdp.generalization.plan_accountant import ProfileAccountant
 from quiltdp.generalization.plan_choice import Chosen, best_that_meets, candidates_for, choose, need_of
 from quiltdp.generalization.plan_result import AccuracyPromise, Alternative, BudgetPromise, Plan
-from quiltdp.generalization.plan_search import Candidate, LeakageSketch, Need, best_accuracy, most_queries
+from quiltdp.generalization.plan_search import (
+    Candidate,
+    LeakageSketch,
+    Need,
+    NoCorrelation,
+    best_accuracy,
+    most_queries,
+)
 from quiltdp.generalization.published import NOT_VALID, published_chain_records, published_plan
 from quiltdp.generalization.routes import LeakageAccountant, MaxInformationRoute, Task
 from quiltdp.model import Model
@@ -91,6 +98,7 @@ def plan(
     n = len(model.records)
     task = _checked_task(n, queries, budget, accuracy, confidence)
     asked = accountant if accountant is not None else ProfileAccountant(model, time_limit=time_limit)
+    _refuse_the_hopeless(model, task, accuracy, threshold_share)
     candidates, refused = candidates_for(model, asked, LeakageSketch(asked))
     need = need_of(candidates, threshold_share, overfit)
     if queries is None and accuracy is not None:
@@ -207,6 +215,22 @@ def _checked_task(
     return Task(n, m, b, 1 - probability("confidence", confidence))
 
 
+def _refuse_the_hopeless(model: Model, task: Task, accuracy: float | None, threshold_share: float) -> None:
+    """Refuse at once what even uncorrelated records could not do: the leakage is at least α."""
+    least = NoCorrelation()
+    candidates, _ = candidates_for(model, least, LeakageSketch(least))
+    need = need_of(candidates, threshold_share, None)
+    best = min(best_accuracy(c, task, need)[0] for c in candidates)
+    if best >= 1:
+        raise Refused(_hopeless(task, need))
+    if accuracy is not None and best > 1.05 * accuracy:  # the search itself is good to a few percent
+        raise Refused(
+            f"no theorem promises accuracy {accuracy:g} for {task.queries:,.0f} queries with budget"
+            f" {task.budget} on {task.records:,} records: the best is {best:.4g} even if they were uncorrelated; ask for less"
+            " accuracy, fewer queries or a smaller budget, or use more records"
+        )
+
+
 def _with_best_accuracy(task: Task, candidates: list[Candidate], need: Need) -> tuple[float, Chosen]:
     """Return the smallest accuracy any theorem promises, and which one."""
     tried = [(best_accuracy(c, task, need), c) for c in candidates]
@@ -317,6 +341,7 @@ def _published(model: Model, task: Task, accuracy: float, accountant: LeakageAcc
             needed = max(needed, chain)
         except InvalidArgument as error:
             parts.append(f"no chain form ({error})")
+            needed = math.inf
     else:
         leak = accountant.published(task.dp_epsilon(asked.sigma))
         parts.append(f"published leakage {leak:.3g}, allowed {asked.leakage_allowed:.3g}")

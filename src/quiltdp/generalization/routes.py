@@ -103,7 +103,10 @@ class AnyLawRoute:
 
     def threshold(self, task: Task, sigma: float, accuracy: float) -> float:
         """Return the largest T over the split between a and c."""
-        bias = any_law_transfer(self.accountant.prior(task.dp_epsilon(sigma)))
+        alpha = task.dp_epsilon(sigma)
+        if math.tanh(alpha / 4) >= accuracy:  # the leakage is at least α: no need to ask
+            return -math.inf
+        bias = any_law_transfer(self.accountant.prior(alpha))
         best = -math.inf
         for factor in (1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0):
             c = factor * sigma
@@ -136,6 +139,9 @@ class MaxInformationRoute:
 
     def threshold(self, task: Task, sigma: float, accuracy: float) -> float:
         """Return the largest T over the split of the failure probability."""
+        least = task.dp_epsilon(sigma) * math.sqrt(task.records / 8)  # the leakage is at least α
+        if least >= accuracy * math.sqrt(2 * self.concentration.effective_sample_size):
+            return -math.inf
         best = -math.inf
         for share in (0.05, 0.25, 0.5, 0.75, 0.95):
             a = accuracy - self.deviation(task, sigma, share * SAFETY * task.failure)
