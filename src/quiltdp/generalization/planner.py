@@ -226,8 +226,8 @@ def _refuse_the_hopeless(model: Model, task: Task, accuracy: float | None, thres
     if accuracy is not None and best > 1.05 * accuracy:  # the search itself is good to a few percent
         raise Refused(
             f"no theorem promises accuracy {accuracy:g} for {task.queries:,.0f} queries with budget"
-            f" {task.budget} on {task.records:,} records: the best is {best:.4g} even if they were uncorrelated; ask for less"
-            " accuracy, fewer queries or a smaller budget, or use more records"
+            f" {task.budget} on {task.records:,} records: the best is {best:.4g} even if they were"
+            " uncorrelated; ask for less accuracy, fewer queries or a smaller budget, or use more records"
         )
 
 
