@@ -34,7 +34,11 @@ def draw(seed: int) -> tuple[qd.Model, float]:
         parents = [k - 1] if chain and k else []
         if not chain:
             most = min(k, 2)
-            parents = sorted(rng.choice(k, size=int(rng.integers(0, most + 1)), replace=False).tolist()) if k else []
+            parents = (
+                sorted(rng.choice(k, size=int(rng.integers(0, most + 1)), replace=False).tolist())
+                if k
+                else []
+            )
         shape = [int(sizes[p]) for p in parents]
         table = rng.dirichlet(np.full(int(sizes[k]), rng.choice([0.3, 1.0, 5.0])), size=shape or None)
         table = np.maximum(table, 1e-9)
@@ -45,7 +49,9 @@ def draw(seed: int) -> tuple[qd.Model, float]:
         table = table / table.sum(axis=-1, keepdims=True)
         tables[f"X{k}"] = ([f"X{p}" for p in parents], table)
     records = [f"X{k}" for k in range(count) if rng.random() < 0.85]
-    return qd.Model.from_tables(tables, records or ["X0"]), float(np.exp(rng.uniform(np.log(0.02), np.log(4.0))))
+    return qd.Model.from_tables(tables, records or ["X0"]), float(
+        np.exp(rng.uniform(np.log(0.02), np.log(4.0)))
+    )
 
 
 def campaign(seeds: range) -> tuple[dict[tuple[str, str], list[float]], list[str]]:
@@ -65,7 +71,9 @@ def campaign(seeds: range) -> tuple[dict[tuple[str, str], list[float]], list[str
                     continue
                 for record in model.records:
                     if found[record] < limit[record] - 1e-7 * max(1.0, limit[record]):
-                        violations.append(f"seed {seed}: {adversary}/{method} on {record}: {found[record]} < {limit[record]}")
+                        violations.append(
+                            f"seed {seed}: {adversary}/{method} on {record}: {found[record]} < {limit[record]}"
+                        )
                 top = max(limit.values())
                 if top > 0:
                     ratios[adversary, method].append(max(found.values()) / top)
@@ -73,7 +81,9 @@ def campaign(seeds: range) -> tuple[dict[tuple[str, str], list[float]], list[str
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seeds", type=int, default=1000)
     parser.add_argument("--start", type=int, default=0)
     parser.add_argument("--docs", type=Path)
@@ -89,7 +99,8 @@ def main() -> int:
             f"| {adversary} | {method} | {len(values)} | {q[0]:.3f} | {q[1]:.3f} | {finite.max():.3f} |"
         )
     print("\n".join(lines))
-    said = f"seeds {seeds.start} to {seeds.stop - 1}: {len(violations)} violations, {time.monotonic() - started:.0f} s"
+    seconds = time.monotonic() - started
+    said = f"seeds {seeds.start} to {seeds.stop - 1}: {len(violations)} violations, {seconds:.0f} s"
     print(said)
     print("\n".join(violations))
     if options.docs is not None:

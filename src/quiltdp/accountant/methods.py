@@ -131,7 +131,7 @@ def _only_singles(part: Part, name: str) -> None:
 def _prior_chain(part: Part) -> Bound:
     from quiltdp.accountant.leakage.chain_prior import ChainPriorBound
 
-    return ChainPriorBound(_as_chain(part.model), part.listed())
+    return ChainPriorBound(_as_chain(part.model), part.units, window=part.window)
 
 
 def _mqm(part: Part) -> Bound:
@@ -139,7 +139,7 @@ def _mqm(part: Part) -> Bound:
     from quiltdp.accountant.leakage.quilt_prior import MarkovQuiltBound
 
     if isinstance(part.model, ChainModel):
-        return MarkovQuiltChainBound(part.model, part.listed())
+        return MarkovQuiltChainBound(part.model, part.units, window=part.window)
     return MarkovQuiltBound(part.model, part.listed())
 
 

@@ -17,6 +17,7 @@ not depend on α and are kept.
 from __future__ import annotations
 
 import heapq
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,6 +32,8 @@ from quiltdp.graph.moral import moralize
 from quiltdp.inference.influence import swings
 from quiltdp.model import Model
 from quiltdp.rounding import EPS, up
+
+_EXHAUSTIVE = 8
 
 __all__ = ["QuiltLimits", "QuiltTerm", "QuiltsBound", "SwingBound"]
 
@@ -123,7 +126,8 @@ class QuiltsBound:
         self._graph = moralize(model)
         self._searches: dict[int, _Search] = {}
         self._examined = 0
-        self._deadline = time.monotonic() + self.limits.seconds
+        small = len(model.nodes) <= _EXHAUSTIVE  # every quilt is looked at, however busy the machine
+        self._deadline = math.inf if small else time.monotonic() + self.limits.seconds
         self._scopes = [tuple(model.index[n] for n in f.scope) for f in model.factors]
 
     def evaluate(self, alpha: Vector, *, floor: float = 0.0) -> RecordBounds:
@@ -222,7 +226,7 @@ class QuiltsBound:
             if term is not None:
                 self._apply(k, term, alpha, messages, values, witnesses)
         fresh = False
-        most = 256 if len(self.model.nodes) <= 8 else 3  # small models: every quilt
+        most = 256 if len(self.model.nodes) <= _EXHAUSTIVE else 3
         patience = most
         while patience and len(search.terms) < self.limits.per_unit and not self._spent():
             closed = self._next(search, alpha, messages)
