@@ -58,10 +58,11 @@ def markov_quilt_mechanism(every: int) -> str:
         )
     shown = rows[:: max(1, len(rows) // 12)]
     columns = ["p01", "p11", "their program", "ours, published", "prior", "informed"]
+    prior, one, fifth = (np.median(r) for r in (prior_ratio, informed_ratio[1.0], informed_ratio[0.2]))
     said = (
-        f"{len(rows)} chains.  Their noise over ours, prior adversary: median {np.median(prior_ratio):.2f}, least"
-        f" {min(prior_ratio):.3f}.  Their noise over ours against the *stronger* informed adversary: median"
-        f" {np.median(informed_ratio[1.0]):.2f} at ε = 1 and {np.median(informed_ratio[0.2]):.2f} at ε = 0.2.\n\n"
+        f"{len(rows)} chains.  Their noise over ours, prior adversary: median {prior:.2f},"
+        f" least {min(prior_ratio):.3f}.  Their noise over ours against the *stronger* informed"
+        f" adversary: median {one:.2f} at ε = 1 and {fifth:.2f} at ε = 0.2.\n\n"
     )
     return said + table(columns, shown)
 

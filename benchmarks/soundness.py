@@ -71,9 +71,8 @@ def campaign(seeds: range) -> tuple[dict[tuple[str, str], list[float]], list[str
                     continue
                 for record in model.records:
                     if found[record] < limit[record] - 1e-7 * max(1.0, limit[record]):
-                        violations.append(
-                            f"seed {seed}: {adversary}/{method} on {record}: {found[record]} < {limit[record]}"
-                        )
+                        where = f"seed {seed}: {adversary}/{method} on {record}"
+                        violations.append(f"{where}: {found[record]} < {limit[record]}")
                 top = max(limit.values())
                 if top > 0:
                     ratios[adversary, method].append(max(found.values()) / top)
