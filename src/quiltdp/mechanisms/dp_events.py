@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 from quiltdp.accountant.specs import Gaussian, Thresholdout
@@ -18,9 +17,13 @@ __all__ = ["to_dp_event"]
 def to_dp_event(calibration: Calibration) -> Any:
     """Return the event of one release: noise multiplier = scale / sensitivity.
 
-    Thresholdout becomes binary randomized response with the α of its whole budget, which dominates
-    every α-DP algorithm (a Laplace event of that α would not).  Compose events first, then convert
-    once.
+    Thresholdout becomes a discrete Laplace event of sensitivity 1 with the α of its whole budget.  Its
+    privacy loss is ±α, that of binary randomized response, so it dominates every α-DP algorithm (a
+    Laplace event of that α would not).  Randomized response itself is no use here: the accountant of
+    ``dp_accounting`` takes it for other neighbours only, and forgets how often it was repeated.
+
+    The sensitivity is that of *replacing* a record: use the accountant with its own default
+    neighbours, which shift the query by one sensitivity.  Compose events first, then convert once.
 
     Examples
     --------
@@ -32,14 +35,14 @@ def to_dp_event(calibration: Calibration) -> Any:
     """
     try:
         import dp_accounting
+        from dp_accounting import dp_event
     except ImportError:
         raise DependencyMissing("events need dp-accounting: pip install 'quiltdp[accounting]'") from None
     spec = calibration.mechanism
     if isinstance(spec, Thresholdout):
         alpha = spec.dp_epsilon(calibration.sigma)
         largest = max(alpha.values()) if isinstance(alpha, dict) else alpha
-        noise = down(2.0 / (1.0 + math.exp(largest)))  # the chance of a random answer
-        return dp_accounting.RandomizedResponseDpEvent(noise_parameter=noise, num_buckets=2)
+        return dp_event.DiscreteLaplaceDpEvent(noise_parameter=largest, sensitivity=1)
     multiplier = down(calibration.sigma / spec.max_sensitivity)
     if isinstance(spec, Gaussian):
         return dp_accounting.GaussianDpEvent(noise_multiplier=multiplier)
