@@ -15,6 +15,7 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import Any
 
+from quiltdp.accountant.checks import check_cost, check_gaussian, check_mechanism
 from quiltdp.accountant.delta import gaussian_leakage, smallest_std
 from quiltdp.accountant.leakage.base import Vector
 from quiltdp.accountant.profile import LeakageProfile, Progress, analyze
@@ -84,6 +85,8 @@ class Calibration:
             raise InvalidArgument(f"delta must be in [0, 1), not {self.delta!r}")
         if math.isnan(self.leakage) or self.leakage > self.epsilon:
             raise NoCertificate(f"the leakage {self.leakage} exceeds the target {self.epsilon}")
+        if not isinstance(self.mechanism, Gaussian):
+            check_cost(self.mechanism, self.sigma, self.dp_epsilon)
         object.__setattr__(self, "compared", MappingProxyType(dict(self.compared)))
 
     @property
@@ -151,7 +154,7 @@ class Calibration:
         """
         try:
             d = json.loads(text)
-        except ValueError as error:
+        except (TypeError, ValueError) as error:
             raise InvalidArgument(f"the calibration is not JSON: {error}") from None
         if not isinstance(d, dict) or d.get("schema") != SCHEMA:
             raise InvalidArgument(f"this is not a calibration: no key 'schema' with value {SCHEMA!r}")
@@ -177,7 +180,9 @@ class Calibration:
                 notes=tuple(d["notes"]),
                 seconds=float(d["seconds"]),
             )
-        except (KeyError, TypeError, AttributeError) as error:
+        except QuiltdpError:
+            raise
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise InvalidArgument(f"the calibration lacks or garbles {error}") from None
 
     def to_opendp(self) -> Any:
@@ -230,8 +235,9 @@ def calibrate(
     (8.908, 'X49', 100.0)
     """
     target = positive_epsilon(epsilon, "epsilon")
-    _check_mechanism(mechanism)
+    check_mechanism(mechanism)
     if isinstance(mechanism, Gaussian):
+        check_gaussian(method, adversary)
         return _gaussian(model, target, mechanism, adversary, protect, window, time_limit)
     profile = analyze(
         model,
@@ -243,11 +249,6 @@ def calibrate(
         progress=progress,
     )
     return calibrate_profile(profile, target, mechanism, compare=compare)
-
-
-def _check_mechanism(mechanism: object) -> None:
-    if not isinstance(mechanism, (Laplace, Gaussian, Thresholdout)):
-        raise InvalidArgument(f"mechanism must be Laplace, Gaussian or Thresholdout, not {mechanism!r}")
 
 
 def calibrate_profile(
@@ -338,9 +339,10 @@ def leakage_of(
     >>> round(qd.leakage_of(m, qd.Laplace(sensitivity=1.0), scale=8.908005).epsilon, 5)
     1.0
     """
-    _check_mechanism(mechanism)
+    check_mechanism(mechanism)
     number = positive_epsilon(scale, "scale")
     if isinstance(mechanism, Gaussian):
+        check_gaussian(method, adversary)
         return gaussian_leakage(
             model,
             mechanism,

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
 
+from quiltdp.accountant.calibration import Calibration
 from quiltdp.accountant.result import Leakage
 from quiltdp.accountant.specs import round_up
 from quiltdp.accountant.units import positive_epsilon
@@ -39,6 +40,8 @@ def compose(costs: Iterable[float | Mapping[str, float]]) -> float | dict[str, f
     >>> compose([{"ann": 0.25, "bob": 0.0}, 0.5])
     {'ann': 0.75, 'bob': 0.5}
     """
+    if isinstance(costs, (str, Leakage)) or not isinstance(costs, Iterable):
+        raise InvalidArgument(f"costs must be a list of DP costs, not {costs!r}")
     flat = Fraction(0)
     named: dict[str, Fraction] | None = None
     for k, cost in enumerate(costs):
@@ -46,6 +49,8 @@ def compose(costs: Iterable[float | Mapping[str, float]]) -> float | dict[str, f
             raise InvalidArgument(
                 "leakages do not add: compose the DP costs first, then convert their sum once"
             )
+        if isinstance(cost, Calibration):
+            raise InvalidArgument(f"cost {k} is a calibration: give the dp_epsilon of its release")
         if isinstance(cost, Mapping):
             named = _added(named, cost, k)
         else:

@@ -47,6 +47,7 @@ class DeltaProfile:
     def __init__(
         self, model: Model, *, protect: Protect = None, window: int = 1, time_limit: float = 30.0
     ) -> None:
+        positive_epsilon(time_limit, "time_limit")
         self.model = model
         self.units: Units = make_units(model, protect, window)
         classes = component_classes(model)
@@ -121,7 +122,7 @@ def smallest_std(
         return bounds.delta(GaussianProfile(std), epsilon, weights)
 
     single = mechanism.scale(epsilon)
-    std = _smallest(worst, mechanism.delta, single)
+    std = _smallest(worst, mechanism.delta, single, "standard deviation")
     values = bounds.deltas(GaussianProfile(std), epsilon, weights)
     k = int(np.argmax(values))
     largest = max((float(weights[c].sum()) for f, _, _ in bounds._pieces for c in f.copies), default=0.0)
@@ -135,8 +136,8 @@ def smallest_std(
     )
 
 
-def _smallest(worst: Callable[[float], float], delta: float, start: float) -> float:
-    """Return the smallest std with worst(std) ≤ δ, by doubling and bisection on its logarithm."""
+def _smallest(worst: Callable[[float], float], delta: float, start: float, what: str) -> float:
+    """Return the smallest x ≥ start with worst(x) ≤ δ, by doubling and bisection on its logarithm."""
     if worst(start) <= delta:
         return start
     low, high = start, start
@@ -145,7 +146,7 @@ def _smallest(worst: Callable[[float], float], delta: float, start: float) -> fl
         if worst(high) <= delta:
             break
     else:
-        raise NoCertificate(f"no standard deviation up to {high:.3g} reaches δ = {delta:g}")
+        raise NoCertificate(f"no {what} up to {high:.3g} reaches δ = {delta:g}")
     while high - low > 1e-9 * high:
         middle = math.sqrt(low * high)
         if worst(middle) <= delta:
@@ -175,7 +176,7 @@ def gaussian_leakage(
     def worst(epsilon: float) -> float:
         return bounds.delta(profile, epsilon, weights)
 
-    epsilon = _smallest(worst, mechanism.delta, 1e-6)
+    epsilon = _smallest(worst, mechanism.delta, 1e-6, "ε")
     values = bounds.deltas(profile, epsilon, weights)
     unit = str(bounds.units.names[int(np.argmax(values))])
     return Leakage(

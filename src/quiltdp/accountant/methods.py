@@ -20,7 +20,7 @@ from quiltdp.model import Model
 if TYPE_CHECKING:
     from quiltdp.accountant.leakage.combined import Combined
 
-__all__ = ["METHODS", "Method", "Part", "automatic", "build", "method_names"]
+__all__ = ["METHODS", "Method", "Part", "automatic", "build", "check_adversary", "method_names"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,6 +227,12 @@ METHODS: Mapping[str, Mapping[str, Method]] = MappingProxyType({"informed": _INF
 def method_names(adversary: str) -> tuple[str, ...]:
     """Return the names a caller may give as ``method=``, ``auto`` first."""
     return ("auto", *METHODS[adversary])
+
+
+def check_adversary(adversary: object) -> None:
+    """Refuse an adversary that does not exist."""
+    if adversary not in tuple(METHODS):
+        raise InvalidArgument(f"adversary must be 'informed' or 'prior', not {adversary!r}")
 
 
 def build(adversary: str, name: str, part: Part) -> Bound:

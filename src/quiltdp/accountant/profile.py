@@ -17,12 +17,11 @@ import numpy as np
 
 from quiltdp.accountant.leakage.base import Vector
 from quiltdp.accountant.leakage.combined import Combined, CombinedBounds
-from quiltdp.accountant.methods import METHODS, Part, automatic, build
+from quiltdp.accountant.methods import METHODS, Part, automatic, build, check_adversary
 from quiltdp.accountant.pieces import assign_units
 from quiltdp.accountant.result import Binding, Certificate, Leakage, PerUnit
 from quiltdp.accountant.search import largest_scale
 from quiltdp.accountant.units import DpEpsilon, Protect, alpha_vector, make_units, positive_epsilon
-from quiltdp.errors import InvalidArgument
 from quiltdp.inference.components import ComponentClass, component_classes
 from quiltdp.model import Model
 
@@ -77,8 +76,7 @@ class LeakageProfile:
         time_limit: float = 30.0,
         progress: Progress | None = None,
     ) -> None:
-        if adversary not in METHODS:
-            raise InvalidArgument(f"adversary must be 'informed' or 'prior', not {adversary!r}")
+        check_adversary(adversary)
         positive_epsilon(time_limit, "time_limit")
         self.model = model
         self.method = method
@@ -239,7 +237,7 @@ class LeakageProfile:
 
     def curve(self, dp_epsilons: Any) -> list[Leakage]:
         """Return the leakage at each of several α, for tables and pictures."""
-        return [self.leakage(float(a)) for a in dp_epsilons]
+        return [self.leakage(a) for a in dp_epsilons]
 
     def plot(self, dp_epsilons: Any = None, *, ax: Any = None) -> Any:
         """Draw leakage against α, one line per method; return matplotlib axes."""

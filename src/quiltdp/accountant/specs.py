@@ -86,6 +86,8 @@ def _number(value: object, name: str) -> float:
         return float(value)  # type: ignore[arg-type]  # whatever has __float__ is welcome
     except (TypeError, ValueError):
         raise InvalidArgument(f"{name} must be a number, not {value!r}") from None
+    except OverflowError:
+        raise InvalidArgument(f"{name} is too large for a floating-point number") from None
 
 
 def _sensitivity(value: object, record: object) -> float:

@@ -8,7 +8,7 @@ consecutive steps of a chain (w-event privacy).
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -55,6 +55,8 @@ def make_units(model: Model, protect: Protect = None, window: int = 1) -> Units:
     InvalidArgument
         Naming the set and what is wrong with it.
     """
+    if not isinstance(model, Model):
+        raise InvalidArgument(f"model must be a quiltdp Model, not {model!r}; load_model reads files")
     if isinstance(window, bool) or not isinstance(window, (int, np.integer)) or window < 1:
         raise InvalidArgument(f"window must be a whole number ≥ 1, not {window!r}")
     if protect is None:
@@ -65,8 +67,8 @@ def make_units(model: Model, protect: Protect = None, window: int = 1) -> Units:
         return Units(model.records)
     if window > 1:
         raise InvalidArgument("give either protect= or window=, not both")
-    if isinstance(protect, str):
-        raise InvalidArgument(f"protect must hold sets of records, not the string {protect!r}")
+    if isinstance(protect, str) or not isinstance(protect, Iterable):
+        raise InvalidArgument(f"protect must hold sets of records, not {protect!r}")
     named = protect if isinstance(protect, Mapping) else {_title(s): s for s in protect}
     if not named:
         raise InvalidArgument("protect is empty: name at least one set of records")
@@ -77,6 +79,8 @@ def make_units(model: Model, protect: Protect = None, window: int = 1) -> Units:
 def _title(chosen: Collection[str]) -> str:
     if isinstance(chosen, str):
         raise InvalidArgument(f"protect: {chosen!r} is a string; write [{chosen!r}] for a set of one record")
+    if not isinstance(chosen, Collection):
+        raise InvalidArgument(f"protect: {chosen!r} is not a set of records")
     names = sorted(map(str, chosen))
     return "+".join(names) if len(names) <= 4 else f"{names[0]}+…+{names[-1]} ({len(names)} records)"
 
@@ -84,8 +88,13 @@ def _title(chosen: Collection[str]) -> str:
 def _checked_set(model: Model, name: str, chosen: Collection[str]) -> tuple[str, ...]:
     if isinstance(chosen, str):
         raise InvalidArgument(f"protect: set {name!r} is a string; write [{chosen!r}]")
+    if not isinstance(chosen, Collection):
+        raise InvalidArgument(f"protect: set {name!r} is not a set of records but {chosen!r}")
     if not chosen:
         raise InvalidArgument(f"protect: set {name!r} is empty")
+    odd = next((n for n in chosen if not isinstance(n, str)), None)
+    if odd is not None:
+        raise InvalidArgument(f"protect: {odd!r} in set {name!r} is not the name of a record")
     model.require(chosen)
     for n in chosen:
         if not model.is_record(n):
@@ -165,6 +174,8 @@ def positive_epsilon(value: object, name: str, *, zero: bool = False) -> float:
         number = float(value)  # type: ignore[arg-type]  # whatever has __float__ is welcome
     except (TypeError, ValueError):
         raise InvalidArgument(f"{name} must be a number, not {value!r}") from None
+    except OverflowError:
+        raise InvalidArgument(f"{name} is too large for a floating-point number") from None
     if isinstance(value, bool) or not math.isfinite(number) or number < 0 or (number == 0 and not zero):
         wanted = "a finite number ≥ 0" if zero else "a finite number > 0"
         raise InvalidArgument(f"{name} must be {wanted}, not {value!r}")

@@ -81,10 +81,14 @@ def leakage(
         ]
         show_facts(facts)
         if top:
-            rows = [(n, number(v, 6), f"{v / dp_epsilon:.4g}") for n, v in found.per_record.top(top)]
+            rows = [(n, number(v, 6), _ratio(v, dp_epsilon)) for n, v in found.per_record.top(top)]
             show_table(
                 ["record", "leakage", "in α"], rows, title="\nLargest leakages", right=["leakage", "in α"]
             )
         if len(found.by_method) > 1:
             by = [(n, number(v, 6)) for n, v in sorted(found.by_method.items(), key=lambda i: i[1])]
             show_table(["method", "largest leakage"], by, right=["largest leakage"])
+
+
+def _ratio(value: float, alpha: float) -> str:
+    return f"{value / alpha:.4g}" if alpha > 0 else "–"

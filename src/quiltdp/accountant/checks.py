@@ -1,0 +1,36 @@
+"""What a calibration must fulfil, and what it may be asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from quiltdp.accountant.methods import check_adversary
+from quiltdp.accountant.specs import Gaussian, Laplace, Thresholdout
+from quiltdp.errors import InvalidArgument, NoCertificate
+
+__all__ = ["check_cost", "check_gaussian", "check_mechanism"]
+
+
+def check_cost(spec: Laplace | Thresholdout, sigma: float, stated: object) -> None:
+    """Refuse a scale that costs more than the α that was certified: one of the two was changed."""
+    cost = spec.dp_epsilon(sigma)
+    if isinstance(cost, Mapping):
+        certified = stated if isinstance(stated, Mapping) else {}
+        odd = next((n for n, a in cost.items() if not a <= certified.get(n, -1.0)), None)
+        if odd is not None:
+            raise NoCertificate(f"sigma = {sigma:.6g} costs record {odd!r} more than was certified")
+    elif not isinstance(stated, (int, float)) or not cost <= stated:
+        raise NoCertificate(f"sigma = {sigma:.6g} costs α = {cost:.6g}, more than the certified {stated!r}")
+
+
+def check_gaussian(method: str, adversary: str) -> None:
+    """Refuse what does not apply to Gaussian noise."""
+    check_adversary(adversary)
+    if method not in ("auto", "swing"):
+        raise InvalidArgument(f"Gaussian noise is calibrated by method 'auto' or 'swing', not {method!r}")
+
+
+def check_mechanism(mechanism: object) -> None:
+    """Refuse what is not a specification."""
+    if not isinstance(mechanism, (Laplace, Gaussian, Thresholdout)):
+        raise InvalidArgument(f"mechanism must be Laplace, Gaussian or Thresholdout, not {mechanism!r}")
