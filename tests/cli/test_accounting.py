@@ -1,0 +1,165 @@
+"""``quiltdp calibrate``, ``leakage`` and ``audit``: for people, for programs, one line for a mistake."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+
+import quiltdp as qd
+
+SMALL = "models/earthquake.bif"
+CHAIN = "models/location_chain.json"
+
+
+def test_calibrate_as_json_is_what_python_says(cli) -> None:
+    result = cli("calibrate", SMALL, "--epsilon", 1, "--budget", 10, "--json")
+    assert (result.code, result.err) == (0, "")
+    document = json.loads(result.out)
+    assert (document["schema"], document["version"]) == ("quiltdp/calibration", 1)
+    model = qd.load_model(SMALL)
+    cal = qd.calibrate(model, 1.0, qd.Thresholdout(10, 1 / len(model.records)))
+    assert document["sigma"] == cal.sigma
+    assert document["binding"]["unit"] == cal.binding.unit
+    assert document["compared"].keys() == {"independent", "group", "published"}
+    assert qd.Calibration.from_json(result.out).sigma == cal.sigma  # and it can be read back
+
+
+def test_calibrate_for_people(cli) -> None:
+    result = cli("calibrate", SMALL, "--epsilon", 1, "--sensitivity", 0.5)
+    assert result.code == 0
+    assert result.out.startswith("σ = ")
+    for word in ("Laplace scale", "forced by", "certificate", "group privacy", "Largest leakages"):
+        assert word in result.out
+
+
+def test_calibrate_gaussian(cli) -> None:
+    result = cli("calibrate", SMALL, "--epsilon", 1, "--mechanism", "gaussian", "--delta", 1e-6, "--json")
+    document = json.loads(result.out)
+    assert document["delta"] == 1e-6
+    assert document["dp_epsilon"] is None
+    shown = cli("calibrate", SMALL, "--epsilon", 1, "--mechanism", "gaussian", "--delta", 1e-6)
+    assert "standard deviation, for ε = 1, δ = 1e-06" in shown.out
+
+
+def test_windows_sets_and_adversaries(cli) -> None:
+    window = json.loads(cli("leakage", CHAIN, "--dp-epsilon", 0.01, "--window", 3, "--json").out)
+    single = json.loads(cli("leakage", CHAIN, "--dp-epsilon", 0.01, "--json").out)
+    assert window["protected"] == "runs of 3 steps"
+    assert window["epsilon"] > single["epsilon"]
+    chosen = ("--protect", "home=Burglary,Alarm", "--protect", "calls=John*", "--json")
+    sets = json.loads(cli("leakage", SMALL, "--dp-epsilon", 0.1, *chosen).out)
+    assert sets["per_record"].keys() == {"home", "calls"}
+    prior = json.loads(cli("leakage", SMALL, "--dp-epsilon", 0.1, "--adversary", "prior", "--json").out)
+    informed = json.loads(cli("leakage", SMALL, "--dp-epsilon", 0.1, "--json").out)
+    assert prior["epsilon"] <= informed["epsilon"] * (1 + 1e-9)
+
+
+def test_leakage_as_json_and_for_people(cli) -> None:
+    document = json.loads(cli("leakage", SMALL, "--dp-epsilon", 0.1, "--json").out)
+    assert document["schema"] == "quiltdp/leakage"
+    assert document["epsilon"] == qd.leakage(qd.load_model(SMALL), 0.1).epsilon
+    assert len(document["per_record"]) == 5
+    shown = cli("leakage", SMALL, "--dp-epsilon", 0.1, "--top", 2)
+    assert shown.code == 0
+    assert shown.out.startswith("leakage ≤ ")
+    assert "in α" in shown.out
+    assert "in α" not in cli("leakage", SMALL, "--dp-epsilon", 0.1, "--top", 0).out
+
+
+def test_a_mechanism_that_reads_nothing(cli) -> None:
+    result = cli("leakage", SMALL, "--dp-epsilon", 0)
+    assert result.code == 0
+    assert "leakage ≤ 0 at α = 0" in result.out
+
+
+@pytest.mark.parametrize("adversary", ["informed", "prior"])
+def test_audit(cli, adversary: str) -> None:
+    result = cli("audit", SMALL, "--dp-epsilon", 0.5, "--adversary", adversary, "--json")
+    assert (result.code, result.err) == (0, "")
+    document = json.loads(result.out)
+    assert document["schema"] == "quiltdp/audit"
+    assert document["sound"] is True
+    assert document["laplace_sum"] <= document["limit"] * (1 + 1e-9)
+    for row in document["methods"]:
+        assert row["epsilon"] is None or row["epsilon"] >= document["limit"] * (1 - 1e-9)
+    shown = cli("audit", SMALL, "--dp-epsilon", 0.5, "--adversary", adversary)
+    assert "no bound is below the limit" in shown.out
+
+
+def test_records_are_chosen(cli) -> None:
+    only = ("--records", "JohnCalls,MaryCalls", "--json")
+    document = json.loads(cli("leakage", SMALL, "--dp-epsilon", 0.1, *only).out)
+    assert document["per_record"].keys() == {"JohnCalls", "MaryCalls"}
+
+
+BAD = [
+    (("calibrate", SMALL), "--epsilon"),
+    (("calibrate", SMALL, "--epsilon", 0), "epsilon"),
+    (("calibrate", SMALL, "--epsilon", -1), "epsilon"),
+    (("calibrate", SMALL, "--epsilon", "nan"), "epsilon"),
+    (("calibrate", SMALL, "--epsilon", "inf"), "epsilon"),
+    (("calibrate", SMALL, "--epsilon", "one"), "--epsilon"),
+    (("calibrate", SMALL, "--epsilon", 1, "--budget", 0), "--budget"),
+    (("calibrate", SMALL, "--epsilon", 1, "--budget", 2.5), "--budget"),
+    (("calibrate", SMALL, "--epsilon", 1, "--sensitivity", 0), "sensitivity"),
+    (("calibrate", SMALL, "--epsilon", 1, "--sensitivity", "inf"), "sensitivity"),
+    (("calibrate", SMALL, "--epsilon", 1, "--mechanism", "staircase"), "staircase"),
+    (("calibrate", SMALL, "--epsilon", 1, "--mechanism", "laplace", "--budget", 3), "--budget"),
+    (("calibrate", SMALL, "--epsilon", 1, "--mechanism", "thresholdout"), "--budget"),
+    (("calibrate", SMALL, "--epsilon", 1, "--mechanism", "gaussian"), "--delta"),
+    (("calibrate", SMALL, "--epsilon", 1, "--mechanism", "gaussian", "--delta", 0), "delta"),
+    (("calibrate", SMALL, "--epsilon", 1, "--mechanism", "gaussian", "--delta", 1), "delta"),
+    (
+        ("calibrate", SMALL, "--epsilon", 1, "--mechanism", "gaussian", "--delta", 0.1, "--method", "exact"),
+        "exact",
+    ),
+    (
+        ("calibrate", SMALL, "--epsilon", 1, "--mechanism", "gaussian", "--delta", 0.1, "--adversary", "me"),
+        "'me'",
+    ),
+    (("calibrate", SMALL, "--epsilon", 1, "--delta", 0.1), "--delta"),
+    (("calibrate", SMALL, "--epsilon", 1, "--method", "best"), "'best'"),
+    (("calibrate", SMALL, "--epsilon", 1, "--adversary", "nobody"), "'nobody'"),
+    (("calibrate", SMALL, "--epsilon", 1, "--window", 0), "--window"),
+    (("calibrate", SMALL, "--epsilon", 1, "--window", 2), "chain"),
+    (("calibrate", SMALL, "--epsilon", 1, "--time-limit", 0), "--time-limit"),
+    (("calibrate", SMALL, "--epsilon", 1, "--records", "Nobody"), "Nobody"),
+    (("calibrate", SMALL, "--epsilon", 1, "--allele-frequency", 0.1), "--allele-frequency"),
+    (("calibrate", SMALL, "--epsilon", 1, "--wrong"), "--wrong"),
+    (("calibrate", "models/nothing.bif", "--epsilon", 1), "nothing.bif"),
+    (("leakage", SMALL), "--dp-epsilon"),
+    (("leakage", SMALL, "--dp-epsilon", -0.1), "dp_epsilon"),
+    (("leakage", SMALL, "--dp-epsilon", "inf"), "dp_epsilon"),
+    (("leakage", SMALL, "--dp-epsilon", 0.1, "--top", -1), "--top"),
+    (("leakage", SMALL, "--dp-epsilon", 0.1, "--method", "lemma4"), "chain"),
+    (("leakage", SMALL, "--dp-epsilon", 0.1, "--method", "gk16"), "'gk16'"),
+    (("leakage", SMALL, "--dp-epsilon", 0.1, "--protect", "Alarm"), "NAME="),
+    (("leakage", SMALL, "--dp-epsilon", 0.1, "--protect", "a="), "NAME="),
+    (("leakage", SMALL, "--dp-epsilon", 0.1, "--protect", "a=,"), "'a'"),
+    (("leakage", SMALL, "--dp-epsilon", 0.1, "--protect", "a=Nobody"), "Nobody"),
+    (("leakage", SMALL, "--dp-epsilon", 0.1, "--protect", "a=No*"), "'No'"),
+    (("leakage", SMALL, "--dp-epsilon", 0.1, "--protect", "a=Alarm", "--protect", "a=Alarm"), "twice"),
+    (("leakage", CHAIN, "--dp-epsilon", 0.1, "--protect", "a=X0", "--window", 2), "not both"),
+    (("leakage", "models/SOURCES.md", "--dp-epsilon", 0.1), "SOURCES.md"),
+    (("audit", SMALL, "--dp-epsilon", 0), "dp_epsilon"),
+    (("audit", SMALL, "--adversary", "nobody"), "'nobody'"),
+    (("audit", "models/alarm.bif"), "records"),
+]
+
+
+@pytest.mark.parametrize("json_too", [False, True], ids=["text", "json"])
+@pytest.mark.parametrize(("arguments", "culprit"), BAD, ids=lambda v: " ".join(map(str, v)) if v else "")
+def test_a_mistake_is_one_line_and_exit_code_2(cli, arguments, culprit: str, json_too: bool) -> None:
+    result = cli(*arguments, *(["--json"] if json_too else []))
+    assert result.code == 2
+    assert result.out == ""
+    assert result.err.startswith("quiltdp: ")
+    assert result.err.count("\n") == 1
+    assert culprit in result.err
+
+
+def test_infinity_is_written_as_a_word(cli) -> None:
+    document = json.loads(cli("leakage", SMALL, "--dp-epsilon", 700, "--json").out)
+    assert all(not math.isnan(float(v)) for v in document["per_record"].values())
