@@ -348,6 +348,9 @@ class Gaussian:
 MechanismSpec: TypeAlias = "Laplace | Gaussian | Thresholdout"
 
 
+_TINY = 1e-300  # below it products lose digits: a δ this small is given as this
+
+
 def gaussian_delta(epsilon: float, shift: float) -> float:
     r"""Return δ(ε) between N(0, 1) and N(μ, 1), rounded up and clipped to 1.
 
@@ -397,7 +400,7 @@ def _gaussian_delta_positive(epsilon: float, shift: float) -> float:
     a = 0.5 * shift - ratio
     b = -0.5 * shift - ratio
     if a < -1e8 or math.isinf(ratio):
-        return 5e-324  # below every double, and still not zero
+        return _TINY
     unit = 2.0**-50  # generous: a few roundings and the last digits of erfcx
     mills = math.sqrt(math.pi / 2.0)
     density = math.exp(-0.5 * a * a) / math.sqrt(2.0 * math.pi)
@@ -408,7 +411,7 @@ def _gaussian_delta_positive(epsilon: float, shift: float) -> float:
     value = near - far + slack * (near + far)
     if math.isnan(value):
         return 1.0
-    return min(1.0, max(_up(value), 5e-324))
+    return min(1.0, max(_up(value), _TINY))
 
 
 def _up(value: float) -> float:

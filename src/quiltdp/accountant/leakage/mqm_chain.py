@@ -14,7 +14,7 @@ A. Ghosh, R. Kleinberg, Inferential Privacy Guarantees for Differentially Privat
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -43,6 +43,7 @@ class _Influences:
     left: Vector
     right: Vector
     both: Vector
+    frontiers: dict[tuple[int, int, int, int], tuple[Vector, Vector]] = field(default_factory=dict)
 
 
 class MarkovQuiltChainBound:
@@ -104,17 +105,52 @@ def _over_chains(units: ChainUnits, influences: Sequence[_Influences], alpha: Ve
 
 def _best_quilts(found: _Influences, alpha: Vector, first: Ints, last: Ints) -> Vector:
     """Return min over quilts of Σ_C α + I for every window [first, last] of one chain."""
-    n, width = len(alpha), found.left.shape[1] - 1
     if not len(first):
         return np.zeros(0)
     if np.all(alpha == alpha[0]) and len(found.left) == 1:
-        room = np.minimum(np.column_stack([first, n - 1 - last]), width + 1)
-        kinds, spot, where = np.unique(
-            np.column_stack([room, last - first]), axis=0, return_index=True, return_inverse=True
-        )
-        if len(kinds) < len(first):
-            return _best_quilts_each(found, alpha, first[spot], last[spot])[where.ravel()]
+        return _best_of_kinds(found, float(alpha[0]), len(alpha), first, last)
     return _best_quilts_each(found, alpha, first, last)
+
+
+def _best_of_kinds(found: _Influences, alpha: float, n: int, first: Ints, last: Ints) -> Vector:
+    """Equal α and stationary: windows with the same room on both sides have the same quilts.
+
+    For each kind the smallest influence of a quilt with k nearby records is found once, whatever α.
+    """
+    width = found.left.shape[1] - 1
+    room = np.minimum(np.column_stack([first, n - 1 - last]), width + 1)
+    kinds, where = np.unique(np.column_stack([room, last - first]), axis=0, return_inverse=True)
+    values = np.empty(len(kinds))
+    for row, (left, right, extra) in enumerate(kinds.tolist()):
+        key = (left, right, extra, n if min(left, right) <= width else 0)
+        if key not in found.frontiers:
+            found.frontiers[key] = _frontier(found, left, right, extra, n)
+        counts, influence = found.frontiers[key]
+        values[row] = min(float((counts * alpha + influence).min(initial=np.inf)), n * alpha)
+    return values[where.ravel()] * (1 + 8 * np.finfo(np.float64).eps)
+
+
+def _frontier(found: _Influences, left: int, right: int, extra: int, n: int) -> tuple[Vector, Vector]:
+    """Return the numbers of records inside quilts, and the smallest influence for each number."""
+    width = found.left.shape[1] - 1
+    sides = []
+    for space in (left, right):
+        reach = np.arange(0, min(space, width) + 1)
+        cost = (reach - 1).astype(np.float64)  # records strictly inside at distance d
+        cost[0] = space if space <= width else np.inf  # no quilt on this side: all of it is nearby
+        sides.append((reach, cost))
+    (a, near_a), (b, near_b) = sides
+    count = near_a[:, None] + near_b[None, :] + 1 + extra
+    if found.both.size > 1 and extra == 0:
+        influence = found.both[0][np.ix_(a, b)]
+    else:
+        influence = found.left[0, a][:, None] + found.right[0, b][None, :]
+    usable = np.isfinite(count) & np.isfinite(influence) & (count < n)
+    order = count[usable].astype(np.intp)
+    best = np.full(2 * width + extra + 4, np.inf)
+    np.minimum.at(best, order, influence[usable])
+    kept = np.flatnonzero(np.isfinite(best))
+    return kept.astype(np.float64), best[kept]
 
 
 def _best_quilts_each(found: _Influences, alpha: Vector, first: Ints, last: Ints) -> Vector:
