@@ -29,6 +29,15 @@ class Binding:
     method: str
     witness: Mapping[str, Any] = field(default_factory=dict)
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready dictionary."""
+        return {
+            "unit": self.unit,
+            "epsilon": self.epsilon,
+            "method": self.method,
+            "witness": dict(self.witness),
+        }
+
     def __str__(self) -> str:
         """Read as one line."""
         quilt = self.witness.get("separator")
@@ -48,6 +57,10 @@ class Certificate:
 
     kind: str
     statement: str
+
+    def to_dict(self) -> dict[str, str]:
+        """Return a JSON-ready dictionary."""
+        return {"kind": self.kind, "statement": self.statement}
 
     def __str__(self) -> str:
         """Read as one line."""
@@ -149,13 +162,8 @@ class Leakage:
             "adversary": self.adversary,
             "protected": self.protected,
             "method": self.method,
-            "certificate": {"kind": self.certificate.kind, "statement": self.certificate.statement},
-            "binding": {
-                "unit": self.binding.unit,
-                "epsilon": self.binding.epsilon,
-                "method": self.binding.method,
-                "witness": dict(self.binding.witness),
-            },
+            "certificate": self.certificate.to_dict(),
+            "binding": self.binding.to_dict(),
             "per_record": shown,
             "by_method": dict(self.by_method),
             "fingerprint": self.fingerprint,

@@ -25,6 +25,7 @@ from quiltdp.accountant.leakage.chain_units import ChainUnits
 from quiltdp.chain import ChainModel
 from quiltdp.errors import InvalidArgument
 from quiltdp.inference.chain_laws import ChainLaws
+from quiltdp.inference.path import spectral_gap
 from quiltdp.rounding import up_array
 
 __all__ = ["GK16Bound", "MarkovQuiltApproxBound", "MarkovQuiltChainBound"]
@@ -270,18 +271,9 @@ class MarkovQuiltApproxBound:
 
 
 def _spectral_influences(laws: ChainLaws) -> _Influences:
-    p = laws.segment.transitions[0]
-    law = laws.limit if laws.stationary else None
-    if law is None or law.min() <= 0:
-        raise InvalidArgument("mqm-approx needs a homogeneous chain in a positive stationary law")
-    flow = law[:, None] * p
-    if not np.allclose(flow, flow.T, rtol=1e-9, atol=1e-12):
-        raise InvalidArgument("mqm-approx needs a reversible chain")
-    root = np.sqrt(law)
-    values = np.sort(np.abs(np.linalg.eigvalsh(root[:, None] * p / root[None, :])))
-    gap = 1.0 - float(values[-2]) if len(values) > 1 else 1.0
+    gap, rho = spectral_gap(laws.segment)
     width = min(laws.length - 1, 20_000)
-    delta = np.exp(-gap * np.arange(1, width + 1)) / law.min()
+    delta = np.exp(-gap * np.arange(1, width + 1)) / rho
     with np.errstate(divide="ignore", invalid="ignore"):
         side = np.where(delta < 1, np.log1p(delta) - np.log1p(-delta), np.inf)
     keep = min(width, int(np.searchsorted(-delta, -1.0)) + 1500)
