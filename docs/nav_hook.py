@@ -5,7 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-FIRST = ("index", "guide", "formats", "pedigrees", "traces", "holdout", "generalization", "theory")
+FIRST = (
+    "index",
+    "guide",
+    "accountant",
+    "formats",
+    "pedigrees",
+    "traces",
+    "holdout",
+    "generalization",
+    "theory",
+)
 LAST = ("architecture", "api", "benchmarks", "errata")
 
 
