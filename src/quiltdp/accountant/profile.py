@@ -145,7 +145,8 @@ class LeakageProfile:
                 if key not in results and own.any():
                     results[key] = piece.combined.evaluate(own, floor=floor, enough=enough)
                 elif key not in results:
-                    results[key] = piece.combined.nothing(int(inside.max(initial=-1)) + 1)
+                    most = max(int(i.max(initial=-1)) for i, _ in piece.places)  # copies share the result
+                    results[key] = piece.combined.nothing(most + 1)
                 found = results[key]
                 values = found.epsilon[inside]
                 if self._additive:
