@@ -20,6 +20,8 @@ from quiltdp.model import Model, Table
 
 __all__ = ["Ancestry", "FamilyLaw", "Passage"]
 
+_UNDERFLOW = 1e-280  # below it a product has lost digits: the law is then called unknown
+
 
 @dataclass(frozen=True, eq=False)
 class FamilyLaw:
@@ -177,7 +179,7 @@ class Ancestry:
         n = len(self.parents)
         self.families: list[FamilyLaw | None] = [None] * n
         self.marginals: list[Table | None] = [None] * n
-        made: dict[object, FamilyLaw] = {}
+        made: dict[object, FamilyLaw | None] = {}
         pool: dict[bytes, Table] = {}
         couples: dict[tuple[int, ...], Table | None] = {}
         for i in self.order:
@@ -192,23 +194,24 @@ class Ancestry:
                 continue
             key = (id(self.tables[i]), id(law))
             if key not in made:
-                made[key] = FamilyLaw(law[..., None] * self.tables[i])
+                joint = _kept(law[..., None], self.tables[i])
+                made[key] = None if joint is None else FamilyLaw(joint)
             family = self.families[i] = made[key]
-            self.marginals[i] = _pooled(pool, family.child)
+            if family is not None:
+                self.marginals[i] = _pooled(pool, family.child)
 
     def _couple(self, i: int, pool: dict[bytes, Table]) -> Table | None:
         """Return P(parents of i): a product where lines are disjoint, else by exact inference."""
         if self.passages[i]:
             joint = self._infer(self.parents[i])
             return None if joint is None else _pooled(pool, joint)
-        law = np.ones(())
+        law: Table | None = np.ones(())
         for p in self.parents[i]:
             own = self.marginals[p]
-            if own is None:
-                joint = self._infer(self.parents[i])
-                return None if joint is None else _pooled(pool, joint)
-            law = law[..., None] * own
-        return _pooled(pool, law)
+            law = None if law is None or own is None else _kept(law[..., None], own)
+        if law is None:
+            law = self._infer(self.parents[i])
+        return None if law is None else _pooled(pool, law)
 
     def _infer(self, nodes: tuple[int, ...]) -> Table | None:
         """Return P(nodes) from the ancestors alone, or ``None`` if that is too much work."""
@@ -222,11 +225,18 @@ class Ancestry:
         try:
             if not plan_junction_tree(part, join=[wanted], max_entries=self._max_entries).fits:
                 return None
-            return np.exp(
-                junction_tree(part, join=[wanted], max_entries=self._max_entries).log_marginal(wanted)
-            )
+            tree = junction_tree(part, join=[wanted], max_entries=self._max_entries)
+            logs = tree.log_marginal(wanted)
         except ModelTooWide:
             return None
+        law = np.exp(logs)
+        return None if np.any((logs > -np.inf) & (law < _UNDERFLOW)) else np.asarray(law)
+
+
+def _kept(law: Table, table: Table) -> Table | None:
+    """Return the product of two laws, or ``None`` if a possible state would be lost to underflow."""
+    product = law * table
+    return None if np.any((product < _UNDERFLOW) & (law > 0) & (table > 0)) else np.asarray(product)
 
 
 def _pooled(pool: dict[bytes, Table], table: Table) -> Table:

@@ -9,13 +9,17 @@ from __future__ import annotations
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from quiltdp.chain import ChainSegment, stationary_distribution
 from quiltdp.errors import InvalidModel
+from quiltdp.inference.spread import spread_of_rows
 from quiltdp.model import Table
 from quiltdp.rounding import EPS
 
 __all__ = ["ChainLaws", "normalised"]
+
+_UNDERFLOW = 1e-280  # below it a product has lost digits: treat the entry as unknown
 
 
 def normalised(rows: Table) -> Table:
@@ -39,13 +43,23 @@ class ChainLaws:
         self.segment = segment
         self.length = segment.length
         self._marginals = [np.asarray(segment.initial)]
+        self._supports = [np.asarray(segment.initial) > 0]
         self._powers: list[Table] = []
+        self._reach: list[NDArray[np.bool_]] = []
 
     def marginal(self, t: int) -> Table:
         """Return P(X_t), keeping every earlier one."""
         known = self._marginals
         while len(known) <= t:
             known.append(known[-1] @ self.segment.transition(len(known) - 1))
+        return known[t]
+
+    def possible(self, t: int) -> NDArray[np.bool_]:
+        """Return which states step t can have: never lost to underflow, as the marginal may be."""
+        known = self._supports
+        while len(known) <= t:
+            step = self.segment.transition(len(known) - 1) > 0
+            known.append(np.asarray(step[known[-1]].any(axis=0)))
         return known[t]
 
     def steps(self, t: int, d: int) -> Table:
@@ -62,21 +76,38 @@ class ChainLaws:
 
     def forward(self, t: int, d: int) -> Table:
         """Return P(X_{t+d} | X_t = x) for the possible x."""
-        return self.steps(t, d)[self.marginal(t) > 0]
+        return self.steps(t, d)[self.possible(t)]
 
-    def backward(self, t: int, d: int) -> Table:
-        """Return P(X_{t−d} | X_t = x) for the possible x."""
-        return self.reversed_rows(self.marginal(t - d), self.steps(t - d, d))
+    def backward(self, t: int, d: int) -> Table | None:
+        """Return P(X_{t−d} | X_t = x) for the possible x; ``None`` if one is lost to underflow."""
+        return self.reversed_rows(self.marginal(t - d), self.steps(t - d, d), self.possible(t))
+
+    def backward_spread(self, d: int) -> float:
+        """Return the spread of the reversed d-step table of a homogeneous chain, rounded up.
+
+        It needs no law; ∞ when a possible entry underflowed.
+        """
+        step = (np.asarray(self.segment.transitions[0]) > 0).astype(np.float32)
+        while len(self._reach) < d:
+            last = self._reach[-1].astype(np.float32) @ step if self._reach else step
+            self._reach.append(last > 0)
+        alive = self.reachable > 0
+        table, support = self.steps(0, d)[alive], self._reach[d - 1][alive]
+        if np.any(support & (table < _UNDERFLOW)):
+            return float("inf")
+        return float(spread_of_rows(np.ascontiguousarray(table.T)) + 4.0 * self.slack(d))
 
     def slack(self, t: int) -> float:
         """Return how far ln of an entry computed from the law of step ``t`` may be from the truth."""
         return 2.0 * EPS * (len(self.segment.initial) + 4) * (t + 4)
 
     @staticmethod
-    def reversed_rows(law: Table, steps: Table) -> Table:
-        """Return P(X_0 | X_d = x) for the possible x, by Bayes' rule."""
-        joint = (law[:, None] * steps).T
-        return normalised(joint[joint.any(axis=1)])
+    def reversed_rows(law: Table, steps: Table, possible: NDArray[np.bool_]) -> Table | None:
+        """Return P(X_0 | X_d = x) for the possible x, by Bayes' rule; ``None`` if one underflows."""
+        joint = (law[:, None] * steps).T[possible]
+        if np.any(joint.sum(axis=1) < _UNDERFLOW):
+            return None
+        return normalised(joint)
 
     # -- homogeneous chains: what holds for all late steps -------------------------------------
 
@@ -105,11 +136,11 @@ class ChainLaws:
         P(X_{u+1} = y) / π(y) is an average of P(X_u = x) / π(x) over x, so its range only shrinks.
         """
         law = self.limit
-        if law is None or np.any((self.marginal(t) > 0) & (law <= 0)):
+        if law is None or np.any(self.possible(t) & (law < _UNDERFLOW)):
             return float("inf")
         alive = law > 0
         ratio = self.marginal(t)[alive] / law[alive]
-        if ratio.min() <= 0:
+        if ratio.min() <= 0 or law[alive].min() < _UNDERFLOW:
             return float("inf")
         return float(np.abs(np.log(ratio)).max())
 

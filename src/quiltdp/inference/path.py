@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import pairwise
 
 import numpy as np
@@ -67,13 +68,13 @@ def path_of(model: Model) -> Path | None:
         return _chain_path(model) if len(model.segments) == 1 else None
     pairs: dict[frozenset[str], list[Table]] = {}
     near: dict[str, set[str]] = {n: set() for n in model.nodes}
-    unary: dict[str, Table] = {}
+    unary: dict[str, list[Table]] = {}
     for factor in model.factors:
         if len(factor.scope) > 2:
             return None
         if len(factor.scope) == 1:
             (n,) = factor.scope
-            unary[n] = unary[n] * factor.table if n in unary else factor.table
+            unary.setdefault(n, []).append(factor.table)
             continue
         a, b = factor.scope
         near[a].add(b)
@@ -84,15 +85,25 @@ def path_of(model: Model) -> Path | None:
     if order is None:
         return None
     tables = []
-    for a, b in pairwise(order):
-        product = np.multiply.reduce(pairs[frozenset((a, b))])
-        table = product if a < b else product.T
-        if b in unary:  # put the table of a single node into the step that leads to it
-            table = table * unary[b]
+    for step, (a, b) in enumerate(pairwise(order)):
+        parts = [t if a < b else t.T for t in pairs[frozenset((a, b))]]
+        parts += unary.get(b, [])  # the tables of a single node go into the step that leads to it
+        if step == 0:
+            parts += [t[:, None] for t in unary.get(a, [])]
+        table = _product(parts)
+        if table is None:
+            return None
         tables.append(table)
-    if order and order[0] in unary and tables:
-        tables[0] = unary[order[0]][:, None] * tables[0]
     return Path(tuple(order), tuple(tables))
+
+
+def _product(parts: Sequence[Table]) -> Table | None:
+    """Return the product of a step's tables up to a constant; ``None`` if a possible entry underflows."""
+    if len(parts) == 1:
+        return parts[0]
+    product = reduce(np.multiply, [t / float(t.max()) for t in parts])
+    support = reduce(np.logical_and, [t > 0 for t in parts])
+    return None if np.any(support & (product < _UNDERFLOW)) else np.asarray(product)
 
 
 def _chain_path(model: ChainModel) -> Path:

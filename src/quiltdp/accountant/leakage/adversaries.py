@@ -99,8 +99,8 @@ def _pairs(joint: Vector, members: list[int], known: list[int], unknown: list[in
     s, x, y = s[x != y], x[x != y], y[x != y]
     p = cube[s, x] / mass[s, x][:, None]
     q = cube[s, y] / mass[s, y][:, None]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = np.where(p + q > 0, p / (p + q), 0.0)
+    with np.errstate(divide="ignore", invalid="ignore"):  # logarithms: p/(p+q) would tie all p ≫ q
+        ratio = np.where(p > 0, np.log(p) - np.log(q), -np.inf)
     order = np.argsort(-ratio, axis=1, kind="stable")
     p_sums = np.cumsum(np.take_along_axis(p, order, axis=1), axis=1)
     q_sums = np.cumsum(np.take_along_axis(q, order, axis=1), axis=1)

@@ -20,7 +20,6 @@ from quiltdp.accountant.leakage.base import Vector
 from quiltdp.accountant.leakage.contraction import phi
 from quiltdp.accountant.leakage.threshold import ThresholdCurve
 from quiltdp.inference.chain_laws import ChainLaws
-from quiltdp.inference.spread import spread_of_rows
 from quiltdp.rounding import up, up_array
 
 __all__ = ["Side", "backward_side", "forward_side"]
@@ -203,11 +202,9 @@ def _tail_curves(laws: ChainLaws, steps: int, distance: float) -> list[TailCurve
     """Return Λ_d of the reversed limit chain, widened by how far the law still is from it."""
     curves = []
     for d in range(1, steps + 1):
-        table = laws.steps(0, d)
         law = laws.limit if np.isfinite(distance) else None
         curve = _limit_curve(laws, law, d) if law is not None else None
-        alive = laws.reachable > 0
-        wide = spread_of_rows(np.ascontiguousarray(table[alive].T))
+        wide = laws.backward_spread(d)
         curves.append(TailCurve(curve, 2.0 * distance if curve is not None else np.inf, wide))
     return curves
 
@@ -232,19 +229,27 @@ def _few_steps(length: int, max_step: int) -> int:
     return max(1, min(max_step, 8000 // max(length, 1)))
 
 
-def _limit_curve(laws: ChainLaws, law: Vector, d: int) -> ThresholdCurve:
-    """Return Λ_d of the chain in its limit, run backwards."""
-    return ThresholdCurve(laws.reversed_rows(law, laws.steps(0, d)), slack=laws.slack(d + len(law)))
+def _limit_curve(laws: ChainLaws, law: Vector, d: int) -> ThresholdCurve | None:
+    """Return Λ_d of the chain in its limit, run backwards; ``None`` if a possible state underflows."""
+    rows = laws.reversed_rows(law, laws.steps(0, d), law > 0)
+    return None if rows is None else ThresholdCurve(rows, slack=laws.slack(d + len(law)))
+
+
+def _unknown(o: float) -> float:
+    """Say nothing: the α's of the side itself are the bound."""
+    return float("inf")
 
 
 class _CurveCache:
-    """Makes curves, the same object for equal tables."""
+    """Makes curves, the same object for equal tables; one that says nothing where a table is lost."""
 
     def __init__(self, slack: float) -> None:
         self._slack = slack
         self._made: dict[bytes, ThresholdCurve] = {}
 
-    def __call__(self, rows: Vector) -> ThresholdCurve:
+    def __call__(self, rows: Vector | None) -> Curve:
+        if rows is None:
+            return _unknown
         key = np.asarray(rows.shape).tobytes() + np.ascontiguousarray(rows).tobytes()
         if key not in self._made:
             self._made[key] = ThresholdCurve(rows, slack=self._slack)

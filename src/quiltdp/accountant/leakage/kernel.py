@@ -112,7 +112,7 @@ def kernel_ceiling(p: Sequence[Array], q: Sequence[Array], d: Array) -> Array:
     """
     ceiling = _most([d[i, j] for i in range(len(p)) for j in range(len(q))])
     if len(p) == len(q):
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             logs = [(np.log(a), np.maximum(np.log(b), -1e6)) for a, b in zip(p, q, strict=True)]
             moves = [d[k, k] + a - b for k, (a, b) in enumerate(logs)]  # p = 0: −∞, q = 0: 10⁶
         # each logarithm is below 746, so a move is off by less than 1e-12 and 8 units of itself
@@ -181,7 +181,7 @@ def transport_bound(p: Array, q: Array, d: Array, f: Array) -> Array:
     shift = np.where(g > 0, d, 0.0).max(axis=(1, 2))
     scaled = np.exp(np.where(g > 0, d - shift[:, None, None], -np.inf))
     load = (g * scaled).sum(axis=1)
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         ratio = np.where(load > 0, load / q, 0.0).max(axis=1)
         value = shift + np.log(ratio)
     slack = (p.shape[1] + q.shape[1] + 16) * _EPS * (1.0 + shift)

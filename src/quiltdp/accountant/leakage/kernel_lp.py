@@ -16,6 +16,7 @@ __all__ = ["kernel_lp", "kernel_pairs", "uniform_kernel"]
 
 _EPS = float(np.finfo(np.float64).eps)
 _BLOCK_CELLS = 60_000
+_HEAVIEST = 1e12  # the largest coefficient handed to the solver
 
 
 def uniform_kernel(p: Array, q: Array, o: Array) -> Array:
@@ -31,7 +32,7 @@ def uniform_kernel(p: Array, q: Array, o: Array) -> Array:
     >>> float(uniform_kernel(p, q, np.array([1.0]))[0].round(6))
     0.776137
     """
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         ratio = np.where(q > 0, p / q, np.where(p > 0, np.inf, 0.0))
     order = np.argsort(-ratio, axis=1)
     top = np.cumsum(np.take_along_axis(p, order, axis=1), axis=1)[:, :-1]
@@ -82,7 +83,9 @@ def _solve_block(p: Array, q: Array, d: Array) -> Array:
     cells = batch * n * m
     scale = d.max(axis=(1, 2))
     gain = np.exp(d - scale[:, None, None]) * p[:, :, None]
-    weight = np.where(q[:, None, :] > 0, gain / np.where(q > 0, q, 1.0)[:, None, :], 0.0)
+    with np.errstate(over="ignore"):  # what the solver cannot hold is cut: its answer is only a suggestion
+        weight = np.where(q[:, None, :] > 0, gain / np.where(q > 0, q, 1.0)[:, None, :], 0.0)
+    weight = np.minimum(weight, _HEAVIEST)
     equal, load = _block_matrices(weight)
     upper = np.ones((batch, n, m))
     upper[np.broadcast_to(q[:, None, :] <= 0, upper.shape)] = 0.0

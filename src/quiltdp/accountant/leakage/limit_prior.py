@@ -17,12 +17,14 @@ from quiltdp.accountant.leakage.worst_mechanism import by_heights, by_linear_pro
 from quiltdp.errors import ModelTooWide
 from quiltdp.inference.junction_tree import junction_tree
 from quiltdp.model import Model
-from quiltdp.rounding import up, up_array
+from quiltdp.rounding import EPS, up, up_array
 
 __all__ = ["ExactPriorBound", "exact_prior_limit"]
 
 _TRANSPORT = 30  # joint states up to which the transport itself is solved, not only its edges (with
 # large α up to four times as many: the certificate of the edges loses digits there)
+_MOST_RECORDS = 32  # a table has one axis per record
+_EXP_LIMIT = 600.0  # Σ α beyond which e^Σα times the smallest double is no longer nothing
 
 
 class ExactPriorBound:
@@ -61,7 +63,7 @@ class ExactPriorBound:
         size = 1
         for r in records:
             size *= model.cardinality(r)
-        if size > max_entries:
+        if size > max_entries or len(records) > _MOST_RECORDS:
             raise ModelTooWide(
                 f"the exact limit of {len(records)} records needs {size:,} joint states,"
                 f" the limit is {max_entries:,}: use another method, or raise max_entries"
@@ -70,7 +72,9 @@ class ExactPriorBound:
         chosen = [(r,) for r in records] if units is None else units
         self._units = [tuple(place[n] for n in unit) for unit in chosen]
         self._index = np.array([model.index[r] for r in records])
-        self._joint = np.exp(junction_tree(model).log_marginal(records))
+        self._log_joint = junction_tree(model).log_marginal(records)
+        depth = float(np.abs(self._log_joint[np.isfinite(self._log_joint)]).max(initial=0.0))
+        self._slack = 256 * EPS * (len(model.nodes) + depth)
 
     def evaluate(self, alpha: Vector) -> RecordBounds:
         """Return the leakage of every unit, certified through the dual."""
@@ -80,17 +84,25 @@ class ExactPriorBound:
 
     def _unit(self, unit: tuple[int, ...], a: Vector) -> float:
         """Return the limit of one unit: pairs in the order of their ceilings, until none can win."""
-        others = [j for j in range(len(a)) if j not in unit and a[j] > 0 and self._joint.shape[j] > 1]
+        shape = self._log_joint.shape
+        others = [j for j in range(len(a)) if j not in unit and a[j] > 0 and shape[j] > 1]
         dropped = tuple(j for j in range(len(a)) if j not in unit and j not in others)
-        table = self._joint.sum(axis=dropped, keepdims=True).transpose([*unit, *others, *dropped])
-        rows = table.reshape(int(np.prod([self._joint.shape[j] for j in unit])), -1)
-        rows = rows[rows.sum(axis=1) > 0]
-        if len(rows) < 2:
+        table = self._log_joint.transpose([*unit, *others, *dropped])
+        joint = table.reshape(
+            int(np.prod([shape[j] for j in unit])), int(np.prod([shape[j] for j in others])), -1
+        )
+        joint = joint[(joint > -np.inf).any(axis=(1, 2))]
+        if len(joint) < 2:
             return 0.0  # only one possible value: there is nothing to tell apart
         own = up(float(a[list(unit)].sum()), 4.0 + len(unit))
+        rest = up(float(a[others].sum()), 4.0 + len(others))
+        if rest > _EXP_LIMIT:  # then even what is lost below the smallest double could matter
+            return up(own + rest)
+        # each row relative to its own largest entry: an improbable x_T is as good as any other
+        rows = np.exp(joint - joint.max(axis=(1, 2), keepdims=True)).sum(axis=2)
         rows = rows / rows.sum(axis=1, keepdims=True)
-        sizes = tuple(self._joint.shape[j] for j in others)
-        return up(own + _largest(rows, sizes, a[others]) + 1e-13)
+        sizes = tuple(shape[j] for j in others)
+        return up(own + min(_largest(rows, sizes, a[others]) + self._slack, rest))
 
 
 def _largest(rows: Vector, sizes: tuple[int, ...], alphas: Vector) -> float:

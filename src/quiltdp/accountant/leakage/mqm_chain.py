@@ -201,14 +201,21 @@ def _influences(laws: ChainLaws, max_width: int | None) -> _Influences:
         width = min(n - 1, max_width or (400 if size <= 8 else 96))
         law = laws.limit if laws.limit is not None else laws.marginal(0)
         alive = law > 0
-        ahead = [_log_ratio(laws.steps(0, b)[alive]) for b in range(1, width + 1)]
-        back = [_log_ratio(laws.reversed_rows(law, laws.steps(0, a))) for a in range(1, width + 1)]
+        count = int(alive.sum())
+        ahead = [_log_ratio(laws.steps(0, b)[alive], count) for b in range(1, width + 1)]
+        back = [
+            _log_ratio(laws.reversed_rows(law, laws.steps(0, a), alive), count) for a in range(1, width + 1)
+        ]
         return _combine([back], [ahead], laws.slack(width + size))
     width = min(n - 1, max_width or 64, max(2, int((2e7 / n) ** 0.5)), max(2, int((3e8 / n) ** 0.5 / size)))
+    counts = [int(laws.possible(t).sum()) for t in range(n)]
     ahead_at = [
-        [_log_ratio(laws.forward(t, b)) for b in range(1, min(width, n - 1 - t) + 1)] for t in range(n)
+        [_log_ratio(laws.forward(t, b), counts[t]) for b in range(1, min(width, n - 1 - t) + 1)]
+        for t in range(n)
     ]
-    back_at = [[_log_ratio(laws.backward(t, a)) for a in range(1, min(width, t) + 1)] for t in range(n)]
+    back_at = [
+        [_log_ratio(laws.backward(t, a), counts[t]) for a in range(1, min(width, t) + 1)] for t in range(n)
+    ]
     return _combine(back_at, ahead_at, laws.slack(n), width)
 
 
@@ -230,13 +237,16 @@ def _combine(
         right[p, : len(f)] = f.max(axis=(1, 2))
         for a in range(len(b)):
             both[p, a, : len(f)] = (b[a] + f).max(axis=(1, 2))
-    for table in (left, right, both):
-        table[table > 0] += 2 * slack
-    return _Influences(left, right, both)
+    return _Influences(left + 2 * slack, right + 2 * slack, both + 2 * slack)
 
 
-def _log_ratio(rows: Vector) -> Vector:
-    """Return max_y ln P(y | x) / P(y | x') for every ordered pair of rows (0/0 skipped, p/0 = ∞)."""
+def _log_ratio(rows: Vector | None, count: int) -> Vector:
+    """Return max_y ln P(y | x) / P(y | x') for every ordered pair of rows (0/0 skipped, p/0 = ∞).
+
+    ``None`` stands for a table of ``count`` rows that was lost to underflow: ∞ everywhere.
+    """
+    if rows is None:
+        return np.full((count, count), np.inf)
     with np.errstate(divide="ignore", invalid="ignore"):
         logs = np.log(rows)
         table = logs[:, None, :] - logs[None, :, :]

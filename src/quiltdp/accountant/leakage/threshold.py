@@ -37,17 +37,20 @@ class ThresholdCurve:
     (0.776137, 2.197225)
     """
 
-    __slots__ = ("_bottom", "_slack", "_top")
+    __slots__ = ("_bottom", "_single", "_slack", "_top")
 
     def __init__(self, rows: Array, *, slack: float = 1e-13) -> None:
         points = _hull(_threshold_points(np.asarray(rows, dtype=np.float64)))
         self._bottom, self._top = points[:, 0], points[:, 1]
         self._slack = 2.0 * slack
+        self._single = len(rows) < 2
 
     def __call__(self, o: float) -> float:
         """Return Λ(o); ``o = inf`` gives the max-influence."""
-        if not len(self._top) or o <= 0.0:
+        if self._single or o <= 0.0:
             return 0.0
+        if not len(self._top):  # rows that agree to rounding
+            return min(self._slack + 32 * _EPS * min(o, _LARGE), o)
         if o > _LARGE:
             with np.errstate(divide="ignore"):
                 value = float((np.log(self._top) - np.log(self._bottom)).max())
@@ -73,7 +76,7 @@ def _points_from(first: Array, rows: Array) -> Array:
     """Return the useful points of all pairs whose first row is one of ``first``."""
     p = np.broadcast_to(first[:, None, :], (len(first), *rows.shape))
     q = np.broadcast_to(rows[None, :, :], p.shape)
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         ratio = np.where(q > 0, p / q, np.where(p > 0, np.inf, 0.0))
     order = np.argsort(-ratio, axis=2)
     top = np.cumsum(np.take_along_axis(p, order, axis=2), axis=2)[:, :, :-1]

@@ -28,6 +28,7 @@ from quiltdp.rounding import EPS, up
 __all__ = ["by_heights", "by_linear_program", "height_functions"]
 
 _MOST_HEIGHTS = 60_000
+_EXP_LIMIT = 600.0  # Σ α beyond which e^Σα is not handled: the caller's ceiling stands
 
 
 @lru_cache(maxsize=64)
@@ -74,9 +75,12 @@ def _earlier_neighbours(sizes: tuple[int, ...]) -> list[list[int]]:
 
 
 def by_heights(p: Vector, q: Vector, sizes: tuple[int, ...], alpha: float) -> float | None:
-    """Return the maximum over height functions, rounded up, or ``None`` if there are too many."""
+    """Return the maximum over height functions, rounded up, or ``None`` if there are too many.
+
+    ``None`` also where e^{α·records} leaves the range of doubles.
+    """
     heights = height_functions(sizes)
-    if heights is None:
+    if heights is None or alpha * len(sizes) > _EXP_LIMIT:
         return None
     h = heights.astype(np.float64)
     weights = np.exp(alpha * (h - h.max(axis=1, keepdims=True)))
@@ -110,6 +114,8 @@ def by_linear_program(p: Vector, q: Vector, sizes: tuple[int, ...], alphas: Vect
     from scipy.optimize import linprog
     from scipy.sparse import csr_matrix
 
+    if float(alphas.sum()) > _EXP_LIMIT:
+        return float("inf")
     source, target, record = _edges(sizes)
     growth = np.exp(alphas)[record]
     count, points = len(source), len(p)
@@ -151,7 +157,7 @@ def _certify(
         missing = np.maximum(need - rate * q * (1 - 4 * EPS), 0.0)
         return rate + float((missing * weight).sum()) * (1 + points * EPS)
 
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         steps = np.where(q > 0, need / q, 0.0)
     rates = np.unique(np.maximum(steps, 1.0))
     best = min(proved(float(rate)) for rate in rates[-64:])
