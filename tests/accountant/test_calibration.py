@@ -190,6 +190,7 @@ def test_an_event_gives_at_least_the_gaussian_profile() -> None:
     profile = EventProfile(dp_accounting.GaussianDpEvent(noise_multiplier=5.0))
     for epsilon, weight in [(0.5, 1), (1.0, 2), (2.0, 3)]:
         assert profile.delta(epsilon, weight) >= gaussian_delta(epsilon, weight / 5.0) * (1 - 1e-9)
+    assert profile.delta(1.0, 2 * (1 + 1e-13)) == profile.delta(1.0, 2) < profile.delta(1.0, 2.5)
     assert profile.delta(-1.0, 1) == 1.0
     assert profile.delta(1.0, 0) == 0.0
 
