@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from functools import cached_property
-from typing import NoReturn, Self
+from typing import TYPE_CHECKING, NoReturn
 
 from quiltdp.errors import InvalidModel
 from quiltdp.graph.types import DependencyGraph
+
+if TYPE_CHECKING:
+    from typing import Self
 
 __all__ = ["Quilt", "UnitQuilt"]
 
