@@ -68,6 +68,14 @@ class FactorLogs:
         """Return the nodes of a factor."""
         return self._factors[position].scope
 
+    def table(self, position: int) -> Table:
+        """Return the factor as it is."""
+        return self._factors[position].table
+
+    def shape(self, position: int) -> tuple[int, ...]:
+        """Return the number of states of each node of a factor."""
+        return self._factors[position].table.shape
+
     def logs(self, position: int) -> LogTable:
         """Return the factor as a log table."""
         return self._entry(position).logs._replace(scope=self.scope(position))

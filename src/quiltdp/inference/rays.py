@@ -30,11 +30,12 @@ from quiltdp.inference.tables import aligned
 from quiltdp.model import Table
 from quiltdp.rounding import EPS
 
-__all__ = ["RayTable", "ray_table"]
+__all__ = ["RayTable", "polygon", "ray_table"]
 
 _INSIDE = 1e-13  # relative tolerance below which a ray counts as inside the cone of the others
 _SAME = 4e-15
 _MANY = 24  # rays from which the slower test is worth its time
+_MOST, _SMALL_CONE = 256, 8  # beyond so many rays or dimensions it is not: only equal rays are dropped
 _UNSET = 127
 _Choices: TypeAlias = NDArray[np.int8]
 
@@ -206,10 +207,13 @@ class _Work:
             return list(range(len(unit)))  # too far apart for doubles: keep them all
         self.inside += 1
         if rays.shape[1] == 3:
-            return _polygon(unit)
+            return polygon(unit)
         if len(unit) < _MANY:
             return list(range(len(unit)))
-        return _cone(unit)
+        distinct = _distinct(unit)
+        if rays.shape[1] > _SMALL_CONE or len(distinct) > _MOST:
+            return distinct
+        return [distinct[k] for k in _cone(unit[distinct])]
 
     def finish(
         self,
@@ -269,7 +273,7 @@ def _padded(kept: Sequence[Sequence[int]]) -> NDArray[np.intp]:
     return np.array([[*k, *[k[0]] * (longest - len(k))] for k in kept], dtype=np.intp)
 
 
-def _polygon(unit: Table) -> list[int]:
+def polygon(unit: Table) -> list[int]:
     """Return the corners of a set of positive rays in three dimensions, by the monotone chain.
 
     The turn at a ray is the sign of a determinant; where rounding could have decided it the ray stays.
@@ -295,6 +299,12 @@ def _polygon(unit: Table) -> list[int]:
             chain.append(k)
         found.update(chain)
     return [order[k] for k in sorted(found)]
+
+
+def _distinct(unit: Table) -> list[int]:
+    """Return the first of every kind of equal rays."""
+    _, first = np.unique(unit, axis=0, return_index=True)
+    return sorted(first.tolist())
 
 
 def _cone(unit: Table) -> list[int]:

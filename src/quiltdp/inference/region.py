@@ -23,7 +23,7 @@ import numpy as np
 
 from quiltdp.errors import InvalidArgument, ModelTooWide
 from quiltdp.inference.elimination import LogTable, best_assignment, max_out, product
-from quiltdp.inference.extended import ExtendedJoint
+from quiltdp.inference.extended import ExtendedMoves, extended_moves, side_tables
 from quiltdp.inference.odds import BIG, TargetOdds, factor_logs, other
 from quiltdp.inference.rays import RayTable, ray_table
 from quiltdp.inference.support import barriers_around
@@ -32,7 +32,7 @@ from quiltdp.model import Model, Table
 
 __all__ = ["Moves", "Region"]
 
-_JOINT = 2**13  # a joint up to this size per known set is quicker than eliminations
+_JOINT = 2**15  # a side with a table up to this size per known set is quicker than eliminations
 _WIDE = 2**19  # a component with a larger table is handled by rays
 _STILL = 2**22  # up to here by its table after all, if the rays are too many
 _RAY_LIMIT = 2**22
@@ -116,10 +116,9 @@ class Region:
                 model, closed, self.separator, max_nodes=max_support_nodes
             )
         self._built: dict[tuple[str, ...], _Built] = {}
-        self._axes = (*self.targets, *self.known_records, *self.separator)
-        local = all(set(t.scope) <= set(self.separator) for t in self._beyond)
-        self._small_joint = local and self._joint_size(nearby) <= _JOINT * 2 ** len(self.known_records)
-        self._joint: ExtendedJoint | None = None
+        self._nearby = frozenset(nearby)
+        self._extended: ExtendedMoves | None = None
+        self._try_extended = True
         self._walls = {f: w for f in self._inner if (w := self._logs.barrier(f)) is not None}
 
     def _check_separation(self, closed: Collection[str]) -> None:
@@ -145,9 +144,9 @@ class Region:
 
     def moves(self, known: Sequence[str]) -> Moves:
         """Return M(x, x', l) with x and x' flattened: shape (states of T, states of T, l…)."""
-        joint = self.joint()
-        if joint is not None:
-            return Moves(joint.moves(known), joint.error)
+        extended = self.all_moves()
+        if extended is not None:
+            return Moves(extended.table[(slice(None), slice(None), *self.at(known))], extended.error)
         keep = (*self.targets, *map(other, self.targets), *known)
         result = self._maximum(self.tables, known, keep)
         shape = [self.model.cardinality(n.rstrip("\0")) for n in keep]
@@ -155,27 +154,26 @@ class Region:
         states = math.prod(shape[: len(self.targets)])
         return Moves(full.reshape(states, states, *shape[2 * len(self.targets) :]), result.error)
 
-    def joint(self) -> ExtendedJoint | None:
-        """Return the joint of the region with extended axes, made once, if it is small."""
-        if self._joint is None and self._small_joint:
-            self._small_joint = False
-            factors = [self._logs.logs(f) for f in self._inner]
-            sizes = {n: self.model.cardinality(n) for n in self._axes}
-            self._joint = ExtendedJoint(
-                [*factors, *self._beyond],
-                self.targets,
-                self.known_records,
-                self.separator,
-                sizes,
-                limit=self._limit,
-            )
-        return self._joint
+    def all_moves(self) -> ExtendedMoves | None:
+        """Return the moves of every known set as one table with extended axes, if it is small."""
+        if self._try_extended:
+            self._try_extended = False
+            around = set(self.separator)
+            if all(around.issuperset(t.scope) for t in self._beyond):
+                self._extended = extended_moves(
+                    side_tables(self.model),
+                    self.targets,
+                    self.known_records,
+                    self._nearby,
+                    self._beyond,
+                    work=_JOINT * 2 ** len(self.known_records),
+                    limit=self._limit,
+                )
+        return self._extended
 
-    def _joint_size(self, nearby: Collection[str]) -> int:
-        """Return the work of the extended joint: its entries, targets twice."""
-        states = [self.model.cardinality(n) ** 2 for n in self.targets]
-        seen = [self.model.cardinality(n) for n in self.separator]
-        return math.prod((*states, *seen, *(self.model.cardinality(n) + 1 for n in nearby)))
+    def at(self, known: Collection[str]) -> tuple[slice | int, ...]:
+        """Return the index of a known set on the extended axes."""
+        return tuple(slice(-1) if n in known else -1 for n in self.known_records)
 
     def tables(self, known: Sequence[str]) -> list[LogTable]:
         """Return the tables whose sum is maximised: the moves, and the barriers of everything else."""
@@ -274,9 +272,6 @@ class Region:
 
     def separator_values(self, known: Sequence[str], chosen: Mapping[str, int]) -> Mapping[str, int]:
         """Return values of x_Q that attain M at the chosen x, x' and l."""
-        joint = self.joint()
-        if joint is not None:
-            return joint.separator_values(chosen)
         fixed = [_at(t, chosen) for t in self.tables(known)]
         found = best_assignment(fixed, limit=self._limit)
         private = self._private(known, {**found, **chosen})

@@ -11,7 +11,7 @@ from typing import TypeAlias
 import numpy as np
 
 from quiltdp.errors import ModelTooWide
-from quiltdp.inference.extended import ExtendedJoint
+from quiltdp.inference.extended import ExtendedMoves
 from quiltdp.inference.marginals import log_marginal
 from quiltdp.inference.odds import other
 from quiltdp.inference.region import Region, finite_or_infinite
@@ -40,8 +40,8 @@ def rounded_up(value: float, error: float) -> float:
 
 def search(region: Region) -> QuiltInfluence:
     """Return b and the swing of a region over every known set."""
-    joint = region.joint()
-    swings, (b, b_known) = _one_by_one(region) if joint is None else _all_at_once(region, joint)
+    moves = region.all_moves()
+    swings, (b, b_known) = _one_by_one(region) if moves is None else _all_at_once(region, moves)
     exact = region.exact and b_known is not None
     swing_known = max(swings, key=lambda k: swings[k][0])
     swing = swings[swing_known][0]
@@ -79,15 +79,15 @@ def _one_by_one(region: Region) -> tuple[_Swings, _Best]:
     return swings, best
 
 
-def _all_at_once(region: Region, joint: ExtendedJoint) -> tuple[_Swings, _Best]:
+def _all_at_once(region: Region, moves: ExtendedMoves) -> tuple[_Swings, _Best]:
     """Return the same, read off one table with extended axes."""
-    both = (joint.all_moves + joint.all_moves.swapaxes(0, 1)).max(axis=(0, 1))
+    both = (moves.table + moves.table.swapaxes(0, 1)).max(axis=(0, 1))
     swings = {
-        known: (finite_or_infinite(both[joint.at(known)]), 2 * joint.error)
+        known: (finite_or_infinite(both[region.at(known)]), 2 * moves.error)
         for known in subsets(region.known_records)
     }
     try:
-        ratios = taken_off(joint.all_moves, _Prior(region).all()).max(axis=(0, 1))
+        ratios = taken_off(moves.table, _Prior(region).all()).max(axis=(0, 1))
     except ModelTooWide:
         return swings, (math.inf, None)
     at = np.unravel_index(int(ratios.argmax()), ratios.shape)
