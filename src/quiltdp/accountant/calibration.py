@@ -304,7 +304,7 @@ def _compared(
     for name in ("group", "published"):
         try:
             other = analyze(
-                profile.model, method=name, adversary="informed", time_limit=5.0, **profile.protection
+                profile.model, method=name, adversary=profile.adversary, time_limit=5.0, **profile.protection
             )
             compared[name] = mechanism.scale(other.scale(epsilon, weights, tolerance=1e-6))
         except QuiltdpError:

@@ -147,7 +147,8 @@ def _show(path: str, model: Model, found: Calibration) -> None:
     show_facts(facts)
     rows = [("this answer", f"{found.sigma:.6g}", "1", _remark("this answer"))]
     for name, sigma in found.compared.items():
-        rows.append((_NAMES.get(name, name), f"{sigma:.6g}", f"{sigma / found.sigma:.3g}", _remark(name)))
+        known = f"{name}, prior" if (found.adversary, name) == ("prior", "published") else name
+        rows.append((_NAMES[known], f"{sigma:.6g}", f"{sigma / found.sigma:.3g}", _remark(known)))
     show_table(["answer", "σ", "× this", "remark"], rows, title="\nHow it compares", right=["σ", "× this"])
     if found.per_record:
         top = [(n, number(v, 6)) for n, v in found.per_record]
@@ -158,6 +159,7 @@ _NAMES = {
     "independent": "independent records",
     "group": "group privacy",
     "published": "published lemma",
+    "published, prior": "Markov Quilt Mechanism",
 }
 
 
@@ -167,4 +169,5 @@ def _remark(name: str) -> str:
         "independent": "plain DP: too little noise if records are correlated",
         "group": "treats the whole component as one record",
         "published": "|C| α + 4 b of the best quilt",
+        "published, prior": "|C| α + influence of the best quilt",
     }.get(name, "")
