@@ -35,6 +35,15 @@ TRIPLE = qd.Model.from_tables(
         "C": (["A", "B"], [[[0.9, 0.1], [0.6, 0.4]], [[0.5, 0.5], [0.0, 1.0]]]),
     }
 )
+# Weak dependencies: here quilts, not the trivial one, decide.
+WEAK_PATH = qd.markov_chain([[0.55, 0.45], [0.45, 0.55]], length=3)
+WEAK_LOOP = qd.Model.from_tables(
+    {
+        "A": ([], [0.5, 0.5]),
+        "B": (["A"], [[0.55, 0.45], [0.45, 0.55]]),
+        "C": (["A", "B"], [[[0.55, 0.45], [0.5, 0.5]], [[0.5, 0.5], [0.45, 0.55]]]),
+    }
+)
 SPECS = {
     "laplace": qd.Laplace(sensitivity=0.5),
     "thresholdout": qd.Thresholdout(budget=4, sensitivity=0.01),
@@ -139,7 +148,11 @@ def exact_deltas(model: qd.Model, std: float, epsilon: float, weights: dict[str,
     return found
 
 
-@pytest.mark.parametrize("model", [PAIR, FORK, TRIPLE], ids=["pair", "latent", "zeros"])
+@pytest.mark.parametrize(
+    "model",
+    [PAIR, FORK, TRIPLE, WEAK_PATH, WEAK_LOOP],
+    ids=["pair", "latent", "zeros", "weak path", "weak loop"],
+)
 @pytest.mark.parametrize("std", [0.7, 2.0, 6.0])
 @pytest.mark.parametrize("epsilon", [0.2, 1.0, 3.0])
 def test_gaussian_delta_is_never_below_the_integral(model: qd.Model, std: float, epsilon: float) -> None:
@@ -147,6 +160,13 @@ def test_gaussian_delta_is_never_below_the_integral(model: qd.Model, std: float,
     certified = DeltaProfile(model).deltas(GaussianProfile(std), epsilon)
     for record, exact in exact_deltas(model, std, epsilon, weights).items():
         assert certified[model.records.index(record)] >= exact * (1 - 1e-9) - 1e-13
+
+
+@pytest.mark.parametrize("model", [WEAK_PATH, WEAK_LOOP], ids=["path", "loop"])
+def test_gaussian_quilts_beat_one_group_where_dependence_is_weak(model: qd.Model) -> None:
+    certified = DeltaProfile(model).delta(GaussianProfile(0.7), 1.0)
+    exact = max(exact_deltas(model, 0.7, 1.0, dict.fromkeys(model.records, 1.0)).values())
+    assert exact <= certified < 0.9 * gaussian_delta(1.0, 3 / 0.7)
 
 
 @settings(max_examples=12)
