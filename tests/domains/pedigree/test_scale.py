@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
 
 import quiltdp as qd
+from quiltdp.inference.components import component_classes
 
 MODELS = Path(__file__).parents[3] / "models" / "pedigree"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("adversary", ["informed", "prior"])
-def test_thousand_genomes_calibrates_exactly_in_a_minute(shared_data, adversary):
-    start = time.monotonic()
+def test_thousand_genomes_calibrates_exactly(shared_data, adversary):
     model = qd.pedigree(shared_data / "tests-only" / "akt_20130606_g1k.fam", allele_frequency=0.1)
     profile = qd.analyze(model, adversary=adversary)
     alpha = profile.dp_epsilon(1.0)
     found = profile.leakage(alpha)
-    assert time.monotonic() - start < 60
     assert found.epsilon <= 1
     assert found.certificate.kind == "exact"
     assert alpha > 1 / 5  # far better than the largest family as a group
@@ -29,11 +27,9 @@ def test_thousand_genomes_calibrates_exactly_in_a_minute(shared_data, adversary)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["royal92", "redsquirrels"])
 @pytest.mark.parametrize("adversary", ["informed", "prior"])
-def test_wide_pedigrees_get_a_finite_certified_bound_in_two_minutes(name, adversary):
-    start = time.monotonic()
+def test_wide_pedigrees_get_a_finite_certified_bound(name, adversary):
     model = qd.pedigree(MODELS / f"{name}.csv", allele_frequency=0.1)
     found = qd.leakage(model, dp_epsilon=0.001, adversary=adversary)
-    assert time.monotonic() - start < 120
     assert found.epsilon < float("inf")
     assert found.method
     assert found.certificate.kind == "certified bound"
@@ -42,11 +38,9 @@ def test_wide_pedigrees_get_a_finite_certified_bound_in_two_minutes(name, advers
 def test_loci_of_equal_frequency_are_analysed_once():
     one = qd.pedigree(MODELS / "ceph" / "1330.ped", allele_frequency=0.1)
     many = qd.pedigree(MODELS / "ceph" / "1330.ped", allele_frequency={f"rs{k}": 0.1 for k in range(40)})
-    start = time.monotonic()
     single = qd.leakage(one, dp_epsilon=0.1, adversary="prior", method="clique-tree")
-    middle = time.monotonic()
     panel = qd.leakage(many, dp_epsilon=0.1, adversary="prior", method="clique-tree")
-    spent = time.monotonic() - middle
     assert panel.epsilon == pytest.approx(single.epsilon, rel=1e-9)
     assert len(panel.per_record) == 40 * len(single.per_record)
-    assert spent < 10 * (middle - start) + 5
+    classes = component_classes(many)
+    assert [len(c.copies) for c in classes] == [40]
