@@ -420,3 +420,12 @@ def test_pictures_show_every_answer() -> None:
     assert len(ax.patches) == 1 + len(cal.compared)
     lines = qd.analyze(PAIR).plot([0.1, 1.0]).get_lines()
     assert {"certified", "independent records"} <= {line.get_label() for line in lines}
+
+
+@pytest.mark.parametrize("method", ["exact", "published", "nonsense"])
+def test_gaussian_noise_names_the_method_that_accounts_for_it(method: str) -> None:
+    chain = qd.markov_chain([[0.9, 0.1], [0.1, 0.9]], 5)
+    with pytest.raises(InvalidArgument, match="swing"):
+        qd.calibrate(chain, 1.0, qd.Gaussian(1.0, 1e-6), method=method)
+    with pytest.raises(InvalidArgument, match="swing"):
+        qd.leakage_of(chain, qd.Gaussian(1.0, 1e-6), 10.0, method=method)
