@@ -246,11 +246,6 @@ def calibrate(
     return calibrate_profile(profile, target, mechanism, compare=compare)
 
 
-def _check_gaussian_method(method: str) -> None:
-    if method not in ("auto", "swing"):
-        raise InvalidArgument(f"Gaussian noise is accounted for by 'swing' (or 'auto'), not by {method!r}")
-
-
 def calibrate_profile(
     profile: LeakageProfile, epsilon: float, mechanism: Laplace | Thresholdout, *, compare: bool = True
 ) -> Calibration:
