@@ -36,6 +36,7 @@ _NOTHING = 1e-230  # stands in for an impossible denominator: any ratio with it 
 _INFINITE = 1e150
 _ONE_PASS = 2**14  # entries up to which all pairs x, x' are divided in one go
 _DIRECT = 2**14  # entries up to which the tables are simply added up, separator and all
+_SMALL = 2**11  # work up to which bundling does not pay
 _MANY = 2**14  # prepared sides kept per model
 _ROOM = 2**22  # entries of side tables kept per model (32 MiB)
 
@@ -157,21 +158,23 @@ class SideTables:
     def _prepared(self, piece: _Piece, targets: tuple[str, ...], shared: frozenset[str]) -> _Ready | None:
         if sum(self._logs.logs(f).size for f in piece.factors) > _RANGE:
             return None
-        factors: Sequence[int] = piece.factors
-        bundles: Sequence[Bundle] = ()
-        stay = piece.scope
-        if piece.nodes:
-            private = frozenset(piece.scope).difference(piece.nodes, targets, shared)
-            found = self._bundler.bundles(piece.factors, private)
-            if found is None:
-                return None
-            factors, bundles = found
-            stay = tuple(n for n in piece.scope if n not in private)
-        work = math.prod(b.array.shape[-1] for b in bundles)
-        for n in stay:
+        work = self._work(piece, piece.scope, targets)
+        if work <= _SMALL or not piece.nodes:
+            return _Ready(piece.factors, (), work)
+        private = frozenset(piece.scope).difference(piece.nodes, targets, shared)
+        found = self._bundler.bundles(piece.factors, private)
+        if found is None:
+            return None
+        factors, bundles = found
+        work = self._work(piece, [n for n in piece.scope if n not in private], targets)
+        return _Ready(tuple(factors), tuple(bundles), work * math.prod(b.array.shape[-1] for b in bundles))
+
+    def _work(self, piece: _Piece, scope: Sequence[str], targets: Sequence[str]) -> int:
+        entries = 1
+        for n in scope:
             k = self.size(n)
-            work *= k * k if n in targets else k + 1 if n in piece.nodes else k
-        return _Ready(tuple(factors), tuple(bundles), work)
+            entries *= k * k if n in targets else k + 1 if n in piece.nodes else k
+        return entries
 
     def _made(
         self, piece: _Piece, ready: _Ready, targets: tuple[str, ...], shared: frozenset[str]
@@ -183,11 +186,11 @@ class SideTables:
         outside = [n for n in piece.scope if n not in piece.nodes and n not in targets]
         rest = [*records, *(n for n in outside if n in shared)]
         tables = [(self._logs.scope(f), self._logs.table(f)) for f in ready.factors]
-        if ready.bundles:
-            private = [f"\0{k}" for k in range(len(ready.bundles))]
-            tables += [((*b.scope, p), b.array) for p, b in zip(private, ready.bundles, strict=True)]
-        else:
-            private = [n for n in outside if n not in shared] if not piece.nodes else []
+        covered = {n for scope, _ in tables for n in scope}
+        private = [n for n in outside if n in covered and n not in shared]
+        for k, b in enumerate(ready.bundles):
+            private.append(f"\0{k}")
+            tables.append(((*b.scope, private[-1]), b.array))
         sizes = [self.size(n) for n in rest]
         states = math.prod(self.size(n) for n in inside)
         law, first = _law(tables, inside, hidden, private, rest, states, sizes)

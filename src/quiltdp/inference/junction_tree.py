@@ -20,6 +20,8 @@ from quiltdp.model import Model, Table
 
 __all__ = ["JunctionTree", "junction_tree", "plan_junction_tree"]
 
+_SMALL = 2**12  # conditionals P(clique | separator) up to this size are kept
+
 
 def plan_junction_tree(
     model: Model, *, join: Iterable[Collection[str]] = (), max_entries: int = MAX_ENTRIES
@@ -111,6 +113,7 @@ class JunctionTree:
         for k, p in enumerate(plan.parent):
             if p >= 0:
                 self._depth[k], self._root[k] = self._depth[p] + 1, self._root[p]
+        self._conditionals: dict[int, Table] = {}
         self._beliefs = self._potentials(tables)
         self._calibrate()
 
@@ -222,20 +225,27 @@ class JunctionTree:
         for k in subtree:
             scope = tuple(dict.fromkeys([*self.cliques[k], *(n for s, _ in arrived[k] for n in s)]))
             self._check_size(scope)
-            total = aligned((self.cliques[k], self._beliefs[k]), scope)
+            below = k != subtree[-1]
+            total = aligned((self.cliques[k], self._given_above(k) if below else self._beliefs[k]), scope)
             for message in arrived.pop(k):
                 total = total + aligned(message, scope)
-            below = k != subtree[-1]
-            if below:  # P(clique | separator): the rest of the tree brings the separator's law
-                own = log_sum((self.cliques[k], self._beliefs[k]), self._separators[k])
-                law = np.where(own > -np.inf, own, 0.0)
-                total = total - aligned((self._separators[k], law), scope)
             keep = tuple(n for n in scope if n in wanted or (below and n in self._separators[k]))
             result = (keep, log_sum((scope, total), keep))
             if not below:
                 return result
             arrived[self.plan.parent[k]].append(result)
         raise AssertionError("a subtree has a top clique")  # pragma: no cover
+
+    def _given_above(self, k: int) -> Table:
+        """Return ln P(clique | separator): the rest of the tree brings the separator's law."""
+        found = self._conditionals.get(k)
+        if found is None:
+            own = log_sum((self.cliques[k], self._beliefs[k]), self._separators[k])
+            law = np.where(own > -np.inf, own, 0.0)
+            found = self._beliefs[k] - aligned((self._separators[k], law), self.cliques[k])
+            if found.size <= _SMALL:
+                self._conditionals[k] = found
+        return found
 
     def _check_size(self, scope: Sequence[str]) -> None:
         size = math.prod(self._sizes[n] for n in scope)

@@ -13,14 +13,23 @@ from quiltdp.inference.elimination import LogTable, product, sum_out
 from quiltdp.inference.junction_tree import JunctionTree, junction_tree
 from quiltdp.inference.odds import factor_logs
 from quiltdp.inference.plan import MAX_ENTRIES
-from quiltdp.inference.tables import aligned, log_sum
+from quiltdp.inference.tables import aligned, extended, log_sum
 from quiltdp.inference.types import check_disjoint
 from quiltdp.model import Model, Table
 
-__all__ = ["calibrated", "conditional", "log_marginal", "posterior", "relevant_factors"]
+__all__ = [
+    "calibrated",
+    "conditional",
+    "extended_log_marginal",
+    "log_marginal",
+    "posterior",
+    "relevant_factors",
+]
 
 _KEPT, _KEPT_SIZE = 4096, 4096  # small marginals kept with their model: how many, how large
 _MARGINALS: WeakKeyDictionary[Model, dict[tuple[str, ...], Table]] = WeakKeyDictionary()
+_EXTENDED: WeakKeyDictionary[Model, dict[tuple[str, ...], Table]] = WeakKeyDictionary()
+_DEEP = 600.0  # logarithms down to minus this are summed as probabilities
 _TREES: WeakKeyDictionary[Model, JunctionTree | ModelTooWide] = WeakKeyDictionary()
 
 
@@ -67,6 +76,37 @@ def log_marginal(model: Model, nodes: Sequence[str], *, max_entries: int = MAX_E
                 kept.clear()
             kept[order] = found
     return found.transpose([order.index(n) for n in nodes])
+
+
+def extended_log_marginal(model: Model, nodes: Sequence[str]) -> Table:
+    """Return ln P(x_nodes) with every axis evidence-extended: its last entry means "unobserved".
+
+    So one table holds the marginal of every subset of the nodes; small ones are kept with their model.
+    """
+    order = tuple(sorted(nodes))
+    kept = _EXTENDED.get(model)
+    if kept is None:
+        kept = _EXTENDED[model] = {}
+    found = kept.get(order)
+    if found is None:
+        found = _extended(log_marginal(model, order))
+        if found.size <= _KEPT_SIZE:
+            if len(kept) >= _KEPT:
+                kept.clear()
+            kept[order] = found
+    return found.transpose([order.index(n) for n in nodes])
+
+
+def _extended(logs: Table) -> Table:
+    if logs.min(initial=0.0, where=logs > -np.inf) < -_DEEP:
+        for axis in range(logs.ndim):
+            logs = extended(logs, axis)
+        return logs
+    law = np.exp(logs)
+    for axis in range(law.ndim):
+        law = np.concatenate([law, law.sum(axis=axis, keepdims=True)], axis=axis)
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log(law))
 
 
 def conditional(

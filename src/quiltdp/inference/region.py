@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -105,7 +105,6 @@ class Region:
         self.known_records = tuple(n for n in sorted(nearby) if model.is_record(n))
         self._limit = max_entries
         self._logs = factor_logs(model)
-        self._odds = TargetOdds(model, self.targets, limit=max_entries, wide_from=_WIDE)
         closed = {*targets, *nearby}
         self._inner = dict.fromkeys(f for n in sorted(closed) for f in self._logs.near(n))
         self._check_separation(closed)
@@ -119,7 +118,14 @@ class Region:
         self._nearby = frozenset(nearby)
         self._extended: ExtendedMoves | None = None
         self._try_extended = True
-        self._walls = {f: w for f in self._inner if (w := self._logs.barrier(f)) is not None}
+
+    @cached_property
+    def _odds(self) -> TargetOdds:
+        return TargetOdds(self.model, self.targets, limit=self._limit, wide_from=_WIDE)
+
+    @cached_property
+    def _walls(self) -> Mapping[int, LogTable]:
+        return {f: w for f in self._inner if (w := self._logs.barrier(f)) is not None}
 
     def _check_separation(self, closed: Collection[str]) -> None:
         inside = {*closed, *self.separator}

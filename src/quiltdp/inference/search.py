@@ -12,10 +12,9 @@ import numpy as np
 
 from quiltdp.errors import ModelTooWide
 from quiltdp.inference.extended import ExtendedMoves
-from quiltdp.inference.marginals import log_marginal
+from quiltdp.inference.marginals import extended_log_marginal, log_marginal
 from quiltdp.inference.odds import other
 from quiltdp.inference.region import Region, finite_or_infinite
-from quiltdp.inference.tables import extended
 from quiltdp.inference.types import Assignment, QuiltInfluence, Witness, Witnesses
 from quiltdp.model import Model, Table
 
@@ -117,10 +116,8 @@ class _Prior:
     def all(self) -> Table:
         """Return ln P(x_T, x_N) with x_T flattened and nearby axes extended."""
         if self._table is None:
-            table = self._flat(log_marginal(self._model, (*self._targets, *self._records)))
-            for axis in range(1, table.ndim):
-                table = extended(table, axis)
-            self._table = table
+            table = extended_log_marginal(self._model, (*self._targets, *self._records))
+            self._table = self._flat(table[(slice(-1),) * len(self._targets)])
         return self._table
 
     def of(self, known: Sequence[str]) -> Table:

@@ -8,6 +8,7 @@ forbid nothing and are never looked at, so on a model of positive tables nothing
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from weakref import WeakKeyDictionary
 
 from quiltdp.inference.elimination import LogTable, max_out
 from quiltdp.inference.odds import FactorLogs, barrier, factor_logs
@@ -17,6 +18,9 @@ from quiltdp.model import Model
 __all__ = ["barriers_around", "barriers_beyond"]
 
 _EASY = 2**12  # a node of the rest is eliminated at once while its table stays below this
+_KEPT = 4096
+_KNOWN: WeakKeyDictionary[Model, dict[tuple[frozenset[str], frozenset[str]], tuple[LogTable, ...]]]
+_KNOWN = WeakKeyDictionary()
 
 
 def barriers_around(
@@ -29,8 +33,17 @@ def barriers_around(
     """
     tree = support_tree(model)
     if tree is not None:
-        walls = tree.beyond(closed, separator)
-        return _reduced(walls, {n for w in walls for n in w.scope}.difference(separator)), True
+        kept = _KNOWN.get(model)
+        if kept is None or len(kept) >= _KEPT:
+            kept = _KNOWN[model] = {}
+        key = (frozenset(closed), frozenset(separator))
+        found = kept.get(key)
+        if found is None:  # asked again for every target inside the same closed set
+            walls = tree.beyond(closed, separator)
+            found = _reduced(walls, {n for w in walls for n in w.scope}.difference(separator))
+            if sum(w.array.size for w in found) <= _EASY:
+                kept[key] = found
+        return found, True
     logs = factor_logs(model)
     inner = {f for n in closed for f in logs.near(n)}
     return barriers_beyond(logs, separator, inner, max_nodes=max_nodes)
