@@ -81,7 +81,8 @@ class DeltaBound:
 
     def evaluate(self, profile: GroupProfile, weights: Vector, epsilon: float) -> Vector:
         """Return δ of every unit; ``weights`` are the sensitivities of the nodes, 0 for latents."""
-        whole = float(weights.sum()) * (1 + len(weights) * EPS)
+        unit = _unit_error(weights)
+        whole = float(weights.sum()) * (1 + len(weights) * unit)
         trivial = profile.delta(epsilon, whole)
         if self._path is not None:
             return np.full(self.count, min(trivial, self._along_path(profile, weights, epsilon)))
@@ -90,9 +91,9 @@ class DeltaBound:
         self._look_around(weights, epsilon)
         values = np.full(self.count, trivial)
         for k in range(self.count):
-            own = sum(float(weights[j]) for j in self._quilts.members(k)) * (1 + 8 * EPS)
+            own = sum(float(weights[j]) for j in self._quilts.members(k)) * (1 + 8 * unit)
             for term in self._quilts.terms(k):
-                inside = (own + term.unknown @ weights[term.near]) * (1 + 8 * len(weights) * EPS)
+                inside = (own + term.unknown @ weights[term.near]) * (1 + 8 * len(weights) * unit)
                 worst = _largest(profile, epsilon, term.swing, inside, float(values[k]))
                 values[k] = min(values[k], worst)
         return values
@@ -130,6 +131,12 @@ def _reached(spreads: np.ndarray, distances: np.ndarray, *, forward: bool) -> Ve
     return np.array([float(row.max()) for row in rows])
 
 
+def _unit_error(weights: Vector) -> float:
+    """Return the relative error of one addition: none between whole numbers (k records count as k)."""
+    whole = bool(np.all(weights == np.floor(weights))) and float(weights.sum()) < 2.0**52
+    return 0.0 if whole else EPS
+
+
 class _RunSums:
     """The largest sum of weights over a run of a given length."""
 
@@ -138,6 +145,7 @@ class _RunSums:
         self._flat = bool(np.all(weights == weights[0]))
         self._sums = np.concatenate([[0.0], np.cumsum(weights)])
         self._known: dict[int, float] = {}
+        self._error = 4 * len(weights) * _unit_error(weights)
 
     def __call__(self, length: int) -> float:
         n = len(self._weights)
@@ -147,7 +155,7 @@ class _RunSums:
                 value = length * float(self._weights[0])
             else:
                 value = float((self._sums[length:] - self._sums[: n - length + 1]).max())
-            self._known[length] = value * (1 + 4 * n * EPS)
+            self._known[length] = value * (1 + self._error)
         return self._known[length]
 
 
