@@ -165,3 +165,13 @@ def test_copies_that_are_not_read_may_have_different_protected_parts() -> None:
     assert found.per_record["p"] == found.per_record["q"] == 0.0
     assert found.per_record["r"] >= 2.0
     assert qd.leakage(model, 0.0, protect={"p": ["A0"], "q": ["B1"]}).epsilon == 0.0
+
+
+@pytest.mark.parametrize("adversary", ["informed", "prior"])
+def test_a_set_over_several_components_pays_for_each(adversary: str) -> None:
+    """Three coins, two of them copies of one another in kind: what they leak adds up."""
+    coin = ([], [0.5, 0.5])
+    model = qd.Model.from_tables({"A": coin, "B": coin, "C": ([], [0.25, 0.75])})
+    found = qd.leakage(model, 0.5, adversary=adversary, protect={"two": ["A", "B"], "all": ["A", "B", "C"]})
+    assert 1.0 <= found.per_record["two"] <= 1.0 + 1e-9
+    assert 1.5 <= found.per_record["all"] <= 1.5 + 1e-9

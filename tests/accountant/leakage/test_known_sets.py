@@ -69,13 +69,24 @@ def test_k_records_count_as_k_in_an_event() -> None:
 
 
 def test_both_sides_of_a_path_count() -> None:
-    """Two rare flags, each 100 times likelier after X = 1: together 10⁴ times."""
-    rare = [[0.999, 0.001], [0.9, 0.1]]
-    model = qd.Model.from_tables({"L": (["X"], rare), "X": COIN, "R": (["X"], rare)})
-    weights = np.array([{"L": 1.0, "X": 0.0, "R": 1.0}[n] for n in model.nodes])
-    deltas = DeltaProfile(model).deltas(GaussianProfile(0.05), 6.0, weights)
-    truth = 0.1**2 - math.exp(6.0) * 0.001**2  # the sum is read off exactly; both flags are up
-    assert deltas[list(model.records).index("X")] >= truth * (1 - 1e-6)
+    """A rare state that lasts: 17 steps, the middle one attacked, the noisy sum of all published."""
+    p = np.array([[0.999, 0.001], [0.05, 0.95]])
+    half, epsilon = 8, 13.0
+    sums = {}
+    for x in (0, 1):  # reversible, so each side runs like the chain: law[state, sum of one side]
+        law = np.zeros((2, half + 1))
+        law[x, 0] = 1.0
+        for _ in range(half):
+            moved = p.T @ law
+            law = np.stack([moved[0], np.roll(moved[1], 1)])
+        side = law.sum(axis=0)
+        sums[x] = np.convolve(side, side)
+    y = np.linspace(-12, 30, 20_001)
+    bell = np.exp(-0.5 * (y[None, :] - np.arange(2 * half + 2)[:, None]) ** 2) / math.sqrt(2 * math.pi)
+    excess = np.maximum(sums[1] @ bell[1:] - math.exp(epsilon) * (sums[0] @ bell[:-1]), 0.0)
+    truth = float(np.sum(0.5 * (excess[1:] + excess[:-1]) * np.diff(y)))
+    deltas = DeltaProfile(qd.markov_chain(p, 2 * half + 1)).deltas(GaussianProfile(1.0), epsilon)
+    assert deltas[half] >= truth * (1 - 1e-6) > 0.05
 
 
 def test_the_strongest_step_of_a_path_counts() -> None:
