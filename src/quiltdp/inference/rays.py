@@ -64,6 +64,7 @@ def ray_table(
     *,
     limit: int,
     max_rays: int = 2048,
+    values: bool = True,
 ) -> RayTable | None:
     """Return the move of the hidden component with every node outside ``shared`` maximised away.
 
@@ -75,6 +76,8 @@ def ray_table(
         K and T.
     shared
         Nodes that other tables contain as well, which therefore stay.
+    values
+        Whether to keep the private values that attain each entry; the numbers alone are quicker.
 
     Returns
     -------
@@ -88,12 +91,14 @@ def ray_table(
     stay = {*shared, *targets, *order, *(n for f in with_target for n in f.scope)}
     private = tuple(dict.fromkeys(n for f in factors for n in f.scope if n not in stay))
     place = {n: k for k, n in enumerate(private)}
-    items = [_start(f, order, len(private)) for f in factors if targets_free(f, targets)]
+    marks = len(private) if values else 0
+    items = [_start(f, order, marks) for f in factors if targets_free(f, targets)]
     work = _Work(order, limit, max_rays)
     left = work.eliminate(items, place)
     if left is None:
         return None
-    return work.finish(left, with_target, tuple(sorted(targets)), private, _error(factors, order, work))
+    kept = private if values else ()
+    return work.finish(left, with_target, tuple(sorted(targets)), kept, _error(factors, order, work))
 
 
 def targets_free(factor: LogTable, targets: Collection[str]) -> bool:
@@ -172,8 +177,8 @@ class _Work:
         states = logs.shape[len(rest)]
         shape = (*item.choices.shape[:axis], states, *item.choices.shape[axis + 1 :])
         choices = np.moveaxis(np.array(np.broadcast_to(item.choices, shape)), axis, len(rest))
-        marks = np.arange(states, dtype=np.int8).reshape((states, 1))
-        choices[..., place] = marks
+        if choices.shape[-1]:
+            choices[..., place] = np.arange(states, dtype=np.int8).reshape((states, 1))
         folded = self._pruned(_Rays(rest, *_merged(logs, choices, len(rest))))
         return folded if folded.logs.shape[len(rest)] <= self.max_rays else None
 
@@ -185,7 +190,7 @@ class _Work:
         if members == 1:
             return item
         flat = item.logs.reshape(-1, members, size)
-        choices = item.choices.reshape(-1, members, item.choices.shape[-1])
+        choices = item.choices.reshape(len(flat), members, item.choices.shape[-1])
         if size == 1:
             keep = np.zeros((len(flat), 1), dtype=np.intp)  # a constant cancels: any member will do
         elif size == 2:
@@ -231,29 +236,40 @@ class _Work:
         names = [n for f in with_target for n in f.scope if n not in self.order and n not in targets]
         scope = tuple(dict.fromkeys((*(joined.scope if joined else ()), *names)))
         axes = (*targets, *scope)
-        own = np.zeros((1,) * (len(axes) + len(self.order)))
-        for f in with_target:
-            own = own + aligned((f.scope, f.array), (*axes, *self.order))
         if joined is None:
             joined = _Rays((), np.zeros((1,) * (1 + len(self.order))), np.zeros((1, len(private)), np.int8))
         rays = self._spread(joined, scope)
-        total = np.expand_dims(own, len(axes)) + rays.logs[(None,) * len(targets)]
-        if total.size * math.prod(own.shape[: len(targets)]) > self.limit:
+        parts = [aligned((f.scope, f.array), (*axes, *self.order)) for f in with_target]
+        ray_logs = rays.logs[(None,) * len(targets)]
+        spread = [np.expand_dims(p, len(axes)).shape for p in parts]
+        shape = np.broadcast_shapes(ray_logs.shape, *spread)
+        if math.prod(shape) * math.prod(shape[: len(targets)]) > self.limit:
             return None
+        own = np.zeros((1,) * (len(axes) + len(self.order)))
+        for part in parts:
+            own = own + part
+        total = np.expand_dims(own, len(axes)) + ray_logs
         hidden = tuple(range(len(axes) + 1, total.ndim))
         top = total.max(axis=hidden, keepdims=True)
         mass = (np.log(np.exp(total - top).sum(axis=hidden, keepdims=True)) + top).squeeze(axis=hidden)
         here = mass.reshape(mass.shape[: len(targets)] + (1,) * len(targets) + mass.shape[len(targets) :])
         there = mass.reshape((1,) * len(targets) + mass.shape)
+        size, own_error = error
+        named = (*targets, *map(other, targets), *scope)
+        if not private:
+            array = np.stack(
+                [(row - mass).max(axis=-1) for row in mass.reshape(-1, *mass.shape[len(targets) :])]
+            )
+            array = array.reshape(*mass.shape[: len(targets)], *mass.shape[:-1])
+            none = np.zeros((*array.shape, 0), np.int8)
+            return RayTable(LogTable(named, array, 2 * size, 2 * own_error), (), none)
         moves = here - there
         best = moves.argmax(axis=-1)
         array = np.take_along_axis(moves, best[..., None], axis=-1)[..., 0]
         wide = np.broadcast_to(rays.choices, (*array.shape[2 * len(targets) :], *rays.choices.shape[-2:]))
         wide = np.broadcast_to(wide, (*array.shape, *rays.choices.shape[-2:]))
         picked = np.take_along_axis(wide, best[..., None, None], axis=-2)[..., 0, :]
-        size, own_error = error
-        table = LogTable((*targets, *map(other, targets), *scope), array, 2 * size, 2 * own_error)
-        return RayTable(table, private, np.asarray(picked))
+        return RayTable(LogTable(named, array, 2 * size, 2 * own_error), private, np.asarray(picked))
 
 
 def _width(items: Sequence[_Rays]) -> int:

@@ -118,6 +118,7 @@ class Region:
         self._nearby = frozenset(nearby)
         self._extended: ExtendedMoves | None = None
         self._try_extended = True
+        self._for_witness = False
 
     @cached_property
     def _odds(self) -> TargetOdds:
@@ -219,7 +220,7 @@ class Region:
     ) -> tuple[Sequence[LogTable], Sequence[RayTable]] | None:
         """Return the move of a wide component: by rays, or by its table if that still fits."""
         factors = self._odds.factors(component)
-        rays = ray_table(factors, component, self.targets, shared, limit=_RAY_LIMIT)
+        rays = ray_table(factors, component, self.targets, shared, limit=_RAY_LIMIT, values=self._for_witness)
         if rays is not None:
             return [rays.table], [rays]
         if self._odds.width(component) <= min(_STILL, self._limit):
@@ -285,6 +286,9 @@ class Region:
 
     def _private(self, known: Sequence[str], values: Mapping[str, int]) -> Mapping[str, int]:
         """Return the values of the nodes that ray tables have maximised away."""
+        if not self._for_witness:  # the numbers alone were asked for so far
+            self._for_witness = True
+            self._built.clear()
         found: dict[str, int] = {}
         for rays in self._build(tuple(known)).rays:
             at = rays.choices[tuple(values.get(n, 0) for n in rays.table.scope)]
