@@ -271,14 +271,15 @@ def automatic(adversary: str, part: Part) -> tuple[Combined, tuple[str, ...]]:
     if adversary == "prior":
         if plan.add("prior", "chain") or plan.add("prior", "clique-tree"):
             return Combined(plan.bounds), tuple(plan.notes)
-        plan.add("prior", "forward-backward")
-        plan.add("prior", "quilts")
+        if not plan.add("prior", "forward-backward") or len(part.model.nodes) <= _PRIOR_QUILT_NODES:
+            plan.add("prior", "quilts")
         return Combined(plan.bounds), tuple(plan.notes)
     if len(part.model.nodes) <= _QUILT_NODES or not plan.has("chain"):
         plan.add("informed", "quilts")
     return Combined(plan.bounds), tuple(plan.notes)
 
 
+_PRIOR_QUILT_NODES = 300  # beyond it one quilt per record takes longer than it is worth
 _QUILT_NODES = 64  # on longer paths the chain solver's blocks are the quilts worth looking at
 
 

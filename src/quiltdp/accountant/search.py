@@ -37,6 +37,15 @@ def largest_scale(
         raise NoCertificate("this method gives no finite bound for this model: use another method")
     group = down(target / float(weights.sum()), 64.0 + 4 * len(weights))
     low, low_value, high, high_value = _bracket(bound, target, group, high, high_value)
+    for _ in range(3):  # a wide bracket: the bound is nearly proportional to s just above the lower end
+        s = low * target / low_value * 1.01 if low_value > 0.0 else high
+        if high < 1.1 * low or s >= high:
+            break
+        value = bound(s)
+        if value > target:
+            high, high_value = s, value
+            break
+        low, low_value = s, value
     for step in range(200):
         if high - low <= tolerance * low:
             break

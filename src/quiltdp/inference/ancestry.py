@@ -3,7 +3,7 @@
 In a Bayesian network the law of a node's ancestors needs nothing but the ancestors' own tables.
 Where the lines of a node's parents (each parent with its ancestors) are disjoint the parents are
 independent and the law of the family (parents, node) is a product; where lines meet (inbreeding) it
-comes from a junction tree of the ancestors alone, if that is small enough.
+comes from summing out the loop of ancestors above them, if that is narrow enough.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quiltdp.errors import InvalidArgument, ModelTooWide
-from quiltdp.inference.junction_tree import junction_tree, plan_junction_tree
+from quiltdp.inference.reordered import Loop, Reordered, loop_above, reorder
 from quiltdp.model import Model, Table
 
 __all__ = ["Ancestry", "FamilyLaw", "Passage"]
@@ -58,9 +58,9 @@ class Ancestry:
     model
         A Bayesian network.
     max_entries
-        The largest table of a junction tree of ancestors.
+        The largest table when a loop of ancestors is summed out.
     max_work
-        How many ancestors all these junction trees may have together; beyond it laws are unknown.
+        How many entries all these tables may have together; beyond it laws are unknown.
 
     Attributes
     ----------
@@ -70,9 +70,11 @@ class Ancestry:
         For every node with parents its :class:`FamilyLaw`, or ``None`` where unknown.
     passages
         For every node the groups of parents whose lines meet (usually none).
+    loops
+        For parents whose lines meet (the tuple ``parents[i]``) the loop above them, summed out.
     """
 
-    def __init__(self, model: Model, *, max_entries: int = 2**15, max_work: int = 60_000) -> None:
+    def __init__(self, model: Model, *, max_entries: int = 2**17, max_work: int = 2**21) -> None:
         if not model.directed:
             raise InvalidArgument("forward–backward needs a Bayesian network: this is a Markov network")
         self.model = model
@@ -182,6 +184,7 @@ class Ancestry:
         made: dict[object, FamilyLaw | None] = {}
         pool: dict[bytes, Table] = {}
         couples: dict[tuple[int, ...], Table | None] = {}
+        self.loops: dict[tuple[int, ...], tuple[Loop, Reordered]] = {}
         for i in self.order:
             if not self.parents[i]:
                 self.marginals[i] = _pooled(pool, self.tables[i])
@@ -202,35 +205,35 @@ class Ancestry:
 
     def _couple(self, i: int, pool: dict[bytes, Table]) -> Table | None:
         """Return P(parents of i): a product where lines are disjoint, else by exact inference."""
-        if self.passages[i]:
+        own = [law for law in (self.marginals[p] for p in self.parents[i]) if law is not None]
+        if self.passages[i] or len(own) < len(self.parents[i]):
             joint = self._infer(self.parents[i])
             return None if joint is None else _pooled(pool, joint)
         law: Table | None = np.ones(())
-        for p in self.parents[i]:
-            own = self.marginals[p]
-            law = None if law is None or own is None else _kept(law[..., None], own)
+        for part in own:
+            law = None if law is None else _kept(law[..., None], part)
         if law is None:
             law = self._infer(self.parents[i])
         return None if law is None else _pooled(pool, law)
 
     def _infer(self, nodes: tuple[int, ...]) -> Table | None:
-        """Return P(nodes) from the ancestors alone, or ``None`` if that is too much work."""
-        names = self.model.nodes
-        kept = self.above(nodes)
-        if len(kept) > self._left:
-            return None
-        self._left -= len(kept)
-        part = self.submodel(kept)
-        wanted = [names[k] for k in nodes]
+        """Return P(nodes) from the loop above them, or ``None`` if that is too much work."""
+        order = sorted(self.above(nodes), key=self._rank.__getitem__)
+        known = {u: self.marginals[u] is not None for u in order}
+        loop = loop_above(nodes, self.parents, order, known)
         try:
-            if not plan_junction_tree(part, join=[wanted], max_entries=self._max_entries).fits:
-                return None
-            tree = junction_tree(part, join=[wanted], max_entries=self._max_entries)
-            logs = tree.log_marginal(wanted)
+            found = reorder(
+                loop,
+                self.parents,
+                self.tables,
+                self.marginals,
+                max_entries=min(self._max_entries, self._left),
+            )
         except ModelTooWide:
             return None
-        law = np.exp(logs)
-        return None if np.any((logs > -np.inf) & (law < _UNDERFLOW)) else np.asarray(law)
+        self._left = max(0, self._left - sum(s.law.size for s in found.steps))
+        self.loops[nodes] = (loop, found)
+        return found.joint
 
 
 def _kept(law: Table, table: Table) -> Table | None:

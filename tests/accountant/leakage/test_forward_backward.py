@@ -31,7 +31,7 @@ def test_random_networks(seed):
     model, alpha = random_dag(seed, max_nodes=5, max_joint=40)
     truth = attained_limit(model, alpha)
     assert np.all(ForwardBackwardBound(model).evaluate(alpha).epsilon >= truth)
-    assert np.all(ForwardBackwardBound(model, max_pairs=0).evaluate(alpha).epsilon >= truth)
+    assert np.all(ForwardBackwardBound(model, max_group=2).evaluate(alpha).epsilon >= truth)
     assert np.all(CliqueTreeBound(model).evaluate(alpha).epsilon >= truth)
 
 
@@ -41,11 +41,39 @@ def test_many_random_networks():
     for seed in range(1000, 1600):
         model, alpha = random_dag(seed)
         truth = attained_limit(model, alpha)
-        for bound in (ForwardBackwardBound(model), CliqueTreeBound(model, max_lp_cells=0)):
+        bounds = [ForwardBackwardBound(model, max_group=g) for g in (2, 9, 27)]
+        for bound in (*bounds, CliqueTreeBound(model, max_lp_cells=0)):
             found = bound.evaluate(alpha).epsilon
             assert np.all(found >= truth), f"seed {seed}: {bound.name} is below an attained leakage"
             worst = max(worst, float((found / np.maximum(truth, 1e-3)).max()))
     print(f"seeds 1000 to 1599: no violation, worst ratio {worst:.3g}")
+
+
+def inbred_family(seed, people):
+    """A pedigree whose people marry relatives whenever they can, some of them not asked."""
+    rng = np.random.default_rng(seed)
+    family = random_pedigree(rng, people, inbred=True)
+    if people > 5:
+        family = family.with_records(sorted(rng.choice(family.nodes, 5, replace=False)))
+    return family, alphas(family, float(rng.choice([0.01, 0.1, 0.5, 1.5])))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_inbred_families_with_latents(seed):
+    family, alpha = inbred_family(seed, 5 + seed % 4)
+    limit = exact_prior_limit(family, alpha)
+    for group in (3, 9, 27):
+        assert np.all(ForwardBackwardBound(family, max_group=group).evaluate(alpha).epsilon >= limit - 1e-7)
+
+
+@pytest.mark.slow
+def test_many_inbred_families():
+    for seed in range(100, 250):
+        family, alpha = inbred_family(seed, 5 + seed % 6)
+        limit = exact_prior_limit(family, alpha)
+        for group in (3, 9, 27):
+            found = ForwardBackwardBound(family, max_group=group).evaluate(alpha).epsilon
+            assert np.all(found >= limit - 1e-7), f"seed {seed}, groups of {group} states"
 
 
 def test_a_chain_gives_the_chain_answer():
@@ -72,11 +100,11 @@ def test_where_lines_meet():
     alpha = np.full(5, 0.2)
     found = ForwardBackwardBound(sibs).evaluate(alpha).epsilon
     assert np.all(found >= exact_prior_limit(sibs, alpha) - 1e-8)
-    passed = ForwardBackwardBound(sibs, max_pairs=0).evaluate(alpha).epsilon
-    assert np.all(passed >= found * (1 - 1e-12))
-    assert passed[-1] > found[-1] + 0.01
-    unknown = ForwardBackwardBound(sibs, max_pairs=0, max_work=0).evaluate(alpha)
-    assert np.all(unknown.epsilon >= passed * (1 - 1e-12))
+    coarse = ForwardBackwardBound(sibs, max_group=3).evaluate(alpha).epsilon
+    assert np.all(coarse >= found * (1 - 1e-12))
+    assert coarse[-1] > found[-1] + 0.01
+    unknown = ForwardBackwardBound(sibs, max_work=0).evaluate(alpha)
+    assert np.all(unknown.epsilon >= coarse * (1 - 1e-12))
     assert any("too wide" in note for note in unknown.notes)
 
 
@@ -121,6 +149,6 @@ def test_ignoring_that_lines_meet_would_be_unsound(seed, monkeypatch):
     alpha = alphas(model, 2.0)
     truth = attained_limit(model, alpha)
     assert np.all(ForwardBackwardBound(model).evaluate(alpha).epsilon >= truth)
-    assert np.all(ForwardBackwardBound(model, max_pairs=0).evaluate(alpha).epsilon >= truth)
+    assert np.all(ForwardBackwardBound(model, max_group=2).evaluate(alpha).epsilon >= truth)
     monkeypatch.setattr(Ancestry, "_meeting", lambda self, i: [])
     assert np.any(ForwardBackwardBound(model).evaluate(alpha).epsilon < truth - 0.01)

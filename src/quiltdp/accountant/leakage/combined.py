@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quiltdp.accountant.leakage.base import Bound, Vector
+from quiltdp.accountant.leakage.forward_backward import ForwardBackwardBound
 from quiltdp.accountant.leakage.limit import ExactBound
 from quiltdp.accountant.leakage.quilts import QuiltsBound
 
@@ -56,6 +57,8 @@ class Combined:
                 found = bound.evaluate(alpha, floor=floor, enough=enough, ceiling=best)
             elif isinstance(bound, QuiltsBound):
                 found = bound.evaluate(alpha, floor=floor)
+            elif isinstance(bound, ForwardBackwardBound):
+                found = bound.evaluate(alpha, floor=floor, enough=enough)
             else:
                 found = bound.evaluate(alpha)
             notes.extend(n for n in found.notes if n not in notes)

@@ -18,10 +18,10 @@ of the ancestors given x_i.  Given all parents of i their lines are independent 
 disjoint*, so parents are changed one at a time: side_a, and K for the law of the parents.
 
 **Lines that meet.**  For parents whose lines (the parent with its ancestors) overlap, knowing one
-parent tells about the other's ancestors.  Then bk_i is the clique-tree bound of the ancestors alone,
-with the distances ℓ_u in the place of α_u (:mod:`.rooted_tree`).  Where that tree is too large every
-ancestor u above them is charged max ℓ_u once, whatever the laws:
-D(z, z') = Σ_{a: z_a ≠ z'_a} ℓ_a(z_a, z'_a) + Σ_u max ℓ_u for that group.
+parent tells about the other's ancestors.  Then D is the distance between parents' states that the
+loop of ancestors above them allows, summed out in reverse order (:mod:`.loops`) with the distances
+ℓ_u.  Where a loop is too wide every ancestor u above them is charged max ℓ_u once, whatever the
+laws: D(z, z') = Σ_{a: z_a ≠ z'_a} ℓ_a(z_a, z'_a) + Σ_u max ℓ_u for that group.
 """
 
 from __future__ import annotations
@@ -35,10 +35,9 @@ from quiltdp.accountant.leakage.base import RecordBounds, Vector
 from quiltdp.accountant.leakage.elimination import Elimination
 from quiltdp.accountant.leakage.forward import ChildKernels
 from quiltdp.accountant.leakage.kernel import Array
-from quiltdp.accountant.leakage.rooted_tree import RootedTree
-from quiltdp.errors import ModelTooWide
+from quiltdp.accountant.leakage.loops import LoopMessages
 from quiltdp.inference.ancestry import Ancestry, FamilyLaw
-from quiltdp.inference.clique_states import clique_forest
+from quiltdp.inference.reordered import Loop, Reordered
 from quiltdp.model import Model
 from quiltdp.rounding import EPS, up, up_array
 
@@ -58,11 +57,10 @@ class ForwardBackwardBound:
         The protected sets; ``None`` for every record alone.  A set of several records gets the sum
         of all α of its components (this method is about single records).
     max_entries, max_work
-        Limits on the exact inference where ancestor lines meet, see
+        Limits on the loops of ancestors where lines meet, see
         :class:`~quiltdp.inference.ancestry.Ancestry`.
-    max_pairs
-        How many pairs of clique states the trees above meeting lines may have together; nodes
-        beyond it, those with the largest trees, are passed through.
+    max_group
+        The joint states of one table kept there, see :mod:`.loops`; larger is tighter and slower.
 
     Examples
     --------
@@ -81,9 +79,9 @@ class ForwardBackwardBound:
         model: Model,
         units: Sequence[tuple[str, ...]] | None = None,
         *,
-        max_entries: int = 2**15,
-        max_work: int = 60_000,
-        max_pairs: int = 1_000_000,
+        max_entries: int = 2**17,
+        max_work: int = 2**21,
+        max_group: int = 27,
     ) -> None:
         chosen = [(n,) for n in model.records] if units is None else units
         self._units = [tuple(model.index[n] for n in unit) for unit in chosen]
@@ -93,14 +91,16 @@ class ForwardBackwardBound:
         self._sizes = [t.shape[-1] for t in tree.tables]
         self._forward = ChildKernels(tree)
         self._inverse: dict[int, Elimination] = {}
-        self._above = self._ancestor_trees(max_pairs)
+        roundings = max((found.roundings for _, found in tree.loops.values()), default=0)
+        self._loops = {c: _LoopAbove(tree, *found, max_group, roundings) for c, found in tree.loops.items()}
         self._waves = self._plan()
-        met = sum(1 for p in tree.passages if p)
+        self._past: list[tuple[Vector, Vector]] = []
+        met = [i for i, p in enumerate(tree.passages) if p]
         lost = sum(1 for i, f in enumerate(tree.families) if f is None and tree.parents[i])
         notes = (
             [
-                f"forward-backward: ancestor lines meet above {met} nodes,"
-                f" {len(self._above)} of them answered by a clique tree of the ancestors"
+                f"forward-backward: ancestor lines meet above {len(met)} nodes,"
+                f" {sum(map(self._looped, met))} of them answered by the loop of ancestors"
             ]
             if met
             else []
@@ -117,25 +117,51 @@ class ForwardBackwardBound:
             if not tree.parents[i]:
                 continue
             pattern = tuple(p.slots for p in tree.passages[i])
-            if i in self._above:
-                waves[tree.depth[i]][("above", i)].append(i)
-                continue
-            waves[tree.depth[i]][(id(family) if family is not None else -1 - i, pattern)].append(i)
+            looped = tree.parents[i] if pattern and family is not None else ()
+            waves[tree.depth[i]][(id(family) if family is not None else -1 - i, pattern, looped)].append(i)
             if family is not None and id(family) not in self._inverse:
                 self._inverse[id(family)] = _elimination(family)
         return [list(waves[d].values()) for d in sorted(waves)]
 
-    def evaluate(self, alpha: Vector) -> RecordBounds:
-        """Return the leakage of every unit."""
+    def evaluate(self, alpha: Vector, *, floor: float = 0.0, enough: float = np.inf) -> RecordBounds:
+        """Return the leakage of every unit.
+
+        A unit that an earlier call with no smaller α found to leak at most ``floor`` keeps that
+        number: the bound grows with α.  Once the forward half alone exceeds ``enough`` every unit
+        gets the sum of all α of its components.
+        """
         alpha = np.asarray(alpha, dtype=np.float64)
-        forward, messages = self._forward.run(alpha)
-        backward = self._backward(forward, messages)
         group = up_array(np.bincount(self._component, weights=alpha).astype(np.float64), 8.0 + len(alpha))
-        values = np.zeros(len(self._units))
-        for k, unit in enumerate(self._units):
-            cap = up(float(sum(group[c] for c in {self._component[j] for j in unit})))
-            values[k] = cap if len(unit) > 1 else min(cap, self._total(unit[0], forward, backward))
-        return RecordBounds(values, self.name, {}, self._notes)
+        values = np.array(
+            [up(float(sum(group[c] for c in set(self._component[list(u)])))) for u in self._units]
+        )
+        forward, messages = self._forward.run(alpha)
+        alone = [k for k, unit in enumerate(self._units) if len(unit) == 1]
+        if max((forward[self._units[k][0]].max() for k in alone), default=0.0) > enough:
+            return RecordBounds(values, self.name, {}, self._notes)
+        before = np.full(len(values), np.inf)
+        for past, found in self._past if floor > 0.0 else ():
+            if np.all(past >= alpha):
+                before = np.minimum(before, found)
+        values = np.minimum(values, before)
+        asked = [k for k in alone if before[k] > floor]
+        backward = self._backward(forward, messages, self._behind([self._units[k][0] for k in asked]))
+        for k in asked:
+            values[k] = min(values[k], self._total(self._units[k][0], forward, backward))
+        self._past = [*self._past[-3:], (alpha, values)]
+        return RecordBounds(values.copy(), self.name, {}, self._notes)
+
+    def _behind(self, nodes: list[int]) -> set[int]:
+        """Return the nodes whose bk the bk of ``nodes`` is made from, themselves included."""
+        found, stack = set(nodes), list(nodes)
+        while stack:
+            i = stack.pop()
+            couple = self._tree.parents[i]
+            for u in self._loops[couple].tops if self._looped(i) else couple:
+                if u not in found:
+                    found.add(u)
+                    stack.append(u)
+        return found
 
     def _total(self, i: int, forward: list[Array], backward: list[Array]) -> float:
         """Return max fw + bk over pairs of possible values; 0 when only one value is possible."""
@@ -148,16 +174,21 @@ class ForwardBackwardBound:
 
     # -- from the founders down --------------------------------------------------------------------
 
-    def _backward(self, forward: list[Array], messages: list[Array]) -> list[Array]:
-        """Return bk of every node."""
+    def _backward(self, forward: list[Array], messages: list[Array], wanted: set[int]) -> list[Array]:
+        """Return bk of the wanted nodes."""
         tree = self._tree
         backward = [np.zeros((k, k)) for k in self._sizes]
         known: dict[bytes, Array] = {}
+        above: dict[tuple[int, ...], Array] = {}
         spare = np.array([_less(forward[p], [messages[e]]).max() for e, (p, _, _) in enumerate(tree.edges)])
         for wave in self._waves:
-            for nodes in wave:
-                if nodes[0] in self._above:
-                    backward[nodes[0]] = self._through(nodes[0], forward, messages, known)
+            for everybody in wave:
+                nodes = [i for i in everybody if i in wanted]
+                if not nodes:
+                    continue
+                if self._looped(nodes[0]):
+                    for i in nodes:
+                        backward[i] = self._around(i, forward, messages, backward, above, known)
                     continue
                 sides = [
                     np.array([self._side(i, slot, forward, messages, backward) for i in nodes])
@@ -169,42 +200,39 @@ class ForwardBackwardBound:
                     backward[i] = value
         return backward
 
-    def _ancestor_trees(self, max_pairs: int) -> dict[int, RootedTree]:
-        """Build clique trees of the ancestors above meeting lines, small ones first."""
+    def _looped(self, i: int) -> bool:
+        """Return whether lines meet above i and the loop was summed out."""
         tree = self._tree
-        met = sorted((tree.ancestors[i].bit_count(), i) for i in tree.order if tree.passages[i])
-        found: dict[int, RootedTree] = {}
-        left = max_pairs
-        for size, i in met:
-            if size * 100 > left:
-                break
-            part = tree.submodel(tree.above([i]))
-            try:
-                forest = clique_forest(part, max_entries=4096, max_states=500)
-            except ModelTooWide:
-                continue
-            rooted = RootedTree(forest, part.nodes[-1])
-            if rooted.work <= left:
-                left -= rooted.work
-                found[i] = rooted
-        return found
+        return bool(tree.passages[i]) and tree.families[i] is not None and tree.parents[i] in self._loops
 
-    def _through(
-        self, i: int, forward: list[Array], messages: list[Array], known: dict[bytes, Array]
+    def _around(
+        self,
+        i: int,
+        forward: list[Array],
+        messages: list[Array],
+        backward: list[Array],
+        above: dict[tuple[int, ...], Array],
+        known: dict[bytes, Array],
     ) -> Array:
-        """Return bk_i by the clique-tree method on the ancestors of i, with ℓ_u as distances."""
+        """Return bk_i from the loop above its parents (``above`` keeps the answer for sibships)."""
         tree = self._tree
-        above = tree.above([i])
-        names = tree.model.nodes
-        distance = {
-            names[u]: _less(forward[u], [messages[e] for e in tree.children[u] if tree.edges[e][1] in above])
-            for u in above
-            if u != i
-        }
+        couple = tree.parents[i]
+        loop = self._loops[couple]
+        if couple not in above:
+            above[couple] = loop.run(forward, messages, backward, known)
+        family = tree.families[i]
+        assert family is not None, "a loop that was summed out gives the law of the family"
+        states = np.argwhere(family.joint > 0)
+        flat = np.ravel_multi_index(tuple(states[:, :-1].T), family.joint.shape[:-1])
+        d = above[couple][flat[:, None], flat[None, :]]
+        for slot, a in enumerate(couple):
+            side = loop.own(a, [tree.edge_of[i][slot]], forward, messages, backward)
+            at = states[:, slot]
+            d = d + side[at[:, None], at[None, :]]
         result = np.zeros((self._sizes[i],) * 2)
-        rooted = self._above[i]
-        alive = rooted.values
-        result[alive[:, None], alive[None, :]] = rooted.table(distance, known)
+        alive = np.flatnonzero(family.child > 0)
+        message = self._inverse[id(family)].message(up_array(d, 8.0 + len(couple)))
+        result[alive[:, None], alive[None, :]] = message
         return result
 
     def _side(
@@ -256,6 +284,42 @@ class ForwardBackwardBound:
         message = self._inverse[id(family)].message(d[distinct])
         result[:, alive[:, None], alive[None, :]] = message[where]
         return result
+
+
+class _LoopAbove:
+    """A loop of ancestors with the edges inside it."""
+
+    def __init__(self, tree: Ancestry, loop: Loop, law: Reordered, max_group: int, roundings: int) -> None:
+        above = tree.above(loop.targets)
+        self._targets = frozenset(loop.targets)
+        self.tops = loop.tops
+        self._inner = {u: [e for e in tree.children[u] if tree.edges[e][1] in above] for u in loop.members}
+        self._messages = LoopMessages(law, loop.targets, max_group=max_group, roundings=roundings)
+
+    def own(
+        self,
+        u: int,
+        more: Sequence[int],
+        forward: list[Array],
+        messages: list[Array],
+        backward: list[Array],
+    ) -> Array:
+        """Return ℓ_u, with bk_u for the top of a line; edges ``more`` lead into the loop too."""
+        rest = _less(forward[u], [messages[e] for e in (*self._inner[u], *more)])
+        return up_array(rest + backward[u], 4.0) if u in self.tops else rest
+
+    def run(
+        self,
+        forward: list[Array],
+        messages: list[Array],
+        backward: list[Array],
+        known: dict[bytes, Array],
+    ) -> Array:
+        """Return the distance between the targets' states that the loop above them allows."""
+        return self._messages.run(
+            {u: self.own(u, (), forward, messages, backward) for u in self._inner if u not in self._targets},
+            known,
+        )
 
 
 def _elimination(family: FamilyLaw) -> Elimination:

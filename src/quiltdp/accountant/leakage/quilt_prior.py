@@ -100,11 +100,13 @@ class MarkovQuiltBound:
         self._deadline = time.monotonic() + seconds
         self._scopes = [tuple(model.index[n] for n in f.scope) for f in model.factors]
         self._quilts: list[list[_Quilt]] = []
-        self._whole: list[NDArray[np.intp]] = []
+        self._labels: list[list[int]] = []
         for unit in self.units:
-            self._quilts.append(self._search(unit, max_nearby, max_separator, max_entries, per_unit))
+            late = time.monotonic() > self._deadline
+            found = [] if late else self._search(unit, max_nearby, max_separator, max_entries, per_unit)
+            self._quilts.append(found)
             labels = self._graph.component_labels[[model.index[n] for n in unit]]
-            self._whole.append(np.flatnonzero(np.isin(self._graph.component_labels, labels)))
+            self._labels.append(sorted(set(labels.tolist())))
 
     def _search(
         self, unit: tuple[str, ...], max_nearby: int, max_separator: int, max_entries: int, per_unit: int
@@ -162,10 +164,10 @@ class MarkovQuiltBound:
         """Return the best quilt of every unit, or the sum of all α of its components."""
         alpha = np.asarray(alpha, dtype=np.float64)
         messages = self._messages(alpha)
+        group = np.bincount(self._graph.component_labels, weights=alpha)
         values, witnesses = np.zeros(len(self.units)), {}
         for k, quilts in enumerate(self._quilts):
-            whole = self._whole[k]
-            values[k] = up(float(alpha[whole].sum()), 8.0 + len(whole))
+            values[k] = up(float(group[self._labels[k]].sum()), 8.0 + len(alpha))
             for quilt in quilts:
                 near = quilt.near(alpha)
                 if near < values[k]:
