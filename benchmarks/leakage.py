@@ -20,9 +20,9 @@ ROOT = Path(__file__).parents[1]
 
 
 def timed(work: Callable[[], float]) -> tuple[float, float]:
-    started = time.monotonic()
+    started = time.process_time()
     value = work()
-    return value, time.monotonic() - started
+    return value, time.process_time() - started
 
 
 def table(columns: list[str], rows: list[list[str]]) -> str:
@@ -143,7 +143,10 @@ def main() -> None:
         ("Propagation on trees", lambda: trees(options.quick)),
         ("Networks", lambda: networks(options.quick)),
     ]
-    text = ["# Leakage bounds: noise and time\n", "`python benchmarks/leakage.py`, one run on 2 cores.\n"]
+    text = [
+        "# Leakage bounds: noise and time\n",
+        "`python benchmarks/leakage.py`, one run on 2 cores; seconds are processor seconds of one thread.\n",
+    ]
     for title, part in parts:
         print(f"## {title}", flush=True)
         body = part()

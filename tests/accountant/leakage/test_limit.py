@@ -140,3 +140,15 @@ def test_the_limit_on_programs_is_told() -> None:
     assert few.notes
     assert not many.notes
     assert np.all(few.epsilon >= many.epsilon - 1e-9)
+
+
+def test_certificates_stay_tight_where_alpha_is_large() -> None:
+    """A far, improbable value must not blow up the price of the solver's last digits."""
+    rng = np.random.default_rng(5)
+    for sizes in ((2, 2, 2, 2), (2, 2, 2), (3, 3)):
+        n = math.prod(sizes)
+        for _ in range(4):
+            p, q = rng.dirichlet(np.full(n, 0.4)), rng.dirichlet(np.full(n, 0.4))
+            exact = by_heights(p, q, sizes, 5.0)
+            assert exact is not None
+            assert by_linear_program(p, q, sizes, np.full(len(sizes), 5.0)) <= exact + 1e-8

@@ -9,9 +9,9 @@ one to four binary records).  Including more integer functions than the extreme 
 
 *Linear program.*  Maximise E_p H under E_p' H = 1.  The answer is certified by weak duality: for any
 y ≥ 0 on the constraints, p − λ p' ≤ Σ_e y_e (1_u − e^{α_e} 1_{u'}) + r proves
-E_p H ≤ (λ + Σ_u r(u) e^{d(u)}) E_p' H, where d(u) is the largest distance from u to a value that p'
-allows.  The solver's y is only a suggestion; the inequality is checked in floating point with its
-rounding errors put into r.
+E_p H ≤ (λ + Σ_u r(u) w(u)) E_p' H, where w(u), the price of a unit of missing weight at u, is the
+smaller of min_v e^{d(u,v)} / p'(v) and max_v e^{d(u,v)} over the values v that p' allows.  The solver's
+y is only a suggestion; the inequality is checked in floating point with its rounding errors put into r.
 """
 
 from __future__ import annotations
@@ -151,7 +151,8 @@ def _certify(
     # p(u) − λ q(u) ≤ gain(u) − loss(u) + r(u): what is missing, with rounding errors on our side
     error = (gain + loss + p) * (EPS * (16 + 4 * points))
     need = p - (gain - loss) + error
-    weight = np.exp(_farthest(q, sizes, alphas)) * (1 + 64 * EPS)
+    price = np.minimum(_price(q, sizes, alphas), _farthest(q, sizes, alphas))
+    weight = np.exp(price) * (1 + 4096 * EPS)
 
     def proved(rate: float) -> float:
         missing = np.maximum(need - rate * q * (1 - 4 * EPS), 0.0)
@@ -160,8 +161,20 @@ def _certify(
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         steps = np.where(q > 0, need / q, 0.0)
     rates = np.unique(np.maximum(steps, 1.0))
-    best = min(proved(float(rate)) for rate in rates[-64:])
+    best = min(proved(float(rate)) for rate in rates[-512:])
     return up(float(np.log(best)) + 8 * EPS) if best > 1.0 else 8 * EPS
+
+
+def _price(q: Vector, sizes: tuple[int, ...], alphas: Vector) -> Vector:
+    """Return ln of a factor w with H(u) ≤ w(u) E_p' H, for every value: min_v d(u, v) − ln p'(v).
+
+    H(u) ≤ e^{d(u,v)} H(v) and p'(v) H(v) ≤ E_p' H, for every v that p' allows.
+    """
+    with np.errstate(divide="ignore"):
+        price = -np.log(q).reshape(sizes)
+    for axis, a in enumerate(alphas):
+        price = np.minimum(price, price.min(axis=axis, keepdims=True) + a)
+    return price.reshape(-1)
 
 
 def _farthest(q: Vector, sizes: tuple[int, ...], alphas: Vector) -> Vector:
