@@ -64,6 +64,8 @@ def dotted(path: Path) -> str:
 def layer_of(module: str) -> str:
     """Return the layer of ``quiltdp.….…``: its package, or the base."""
     parts = module.split(".")
+    if parts[1:] == ["__main__"]:
+        return "cli"  # `python -m quiltdp` is the command line by another name
     return parts[1] if len(parts) > 1 and (PACKAGE / parts[1]).is_dir() else BASE
 
 

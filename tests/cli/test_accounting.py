@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -163,3 +165,20 @@ def test_a_mistake_is_one_line_and_exit_code_2(cli, arguments, culprit: str, jso
 def test_infinity_is_written_as_a_word(cli) -> None:
     document = json.loads(cli("leakage", SMALL, "--dp-epsilon", 700, "--json").out)
     assert all(not math.isnan(float(v)) for v in document["per_record"].values())
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        ("calibrate", "models/asia.bif", "--epsilon", "1e200"),
+        ("leakage", "models/asia.bif", "--dp-epsilon", "1e308"),
+        ("pedigree", "models/pedigree/ceph1463.fam", "--plot", "family.foo"),
+    ],
+)
+def test_absurd_numbers_and_pictures_are_refused_in_one_line(
+    cli: Callable[..., Any], call: tuple[str, ...]
+) -> None:
+    found = cli(*call)
+    assert found.code == 2
+    assert len(found.err.splitlines()) == 1
+    assert not found.out

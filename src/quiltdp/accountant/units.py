@@ -18,7 +18,10 @@ from quiltdp.chain import ChainModel
 from quiltdp.errors import InvalidArgument, UnknownNode
 from quiltdp.model import Model
 
-__all__ = ["Units", "alpha_vector", "make_units", "positive_epsilon"]
+LARGEST = 1e100
+"""Beyond it sums of costs lose all meaning in doubles; no guarantee of this size means anything."""
+
+__all__ = ["LARGEST", "Units", "alpha_vector", "make_units", "positive_epsilon"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +64,9 @@ def make_units(model: Model, protect: Protect = None, window: int = 1) -> Units:
         raise InvalidArgument(f"window must be a whole number ≥ 1, not {window!r}")
     if protect is None:
         if window > 1 and not isinstance(model, ChainModel):
-            raise InvalidArgument("window= protects runs of steps and needs a Markov chain; use protect=")
+            raise InvalidArgument(
+                "a window protects runs of steps and needs a Markov chain; protect sets instead"
+            )
         if window > 1:
             return Units(_WindowNames(model, int(window)), None, int(window))
         return Units(model.records)
@@ -176,6 +181,8 @@ def positive_epsilon(value: object, name: str, *, zero: bool = False) -> float:
         raise InvalidArgument(f"{name} must be a number, not {value!r}") from None
     except OverflowError:
         raise InvalidArgument(f"{name} is too large for a floating-point number") from None
+    if number > LARGEST and math.isfinite(number):
+        raise InvalidArgument(f"{name} must be at most {LARGEST:g}, not {value!r}")
     if isinstance(value, bool) or not math.isfinite(number) or number < 0 or (number == 0 and not zero):
         wanted = "a finite number ≥ 0" if zero else "a finite number > 0"
         raise InvalidArgument(f"{name} must be {wanted}, not {value!r}")

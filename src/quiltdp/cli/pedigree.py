@@ -10,7 +10,7 @@ import typer
 
 from quiltdp.cli.app import emit_json, guarded
 from quiltdp.cli.model_options import load, model_options, reading_options
-from quiltdp.errors import InvalidArgument
+from quiltdp.errors import DependencyMissing, InvalidArgument
 
 if TYPE_CHECKING:
     from quiltdp.domains.pedigree import Pedigree
@@ -67,6 +67,8 @@ def pedigree(
 
         if dp_epsilon is not None and epsilon is not None:
             raise InvalidArgument("give --dp-epsilon or --epsilon, not both")
+        if plot is not None:
+            _check_plot(plot)
         wants_model = (
             kin is not None or metrics or tsv is not None or dp_epsilon is not None or epsilon is not None
         )
@@ -205,6 +207,16 @@ def _width(model: Model, methods: dict[str, str]) -> dict[str, Any]:
             f" adversary, {methods['prior']} against the prior one"
         )
     return found
+
+
+def _check_plot(plot: Path) -> None:
+    """Refuse a picture that cannot be written, before any work."""
+    from importlib.util import find_spec
+
+    if plot.suffix.lower() not in (".png", ".svg", ".pdf"):
+        raise InvalidArgument(f"--plot {plot}: a drawing is written as .png, .svg or .pdf")
+    if find_spec("matplotlib") is None:
+        raise DependencyMissing("drawings need matplotlib: pip install 'quiltdp[plot]'")
 
 
 def _write(payload: dict[str, Any], family: Pedigree, tsv: Path | None, plot: Path | None) -> None:
