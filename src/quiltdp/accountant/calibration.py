@@ -226,8 +226,8 @@ def calibrate(
     >>> import quiltdp as qd
     >>> m = qd.markov_chain([[0.9, 0.1], [0.1, 0.9]], length=100)
     >>> cal = qd.calibrate(m, epsilon=1.0, mechanism=qd.Laplace(sensitivity=1.0))
-    >>> round(cal.sigma, 3), cal.binding.unit, round(cal.compared["group"], 1)
-    (8.908, 'X49', 100.0)
+    >>> round(cal.sigma, 3), cal.binding.method, round(cal.compared["group"], 1)
+    (8.908, 'chain', 100.0)
     """
     target = positive_epsilon(epsilon, "epsilon")
     check_mechanism(mechanism)

@@ -24,6 +24,7 @@ from quiltdp.accountant.search import largest_scale
 from quiltdp.accountant.units import DpEpsilon, Protect, alpha_vector, make_units, positive_epsilon
 from quiltdp.inference.components import ComponentClass, component_classes
 from quiltdp.model import Model
+from quiltdp.rounding import up
 
 __all__ = ["LeakageProfile", "analyze", "dp_epsilon", "leakage"]
 
@@ -142,11 +143,13 @@ class LeakageProfile:
             for copy, (inside, outside) in zip(piece.found.copies, piece.places, strict=True):
                 own = alpha[copy]
                 key = (p, b"" if equal else own.tobytes())
-                if key not in results and own.any():
-                    results[key] = piece.combined.evaluate(own, floor=floor, enough=enough)
-                elif key not in results:
-                    most = max(int(i.max(initial=-1)) for i, _ in piece.places)  # copies share the result
-                    results[key] = piece.combined.nothing(most + 1)
+                if key not in results:
+                    total = up(float(own.sum()), len(own) + 8.0) if own.any() else 0.0
+                    if 4.0 * total <= floor:  # far below: group privacy will do; also if nothing is read
+                        count = max(int(i.max(initial=-1)) + 1 for i, _ in piece.places)
+                        results[key] = piece.combined.group(count, total)
+                    else:
+                        results[key] = piece.combined.evaluate(own, floor=floor, enough=enough)
                 found = results[key]
                 values = found.epsilon[inside]
                 if self._additive:

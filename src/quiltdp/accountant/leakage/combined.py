@@ -53,6 +53,8 @@ class Combined:
         largest: dict[str, float] = {}
         notes: list[str] = []
         for k, bound in enumerate(self.bounds):
+            if best is not None and best.max(initial=0.0) <= floor:
+                break  # nothing left to tell apart
             if isinstance(bound, ExactBound):
                 found = bound.evaluate(alpha, floor=floor, enough=enough, ceiling=best)
             elif isinstance(bound, QuiltsBound):
@@ -76,9 +78,8 @@ class Combined:
         names = tuple(b.name for b in self.bounds)
         return CombinedBounds(best, winner, names, largest, witnesses, tuple(notes))
 
-    def nothing(self, count: int) -> CombinedBounds:
-        """Return zeros: a mechanism that reads no record of this component leaks nothing about it."""
+    def group(self, count: int, total: float) -> CombinedBounds:
+        """Return the α's of the whole component for every unit: group privacy, without any work."""
         names = tuple(b.name for b in self.bounds)
-        return CombinedBounds(
-            np.zeros(count), np.zeros(count, dtype=np.intp), names, dict.fromkeys(names, 0.0)
-        )
+        zeros = np.zeros(count, dtype=np.intp)
+        return CombinedBounds(np.full(count, total), zeros, names, dict.fromkeys(names, total))
