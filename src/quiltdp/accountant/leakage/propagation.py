@@ -4,8 +4,8 @@
     Leakage(i) ≤ α_i + Σ_{f ∋ i} Φ( c_{i,f}, Σ_{k ∈ f∖i} o_{k→f} )
 
 c_{j,g} is the spread of table g in node j.  Unrolling a loopy graph into its tree of self-avoiding
-walks only drops terms, so the bound holds for every graph; every message is also cut at the sum of
-all α of its component, which is group privacy.
+walks only drops terms, so the bound holds for every graph; every message, and every sum of messages
+that enters Φ, is also cut at the sum of all α of its component, which is group privacy.
 
 **Certificate.**  Write F for the right-hand side with the cut.  F is monotone, so any u with
 F(u) ≤ u lies above the least fixed point.  What is returned is always such a super-solution, checked
