@@ -42,14 +42,12 @@ class _Piece:
 
 @dataclass(frozen=True, eq=False)
 class _Values:
-    """Leakage of every unit at one α, and which method gave it."""
+    """Leakage of every unit at one α, and which piece and which of its units it came from."""
 
     epsilon: Vector
-    winner: np.ndarray
     piece: np.ndarray
     local: np.ndarray
     results: Mapping[tuple[int, bytes], CombinedBounds]
-    chosen: Mapping[int, CombinedBounds]
 
 
 class LeakageProfile:
@@ -132,10 +130,9 @@ class LeakageProfile:
     def _values(self, alpha: Vector, floor: float = 0.0, enough: float = math.inf) -> _Values:
         """Evaluate every class of components once per distinct α vector."""
         count = len(self.units)
-        epsilon, winner = np.zeros(count), np.full(count, -1, dtype=np.intp)
+        epsilon = np.zeros(count)
         owner, local = np.full(count, -1, dtype=np.intp), np.zeros(count, dtype=np.intp)
         results: dict[tuple[int, bytes], CombinedBounds] = {}
-        chosen: dict[int, CombinedBounds] = {}
         equal = bool(len(alpha)) and bool(np.all(alpha == alpha[0]))
         if self._additive:  # a unit's parts add up: none can be judged alone
             floor, enough = 0.0, math.inf
@@ -157,9 +154,8 @@ class LeakageProfile:
                     np.add.at(epsilon, outside, values)
                 else:
                     epsilon[outside] = values
-                winner[outside], owner[outside], local[outside] = found.winner[inside], p, inside
-                chosen[p] = found
-        return _Values(epsilon, winner, owner, local, results, chosen)
+                owner[outside], local[outside] = p, inside
+        return _Values(epsilon, owner, local, results)
 
     def epsilon(self, dp_epsilon: DpEpsilon) -> float:
         """Return only the largest leakage at ``dp_epsilon``."""

@@ -32,43 +32,11 @@ class FactorGraph:
     edge_factor: Ints
     factor_position: Ints
     component: Ints
-    components: int
 
     @property
     def factors(self) -> int:
         """The number of factors with at least two nodes."""
         return len(self.factor_position)
-
-    @property
-    def is_forest(self) -> bool:
-        """Whether no two nodes are joined by two different ways."""
-        return len(self.edge_node) == self.nodes + self.factors - self.components
-
-    def depths(self) -> tuple[Ints, Ints]:
-        """Return the depth of every node and of every factor, one root node per component.
-
-        Nodes have even depth, factors odd; only meaningful for a forest.
-        """
-        from scipy.sparse import csr_matrix
-        from scipy.sparse.csgraph import breadth_first_order
-
-        n, f, e = self.nodes, self.factors, len(self.edge_node)
-        _, roots = np.unique(self.component, return_index=True)
-        hub = n + f  # one extra vertex joined to every root makes a single search reach everything
-        rows = np.concatenate([self.edge_node, np.full(len(roots), hub)])
-        cols = np.concatenate([self.edge_factor + n, roots])
-        graph = csr_matrix((np.ones(e + len(roots), dtype=np.int8), (rows, cols)), shape=(hub + 1,) * 2)
-        order, before = breadth_first_order(graph, hub, directed=False)
-        rank = np.empty(hub + 1, dtype=np.intp)
-        rank[order] = np.arange(len(order))
-        behind = rank[before[order[1:]]]  # never falls: breadth first
-        depth = np.full(hub + 1, -1, dtype=np.intp)
-        start, stop, level = 0, 1, -1
-        while stop < len(order):
-            start, stop = stop, 1 + int(np.searchsorted(behind, stop))
-            level += 1
-            depth[order[start:stop]] = level
-        return depth[:n], depth[n : n + f]
 
 
 def factor_graph(model: Model) -> FactorGraph:
@@ -90,7 +58,7 @@ def factor_graph(model: Model) -> FactorGraph:
     factors = np.repeat(np.arange(f, dtype=np.intp), np.array(sizes, dtype=np.intp))
     shape = (n + f, n + f)
     graph = csr_matrix((np.ones(len(nodes), dtype=np.int8), (nodes, factors + n)), shape=shape)
-    count, label = connected_components(graph, directed=False)
+    _, label = connected_components(graph, directed=False)
     _, component = np.unique(label[:n], return_inverse=True)
     positions = np.array(kept, dtype=np.intp)
-    return FactorGraph(n, nodes, factors, positions, component.astype(np.intp), int(count))
+    return FactorGraph(n, nodes, factors, positions, component.astype(np.intp))

@@ -12,7 +12,7 @@ known record at i+e costs only the α's before it; otherwise the d-step table is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -23,10 +23,7 @@ from quiltdp.inference.path import path_of, step_spreads
 from quiltdp.model import Model
 from quiltdp.rounding import EPS, up, up_array
 
-__all__ = ["ChainBound", "Side", "runs_of"]
-
-Contract = Callable[[Vector, Vector], Vector]
-Side = Callable[[Vector, Vector], Vector]
+__all__ = ["ChainBound", "runs_of"]
 
 _RECURSION = 4096  # positions from an end that are solved one by one; further in, the fixed point
 
