@@ -48,7 +48,8 @@ class ChainSegment:
         if not self.prefix or self.prefix[-1].isdigit():
             raise InvalidModel(f"chain prefix {self.prefix!r} must be non-empty and not end in a digit")
         if not 1 <= self.length <= _MAX_LENGTH:
-            raise InvalidModel(f"chain {self.prefix!r}: the length must be at least 1, not {self.length}")
+            wanted = "at least 1" if self.length < 1 else f"at most {_MAX_LENGTH:,}"
+            raise InvalidModel(f"chain {self.prefix!r}: the length must be {wanted}, not {self.length:,}")
         pool = TablePool()
         object.__setattr__(self, "initial", _frozen(pool, f"{self.prefix}0", self.initial))
         tables = tuple(_frozen(pool, f"{self.prefix}{t + 1}", m) for t, m in enumerate(self.transitions))

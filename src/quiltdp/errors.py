@@ -3,9 +3,17 @@
 The command line turns any of them into one line on stderr and an exit code: 2 for bad input,
 1 for a refusal (budget spent, ledger full).  Each message names the culprit (file, line, node or
 option), says what is wrong, and says what to do about it.
+
+An option has two names, ``max_gap=`` for Python and ``--max-gap`` for the shell.  A message writes it
+as :func:`option`, and is spelled when it is shown: ``str(error)`` in Python's way, the command line in
+its own.
 """
 
 from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import ClassVar
 
 __all__ = [
     "BudgetSpent",
@@ -16,14 +24,77 @@ __all__ = [
     "LedgerCorrupt",
     "ModelTooWide",
     "NoCertificate",
+    "NotALedger",
     "QuiltdpError",
     "Refused",
     "UnknownNode",
+    "in_python",
+    "option",
+    "options_in",
+    "spelled",
 ]
+
+Spelling = Callable[[str, str, str], str]
+_OPTION = re.compile("\ue000(.*?)\ue001(.*?)\ue001(.*?)\ue002", re.DOTALL)  # private-use characters
+
+
+def option(name: str, value: str = "", *, key: str = "") -> str:
+    """Return an option for the text of an error, to be spelled where the error is shown.
+
+    ``value`` is what to give, ``key`` its key where the option is a mapping.  A name that is no
+    identifier (``"sensitivity of record 'A'"``) stays as it is.
+
+    Examples
+    --------
+    >>> spelled(f"raise {option('max_entries')}")
+    'raise max_entries'
+    >>> spelled(f"say {option('columns', '…', key='id')} or {option('format', 'table')}")
+    "say columns={'id': …} or format='table'"
+    """
+    return f"\ue000{name}\ue001{key}\ue001{value}\ue002" if name.isidentifier() else name
+
+
+def in_python(name: str, key: str, value: str) -> str:
+    """Return an option as a keyword argument."""
+    shown = value if value in ("", "…", "None") else repr(value)
+    if key:
+        return f"{name}={{{key!r}: {shown}}}"
+    return f"{name}={shown}" if shown else name
+
+
+def spelled(text: str, spelling: Spelling = in_python) -> str:
+    """Return a text with its options spelled; ``spelling`` takes name, key and value."""
+    return _OPTION.sub(lambda found: spelling(found[1], found[2], found[3]), text)
+
+
+def options_in(text: str) -> tuple[str, ...]:
+    """Return the names of the options that a text mentions."""
+    return tuple(found[1] for found in _OPTION.finditer(text))
 
 
 class QuiltdpError(Exception):
-    """Base of everything quiltdp raises on purpose."""
+    """Base of everything quiltdp raises on purpose.
+
+    ``text`` is what is wrong, options still unspelled; ``remedies`` are ways out, each a phrase that
+    names the option it takes, so that a command line without that option can leave it out.
+    """
+
+    exit_code: ClassVar[int] = 2
+    remedies: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The message without the remedies, its options not yet spelled."""
+        return str(self.args[0]) if self.args else ""
+
+    @property
+    def reason(self) -> str:
+        """What is wrong, without the remedies: for a note beside an answer."""
+        return spelled(self.text)
+
+    def __str__(self) -> str:
+        """Return the whole message as Python users know the options."""
+        return spelled(": ".join(part for part in (self.text, " or ".join(self.remedies)) if part))
 
 
 class InvalidArgument(QuiltdpError, ValueError):
@@ -43,10 +114,6 @@ class InvalidModel(QuiltdpError, ValueError):
 class UnknownNode(InvalidArgument, KeyError):
     """A node name that the model does not have."""
 
-    def __str__(self) -> str:
-        """Return the plain message (``KeyError`` would quote it)."""
-        return str(self.args[0]) if self.args else ""
-
 
 class FileFormatError(QuiltdpError, ValueError):
     """A file that cannot be read: ``path:line: what was found, what was expected``."""
@@ -61,9 +128,17 @@ class FileFormatError(QuiltdpError, ValueError):
 class ModelTooWide(QuiltdpError):
     """An exact method would need a table beyond the limit; the message names the clique and its size."""
 
+    def __init__(self, text: str, *remedies: str) -> None:
+        self.remedies = remedies
+        super().__init__(text)
+
 
 class NoCertificate(QuiltdpError):
     """A bound was computed but its certificate did not pass, so no number may be shown."""
+
+    def __init__(self, text: str, *remedies: str) -> None:
+        self.remedies = remedies
+        super().__init__(text)
 
 
 class DependencyMissing(QuiltdpError, ImportError):
@@ -73,6 +148,8 @@ class DependencyMissing(QuiltdpError, ImportError):
 class Refused(QuiltdpError):
     """A request that is well formed but not allowed (exit code 1)."""
 
+    exit_code = 1
+
 
 class BudgetSpent(Refused):
     """The privacy budget does not cover the request."""
@@ -80,3 +157,9 @@ class BudgetSpent(Refused):
 
 class LedgerCorrupt(Refused):
     """The ledger file was edited, truncated or belongs to something else."""
+
+
+class NotALedger(LedgerCorrupt):
+    """A file that is something else than a ledger, or empty: most likely the wrong name was given."""
+
+    exit_code = 2

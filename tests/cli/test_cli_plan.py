@@ -53,8 +53,8 @@ def test_shortest_chain(cli, chain_file) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (("--budget", 2), 2, "queries or accuracy"),
-        (("--budget", 9, "--queries", 3), 2, "below budget"),
+        (("--budget", 2), 2, "--queries or --accuracy"),
+        (("--budget", 9, "--queries", 3), 2, "below --budget"),
         (("--budget", 9, "--queries", 30, "--confidence", 1), 2, "confidence"),
         (("--budget", 9, "--queries", 30, "--accuracy", 0.001), 1, "the best is"),
         (("--budget", 9, "--queries", 30, "--shortest"), 2, "both --queries and --accuracy"),

@@ -9,7 +9,7 @@ from quiltdp.accountant.leakage.laplace_sum import LaplaceSum
 from quiltdp.accountant.methods import METHODS
 from quiltdp.accountant.profile import analyze
 from quiltdp.accountant.units import positive_epsilon
-from quiltdp.errors import QuiltdpError
+from quiltdp.errors import ModelTooWide, QuiltdpError, option
 from quiltdp.model import Model
 
 __all__ = ["Audit", "AuditRow", "audit"]
@@ -77,8 +77,15 @@ def audit(model: Model, dp_epsilon: float, adversary: str = "informed", *, time_
     (0.3238, 0.3238, True)
     """
     alpha = positive_epsilon(dp_epsilon, "dp_epsilon")
-    exact = analyze(model, method="exact", adversary=adversary, time_limit=time_limit).leakage(alpha)
-    reached = float(LaplaceSum(model, adversary).evaluate(alpha).max(initial=0.0))
+    try:
+        exact = analyze(model, method="exact", adversary=adversary, time_limit=time_limit).leakage(alpha)
+        reached = float(LaplaceSum(model, adversary).evaluate(alpha).max(initial=0.0))
+    except ModelTooWide as error:
+        raise ModelTooWide(
+            error.text,
+            "use leakage, which bounds models of any size,",
+            f"name fewer {option('records')}",
+        ) from None
     rows = []
     for name, method in METHODS[adversary].items():
         try:
@@ -86,6 +93,6 @@ def audit(model: Model, dp_epsilon: float, adversary: str = "informed", *, time_
             note = "; ".join(found.notes)
             rows.append(AuditRow(name, found.epsilon, found.seconds, method.kind, note))
         except QuiltdpError as error:
-            rows.append(AuditRow(name, None, 0.0, method.kind, str(error)))
+            rows.append(AuditRow(name, None, 0.0, method.kind, error.reason))
     rows.sort(key=lambda row: (row.epsilon is None, row.epsilon or 0.0))
     return Audit(alpha, adversary, exact.epsilon, reached, tuple(rows), model.fingerprint)

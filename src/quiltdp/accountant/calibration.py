@@ -15,7 +15,7 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import Any
 
-from quiltdp.accountant.checks import check_cost, check_gaussian, check_mechanism
+from quiltdp.accountant.checks import check_cost, check_gaussian, check_mechanism, check_scale
 from quiltdp.accountant.delta import gaussian_leakage, smallest_std
 from quiltdp.accountant.leakage.base import Vector
 from quiltdp.accountant.profile import LeakageProfile, Progress, analyze
@@ -28,7 +28,7 @@ from quiltdp.accountant.specs import (
     Thresholdout,
     mechanism_from_dict,
 )
-from quiltdp.accountant.units import Protect, alpha_vector, positive_epsilon
+from quiltdp.accountant.units import SMALLEST_TARGET, Protect, alpha_vector, positive_epsilon
 from quiltdp.errors import InvalidArgument, NoCertificate, QuiltdpError
 from quiltdp.model import Model
 
@@ -229,7 +229,7 @@ def calibrate(
     >>> round(cal.sigma, 3), cal.binding.method, round(cal.compared["group"], 1)
     (8.908, 'chain', 100.0)
     """
-    target = positive_epsilon(epsilon, "epsilon")
+    target = positive_epsilon(epsilon, "epsilon", least=SMALLEST_TARGET)
     check_mechanism(mechanism)
     if isinstance(mechanism, Gaussian):
         check_gaussian(method, adversary)
@@ -253,6 +253,7 @@ def calibrate_profile(
     weights = _weights(profile.model, mechanism)
     s = profile.scale(epsilon, weights)
     sigma, found = _first_that_passes(profile, mechanism, epsilon, s)
+    check_scale(sigma, epsilon)
     return Calibration(
         sigma=sigma,
         epsilon=epsilon,

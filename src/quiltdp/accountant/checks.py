@@ -6,9 +6,10 @@ from collections.abc import Mapping
 
 from quiltdp.accountant.methods import check_adversary
 from quiltdp.accountant.specs import Gaussian, Laplace, Thresholdout
-from quiltdp.errors import InvalidArgument, NoCertificate
+from quiltdp.accountant.units import LARGEST
+from quiltdp.errors import InvalidArgument, NoCertificate, option
 
-__all__ = ["check_cost", "check_gaussian", "check_mechanism"]
+__all__ = ["check_cost", "check_gaussian", "check_mechanism", "check_scale"]
 
 
 def check_cost(spec: Laplace | Thresholdout, sigma: float, stated: object) -> None:
@@ -23,11 +24,22 @@ def check_cost(spec: Laplace | Thresholdout, sigma: float, stated: object) -> No
         raise NoCertificate(f"sigma = {sigma:.6g} costs α = {cost:.6g}, more than the certified {stated!r}")
 
 
+def check_scale(sigma: float, epsilon: float) -> None:
+    """Refuse a target that asks for more noise than numbers can hold."""
+    if not sigma <= LARGEST:
+        raise InvalidArgument(
+            f"{option('epsilon')} {epsilon:g} needs noise of scale {sigma:.3g}, the limit is {LARGEST:g}:"
+            f" allow more leakage, or measure in a larger unit so that {option('sensitivity')} is smaller"
+        )
+
+
 def check_gaussian(method: str, adversary: str) -> None:
     """Refuse what does not apply to Gaussian noise."""
     check_adversary(adversary)
     if method not in ("auto", "swing"):
-        raise InvalidArgument(f"Gaussian noise is calibrated by method 'auto' or 'swing', not {method!r}")
+        raise InvalidArgument(
+            f"{option('method')} for Gaussian noise must be 'auto' or 'swing', not {method!r}"
+        )
 
 
 def check_mechanism(mechanism: object) -> None:

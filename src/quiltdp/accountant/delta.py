@@ -16,7 +16,7 @@ from quiltdp.accountant.pieces import assign_units
 from quiltdp.accountant.result import Binding, Certificate, Leakage, PerUnit
 from quiltdp.accountant.specs import Gaussian
 from quiltdp.accountant.units import Protect, Units, alpha_vector, make_units, positive_epsilon
-from quiltdp.errors import InvalidArgument, NoCertificate
+from quiltdp.errors import InvalidArgument, NoCertificate, option
 from quiltdp.inference.components import component_classes
 from quiltdp.model import Model
 
@@ -66,7 +66,7 @@ class DeltaProfile:
         if (seen > 1).any():
             name = self.units.names[int(np.argmax(seen))]
             raise InvalidArgument(
-                f"protect: set {name!r} reaches into several independent components;"
+                f"{option('protect')}: set {name!r} reaches into several independent components;"
                 " approximate DP protects each part as a set of its own"
             )
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from quiltdp.accountant.leakage.base import Bound
 from quiltdp.chain import ChainModel
-from quiltdp.errors import InvalidArgument, ModelTooWide
+from quiltdp.errors import InvalidArgument, ModelTooWide, option
 from quiltdp.model import Model
 
 if TYPE_CHECKING:
@@ -48,7 +48,9 @@ class Part:
         nodes = self.model.nodes
         count = max(1, len(nodes) - self.window + 1)
         if count * self.window > 200_000:
-            raise InvalidArgument("this method takes no windows on a chain of this length; use 'chain'")
+            raise InvalidArgument(
+                f"this method takes no windows on a chain of this length; use {option('method', 'chain')}"
+            )
         return tuple(tuple(nodes[k : k + self.window]) for k in range(count))
 
 
@@ -125,7 +127,10 @@ def _lemma4(part: Part) -> Bound:
 
 def _only_singles(part: Part, name: str) -> None:
     if not part.singles:
-        raise InvalidArgument(f"the {name} bound is stated for single records, not for sets or windows")
+        raise InvalidArgument(
+            f"the {name} bound is stated for single records, not for sets or windows;"
+            f" use another {option('method')}"
+        )
 
 
 def _prior_chain(part: Part) -> Bound:
@@ -171,7 +176,9 @@ def _clique_tree(part: Part) -> Bound:
     from quiltdp.accountant.leakage.clique_tree import CliqueTreeBound
 
     if len(part.model.nodes) > _CLIQUE_NODES:
-        raise ModelTooWide(f"the clique tree takes at most {_CLIQUE_NODES:,} nodes")
+        raise ModelTooWide(
+            f"the clique tree takes at most {_CLIQUE_NODES:,} nodes", f"use another {option('method')}"
+        )
     return CliqueTreeBound(part.model, part.listed())
 
 
@@ -183,7 +190,7 @@ def _prior_exact(part: Part) -> Bound:
 
 def _as_chain(model: Model) -> ChainModel:
     if not isinstance(model, ChainModel):
-        raise InvalidArgument("this method needs a Markov chain")
+        raise InvalidArgument(f"this {option('method')} needs a Markov chain, and the model is none")
     return model
 
 
@@ -232,7 +239,7 @@ def method_names(adversary: str) -> tuple[str, ...]:
 def check_adversary(adversary: object) -> None:
     """Refuse an adversary that does not exist."""
     if adversary not in tuple(METHODS):
-        raise InvalidArgument(f"adversary must be 'informed' or 'prior', not {adversary!r}")
+        raise InvalidArgument(f"{option('adversary')} must be 'informed' or 'prior', not {adversary!r}")
 
 
 def build(adversary: str, name: str, part: Part) -> Bound:
@@ -248,7 +255,7 @@ def build(adversary: str, name: str, part: Part) -> Bound:
     known = METHODS[adversary]
     if name not in known:
         names = ", ".join(method_names(adversary))
-        raise InvalidArgument(f"method {name!r} is not one of {names} (adversary {adversary!r})")
+        raise InvalidArgument(f"{option('method')} {name!r} is not one of {names} (adversary {adversary!r})")
     return known[name].factory(part)
 
 
@@ -314,6 +321,6 @@ class _Plan:
             return False
         except ModelTooWide as error:
             if name != "exact":  # nobody expects the limit of a large model
-                self.notes.append(f"{name} was passed over: {error}")
+                self.notes.append(f"{name} was passed over: {error.reason}")
             return False
         return True

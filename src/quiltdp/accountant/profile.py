@@ -21,7 +21,14 @@ from quiltdp.accountant.methods import METHODS, Part, automatic, build, check_ad
 from quiltdp.accountant.pieces import assign_units
 from quiltdp.accountant.result import Binding, Certificate, Leakage, PerUnit
 from quiltdp.accountant.search import largest_scale
-from quiltdp.accountant.units import DpEpsilon, Protect, alpha_vector, make_units, positive_epsilon
+from quiltdp.accountant.units import (
+    SMALLEST_TARGET,
+    DpEpsilon,
+    Protect,
+    alpha_vector,
+    make_units,
+    positive_epsilon,
+)
 from quiltdp.inference.components import ComponentClass, component_classes
 from quiltdp.model import Model
 from quiltdp.rounding import up
@@ -227,7 +234,7 @@ class LeakageProfile:
 
         The returned s was itself evaluated and passed; every bound is monotone in α.
         """
-        target = positive_epsilon(bdp_epsilon, "bdp_epsilon")
+        target = positive_epsilon(bdp_epsilon, "bdp_epsilon", least=SMALLEST_TARGET)
 
         def at(s: float) -> float:
             values = self._values(weights * s, floor=0.98 * target, enough=1.02 * target)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 
 from quiltdp.accountant.leakage.base import Vector
-from quiltdp.errors import NoCertificate
+from quiltdp.errors import NoCertificate, option
 from quiltdp.rounding import down
 
 __all__ = ["largest_scale"]
@@ -34,7 +34,9 @@ def largest_scale(
     if high_value <= target:
         return high
     if math.isinf(high_value) and math.isinf(bound(target / float(weights.sum()))):
-        raise NoCertificate("this method gives no finite bound for this model: use another method")
+        raise NoCertificate(
+            "this method gives no finite bound for this model", f"use another {option('method')}"
+        )
     group = down(target / float(weights.sum()), 64.0 + 4 * len(weights))
     low, low_value, high, high_value = _bracket(bound, target, group, high, high_value)
     for _ in range(3):  # a wide bracket: the bound is nearly proportional to s just above the lower end

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, TypeAlias
 
-from quiltdp.errors import InvalidArgument
+from quiltdp.errors import InvalidArgument, option
 
 __all__ = [
     "Gaussian",
@@ -59,6 +59,7 @@ class Sensitivities(Mapping[str, float]):
         return (Sensitivities, (dict(self._items),))
 
 
+SMALLEST_DELTA = 1e-300  # below it, the tails of the noise leave the range of doubles
 Sensitivity: TypeAlias = "float | Mapping[str, float]"
 
 
@@ -75,19 +76,19 @@ def _positive(value: object, name: str) -> float:
     """Return ``value`` as a double in (0, ∞), or refuse it by name."""
     number = _number(value, name)
     if not (0.0 < number < math.inf):
-        raise InvalidArgument(f"{name} must be a positive finite number, not {value!r}")
+        raise InvalidArgument(f"{option(name)} must be a positive finite number, not {value!r}")
     return number
 
 
 def _number(value: object, name: str) -> float:
     if isinstance(value, bool):
-        raise InvalidArgument(f"{name} must be a number, not {value!r}")
+        raise InvalidArgument(f"{option(name)} must be a number, not {value!r}")
     try:
         return float(value)  # type: ignore[arg-type]  # whatever has __float__ is welcome
     except (TypeError, ValueError):
-        raise InvalidArgument(f"{name} must be a number, not {value!r}") from None
+        raise InvalidArgument(f"{option(name)} must be a number, not {value!r}") from None
     except OverflowError:
-        raise InvalidArgument(f"{name} is too large for a floating-point number") from None
+        raise InvalidArgument(f"{option(name)} is too large for a floating-point number") from None
 
 
 def _sensitivity(value: object, record: object) -> float:
@@ -220,10 +221,10 @@ class Thresholdout(_Additive):
 
     def __post_init__(self) -> None:
         if isinstance(self.budget, bool) or not hasattr(self.budget, "__index__"):
-            raise InvalidArgument(f"budget must be a whole number, not {self.budget!r}")
+            raise InvalidArgument(f"{option('budget')} must be a whole number, not {self.budget!r}")
         object.__setattr__(self, "budget", int(self.budget.__index__()))
         if self.budget < 1:
-            raise InvalidArgument(f"budget must be at least 1, not {self.budget}")
+            raise InvalidArgument(f"{option('budget')} must be at least 1, not {self.budget}")
         object.__setattr__(self, "sensitivity", _frozen_sensitivity(self.sensitivity))
 
     def _factor(self) -> Fraction:
@@ -277,7 +278,11 @@ class Gaussian:
         object.__setattr__(self, "sensitivity", _frozen_sensitivity(self.sensitivity))
         delta = _number(self.delta, "delta")
         if not 0.0 < delta < 1.0:
-            raise InvalidArgument(f"delta must lie strictly between 0 and 1, not {self.delta!r}")
+            raise InvalidArgument(f"{option('delta')} must lie strictly between 0 and 1, not {self.delta!r}")
+        if delta < SMALLEST_DELTA:
+            raise InvalidArgument(
+                f"{option('delta')} must be at least {SMALLEST_DELTA:g}, not {self.delta!r}"
+            )
         object.__setattr__(self, "delta", delta)
 
     @property

@@ -15,13 +15,14 @@ import numpy as np
 
 from quiltdp.accountant.leakage.base import Vector
 from quiltdp.chain import ChainModel
-from quiltdp.errors import InvalidArgument, UnknownNode
+from quiltdp.errors import InvalidArgument, UnknownNode, option
 from quiltdp.model import Model
 
 LARGEST = 1e100
+SMALLEST_TARGET = 1e-100  # below it, α and its certificate leave the range of doubles
 """Beyond it sums of costs lose all meaning in doubles; no guarantee of this size means anything."""
 
-__all__ = ["LARGEST", "Units", "alpha_vector", "make_units", "positive_epsilon"]
+__all__ = ["LARGEST", "SMALLEST_TARGET", "Units", "alpha_vector", "make_units", "positive_epsilon"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,22 +62,23 @@ def make_units(model: Model, protect: Protect = None, window: int = 1) -> Units:
     if not isinstance(model, Model):
         raise InvalidArgument(f"model must be a quiltdp Model, not {model!r}; load_model reads files")
     if isinstance(window, bool) or not isinstance(window, (int, np.integer)) or window < 1:
-        raise InvalidArgument(f"window must be a whole number ≥ 1, not {window!r}")
+        raise InvalidArgument(f"{option('window')} must be a whole number ≥ 1, not {window!r}")
     if protect is None:
         if window > 1 and not isinstance(model, ChainModel):
             raise InvalidArgument(
-                "a window protects runs of steps and needs a Markov chain; protect sets instead"
+                f"{option('window')} protects runs of steps and needs a Markov chain;"
+                f" name sets with {option('protect')} instead"
             )
         if window > 1:
             return Units(_WindowNames(model, int(window)), None, int(window))
         return Units(model.records)
     if window > 1:
-        raise InvalidArgument("give either protect= or window=, not both")
+        raise InvalidArgument(f"give either {option('protect')} or {option('window')}, not both")
     if isinstance(protect, str) or not isinstance(protect, Iterable):
         raise InvalidArgument(f"protect must hold sets of records, not {protect!r}")
     named = protect if isinstance(protect, Mapping) else {_title(s): s for s in protect}
     if not named:
-        raise InvalidArgument("protect is empty: name at least one set of records")
+        raise InvalidArgument(f"{option('protect')} is empty: name at least one set of records")
     members = tuple(_checked_set(model, name, chosen) for name, chosen in named.items())
     return Units(tuple(str(n) for n in named), members)
 
@@ -96,14 +98,16 @@ def _checked_set(model: Model, name: str, chosen: Collection[str]) -> tuple[str,
     if not isinstance(chosen, Collection):
         raise InvalidArgument(f"protect: set {name!r} is not a set of records but {chosen!r}")
     if not chosen:
-        raise InvalidArgument(f"protect: set {name!r} is empty")
+        raise InvalidArgument(f"{option('protect')}: set {name!r} is empty")
     odd = next((n for n in chosen if not isinstance(n, str)), None)
     if odd is not None:
         raise InvalidArgument(f"protect: {odd!r} in set {name!r} is not the name of a record")
     model.require(chosen)
     for n in chosen:
         if not model.is_record(n):
-            raise InvalidArgument(f"protect: {n!r} in set {name!r} is latent, only records are protected")
+            raise InvalidArgument(
+                f"{option('protect')}: {n!r} in set {name!r} is latent, only records are protected"
+            )
     return tuple(sorted(set(chosen), key=lambda n: model.index[n]))
 
 
@@ -173,17 +177,19 @@ def _unequal(model: Model, given: Mapping[str, float], name: str) -> Vector:
     )
 
 
-def positive_epsilon(value: object, name: str, *, zero: bool = False) -> float:
-    """Return a finite positive number (or zero, where allowed), or refuse it by name."""
+def positive_epsilon(value: object, name: str, *, zero: bool = False, least: float = 0.0) -> float:
+    """Return a finite positive number (zero where allowed) of at least ``least``, or refuse it by name."""
     try:
         number = float(value)  # type: ignore[arg-type]  # whatever has __float__ is welcome
     except (TypeError, ValueError):
-        raise InvalidArgument(f"{name} must be a number, not {value!r}") from None
+        raise InvalidArgument(f"{option(name)} must be a number, not {value!r}") from None
     except OverflowError:
-        raise InvalidArgument(f"{name} is too large for a floating-point number") from None
+        raise InvalidArgument(f"{option(name)} is too large for a floating-point number") from None
     if number > LARGEST and math.isfinite(number):
-        raise InvalidArgument(f"{name} must be at most {LARGEST:g}, not {value!r}")
+        raise InvalidArgument(f"{option(name)} must be at most {LARGEST:g}, not {value!r}")
     if isinstance(value, bool) or not math.isfinite(number) or number < 0 or (number == 0 and not zero):
         wanted = "a finite number ≥ 0" if zero else "a finite number > 0"
-        raise InvalidArgument(f"{name} must be {wanted}, not {value!r}")
+        raise InvalidArgument(f"{option(name)} must be {wanted}, not {value!r}")
+    if number < least:
+        raise InvalidArgument(f"{option(name)} must be at least {least:g}, not {value!r}")
     return number

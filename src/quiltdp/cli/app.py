@@ -21,7 +21,8 @@ import typer
 import typer.core
 
 from quiltdp import __version__
-from quiltdp.errors import QuiltdpError, Refused
+from quiltdp.cli.words import speaking_for, told, usage
+from quiltdp.errors import QuiltdpError
 
 __all__ = ["COMMANDS", "build_app", "emit_json", "fail", "guarded", "main"]
 
@@ -63,9 +64,19 @@ Examples:
 class GroupedCommand(typer.core.TyperCommand):
     """A command whose help lists its options under the headings they name, its own first."""
 
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; errors are told with its own options."""
+        with speaking_for(self.params):
+            return super().invoke(ctx)
+
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """Return the words of the usage line; arguments stand as plain words."""
-        return [piece.strip("{}") for piece in super().collect_usage_pieces(ctx)]
+        pieces = ["[OPTIONS]"]
+        for parameter in self.get_params(ctx):
+            if parameter.param_type_name == "argument":
+                name = str(parameter.metavar or parameter.name).removesuffix("...")
+                pieces.append(f"{name}..." if parameter.nargs == -1 else name)
+        return pieces
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the arguments, then the options heading by heading (``rich_help_panel``)."""
@@ -74,6 +85,8 @@ class GroupedCommand(typer.core.TyperCommand):
             row = parameter.get_help_record(ctx)
             if row is not None:
                 kind = "Arguments" if parameter.param_type_name == "argument" else "Options"
+                if kind == "Arguments":  # always required, and its metavar says what it is
+                    row = (str(parameter.metavar or parameter.name), row[1].removesuffix("  [required]"))
                 heading = getattr(parameter, "rich_help_panel", None) or kind
                 groups.setdefault(heading, []).append(row)
         for heading, rows in groups.items():
@@ -136,11 +149,11 @@ def guarded() -> Iterator[None]:
     """Turn a user's mistake into one clear line and exit code 2, a refusal into exit code 1."""
     try:
         yield
-    except Refused as error:
-        fail(str(error), code=1)
+    except QuiltdpError as error:
+        fail(told(error), code=error.exit_code)
     except BrokenPipeError:
         raise  # the reader of our output left: main() goes quietly
-    except (QuiltdpError, OSError) as error:
+    except OSError as error:
         fail(_one_line(error), code=2)
     except MemoryError:
         fail("out of memory: the model is too large for this command on this machine", code=2)
@@ -152,10 +165,10 @@ def fail(message: str, code: int = 2) -> NoReturn:
     raise typer.Exit(code)
 
 
-def _one_line(error: Exception) -> str:
-    if isinstance(error, OSError) and error.filename is not None:
+def _one_line(error: OSError) -> str:
+    if error.filename is not None:
         return f"{error.filename}: {error.strerror}"
-    return str(error)
+    return f"the output cannot be written: {error.strerror or error}"
 
 
 def emit_json(kind: str, payload: dict[str, Any]) -> None:
@@ -182,13 +195,18 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     args = list(sys.argv[1:] if arguments is None else arguments)
     try:
         sys.exit(_run(args))
-    except BrokenPipeError:
-        # Whatever is still buffered must not raise again while Python shuts down.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # `quiltdp … | head -1` has all it wanted: that is no failure
+        _close_quietly()
         sys.exit(0)
-    except KeyboardInterrupt:
-        typer.echo("quiltdp: interrupted", err=True)
-        sys.exit(130)
+    except OSError as error:
+        typer.echo(f"quiltdp: {_one_line(error)}", err=True)
+        _close_quietly()
+        sys.exit(2)
+
+
+def _close_quietly() -> None:
+    """Let nothing that is still buffered raise again while Python shuts down."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run(args: list[str]) -> int:
@@ -199,13 +217,17 @@ def _run(args: list[str]) -> int:
     called = next((a for a in args if not a.startswith("-")), "")
     command = typer.main.get_command(build_app([called]))
     try:
-        result = command.main(args or ["--help"], prog_name="quiltdp", standalone_mode=False)
+        with command.make_context("quiltdp", args or ["--help"]) as context:
+            command.invoke(context)
+    except typer.Exit as stop:
+        sys.stdout.flush()
+        return stop.exit_code
     except Exception as error:
         if not hasattr(error, "format_message"):
             raise
         return _usage_error(error)
     sys.stdout.flush()
-    return result if isinstance(result, int) else 0
+    return 0
 
 
 def _usage_error(error: Any) -> int:
@@ -215,6 +237,5 @@ def _usage_error(error: Any) -> int:
     if type(error).__name__ == "NoArgsIsHelpError" and context is not None:
         typer.echo(context.get_help())
         return 2
-    message = " ".join(str(error.format_message()).split()).rstrip(".")
-    typer.echo(f"quiltdp: {message}; see '{path} --help'", err=True)
+    typer.echo(f"quiltdp: {usage(error)}; see '{path} --help'", err=True)
     return 2

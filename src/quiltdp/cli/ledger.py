@@ -82,13 +82,14 @@ def export(
         import json as plain
 
         from quiltdp.accountant.ledger import Ledger
+        from quiltdp.io.replace import write_whole
 
         document = Ledger.open(ledger, anchor=anchor).export()
         if output is None:
             emit_json("ledger-export", document)
         else:
             head = {"schema": "quiltdp/ledger-export", "version": 1}
-            output.write_text(plain.dumps({**head, **document}, indent=1) + "\n", encoding="utf-8")
+            write_whole(output, plain.dumps({**head, **document}, indent=1) + "\n")
             typer.echo(f"{output}: {len(document['entries'])} entries")
 
 
@@ -96,13 +97,16 @@ def _verify_export(path: Path) -> Any:
     import json as plain
 
     from quiltdp.accountant.ledger import verify_export
-    from quiltdp.errors import FileFormatError
+    from quiltdp.errors import FileFormatError, LedgerCorrupt
 
     try:
         document = plain.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise FileFormatError(path, None, f"this is not JSON ({error})") from None
-    return verify_export(document)
+    except (ValueError, RecursionError):
+        raise FileFormatError(path, None, "this is neither a ledger nor an exported one") from None
+    try:
+        return verify_export(document)
+    except LedgerCorrupt as error:
+        raise type(error)(f"{path}: {error.text}") from None
 
 
 def _show_entries(entries: list[dict[str, Any]]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -220,12 +221,10 @@ def _check_plot(plot: Path) -> None:
 
 
 def _write(payload: dict[str, Any], family: Pedigree, tsv: Path | None, plot: Path | None) -> None:
-    rows = payload.get("_rows", ())
-    if tsv is not None:
-        from quiltdp.domains.pedigree.output import leakage_tsv
+    from quiltdp.domains.pedigree.output import leakage_tsv
+    from quiltdp.io.replace import write_whole
 
-        tsv.write_text(leakage_tsv(rows), encoding="utf-8")
-        payload["tsv"] = str(tsv)
+    picture = BytesIO()
     if plot is not None:
         import matplotlib as mpl
 
@@ -238,5 +237,10 @@ def _write(payload: dict[str, Any], family: Pedigree, tsv: Path | None, plot: Pa
         axes = draw_pedigree(family, named or None, people=largest, title=family.source)
         figure = axes.get_figure(root=True)
         assert figure is not None
-        figure.savefig(plot, dpi=150, bbox_inches="tight")
+        figure.savefig(picture, format=plot.suffix[1:].lower(), dpi=150, bbox_inches="tight")
+    if tsv is not None:
+        write_whole(tsv, leakage_tsv(payload.get("_rows", ())))
+        payload["tsv"] = str(tsv)
+    if plot is not None:
+        write_whole(plot, picture.getvalue())
         payload["plot"] = str(plot)

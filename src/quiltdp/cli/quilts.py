@@ -34,7 +34,7 @@ def quilts(
         bool, typer.Option("--influence", help="Add b and the swing of each quilt, the most useful first.")
     ] = False,
     dp_epsilon: Annotated[
-        float, typer.Option(metavar="α", min=0, help="With --influence: the α at which quilts are ranked.")
+        float, typer.Option(metavar="A", help="With --influence: the α at which quilts are ranked.")
     ] = 0.1,
     json: Annotated[bool, typer.Option("--json", help="Plain JSON on stdout, nothing else.")] = False,
     options: dict[str, Any],
@@ -53,7 +53,9 @@ def quilts(
     """
     with guarded():
         import quiltdp as qd
+        from quiltdp.accountant.units import positive_epsilon
 
+        positive_epsilon(dp_epsilon, "dp_epsilon", zero=True)
         loaded = load(model, **options)
         loaded.require([node])
         graph = qd.moralize(loaded)

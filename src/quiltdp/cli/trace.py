@@ -138,13 +138,18 @@ def trace(
         if robust or confidence is not None:
             model, worst = _worst(study, robust=robust, confidence=confidence, epsilon=epsilon, window=window)
         facts = _facts(study, model, worst)
+        picture = b""
+        if map_file is not None:
+            picture, facts["map"] = _draw(study, map_file, sigma, area)
         if output is not None:
             from quiltdp import save_model
 
             save_model(model, output)
             facts["output"] = output
-        if map_file is not None:
-            facts["map"] = _draw(study, map_file, sigma, area)
+        if map_file is not None:  # last: whatever was wrong was said before anything was written
+            from quiltdp.io.replace import write_whole
+
+            write_whole(map_file, picture)
         if json:
             emit_json("trace", facts)
         else:
@@ -220,11 +225,13 @@ def _gaps(study: LocationStudy) -> dict[str, dict[str, float]]:
     return {name: {"largest_class": inner, "all_cells": whole} for name, (inner, whole) in found.items()}
 
 
-def _draw(study: LocationStudy, file: str, sigma: float | None, area: str | None) -> dict[str, Any]:
-    """Draw the visits, with noise when a scale is given."""
+def _draw(
+    study: LocationStudy, file: str, sigma: float | None, area: str | None
+) -> tuple[bytes, dict[str, Any]]:
+    """Draw the visits, with noise when a scale is given; return the picture and the facts about it."""
     from quiltdp.domains.trace.area import over_area, parse_area
     from quiltdp.domains.trace.queries import release_cells, visits_per_cell
-    from quiltdp.report.trace_map import save_map
+    from quiltdp.report.trace_map import map_picture
 
     query, outlines = visits_per_cell(study.steps), study.steps.cells.outlines
     if area is not None:
@@ -235,8 +242,8 @@ def _draw(study: LocationStudy, file: str, sigma: float | None, area: str | None
     else:
         values = release_cells(query, sigma)
         title = f"Visits per cell with Laplace noise, scale {sigma:g}"
-    save_map(file, outlines, values, unit=query.unit, title=title)
-    return {"file": file, "query": query.name, "sensitivity": query.sensitivity, "sigma": sigma}
+    picture = map_picture(file, outlines, values, unit=query.unit, title=title)
+    return picture, {"file": file, "query": query.name, "sensitivity": query.sensitivity, "sigma": sigma}
 
 
 def _for_people(facts: dict[str, Any]) -> None:

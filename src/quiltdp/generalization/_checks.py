@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from quiltdp.errors import InvalidArgument
+from quiltdp.errors import InvalidArgument, option
 
 RELATIVE_ROUNDING = 1e-12
 """How far a closed formula is moved towards validity: thousands of times its rounding error."""
@@ -32,7 +32,7 @@ def _checked(value: float) -> float:
 def count(name: str, value: int, *, least: int = 1) -> int:
     """Return ``value`` as a whole number of at least ``least``, or refuse it."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-        raise InvalidArgument(f"{name} must be a whole number of at least {least}, not {value!r}")
+        raise InvalidArgument(f"{option(name)} must be a whole number of at least {least}, not {value!r}")
     return int(value)
 
 
@@ -40,7 +40,7 @@ def non_negative(name: str, value: float) -> float:
     """Return ``value`` as a number in [0, ∞], or refuse it."""
     number = float(value)
     if math.isnan(number) or number < 0:
-        raise InvalidArgument(f"{name} must be zero or more, not {value!r}")
+        raise InvalidArgument(f"{option(name)} must be zero or more, not {value!r}")
     return number
 
 
@@ -48,7 +48,7 @@ def positive(name: str, value: float) -> float:
     """Return ``value`` as a finite number above zero, or refuse it."""
     number = float(value)
     if not math.isfinite(number) or number <= 0:
-        raise InvalidArgument(f"{name} must be a finite number above zero, not {value!r}")
+        raise InvalidArgument(f"{option(name)} must be a finite number above zero, not {value!r}")
     return number
 
 
@@ -59,7 +59,7 @@ def probability(name: str, value: float, *, zero: bool = False, one: bool = Fals
     high = number < 1 or (one and number == 1)
     if not (low and high):
         interval = f"{'[' if zero else '('}0, 1{']' if one else ')'}"
-        raise InvalidArgument(f"{name} must be a probability in {interval}, not {value!r}")
+        raise InvalidArgument(f"{option(name)} must be a probability in {interval}, not {value!r}")
     return number
 
 
@@ -71,7 +71,8 @@ def within(
     if math.isnan(number) or number < low or number > high or (open_low and number == low):
         bracket = "(" if open_low else "["
         raise InvalidArgument(
-            f"{name} = {value!r} is outside {bracket}{low:.6g}, {high:.6g}], the theorem's range; {instead}"
+            f"{option(name)} = {value!r} is outside {bracket}{low:.6g}, {high:.6g}],"
+            f" the theorem's range; {instead}"
         )
     return number
 
@@ -80,10 +81,10 @@ def distribution(name: str, values: ArrayLike) -> NDArray[np.float64]:
     """Return an array of probabilities that sum to 1, or refuse it."""
     array = np.asarray(values, dtype=np.float64)
     if array.size == 0 or not np.all(np.isfinite(array)) or np.any(array < 0):
-        raise InvalidArgument(f"{name} must hold probabilities: finite numbers of zero or more")
+        raise InvalidArgument(f"{option(name)} must hold probabilities: finite numbers of zero or more")
     total = float(array.sum())
     if abs(total - 1.0) > 1e-9:
-        raise InvalidArgument(f"{name} sums to {total:.12g}, probabilities must sum to 1")
+        raise InvalidArgument(f"{option(name)} sums to {total:.12g}, probabilities must sum to 1")
     return array
 
 
@@ -91,11 +92,13 @@ def rows(name: str, values: ArrayLike) -> NDArray[np.float64]:
     """Return a matrix whose rows are distributions, or refuse it naming the row."""
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 2 or array.size == 0:
-        raise InvalidArgument(f"{name} must be a matrix, one row per dataset and one column per output")
+        raise InvalidArgument(
+            f"{option(name)} must be a matrix, one row per dataset and one column per output"
+        )
     if not np.all(np.isfinite(array)) or np.any(array < 0):
-        raise InvalidArgument(f"{name} must hold probabilities: finite numbers of zero or more")
+        raise InvalidArgument(f"{option(name)} must hold probabilities: finite numbers of zero or more")
     off = np.abs(array.sum(axis=1) - 1.0)
     if off.max() > 1e-9:
         bad = int(off.argmax())
-        raise InvalidArgument(f"{name}: row {bad} sums to {array[bad].sum():.12g}, it must sum to 1")
+        raise InvalidArgument(f"{option(name)}: row {bad} sums to {array[bad].sum():.12g}, it must sum to 1")
     return array

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from quiltdp.errors import InvalidArgument, QuiltdpError
+from quiltdp.errors import InvalidArgument, QuiltdpError, option
 from quiltdp.generalization._checks import probability
 from quiltdp.generalization.concentration import Concentration, concentration
 from quiltdp.generalization.plan_result import Alternative
@@ -52,12 +52,12 @@ def candidates_for(
         found.append(Candidate(MaxInformationRoute(accountant, spread), MaxInformationRoute(sketch, spread)))
     except QuiltdpError as error:
         kind = MaxInformationRoute
-        refused.append(Alternative(kind.name, kind.theorem, None, True, str(error)))
+        refused.append(Alternative(kind.name, kind.theorem, None, True, error.reason))
     try:
         gibbs = GibbsRoute(gibbs_dependence(model))
         found.append(Candidate(gibbs, gibbs))
     except QuiltdpError as error:
-        refused.append(Alternative(GibbsRoute.name, GibbsRoute.theorem, None, True, str(error)))
+        refused.append(Alternative(GibbsRoute.name, GibbsRoute.theorem, None, True, error.reason))
     if spread is not None and not model.latents and spread.sum_of_squares <= spread.records * (1 + 1e-9):
         found.append(Candidate(IidRoute(), IidRoute()))
     else:
@@ -74,7 +74,9 @@ def need_of(candidates: list[Candidate], threshold_share: float, overfit: float 
         if isinstance(c.exact, MaxInformationRoute) and isinstance(c.fast, MaxInformationRoute):
             return Need(share, wanted, c.exact, c.fast)
     if wanted is not None:
-        raise InvalidArgument("overfit needs concentration, which is computed for Bayesian networks only")
+        raise InvalidArgument(
+            f"{option('overfit')} needs concentration, which is computed for Bayesian networks only"
+        )
     return Need(share)
 
 

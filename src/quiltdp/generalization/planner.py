@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 
 from quiltdp.chain import ChainModel, ChainSegment
-from quiltdp.errors import InvalidArgument, Refused
+from quiltdp.errors import InvalidArgument, Refused, option
 from quiltdp.generalization._checks import count, probability
 from quiltdp.generalization.plan_accountant import ProfileAccountant
 from quiltdp.generalization.plan_choice import Chosen, best_that_meets, candidates_for, choose, need_of
@@ -203,12 +203,15 @@ def _checked_task(
 ) -> Task:
     """Check the request and return it as a task (one query when the number is asked for)."""
     if queries is None and accuracy is None:
-        raise InvalidArgument("give queries or accuracy (or both): one of them must be fixed")
+        raise InvalidArgument(
+            f"give {option('queries')} or {option('accuracy')} (or both): one of them must be fixed"
+        )
     b = count("budget", budget)
     m = count("queries", queries) if queries is not None else b
     if m < b:
         raise InvalidArgument(
-            f"queries = {m} is below budget = {b}: a budget above the queries is never spent"
+            f"{option('queries')} {m} is below {option('budget')} {b}:"
+            " a budget above the queries is never spent"
         )
     if accuracy is not None:
         probability("accuracy", accuracy)

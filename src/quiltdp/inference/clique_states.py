@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from quiltdp.errors import ModelTooWide
+from quiltdp.errors import ModelTooWide, option
 from quiltdp.inference.junction_tree import junction_tree, plan_junction_tree
 from quiltdp.model import Model, Table
 
@@ -95,7 +95,9 @@ def clique_forest(
         if len(states) > max_states:
             raise ModelTooWide(
                 f"the clique {{{', '.join(nodes)}}} has {len(states):,} possible states,"
-                f" the limit is {max_states:,}: raise max_states or use another method"
+                f" the limit is {max_states:,}",
+                f"raise {option('max_states')}",
+                f"use another {option('method')}",
             )
         cliques.append(CliqueStates(tuple(nodes), states, log_p[tuple(states.T)]))
     edges = [_edge(cliques, u, v, tuple(separator)) for u, v, separator in tree.edges]

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from quiltdp.errors import ModelTooWide
+from quiltdp.errors import ModelTooWide, option
 from quiltdp.inference.tables import aligned
 from quiltdp.model import Table
 from quiltdp.rounding import EPS
@@ -192,5 +192,6 @@ def _check_width(tables: Sequence[LogTable], scope: Sequence[str], limit: int) -
         shown = ", ".join(n.rstrip("\0") for n in scope[:8])
         more = f", … ({len(scope)} nodes)" if len(scope) > 8 else ""
         raise ModelTooWide(
-            f"a table over {{{shown}{more}}} needs {entries:,} entries, the limit is {limit:,}"
+            f"a table over {{{shown}{more}}} needs {entries:,} entries, the limit is {limit:,}",
+            f"raise {option('max_entries')}",
         )

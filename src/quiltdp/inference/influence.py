@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from quiltdp.errors import InvalidArgument, ModelTooWide
+from quiltdp.errors import InvalidArgument, ModelTooWide, option
 from quiltdp.inference.elimination import LogTable, max_out, product
 from quiltdp.inference.marginals import log_marginal, relevant_factors
 from quiltdp.inference.odds import BIG, TargetOdds, factor_logs
@@ -214,7 +214,9 @@ def _check_known_sets(region: Region, limit: int) -> None:
     if 2**count > limit:
         raise ModelTooWide(
             f"the quilt of {', '.join(region.targets)} has {count} nearby records, 2^{count} sets an"
-            f" adversary may know, over the limit of {limit}: take a smaller quilt or raise max_known_sets"
+            f" adversary may know, over the limit of {limit}",
+            "take a smaller quilt",
+            f"raise {option('max_known_sets')}",
         )
 
 

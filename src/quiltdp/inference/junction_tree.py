@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from quiltdp.errors import InvalidArgument, InvalidModel, ModelTooWide
+from quiltdp.errors import InvalidArgument, InvalidModel, ModelTooWide, option
 from quiltdp.inference.plan import MAX_ENTRIES, EliminationPlan, plan_elimination
 from quiltdp.inference.tables import aligned, log_sum, log_table
 from quiltdp.model import Model, Table
@@ -252,7 +252,9 @@ class JunctionTree:
         if size > self.plan.limit:
             raise ModelTooWide(
                 f"the marginal needs a table over {{{', '.join(scope)}}} of {size:,} entries,"
-                f" the limit is {self.plan.limit:,}: ask for fewer nodes or raise max_entries"
+                f" the limit is {self.plan.limit:,}",
+                "ask for fewer nodes",
+                f"raise {option('max_entries')}",
             )
 
 

@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from quiltdp.errors import InvalidArgument, ModelTooWide
+from quiltdp.errors import InvalidArgument, ModelTooWide, option
 from quiltdp.inference.elimination import LogTable, product, sum_out
 from quiltdp.inference.junction_tree import JunctionTree, junction_tree
 from quiltdp.inference.odds import factor_logs
@@ -43,7 +43,7 @@ def calibrated(model: Model) -> JunctionTree:
             found = error
         _TREES[model] = found
     if isinstance(found, ModelTooWide):
-        raise ModelTooWide(str(found))
+        raise ModelTooWide(found.text, *found.remedies)
     return found
 
 
@@ -61,7 +61,8 @@ def log_marginal(model: Model, nodes: Sequence[str], *, max_entries: int = MAX_E
     size = math.prod(model.cardinality(n) for n in nodes)
     if size > max_entries:
         raise ModelTooWide(
-            f"the marginal of {{{', '.join(nodes)}}} has {size:,} entries, over {max_entries:,}"
+            f"the marginal of {{{', '.join(nodes)}}} has {size:,} entries, over {max_entries:,}",
+            f"raise {option('max_entries')}",
         )
     order = tuple(sorted(nodes))
     kept = _MARGINALS.setdefault(model, {})

@@ -12,7 +12,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from quiltdp.errors import ModelTooWide
+from quiltdp.errors import ModelTooWide, option
 
 __all__ = ["MAX_ENTRIES", "EliminationPlan", "plan_elimination"]
 
@@ -74,8 +74,9 @@ class EliminationPlan:
         k = self.largest
         raise ModelTooWide(
             f"the clique {_short(self.cliques[k])} needs a table of {_count(self.sizes[k])} entries"
-            f" ({_count(self.total_entries)} in all cliques), the limit is {_count(self.limit)}:"
-            " raise max_entries or use a bound that needs no exact inference"
+            f" ({_count(self.total_entries)} in all cliques), the limit is {_count(self.limit)}",
+            f"raise {option('max_entries')}",
+            f"use another {option('method')}, one that needs no exact inference",
         )
 
     def __str__(self) -> str:

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from quiltdp.chain import ChainModel, ChainSegment
-from quiltdp.errors import FileFormatError, InvalidArgument
+from quiltdp.errors import InvalidArgument
 from quiltdp.io.json_read import SCHEMA_VERSION
+from quiltdp.io.replace import write_whole
 from quiltdp.model import Model
 
 __all__ = ["save_model"]
@@ -47,13 +48,7 @@ def save_model(model: Model, path: str | os.PathLike[str]) -> None:
     data = _pretty(document).encode("utf-8")
     if name.suffix.lower() == ".gz":
         data = gzip.compress(data, mtime=0)
-    draft = name.with_name(f".{name.name}.{os.getpid()}.part")
-    try:
-        draft.write_bytes(data)
-        draft.replace(name)
-    except OSError as error:
-        draft.unlink(missing_ok=True)
-        raise FileFormatError(path, None, f"the file cannot be written ({error.strerror or error})") from None
+    write_whole(name, data)
 
 
 def _head(kind: str) -> dict[str, Any]:

@@ -80,7 +80,11 @@ def read_source(path: str | os.PathLike[str], *, encoding: str = "utf-8") -> Sou
     if not data.strip():
         raise FileFormatError(path, None, "the file is empty")
     if data.startswith((b"\xff\xfe", b"\xfe\xff")) and encoding.lower() in ("utf-8", "utf8"):
-        raise FileFormatError(path, 1, "this is UTF-16 text, expected UTF-8 (option encoding='utf-16')")
+        raise FileFormatError(
+            path,
+            1,
+            "this is UTF-16 text, expected UTF-8 (convert the file, or in Python give encoding='utf-16')",
+        )
     if b"\0" in data and not encoding.lower().startswith(("utf-16", "utf-32")):
         line = data.count(b"\n", 0, data.index(b"\0")) + 1
         raise FileFormatError(path, line, "this is binary data, expected a text file")
@@ -93,7 +97,8 @@ def read_source(path: str | os.PathLike[str], *, encoding: str = "utf-8") -> Sou
         raise FileFormatError(
             path,
             line,
-            f"byte 0x{data[error.start]:02x} is not {encoding}; name the encoding (encoding='latin-1')",
+            f"byte 0x{data[error.start]:02x} is not {encoding};"
+            " convert the file to UTF-8, or in Python give encoding='latin-1'",
         ) from None
     return Source(str(path), text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n"))
 
@@ -107,4 +112,4 @@ def blaming(path: object, lines: Mapping[str, int] | None = None) -> Iterator[No
         node = getattr(error, "node", None)
         line = lines.get(node) if lines is not None and node is not None else None
         where = f"{path}:{line}" if line is not None else f"{path}"
-        raise type(error)(f"{where}: {error}") from None
+        raise type(error)(f"{where}: {error.text}") from None

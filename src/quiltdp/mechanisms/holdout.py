@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from quiltdp.accountant.ledger import Entry, Ledger, LedgerTransaction, Odometer
 from quiltdp.accountant.specs import Thresholdout
-from quiltdp.errors import BudgetSpent, InvalidArgument
+from quiltdp.errors import BudgetSpent, InvalidArgument, option
 from quiltdp.mechanisms.noise import NoiseSource
 from quiltdp.mechanisms.queries import InvalidOnHoldout, Query, TablePair, Value, describe
 from quiltdp.mechanisms.thresholdout import Outcome, Source, ThresholdoutMechanism, ThresholdoutState
@@ -59,11 +59,11 @@ def checked_settings(
 ) -> dict[str, Any]:
     """Return what a reusable holdout binds its ledger to, besides the calibration, or refuse it."""
     if not 0.0 <= threshold <= 1.0:
-        raise InvalidArgument(f"threshold must lie in [0, 1], not {threshold!r}")
+        raise InvalidArgument(f"{option('threshold')} must lie in [0, 1], not {threshold!r}")
     if not 0.0 < failure < 1.0:
-        raise InvalidArgument(f"failure must lie strictly between 0 and 1, not {failure!r}")
+        raise InvalidArgument(f"{option('failure')} must lie strictly between 0 and 1, not {failure!r}")
     if queries is not None and (isinstance(queries, bool) or not isinstance(queries, int) or queries < 1):
-        raise InvalidArgument(f"queries must be a whole number ≥ 1, not {queries!r}")
+        raise InvalidArgument(f"{option('queries')} must be a whole number ≥ 1, not {queries!r}")
     return {
         "kind": "thresholdout",
         "threshold": float(threshold).hex(),
@@ -368,7 +368,7 @@ def _aligned(values: Sequence[Any] | None, count: int, name: str) -> Sequence[An
     if values is None:
         return [None] * count
     if isinstance(values, (str, Mapping)) or len(values) != count:
-        raise InvalidArgument(f"{name} must be a list with one entry per query, {count} were asked")
+        raise InvalidArgument(f"{option(name)} must be a list with one entry per query, {count} were asked")
     return list(values)
 
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
+from io import BytesIO
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from quiltdp.errors import DependencyMissing, InvalidArgument
+from quiltdp.io.replace import write_whole
 
-__all__ = ["draw_cells", "save_map"]
+__all__ = ["draw_cells", "map_picture", "save_map"]
 
 Outline = Sequence[tuple[float, float]]
 
@@ -125,8 +127,22 @@ def save_map(
     InvalidArgument
         If the file name has another ending.
     """
-    if not str(path).lower().endswith((".png", ".svg", ".pdf")):
-        raise InvalidArgument(f"{path}: a map is written as .png, .svg or .pdf")
+    write_whole(path, map_picture(path, outlines, values, unit=unit, title=title, labels=labels))
+
+
+def map_picture(
+    path: str | os.PathLike[str],
+    outlines: Sequence[Outline],
+    values: ArrayLike,
+    *,
+    unit: str,
+    title: str = "",
+    labels: Sequence[str | None] | None = None,
+) -> bytes:
+    """Return what :func:`save_map` writes, in the format that the ending of ``path`` names."""
+    kind = os.path.splitext(path)[1].lower().removeprefix(".")
+    if kind not in ("png", "svg", "pdf"):
+        raise InvalidArgument(f"{os.fspath(path)}: a map is written as .png, .svg or .pdf")
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
@@ -135,4 +151,6 @@ def save_map(
     figure = Figure(figsize=(7.2, 5.2), dpi=150, layout="constrained")
     FigureCanvasAgg(figure)
     draw_cells(figure.add_subplot(), outlines, values, unit=unit, title=title, labels=labels)
-    figure.savefig(path)
+    picture = BytesIO()
+    figure.savefig(picture, format=kind)
+    return picture.getvalue()

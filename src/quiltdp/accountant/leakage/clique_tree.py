@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from quiltdp.accountant.leakage.base import RecordBounds, Vector
 from quiltdp.accountant.leakage.elimination import Elimination, Ints
 from quiltdp.accountant.leakage.kernel import Array
-from quiltdp.errors import ModelTooWide
+from quiltdp.errors import ModelTooWide, option
 from quiltdp.inference.clique_states import clique_forest
 from quiltdp.model import Model
 from quiltdp.rounding import EPS, up, up_array
@@ -82,8 +82,9 @@ class CliqueTreeBound:
         pairs = sum(len(c.states) ** 2 for c in forest.cliques)
         if pairs > max_pairs:
             raise ModelTooWide(
-                f"the cliques have {pairs:,} pairs of possible states, the limit is {max_pairs:,}:"
-                " raise max_pairs or use another method"
+                f"the cliques have {pairs:,} pairs of possible states, the limit is {max_pairs:,}",
+                f"raise {option('max_pairs')}",
+                f"use another {option('method')}",
             )
         self._forest = forest
         self._index = [np.array([model.index[n] for n in c.nodes]) for c in forest.cliques]

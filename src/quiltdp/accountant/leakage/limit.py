@@ -17,7 +17,7 @@ import numpy as np
 from quiltdp.accountant.leakage.adversaries import PairTable, count_entries, pair_tables
 from quiltdp.accountant.leakage.base import RecordBounds, Vector
 from quiltdp.accountant.leakage.worst_mechanism import by_heights, by_linear_program, height_functions
-from quiltdp.errors import ModelTooWide
+from quiltdp.errors import ModelTooWide, option
 from quiltdp.inference.junction_tree import junction_tree
 from quiltdp.model import Model
 from quiltdp.rounding import EPS, up
@@ -74,7 +74,8 @@ class ExactBound:
         if len(model.records) > _MOST_RECORDS:
             raise ModelTooWide(
                 f"the exact limit lists every adversary of at most {_MOST_RECORDS} records,"
-                f" this component has {len(model.records):,}: use another method"
+                f" this component has {len(model.records):,}",
+                f"use another {option('method')}",
             )
         records = tuple(model.records)
         sizes = [model.cardinality(r) for r in records]
@@ -86,7 +87,9 @@ class ExactBound:
         if needed > max_entries:
             raise ModelTooWide(
                 f"the exact limit of {len(records)} records needs {needed:,} numbers,"
-                f" the limit is {max_entries:,}: use another method, or raise max_entries"
+                f" the limit is {max_entries:,}",
+                f"use another {option('method')}",
+                f"raise {option('max_entries')}",
             )
         self._records = np.array([model.index[r] for r in records], dtype=np.intp)
         self._max_programs = max_programs

@@ -14,7 +14,7 @@ import numpy as np
 from quiltdp.accountant.leakage.base import RecordBounds, Vector
 from quiltdp.accountant.leakage.kernel_lp import kernel_lp, uniform_kernel
 from quiltdp.accountant.leakage.worst_mechanism import by_heights, by_linear_program, height_functions
-from quiltdp.errors import ModelTooWide
+from quiltdp.errors import ModelTooWide, option
 from quiltdp.inference.junction_tree import junction_tree
 from quiltdp.model import Model
 from quiltdp.rounding import EPS, up, up_array
@@ -64,9 +64,12 @@ class ExactPriorBound:
         for r in records:
             size *= model.cardinality(r)
         if size > max_entries or len(records) > _MOST_RECORDS:
+            states = f"{size:,}" if size < 10**15 else f"about 10^{len(str(size)) - 1}"
             raise ModelTooWide(
-                f"the exact limit of {len(records)} records needs {size:,} joint states,"
-                f" the limit is {max_entries:,}: use another method, or raise max_entries"
+                f"the exact limit of {len(records)} records needs {states} joint states,"
+                f" the limit is {max_entries:,}",
+                f"use another {option('method')}",
+                f"raise {option('max_entries')}",
             )
         place = {r: k for k, r in enumerate(records)}
         chosen = [(r,) for r in records] if units is None else units

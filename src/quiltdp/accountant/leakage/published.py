@@ -20,7 +20,7 @@ import numpy as np
 from quiltdp.accountant.leakage.base import RecordBounds, Vector
 from quiltdp.accountant.leakage.mqm_chain import MarkovQuiltChainBound
 from quiltdp.chain import ChainModel
-from quiltdp.errors import InvalidArgument, ModelTooWide
+from quiltdp.errors import InvalidArgument, ModelTooWide, option
 from quiltdp.graph.moral import moralize
 from quiltdp.graph.quilts import quilts
 from quiltdp.inference.influence import blanket_influence, quilt_influence
@@ -41,7 +41,10 @@ def _single_records(model: Model, units: Sequence[tuple[str, ...]] | None, name:
     if units is None:
         return tuple(model.records)
     if any(len(u) != 1 for u in units):
-        raise InvalidArgument(f"the {name} bound is stated for single records, not for sets or windows")
+        raise InvalidArgument(
+            f"the {name} bound is stated for single records, not for sets or windows;"
+            f" use another {option('method')}"
+        )
     return tuple(u[0] for u in units)
 
 
@@ -128,7 +131,10 @@ class BlanketBound:
     def __init__(self, model: Model, units: Sequence[tuple[str, ...]] | None = None) -> None:
         records = _single_records(model, units, self.name)
         if len(records) > 5000:
-            raise ModelTooWide(f"published-blanket on {len(records):,} records: use 'published' on chains")
+            raise ModelTooWide(
+                f"published-blanket takes at most 5,000 records, not {len(records):,}",
+                f"use another {option('method')}",
+            )
         self._places = np.array([model.index[r] for r in records], dtype=np.intp)
         self._influence = np.array([blanket_influence(model, r) for r in records])
 

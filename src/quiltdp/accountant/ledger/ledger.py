@@ -26,7 +26,7 @@ from quiltdp.accountant.ledger.odometer import Odometer, read_adversaries
 from quiltdp.accountant.ledger.store import MEMORY, Store
 from quiltdp.accountant.ledger.transaction import LedgerTransaction, now
 from quiltdp.accountant.specs import MechanismSpec, Thresholdout
-from quiltdp.errors import InvalidArgument, LedgerCorrupt
+from quiltdp.errors import InvalidArgument, LedgerCorrupt, NotALedger
 
 if TYPE_CHECKING:
     from quiltdp.model import Model
@@ -401,7 +401,7 @@ def verify_export(document: Mapping[str, Any]) -> Head:
         entries = [Entry.from_public(item) for item in document["entries"]]
         last = document["head"]["seq"], document["head"]["digest"]
     except (KeyError, TypeError) as error:
-        raise LedgerCorrupt(f"this is not an exported ledger: {error} is missing") from None
+        raise NotALedger(f"this is not an exported ledger: {error} is missing") from None
     head = replay(start, entries)
     if (head.seq, head.digest) != last:
         raise LedgerCorrupt("the exported ledger does not reach its own head: entries are missing")

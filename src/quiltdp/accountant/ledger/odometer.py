@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from quiltdp.errors import InvalidArgument
+from quiltdp.errors import InvalidArgument, option
 
 if TYPE_CHECKING:
     from quiltdp.accountant.ledger.account import Terms
@@ -76,6 +76,6 @@ def _reading(
     if found.protected != terms.protected:
         raise InvalidArgument(
             f"the calibration protects {terms.protected}, this reading would be for {found.protected}:"
-            " give the same protect or window"
+            f" give the same {option('protect')} or {option('window')}"
         )
     return AdversaryReading(adversary, float(found.epsilon), found.per_record)

@@ -20,7 +20,7 @@ from typing import Any
 
 from quiltdp.accountant.ledger.anchor import sync_directory
 from quiltdp.accountant.ledger.entries import Entry, Head, canonical, genesis_digest
-from quiltdp.errors import LedgerCorrupt, QuiltdpError, Refused
+from quiltdp.errors import LedgerCorrupt, NotALedger, QuiltdpError, Refused
 
 __all__ = ["MEMORY", "Store"]
 
@@ -114,15 +114,30 @@ class Store:
         self._notice_fork()
         if self._connection is not None:
             return self._connection
-        if not os.path.exists(self.path):
-            raise LedgerCorrupt(f"{self.path}: the ledger file is gone; restore it before asking anything")
-        if os.path.getsize(self.path) == 0:
-            raise LedgerCorrupt(f"{self.path}: the ledger file is empty; restore it from a copy")
-        connection = self._open(self.path)
-        if connection.execute("PRAGMA application_id").fetchone()[0] != _APPLICATION_ID:
-            self.close()
-            raise LedgerCorrupt(f"{self.path}: this is not a quiltdp ledger")
-        return connection
+        self._check_kind()
+        return self._open(self.path)
+
+    def _check_kind(self) -> None:
+        """Refuse by its first bytes what is no ledger: SQLite would change another database's settings."""
+        if os.path.isdir(self.path):
+            raise NotALedger(f"{self.path}: this is a directory, not a quiltdp ledger")
+        try:
+            with open(self.path, "rb") as file:
+                head = file.read(72)
+        except FileNotFoundError:
+            raise LedgerCorrupt(
+                f"{self.path}: the ledger file is gone; restore it before asking anything"
+            ) from None
+        except OSError as error:
+            raise Refused(f"{self.path}: the ledger cannot be opened: {error.strerror}") from None
+        if not head:
+            raise NotALedger(
+                f"{self.path}: this file is empty, not a quiltdp ledger; if it was one, restore a copy"
+            )
+        if not head.startswith(b"SQLite format 3\0"):
+            raise NotALedger(f"{self.path}: this is not a quiltdp ledger")
+        if int.from_bytes(head[68:72], "big") != _APPLICATION_ID:
+            raise NotALedger(f"{self.path}: this is a database, but not a quiltdp ledger")
 
     def _notice_fork(self) -> None:
         """In a forked child, leave the parent's connection and lock alone."""

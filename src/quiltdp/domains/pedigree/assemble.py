@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from quiltdp.domains.pedigree import checks
 from quiltdp.domains.pedigree.twins import merge_twins, twin_groups
 from quiltdp.domains.pedigree.types import Pedigree, Person, Row, RowFile, Sex
-from quiltdp.errors import InvalidArgument
+from quiltdp.errors import InvalidArgument, option
 
 __all__ = ["assemble"]
 
@@ -50,7 +50,9 @@ def assemble(
         For a duplicate id, father = mother, an own ancestor, or a code for 'unknown' read as a person.
     """
     if unknown_parents not in ("separate", "shared"):
-        raise InvalidArgument(f"unknown_parents must be 'separate' or 'shared', not {unknown_parents!r}")
+        raise InvalidArgument(
+            f"{option('unknown_parents')} must be 'separate' or 'shared', not {unknown_parents!r}"
+        )
     build = _Build(file, unknown_parents == "shared", join_families)
     checks.refuse_duplicates(file, build.keys)
     checks.refuse_same_parents(file)
@@ -121,11 +123,13 @@ class _Build:
                 return others[0]
             if self.join:
                 raise InvalidArgument(
-                    f"{self.file.source}: {where}, and in {others[1][0]!r}: join_families cannot tell which"
+                    f"{self.file.source}: {where}, and in {others[1][0]!r}:"
+                    f" {option('join_families')} cannot tell which"
                 )
             self.warnings.append(
                 f"{where}: taken to be somebody without a row, because ids count within families; if it is"
-                " the same person, say join_families=True, or the correlation between the families is missed"
+                " the same person, join the families (join_families, --join-families), or the correlation"
+                " between the families is missed"
             )
         elif self.join:
             key = ("", parent)  # one id, one person, whichever family mentions it

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from quiltdp.domains.pedigree.types import Alleles, Pedigree, Row, RowFile
-from quiltdp.errors import FileFormatError, InvalidModel
+from quiltdp.errors import FileFormatError, InvalidModel, option
 
 __all__ = [
     "mendel_violations",
@@ -44,7 +44,7 @@ def refuse_same_parents(file: RowFile) -> None:
                 file.source,
                 row.line,
                 f"{row.id!r} has {row.father!r} as father and as mother; if {row.father!r} means"
-                f" 'unknown', declare it with missing={row.father!r}",
+                f" 'unknown', declare it with {option('missing', row.father)}",
             )
 
 
@@ -60,7 +60,7 @@ def refuse_missing_code_as_parent(file: RowFile, absent: Iterable[tuple[Key, Row
                 file.source,
                 mum.line,
                 f"{key[1]!r} has no row, and is the mother of {mum.id!r} and the father of {dad.id!r} (line"
-                f" {dad.line}); if it means 'unknown', declare it with missing={key[1]!r}",
+                f" {dad.line}); if it means 'unknown', declare it with {option('missing', key[1])}",
             )
 
 

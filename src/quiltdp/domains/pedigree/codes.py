@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from quiltdp.domains.pedigree.types import Sex
-from quiltdp.errors import InvalidArgument
+from quiltdp.errors import InvalidArgument, option
 
 __all__ = ["MissingCodes", "read_sex", "sex_codes", "zero_one_coding"]
 
@@ -24,7 +24,9 @@ def sex_codes(male: str | None, female: str | None) -> Mapping[str, Sex] | None:
     if male is None and female is None:
         return None
     if male is None or female is None or male == female:
-        raise InvalidArgument("give two different codes, one for male and one for female")
+        raise InvalidArgument(
+            f"give two different codes, one with {option('male')} and one with {option('female')}"
+        )
     return {male.lower(): "male", female.lower(): "female"}
 
 

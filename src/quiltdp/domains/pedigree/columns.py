@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from quiltdp.errors import FileFormatError, InvalidArgument
+from quiltdp.errors import FileFormatError, InvalidArgument, option
 
 __all__ = ["ROLES", "is_header", "recognise"]
 
@@ -53,7 +53,9 @@ def recognise(
     chosen: dict[str, int] = {}
     for role, column in (given or {}).items():
         if role not in ROLES:
-            raise InvalidArgument(f"columns: {role!r} is not a role; choose from {', '.join(ROLES)}")
+            raise InvalidArgument(
+                f"{option('columns')}: {role!r} is not a role; choose from {', '.join(ROLES)}"
+            )
         chosen[role] = _position(source, header, role, column)
     candidates: dict[str, list[int]] = {}
     plain = [_plain(c) for c in header]
@@ -68,12 +70,16 @@ def recognise(
             raise FileFormatError(
                 source,
                 line,
-                f"columns {names} could each be the {role}; say which with columns={{{role!r}: …}}",
+                f"columns {names} could each be the {role};"
+                f" say which with {option('columns', '…', key=role)}",
             )
         chosen[role] = found[0]
     if "id" not in chosen:
         raise FileFormatError(
-            source, line, f"no column for the id among {list(header)}; say which with columns={{'id': …}}"
+            source,
+            line,
+            f"no column for the id among {', '.join(map(repr, header))};"
+            f" say which with {option('columns', '…', key='id')}",
         )
     return chosen
 
@@ -81,8 +87,13 @@ def recognise(
 def _position(source: str, header: Sequence[str], role: str, column: str | int) -> int:
     if isinstance(column, int):
         if not 0 <= column < len(header):
-            raise InvalidArgument(f"columns[{role!r}] = {column}: {source} has {len(header)} columns")
+            raise InvalidArgument(
+                f"{option('columns', str(column), key=role)}: {source} has {len(header)} columns,"
+                " counted from 0"
+            )
         return column
     if column not in header:
-        raise InvalidArgument(f"columns[{role!r}] = {column!r}: {source} has the columns {list(header)}")
+        raise InvalidArgument(
+            f"{option('columns', column, key=role)}: {source} has the columns {', '.join(map(repr, header))}"
+        )
     return list(header).index(column)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from quiltdp.errors import InvalidArgument
+from quiltdp.errors import InvalidArgument, option
 from quiltdp.model import Table
 
 __all__ = ["call_table", "child_table", "founder_table", "gamete", "son_table", "x_daughter_table"]
@@ -17,7 +17,7 @@ __all__ = ["call_table", "child_table", "founder_table", "gamete", "son_table", 
 def _probability(name: str, value: float, upper: float = 1.0) -> float:
     number = float(value)
     if not 0.0 <= number <= upper:  # also refuses NaN
-        raise InvalidArgument(f"{name} must lie between 0 and {upper:g}, not {value!r}")
+        raise InvalidArgument(f"{option(name)} must lie between 0 and {upper:g}, not {value!r}")
     return number
 
 
@@ -37,7 +37,7 @@ def founder_table(allele_frequency: float, *, inbreeding: float = 0.0, copies: i
     p = _probability("allele_frequency", allele_frequency)
     if p in (0.0, 1.0):
         raise InvalidArgument(
-            f"allele_frequency {p:g}: nobody varies at this locus, there is nothing to protect"
+            f"{option('allele_frequency')} {p:g}: nobody varies at this locus, there is nothing to protect"
         )
     f = _probability("inbreeding", inbreeding)
     q = 1.0 - p

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from quiltdp.domains.pedigree.queries import GenotypeQuery
-from quiltdp.errors import InvalidArgument
+from quiltdp.errors import InvalidArgument, option
 from quiltdp.inference.junction_tree import junction_tree
 from quiltdp.model import Factor, Model, Table
 
@@ -58,7 +58,7 @@ def kin_privacy(
         For a query with several cells, or known genotypes that are impossible together.
     """
     if not dp_epsilon >= 0:
-        raise InvalidArgument(f"dp_epsilon must be at least 0, not {dp_epsilon!r}")
+        raise InvalidArgument(f"{option('dp_epsilon')} must be at least 0, not {dp_epsilon!r}")
     given = dict(known or {})
     wanted = [n for n in (people if people is not None else model.records) if n not in given]
     model.require([*wanted, *given])

@@ -12,7 +12,7 @@ from quiltdp.domains.pedigree import checks, mendel
 from quiltdp.domains.pedigree.read import read_pedigree
 from quiltdp.domains.pedigree.study import study_members
 from quiltdp.domains.pedigree.types import Pedigree, Person
-from quiltdp.errors import InvalidArgument, InvalidModel
+from quiltdp.errors import InvalidArgument, InvalidModel, option
 from quiltdp.model import Model, Table
 
 __all__ = ["Locus", "load", "loci_by_frequency", "pedigree"]
@@ -158,7 +158,9 @@ def load(path: str | Path, **options: object) -> Model:
     """Load a pedigree file as a model: what ``load_model("family.fam", allele_frequency=0.1)`` calls."""
     if "records" in options:
         if "study" in options:
-            raise InvalidArgument("records and study both say who is a record; give one of them")
+            raise InvalidArgument(
+                f"{option('records')} and {option('study')} both say who is a record; give one of them"
+            )
         options["study"] = options.pop("records")
     return pedigree(path, **options)  # type: ignore[arg-type]  # options come by name from the caller
 
@@ -212,11 +214,11 @@ def _loci(
     if frequency is None:
         raise InvalidArgument(
             f"{source}: a pedigree needs the frequency of the alternative allele"
-            " (allele_frequency=, --allele-frequency), e.g. 0.1"
+            f": give {option('allele_frequency', '…')}, for example 0.1"
         )
     named = dict(frequency) if isinstance(frequency, Mapping) else {"": frequency}
     if not named:
-        raise InvalidArgument("allele_frequency: the mapping of loci is empty")
+        raise InvalidArgument(f"{option('allele_frequency')}: the mapping of loci is empty")
     return {str(n): Locus(f, **genetics) for n, f in named.items()}
 
 

@@ -91,8 +91,8 @@ def _refuse_without_family(path: Path, lines: Sequence[int], body: Sequence[tupl
         raise FileFormatError(
             path,
             lines[0],
-            f"{width} columns that read like id, father, mother, sex, without a family column; add one, or"
-            " say columns={'id': 0, 'father': 1, 'mother': 2, 'sex': 3} under a header line",
+            f"{width} columns that read like id, father, mother, sex, without a family column;"
+            " put one first, or a header line on top: id father mother sex",
         )
 
 

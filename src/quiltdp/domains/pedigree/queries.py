@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from quiltdp.errors import InvalidArgument
+from quiltdp.errors import InvalidArgument, option
 from quiltdp.model import Model, Table
 
 __all__ = [
@@ -173,5 +173,5 @@ def query_by_name(model: Model, name: str, *, cases: Collection[str] = ()) -> Ge
     make = QUERIES.get(name.replace("_", "-"))
     if make is None:
         known = ", ".join([*QUERIES, "chi-square-cells"])
-        raise InvalidArgument(f"there is no query {name!r}; choose from {known}")
+        raise InvalidArgument(f"{option('query')} {name!r} does not exist; choose from {known}")
     return make(model)

@@ -11,7 +11,7 @@ from quiltdp.domains.pedigree.linkage import looks_like_linkage, read_linkage
 from quiltdp.domains.pedigree.plink import read_plink
 from quiltdp.domains.pedigree.tables import read_table
 from quiltdp.domains.pedigree.types import Pedigree, RowFile
-from quiltdp.errors import InvalidArgument
+from quiltdp.errors import InvalidArgument, option
 
 __all__ = ["FORMATS", "SUFFIXES", "read_pedigree"]
 
@@ -62,7 +62,7 @@ def read_pedigree(
     path = Path(path)
     kind = format or _format(path)
     if kind not in FORMATS:
-        raise InvalidArgument(f"format must be one of {', '.join(FORMATS)}, not {kind!r}")
+        raise InvalidArgument(f"{option('format')} must be one of {', '.join(FORMATS)}, not {kind!r}")
     codes = (missing,) if isinstance(missing, str) else tuple(missing)
     rows = _rows(path, kind, columns=columns, missing=codes, male=male, female=female)
     return assemble(rows, twins=twins, unknown_parents=unknown_parents, join_families=join_families)
@@ -81,7 +81,9 @@ def _rows(
         given = {"columns": columns, "missing": missing, "male": male, "female": female}
         extra = [name for name, value in given.items() if value]
         if extra:
-            raise InvalidArgument(f"{path}: {extra[0]} does not apply to {kind} files, their layout is fixed")
+            raise InvalidArgument(
+                f"{path}: {option(extra[0])} does not apply to {kind} files, their layout is fixed"
+            )
         return read_gedcom(path) if kind == "gedcom" else read_linkage(path)
     reader = read_plink if kind == "plink" else read_table
     return reader(path, columns=columns, missing=missing, male=male, female=female)
@@ -100,5 +102,6 @@ def _format(path: Path) -> str:
     if suffix in (".ped", ".pre", ".dat", ".txt"):
         return "linkage" if looks_like_linkage(path) else "plink"
     raise InvalidArgument(
-        f"{path}: the suffix {suffix!r} does not tell the format; say format= one of {', '.join(FORMATS)}"
+        f"{path}: the suffix {suffix!r} does not tell the format; say {option('format', '…')},"
+        f" one of {', '.join(FORMATS)}"
     )

@@ -9,7 +9,7 @@ from quiltdp.domains.pedigree.codes import MissingCodes, read_sex, sex_codes, ze
 from quiltdp.domains.pedigree.columns import is_header, recognise
 from quiltdp.domains.pedigree.text import Cells, read_cells, read_text
 from quiltdp.domains.pedigree.types import Row, RowFile, Sex
-from quiltdp.errors import FileFormatError
+from quiltdp.errors import FileFormatError, option
 
 __all__ = ["read_table", "rows_of_table"]
 
@@ -36,7 +36,7 @@ def read_table(
             path,
             cells.lines[0],
             f"the first line {list(cells.cells[0][:6])} does not name an id column;"
-            " add a header, or say which column is which with columns={'id': …, 'father': …, 'mother': …}",
+            f" add a header, or say which column is which with {option('columns', '…', key='id')} and so on",
         )
     return rows_of_table(cells, "table", columns=columns, missing=missing, male=male, female=female)
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from quiltdp.domains.pedigree.types import Person, RowFile
-from quiltdp.errors import InvalidArgument, InvalidModel
+from quiltdp.errors import InvalidArgument, InvalidModel, option
 
 __all__ = ["merge_twins", "twin_groups"]
 
@@ -50,7 +50,7 @@ def _resolve(person: str, known: set[str], by_id: Mapping[str, Sequence[str]]) -
     found = by_id.get(person, ())
     if len(found) != 1:
         raise InvalidArgument(
-            f"twins: {person!r} is {'in several families' if found else 'not in the pedigree'}"
+            f"{option('twins')}: {person!r} is {'in several families' if found else 'not in the pedigree'}"
         )
     return found[0]
 

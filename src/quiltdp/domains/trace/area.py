@@ -9,7 +9,7 @@ import numpy as np
 from quiltdp.domains.trace.cells import Cells, ring, square_corners
 from quiltdp.domains.trace.extras import need
 from quiltdp.domains.trace.queries import CellQuery
-from quiltdp.errors import InvalidArgument
+from quiltdp.errors import InvalidArgument, option
 
 __all__ = ["AreaQuery", "over_area", "parse_area"]
 
@@ -45,7 +45,9 @@ def parse_area(text: str) -> tuple[float, float, float, float]:
     except ValueError:
         raise InvalidArgument(f"area {text!r} must be four numbers: south,west,north,east") from None
     if not (-90 <= south < north <= 90 and -180 <= west < east <= 180):
-        raise InvalidArgument(f"area {text!r}: south must be below north and west before east, in degrees")
+        raise InvalidArgument(
+            f"{option('area')} {text!r}: south must be below north and west before east, in degrees"
+        )
     return south, west, north, east
 
 
@@ -77,7 +79,9 @@ def over_area(query: CellQuery, cells: Cells, area: tuple[float, float, float, f
     else:
         raise InvalidArgument("area: stay points are places found in the data; use squares or h3 cells")
     if not names:
-        raise InvalidArgument(f"area {area} holds no cell's centre: choose a larger area or smaller cells")
+        raise InvalidArgument(
+            f"{option('area')} {area} holds no cell's centre: choose a larger area or smaller cells"
+        )
     known = dict(zip(query.cells, query.values.tolist(), strict=True))
     values = np.array([known.get(n, 0.0) for n in names])
     values.flags.writeable = False
@@ -95,10 +99,12 @@ def _squares(cells: Cells, area: tuple[float, float, float, float]) -> tuple[tup
     lon = np.concatenate([np.full(21, west), np.full(21, east)] + [west + (east - west) * edge] * 2)
     x, y = (np.floor(np.asarray(v) / cells.size) for v in transform.transform(lon, lat))
     if not (np.isfinite(x).all() and np.isfinite(y).all()):
-        raise InvalidArgument(f"area {area}: the plane {cells.plane} does not reach it")
+        raise InvalidArgument(f"{option('area')} {area}: the plane {cells.plane} does not reach it")
     columns, rows = int(x.max() - x.min()) + 1, int(y.max() - y.min()) + 1
     if columns * rows > _LARGEST_AREA:
-        raise InvalidArgument(f"area: {columns * rows} cells, the limit is {_LARGEST_AREA}: use larger cells")
+        raise InvalidArgument(
+            f"{option('area')}: {columns * rows} cells, the limit is {_LARGEST_AREA}: use larger cells"
+        )
     index = np.array(
         [(x.min() + a, y.min() + b) for a in range(columns) for b in range(rows)], dtype=np.int64
     )
@@ -116,5 +122,7 @@ def _hexagons(resolution: int, area: tuple[float, float, float, float]) -> tuple
     box = h3.LatLngPoly([(south, west), (south, east), (north, east), (north, west)])
     names = tuple(sorted(h3.polygon_to_cells(box, resolution)))
     if len(names) > _LARGEST_AREA:
-        raise InvalidArgument(f"area: {len(names)} cells, the limit is {_LARGEST_AREA}: use larger cells")
+        raise InvalidArgument(
+            f"{option('area')}: {len(names)} cells, the limit is {_LARGEST_AREA}: use larger cells"
+        )
     return names, tuple(tuple((float(a), float(b)) for a, b in h3.cell_to_boundary(n)) for n in names)

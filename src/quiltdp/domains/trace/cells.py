@@ -17,7 +17,7 @@ import numpy as np
 from quiltdp.domains.trace.extras import need
 from quiltdp.domains.trace.points import Floats, Ints, Points
 from quiltdp.domains.trace.units import parse_length
-from quiltdp.errors import InvalidArgument
+from quiltdp.errors import InvalidArgument, option
 
 __all__ = ["Cells", "assign_cells", "projection_for", "ring", "square_corners"]
 
@@ -112,7 +112,9 @@ def assign_cells(
             return _h3_cells(points, int(match[1]))
         cell = _GRID.sub("", cell, count=1)
         if not cell.strip()[:1].isdigit():
-            raise InvalidArgument(f"cell {cell!r} is not a length such as 500m, nor h3:7, nor stay")
+            raise InvalidArgument(
+                f"{option('cell')} {cell!r} is not a length such as 500m, nor h3:7, nor stay"
+            )
     return _square_cells(points, parse_length(cell, "cell"), crs)
 
 
@@ -128,7 +130,7 @@ def projection_for(points: Points, crs: str | None) -> tuple[str, Any, tuple[str
         plane = pyproj.CRS.from_user_input(name)
     except pyproj.exceptions.CRSError:
         raise InvalidArgument(
-            f"crs {name!r} is not a coordinate system: use for example EPSG:32632"
+            f"{option('grid_crs')} {name!r} is not a coordinate system: use for example EPSG:32632"
         ) from None
     if not plane.is_projected:
         raise InvalidArgument(f"crs {name!r} measures degrees: square cells need a plane in metres")

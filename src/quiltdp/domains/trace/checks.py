@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from quiltdp.domains.trace.extras import need
 from quiltdp.domains.trace.points import Floats, Points
 from quiltdp.domains.trace.units import many
-from quiltdp.errors import FileFormatError
+from quiltdp.errors import FileFormatError, option
 
 __all__ = ["JOINED_SHARE", "MAX_SPEED", "check_points", "move_distances"]
 
@@ -73,7 +73,8 @@ def _without_duplicates(points: Points, max_speed: float | None) -> Points:
                 points.source,
                 int(points.lines[1:][apart][0]),
                 f"{moved} of {len(points)} points are at a second place at the same time: several users are"
-                " joined in one trace (name the user column, or switch the speed check off)",
+                f" joined in one trace (name the user column with {option('user')}, or accept any speed:"
+                f" {option('max_speed', 'None')})",
             )
     said = []
     if repeated:
@@ -107,7 +108,8 @@ def _speeds(points: Points, max_speed: float) -> Points:
             points.source,
             int(points.lines[k + 1]),
             f"{count} of {total} moves are impossibly fast ({where}): several users joined in one trace, or"
-            " latitude and longitude mixed up (name the columns, or switch the speed check off)",
+            " latitude and longitude mixed up (name the columns, or accept any speed:"
+            f" {option('max_speed', 'None')})",
         )
     said = f"{many(count, 'move')} faster than {max_speed * 3.6:,.0f} km/h (first: {where})"
     return points.select(np.ones(len(points), dtype=np.bool_), (said,))

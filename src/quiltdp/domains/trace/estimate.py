@@ -14,7 +14,7 @@ import numpy as np
 
 from quiltdp.domains.trace.points import Floats, Ints
 from quiltdp.domains.trace.units import many
-from quiltdp.errors import InvalidArgument, InvalidModel, NoCertificate
+from quiltdp.errors import InvalidArgument, InvalidModel, NoCertificate, option
 
 __all__ = ["Estimate", "Estimator", "estimate_transitions", "parse_estimator"]
 
@@ -38,7 +38,7 @@ class Estimator:
     def __post_init__(self) -> None:
         """Refuse unknown kinds and negative or missing smoothing."""
         if self.kind not in ("mle", "additive", "reversible"):
-            raise InvalidArgument(f"estimator {self.kind!r} is not mle, additive or reversible")
+            raise InvalidArgument(f"{option('estimator')} {self.kind!r} is not mle, additive or reversible")
         if not (np.isfinite(self.smoothing) and self.smoothing >= 0):
             raise InvalidArgument(f"smoothing must be at least 0, not {self.smoothing!r}")
         if self.kind == "mle" and self.smoothing:
@@ -63,9 +63,13 @@ def parse_estimator(text: str | Estimator, smoothing: float | None = None) -> Es
         return text
     match = _NAMED.fullmatch(text.strip().lower())
     if match is None:
-        raise InvalidArgument(f"estimator {text!r} is not mle, additive:<smoothing> or reversible")
+        raise InvalidArgument(
+            f"{option('estimator')} {text!r} is not mle, additive:<smoothing> or reversible"
+        )
     if match[2] is not None and smoothing is not None and float(match[2]) != smoothing:
-        raise InvalidArgument(f"estimator {text!r} and smoothing {smoothing:g} contradict each other")
+        raise InvalidArgument(
+            f"{option('estimator')} {text!r} and smoothing {smoothing:g} contradict each other"
+        )
     added = float(match[2]) if match[2] is not None else (smoothing or 0.0)
     kind: Kind = match[1]  # type: ignore[assignment]  # the pattern has only these three
     return Estimator(kind, added)

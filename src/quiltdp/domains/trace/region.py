@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from quiltdp.domains.trace.points import Floats, Ints
-from quiltdp.errors import InvalidArgument
+from quiltdp.errors import InvalidArgument, option
 from quiltdp.inference.set_chain import SetChain
 
 __all__ = ["row_intervals", "transition_region"]
@@ -85,7 +85,7 @@ def transition_region(counts: Ints, confidence: float = 0.95) -> SetChain:
         If the confidence is not between 0 and 1.
     """
     if not 0 < confidence < 1:
-        raise InvalidArgument(f"confidence must lie between 0 and 1, not {confidence!r}")
+        raise InvalidArgument(f"{option('confidence')} must lie between 0 and 1, not {confidence!r}")
     table = np.asarray(counts)
     size = len(table)
     if size == 1:

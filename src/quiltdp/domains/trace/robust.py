@@ -28,7 +28,7 @@ from quiltdp.domains.trace.build import chain_from_steps
 from quiltdp.domains.trace.estimate import Estimator, parse_estimator
 from quiltdp.domains.trace.region import transition_region
 from quiltdp.domains.trace.steps import Steps
-from quiltdp.errors import InvalidArgument, InvalidModel
+from quiltdp.errors import InvalidArgument, InvalidModel, option
 
 __all__ = [
     "ROBUST_ESTIMATORS",
@@ -62,7 +62,7 @@ def robust_models(
         try:
             models.append(chain_from_steps(steps, how, initial=initial))
         except InvalidModel as error:
-            gone.append(f"{how} left out of the robust family: {error}")
+            gone.append(f"{how} left out of the robust family: {error.reason}")
     if not models:
         raise InvalidArgument(f"robust: no estimator exists for these counts ({'; '.join(gone)})")
     family = ", ".join(m.provenance["estimator"] for m in models)
@@ -194,13 +194,13 @@ class RegionBound:
     def leakage(self, dp_epsilon: float) -> float:
         """Return a leakage that no chain of the region exceeds when the mechanism is α-DP."""
         if not (math.isfinite(dp_epsilon) and dp_epsilon >= 0):
-            raise InvalidArgument(f"dp_epsilon must be finite and at least 0, not {dp_epsilon!r}")
+            raise InvalidArgument(f"{option('dp_epsilon')} must be finite and at least 0, not {dp_epsilon!r}")
         return float(self.bound.evaluate(np.array([dp_epsilon])).epsilon.max())
 
     def dp_epsilon(self, bdp_epsilon: float) -> float:
         """Return the largest α found with leakage ≤ ``bdp_epsilon`` over the region, rounded down."""
         if not (math.isfinite(bdp_epsilon) and bdp_epsilon > 0):
-            raise InvalidArgument(f"bdp_epsilon must be positive and finite, not {bdp_epsilon!r}")
+            raise InvalidArgument(f"{option('bdp_epsilon')} must be positive and finite, not {bdp_epsilon!r}")
         low, high = 0.0, bdp_epsilon
         if self.leakage(high) <= bdp_epsilon:
             return high

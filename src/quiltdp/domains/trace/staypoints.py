@@ -14,7 +14,7 @@ import numpy as np
 from quiltdp.domains.trace.cells import Cells, projection_for
 from quiltdp.domains.trace.points import Floats, Ints, Points
 from quiltdp.domains.trace.units import parse_duration, parse_length, say_duration
-from quiltdp.errors import InvalidArgument
+from quiltdp.errors import InvalidArgument, option
 
 __all__ = ["MOVING", "find_stays", "stay_cells"]
 
@@ -87,8 +87,8 @@ def stay_cells(
     total = count
     if not total:
         raise InvalidArgument(
-            f"cell stay: nobody stayed within {metres:g} m for {say_duration(seconds)}; use a grid"
-            " or smaller limits"
+            f"{option('cell', 'stay')}: nobody stayed within {metres:g} m for {say_duration(seconds)};"
+            " use a grid or smaller limits"
         )
     inside = stay >= 0
     weight = np.bincount(stay[inside], minlength=total)

@@ -17,7 +17,7 @@ import numpy as np
 from quiltdp.domains.trace.cells import Cells
 from quiltdp.domains.trace.points import Floats, Ints, Points
 from quiltdp.domains.trace.units import many, parse_duration, say_duration
-from quiltdp.errors import InvalidArgument
+from quiltdp.errors import InvalidArgument, option
 
 __all__ = ["UNSEEN", "Steps", "Stretch", "make_steps"]
 
@@ -137,7 +137,7 @@ def make_steps(
     seconds = parse_duration(interval, "interval")
     limit = _gap_limit(max_gap, seconds)
     if pick not in ("first", "last", "most"):
-        raise InvalidArgument(f"pick must be first, last or most, not {pick!r}")
+        raise InvalidArgument(f"{option('pick')} must be first, last or most, not {pick!r}")
     stretches: list[Stretch] = []
     shortest = np.inf
     for user, mine in zip(points.users, points.by_user(), strict=True):
@@ -179,8 +179,8 @@ def _gap_limit(max_gap: str | float | None, interval: float) -> float:
     limit = parse_duration(max_gap, "max_gap")
     if limit < interval:
         raise InvalidArgument(
-            f"max_gap {say_duration(limit)} is shorter than the interval {say_duration(interval)}:"
-            " every step would stand alone"
+            f"{option('max_gap')} {say_duration(limit)} is shorter than the interval"
+            f" {say_duration(interval)}: every step would stand alone"
         )
     return limit
 
@@ -191,7 +191,8 @@ def _regular(time: Floats, cell: Ints, interval: float, pick: Pick) -> tuple[Int
     first = int(step[0])
     if int(step[-1]) - first >= _LONGEST_STRETCH:
         raise InvalidArgument(
-            f"a stretch of {int(step[-1]) - first + 1} steps is too long: use a longer interval or a max_gap"
+            f"a stretch of {int(step[-1]) - first + 1} steps is too long:"
+            f" use a longer {option('interval')} or a {option('max_gap')}"
         )
     line = np.full(int(step[-1]) - first + 1, UNSEEN, dtype=np.int64)
     if pick == "last":

@@ -9,7 +9,7 @@ from datetime import datetime, timezone, tzinfo
 import numpy as np
 
 from quiltdp.domains.trace.points import Floats
-from quiltdp.errors import FileFormatError, InvalidArgument
+from quiltdp.errors import FileFormatError, InvalidArgument, option
 
 __all__ = ["find_zone", "parse_times"]
 
@@ -34,7 +34,7 @@ def find_zone(name: str | None) -> tzinfo | None:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError):
         raise InvalidArgument(
-            f"timezone {name!r} is not known: use a name such as Europe/Rome, or UTC"
+            f"{option('time_zone')} {name!r} is not known: use a name such as Europe/Rome, or UTC"
         ) from None
 
 
@@ -76,7 +76,7 @@ def parse_times(
 def _zone_notes(stamps: list[datetime], zone: tzinfo | None, name: str | None) -> tuple[str, ...]:
     """Say that a zone is missing, or which local hours the change of clocks makes doubtful."""
     if zone is None:
-        return ("times carry no time zone: read as UTC (give the time zone to be sure)",)
+        return ("times carry no time zone: read as UTC (--timezone, in Python time_zone, says otherwise)",)
     doubtful = sum(
         s.replace(tzinfo=zone).utcoffset() != s.replace(tzinfo=zone, fold=1).utcoffset() for s in stamps
     )
@@ -96,13 +96,16 @@ def _stamp(text: str, line: int, source: object, time_format: str | None) -> dat
         return datetime.fromisoformat(_iso(text))
     except ValueError:
         pass
-    hint = "expected ISO 8601 such as 2008-10-23T05:53:05Z, or give the time format"
+    hint = f"expected ISO 8601 such as 2008-10-23T05:53:05Z, or give {option('time_format')}"
     if _DAY_FIRST.match(text):
-        hint = "day and month could be swapped: give the time format, for example %d.%m.%Y %H:%M:%S"
+        hint = (
+            "day and month could be swapped: give the format,"
+            f" for example {option('time_format', '%d.%m.%Y %H:%M:%S')}"
+        )
     if _CLOCK.fullmatch(text):
-        hint = "it has no date; if that is another column, name both: --time-column date+time"
+        hint = f"it has no date; if that is another column, name both: {option('time', 'date+time')}"
     if time_format is not None:
-        hint = f"it does not match the time format {time_format!r}"
+        hint = f"it does not match {option('time_format')} {time_format!r}"
     raise FileFormatError(source, line, f"{text!r} is not a time: {hint}")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 
-from quiltdp.errors import InvalidArgument
+from quiltdp.errors import InvalidArgument, option
 
 __all__ = ["many", "parse_duration", "parse_length", "say_duration"]
 
@@ -19,7 +19,7 @@ _SECONDS = {
 _QUANTITY = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*([A-Za-z]*)\s*")
 
 
-def parse_length(text: str | float, option: str = "cell") -> float:
+def parse_length(text: str | float, name: str = "cell") -> float:
     """Return a length in metres; a bare number is metres.
 
     Examples
@@ -27,10 +27,10 @@ def parse_length(text: str | float, option: str = "cell") -> float:
     >>> parse_length("500m"), parse_length("1.5 km")
     (500.0, 1500.0)
     """
-    return _quantity(text, option, _METRES, "m", "a length such as 500m or 1km")
+    return _quantity(text, name, _METRES, "m", "a length such as 500m or 1km")
 
 
-def parse_duration(text: str | float, option: str = "interval") -> float:
+def parse_duration(text: str | float, name: str = "interval") -> float:
     """Return a duration in seconds; a bare number is seconds.
 
     Examples
@@ -38,20 +38,20 @@ def parse_duration(text: str | float, option: str = "interval") -> float:
     >>> parse_duration("5min"), parse_duration("1h"), parse_duration(90)
     (300.0, 3600.0, 90.0)
     """
-    return _quantity(text, option, _SECONDS, "s", "a duration such as 30s, 5min or 1h")
+    return _quantity(text, name, _SECONDS, "s", "a duration such as 30s, 5min or 1h")
 
 
-def _quantity(text: str | float, option: str, units: dict[str, float], base: str, what: str) -> float:
+def _quantity(text: str | float, name: str, units: dict[str, float], base: str, what: str) -> float:
     if isinstance(text, str):
         match = _QUANTITY.fullmatch(text)
         unit = (match[2].lower() or base) if match else ""
         if match is None or unit not in units:
-            raise InvalidArgument(f"{option}: {text!r} is not {what}")
+            raise InvalidArgument(f"{option(name)}: {text!r} is not {what}")
         value = float(match[1]) * units[unit]
     else:
         value = float(text)
     if not (math.isfinite(value) and value > 0):
-        raise InvalidArgument(f"{option}: {text!r} must be positive and finite")
+        raise InvalidArgument(f"{option(name)}: {text!r} must be positive and finite")
     return value
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from quiltdp.errors import FileFormatError
+from quiltdp.errors import FileFormatError, option
 
 __all__ = ["Columns", "find_columns"]
 
@@ -56,7 +56,6 @@ _USER = (
         "taxi_id",
     ),
 )
-_OPTIONS = {"lat": "--lat-column", "lon": "--lon-column", "time": "--time-column", "user": "--user-column"}
 _SAY = {"lat": "latitude", "lon": "longitude", "time": "time", "user": "user"}
 
 
@@ -103,7 +102,7 @@ def find_columns(header: Sequence[str], source: object, given: Mapping[str, str 
 def _required(found: int | None, role: str, header: Sequence[str], source: object) -> int:
     if found is None:
         raise FileFormatError(
-            source, 1, f"no {_SAY[role]} column among {_list(header)}: name it with {_OPTIONS[role]}"
+            source, 1, f"no {_SAY[role]} column among {_list(header)}: name it with {option(role)}"
         )
     return found
 
@@ -116,7 +115,7 @@ def _named(names: list[str], header: Sequence[str], wanted: str, source: object,
     if len(same) == 1:
         return same[0]
     what = "is not a column" if not same else "names several columns"
-    raise FileFormatError(source, 1, f"{_OPTIONS[role]} {wanted!r} {what}; the columns are {_list(header)}")
+    raise FileFormatError(source, 1, f"{option(role)} {wanted!r} {what}; the columns are {_list(header)}")
 
 
 def _known(names: list[str], ranks: Sequence[Sequence[str]], source: object, role: str) -> int | None:
@@ -125,7 +124,7 @@ def _known(names: list[str], ranks: Sequence[Sequence[str]], source: object, rol
         if len(fits) > 1:
             several = " and ".join(repr(names[k]) for k in fits)
             raise FileFormatError(
-                source, 1, f"{several} could each be the {_SAY[role]}: say which with {_OPTIONS[role]}"
+                source, 1, f"{several} could each be the {_SAY[role]}: say which with {option(role)}"
             )
         if fits:
             return fits[0]

@@ -10,7 +10,7 @@ from pathlib import Path
 from quiltdp.domains.trace.readers.columns import Columns, find_columns
 from quiltdp.domains.trace.readers.rows import Rows, text_of
 from quiltdp.domains.trace.units import many
-from quiltdp.errors import FileFormatError, InvalidArgument
+from quiltdp.errors import FileFormatError, InvalidArgument, option
 
 __all__ = ["read_csv"]
 
@@ -40,7 +40,7 @@ def read_csv(
         raise FileFormatError(path, None, "the file is empty")
     mark = separator or max(";,\t|", key=first.count)
     if len(mark) != 1:
-        raise InvalidArgument(f"separator must be one character, not {mark!r}")
+        raise InvalidArgument(f"{option('separator')} must be one character, not {mark!r}")
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=mark)
     if header is not None:
         names = [n.strip() for n in header.split(",")]
@@ -48,7 +48,10 @@ def read_csv(
         names = next(row for row in reader if any(field.strip() for field in row))
     if header is None and any(_is_number(n) for n in names):
         raise FileFormatError(
-            path, 1, "the first line holds numbers, not column names: name the columns with --header"
+            path,
+            1,
+            "the first line holds numbers, not column names: name the columns with "
+            + option("header", "user,time,lon,lat"),
         )
     columns = find_columns(names, path, given)
     rows = Rows(str(path), provenance={"format": "csv"})

@@ -15,7 +15,7 @@ from quiltdp.domains.trace.extras import need
 from quiltdp.domains.trace.points import Floats, Points
 from quiltdp.domains.trace.times import parse_times
 from quiltdp.domains.trace.units import many
-from quiltdp.errors import FileFormatError
+from quiltdp.errors import FileFormatError, option
 
 __all__ = ["Rows", "first_of", "make_points", "text_of"]
 
@@ -117,7 +117,9 @@ def _to_degrees(y: Floats, x: Floats, crs: str) -> tuple[Floats, Floats]:
     except pyproj.exceptions.CRSError:
         from quiltdp.errors import InvalidArgument
 
-        raise InvalidArgument(f"crs {crs!r} is not a coordinate system: use for example EPSG:32650") from None
+        raise InvalidArgument(
+            f"{option('crs')} {crs!r} is not a coordinate system: use for example EPSG:32650"
+        ) from None
     lon, lat = transform.transform(x, y)
     return np.asarray(lat, dtype=np.float64), np.asarray(lon, dtype=np.float64)
 
