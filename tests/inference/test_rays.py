@@ -11,8 +11,8 @@ from strategies import random_network
 
 import quiltdp as qd
 from quiltdp.inference import region
+from quiltdp.inference.cone import corners
 from quiltdp.inference.influence import quilt_influence
-from quiltdp.inference.rays import _cone, polygon
 
 
 def hub_model(seed: int, hub: int, children: int, shared: bool) -> qd.Model:
@@ -91,7 +91,7 @@ def test_dropped_rays_are_inside(seed, count, dim):
 
     rays = np.random.default_rng(seed).gamma(0.5, size=(count, dim)) + 1e-9
     rays /= rays.max(axis=1, keepdims=True)
-    kept = polygon(rays) if dim == 3 else _cone(rays)
+    kept = sorted(set(corners(rays[None])[0].tolist()))
     for k in set(range(count)) - set(kept):
         weights, _ = nnls(rays[kept].T / rays[k][:, None], np.ones(dim))
         assert np.abs(rays[kept].T @ weights / rays[k] - 1).max() < 1e-9

@@ -6,332 +6,175 @@ Let K be a hidden component whose boundary is too large for one table.  The log-
 
 where k are the joint states of K, a and a' the factors with the target at x and at x', and
 λ(k) = Π_j g_j(k, q_j) collects everything else.  F is a ratio of two linear functions of the vector λ,
-so over a set of vectors it is largest at an extreme ray of the cone they span; and multiplying all
-vectors entry by entry with another g maps cones to cones, so a vector inside the cone of the others
-stays inside whatever comes later.  Hence nodes q that occur nowhere else can be eliminated one by one,
-keeping *sets of rays* instead of a table over all of them, and dropping rays inside the cone at every
-step: two rays remain for a two-state K (the smallest and the largest odds), the corners of a polygon
-for three states.  The result is exact up to the tolerance with which a ray counts as inside, which is
-part of the reported error.
+so over a set of vectors it is largest at an extreme ray of the cone they span.  Multiplying all vectors
+entry by entry with another g, and summing a hidden node out of all of them, are linear: a vector inside
+the cone of the others stays inside whatever comes later.  So this is variable elimination with *sets of
+rays* in the place of tables (:mod:`quiltdp.inference.raysets`): observed nodes that occur nowhere else
+are folded into the sets, hidden nodes are summed out, the cheapest first, and what is left is compared
+member by member (:mod:`quiltdp.inference.ray_finish`).
+
+The result is exact up to the tolerance with which a ray counts as inside, which is part of the reported
+error.  Zeros are as good as other numbers: if λ = Σ c_i λ_i with c_i ≥ 0 and a·λ > 0 = a'·λ, the same
+holds for one of the λ_i.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
-from typing import NamedTuple, TypeAlias
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from weakref import WeakKeyDictionary
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quiltdp.inference.cone import INSIDE
 from quiltdp.inference.elimination import LogTable
-from quiltdp.inference.odds import other
-from quiltdp.inference.tables import aligned
-from quiltdp.model import Table
+from quiltdp.inference.odds import BIG, factor_logs, other
+from quiltdp.inference.ray_elimination import Elimination, Key
+from quiltdp.inference.ray_finish import best_values, largest_moves
+from quiltdp.inference.raysets import RaySet, ray_set
+from quiltdp.model import Model, Table
 from quiltdp.rounding import EPS
 
-__all__ = ["RayTable", "polygon", "ray_table"]
+__all__ = ["RayTables", "ray_tables"]
 
-_INSIDE = 1e-13  # relative tolerance below which a ray counts as inside the cone of the others
-_SAME = 4e-15
-_MANY = 24  # rays from which the slower test is worth its time
-_MOST, _SMALL_CONE = 256, 8  # beyond so many rays or dimensions it is not: only equal rays are dropped
-_UNSET = 127
-_Choices: TypeAlias = NDArray[np.int8]
+_ROOM = 2**22  # entries of ray sets, and of moves, kept per model (32 MiB each)
+_WORK = 2.0**31  # operations of the last step
 
 
-class RayTable(NamedTuple):
-    """The move of a hidden component over (x, x', shared nodes), and the private values behind it."""
+class _Kept(dict[Key, RaySet]):
+    """Ray sets up to a number of entries; a full store is emptied."""
 
-    table: LogTable
-    private: tuple[str, ...]
-    choices: _Choices  # axes of the table, then one entry per private node
+    def __init__(self) -> None:
+        self._room = _ROOM
 
-
-class _Rays(NamedTuple):
-    """Sets of rays: axes of the scope, then members, then one axis per hidden node (1 if absent)."""
-
-    scope: tuple[str, ...]
-    logs: Table
-    choices: _Choices
+    def __setitem__(self, key: Key, made: RaySet) -> None:
+        self._room -= made.array.size + 64
+        if self._room < 0:
+            self.clear()
+            self._room = _ROOM - made.array.size - 64
+        super().__setitem__(key, made)
 
 
-def ray_table(
-    factors: Sequence[LogTable],
-    hidden: Collection[str],
-    targets: Collection[str],
-    shared: Collection[str],
-    *,
-    limit: int,
-    max_rays: int = 2048,
-    values: bool = True,
-) -> RayTable | None:
-    """Return the move of the hidden component with every node outside ``shared`` maximised away.
+class RayTables:
+    """The moves of wide hidden components, and the ray sets behind them, kept for the quilts of a model."""
 
-    Parameters
-    ----------
-    factors
-        All factors that contain a hidden node; their entries must be positive.
-    hidden, targets
-        K and T.
-    shared
-        Nodes that other tables contain as well, which therefore stay.
-    values
-        Whether to keep the private values that attain each entry; the numbers alone are quicker.
+    def __init__(self, model: Model) -> None:
+        self._logs = factor_logs(model)
+        self._size = model.cardinality
+        self._sets = _Kept()
+        self._moves: dict[object, LogTable | None] = {}
+        self._room = _ROOM
 
-    Returns
-    -------
-    RayTable or None
-        ``None`` if a factor has zeros or too many rays remain.
-    """
-    if any(not np.isfinite(f.array).all() for f in factors):
-        return None
-    order = tuple(sorted(hidden))
-    with_target = [f for f in factors if not targets_free(f, targets)]
-    stay = {*shared, *targets, *order, *(n for f in with_target for n in f.scope)}
-    private = tuple(dict.fromkeys(n for f in factors for n in f.scope if n not in stay))
-    place = {n: k for k, n in enumerate(private)}
-    marks = len(private) if values else 0
-    items = [_start(f, order, marks) for f in factors if targets_free(f, targets)]
-    work = _Work(order, limit, max_rays)
-    left = work.eliminate(items, place)
-    if left is None:
-        return None
-    kept = private if values else ()
-    return work.finish(left, with_target, tuple(sorted(targets)), kept, _error(factors, order, work))
-
-
-def targets_free(factor: LogTable, targets: Collection[str]) -> bool:
-    """Return whether no target is in the factor."""
-    return not any(n in targets for n in factor.scope)
-
-
-def _error(factors: Sequence[LogTable], order: Sequence[str], work: _Work) -> tuple[float, float]:
-    size = sum(f.size for f in factors)
-    own = sum(f.error for f in factors) + EPS * (len(factors) + 4) * size
-    return size, own + 40 * EPS * len(order) + work.inside * _INSIDE
-
-
-def _start(factor: LogTable, order: Sequence[str], private: int) -> _Rays:
-    scope = tuple(n for n in factor.scope if n not in order)
-    array = aligned((factor.scope, factor.array), (*scope, *order))
-    logs = np.expand_dims(array, len(scope))
-    return _Rays(scope, logs, np.full((*logs.shape[: len(scope) + 1], private), _UNSET, dtype=np.int8))
-
-
-class _Work:
-    """Products and eliminations of ray sets over one hidden component."""
-
-    def __init__(self, order: Sequence[str], limit: int, max_rays: int) -> None:
-        self.order = tuple(order)
-        self.limit = limit
-        self.max_rays = max_rays
-        self.inside = 0  # how many times rays were dropped by tolerance
-
-    def eliminate(self, items: list[_Rays], place: dict[str, int]) -> list[_Rays] | None:
-        """Maximise private nodes away, the cheapest first; None if it gets too large."""
-        waiting = list(place)
-        while waiting:
-            node = min(waiting, key=lambda n: _width([r for r in items if n in r.scope]))
-            waiting.remove(node)
-            used = [r for r in items if node in r.scope]
-            items = [r for r in items if node not in r.scope]
-            joined = self._product(used)
-            folded = None if joined is None else self._fold(joined, node, place[node])
-            if folded is None:
-                return None
-            items.append(folded)
-        return items
-
-    def _product(self, items: Sequence[_Rays]) -> _Rays | None:
-        total = items[0]
-        for item in items[1:]:
-            scope = tuple(dict.fromkeys((*total.scope, *item.scope)))
-            first, second = self._spread(total, scope), self._spread(item, scope)
-            a, b = np.expand_dims(first.logs, len(scope) + 1), np.expand_dims(second.logs, len(scope))
-            if math.prod(np.broadcast_shapes(a.shape, b.shape)) > self.limit:
-                return None
-            logs = a + b
-            choices = np.minimum(
-                np.expand_dims(first.choices, len(scope) + 1), np.expand_dims(second.choices, len(scope))
-            )
-            choices = np.broadcast_to(choices, (*logs.shape[: len(scope) + 2], choices.shape[-1]))
-            total = self._pruned(_Rays(scope, *_merged(logs, choices, len(scope))))
-            if total.logs.shape[len(scope)] > self.max_rays:
-                return None
-        return total
-
-    def _spread(self, item: _Rays, scope: Sequence[str]) -> _Rays:
-        """Return the item with the axes of a larger scope, length 1 where it has none."""
-        tail = tuple(f"\0{k}" for k in range(item.logs.ndim - len(item.scope)))
-        logs = aligned(((*item.scope, *tail), item.logs), (*scope, *tail))
-        ends = ("\0m", "\0p")
-        choices = aligned(((*item.scope, *ends), item.choices), (*scope, *ends))
-        return _Rays(tuple(scope), logs, choices)
-
-    def _fold(self, item: _Rays, node: str, place: int) -> _Rays | None:
-        """Make the states of a private node members of the ray set."""
-        axis = item.scope.index(node)
-        rest = item.scope[:axis] + item.scope[axis + 1 :]
-        logs = np.moveaxis(item.logs, axis, len(rest))
-        states = logs.shape[len(rest)]
-        shape = (*item.choices.shape[:axis], states, *item.choices.shape[axis + 1 :])
-        choices = np.moveaxis(np.array(np.broadcast_to(item.choices, shape)), axis, len(rest))
-        if choices.shape[-1]:
-            choices[..., place] = np.arange(states, dtype=np.int8).reshape((states, 1))
-        folded = self._pruned(_Rays(rest, *_merged(logs, choices, len(rest))))
-        return folded if folded.logs.shape[len(rest)] <= self.max_rays else None
-
-    def _pruned(self, item: _Rays) -> _Rays:
-        """Drop rays inside the cone of the others, for every assignment of the scope."""
-        at = len(item.scope)
-        front, members, states = item.logs.shape[:at], item.logs.shape[at], item.logs.shape[at + 1 :]
-        size = math.prod(states)
-        if members == 1:
-            return item
-        flat = item.logs.reshape(-1, members, size)
-        choices = item.choices.reshape(len(flat), members, item.choices.shape[-1])
-        if size == 1:
-            keep = np.zeros((len(flat), 1), dtype=np.intp)  # a constant cancels: any member will do
-        elif size == 2:
-            odds = flat[:, :, 1] - flat[:, :, 0]
-            keep = np.stack([odds.argmin(axis=1), odds.argmax(axis=1)], axis=1)
-        else:
-            kept = [self._corners(rays) for rays in flat]
-            keep = _padded(kept)
-        logs = np.take_along_axis(flat, keep[:, :, None], axis=1)
-        chosen = np.take_along_axis(choices, keep[:, :, None], axis=1)
-        count = keep.shape[1]
-        return _Rays(
-            item.scope, logs.reshape(*front, count, *states), chosen.reshape(*front, count, chosen.shape[-1])
-        )
-
-    def _corners(self, rays: Table) -> list[int]:
-        unit = np.exp(rays - rays.max(axis=1, keepdims=True))
-        if not unit.all() or len(unit) < 3:
-            return list(range(len(unit)))  # too far apart for doubles: keep them all
-        self.inside += 1
-        if rays.shape[1] == 3:
-            return polygon(unit)
-        if len(unit) < _MANY:
-            return list(range(len(unit)))
-        distinct = _distinct(unit)
-        if rays.shape[1] > _SMALL_CONE or len(distinct) > _MOST:
-            return distinct
-        return [distinct[k] for k in _cone(unit[distinct])]
-
-    def finish(
+    def move(
         self,
-        items: Sequence[_Rays],
-        with_target: Sequence[LogTable],
+        component: frozenset[str],
         targets: tuple[str, ...],
-        private: tuple[str, ...],
-        error: tuple[float, float],
-    ) -> RayTable | None:
-        """Bring the target in: F over (x, x', shared nodes), the largest over the rays left."""
-        ordered = sorted(items, key=lambda r: math.prod(r.logs.shape[: len(r.scope)]))
-        joined = self._product(ordered) if items else None
-        if items and joined is None:
+        shared: Collection[str],
+        *,
+        limit: int,
+    ) -> LogTable | None:
+        """Return the move over (x, x', shared nodes), every other node around K maximised away.
+
+        Parameters
+        ----------
+        component, targets
+            K and T.
+        shared
+            Nodes that other tables contain as well, which therefore stay.
+        limit
+            The most entries of one ray set and of the result.
+
+        Returns
+        -------
+        LogTable or None
+            ``None`` if it gets too large, or if the numbers are too far apart for floating point.
+        """
+        around = {n for f in self._near(component) for n in self._logs.scope(f)}
+        key = (component, targets, frozenset(around.intersection(shared).difference(targets)), limit)
+        if key not in self._moves:
+            made = self._made(component, targets, key[2], limit)
+            self._room -= 64 if made is None else made.array.size + 64
+            if self._room < 0:
+                self._moves.clear()
+                self._room = _ROOM
+            self._moves[key] = made
+        return self._moves[key]
+
+    def values(
+        self, component: frozenset[str], targets: tuple[str, ...], at: Mapping[str, int], *, limit: int
+    ) -> Mapping[str, int]:
+        """Return values of the other nodes around K that attain the move at x, x' and the shared nodes.
+
+        ``at`` has x under the names of the targets, x' under those of their second copies, and every
+        shared node.
+        """
+        shape = tuple(self._size(n) for n in targets)
+        here, there = (
+            int(np.ravel_multi_index([at[name(n)] for n in targets], shape)) for name in (str, other)
+        )
+        fixed = {n: k for n, k in at.items() if n not in targets}
+        factors = self._near(component)
+        kind = _kind(self._spread(factors)) or np.float64
+        items = [self._item(f, {*component, *targets}, kind, fixed) for f in factors]
+        work = Elimination(component, targets, (), size=self._size, limit=limit, kept=None)
+        return best_values(work.run(items), work.sizes, targets, (here, there))
+
+    def _made(
+        self, component: frozenset[str], targets: tuple[str, ...], shared: frozenset[str], limit: int
+    ) -> LogTable | None:
+        factors = self._near(component)
+        kind = _kind(self._spread(factors))
+        if kind is None:
             return None
-        names = [n for f in with_target for n in f.scope if n not in self.order and n not in targets]
-        scope = tuple(dict.fromkeys((*(joined.scope if joined else ()), *names)))
-        axes = (*targets, *scope)
-        if joined is None:
-            joined = _Rays((), np.zeros((1,) * (1 + len(self.order))), np.zeros((1, len(private)), np.int8))
-        rays = self._spread(joined, scope)
-        parts = [aligned((f.scope, f.array), (*axes, *self.order)) for f in with_target]
-        ray_logs = rays.logs[(None,) * len(targets)]
-        spread = [np.expand_dims(p, len(axes)).shape for p in parts]
-        shape = np.broadcast_shapes(ray_logs.shape, *spread)
-        if math.prod(shape) * math.prod(shape[: len(targets)]) > self.limit:
+        kept = self._sets if kind is np.float64 else _Kept()
+        items = [self._item(f, {*component, *targets}, kind, {}) for f in factors]
+        work = Elimination(component, targets, shared, size=self._size, limit=limit, kept=kept)
+        left = work.run(items)
+        states = math.prod(self._size(n) for n in targets)
+        around = {n for i in left for n in i.scope if n in shared}
+        if states * states * math.prod(self._size(n) for n in around) > limit:
             return None
-        own = np.zeros((1,) * (len(axes) + len(self.order)))
-        for part in parts:
-            own = own + part
-        total = np.expand_dims(own, len(axes)) + ray_logs
-        hidden = tuple(range(len(axes) + 1, total.ndim))
-        top = total.max(axis=hidden, keepdims=True)
-        mass = (np.log(np.exp(total - top).sum(axis=hidden, keepdims=True)) + top).squeeze(axis=hidden)
-        here = mass.reshape(mass.shape[: len(targets)] + (1,) * len(targets) + mass.shape[len(targets) :])
-        there = mass.reshape((1,) * len(targets) + mass.shape)
-        size, own_error = error
-        named = (*targets, *map(other, targets), *scope)
-        if not private:
-            array = np.stack(
-                [(row - mass).max(axis=-1) for row in mass.reshape(-1, *mass.shape[len(targets) :])]
-            )
-            array = array.reshape(*mass.shape[: len(targets)], *mass.shape[:-1])
-            none = np.zeros((*array.shape, 0), np.int8)
-            return RayTable(LogTable(named, array, 2 * size, 2 * own_error), (), none)
-        moves = here - there
-        best = moves.argmax(axis=-1)
-        array = np.take_along_axis(moves, best[..., None], axis=-1)[..., 0]
-        wide = np.broadcast_to(rays.choices, (*array.shape[2 * len(targets) :], *rays.choices.shape[-2:]))
-        wide = np.broadcast_to(wide, (*array.shape, *rays.choices.shape[-2:]))
-        picked = np.take_along_axis(wide, best[..., None, None], axis=-2)[..., 0, :]
-        return RayTable(LogTable(named, array, 2 * size, 2 * own_error), private, np.asarray(picked))
+        if work.cost > _WORK:
+            return None
+        scope, array = largest_moves(left, work.sizes, targets, shared)
+        own = tuple(self._size(n) for n in targets)
+        array = array.reshape(*own, *own, *array.shape[2:])
+        terms = 3 * len(factors) + sum(self._size(n) + 1 for n in component)
+        terms += math.prod(self._size(n) for n in {n for i in left for n in i.vector} - {*targets})
+        size = float(np.abs(array[np.abs(array) < BIG / 2]).max(initial=0.0))
+        error = EPS * (2.1 * terms + 8 + 2 * size) + 2.1 * INSIDE * sum(i.pruned for i in left)
+        return LogTable((*targets, *map(other, targets), *scope), array, size, error)
+
+    def _near(self, nodes: Iterable[str]) -> list[int]:
+        return list(dict.fromkeys(f for n in sorted(nodes) for f in self._logs.near(n)))
+
+    def _spread(self, factors: Sequence[int]) -> float:
+        """Return how far the logarithms of a product of the factors can be apart."""
+        return sum(2 * self._logs.logs(f).size for f in factors)
+
+    def _item(
+        self, f: int, vector: Collection[str], kind: type[np.floating], fixed: Mapping[str, int]
+    ) -> RaySet:
+        scope = self._logs.scope(f)
+        at = tuple(fixed.get(n, slice(None)) for n in scope)
+        table: Table = self._logs.table(f)[at].astype(kind)
+        return ray_set(f, [n for n in scope if n not in fixed], table, vector)
 
 
-def _width(items: Sequence[_Rays]) -> int:
-    sizes = {n: max(k, 1) for r in items for n, k in zip(r.scope, r.logs.shape, strict=False)}
-    return int(math.prod(sizes.values()) * math.prod(r.logs.shape[len(r.scope)] for r in items))
+def _kind(spread: float) -> type[np.floating] | None:
+    """Return a floating-point type that holds numbers whose logarithms are so far apart, if there is one."""
+    for kind in (np.float64, np.longdouble):
+        if spread < -0.9 * float(np.log(np.finfo(kind).tiny)):
+            return kind
+    return None
 
 
-def _merged(logs: Table, choices: _Choices, at: int) -> tuple[Table, _Choices]:
-    """Merge the two member axes at position ``at``."""
-    shape = (*logs.shape[:at], logs.shape[at] * logs.shape[at + 1], *logs.shape[at + 2 :])
-    return logs.reshape(shape), choices.reshape(*shape[: at + 1], choices.shape[-1])
+_TABLES: WeakKeyDictionary[Model, RayTables] = WeakKeyDictionary()
 
 
-def _padded(kept: Sequence[Sequence[int]]) -> NDArray[np.intp]:
-    """Return index lists as one array, short ones filled with their first entry."""
-    longest = max(map(len, kept))
-    return np.array([[*k, *[k[0]] * (longest - len(k))] for k in kept], dtype=np.intp)
-
-
-def polygon(unit: Table) -> list[int]:
-    """Return the corners of a set of positive rays in three dimensions, by the monotone chain.
-
-    The turn at a ray is the sign of a determinant; where rounding could have decided it the ray stays.
-    """
-    order = np.lexsort((unit[:, 2] / unit[:, 0], unit[:, 1] / unit[:, 0])).tolist()
-    points = unit[order].tolist()
-    found: set[int] = set()
-    for sign in (1.0, -1.0):
-        chain: list[int] = []
-        s0 = s1 = s2 = 0.0
-        for k, (r0, r1, r2) in enumerate(points):
-            if abs(r0 - s0) <= _SAME * r0 and abs(r1 - s1) <= _SAME * r1 and abs(r2 - s2) <= _SAME * r2:
-                continue  # the same ray again, up to rounding
-            s0, s1, s2 = r0, r1, r2
-            while len(chain) > 1:
-                p0, p1, p2 = points[chain[-2]]
-                q0, q1, q2 = points[chain[-1]]
-                plus = p0 * q1 * r2 + p1 * q2 * r0 + p2 * q0 * r1
-                minus = p2 * q1 * r0 + p1 * q0 * r2 + p0 * q2 * r1
-                if sign * (plus - minus) >= -4e-15 * (plus + minus):
-                    break
-                chain.pop()
-            chain.append(k)
-        found.update(chain)
-    return [order[k] for k in sorted(found)]
-
-
-def _distinct(unit: Table) -> list[int]:
-    """Return the first of every kind of equal rays."""
-    _, first = np.unique(unit, axis=0, return_index=True)
-    return sorted(first.tolist())
-
-
-def _cone(unit: Table) -> list[int]:
-    """Return rays that are not non-negative combinations of the others, up to the tolerance."""
-    from scipy.optimize import nnls
-
-    kept = list(range(len(unit)))
-    for k in range(len(unit)):
-        rest = [j for j in kept if j != k]
-        matrix = unit[rest].T / unit[k][:, None]
-        weights, _ = nnls(matrix, np.ones(matrix.shape[0]))
-        if np.abs(matrix @ weights - 1).max() <= _INSIDE:
-            kept = rest
-    return kept
+def ray_tables(model: Model) -> RayTables:
+    """Return the ray tables of a model, kept with it."""
+    found = _TABLES.get(model)
+    if found is None:
+        found = _TABLES[model] = RayTables(model)
+    return found

@@ -25,7 +25,7 @@ from quiltdp.errors import InvalidArgument, ModelTooWide
 from quiltdp.inference.elimination import LogTable, best_assignment, max_out, product
 from quiltdp.inference.extended import ExtendedMoves, extended_moves, side_tables
 from quiltdp.inference.odds import BIG, TargetOdds, factor_logs, other
-from quiltdp.inference.rays import RayTable, ray_table
+from quiltdp.inference.rays import ray_tables
 from quiltdp.inference.support import barriers_around
 from quiltdp.inference.tables import aligned
 from quiltdp.model import Model, Table
@@ -58,10 +58,10 @@ class Moves:
 
 
 class _Built(NamedTuple):
-    """The tables of one known set, and the ray tables among them."""
+    """The tables of one known set, and the components that were handled by rays, with their scopes."""
 
     tables: tuple[LogTable, ...]
-    rays: tuple[RayTable, ...]
+    rays: tuple[tuple[frozenset[str], tuple[str, ...]], ...]
 
 
 class Region:
@@ -118,7 +118,6 @@ class Region:
         self._nearby = frozenset(nearby)
         self._extended: ExtendedMoves | None = None
         self._try_extended = True
-        self._for_witness = False
 
     @cached_property
     def _odds(self) -> TargetOdds:
@@ -203,7 +202,7 @@ class Region:
         odds = self._odds.given({*self.separator, *known, *freed})
         walls = [w for f, w in self._walls.items() if f not in odds.used]
         tables = [*odds.moves, *walls, *self._beyond]
-        rays: list[RayTable] = []
+        rays: list[tuple[frozenset[str], tuple[str, ...]]] = []
         for k, component in enumerate(odds.wide):
             later = [f for c in odds.wide[k + 1 :] for f in self._odds.factors(c)]
             made = self._component_move(component, {*known, *freed, *_names(tables), *_names(later)})
@@ -212,19 +211,19 @@ class Region:
                 hub = max(sorted(component), key=lambda n: len(_names(self._odds.factors((n,)))))
                 return self._assemble(known, freed | {hub})
             tables += made[0]
-            rays += made[1]
+            if made[1]:
+                rays.append((component, made[0][0].scope))
         return _Built(tuple(tables), tuple(rays))
 
     def _component_move(
         self, component: frozenset[str], shared: Collection[str]
-    ) -> tuple[Sequence[LogTable], Sequence[RayTable]] | None:
-        """Return the move of a wide component: by rays, or by its table if that still fits."""
-        factors = self._odds.factors(component)
-        rays = ray_table(factors, component, self.targets, shared, limit=_RAY_LIMIT, values=self._for_witness)
+    ) -> tuple[Sequence[LogTable], bool] | None:
+        """Return the move of a wide component, and whether by rays or by its table if that still fits."""
+        rays = ray_tables(self.model).move(component, self.targets, shared, limit=_RAY_LIMIT)
         if rays is not None:
-            return [rays.table], [rays]
+            return [rays], True
         if self._odds.width(component) <= min(_STILL, self._limit):
-            return self._odds.summed(component), []
+            return self._odds.summed(component), False
         return None
 
     def _maximum(
@@ -286,13 +285,10 @@ class Region:
 
     def _private(self, known: Sequence[str], values: Mapping[str, int]) -> Mapping[str, int]:
         """Return the values of the nodes that ray tables have maximised away."""
-        if not self._for_witness:  # the numbers alone were asked for so far
-            self._for_witness = True
-            self._built.clear()
         found: dict[str, int] = {}
-        for rays in self._build(tuple(known)).rays:
-            at = rays.choices[tuple(values.get(n, 0) for n in rays.table.scope)]
-            found.update(zip(rays.private, at.tolist(), strict=True))
+        for component, scope in self._build(tuple(known)).rays:
+            at = {n: values.get(n, 0) for n in scope}
+            found.update(ray_tables(self.model).values(component, self.targets, at, limit=_RAY_LIMIT))
         return found
 
     def chosen(self, known: Sequence[str], table: Table) -> Mapping[str, int] | None:

@@ -1,0 +1,180 @@
+"""Which step of a ray elimination comes next, from the shapes of the ray sets alone.
+
+A step joins some ray sets and then folds or sums a node; the last step compares everything that is left.
+A step into at most three dimensions is pruned to a few members, so the cheapest of those is taken first;
+any other has to pay by making the rest cheaper than it is without it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from quiltdp.inference.raysets import RaySet
+
+__all__ = ["Planner", "Step", "finish_cost"]
+
+_USUAL = {1: 1, 2: 2, 3: 24}  # members to expect after pruning, by dimension
+_WEIGHT = {3: 64, 4: 64, 5: 64}  # operations of the last step for one entry of a ray set; otherwise:
+_LIGHT = 8
+_STEP = 2**17  # what a step costs besides
+
+
+class Step(NamedTuple):
+    """Join the ray sets at these positions, then fold or sum a node (if any)."""
+
+    cost: float
+    items: tuple[int, ...]
+    node: str | None
+
+
+class _Shape(NamedTuple):
+    scope: int  # sets of nodes are bit masks
+    vector: int
+    members: float
+
+
+class _Option(NamedTuple):
+    step: Step
+    made: _Shape
+    easy: bool
+
+
+def finish_cost(sets: float, states: int, vector: int, members: float) -> float:
+    """Return about how many operations the last step takes."""
+    each = members * (states * (states + 1) + vector / 8) + vector * 4 * math.sqrt(members)
+    return sets * each
+
+
+class Planner:
+    """Costs of steps for nodes of given sizes.
+
+    Parameters
+    ----------
+    sizes
+        The number of states of every node.
+    targets, stay
+        T; and the nodes that are neither folded nor summed.
+    limit
+        The most entries of one ray set.
+    """
+
+    def __init__(
+        self, sizes: Mapping[str, int], targets: Collection[str], stay: Collection[str], limit: int
+    ) -> None:
+        self._names = tuple(sizes)
+        self._bit = {n: 1 << k for k, n in enumerate(self._names)}
+        self._sizes = tuple(sizes.values())
+        self._states = math.prod(sizes[n] for n in targets)
+        self._targets = self._mask(targets)
+        self._stay = self._mask(n for n in stay if n in self._bit)
+        self._limit = limit
+        self._products: dict[int, int] = {0: 1}
+
+    def best(self, items: Sequence[RaySet]) -> Step | None:
+        """Return the next step, or None if the last one is due."""
+        shapes = [_Shape(self._mask(i.scope), self._mask(i.vector), i.members) for i in items]
+        options = list(self._options(shapes))
+        now = self._rest(shapes)
+        easy = min((o.step for o in options if o.easy), key=lambda s: s.cost, default=None)
+        if easy is not None and easy.cost < now:
+            return easy
+        best, least = None, now
+        for step, made, _ in options:
+            if step.cost < least:
+                left = [s for k, s in enumerate(shapes) if k not in step.items]
+                total = step.cost + self._rest([*left, made])
+                if total < least:
+                    best, least = step, total
+        return best
+
+    def cost(self, items: Sequence[RaySet]) -> float:
+        """Return the cost of the last step for the ray sets as they are."""
+        shapes = [_Shape(self._mask(i.scope), self._mask(i.vector), i.members) for i in items]
+        return self._finish(shapes, math.prod(s.members for s in shapes))
+
+    def worth(self, group: Sequence[RaySet]) -> bool:
+        """Return whether ray sets with the same vector axes should be joined before the last step."""
+        return len(group) > 1 and group[0].dimension <= 3
+
+    # -- costs ---------------------------------------------------------------------------------
+
+    def _mask(self, names: Collection[str] | Iterator[str]) -> int:
+        return sum(self._bit[n] for n in names)
+
+    def _size(self, mask: int) -> int:
+        """Return the number of joint states of a set of nodes."""
+        found = self._products.get(mask)
+        if found is None:
+            low = mask & -mask
+            found = self._sizes[low.bit_length() - 1] * self._size(mask ^ low)
+            self._products[mask] = found
+        return found
+
+    def _rest(self, shapes: Sequence[_Shape]) -> float:
+        """Return what it costs to join what has the same vector axes, and to take the last step."""
+        groups: dict[int, list[_Shape]] = {}
+        for s in shapes:
+            groups.setdefault(s.vector, []).append(s)
+        cost, members = 0.0, 1.0
+        for group in groups.values():
+            own = math.prod(s.members for s in group)
+            if len(group) > 1 and self._size(group[0].vector) <= 3:
+                made = self._join(group, 0)
+                cost, own = cost + made[0], made[1].members
+            members *= own
+        return cost + self._finish(shapes, members)
+
+    def _finish(self, shapes: Sequence[_Shape], members: float) -> float:
+        scope = vector = 0
+        for s in shapes:
+            scope, vector = scope | s.scope, vector | s.vector
+        return finish_cost(self._size(scope), self._states, self._size(vector), members)
+
+    def _join(self, used: Sequence[_Shape], node: int) -> tuple[float, _Shape]:
+        """Return the cost of joining and of taking a node out, and the shape made."""
+        scope = vector = 0
+        for s in used:
+            scope, vector = scope | s.scope, vector | s.vector
+        size = self._size(vector)
+        usual = _USUAL.get(size, math.inf)
+        members = largest = 1.0
+        for s in used:
+            largest = min(members, usual) * s.members
+            members = min(largest, usual)
+        entries = largest * size * self._size(scope)
+        if node & scope:
+            members *= self._size(node)
+        left = vector & ~node
+        members = min(members, _USUAL.get(self._size(left), math.inf))
+        cost = _STEP * len(used) + _WEIGHT.get(size, _LIGHT) * entries
+        if entries > self._limit:
+            cost = math.inf
+        return cost, _Shape(scope & ~node, left, members)
+
+    # -- what can be done ----------------------------------------------------------------------
+
+    def _options(self, shapes: Sequence[_Shape]) -> Iterator[_Option]:
+        order = sorted(range(len(shapes)), key=lambda k: shapes[k].members * self._size(shapes[k].scope))
+        every = 0
+        for s in shapes:
+            every |= s.scope | s.vector
+        every &= ~self._stay
+        while every:
+            node = every & -every
+            every ^= node
+            used = tuple(k for k in order if node & (shapes[k].scope | shapes[k].vector))
+            yield self._option(shapes, used, node)
+        for at, b in enumerate(order):
+            for a in order[:at]:
+                one, two = shapes[a], shapes[b]
+                if one.vector == two.vector and self._size(one.vector) <= 3:
+                    both = one.scope | two.scope
+                    if both in (one.scope, two.scope):
+                        yield self._option(shapes, (a, b), 0)
+
+    def _option(self, shapes: Sequence[_Shape], used: tuple[int, ...], node: int) -> _Option:
+        cost, made = self._join([shapes[k] for k in used], node)
+        name = self._names[node.bit_length() - 1] if node else None
+        return _Option(Step(cost, used, name), made, self._size(made.vector) <= 3)
