@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import example_models, models
+from strategies import example_models, models, without_whole_tables
 
 import quiltdp as qd
-from quiltdp.inference import brute_force, extended, region
+from quiltdp.inference import brute_force, readoff, sides
 from quiltdp.inference.bundles import Bundler
 from quiltdp.inference.influence import quilt_influence
 from quiltdp.inference.odds import factor_logs
@@ -19,9 +19,11 @@ from quiltdp.inference.odds import factor_logs
 @pytest.fixture(autouse=True)
 def always_bundled(monkeypatch):
     """Bundle every side, however small, and use the sides whatever their size."""
-    monkeypatch.setattr(extended, "_SMALL", 0)
-    monkeypatch.setattr(extended, "_SIDES", WeakKeyDictionary())
-    monkeypatch.setattr(region, "_JOINT", 2**40)
+    without_whole_tables(monkeypatch)
+    monkeypatch.setattr(sides, "_SMALL", 0)
+    monkeypatch.setattr(sides, "_SIDES", WeakKeyDictionary())
+    monkeypatch.setattr(readoff, "_TOGETHER", 2**40)
+    monkeypatch.setattr(readoff, "_MOST", 2**40)
 
 
 def assert_same(model, quilt):
@@ -81,7 +83,7 @@ def test_a_hub_of_two_states_keeps_two_rays():
 
 def test_products_that_might_underflow_are_left_to_logarithms():
     model = hub(3, 4, tiny=1e-300)
-    sides = extended.side_tables(model)
-    (piece, _) = sides.pieces(("T",), {"H"})
-    assert sides.move(piece, ("T",), frozenset(), 2**40) is None
+    tables = sides.side_tables(model)
+    (piece, _) = tables.pieces(("T",), {"H"})
+    assert tables.move(piece, ("T",), frozenset(), work=2**40) is None
     assert_same(model, qd.Quilt(qd.moralize(model), "T", [f"C{k}" for k in range(4)], ["H"], []))

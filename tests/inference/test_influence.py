@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import chains, example_models, models, reference_networks
+from strategies import chains, example_models, models, reference_networks, without_whole_tables
 
 import quiltdp as qd
 from quiltdp.errors import InvalidArgument, ModelTooWide, UnknownNode
 from quiltdp.graph.quilts import unit_quilts
-from quiltdp.inference import brute_force, influence, region
+from quiltdp.inference import brute_force, influence, readoff, region
 from quiltdp.inference.influence import blanket_influence, max_influence, quilt_influence, swings
 from quiltdp.inference.types import Found
 
@@ -83,21 +83,33 @@ def assert_witness(model, found):
 
 
 METHODS = {
+    "whole table": None,
     "chosen by size": {},
-    "extended joint": {"_JOINT": 2**40},
-    "structured": {"_JOINT": 0},
-    "everything eliminated": {"_EXPLICIT": 0, "_JOINT": 0},
-    "rays": {"_WIDE": 0, "_JOINT": 0},
-    "rays, everything eliminated": {"_WIDE": 0, "_EXPLICIT": 0, "_JOINT": 0},
-    "hidden nodes freed": {"_WIDE": 0, "_STILL": 0, "_RAY_LIMIT": 0, "_JOINT": 0},
+    "extended joint": {"_TOGETHER": 2**40},
+    "sides, one known set at a time": {"_TOGETHER": 0},
+    "structured": {"_TOGETHER": 0, "_ALONE": 0},
+    "everything eliminated": {"_EXPLICIT": 0, "_TOGETHER": 0, "_ALONE": 0},
+    "rays": {"_WIDE": 0, "_TOGETHER": 0, "_ALONE": 0},
+    "rays, everything eliminated": {"_WIDE": 0, "_EXPLICIT": 0, "_TOGETHER": 0, "_ALONE": 0},
+    "hidden nodes freed": {"_WIDE": 0, "_STILL": 0, "_RAY_LIMIT": 0, "_TOGETHER": 0, "_ALONE": 0},
 }
-EXACT = ("chosen by size", "extended joint", "structured", "rays")
+EXACT = (
+    "whole table",
+    "chosen by size",
+    "extended joint",
+    "sides, one known set at a time",
+    "structured",
+    "rays",
+)
 
 
 @pytest.fixture(params=METHODS)
 def method(request, monkeypatch):
-    for name, value in METHODS[request.param].items():
-        monkeypatch.setattr(region, name, value)
+    changes = METHODS[request.param]
+    if changes is not None:
+        without_whole_tables(monkeypatch)
+        for name, value in changes.items():
+            monkeypatch.setattr(readoff if name in ("_TOGETHER", "_ALONE") else region, name, value)
     return request.param
 
 

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import random_network
+from strategies import random_network, without_whole_tables
 
 import quiltdp as qd
-from quiltdp.inference import region
+from quiltdp.inference import readoff, region
 from quiltdp.inference.cone import corners
 from quiltdp.inference.influence import quilt_influence
 
@@ -50,8 +50,10 @@ def test_hub_by_rays_is_exact(seed, hub, children, shared):
     quilt = qd.Quilt(graph, "T", around, ["H"], set(model.nodes) - around - {"T", "H"})
     wanted = by_enumeration(model, children)
     with pytest.MonkeyPatch.context() as patch:
+        without_whole_tables(patch)
         patch.setattr(region, "_WIDE", 0)
-        patch.setattr(region, "_JOINT", 0)
+        patch.setattr(readoff, "_TOGETHER", 0)
+        patch.setattr(readoff, "_ALONE", 0)
         found = quilt_influence(model, quilt)
     assert found.exact
     assert found.swing_of[frozenset()] == pytest.approx(wanted, abs=1e-9)

@@ -11,7 +11,7 @@ are merged.  A *bundle* is what is left.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -53,30 +53,32 @@ class Bundler:
         self, factors: Sequence[int], private: frozenset[str]
     ) -> tuple[list[int], list[Bundle]] | None:
         """Return the factors without private nodes, and the bundles of the others; None if too wide."""
-        plain = [f for f in factors if private.isdisjoint(self._logs.scope(f))]
+        plain = [f for f in factors if private.isdisjoint(self._logs.scope_set(f))]
         found: list[Bundle] = []
         on_one: dict[str, tuple[tuple[int, ...], Bundle]] = {}
         for group in self._touching(factors, private):
             bundle = self._group(group, private)
             if bundle is None:
                 return None
-            if len(bundle.scope) > 1 or len(bundle.array) > 3:
+            if len(bundle.scope) > 1:
                 found.append(bundle)
                 continue
             (node,) = bundle.scope
             if node in on_one:
                 before, other = on_one[node]
+                if bundle.array.size * other.array.shape[-1] > _LIMIT:
+                    return None
                 both = (*before, *group)
                 on_one[node] = (both, self._merge(both, private, other, bundle))
             else:
                 on_one[node] = (group, bundle)
         return plain, [*found, *(b for _, b in on_one.values())]
 
-    def _touching(self, factors: Sequence[int], private: Collection[str]) -> Iterable[tuple[int, ...]]:
+    def _touching(self, factors: Sequence[int], private: frozenset[str]) -> Iterable[tuple[int, ...]]:
         """Return the factors in groups that share private nodes."""
-        groups: list[tuple[list[int], set[str]]] = []
+        groups: list[tuple[list[int], frozenset[str]]] = []
         for f in factors:
-            own = {n for n in self._logs.scope(f) if n in private}
+            own = self._logs.scope_set(f) & private
             if not own:
                 continue
             members = [f]

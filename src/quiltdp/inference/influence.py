@@ -17,11 +17,20 @@ from quiltdp.inference.elimination import LogTable, max_out, product
 from quiltdp.inference.marginals import log_marginal, relevant_factors
 from quiltdp.inference.odds import BIG, TargetOdds, factor_logs
 from quiltdp.inference.plan import MAX_ENTRIES
-from quiltdp.inference.region import Region, finite_or_infinite
-from quiltdp.inference.search import rounded_up, search, subsets
-from quiltdp.inference.support import barriers_beyond
+from quiltdp.inference.readoff import (
+    Question,
+    finite_or_infinite,
+    numbers,
+    rounded_up,
+    subsets,
+    swings_of_all,
+)
+from quiltdp.inference.search import Asked, influence_of, search
+from quiltdp.inference.sides import side_tables
+from quiltdp.inference.support import barriers_around, barriers_beyond
 from quiltdp.inference.tables import log_ratio, log_sum
 from quiltdp.inference.types import QuiltInfluence, QuiltLike, check_disjoint
+from quiltdp.inference.whole import whole_table
 from quiltdp.model import Model, Table
 
 __all__ = ["blanket_influence", "max_influence", "quilt_influence", "swings"]
@@ -124,20 +133,28 @@ def quilt_influence(
     >>> round(qi.swing, 6), round(qi.b, 6), qi.exact     # 4 ln 9 and 2 ln 9
     (8.788898, 4.394449, True)
     """
-    check_disjoint(model, target=(quilt.target,), nearby=quilt.nearby, separator=quilt.separator)
-    if not quilt.separator:
-        return _nothing_told(model, quilt, max_known_sets)
-    region = Region(
+    asked = Asked(
         model,
         (quilt.target,),
-        quilt.nearby,
-        quilt.separator,
-        exact_support=exact_support,
-        max_entries=max_entries,
-        max_support_nodes=max_support_nodes,
+        frozenset(quilt.nearby),
+        frozenset(quilt.separator),
+        exact_support,
+        max_entries,
+        max_support_nodes,
     )
-    _check_known_sets(region, max_known_sets)
-    return search(region)
+    if not _is_quilt(asked):
+        check_disjoint(model, target=asked.targets, nearby=quilt.nearby, separator=quilt.separator)
+        asked.region()  # says where the separator is left open
+    records = asked.records()
+    if not asked.separator or side_tables(model).size(quilt.target) == 1:
+        return _nothing_told(records, max_known_sets)
+    _check_known_sets(asked.targets, records, max_known_sets)
+    question, exact = _question(asked, records)
+    found = None if question is None else numbers(question)
+    if found is not None:
+        return influence_of(asked, found, exact)
+    region = asked.region()
+    return influence_of(asked, search(region), region.exact)
 
 
 def blanket_influence(model: Model, node: str, *, max_entries: int = MAX_ENTRIES) -> float:
@@ -181,39 +198,72 @@ def swings(
     check_disjoint(model, targets=targets, nearby=nearby, separator=separator)
     if not targets:
         raise InvalidArgument("targets must name at least one node")
-    region = Region(
+    asked = Asked(
         model,
-        targets,
-        nearby,
-        separator,
-        exact_support=exact_support,
-        max_entries=max_entries,
-        max_support_nodes=max_support_nodes,
+        tuple(sorted(targets)),
+        frozenset(nearby),
+        frozenset(separator),
+        exact_support,
+        max_entries,
+        max_support_nodes,
     )
+    records = asked.records()
     if known_sets is None:
-        _check_known_sets(region, max_known_sets)
-        chosen: Iterable[Collection[str]] = subsets(region.known_records)
+        _check_known_sets(asked.targets, records, max_known_sets)
+        if _is_quilt(asked) and math.prod(map(side_tables(model).size, targets)) > 1:
+            question, _ = _question(asked, records)
+            found = None if question is None else swings_of_all(question)
+            if found is not None:
+                return {frozenset(k): rounded_up(*v) for k, v in found.items()}
+        chosen: Iterable[Collection[str]] = subsets(records)
     else:
         chosen = [frozenset(k) for k in known_sets]
         for k in chosen:
-            if not frozenset(region.known_records).issuperset(k):
+            if not frozenset(records).issuperset(k):
                 raise InvalidArgument(f"the known set {sorted(k)} has a node that is no nearby record")
+    region = asked.region()
     return {frozenset(k): rounded_up(*region.swing(sorted(k))) for k in chosen}
 
 
-def _nothing_told(model: Model, quilt: QuiltLike, max_known_sets: int) -> QuiltInfluence:
+def _is_quilt(asked: Asked) -> bool:
+    """Return whether the separator is exactly the boundary of targets and nearby nodes."""
+    closed = asked.nearby.union(asked.targets)
+    try:
+        around = frozenset().union(*map(side_tables(asked.model).around, closed))
+    except KeyError:  # an unknown node
+        return False
+    return around - closed == asked.separator
+
+
+def _question(asked: Asked, records: tuple[str, ...]) -> tuple[Question | None, bool]:
+    """Return the quilt with what the rest of the model forbids of its separator, and whether that is all.
+
+    None if the rest is entangled beyond the separator, so that only an elimination can tell.
+    """
+    model, separator = asked.model, asked.separator
+    beyond: Sequence[LogTable] = ()
+    exact = asked.exact_support or not factor_logs(model).has_zeros
+    if asked.exact_support and factor_logs(model).has_zeros and whole_table(model) is None:
+        closed = asked.nearby.union(asked.targets)
+        beyond, exact = barriers_around(model, closed, separator, max_nodes=asked.max_support_nodes)
+        if not separator.issuperset(n for t in beyond for n in t.scope):
+            return None, exact
+    parts = (model, asked.targets, asked.nearby, separator, records, beyond)
+    return Question(*parts, asked.max_entries, asked.exact_support), exact
+
+
+def _nothing_told(records: Sequence[str], max_known_sets: int) -> QuiltInfluence:
     """Return the influence of an empty separator: exactly 0 for every known set."""
-    near = tuple(n for n in sorted(quilt.nearby) if model.is_record(n))
-    few = 2 ** len(near) <= max_known_sets
-    zeros = {frozenset(k): 0.0 for k in subsets(near)} if few else {}
-    return QuiltInfluence(0.0, 0.0, 0.0, True, (0.0,) * (len(near) + 1), zeros)
+    few = 2 ** len(records) <= max_known_sets
+    zeros = {frozenset(k): 0.0 for k in subsets(records)} if few else {}
+    return QuiltInfluence(0.0, 0.0, 0.0, True, (0.0,) * (len(records) + 1), zeros)
 
 
-def _check_known_sets(region: Region, limit: int) -> None:
-    count = len(region.known_records)
+def _check_known_sets(targets: Sequence[str], records: Sequence[str], limit: int) -> None:
+    count = len(records)
     if 2**count > limit:
         raise ModelTooWide(
-            f"the quilt of {', '.join(region.targets)} has {count} nearby records, 2^{count} sets an"
+            f"the quilt of {', '.join(targets)} has {count} nearby records, 2^{count} sets an"
             f" adversary may know, over the limit of {limit}",
             "take a smaller quilt",
             f"raise {option('max_known_sets')}",
@@ -250,7 +300,7 @@ def _influence_by_elimination(
     walls, _ = barriers_beyond(logs, (of, *on, *given), skipped, max_nodes=len(model.nodes))
     tables = [*seen.moves, *map(_taken_back, prior.moves), *walls]
     left = max_out(tables, {n for t in tables for n in t.scope}, limit=max_entries)
-    return finite_or_infinite(product(left, limit=max_entries).array)
+    return finite_or_infinite(float(product(left, limit=max_entries).array.max()))
 
 
 def _taken_back(move: LogTable) -> LogTable:

@@ -20,7 +20,9 @@ from quiltdp.model import Model, Table
 
 __all__ = ["JunctionTree", "junction_tree", "plan_junction_tree"]
 
-_SMALL = 2**12  # conditionals P(clique | separator) up to this size are kept
+_SMALL = 2**12  # laws of a clique, given its separator or not, are kept up to this size
+_FEW = 6  # of so many cliques
+_DEEP = 100.0  # laws with entries down to e to the minus this are multiplied as they are
 
 
 def plan_junction_tree(
@@ -114,6 +116,12 @@ class JunctionTree:
             if p >= 0:
                 self._depth[k], self._root[k] = self._depth[p] + 1, self._root[p]
         self._conditionals: dict[int, Table] = {}
+        self._laws: dict[tuple[int, bool], Table | None] = {}
+        self._members = [frozenset(c) for c in self.cliques]
+        self._holding: dict[str, list[int]] = {}
+        for k, c in enumerate(self.cliques):
+            for n in c:
+                self._holding.setdefault(n, []).append(k)
         self._beliefs = self._potentials(tables)
         self._calibrate()
 
@@ -164,6 +172,54 @@ class JunctionTree:
         for part in parts.values():
             total = total + aligned(self._within(frozenset(part)), wanted)
         return np.asarray(np.broadcast_to(total, tuple(self._sizes[n] for n in wanted)))
+
+    def law(self, nodes: frozenset[str]) -> tuple[tuple[str, ...], Table] | None:
+        """Return P of nodes of one component with its axes, by sums of probabilities instead of logarithms.
+
+        None where a probability could be too small for a double, where a table is large, or where the
+        nodes are in separate components.
+        """
+        holders = min([self._holding[n] for n in nodes], key=len)
+        inside = [k for k in holders if nodes <= self._members[k]]
+        if inside:
+            subtree = [min(inside, key=self.plan.sizes.__getitem__)]
+        elif len({self._root[self.plan.home[n]] for n in nodes}) > 1:
+            return None
+        else:
+            subtree = self._subtree(nodes)
+            if len(subtree) > _FEW:
+                return None
+        arrived: dict[int, list[tuple[tuple[str, ...], Table]]] = {}
+        for k in subtree:
+            top = k == subtree[-1]
+            found = self._law_of(k, given_above=not top)
+            if found is None:
+                return None
+            scope: tuple[str, ...] = self.cliques[k]
+            for axes, table in arrived.get(k, ()):
+                wide = (*scope, *[n for n in axes if n not in scope])
+                found = aligned((scope, found), wide) * aligned((axes, table), wide)
+                scope = wide
+                if found.size > _SMALL:
+                    return None
+            stay = nodes if top else nodes.union(self._separators[k])
+            gone = tuple([a for a, n in enumerate(scope) if n not in stay])
+            keep = tuple([n for n in scope if n in stay])
+            if gone:
+                found = np.add.reduce(found, axis=gone)
+            if top:
+                return keep, found
+            arrived.setdefault(self.plan.parent[k], []).append((keep, found))
+        raise AssertionError("a subtree has a top clique")  # pragma: no cover
+
+    def _law_of(self, k: int, *, given_above: bool) -> Table | None:
+        """Return P(clique) or P(clique | separator), None if it is large or an entry below e^-100."""
+        key = (k, given_above)
+        if key not in self._laws:
+            logs = self._given_above(k) if given_above else self._beliefs[k]
+            small = logs.size <= _SMALL and logs.min(initial=0.0, where=logs > -np.inf) > -_DEEP
+            self._laws[key] = np.exp(logs) if small else None
+        return self._laws[key]
 
     # -- making it -------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -12,23 +13,29 @@ from quiltdp.errors import InvalidArgument, ModelTooWide, option
 from quiltdp.inference.elimination import LogTable, product, sum_out
 from quiltdp.inference.junction_tree import JunctionTree, junction_tree
 from quiltdp.inference.odds import factor_logs
+from quiltdp.inference.pairs import ordered_pairs
 from quiltdp.inference.plan import MAX_ENTRIES
 from quiltdp.inference.tables import aligned, extended, log_sum
 from quiltdp.inference.types import check_disjoint
+from quiltdp.inference.whole import whole_table
 from quiltdp.model import Model, Table
 
 __all__ = [
+    "PairOdds",
     "calibrated",
     "conditional",
     "extended_log_marginal",
     "log_marginal",
+    "pair_odds",
     "posterior",
     "relevant_factors",
 ]
 
 _KEPT, _KEPT_SIZE = 4096, 4096  # small marginals kept with their model: how many, how large
 _MARGINALS: WeakKeyDictionary[Model, dict[tuple[str, ...], Table]] = WeakKeyDictionary()
-_EXTENDED: WeakKeyDictionary[Model, dict[tuple[str, ...], Table]] = WeakKeyDictionary()
+_EXTENDED: WeakKeyDictionary[Model, dict[tuple[str, ...], tuple[Table, bool]]] = WeakKeyDictionary()
+_TOGETHER = 2**20  # entries up to which the marginals of all known sets are one table
+_FEW = 6  # nodes up to which products of clique laws stay far from the smallest double
 _DEEP = 600.0  # logarithms down to minus this are summed as probabilities
 _TREES: WeakKeyDictionary[Model, JunctionTree | ModelTooWide] = WeakKeyDictionary()
 
@@ -79,23 +86,95 @@ def log_marginal(model: Model, nodes: Sequence[str], *, max_entries: int = MAX_E
     return found.transpose([order.index(n) for n in nodes])
 
 
-def extended_log_marginal(model: Model, nodes: Sequence[str]) -> Table:
-    """Return ln P(x_nodes) with every axis evidence-extended: its last entry means "unobserved".
+def extended_log_marginal(model: Model, nodes: Sequence[str]) -> tuple[Table, bool]:
+    """Return ln P(x_nodes) with every axis evidence-extended, and whether all of it is finite.
 
-    So one table holds the marginal of every subset of the nodes; small ones are kept with their model.
+    The last entry of an axis means "unobserved", so one table holds the marginal of every subset of
+    the nodes; small ones are kept with their model.
     """
+    whole = whole_table(model)
+    if whole is not None:
+        return whole.extended(nodes), whole.finite
     order = tuple(sorted(nodes))
     kept = _EXTENDED.get(model)
     if kept is None:
         kept = _EXTENDED[model] = {}
     found = kept.get(order)
     if found is None:
-        found = _extended(log_marginal(model, order))
-        if found.size <= _KEPT_SIZE:
+        table = _extended_law(model, order)
+        if table is None:
+            table = _extended(log_marginal(model, order))
+        found = (table, bool(np.isfinite(table).all()))
+        if table.size <= _KEPT_SIZE:
             if len(kept) >= _KEPT:
                 kept.clear()
             kept[order] = found
-    return found.transpose([order.index(n) for n in nodes])
+    return found[0].transpose([order.index(n) for n in nodes]), found[1]
+
+
+class PairOdds(NamedTuple):
+    """ln P(x, l) − ln P(x', l): the axis of ordered pairs, then one (extended) axis per record."""
+
+    array: Table
+    finite: bool
+
+    def taken_off(self, moves: Table) -> Table:
+        """Return M(x, x', l) − ln P(x, l) + ln P(x', l), −∞ where x or x' is impossible with l."""
+        if self.finite:
+            return np.asarray(moves - self.array)
+        possible = np.isfinite(self.array)
+        return np.where(possible, moves - np.where(possible, self.array, 0.0), -np.inf)
+
+
+def pair_odds(
+    model: Model, targets: Sequence[str], records: Sequence[str], known: Collection[str] | None = None
+) -> PairOdds:
+    """Return the odds of every two values of the targets, with every set of known records or with one.
+
+    Parameters
+    ----------
+    records
+        The records that may be known; each gets an extended axis.
+    known
+        If given, only the odds with these known: their axes, not extended.
+
+    Raises
+    ------
+    ModelTooWide
+        If no marginal of targets and records can be had.
+    """
+    if known is None or math.prod(len(model.states[n]) + 1 for n in (*targets, *records)) <= _TOGETHER:
+        table, finite = extended_log_marginal(model, (*targets, *records))
+        table = table[(slice(-1),) * len(targets)]
+        if known is not None:
+            table = table[(..., *[slice(-1) if n in known else -1 for n in records])]
+    else:
+        table = log_marginal(model, (*targets, *(n for n in records if n in known)))
+        finite = bool(np.isfinite(table).all())
+    states = math.prod(table.shape[: len(targets)])
+    flat = table if len(targets) == 1 else table.reshape(states, *table.shape[len(targets) :])
+    first, second = ordered_pairs(states)
+    if finite:
+        return PairOdds(flat.take(first, axis=0) - flat.take(second, axis=0), True)
+    with np.errstate(invalid="ignore"):
+        return PairOdds(flat.take(first, axis=0) - flat.take(second, axis=0), False)
+
+
+def _extended_law(model: Model, order: tuple[str, ...]) -> Table | None:
+    """Return the extended table from probabilities of the junction tree, where that is safe."""
+    if len(order) > _FEW:
+        return None
+    try:
+        named = calibrated(model).law(frozenset(order))
+    except ModelTooWide:
+        return None
+    if named is None:
+        return None
+    law = aligned(named, order)
+    for axis in range(law.ndim):
+        law = np.concatenate((law, np.add.reduce(law, axis=axis, keepdims=True)), axis=axis)
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log(law))
 
 
 def _extended(logs: Table) -> Table:

@@ -53,6 +53,7 @@ class FactorLogs:
         self._index = model.index
         self._entries: dict[int, _Entry] = {}
         self.has_zeros = any(not t.all() for t in _distinct_tables(model))
+        self._scopes: dict[int, frozenset[str]] = {}
         self._sums: dict[frozenset[str], list[LogTable]] = {}
         self._room = _ROOM
 
@@ -68,9 +69,24 @@ class FactorLogs:
         """Return the nodes of a factor."""
         return self._factors[position].scope
 
+    def scope_set(self, position: int) -> frozenset[str]:
+        """Return the nodes of a factor as a set."""
+        found = self._scopes.get(position)
+        if found is None:
+            found = self._scopes[position] = frozenset(self._factors[position].scope)
+        return found
+
     def table(self, position: int) -> Table:
         """Return the factor as it is."""
         return self._factors[position].table
+
+    def size(self, position: int) -> float:
+        """Return a bound on the logarithms of the possible entries of a factor."""
+        return self._entry(position).logs.size
+
+    def with_zeros(self, position: int) -> bool:
+        """Return whether a factor has a zero."""
+        return self._entry(position).barrier is not None
 
     def shape(self, position: int) -> tuple[int, ...]:
         """Return the number of states of each node of a factor."""

@@ -15,46 +15,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
 from quiltdp.errors import InvalidArgument, ModelTooWide
 from quiltdp.inference.elimination import LogTable, best_assignment, max_out, product
-from quiltdp.inference.extended import ExtendedMoves, extended_moves, side_tables
-from quiltdp.inference.odds import BIG, TargetOdds, factor_logs, other
+from quiltdp.inference.odds import TargetOdds, factor_logs, other
+from quiltdp.inference.pairs import PairMoves, both_ways, ordered_pairs
 from quiltdp.inference.rays import ray_tables
+from quiltdp.inference.readoff import Question, finite_or_infinite, known_moves
 from quiltdp.inference.support import barriers_around
 from quiltdp.inference.tables import aligned
 from quiltdp.model import Model, Table
 
-__all__ = ["Moves", "Region"]
+__all__ = ["Region"]
 
-_JOINT = 2**15  # a side with a table up to this size per known set is quicker than eliminations
 _WIDE = 2**19  # a component with a larger table is handled by rays
 _STILL = 2**22  # up to here by its table after all, if the rays are too many
 _RAY_LIMIT = 2**22
 _EXPLICIT = 2**18  # (x, x', l) is one table up to this many entries, else eliminated as well
-
-
-@dataclass(frozen=True)
-class Moves:
-    """M(x, x', l) for one L: axes targets, targets', known; ``error`` bounds its rounding error."""
-
-    table: Table
-    error: float
-
-    @property
-    def both_ways(self) -> Table:
-        """M(x, x', l) + M(x', x, l)."""
-        return np.asarray(self.table + self.table.swapaxes(0, 1))
-
-    @property
-    def swing(self) -> tuple[float, float]:
-        """The largest of both ways, and a bound on its rounding error."""
-        return finite_or_infinite(self.both_ways), 2 * self.error
 
 
 class _Built(NamedTuple):
@@ -89,16 +70,6 @@ class Region:
         max_entries: int,
         max_support_nodes: int,
     ) -> None:
-        self.remade = partial(
-            Region,
-            model,
-            targets,
-            nearby,
-            separator,
-            exact_support=exact_support,
-            max_entries=max_entries,
-            max_support_nodes=max_support_nodes,
-        )
         self.model = model
         self.targets = tuple(sorted(targets))
         self.separator = tuple(sorted(separator))
@@ -116,8 +87,21 @@ class Region:
             )
         self._built: dict[tuple[str, ...], _Built] = {}
         self._nearby = frozenset(nearby)
-        self._extended: ExtendedMoves | None = None
-        self._try_extended = True
+        self._in_full = exact_support
+        self._sided = all({*separator}.issuperset(t.scope) for t in self._beyond)  # try the sides first
+
+    @cached_property
+    def _question(self) -> Question:
+        return Question(
+            self.model,
+            self.targets,
+            self._nearby,
+            frozenset(self.separator),
+            self.known_records,
+            self._beyond,
+            self._limit,
+            self._in_full,
+        )
 
     @cached_property
     def _odds(self) -> TargetOdds:
@@ -144,42 +128,25 @@ class Region:
         if not self.separator:
             return 0.0, 0.0
         if self.explicit(known):
-            return self.moves(known).swing
+            moves = self.moves(known)
+            return finite_or_infinite(float(both_ways(moves.array).max(initial=-np.inf))), 2 * moves.error
         result = self._maximum(self._doubled, known, ())
-        return finite_or_infinite(result.array), result.error
+        return finite_or_infinite(float(result.array.max())), result.error
 
-    def moves(self, known: Sequence[str]) -> Moves:
-        """Return M(x, x', l) with x and x' flattened: shape (states of T, states of T, l…)."""
-        extended = self.all_moves()
-        if extended is not None:
-            return Moves(extended.table[(slice(None), slice(None), *self.at(known))], extended.error)
+    def moves(self, known: Sequence[str]) -> PairMoves:
+        """Return M(x, x', l): the axis of ordered pairs, then one axis per known record."""
+        if self._sided:
+            found = known_moves(self._question, known)
+            if found is not None:
+                return found
+            self._sided = False
         keep = (*self.targets, *map(other, self.targets), *known)
         result = self._maximum(self.tables, known, keep)
         shape = [self.model.cardinality(n.rstrip("\0")) for n in keep]
         full = np.broadcast_to(aligned((result.scope, result.array), keep), shape)
         states = math.prod(shape[: len(self.targets)])
-        return Moves(full.reshape(states, states, *shape[2 * len(self.targets) :]), result.error)
-
-    def all_moves(self) -> ExtendedMoves | None:
-        """Return the moves of every known set as one table with extended axes, if it is small."""
-        if self._try_extended:
-            self._try_extended = False
-            around = set(self.separator)
-            if all(around.issuperset(t.scope) for t in self._beyond):
-                self._extended = extended_moves(
-                    side_tables(self.model),
-                    self.targets,
-                    self.known_records,
-                    self._nearby,
-                    self._beyond,
-                    work=_JOINT * 2 ** len(self.known_records),
-                    limit=self._limit,
-                )
-        return self._extended
-
-    def at(self, known: Collection[str]) -> tuple[slice | int, ...]:
-        """Return the index of a known set on the extended axes."""
-        return tuple(slice(-1) if n in known else -1 for n in self.known_records)
+        square = full.reshape(states, states, *shape[2 * len(self.targets) :])
+        return PairMoves(square[ordered_pairs(states)], result.error)
 
     def tables(self, known: Sequence[str]) -> list[LogTable]:
         """Return the tables whose sum is maximised: the moves, and the barriers of everything else."""
@@ -268,7 +235,8 @@ class Region:
             second = {n if n in known else _toggled(n): k for n, k in found.items()}
             down = self._private(known, second)
             return {**found, **self._private(known, found), **{other(n): k for n, k in down.items()}}
-        chosen = self.chosen(known, self.moves(known).both_ways)
+        moves = self.moves(known).array
+        chosen = self.chosen(known, np.concatenate([both_ways(moves)] * 2))
         if chosen is None:
             return None
         up = self.separator_values(known, chosen)
@@ -292,26 +260,18 @@ class Region:
         return found
 
     def chosen(self, known: Sequence[str], table: Table) -> Mapping[str, int] | None:
-        """Return x ≠ x' and l at the largest entry of a table with the axes of :meth:`moves`, if any."""
-        apart = table.copy()
-        apart[np.diag_indices(len(apart))] = -np.inf
-        best = int(apart.argmax())
-        if apart.flat[best] == -np.inf:
+        """Return x, x' and l at the largest entry of a table with the axes of :meth:`moves`, if any."""
+        best = int(table.argmax())
+        if table.flat[best] == -np.inf:
             return None
-        at = np.unravel_index(best, apart.shape)
+        pair, *values = np.unravel_index(best, table.shape)
         shape = tuple(self.model.cardinality(n) for n in self.targets)
-        x, y = (np.unravel_index(int(k), shape) for k in at[:2])
+        x, y = (np.unravel_index(int(side[pair]), shape) for side in ordered_pairs(math.prod(shape)))
         return {
             **{n: int(k) for n, k in zip(self.targets, x, strict=True)},
             **{other(n): int(k) for n, k in zip(self.targets, y, strict=True)},
-            **{n: int(k) for n, k in zip(known, at[2:], strict=True)},
+            **{n: int(k) for n, k in zip(known, values, strict=True)},
         }
-
-
-def finite_or_infinite(values: Table) -> float:
-    """Return the largest entry: 0 if nothing is possible, ∞ if it stands for ∞."""
-    best = float(values.max())
-    return math.inf if best >= BIG / 2 else max(best, 0.0)
 
 
 def _names(tables: Iterable[LogTable]) -> set[str]:

@@ -1,0 +1,179 @@
+"""The moves of a whole quilt, added up from its sides: all known sets at once, or one at a time.
+
+    M(x, x', l) = max over x_Q of ln P(x_Q, x, l) − ln P(x_Q, x', l)      (up to a term that cancels)
+
+A separator node that only one side sees has been maximised away in the side's own table
+(:mod:`quiltdp.inference.sides`); those that several sides see, or that the rest of the model restricts,
+stay as axes until the tables are added.  Neither L nor the joint of C ∪ Q is enumerated.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+
+import numpy as np
+
+from quiltdp.inference.elimination import LogTable, max_out, product
+from quiltdp.inference.odds import BIG
+from quiltdp.inference.pairs import PairMoves
+from quiltdp.inference.sides import Move, Piece, SideTables
+from quiltdp.inference.tables import aligned
+from quiltdp.model import Table
+from quiltdp.rounding import EPS
+
+__all__ = ["extended_moves", "moves_given"]
+
+_DIRECT = 2**15  # entries up to which the tables are simply added up, separator and all
+_PAIRS = "\0pairs"
+_NONE: frozenset[str] = frozenset()
+
+
+def extended_moves(
+    sides: SideTables,
+    targets: tuple[str, ...],
+    records: Sequence[str],
+    nearby: Collection[str],
+    beyond: Sequence[LogTable],
+    *,
+    work: int,
+    limit: int,
+) -> PairMoves | None:
+    """Return the moves of every known set, or None if that is too much work.
+
+    Parameters
+    ----------
+    records
+        The nearby records in sorted order: the extended axes.
+    beyond
+        Barriers over the separator.
+    work
+        The most entries to touch for one side.
+    """
+    pieces = sides.pieces(targets, nearby)
+    shared = _shared(pieces, beyond, targets)
+    moves = []
+    for p in pieces:
+        move = None if p.scope.isdisjoint(targets) else sides.move(p, targets, shared, work=work)
+        if move is None:
+            return None
+        moves.append(move)
+    return _total(sides, moves, beyond, records, sorted(shared), _NONE, limit) if moves else None
+
+
+def moves_given(
+    sides: SideTables,
+    targets: tuple[str, ...],
+    known: Collection[str],
+    hidden: frozenset[str],
+    beyond: Sequence[LogTable],
+    *,
+    work: int,
+    limit: int,
+) -> PairMoves | None:
+    """Return the moves of one known set, or None if that is too much work.
+
+    Also None where hidden nodes that the targets cannot reach forbid something.
+    """
+    pieces = [p for p in sides.pieces(targets, hidden) if not p.scope.isdisjoint(targets)]
+    walls = _walls(sides, {f for p in pieces for f in p.factors}, known, hidden)
+    if walls is None:
+        return None
+    walls += beyond
+    fixed = frozenset(known)
+    kept = _shared(pieces, walls, targets) | fixed
+    moves = []
+    for p in pieces:
+        move = sides.move(p, targets, kept, work=work, extended=False)
+        if move is None:
+            return None
+        moves.append(move)
+    return _total(sides, moves, walls, (), sorted(kept), fixed, limit) if moves else None
+
+
+def _walls(
+    sides: SideTables, used: Collection[int], known: Collection[str], hidden: frozenset[str]
+) -> list[LogTable] | None:
+    """Return the barriers of tables that move nothing; None if one of them holds a hidden node."""
+    found: dict[int, LogTable] = {}
+    for n in (*known, *hidden):
+        for f in sides.logs.near(n):
+            if f not in used and f not in found:
+                wall = sides.logs.barrier(f)
+                if wall is not None:
+                    if not hidden.isdisjoint(wall.scope):
+                        return None
+                    found[f] = wall
+    return list(found.values())
+
+
+def _shared(pieces: Sequence[Piece], beyond: Sequence[LogTable], targets: Collection[str]) -> frozenset[str]:
+    """Return the nodes, targets apart, that more than one table contains."""
+    seen = twice = _NONE
+    for p in pieces:
+        twice |= seen & p.scope
+        seen |= p.scope
+    for t in beyond:
+        twice |= seen.intersection(t.scope)
+        seen |= frozenset(t.scope)
+    return twice.difference(targets)
+
+
+def _total(
+    sides: SideTables,
+    moves: Sequence[Move],
+    beyond: Sequence[LogTable],
+    records: Sequence[str],
+    kept: Sequence[str],
+    known: frozenset[str],
+    limit: int,
+) -> PairMoves:
+    """Add up the moves and maximise over the kept nodes that are not known."""
+    pairs = len(moves[0].array)
+    axes = (*records, *kept)
+    sizes = [*[sides.size(n) + 1 for n in records], *[sides.size(n) for n in kept]]
+    shape = (pairs, *sizes)
+    gone = [k for k, n in enumerate(axes) if k >= len(records) and n not in known]
+    walls = [_within(t, kept) for t in beyond]
+    if gone and math.prod(shape) > _DIRECT:
+        array = _eliminated(moves, walls, axes, [axes[k] for k in gone], limit)
+    else:
+        array = _spread(moves[0], axes, shape)
+        for m in moves[1:]:
+            array = array + _spread(m, axes, shape)
+        for t in walls:
+            array = array + aligned((t.scope, t.array), (_PAIRS, *axes))
+        if gone:
+            array = np.maximum.reduce(array, axis=tuple([k + 1 for k in gone]))
+    wanted = (pairs, *[n for k, n in enumerate(sizes) if k not in gone])
+    if array.shape != wanted:
+        array = np.broadcast_to(array, wanted)
+    size = sum([m.size for m in moves])
+    error = sum([m.error for m in moves]) + len(moves) * EPS * size
+    return PairMoves(np.minimum(array, BIG), error)
+
+
+def _spread(move: Move, axes: Sequence[str], shape: tuple[int, ...]) -> Table:
+    """Return a move among more axes; its own come in the same order."""
+    if move.array.shape == shape:
+        return move.array
+    own = (*move.records, *move.kept)
+    lengths = iter(move.array.shape[1:])
+    return move.array.reshape([shape[0], *[next(lengths) if n in own else 1 for n in axes]])
+
+
+def _within(wall: LogTable, kept: Collection[str]) -> LogTable:
+    """Return what a barrier forbids of the kept nodes; nothing else contains its other nodes."""
+    gone = tuple(k for k, n in enumerate(wall.scope) if n not in kept)
+    if not gone:
+        return wall
+    return LogTable(tuple(n for n in wall.scope if n in kept), wall.array.max(axis=gone))
+
+
+def _eliminated(
+    moves: Sequence[Move], walls: Sequence[LogTable], axes: Sequence[str], gone: Collection[str], limit: int
+) -> Table:
+    """Maximise over shared nodes one at a time, where the sum of all tables would be too large."""
+    tables = [*(LogTable((_PAIRS, *m.records, *m.kept), m.array) for m in moves), *walls]
+    found = product(max_out(tables, gone, limit=limit), limit=limit)
+    return aligned((found.scope, found.array), [n for n in (_PAIRS, *axes) if n not in gone])
