@@ -21,12 +21,14 @@ from quiltdp.inference.whole import whole_table
 from quiltdp.model import Model, Table
 
 __all__ = [
+    "KnownOdds",
     "PairOdds",
     "calibrated",
     "conditional",
     "extended_log_marginal",
     "log_marginal",
     "pair_odds",
+    "pair_odds_given",
     "posterior",
     "relevant_factors",
 ]
@@ -118,6 +120,11 @@ class PairOdds(NamedTuple):
     array: Table
     finite: bool
 
+    def given(self, known: Collection[str], records: Sequence[str]) -> PairOdds:
+        """Return the odds with one known set, from those with every set of ``records``."""
+        at = [slice(-1) if n in known else -1 for n in records]
+        return PairOdds(self.array[(slice(None), *at)], self.finite)
+
     def taken_off(self, moves: Table) -> Table:
         """Return M(x, x', l) − ln P(x, l) + ln P(x', l), −∞ where x or x' is impossible with l."""
         if self.finite:
@@ -126,38 +133,57 @@ class PairOdds(NamedTuple):
         return np.where(possible, moves - np.where(possible, self.array, 0.0), -np.inf)
 
 
-def pair_odds(
-    model: Model, targets: Sequence[str], records: Sequence[str], known: Collection[str] | None = None
-) -> PairOdds:
-    """Return the odds of every two values of the targets, with every set of known records or with one.
-
-    Parameters
-    ----------
-    records
-        The records that may be known; each gets an extended axis.
-    known
-        If given, only the odds with these known: their axes, not extended.
+def pair_odds(model: Model, targets: Sequence[str], records: Sequence[str]) -> PairOdds:
+    """Return the odds of every two values of the targets with every set of known records: extended axes.
 
     Raises
     ------
     ModelTooWide
         If no marginal of targets and records can be had.
     """
-    if known is None or math.prod(len(model.states[n]) + 1 for n in (*targets, *records)) <= _TOGETHER:
-        table, finite = extended_log_marginal(model, (*targets, *records))
-        table = table[(slice(-1),) * len(targets)]
-        if known is not None:
-            table = table[(..., *[slice(-1) if n in known else -1 for n in records])]
-    else:
-        table = log_marginal(model, (*targets, *(n for n in records if n in known)))
-        finite = bool(np.isfinite(table).all())
-    states = math.prod(table.shape[: len(targets)])
-    flat = table if len(targets) == 1 else table.reshape(states, *table.shape[len(targets) :])
-    first, second = ordered_pairs(states)
-    if finite:
-        return PairOdds(flat.take(first, axis=0) - flat.take(second, axis=0), True)
+    table, finite = extended_log_marginal(model, (*targets, *records))
+    return _odds(
+        table[:-1] if len(targets) == 1 else table[(slice(-1),) * len(targets)], len(targets), finite
+    )
+
+
+def pair_odds_given(model: Model, targets: Sequence[str], known: Sequence[str]) -> PairOdds:
+    """Return the odds with one known set alone; its axes are not extended."""
+    table = log_marginal(model, (*targets, *known))
+    return _odds(table, len(targets), bool(np.isfinite(table).all()))
+
+
+def _odds(table: Table, targets: int, finite: bool) -> PairOdds:
+    flat = table if targets == 1 else table.reshape(-1, *table.shape[targets:])
+    if finite and len(flat) == 2:
+        odds = flat[:1] - flat[1:]
+        return PairOdds(np.concatenate((odds, -odds)), True)
+    first, second = ordered_pairs(len(flat))
     with np.errstate(invalid="ignore"):
-        return PairOdds(flat.take(first, axis=0) - flat.take(second, axis=0), False)
+        return PairOdds(flat.take(first, axis=0) - flat.take(second, axis=0), finite)
+
+
+class KnownOdds:
+    """The odds with one known set after the other: slices of one extended table while that is small."""
+
+    def __init__(self, model: Model, targets: Sequence[str], records: Sequence[str]) -> None:
+        self._model, self._targets, self._records = model, targets, records
+        self._together = math.prod([len(model.states[n]) + 1 for n in (*targets, *records)]) <= _TOGETHER
+        self._all: PairOdds | None = None
+
+    def given(self, known: Sequence[str]) -> PairOdds:
+        """Return the odds with these records known.
+
+        Raises
+        ------
+        ModelTooWide
+            If no marginal of targets and records can be had.
+        """
+        if not self._together:
+            return pair_odds_given(self._model, self._targets, known)
+        if self._all is None:
+            self._all = pair_odds(self._model, self._targets, self._records)
+        return self._all.given(known, self._records)
 
 
 def _extended_law(model: Model, order: tuple[str, ...]) -> Table | None:

@@ -21,7 +21,7 @@ import numpy as np
 
 from quiltdp.errors import ModelTooWide
 from quiltdp.inference.elimination import LogTable
-from quiltdp.inference.marginals import pair_odds
+from quiltdp.inference.marginals import KnownOdds, pair_odds
 from quiltdp.inference.odds import BIG
 from quiltdp.inference.pairs import PairMoves, both_ways
 from quiltdp.inference.side_sums import extended_moves, moves_given
@@ -139,6 +139,7 @@ def known_moves(asked: Question, known: Sequence[str]) -> PairMoves | None:
 
 def _one_by_one(asked: Question) -> Numbers | None:
     """Return the numbers, one known set after the other."""
+    odds = KnownOdds(asked.model, asked.targets, asked.records)
     swings = {}
     b: float = -1.0
     b_known: tuple[str, ...] | None = ()
@@ -150,11 +151,11 @@ def _one_by_one(asked: Question) -> Numbers | None:
         if b_known is None:
             continue
         try:
-            odds = pair_odds(asked.model, asked.targets, asked.records, known)
+            ratios = odds.given(known).taken_off(moves.array)
         except ModelTooWide:
             b, b_known = math.inf, None
             continue
-        value = finite_or_infinite(float(odds.taken_off(moves.array).max()))
+        value = finite_or_infinite(float(ratios.max()))
         if value > b:
             b, b_known = value, known
     return Numbers(swings, b, b_known)

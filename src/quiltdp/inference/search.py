@@ -8,7 +8,7 @@ from functools import partial
 from typing import NamedTuple
 
 from quiltdp.errors import ModelTooWide
-from quiltdp.inference.marginals import pair_odds
+from quiltdp.inference.marginals import KnownOdds, pair_odds_given
 from quiltdp.inference.odds import other
 from quiltdp.inference.pairs import both_ways
 from quiltdp.inference.readoff import Numbers, finite_or_infinite, rounded_up, subsets
@@ -49,6 +49,7 @@ class Asked(NamedTuple):
 
 def search(region: Region) -> Numbers:
     """Return b and the swings of a region by one elimination for every known set."""
+    odds = KnownOdds(region.model, region.targets, region.known_records)
     swings: dict[tuple[str, ...], tuple[float, float]] = {}
     best: tuple[float, tuple[str, ...] | None] = (-1.0, ())
     for known in subsets(region.known_records):
@@ -61,11 +62,11 @@ def search(region: Region) -> Numbers:
         if best[1] is None:
             continue
         try:
-            odds = pair_odds(region.model, region.targets, region.known_records, known)
+            ratios = odds.given(known).taken_off(moves.array)
         except ModelTooWide:
             best = (math.inf, None)
             continue
-        value = finite_or_infinite(float(odds.taken_off(moves.array).max()))
+        value = finite_or_infinite(float(ratios.max()))
         if value > best[0]:
             best = (value, known)
     return Numbers(swings, *best)
@@ -115,7 +116,7 @@ def _swing_witness(region: Region, known: Sequence[str]) -> Witness | None:
 
 
 def _b_witness(region: Region, known: Sequence[str]) -> Witness | None:
-    odds = pair_odds(region.model, region.targets, region.known_records, known)
+    odds = pair_odds_given(region.model, region.targets, known)
     chosen = region.chosen(known, odds.taken_off(region.moves(known).array))
     if chosen is None:
         return None

@@ -129,18 +129,23 @@ def _total(
     limit: int,
 ) -> PairMoves:
     """Add up the moves and maximise over the kept nodes that are not known."""
+    size = error = 0.0
+    for m in moves:
+        size += m.size
+        error += m.error
+    error += len(moves) * EPS * size
     pairs = len(moves[0].array)
+    sizes = [sides.size(n) + 1 for n in records]
+    if not kept:
+        return PairMoves(_added(moves, records, (pairs, *sizes)), error)
     axes = (*records, *kept)
-    sizes = [*[sides.size(n) + 1 for n in records], *[sides.size(n) for n in kept]]
-    shape = (pairs, *sizes)
+    sizes += [sides.size(n) for n in kept]
     gone = [k for k, n in enumerate(axes) if k >= len(records) and n not in known]
     walls = [_within(t, kept) for t in beyond]
-    if gone and math.prod(shape) > _DIRECT:
+    if gone and math.prod(sizes) * pairs > _DIRECT:
         array = _eliminated(moves, walls, axes, [axes[k] for k in gone], limit)
     else:
-        array = _spread(moves[0], axes, shape)
-        for m in moves[1:]:
-            array = array + _spread(m, axes, shape)
+        array = _added(moves, axes, (pairs, *sizes))
         for t in walls:
             array = array + aligned((t.scope, t.array), (_PAIRS, *axes))
         if gone:
@@ -148,9 +153,17 @@ def _total(
     wanted = (pairs, *[n for k, n in enumerate(sizes) if k not in gone])
     if array.shape != wanted:
         array = np.broadcast_to(array, wanted)
-    size = sum([m.size for m in moves])
-    error = sum([m.error for m in moves]) + len(moves) * EPS * size
     return PairMoves(np.minimum(array, BIG), error)
+
+
+def _added(moves: Sequence[Move], axes: Sequence[str], shape: tuple[int, ...]) -> Table:
+    """Return the sum of the moves; sums of ``BIG`` stay ``BIG``."""
+    array = _spread(moves[0], axes, shape)
+    for m in moves[1:]:
+        array = array + _spread(m, axes, shape)
+    if len(moves) > 1:
+        array = np.minimum(array, BIG)
+    return array if array.shape == shape else np.broadcast_to(array, shape)
 
 
 def _spread(move: Move, axes: Sequence[str], shape: tuple[int, ...]) -> Table:
