@@ -12,6 +12,8 @@ More: the convex hull of one set after the other.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -188,28 +190,61 @@ def _compact(ring: _Index) -> _Index:
 
 
 def _in_fan(rays: Table, flat: Table, ring: _Index, rest: tuple[_Index, _Index]) -> _Mask:
-    """Return which of the rays ``rest`` are certified combinations of three rays of their ring."""
+    """Return which of the rays ``rest`` are certified combinations of three rays of their ring.
+
+    The ring is cut into triangles around one of its corners.  Near the edges at that corner rounding may
+    pick the wrong triangle, so what fails is tried in others, and around another corner.
+    """
     if ring.shape[1] < 3:
         ring = np.concatenate([ring, ring[:, :1], ring[:, :1]], axis=1)
+    sets, members = rest
+    found = np.zeros(len(sets), dtype=bool)
+    for turn in range(2):
+        turned = _turned(ring) if turn else ring
+        corner = _taken(rays, turned)
+        p = np.broadcast_to(corner[:, :1], corner[:, 1:-1].shape)
+        fans = np.stack([p, corner[:, 1:-1], corner[:, 2:]], axis=3)  # sets, triangles, coordinates, corners
+        left = np.flatnonzero(~found)
+        ahead = _ahead(flat, turned, (sets[left], members[left]))
+        for guess in _guesses(ahead):
+            open_ = np.flatnonzero(~found[left])
+            where = left[open_]
+            found[where] = _inside(fans[sets[where], guess[open_]], rays[sets[where], members[where]])
+            if found.all():
+                return found
+    # flat sets: between the two rays that lie farthest apart
+    where = np.flatnonzero(~found)
+    ends = _taken(rays, np.take_along_axis(ring, _farthest(_taken(flat, ring)), axis=1))[sets[where]]
+    found[where] = _between(ends[:, 0], ends[:, 1], rays[sets[where], members[where]])
+    return found
+
+
+def _turned(ring: _Index) -> _Index:
+    """Return the rings started at a corner on the other side."""
+    at = np.arange(ring.shape[1])
+    length = ring.shape[1] - (ring[:, :0:-1] != ring[:, :1]).argmax(axis=1)[:, None]  # without repetitions
+    start = length // 2
+    return np.take_along_axis(ring, np.where(at < length, (at + start) % length, start), axis=1)
+
+
+def _ahead(flat: Table, ring: _Index, some: tuple[_Index, _Index]) -> _Mask:
+    """Return, for points and corners of their ring seen from the first, whether the point lies further round."""
     start = _taken(flat, ring[:, :1])
     arm = _taken(flat, ring[:, 1:]) - start
-    out = flat - start
-    crossed = np.stack([out[:, :, 1], -out[:, :, 0]], axis=2) @ arm.swapaxes(1, 2)  # sets, members, arms
-    triangle = np.clip(np.count_nonzero(crossed > 0, axis=2)[rest] - 1, 0, max(ring.shape[1] - 3, 0))
-    corner = _taken(rays, ring)
-    p = np.broadcast_to(corner[:, :1], corner[:, 1:-1].shape)
-    fans = np.stack([p, corner[:, 1:-1], corner[:, 2:]], axis=3)  # sets, triangles, coordinates, corners
-    found = _combined(fans[rest[0], triangle], rays[rest])
-    if not found.all():  # flat sets: between the two rays that lie farthest apart
-        where = np.flatnonzero(~found)
-        ends = np.take_along_axis(corner, _farthest(_taken(flat, ring))[:, :, None], axis=1)
-        normal = np.cross(ends[:, 0], ends[:, 1])
-        length = np.abs(normal).max(axis=1, keepdims=True)
-        normal = normal / np.where(length > 0, length, 1.0)
-        spans = np.stack([ends[:, 0], ends[:, 1], normal], axis=2)
-        some = tuple(r[where] for r in rest)
-        found[where] = _combined(spans[some[0]], rays[some], used=2)
-    return found
+    if 2 * len(some[0]) > flat.shape[0] * flat.shape[1]:
+        out = flat - start
+        return (np.stack([out[:, :, 1], -out[:, :, 0]], axis=2) @ arm.swapaxes(1, 2) > 0)[some]
+    x, y = (flat[some] - start[some[0], 0]).T
+    far = arm[some[0]]
+    return np.asarray(far[:, :, 0] * y[:, None] > far[:, :, 1] * x[:, None])
+
+
+def _guesses(ahead: _Mask) -> Iterator[_Index]:
+    """Yield triangles (corners 0, k + 1 and k + 2) in which the points may lie: k once, by three rules."""
+    last = ahead.shape[1] - 2
+    yield np.clip(np.count_nonzero(ahead, axis=1) - 1, 0, last)
+    yield np.clip(ahead.shape[1] - 1 - ahead[:, ::-1].argmax(axis=1), 0, last)
+    yield np.clip(ahead.argmin(axis=1) - 1, 0, last)
 
 
 def _farthest(points: Table) -> _Index:
@@ -218,8 +253,30 @@ def _farthest(points: Table) -> _Index:
     return np.stack([along.argmin(axis=1), along.argmax(axis=1)], axis=1)
 
 
-def _combined(spans: Table, rays: Table, used: int = 3) -> _Mask:
-    """Return which rays agree with a non-negative combination of the (first ``used``) columns of a span."""
+def _inside(spans: Table, rays: Table) -> _Mask:
+    """Return which rays are certified combinations of the columns of their span, or of two of them."""
+    found, weights = _combined(spans, rays)
+    left = np.flatnonzero(~found)
+    if len(left):  # on an edge, up to rounding: without the corner that would have to be taken off
+        pair = np.array([[1, 2], [0, 2], [0, 1]])[weights[:, left].argmin(axis=0)]
+        two = np.take_along_axis(spans[left], pair[:, None], axis=2)
+        found[left] = _between(two[:, :, 0], two[:, :, 1], rays[left])
+    return found
+
+
+def _between(one: Table, two: Table, rays: Table) -> _Mask:
+    """Return which rays are certified combinations of two others."""
+    normal = np.cross(one, two)
+    length = np.abs(normal).max(axis=1, keepdims=True)
+    spans = np.stack([one, two, normal / np.where(length > 0, length, 1.0)], axis=2)
+    return _combined(spans, rays, used=2)[0]
+
+
+def _combined(spans: Table, rays: Table, used: int = 3) -> tuple[_Mask, Table]:
+    """Return which rays agree with a non-negative combination of the (first ``used``) columns of a span.
+
+    The second value has the weights before those below zero were cut off.
+    """
     (a, b, c), (d, e, f), (g, h, i) = np.ascontiguousarray(np.moveaxis(spans, 0, 2))
     x, y, z = np.ascontiguousarray(rays.T)
     rows = (
@@ -234,13 +291,14 @@ def _combined(spans: Table, rays: Table, used: int = 3) -> _Mask:
         dx, dy = x - (a * wa + b * wb + c * wc), y - (d * wa + e * wb + f * wc)
         dz = z - (g * wa + h * wb + i * wc)
         missed = [scale * (r[0] * dx + r[1] * dy + r[2] * dz) for r in rows]
-        wa, wb, wc = wa + missed[0], wb + missed[1], wc + missed[2]
-        wa, wb, wc = np.maximum(wa, 0.0), np.maximum(wb, 0.0), np.maximum(wc, 0.0) * (used > 2)
-        return np.asarray(
+        weights = np.stack([wa + missed[0], wb + missed[1], wc + missed[2]])
+        wa, wb, wc = np.maximum(weights, 0.0)
+        wc = wc if used == 3 else 0.0
+        return (
             (np.abs(a * wa + b * wb + c * wc - x) <= INSIDE * x)
             & (np.abs(d * wa + e * wb + f * wc - y) <= INSIDE * y)
             & (np.abs(g * wa + h * wb + i * wc - z) <= INSIDE * z)
-        )
+        ), np.nan_to_num(weights, nan=0.0)
 
 
 # -- more coordinates: one hull at a time ------------------------------------------------------

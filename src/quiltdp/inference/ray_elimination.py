@@ -65,19 +65,19 @@ class Elimination:
                 break
             items = [i for k, i in enumerate(items) if k not in step.items]
             items.append(made)
-        left = self._grouped(items, plan)
+        left = self._grouped(items) if plan.grouped(items) else items
         self.cost = plan.cost(left)
         return left
 
-    def _grouped(self, items: Sequence[RaySet], plan: Planner) -> list[RaySet]:
-        """Join what has the same vector axes, if that is expected to leave fewer members."""
+    def _grouped(self, items: Sequence[RaySet]) -> list[RaySet]:
+        """Join what has the same vector axes of up to three dimensions."""
         groups: dict[tuple[str, ...], list[RaySet]] = {}
         for i in items:
             groups.setdefault(i.vector, []).append(i)
         made = []
         for group in groups.values():
             ordered = sorted(group, key=lambda i: i.members * i.sets)
-            together = self._taken(ordered, None) if plan.worth(group) else None
+            together = self._taken(ordered, None) if group[0].dimension <= 3 else None
             made += group if together is None else [together]
         return made
 

@@ -24,6 +24,7 @@ from quiltdp.model import Table
 __all__ = ["best_values", "largest_moves"]
 
 _BLOCK = 2**17  # masses computed at once
+_WHOLE = 2**20  # entries up to which the product of a group is made once for all blocks
 
 
 class _Block(NamedTuple):
@@ -100,7 +101,7 @@ def _blocks(
     items: Sequence[RaySet], sizes: Mapping[str, int], targets: Sequence[str], outer: Sequence[str]
 ) -> Iterator[_Block]:
     """Yield the masses of all members and assignments, a block at a time."""
-    sides = _split(items)
+    sides = [_together(side, sizes) for side in _split(items)]
     names = tuple(dict.fromkeys((*outer, *(n for i in items for n in i.scope))))
     hidden = tuple(sorted({n for i in items for n in i.vector if n not in targets}))
     states = math.prod(sizes[n] for n in targets)
@@ -132,6 +133,13 @@ def _split(items: Sequence[RaySet]) -> tuple[tuple[RaySet, ...], ...]:
         here, there = (math.prod(i.members for i in side) for side in (first, second))
         (first if not first or here < there else second).append(i)
     return (tuple(first), tuple(second)) if second else (tuple(first),)
+
+
+def _together(side: Sequence[RaySet], sizes: Mapping[str, int]) -> Sequence[RaySet]:
+    """Return the product of a group if it is small, else the group."""
+    names = {n for i in side for n in (*i.scope, *i.vector)}
+    entries = math.prod(i.members for i in side) * math.prod(sizes[n] for n in names)
+    return (_product(side),) if entries <= _WHOLE else side
 
 
 def _product(items: Sequence[RaySet]) -> RaySet:

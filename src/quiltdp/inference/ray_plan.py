@@ -16,8 +16,8 @@ from quiltdp.inference.raysets import RaySet
 __all__ = ["Planner", "Step", "finish_cost"]
 
 _USUAL = {1: 1, 2: 2, 3: 24}  # members to expect after pruning, by dimension
-_WEIGHT = {3: 64, 4: 64, 5: 64}  # operations of the last step for one entry of a ray set; otherwise:
-_LIGHT = 8
+_ENTRY = 6  # operations of the last step for one entry of a product
+_PRUNE = {2: 20, 3: 600, 4: 4000, 5: 6000}  # the same for pruning one ray, by dimension
 _STEP = 2**17  # what a step costs besides
 
 
@@ -94,9 +94,10 @@ class Planner:
         shapes = [_Shape(self._mask(i.scope), self._mask(i.vector), i.members) for i in items]
         return self._finish(shapes, math.prod(s.members for s in shapes))
 
-    def worth(self, group: Sequence[RaySet]) -> bool:
+    def grouped(self, items: Sequence[RaySet]) -> bool:
         """Return whether ray sets with the same vector axes should be joined before the last step."""
-        return len(group) > 1 and group[0].dimension <= 3
+        shapes = [_Shape(self._mask(i.scope), self._mask(i.vector), i.members) for i in items]
+        return self._rest(shapes) < self.cost(items)
 
     # -- costs ---------------------------------------------------------------------------------
 
@@ -117,14 +118,16 @@ class Planner:
         groups: dict[int, list[_Shape]] = {}
         for s in shapes:
             groups.setdefault(s.vector, []).append(s)
-        cost, members = 0.0, 1.0
+        cost, members, plain = 0.0, 1.0, 1.0
         for group in groups.values():
             own = math.prod(s.members for s in group)
+            plain *= own
             if len(group) > 1 and self._size(group[0].vector) <= 3:
                 made = self._join(group, 0)
                 cost, own = cost + made[0], made[1].members
             members *= own
-        return cost + self._finish(shapes, members)
+        together = cost + self._finish(shapes, members)
+        return min(together, self._finish(shapes, plain)) if cost else together
 
     def _finish(self, shapes: Sequence[_Shape], members: float) -> float:
         scope = vector = 0
@@ -139,18 +142,20 @@ class Planner:
             scope, vector = scope | s.scope, vector | s.vector
         size = self._size(vector)
         usual = _USUAL.get(size, math.inf)
-        members = largest = 1.0
-        for s in used:
-            largest = min(members, usual) * s.members
-            members = min(largest, usual)
-        entries = largest * size * self._size(scope)
-        if node & scope:
-            members *= self._size(node)
+        sets = self._size(scope)
+        members, cost = 1.0, _STEP * len(used)
+        for k, s in enumerate(used):
+            points = sets * members * s.members
+            if k:  # as if the scope was there in full from the start
+                cost += points * (size * _ENTRY + _PRUNE.get(size, 0))
+            members = min(members * s.members, usual)
+            if points * size > self._limit:
+                cost = math.inf
         left = vector & ~node
-        members = min(members, _USUAL.get(self._size(left), math.inf))
-        cost = _STEP * len(used) + _WEIGHT.get(size, _LIGHT) * entries
-        if entries > self._limit:
-            cost = math.inf
+        after = self._size(left)
+        if node:
+            cost += sets * members * (size + _PRUNE.get(after, 0))
+            members = min(members * self._size(node & scope), _USUAL.get(after, math.inf))
         return cost, _Shape(scope & ~node, left, members)
 
     # -- what can be done ----------------------------------------------------------------------

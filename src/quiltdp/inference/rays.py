@@ -38,7 +38,7 @@ from quiltdp.rounding import EPS
 __all__ = ["RayTables", "ray_tables"]
 
 _ROOM = 2**22  # entries of ray sets, and of moves, kept per model (32 MiB each)
-_WORK = 2.0**31  # operations of the last step
+_WORK = 2.0**33  # operations of the last step
 
 
 class _Kept(dict[Key, RaySet]):

@@ -141,6 +141,8 @@ def picked(item: RaySet, scope: Sequence[str]) -> Choices:
 
 def _both(one: RaySet, two: RaySet, scope: Sequence[str], front: Sequence[int]) -> Choices:
     at = len(scope)
+    if not one.marks and not two.marks:
+        return np.zeros((*front, one.members * two.members, 0), np.int16)
     shape = (*front, one.members, two.members)
     a = np.broadcast_to(np.expand_dims(picked(one, scope), at + 1), (*shape, len(one.marks)))
     b = np.broadcast_to(np.expand_dims(picked(two, scope), at), (*shape, len(two.marks)))
