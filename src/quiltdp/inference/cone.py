@@ -228,7 +228,7 @@ def _turned(ring: _Index) -> _Index:
 
 
 def _ahead(flat: Table, ring: _Index, some: tuple[_Index, _Index]) -> _Mask:
-    """Return, for points and corners of their ring seen from the first, whether the point lies further round."""
+    """Return whether points lie further round than the corners of their ring, seen from the first corner."""
     start = _taken(flat, ring[:, :1])
     arm = _taken(flat, ring[:, 1:]) - start
     if 2 * len(some[0]) > flat.shape[0] * flat.shape[1]:

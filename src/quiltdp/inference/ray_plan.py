@@ -143,7 +143,7 @@ class Planner:
         size = self._size(vector)
         usual = _USUAL.get(size, math.inf)
         sets = self._size(scope)
-        members, cost = 1.0, _STEP * len(used)
+        members, cost = 1.0, float(_STEP * len(used))
         for k, s in enumerate(used):
             points = sets * members * s.members
             if k:  # as if the scope was there in full from the start
