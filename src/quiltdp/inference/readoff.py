@@ -43,7 +43,7 @@ __all__ = [
 
 _TOGETHER = 2**12  # work per known set up to which all of them are one table
 _MOST = 2**22
-_ALONE = 2**19  # work for one known set beyond which a side is left to elimination
+_ALONE = 2**17  # work for one known set beyond which a side is left to elimination
 
 Swings: TypeAlias = Mapping[tuple[str, ...], tuple[float, float]]
 """The swing of every known set, and a bound on its rounding error."""

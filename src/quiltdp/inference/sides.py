@@ -280,7 +280,7 @@ def _summed_law(law: Table, hidden: Sequence[str], rays: Mapping[str, Table], fr
     for n in reversed(hidden):
         vectors = rays.get(n)
         if vectors is None:
-            law = np.add.reduce(law, axis=-1)
+            law = (law.reshape(-1, law.shape[-1]) @ np.ones(law.shape[-1])).reshape(law.shape[:-1])
             continue
         if law.shape[-1] == 1:
             law = law * np.add.reduce(vectors, axis=0)
