@@ -34,11 +34,13 @@ __all__ = [
     "spelled",
 ]
 
-Spelling = Callable[[str, str, str], str]
-_OPTION = re.compile("\ue000(.*?)\ue001(.*?)\ue001(.*?)\ue002", re.DOTALL)  # private-use characters
+Spelling = Callable[[str, str, str, str], str]
+_OPTION = re.compile(
+    "\ue000(.*?)\ue001(.*?)\ue001(.*?)\ue001(.*?)\ue002", re.DOTALL
+)  # private-use characters
 
 
-def option(name: str, value: str = "", *, key: str = "") -> str:
+def option(name: str, value: object = "", *, key: str = "") -> str:
     """Return an option for the text of an error, to be spelled where the error is shown.
 
     ``value`` is what to give, ``key`` its key where the option is a mapping.  A name that is no
@@ -48,23 +50,23 @@ def option(name: str, value: str = "", *, key: str = "") -> str:
     --------
     >>> spelled(f"raise {option('max_entries')}")
     'raise max_entries'
-    >>> spelled(f"say {option('columns', '…', key='id')} or {option('format', 'table')}")
-    "say columns={'id': …} or format='table'"
+    >>> spelled(f"say {option('columns', '…', key='id')} or {option('missing', '0')}")
+    "say columns={'id': …} or missing='0'"
     """
-    return f"\ue000{name}\ue001{key}\ue001{value}\ue002" if name.isidentifier() else name
+    literal = value if value in ("", "…") else repr(value)
+    return f"\ue000{name}\ue001{key}\ue001{value}\ue001{literal}\ue002" if name.isidentifier() else name
 
 
-def in_python(name: str, key: str, value: str) -> str:
+def in_python(name: str, key: str, value: str, literal: str) -> str:
     """Return an option as a keyword argument."""
-    shown = value if value in ("", "…", "None") else repr(value)
     if key:
-        return f"{name}={{{key!r}: {shown}}}"
-    return f"{name}={shown}" if shown else name
+        return f"{name}={{{key!r}: {literal}}}"
+    return f"{name}={literal}" if literal else name
 
 
 def spelled(text: str, spelling: Spelling = in_python) -> str:
-    """Return a text with its options spelled; ``spelling`` takes name, key and value."""
-    return _OPTION.sub(lambda found: spelling(found[1], found[2], found[3]), text)
+    """Return a text with its options spelled; ``spelling`` takes name, key, value and literal."""
+    return _OPTION.sub(lambda found: spelling(*found.groups()), text)
 
 
 def options_in(text: str) -> tuple[str, ...]:

@@ -103,7 +103,7 @@ def test_verify_and_export(cli: Callable[..., Any], study: dict[str, Path], tmp_
         (["__import__('os')"], "not allowed"),
         (["label +"], "not an expression"),
         (["label * 3"], "outside [0, 1]"),
-        (["label", "--key", "a", "--key", "b"], "keys"),
+        (["label", "--key", "a", "--key", "b"], "--key per query: 1 asked, 2 given"),
         (["label", "--anchor", "/nowhere/anchor.json"], "anchor"),
     ],
 )

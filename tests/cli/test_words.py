@@ -53,7 +53,7 @@ def test_an_option_that_the_command_lacks_is_no_flag() -> None:
     with speaking_for([parameter("epsilon", "--epsilon")]):
         assert told(error) == "sigma must be small"
     assert told(error) == "--sigma must be small"
-    error = InvalidArgument(f"accept any speed: {option('max_speed', 'None')}, {option('path')}")
+    error = InvalidArgument(f"accept any speed: {option('max_speed', None)}, {option('path')}")
     assert str(error) == "accept any speed: max_speed=None, path"
     with speaking_for([parameter("any_speed", "--any-speed", flag=True), parameter("path", "path")]):
         assert told(error) == "accept any speed: --any-speed, PATH"
@@ -88,7 +88,7 @@ def test_a_name_that_is_no_identifier_stays() -> None:
         (("leakage", "models/asia.bif", "--dp-epsilon", 0.1, "--window", 2), "--window protects runs"),
         (("leakage", "models/asia.bif", "--dp-epsilon", 0.1, "--method", "gk16"), "--method 'gk16'"),
         (("leakage", "models/asia.bif", "--dp-epsilon", 0.1, "--adversary", "me"), "--adversary must be"),
-        (("info", FAM), "give --allele-frequency …, for example 0.1"),
+        (("info", FAM), "for example --allele-frequency 0.1"),
         (("info", FAM, "--allele-frequency", 2), "--allele-frequency must lie between"),
         (("info", FAM, "--allele-frequency", 0.1, "--mutation-rate", 3), "--mutation-rate must lie between"),
         (("info", FAM, "--allele-frequency", 0.1, "--format", "x"), "--format must be one of"),

@@ -25,13 +25,20 @@ __all__ = [
     "witness_facts",
 ]
 
-ModelFile = Annotated[str, typer.Argument(metavar="MODEL", help="The model file (.bif, .json, .fam, …).")]
+ModelFile = Annotated[
+    str,
+    typer.Argument(
+        metavar="MODEL",
+        help="A network (.bif .xmlbif .net .xdsl .uai .json), a chain (.json) or a pedigree (.fam .ped …).",
+    ),
+]
 Method = Annotated[
     str,
     typer.Option(
         metavar="NAME",
-        help="auto, or one of published, published-blanket, lemma4, swing, propagation, quilts, chain,"
-        " exact, group; against the prior adversary also clique-tree, forward-backward, mqm-approx, gk16.",
+        help="auto (the best that applies), or one of chain, exact, group, lemma4, propagation, published,"
+        " published-blanket, quilts, swing; against the prior adversary chain, clique-tree, exact,"
+        " forward-backward, gk16, group, mqm-approx, published, quilts.",
     ),
 ]
 Adversary = Annotated[

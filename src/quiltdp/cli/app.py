@@ -61,6 +61,16 @@ Examples:
   quiltdp COMMAND --help"""
 
 
+_BROKEN = {0xA0: " ", 0x2011: "-"}  # no-break space and hyphen, as they are printed
+
+
+def _unbroken(text: str) -> str:
+    """Keep ``published-blanket`` and ``[default: mle]`` on one line each."""
+    head, bracket, tail = text.rpartition("  [")
+    kept = tail.replace(" ", "\u00a0") if bracket else tail
+    return (head + bracket + kept).replace("-", "\u2011")
+
+
 class GroupedCommand(typer.core.TyperCommand):
     """A command whose help lists its options under the headings they name, its own first."""
 
@@ -87,12 +97,14 @@ class GroupedCommand(typer.core.TyperCommand):
                 kind = "Arguments" if parameter.param_type_name == "argument" else "Options"
                 if kind == "Arguments":  # always required, and its metavar says what it is
                     row = (str(parameter.metavar or parameter.name), row[1].removesuffix("  [required]"))
+                row = (row[0], row[1].replace("x>=", "at least "))
                 heading = getattr(parameter, "rich_help_panel", None) or kind
                 groups.setdefault(heading, []).append(row)
         for heading, rows in groups.items():
             if rows:
                 with formatter.section(heading):
-                    formatter.write_dl(rows)
+                    formatter.write_dl([(name, _unbroken(text)) for name, text in rows])
+        formatter.buffer = [piece.translate(_BROKEN) for piece in formatter.buffer]
 
 
 def build_app(names: Sequence[str] | None = None) -> typer.Typer:

@@ -17,13 +17,15 @@ __all__ = ["audit"]
 def audit(
     model: ModelFile,
     *,
-    dp_epsilon: Annotated[float, typer.Option(metavar="A", help="α of the mechanism.")] = 0.1,
+    dp_epsilon: Annotated[
+        float, typer.Option(metavar="A", help="α, the mechanism's DP guarantee for one record.")
+    ] = 0.1,
     adversary: Adversary = "informed",
     time_limit: TimeLimit = 60.0,
     json: AsJson = False,
     options: dict[str, Any],
 ) -> None:
-    """Compare every method with the exact limit and with what a real mechanism leaks.
+    """Compare every method with the exact limit and with what a real mechanism leaks, for small models.
 
     The limit is the worst α-DP mechanism against the worst adversary; the Laplace-sum row is the
     exact leakage of adding up all records and adding Laplace noise.

@@ -20,6 +20,7 @@ from quiltdp.cli.accounting import (
 )
 from quiltdp.cli.app import emit_json, guarded
 from quiltdp.cli.model_options import load, model_options
+from quiltdp.cli.twins import most_people, people, twin_warning
 
 if TYPE_CHECKING:
     from quiltdp.accountant.calibration import Calibration
@@ -42,7 +43,8 @@ def calibrate(
         float | None,
         typer.Option(
             metavar="D",
-            help="How far one record moves the query; default 1, and 1/records for Thresholdout.",
+            help="How far one record moves the query; default 1, for Thresholdout 1/records"
+            " (times 2 where monozygotic twins share a record).",
             show_default=False,
         ),
     ] = None,
@@ -74,7 +76,7 @@ def calibrate(
     --------
     $ quiltdp calibrate models/asia.bif --epsilon 1 --budget 10
     $ quiltdp calibrate models/location_chain.json --epsilon 1 --window 6
-    $ quiltdp calibrate family.fam --allele-frequency 0.1 --epsilon 1 --adversary prior
+    $ quiltdp calibrate models/pedigree/ceph1463.fam --allele-frequency 0.1 --epsilon 1
     $ quiltdp calibrate models/asia.bif --epsilon 1 --mechanism gaussian --delta 1e-6 --json
     """
     with guarded():
@@ -82,6 +84,7 @@ def calibrate(
 
         loaded = load(model, **options)
         spec = _spec(loaded, mechanism, budget, sensitivity, delta)
+        warning = twin_warning(loaded, "--sensitivity", spec.max_sensitivity, chosen=sensitivity is None)
         with progress_bar() as progress:
             found = qd.calibrate(
                 loaded,
@@ -95,10 +98,10 @@ def calibrate(
                 progress=progress,
             )
         if json:
-            document = found.to_dict()
-            emit_json("calibration", {k: v for k, v in document.items() if k not in ("schema", "version")})
+            document = {k: v for k, v in found.to_dict().items() if k not in ("schema", "version")}
+            emit_json("calibration", {**document, "notes": [*warning, *loaded.notes, *found.notes]})
         else:
-            _show(model, loaded, found)
+            _show(model, loaded, found, warning)
 
 
 def _spec(
@@ -115,24 +118,27 @@ def _spec(
         raise InvalidArgument(f"--budget belongs to thresholdout, not to {kind}")
     if delta is not None and kind != "gaussian":
         raise InvalidArgument(f"--delta belongs to gaussian, not to {kind}")
+    most = most_people(model)
     if kind == "thresholdout":
         if budget is None:
             raise InvalidArgument("thresholdout needs --budget: how many answers may come from the holdout")
-        return Thresholdout(budget, sensitivity if sensitivity is not None else 1.0 / len(model.records))
+        return Thresholdout(budget, sensitivity if sensitivity is not None else most / people(model))
     if kind == "gaussian":
         if delta is None:
             raise InvalidArgument("gaussian needs --delta, for example --delta 1e-6")
-        return Gaussian(sensitivity if sensitivity is not None else 1.0, delta)
-    return Laplace(sensitivity if sensitivity is not None else 1.0)
+        return Gaussian(sensitivity if sensitivity is not None else float(most), delta)
+    return Laplace(sensitivity if sensitivity is not None else float(most))
 
 
-def _show(path: str, model: Model, found: Calibration) -> None:
+def _show(path: str, model: Model, found: Calibration, warning: tuple[str, ...]) -> None:
     from quiltdp.accountant.specs import Gaussian
     from quiltdp.cli.show import number, show_facts, show_line, show_table
 
     kind = "standard deviation" if isinstance(found.mechanism, Gaussian) else "Laplace scale"
     promise = f"ε = {found.epsilon:g}" + (f", δ = {found.delta:g}" if found.delta else "")
     show_line(f"σ = {found.sigma:.6g}   ({kind}, for {promise})", style="bold green")
+    for line in warning:
+        show_line(line, style="bold yellow")
     facts = [
         ("model", f"{path}: {len(model.records):,} records of {len(model.nodes):,} nodes"),
         ("mechanism", str(found.mechanism)),

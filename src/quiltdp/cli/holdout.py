@@ -22,30 +22,48 @@ holdout = typer.Typer(
 
 LedgerPath = Annotated[Path, typer.Argument(metavar="LEDGER", help="The ledger file.")]
 AnchorPath = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="A file elsewhere that remembers the newest entry.")
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="A file on another disk that remembers the newest entry: an old copy of the ledger is noticed.",
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Plain JSON on stdout, nothing else.")]
 
 
 @holdout.command(
     cls=GroupedCommand,
-    epilog="\b\nExamples:\n  quiltdp holdout init study.db --calibration cal.json --threshold 0.04",
+    short_help="Make the ledger of a reusable holdout.",
+    epilog="\b\nExamples:\n  quiltdp calibrate models/asia.bif --epsilon 1 --budget 10 --json > cal.json\n"
+    "  quiltdp holdout init study.db --calibration cal.json --threshold 0.04",
 )
 def init(
-    ledger: LedgerPath,
+    ledger: Annotated[
+        Path, typer.Argument(metavar="LEDGER", help="The file to make; it must not exist yet.")
+    ],
     *,
     calibration: Annotated[
-        Path, typer.Option(metavar="FILE", help="A calibration of Thresholdout, as JSON.")
+        Path, typer.Option(metavar="FILE", help="What 'quiltdp calibrate … --budget B --json' printed.")
     ],
-    threshold: Annotated[float, typer.Option(metavar="T", help="How far training and holdout may differ.")],
-    failure: Annotated[float, typer.Option(metavar="BETA", help="Failure probability of the bounds.")] = 0.05,
+    threshold: Annotated[
+        float,
+        typer.Option(metavar="T", help="How far training and holdout may differ before the holdout answers."),
+    ],
+    failure: Annotated[
+        float, typer.Option(metavar="P", help="How likely the stated error bounds may fail.")
+    ] = 0.05,
     queries: Annotated[
-        int | None, typer.Option(metavar="M", help="The number of queries, if it is fixed.")
+        int | None,
+        typer.Option(metavar="M", help="How many queries will be asked, if that is fixed: tighter bounds."),
     ] = None,
     anchor: AnchorPath = None,
     json: Json = False,
 ) -> None:
-    """Make the ledger of a reusable holdout."""
+    """Make the ledger of a reusable holdout, from a calibration of Thresholdout.
+
+    The ledger holds the noise, the secret threshold and the account of everything answered; the data
+    stay where they are.
+    """
     with guarded():
         from quiltdp.accountant.ledger import Ledger
         from quiltdp.accountant.specs import Thresholdout
@@ -55,37 +73,40 @@ def init(
         found = read_calibration(calibration)
         if not isinstance(found.mechanism, Thresholdout):
             raise InvalidArgument(
-                f"{calibration}: the calibration is for {found.mechanism!r}, not Thresholdout"
+                f"{calibration}: this calibration is for {found.mechanism!r}, a holdout needs Thresholdout:"
+                " calibrate with --budget"
             )
         if ledger.exists():
-            raise InvalidArgument(f"{ledger}: this file exists; a ledger is never overwritten")
+            raise InvalidArgument(
+                f"{ledger}: this exists already, and a ledger is never overwritten; choose another name"
+            )
         settings = checked_settings(threshold, failure, queries)
         made = Ledger.create(ledger, found, settings=settings, anchor=anchor)
         facts = {"ledger": str(ledger), "id": made.genesis["id"], **status_facts(made)}
         if json:
             emit_json("holdout-init", facts)
         else:
-            typer.echo(
-                f"{ledger}: made, {facts['remaining']} answers from the holdout, keep the file private"
-            )
+            typer.echo(f"{ledger}: {facts['remaining']} answers may come from the holdout")
+            typer.echo("keep this file private and safe: it holds the secret threshold and the account")
 
 
 @holdout.command(
     cls=GroupedCommand,
+    short_help="Ask queries of the holdout.",
     epilog="\b\nExamples:\n  quiltdp holdout ask study.db 'guess == label' --train train.csv"
     " --holdout holdout.csv",
 )
 def ask(
     ledger: LedgerPath,
     query: Annotated[
-        list[str], typer.Argument(metavar="QUERY...", help="A column, or an expression over columns.")
+        list[str], typer.Argument(metavar="QUERY...", help="A column, or an expression: 'age < 40'.")
     ],
     *,
     train: Annotated[Path, typer.Option(metavar="CSV", help="The training data.")],
     holdout: Annotated[Path, typer.Option(metavar="CSV", help="The holdout data.")],
     key: Annotated[
         list[str] | None,
-        typer.Option(metavar="KEY", help="Idempotency key, one per query: repeats are free."),
+        typer.Option(metavar="KEY", help="A key for each query, in order: asked again, it costs nothing."),
     ] = None,
     anchor: AnchorPath = None,
     json: Json = False,
@@ -118,7 +139,8 @@ def status(
     ledger: LedgerPath,
     *,
     model: Annotated[
-        Path | None, typer.Option(metavar="MODEL", help="Also convert to Bayesian DP with this model.")
+        Path | None,
+        typer.Option(metavar="MODEL", help="Also tell the leakage, from the model of the calibration."),
     ] = None,
     anchor: AnchorPath = None,
     json: Json = False,
@@ -142,16 +164,16 @@ def read_calibration(path: Path) -> Any:
     try:
         return Calibration.from_json(path.read_text(encoding="utf-8"))
     except (ValueError, KeyError, TypeError, QuiltdpError) as error:
-        raise FileFormatError(path, None, f"this is not a calibration ({error})") from None
+        reason = error.reason if isinstance(error, QuiltdpError) else f"this is not a calibration ({error})"
+        how = "quiltdp calibrate MODEL --epsilon E --budget B --json"
+        raise FileFormatError(path, None, f"{reason}; expected what this prints: {how}") from None
 
 
 def status_facts(ledger: Any, model: Path | None = None) -> dict[str, Any]:
     """Return the odometer of a ledger as plain facts."""
     from collections.abc import Mapping
 
-    import quiltdp
-
-    reading = ledger.odometer(None if model is None else quiltdp.load_model(model))
+    reading = _reading(ledger, model)
 
     def plain(value: Any) -> Any:
         return dict(value) if isinstance(value, Mapping) else value
@@ -170,6 +192,20 @@ def status_facts(ledger: Any, model: Path | None = None) -> dict[str, Any]:
         if found is not None:
             facts[found.adversary] = {"epsilon": found.epsilon, "per_record": dict(found.per_record)}
     return facts
+
+
+def _reading(ledger: Any, model: Path | None) -> Any:
+    """Return the odometer's reading; a model that does not belong is refused by its file."""
+    from quiltdp.errors import InvalidArgument
+    from quiltdp.io.load import load_model
+
+    if model is None:
+        return ledger.odometer(None)
+    loaded = load_model(model)
+    try:
+        return ledger.odometer(loaded)
+    except InvalidArgument as error:
+        raise InvalidArgument(f"{model}: {error.text}") from None
 
 
 def show_status(name: str, facts: dict[str, Any]) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from quiltdp.cli.accounting import AsJson, ModelFile
 from quiltdp.cli.app import emit_json, guarded
 from quiltdp.cli.model_options import load, model_options
 
@@ -19,20 +20,25 @@ __all__ = ["by_use", "influence"]
 
 @model_options
 def influence(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="The model file (.bif, .json, .ped, …).")],
+    model: ModelFile,
     *,
     of: Annotated[str, typer.Option("--of", metavar="NODE", help="The node under attack.")],
     on: Annotated[
         str | None,
-        typer.Option("--on", metavar="NAMES", help="The nodes seen, commas between; default: its blanket."),
+        typer.Option(
+            "--on", metavar="NAMES", help="The nodes seen, separated by commas; default: its Markov blanket."
+        ),
     ] = None,
     given: Annotated[
-        str, typer.Option("--given", metavar="NAMES", help="Nodes whose values are known already.")
+        str,
+        typer.Option(
+            "--given", metavar="NAMES", help="Nodes whose values are known already, separated by commas."
+        ),
     ] = "",
     max_entries: Annotated[
         int, typer.Option(metavar="N", min=1, help="The largest table that may be built.")
     ] = 2**24,
-    json: Annotated[bool, typer.Option("--json", help="Plain JSON on stdout, nothing else.")] = False,
+    json: AsJson = False,
     options: dict[str, Any],
 ) -> None:
     """Show the conditional max-influence: how far the nodes seen can tell two values of a node apart.

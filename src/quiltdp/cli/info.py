@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
+from quiltdp.cli.accounting import AsJson, ModelFile
 from quiltdp.cli.app import emit_json, guarded
 from quiltdp.cli.model_options import load, model_options
 
@@ -18,9 +17,9 @@ __all__ = ["info"]
 
 @model_options
 def info(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="The model file (.bif, .json, .ped, …).")],
+    model: ModelFile,
     *,
-    json: Annotated[bool, typer.Option("--json", help="Plain JSON on stdout, nothing else.")] = False,
+    json: AsJson = False,
     options: dict[str, Any],
 ) -> None:
     """Say what a model contains: nodes, states, records, components, treewidth, tables, zeros.

@@ -20,6 +20,7 @@ from quiltdp.cli.accounting import (
 )
 from quiltdp.cli.app import emit_json, guarded
 from quiltdp.cli.model_options import load, model_options
+from quiltdp.cli.twins import twin_warning
 
 __all__ = ["leakage"]
 
@@ -63,21 +64,24 @@ def leakage(
                 time_limit=time_limit,
                 progress=progress,
             )
+        warning = twin_warning(loaded, "--dp-epsilon", dp_epsilon, chosen=False)
         if json:
-            emit_json(
-                "leakage", {"model": model, **found.to_dict(top if len(found.per_record) > 10_000 else None)}
-            )
+            document = found.to_dict(top if len(found.per_record) > 10_000 else None)
+            notes = [*warning, *loaded.notes, *found.notes]
+            emit_json("leakage", {"model": model, **document, "notes": notes})
             return
         from quiltdp.cli.show import number, show_facts, show_line, show_table
 
         show_line(f"leakage ≤ {found.epsilon:.6g} at α = {dp_epsilon:g}", style="bold green")
+        for line in warning:
+            show_line(line, style="bold yellow")
         facts = [
             ("model", f"{model}: {len(loaded.records):,} records of {len(loaded.nodes):,} nodes"),
             ("adversary", f"{found.adversary}; protects {found.protected}"),
             ("binding", f"{found.binding.unit}, method {found.binding.method}"),
             *witness_facts(found.binding.witness),
             ("certificate", str(found.certificate)),
-            *(("note", n) for n in found.notes),
+            *(("note", n) for n in (*loaded.notes, *found.notes)),
         ]
         show_facts(facts)
         if top:

@@ -19,12 +19,17 @@ ledger = typer.Typer(
 )
 
 
-@ledger.command(cls=GroupedCommand, epilog="\b\nExamples:\n  quiltdp ledger show study.db --last 20")
+@ledger.command(
+    cls=GroupedCommand,
+    short_help="Show the totals and the newest entries.",
+    epilog="\b\nExamples:\n  quiltdp ledger show study.db --last 20",
+)
 def show(
     ledger: LedgerPath,
     *,
     model: Annotated[
-        Path | None, typer.Option(metavar="MODEL", help="Also convert to Bayesian DP with this model.")
+        Path | None,
+        typer.Option(metavar="MODEL", help="Also tell the leakage, from the model of the calibration."),
     ] = None,
     last: Annotated[int, typer.Option(metavar="N", min=0, help="How many of the newest entries.")] = 10,
     anchor: AnchorPath = None,
@@ -45,7 +50,11 @@ def show(
             _show_entries(entries)
 
 
-@ledger.command(cls=GroupedCommand, epilog="\b\nExamples:\n  quiltdp ledger verify study.db")
+@ledger.command(
+    cls=GroupedCommand,
+    short_help="Check that nothing was changed.",
+    epilog="\b\nExamples:\n  quiltdp ledger verify study.db\n  quiltdp ledger verify study.json",
+)
 def verify(
     ledger: Annotated[Path, typer.Argument(metavar="LEDGER", help="A ledger file, or an export (.json).")],
     *,
@@ -68,7 +77,11 @@ def verify(
             typer.echo(f"{ledger}: whole, {head.seq} entries, head {head.digest[:16]}…")
 
 
-@ledger.command(cls=GroupedCommand, epilog="\b\nExamples:\n  quiltdp ledger export study.db -o study.json")
+@ledger.command(
+    cls=GroupedCommand,
+    short_help="Write what may be shown, as JSON.",
+    epilog="\b\nExamples:\n  quiltdp ledger export study.db -o study.json",
+)
 def export(
     ledger: LedgerPath,
     *,

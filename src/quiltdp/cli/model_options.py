@@ -55,30 +55,48 @@ _OPTIONS: dict[str, Any] = {
     ],
     "allele_frequency": Annotated[
         list[str] | None,
-        _option("Frequency of the alternative allele; LOCUS=P, repeated, for several loci.", metavar="P"),
+        _option("Frequency of the alternative allele, needed; LOCUS=P, repeated, for several loci.",
+                metavar="P"),
     ],
-    "mutation_rate": Annotated[float | None, _option("Chance that an allele mutates on the way to a child.")],
-    "error_rate": Annotated[float | None, _option("Chance that a called genotype is wrong.")],
-    "inbreeding": Annotated[float | None, _option("Inbreeding coefficient of founders.")],
+    "mutation_rate": Annotated[
+        float | None, _option("Chance that an allele mutates on the way to a child; default 0.", metavar="P")
+    ],
+    "error_rate": Annotated[
+        float | None, _option("Chance that a called genotype is wrong; default 0.", metavar="P")
+    ],
+    "inbreeding": Annotated[
+        float | None, _option("Inbreeding coefficient of founders; default 0.", metavar="F")
+    ],
     "x_linked": Annotated[bool | None, _option("The locus is on the X chromosome.", "--x-linked")],
-    "study": Annotated[Path | None, _option("Ids in the study; everybody else is latent.", metavar="FILE")],
-    "format": Annotated[str | None, _option("plink, linkage, table or gedcom, if the suffix does not tell.")],
+    "study": Annotated[
+        Path | None,
+        _option("The ids in the study, one per line; everybody else is latent.", metavar="FILE"),
+    ],
+    "format": Annotated[
+        str | None,
+        _option("plink, linkage, table or gedcom, if the suffix does not tell.", metavar="KIND"),
+    ],
     "columns": Annotated[
         list[str] | None,
-        _option("Which column is which, repeated: id=COLUMN father=… mother=… sex=… family=….", "--column",
-                metavar="ROLE=NAME"),
+        _option("Which column is which, repeated: id=NAME; also father, mother, sex, family, twin, zygosity.",
+                "--column", metavar="ROLE=NAME"),
     ],
-    "missing": Annotated[list[str] | None, _option("A code for 'no parent', repeated.", metavar="CODE")],
+    "missing": Annotated[
+        list[str] | None, _option("One more code for 'no parent'; repeated.", metavar="CODE")
+    ],
     "male": Annotated[str | None, _option("Code of males in the sex column.", metavar="CODE")],
     "female": Annotated[str | None, _option("Code of females in the sex column.", metavar="CODE")],
     "twins": Annotated[
         list[str] | None, _option("Monozygotic twins, ids separated by commas; repeated.", metavar="A,B")
     ],
     "unknown_parents": Annotated[
-        str | None, _option("Unknown parents of half-known siblings: separate or shared.", metavar="HOW")
+        str | None,
+        _option("The unknown parent of siblings with one known: separate (default) or shared.",
+                metavar="HOW"),
     ],
     "join_families": Annotated[
-        bool | None, _option("A parent found only in another family is that person.", "--join-families")
+        bool | None,
+        _option("A parent who is only in another family is the same person.", "--join-families"),
     ],
 }  # fmt: skip
 _EVERYWHERE = ("records",)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from quiltdp.cli.accounting import AsJson, TimeLimit
 from quiltdp.cli.app import emit_json, guarded
 from quiltdp.cli.model_options import load, model_options, reading_options
 from quiltdp.errors import DependencyMissing, InvalidArgument
@@ -26,14 +27,14 @@ def pedigree(
     *,
     options: dict[str, Any],
     dp_epsilon: Annotated[
-        float | None, typer.Option(metavar="ALPHA", help="The release is ALPHA-DP: show what it leaks.")
+        float | None, typer.Option(metavar="A", help="α of the release, for one person: show what it leaks.")
     ] = None,
     epsilon: Annotated[
         float | None,
-        typer.Option(metavar="EPS", help="Find the ALPHA that leaks at most EPS (informed adversary)."),
+        typer.Option(metavar="E", help="The leakage allowed: find the α and the noise that keep it."),
     ] = None,
     tsv: Annotated[
-        Path | None, typer.Option(metavar="OUT", help="Write the table per person, tab-separated.")
+        Path | None, typer.Option(metavar="FILE", help="Write the table per person, tab-separated.")
     ] = None,
     kin: Annotated[
         str | None, typer.Option(metavar="ID", help="How much each relative's genotype tells about ID.")
@@ -42,13 +43,13 @@ def pedigree(
         bool, typer.Option("--metrics", help="Estimation error and entropy before and after the release.")
     ] = False,
     query: Annotated[
-        str, typer.Option(metavar="NAME", help="What is released: allele-count or carrier-count.")
+        str, typer.Option(metavar="NAME", help="What --metrics releases: allele-count or carrier-count.")
     ] = "allele-count",
     plot: Annotated[
-        Path | None, typer.Option(metavar="OUT", help="Draw the largest family (.png .svg .pdf).")
+        Path | None, typer.Option(metavar="FILE", help="Draw the largest family (.png .svg .pdf).")
     ] = None,
-    time_limit: Annotated[float, typer.Option(metavar="SECONDS", help="For each leakage analysis.")] = 30.0,
-    json: Annotated[bool, typer.Option("--json", help="Plain JSON on stdout, nothing else.")] = False,
+    time_limit: TimeLimit = 30.0,
+    json: AsJson = False,
 ) -> None:
     """Summarise a pedigree; with an allele frequency and a privacy parameter, account for each person.
 

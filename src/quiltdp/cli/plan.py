@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from quiltdp.cli.accounting import AsJson, TimeLimit
 from quiltdp.cli.app import emit_json, guarded
 from quiltdp.cli.model_options import load, model_options
 
@@ -16,25 +17,28 @@ __all__ = ["plan"]
 def plan(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="The model file of the holdout's records.")],
     *,
-    budget: Annotated[int, typer.Option(help="How many answers may come from the holdout.")],
+    budget: Annotated[int, typer.Option(metavar="B", help="How many answers may come from the holdout.")],
     queries: Annotated[
-        int | None, typer.Option(help="How many queries may be asked; left out: as many as possible.")
+        int | None,
+        typer.Option(metavar="M", help="How many queries may be asked; default: as many as possible."),
     ] = None,
     accuracy: Annotated[
-        float | None, typer.Option(help="How far an answer may be off; left out: as little as possible.")
+        float | None,
+        typer.Option(metavar="X", help="How far an answer may be off; default: as little as possible."),
     ] = None,
-    confidence: Annotated[float, typer.Option(help="The probability of each promise.")] = 0.95,
+    confidence: Annotated[float, typer.Option(metavar="P", help="The probability of each promise.")] = 0.95,
     threshold_share: Annotated[
-        float, typer.Option(help="The threshold's least share of the accuracy.")
+        float, typer.Option(metavar="S", help="The threshold's least share of the accuracy.")
     ] = 0.5,
     overfit: Annotated[
-        float | None, typer.Option(help="Training values off by no more than this must spend no budget.")
+        float | None,
+        typer.Option(metavar="X", help="Training values off by no more than this must spend no budget."),
     ] = None,
     shortest: Annotated[
         bool, typer.Option("--shortest", help="For a chain: the smallest length that is enough.")
     ] = False,
-    time_limit: Annotated[float, typer.Option(help="Seconds for the leakage search.")] = 30.0,
-    json: Annotated[bool, typer.Option("--json", help="Plain JSON on stdout, nothing else.")] = False,
+    time_limit: TimeLimit = 30.0,
+    json: AsJson = False,
     options: dict[str, Any],
 ) -> None:
     """Plan a reusable holdout on correlated records: noise, threshold, and what they promise.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from quiltdp.cli.accounting import AsJson, ModelFile
 from quiltdp.cli.app import emit_json, guarded
 from quiltdp.cli.model_options import load, model_options
 
@@ -19,7 +20,7 @@ __all__ = ["quilts"]
 
 @model_options
 def quilts(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="The model file (.bif, .json, .ped, …).")],
+    model: ModelFile,
     node: Annotated[str, typer.Argument(metavar="NODE", help="The record under attack.")],
     *,
     max_nearby: Annotated[
@@ -36,7 +37,7 @@ def quilts(
     dp_epsilon: Annotated[
         float, typer.Option(metavar="A", help="With --influence: the α at which quilts are ranked.")
     ] = 0.1,
-    json: Annotated[bool, typer.Option("--json", help="Plain JSON on stdout, nothing else.")] = False,
+    json: AsJson = False,
     options: dict[str, Any],
 ) -> None:
     """List the Markov quilts of a node, smallest nearby set first.

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from quiltdp.cli.accounting import AsJson
 from quiltdp.cli.app import emit_json, guarded
 
 if TYPE_CHECKING:
@@ -19,81 +20,119 @@ def trace(
     points: Annotated[
         list[str],
         typer.Argument(
-            metavar="POINTS...", help="CSV, PLT, GPX, GeoJSON, Moving Features or Parquet; a folder."
+            metavar="POINTS...",
+            help="Files of points (CSV, PLT, GPX, GeoJSON, Moving Features, Parquet), or folders.",
         ),
     ],
     *,
     cell: Annotated[
-        str, typer.Option(metavar="CELL", help="500m (squares), h3:7 (hexagons) or stay (stay points).")
+        str,
+        typer.Option(
+            metavar="CELL", help="The cells: squares (500m), hexagons (h3:7) or stay points (stay)."
+        ),
     ] = "500m",
     interval: Annotated[str, typer.Option(metavar="TIME", help="The length of a time step.")] = "5min",
     output: Annotated[
         str | None, typer.Option("-o", "--output", metavar="FILE", help="Write the chain to this .json file.")
     ] = None,
     estimator: Annotated[
-        str, typer.Option(metavar="NAME", help="mle, additive:<smoothing> or reversible.")
+        str, typer.Option(metavar="NAME", help="mle, additive:SMOOTHING or reversible.")
     ] = "mle",
     initial: Annotated[
-        str, typer.Option(metavar="LAW", help="First step of a stretch: occupancy, stationary, uniform.")
+        str,
+        typer.Option(metavar="LAW", help="Law of a stretch's first step: occupancy, stationary or uniform."),
     ] = "occupancy",
     max_gap: Annotated[
         str | None,
         typer.Option(
-            metavar="TIME", help="A longer gap splits the trace; none never splits. [default: 15min]"
+            metavar="TIME",
+            help="A longer gap splits the trace; none: never.  [default: 15min, at least two steps]",
         ),
     ] = None,
     pick: Annotated[
-        str, typer.Option(metavar="WHICH", help="The point that stands for a step: first, last, most.")
+        str,
+        typer.Option(
+            metavar="WHICH", help="The point that stands for a step: first, last or most (the commonest)."
+        ),
     ] = "first",
-    lat_column: Annotated[str | None, typer.Option(metavar="NAME", help="The latitude column.")] = None,
-    lon_column: Annotated[str | None, typer.Option(metavar="NAME", help="The longitude column.")] = None,
-    time_column: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The time column, or date+clock.")
+    lat_column: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The latitude column, if its name does not tell.")
     ] = None,
-    user_column: Annotated[str | None, typer.Option(metavar="NAME", help="The user column.")] = None,
+    lon_column: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The longitude column, likewise.")
+    ] = None,
+    time_column: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="The time column, likewise; DATE+CLOCK for two columns."),
+    ] = None,
+    user_column: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="The user column, likewise; without one, the points are one user's."
+        ),
+    ] = None,
     timezone: Annotated[
-        str | None, typer.Option(metavar="ZONE", help="For times without one: UTC, Europe/Rome, +02:00.")
+        str | None,
+        typer.Option(metavar="ZONE", help="Of times that name none: Europe/Rome, +02:00.  [default: UTC]"),
     ] = None,
     time_format: Annotated[
-        str | None, typer.Option(metavar="FORMAT", help="As in strptime: '%d.%m.%Y %H:%M'.")
+        str | None, typer.Option(metavar="FORMAT", help="Of times that are not ISO 8601: '%d.%m.%Y %H:%M'.")
     ] = None,
     header: Annotated[
         str | None,
-        typer.Option(metavar="NAMES", help="Columns of a CSV without a header: user,time,lon,lat."),
+        typer.Option(metavar="NAMES", help="The columns of a CSV without a header line: user,time,lon,lat."),
     ] = None,
-    separator: Annotated[str | None, typer.Option(metavar="MARK", help="The column separator.")] = None,
+    separator: Annotated[
+        str | None, typer.Option(metavar="MARK", help="Between columns of a CSV, if it is not found.")
+    ] = None,
     crs: Annotated[
-        str | None, typer.Option(metavar="CRS", help="Of projected coordinates in the file: EPSG:32650.")
+        str | None, typer.Option(metavar="CRS", help="Of coordinates that are not degrees: EPSG:32650.")
     ] = None,
     grid_crs: Annotated[
-        str | None, typer.Option(metavar="CRS", help="The plane of the squares. [default: UTM zone]")
+        str | None, typer.Option(metavar="CRS", help="The plane of the squares.  [default: their UTM zone]")
     ] = None,
-    stay_distance: Annotated[str, typer.Option(metavar="LENGTH", help="Stay points: within.")] = "100m",
-    stay_time: Annotated[str, typer.Option(metavar="TIME", help="Stay points: for at least.")] = "5min",
-    drop_invalid: Annotated[bool, typer.Option("--drop-invalid", help="Drop points off the globe.")] = False,
-    any_speed: Annotated[bool, typer.Option("--any-speed", help="Accept impossible speeds.")] = False,
+    stay_distance: Annotated[
+        str, typer.Option(metavar="LENGTH", help="Stay points: people stay within this distance.")
+    ] = "100m",
+    stay_time: Annotated[
+        str, typer.Option(metavar="TIME", help="Stay points: for at least this long.")
+    ] = "5min",
+    drop_invalid: Annotated[
+        bool, typer.Option("--drop-invalid", help="Drop points off the globe instead of refusing the file.")
+    ] = False,
+    any_speed: Annotated[
+        bool, typer.Option("--any-speed", help="Accept impossible speeds instead of refusing the file.")
+    ] = False,
     robust: Annotated[
-        bool, typer.Option("--robust", help="Write the estimator that needs most noise; list them all.")
+        bool, typer.Option("--robust", help="Compare estimators, and write the one that needs most noise.")
     ] = False,
     confidence: Annotated[
         float | None,
-        typer.Option(metavar="P", help="Also the noise for every chain the counts cannot rule out."),
+        typer.Option(
+            metavar="P", help="Also tell the noise for every chain that the counts cannot rule out: 0.95."
+        ),
     ] = None,
     epsilon: Annotated[
         float, typer.Option(metavar="E", help="The leakage at which --robust and --confidence compare.")
     ] = 1.0,
-    window: Annotated[int, typer.Option(metavar="W", min=1, help="… protecting runs of W steps.")] = 1,
+    window: Annotated[
+        int, typer.Option(metavar="W", min=1, help="With --robust or --confidence: protect runs of W steps.")
+    ] = 1,
     map_file: Annotated[
         str | None, typer.Option("--map", metavar="FILE", help="Draw the visits per cell (.png, .svg, .pdf).")
     ] = None,
     sigma: Annotated[
-        float | None, typer.Option(metavar="S", help="The Laplace scale of the map's noise.")
+        float | None,
+        typer.Option(metavar="S", help="The Laplace scale of the map's noise; without it, true counts."),
     ] = None,
     area: Annotated[
         str | None,
-        typer.Option(metavar="S,W,N,E", help="Map every cell of this area, visited or not (degrees)."),
+        typer.Option(
+            metavar="S,W,N,E",
+            help="Map every cell of this area, visited or not: south,west,north,east in degrees.",
+        ),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Plain JSON on stdout, nothing else.")] = False,
+    json: AsJson = False,
 ) -> None:
     """Turn points into a Markov chain: cells at regular time steps, one chain per user and stretch.
 

@@ -15,6 +15,7 @@ __all__ = ["speaking_for", "told", "usage"]
 # Keyword of the library -> the option that stands for it, where their names differ.
 _OTHER_NAMES = {
     "bdp_epsilon": "epsilon",
+    "keys": "key",
     "lat": "lat_column",
     "lon": "lon_column",
     "max_speed": "any_speed",
@@ -55,13 +56,13 @@ def _here(name: str) -> str:
     return _OTHER_NAMES.get(name, name)
 
 
-def _as_flag(name: str, key: str, value: str) -> str:
+def _as_flag(name: str, key: str, value: str, literal: str) -> str:
     """Return an option as it is typed: ``--column id=…``."""
     parameters = _PARAMETERS.get()
     parameter = (parameters or {}).get(_here(name))
     flag = f"--{_here(name).replace('_', '-')}"
     if parameter is None and parameters is not None:
-        return in_python(name, key, value)
+        return in_python(name, key, value, literal)
     if parameter is not None:
         if not parameter.opts[0].startswith("-"):
             return str(parameter.metavar or name).upper()

@@ -11,6 +11,7 @@ import gzip
 import inspect
 import os
 import re
+import shlex
 import stat
 import zlib
 from collections.abc import Callable
@@ -46,6 +47,9 @@ _DOMAINS: dict[str, str] = {
     ".tsv": "quiltdp.domains.pedigree:load",
     ".txt": "quiltdp.domains.pedigree:load",
 }
+
+_TRACES = (".geojson", ".gpx", ".mfjson", ".parquet", ".plt", ".pq")
+_PLACES = ({"lat", "latitude", "y"}, {"lon", "lng", "long", "longitude", "x"})
 
 _ANYTHING = (".dat", ".txt")  # suffixes that say so little that the words are asked first
 
@@ -96,6 +100,8 @@ def load_model(path: str | os.PathLike[str], **options: Any) -> Model:
         found = _sniff(path, suffix) or suffix
         target = _NETWORKS.get(found, known)
         if target is None:
+            if suffix in _TRACES:
+                raise _trace(path)
             raise FileFormatError(
                 path,
                 None,
@@ -107,6 +113,10 @@ def load_model(path: str | os.PathLike[str], **options: Any) -> Model:
     _check_options(path, suffix, reader, options)
     try:
         return reader(path, **options)
+    except FileFormatError:
+        if _is_trace(path):
+            raise _trace(path) from None
+        raise
     except TypeError as error:  # a reader that hands its options on
         unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error))
         if unknown is None or unknown[1] not in options:
@@ -164,6 +174,26 @@ def _sniff(path: str | os.PathLike[str], suffix: str) -> str | None:
     if skipped is not None:
         text = text[skipped.end() :]
     return next((found for pattern, found in _BEGINNINGS if pattern.match(text)), None)
+
+
+def _trace(path: str | os.PathLike[str]) -> FileFormatError:
+    """Return the error that says where a location trace belongs."""
+    return FileFormatError(
+        path,
+        None,
+        "this is a location trace, not a model; make its Markov chain first:"
+        f" quiltdp trace {shlex.quote(os.fspath(path))} -o chain.json (in Python: quiltdp.location_chain)",
+    )
+
+
+def _is_trace(path: str | os.PathLike[str]) -> bool:
+    """Return whether a file that is no model holds points: GeoJSON, or a latitude and a longitude column."""
+    with Path(path).open("rb") as stream:
+        head = stream.read(4096).decode("utf-8", errors="replace").removeprefix("\ufeff").lstrip()
+    if head.startswith("{"):
+        return re.search(r'"type"\s*:\s*"Feature(?:Collection)?"', head) is not None
+    names = {name.strip(' "').lower() for name in re.split(r"[,;\t ]", head.partition("\n")[0])}
+    return all(names & place for place in _PLACES)
 
 
 def _resolve(target: str) -> Callable[..., Model]:

@@ -368,7 +368,9 @@ def _aligned(values: Sequence[Any] | None, count: int, name: str) -> Sequence[An
     if values is None:
         return [None] * count
     if isinstance(values, (str, Mapping)) or len(values) != count:
-        raise InvalidArgument(f"{option(name)} must be a list with one entry per query, {count} were asked")
+        raise InvalidArgument(
+            f"give one entry of {option(name)} per query: {count} asked, {len(values)} given"
+        )
     return list(values)
 
 

@@ -86,9 +86,11 @@ class TablePair:
                 f"query {query.text!r}: the data have no named columns; ask with a callable"
             )
         train = query.rows(self._train_columns, self.train_rows)
+        name = f"query {query.text!r}"
+        holdout = query.rows(self._holdout_columns, self.rows)
         return (
-            _value(query.rows(self._holdout_columns, self.rows), self.rows, "the holdout", strict=False),
-            _value(train, self.train_rows, "the training data", strict=True),
+            _value(holdout, self.rows, "the holdout", strict=False, name=name),
+            _value(train, self.train_rows, "the training data", strict=True, name=name),
         )
 
 
@@ -101,7 +103,7 @@ def describe(query: Query) -> str:
     )
 
 
-def _value(result: Any, rows: int, where: str, *, strict: bool) -> Value:
+def _value(result: Any, rows: int, where: str, *, strict: bool, name: str = "the query") -> Value:
     """Return a mean or a number, exactly; refuse NaN and values outside [0, 1].
 
     With ``strict`` off, single *rows* that are NaN or out of range are read as 0 or clipped: the
@@ -109,27 +111,25 @@ def _value(result: Any, rows: int, where: str, *, strict: bool) -> Value:
     """
     array = np.asarray(result)
     if array.dtype.kind not in "biuf":
-        raise InvalidArgument(f"the query gives {array.dtype} on {where}, it must give numbers in [0, 1]")
+        raise InvalidArgument(f"{name} gives {array.dtype} on {where}, it must give numbers in [0, 1]")
     if array.ndim == 0:
         number = float(array)
         if math.isnan(number) or not 0.0 <= number <= 1.0:
-            raise InvalidArgument(f"a query value must lie in [0, 1]; on {where} it does not")
+            raise InvalidArgument(f"{name} must give a value in [0, 1]; on {where} it does not")
         return Value(Fraction(number), False)
     if array.shape != (rows,):
-        raise InvalidArgument(
-            f"the query gives values of shape {array.shape} on {where}, which has {rows} rows"
-        )
-    return Value(_exact_mean(array, where, strict), True)
+        raise InvalidArgument(f"{name} gives values of shape {array.shape} on {where}, which has {rows} rows")
+    return Value(_exact_mean(array, where, strict, name), True)
 
 
-def _exact_mean(array: NDArray[Any], where: str, strict: bool) -> Fraction:
+def _exact_mean(array: NDArray[Any], where: str, strict: bool, name: str) -> Fraction:
     if array.dtype.kind == "b":
         return Fraction(int(np.count_nonzero(array)), len(array))
     numbers = array.astype(np.float64)
     good = (numbers >= 0.0) & (numbers <= 1.0)
     if not good.all():
         if strict:
-            raise InvalidArgument(f"the query has rows outside [0, 1] or NaN on {where}")
+            raise InvalidArgument(f"{name} has rows outside [0, 1] or NaN on {where}")
         numbers = np.clip(np.nan_to_num(numbers, nan=0.0), 0.0, 1.0)
     total = np.rint(numbers * 2.0**_ROW_BITS).astype(np.int64).sum()
     return Fraction(int(total), len(array) << _ROW_BITS)

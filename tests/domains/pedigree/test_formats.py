@@ -302,7 +302,7 @@ def test_compressed(tmp_path):
     ("text", "complaint"),
     [
         ("", "no lines with people"),
-        ("F1 a 0\n", "3 columns; a pedigree needs at least 4"),
+        ("F1 a 0\n", "3 columns, a pedigree needs at least 4"),
         ("F1 a 0 0 1 1\nF1 b 0 0 1 1\nF1 c 0 0 1\n", ":3: 5 columns where the lines before have 6"),
         ("F1 a 0 0 1\nF1 b 0 0 1 1\nF1 c 0 0 1 1\n", ":1: 5 columns where the lines below have 6"),
         ("#FID IID PAT MAT SEX\n", "nobody below"),

@@ -85,6 +85,30 @@ def test_monozygotic_twins_are_one_node(tmp_path):
     assert "one node" in " ".join(model.notes)
 
 
+@pytest.mark.parametrize(
+    "rows",
+    [
+        "a,f,m,1,b,mz\nb,f,m,1,,\n",  # one of the two names the other
+        "a,f,m,1,,\nb,f,m,1,a,mz\n",
+        "a,f,m,1,T1,mz\nb,f,m,1,T1,mz\n",  # a label in common
+        "a,f,m,1,T1,mz\nb,f,m,1,T1,\n",
+        "a,f,m,1,b,mz\nb,f,m,1,c,mz\nc,f,m,1,,mz\n",  # triplets
+        "a,f,m,1,T1,mz\nb,f,m,1,T1,mz\nc,f,m,1,T1,mz\n",
+    ],
+)
+def test_monozygotic_twins_however_they_are_marked(tmp_path, rows):
+    text = f"ID,dadID,momID,sex,twinID,zygosity\nf,,,1,,\nm,,,2,,\n{rows}"
+    family = fam(tmp_path, *text.splitlines(), name="twins.csv")
+    assert [p.name for p in family.people] == ["f", "m", "a"]
+    assert family["a"].also == tuple("bc"[: rows.count("\n") - 1])
+
+
+def test_a_twin_label_that_is_an_id_of_somebody_else_is_refused(tmp_path):
+    text = "ID,dadID,momID,sex,twinID,zygosity\n1,,,1,,\n2,,,2,,\n3,1,2,1,1,mz\n4,1,2,1,1,mz\n"
+    with pytest.raises(InvalidModel, match="different parents"):
+        fam(tmp_path, *text.splitlines(), name="twins.csv")
+
+
 def test_twins_with_genotyping_error_share_the_true_genotype(tmp_path):
     rows = ["F f 0 0 1", "F m 0 0 2", "F a f m 1", "F b f m 1"]
     model = pedigree(fam(tmp_path, *rows, twins=[("a", "b")]), 0.1, error_rate=0.01)

@@ -20,7 +20,7 @@ from typing import Any
 
 from quiltdp.accountant.ledger.anchor import sync_directory
 from quiltdp.accountant.ledger.entries import Entry, Head, canonical, genesis_digest
-from quiltdp.errors import LedgerCorrupt, NotALedger, QuiltdpError, Refused
+from quiltdp.errors import InvalidArgument, LedgerCorrupt, NotALedger, QuiltdpError, Refused
 
 __all__ = ["MEMORY", "Store"]
 
@@ -75,7 +75,7 @@ class Store:
         target = Path(store.path)
         temporary = target.with_name(f"{target.name}.{uuid.uuid4().hex}.new")
         try:
-            os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+            _claim(temporary, target)
             connection = store._open(str(temporary))
             store._initialise(connection, genesis, salt)
             store.close()
@@ -286,6 +286,14 @@ class Store:
         found = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
         if found != "ok":
             raise LedgerCorrupt(f"{self.path}: the file is damaged ({found})")
+
+
+def _claim(temporary: Path, target: Path) -> None:
+    """Make the empty file, for its owner only, or say why ``target`` cannot be made there."""
+    try:
+        os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    except OSError as error:
+        raise InvalidArgument(f"{target}: the ledger cannot be made here ({error.strerror})") from None
 
 
 def _publish(temporary: Path, target: Path) -> None:

@@ -88,8 +88,7 @@ def _position(source: str, header: Sequence[str], role: str, column: str | int) 
     if isinstance(column, int):
         if not 0 <= column < len(header):
             raise InvalidArgument(
-                f"{option('columns', str(column), key=role)}: {source} has {len(header)} columns,"
-                " counted from 0"
+                f"{option('columns', column, key=role)}: {source} has {len(header)} columns, counted from 0"
             )
         return column
     if column not in header:

@@ -213,8 +213,8 @@ def _loci(
 ) -> dict[str, Locus]:
     if frequency is None:
         raise InvalidArgument(
-            f"{source}: a pedigree needs the frequency of the alternative allele"
-            f": give {option('allele_frequency', '…')}, for example 0.1"
+            f"{source}: a pedigree needs the frequency of the alternative allele,"
+            f" for example {option('allele_frequency', 0.1)}"
         )
     named = dict(frequency) if isinstance(frequency, Mapping) else {"": frequency}
     if not named:
@@ -305,8 +305,9 @@ def _genetics(loci: Mapping[str, Locus]) -> list[str]:
 
 
 def _who(family: Pedigree, members: Sequence[str]) -> list[str]:
-    latent = len(family) - len(members)
-    text = f"{len(members):,} of {len(family):,} people are records"
+    people = sum(1 + len(p.also) for p in family.people)  # twins share a genome, and are two people
+    latent = people - len(members)
+    text = f"{len(members):,} of {people:,} people are records"
     return [text + (f"; {latent:,} are latent (in the pedigree, not in the study)" if latent else "")]
 
 

@@ -10,7 +10,7 @@ from quiltdp.domains.pedigree.columns import is_header
 from quiltdp.domains.pedigree.tables import rows_of_table
 from quiltdp.domains.pedigree.text import Cells, read_cells
 from quiltdp.domains.pedigree.types import Alleles, Row, RowFile
-from quiltdp.errors import FileFormatError
+from quiltdp.errors import FileFormatError, option
 
 __all__ = ["read_plink"]
 
@@ -53,7 +53,12 @@ def read_plink(
         raise FileFormatError(path, cells.lines[0], "there is a header and nobody below it")
     width = len(body[0])
     if width < 4:
-        raise FileFormatError(path, lines[0], f"{width} columns; a pedigree needs at least 4: {_LAYOUT}")
+        commas = f"; if commas separate them: {option('format', 'table')}" if "," in body[0][0] else ""
+        raise FileFormatError(
+            path,
+            lines[0],
+            f"{width} column{'s' if width > 1 else ''}, a pedigree needs at least 4: {_LAYOUT}{commas}",
+        )
     _refuse_without_family(path, lines, body)
     codes = MissingCodes(frozenset({*_MISSING, *missing}), frozenset(row[1] for row in body))
     coding = sex_codes(male, female)

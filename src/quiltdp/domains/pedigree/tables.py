@@ -68,7 +68,7 @@ def rows_of_table(
     if "father" not in where and "mother" not in where:
         warnings.append(
             f"line {table.lines[0]}: no column names a parent, so everybody is read as unrelated; if the"
-            " file has parents under other names, say which with columns={'father': …, 'mother': …}"
+            " file has parents under other names, say which (columns={'father': …}, --column father=…)"
         )
     ids = [row[where["id"]] for row in body]
     codes = MissingCodes(frozenset({*default_missing, *missing}), frozenset(ids))
@@ -84,17 +84,18 @@ def rows_of_table(
     if codings is not None and male is None:
         meaning = ", ".join(f"{code} = {sex}" for code, sex in sorted(codings.items()))
         warnings.append(f"the sex column holds 0 and 1; every parent agrees that {meaning}")
+    families = [_cell(row, where, "family") for row in body]
+    twins = [codes.parent(_cell(row, where, "twin"), None, "") for row in body]
+    labels = _twin_labels(ids, families, twins)
     rows = tuple(
         Row(
             id=ids[k],
             father=fathers[k],
             mother=mothers[k],
             sex=read_sex(_cell(body[k], where, "sex"), codings),
-            family=_cell(body[k], where, "family"),
+            family=families[k],
             line=lines[k],
-            twins=_twin_label(
-                ids[k], _cell(body[k], where, "family"), codes.parent(_cell(body[k], where, "twin"), None, "")
-            ),
+            twins=labels[k],
             zygosity=_cell(body[k], where, "zygosity").lower(),
         )
         for k in range(len(body))
@@ -107,9 +108,25 @@ def _cell(row: tuple[str, ...], where: Mapping[str, int], role: str) -> str:
     return row[where[role]].strip() if role in where else ""
 
 
-def _twin_label(person: str, family: str, twin: str | None) -> str:
-    """Return one label for both twins: their ids, sorted."""
-    return "" if twin is None else "|".join((family, *sorted((person, twin))))
+def _twin_labels(ids: list[str], families: list[str], twins: list[str | None]) -> list[str]:
+    """Return one label for all twins of each other, "" for others.
+
+    The twin cell is the id of a twin (of one of two is enough), or a label that twins have in common.
+    """
+    leader: dict[tuple[str, str], tuple[str, str]] = {}
+
+    def find(key: tuple[str, str]) -> tuple[str, str]:
+        while leader.setdefault(key, key) != key:
+            key = leader[key]
+        return key
+
+    for person, family, twin in zip(ids, families, twins, strict=True):
+        if twin is not None:
+            leader[find((family, person))] = find((family, twin))
+    return [
+        "|".join(find((family, person))) if (family, person) in leader else ""
+        for person, family in zip(ids, families, strict=True)
+    ]
 
 
 def _zero_one(

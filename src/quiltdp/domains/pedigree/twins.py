@@ -26,7 +26,7 @@ def twin_groups(
             marked.setdefault(row.twins, []).append((names[key], row.zygosity))
     groups = []
     for members in marked.values():
-        kinds = {_kind(z) for _, z in members}
+        kinds = {kind for _, z in members if (kind := _kind(z))}
         kind = kinds.pop() if len(kinds) == 1 else ""
         groups.append((tuple(n for n, _ in members), kind))
     by_id: dict[str, list[str]] = {}
@@ -76,7 +76,7 @@ def merge_twins(
         if kind == "":
             notes.append(
                 f"line {twins[0].line}: {shown} are twins of unstated zygosity, kept as ordinary siblings; if"
-                f" they are monozygotic, say twins=[{list(members)}]"
+                f" they are monozygotic, say so (twins=[{list(members)}], --twins {','.join(members)})"
             )
             continue
         first = twins[0]

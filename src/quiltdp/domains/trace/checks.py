@@ -74,7 +74,7 @@ def _without_duplicates(points: Points, max_speed: float | None) -> Points:
                 int(points.lines[1:][apart][0]),
                 f"{moved} of {len(points)} points are at a second place at the same time: several users are"
                 f" joined in one trace (name the user column with {option('user')}, or accept any speed:"
-                f" {option('max_speed', 'None')})",
+                f" {option('max_speed', None)})",
             )
     said = []
     if repeated:
@@ -109,7 +109,7 @@ def _speeds(points: Points, max_speed: float) -> Points:
             int(points.lines[k + 1]),
             f"{count} of {total} moves are impossibly fast ({where}): several users joined in one trace, or"
             " latitude and longitude mixed up (name the columns, or accept any speed:"
-            f" {option('max_speed', 'None')})",
+            f" {option('max_speed', None)})",
         )
     said = f"{many(count, 'move')} faster than {max_speed * 3.6:,.0f} km/h (first: {where})"
     return points.select(np.ones(len(points), dtype=np.bool_), (said,))

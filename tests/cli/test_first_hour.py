@@ -1,0 +1,238 @@
+"""What somebody meets in the first hour: help pages, wrong files, odd numbers, twins."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from quiltdp.cli.app import COMMANDS
+
+ROOT = Path(__file__).parents[2]
+ASIA, SMALL = "models/asia.bif", "models/earthquake.bif"
+PAGES = [
+    *((name,) for name in COMMANDS),
+    *(("holdout", name) for name in ("init", "ask", "status")),
+    *(("ledger", name) for name in ("show", "verify", "export")),
+]
+
+
+def refused(result) -> str:
+    """Return the one line on stderr of a command that was refused."""
+    assert (result.code, result.out, result.err.count("\n")) == (2, "", 1)
+    assert result.err.startswith("quiltdp: ")
+    return result.err
+
+
+# -- help --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("page", PAGES, ids=" ".join)
+def test_a_help_page_reads_well(cli, page: tuple[str, ...]) -> None:
+    text = cli(*page, "--help").out
+    assert not re.search(r"<\w|[{}]|x>=|\.\.\.\.|\u00a0|\u2011| $", text, re.MULTILINE)
+    body = text.partition("Examples:")[0]
+    assert max(map(len, body.splitlines())) <= 80
+    assert not re.search(r"\w-$|\[default:$", body, re.MULTILINE), "a word or a default is broken in two"
+    summaries = body.partition("Commands:")[2]
+    assert "..." not in summaries, "a summary is cut off: give the command a short_help"
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if p not in (("holdout",), ("ledger",))], ids=" ".join)
+def test_the_examples_name_options_and_files_that_exist(cli, page: tuple[str, ...]) -> None:
+    text = cli(*page, "--help").out
+    body, _, examples = text.partition("Examples:")
+    for line in examples.strip().splitlines():
+        for word in line.split():
+            if line.split()[1 : 1 + len(page)] == list(page) and word.startswith("--"):
+                assert re.search(rf"^ .*{word}\b", body, re.MULTILINE), f"{word} is not an option"
+            if word.startswith("models/"):
+                assert (ROOT / word).exists(), f"{word} does not exist"
+
+
+# -- numbers -----------------------------------------------------------------------------------
+
+TAKES_A_NUMBER = [
+    (("calibrate", SMALL), "--epsilon"),
+    (("leakage", SMALL), "--dp-epsilon"),
+    (("audit", SMALL), "--dp-epsilon"),
+    (("quilts", SMALL, "Alarm", "--influence"), "--dp-epsilon"),
+    (("pedigree", "models/pedigree/ceph1463.fam", "--allele-frequency", "0.1"), "--epsilon"),
+    (("pedigree", "models/pedigree/ceph1463.fam", "--allele-frequency", "0.1"), "--dp-epsilon"),
+    (("trace", "POINTS", "--robust"), "--epsilon"),
+    (("calibrate", SMALL, "--epsilon", "1"), "--sensitivity"),
+    (("calibrate", SMALL, "--epsilon", "1", "--mechanism", "gaussian"), "--delta"),
+    (("plan", SMALL, "--budget", "1"), "--accuracy"),
+]
+
+
+@pytest.mark.parametrize("value", ["-1", "nan", "inf", "-inf", "1e400", "one", ""])
+@pytest.mark.parametrize(("command", "flag"), TAKES_A_NUMBER, ids=lambda v: v if isinstance(v, str) else v[0])
+def test_an_odd_number_is_refused_by_the_option_it_was_given_to(
+    cli, tmp_path: Path, command: tuple[str, ...], flag: str, value: str
+) -> None:
+    points = tmp_path / "points.csv"
+    rows = [f"2020-01-01T00:{k:02}:00Z,47.{k % 3},8.1" for k in range(60)]
+    points.write_text("\n".join(["time,lat,lon", *rows]) + "\n")
+    words = [str(points) if word == "POINTS" else word for word in command]
+    if "POINTS" in command:
+        words += ["--any-speed", "--interval", "1min", "--cell", "5km"]
+    line = refused(cli(*words, f"{flag}={value}"))
+    assert line.startswith(f"quiltdp: {flag} ")
+    assert value in line or value == "1e400"
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (("calibrate", SMALL, "--epsilon", "0"), "--epsilon must be a finite number > 0"),
+        (("audit", SMALL, "--dp-epsilon", "0"), "--dp-epsilon must be a finite number > 0"),
+        (("calibrate", SMALL, "--epsilon", "1e-300"), "--epsilon must be at least 1e-100, not 1e-300"),
+        (("calibrate", SMALL, "--epsilon", "1e-100"), "--epsilon 1e-100 needs noise of scale"),
+        (("calibrate", SMALL, "--epsilon", "1", "--sensitivity", "1e300"), "--sensitivity is smaller"),
+        (
+            ("calibrate", SMALL, "--epsilon", "1", "--mechanism", "gaussian", "--delta", "1e-310"),
+            "--delta must be at least 1e-300",
+        ),
+        (("leakage", SMALL, "--dp-epsilon", "1e300"), "--dp-epsilon must be at most 1e+100"),
+    ],
+)
+def test_numbers_out_of_reach(cli, command: tuple[str, ...], said: str) -> None:
+    assert said in refused(cli(*command))
+
+
+def test_zero_and_almost_zero_leak_as_much(cli) -> None:
+    for alpha in (0.0, 1e-300):
+        found = json.loads(cli("leakage", SMALL, "--dp-epsilon", alpha, "--json").out)
+        assert alpha <= found["epsilon"] <= 5 * alpha
+
+
+# -- files that are something else ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("p.csv", "user,time,lat,lon\nann,2020-01-01T00:00:00Z,47.1,8.1\n"),
+        ("p.tsv", "Latitude\tLongitude\tt\n47.1\t8.1\t5\n"),
+        ("p.txt", "lat,lng,datetime\n47.1,8.1,5\n"),
+        ("p.geojson", '{"type": "FeatureCollection", "features": []}'),
+        ("p.json", '{"features": [], "type":"FeatureCollection"}'),
+        ("p.gpx", "<gpx></gpx>"),
+        ("p.plt", "Geolife trajectory\n"),
+        ("p.parquet", "PAR1"),
+    ],
+)
+@pytest.mark.parametrize(
+    "command", [("info",), ("calibrate", "--epsilon", "1"), ("leakage", "--dp-epsilon", "1")]
+)
+def test_a_location_trace_is_sent_to_its_command(
+    cli, tmp_path: Path, command: tuple[str, ...], name: str, content: str
+) -> None:
+    path = tmp_path / name
+    path.write_text(content)
+    line = refused(cli(command[0], path, *command[1:]))
+    assert f"{path}: this is a location trace, not a model" in line
+    assert f"quiltdp trace {path} -o chain.json" in line
+
+
+def test_a_pedigree_with_places_is_a_pedigree(cli, tmp_path: Path) -> None:
+    path = tmp_path / "goats.csv"
+    path.write_text("id,sire,dam,lat,lon\na,,,47,8\nb,,,47,8\nc,a,b,47,8\n")
+    assert cli("info", path, "--allele-frequency", 0.1).code == 0
+
+
+def test_a_family_needs_a_frequency(cli, tmp_path: Path) -> None:
+    path = tmp_path / "f.fam"
+    path.write_text("F a 0 0 1 -9\nF b 0 0 2 -9\nF c a b 1 -9\n")
+    assert "for example --allele-frequency 0.1" in refused(cli("calibrate", path, "--epsilon", 1))
+    assert cli("calibrate", path, "--epsilon", 1, "--allele-frequency", 0.1).code == 0
+
+
+@pytest.mark.parametrize(
+    ("length", "said"),
+    [
+        ("1e30", "'length' must be a whole number, not the number 1e+30"),
+        ("10", ""),
+        (f"1{30 * '0'}", "the length must be at most 9,007,199,254,740,992, not 1,000,000,"),
+        ("-3", "the length must be at least 1, not -3"),
+        ("0", "the length must be at least 1, not 0"),
+        ('"ten"', "'length' must be a whole number, not the string 'ten'"),
+        ("2.5", "'length' must be a whole number, not the number 2.5"),
+        ("true", "'length' must be a whole number, not true"),
+        ("null", "'length' must be a whole number, not null"),
+    ],
+)
+def test_the_length_of_a_chain(cli, tmp_path: Path, length: str, said: str) -> None:
+    path = tmp_path / "c.json"
+    path.write_text(f'{{"transition": [[0.9, 0.1], [0.2, 0.8]], "length": {length}}}')
+    result = cli("calibrate", path, "--epsilon", 1)
+    if not said:
+        assert result.code == 0
+    else:
+        assert said in refused(result)
+        assert str(path) in result.err
+
+
+# -- twins -----------------------------------------------------------------------------------------
+
+TWINS = "fid,id,father,mother,sex,twin,zygosity\nF,a,,,1,,\nF,b,,,2,,\nF,c,a,b,1,d,MZ\nF,d,a,b,1,c,MZ\n"
+
+
+@pytest.fixture
+def twins(tmp_path: Path) -> tuple[object, ...]:
+    path = tmp_path / "twins.csv"
+    path.write_text(TWINS)
+    return (path, "--allele-frequency", 0.2)
+
+
+def test_twins_are_counted_twice_unless_somebody_says_otherwise(cli, twins) -> None:
+    once = json.loads(cli("calibrate", *twins, "--epsilon", 1, "--sensitivity", 1, "--json").out)
+    both = json.loads(cli("calibrate", *twins, "--epsilon", 1, "--json").out)
+    assert both["sigma"] == pytest.approx(2 * once["sigma"])
+    assert both["notes"][0].startswith("TWINS: the record of c stands for 2 people")
+    assert "type --sensitivity 1 if only one of them counts" in both["notes"][0]
+    assert "if it is for one person, type --sensitivity 2" in once["notes"][0]
+    assert "4 of 4 people are records" in once["notes"]
+
+
+@pytest.mark.parametrize(
+    ("more", "sensitivity"),
+    [(["--budget", 3], 2 / 4), (["--mechanism", "gaussian", "--delta", 1e-6], 2.0)],
+)
+def test_twins_in_every_mechanism(cli, twins, more: list[object], sensitivity: float) -> None:
+    found = json.loads(cli("calibrate", *twins, "--epsilon", 1, *more, "--json").out)
+    assert found["mechanism"]["sensitivity"] == sensitivity
+    assert found["notes"][0].startswith("TWINS")
+
+
+def test_the_warning_about_twins_stands_under_the_answer(cli, twins) -> None:
+    for command in (("calibrate", *twins, "--epsilon", 1), ("leakage", *twins, "--dp-epsilon", 0.1)):
+        lines = cli(*command).out.splitlines()
+        assert lines[1].startswith("TWINS: the record of c stands for 2 people")
+    assert "type --dp-epsilon 0.2" in lines[1] + lines[2]
+    found = json.loads(cli("leakage", *twins, "--dp-epsilon", 0.1, "--json").out)
+    assert "type --dp-epsilon 0.2" in found["notes"][0]
+
+
+def test_no_twins_no_warning(cli, twins) -> None:
+    assert "TWINS" not in cli("calibrate", *twins, "--epsilon", 1, "--error-rate", 0.01).out
+    assert "TWINS" not in cli("calibrate", SMALL, "--epsilon", 1).out
+
+
+# -- nothing is written when something is wrong ------------------------------------------------------
+
+
+def test_a_map_that_cannot_be_drawn_leaves_no_chain(cli, tmp_path: Path) -> None:
+    points = tmp_path / "points.csv"
+    rows = [f"2020-01-01T00:{k:02}:00Z,47.00{k % 3},8.1" for k in range(60)]
+    points.write_text("\n".join(["time,lat,lon", *rows]) + "\n")
+    chain = tmp_path / "chain.json"
+    call = ("trace", points, "--interval", "1min", "-o", chain)
+    for wrong in (["--map", tmp_path / "map.bmp"], ["--map", tmp_path / "map.png", "--area", "1,2,3"]):
+        refused(cli(*call, *wrong))
+        assert [p.name for p in tmp_path.iterdir()] == ["points.csv"]
+    assert cli(*call, "--map", tmp_path / "map.png").code == 0
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["chain.json", "map.png", "points.csv"]
