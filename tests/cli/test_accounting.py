@@ -143,7 +143,7 @@ BAD = [
     (("leakage", SMALL, "--dp-epsilon", 0.1, "--protect", "a=Nobody"), "Nobody"),
     (("leakage", SMALL, "--dp-epsilon", 0.1, "--protect", "a=No*"), "'No'"),
     (("leakage", SMALL, "--dp-epsilon", 0.1, "--protect", "a=Alarm", "--protect", "a=Alarm"), "twice"),
-    (("leakage", CHAIN, "--dp-epsilon", 0.1, "--protect", "a=X0", "--window", 2), "not both"),
+    (("leakage", CHAIN, "--dp-epsilon", 0.1, "--protect", "a=hour_0", "--window", 2), "not both"),
     (("leakage", "models/SOURCES.md", "--dp-epsilon", 0.1), "SOURCES.md"),
     (("audit", SMALL, "--dp-epsilon", 0), "--dp-epsilon"),
     (("audit", SMALL, "--adversary", "nobody"), "'nobody'"),

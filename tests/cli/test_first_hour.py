@@ -236,3 +236,41 @@ def test_a_map_that_cannot_be_drawn_leaves_no_chain(cli, tmp_path: Path) -> None
         assert [p.name for p in tmp_path.iterdir()] == ["points.csv"]
     assert cli(*call, "--map", tmp_path / "map.png").code == 0
     assert sorted(p.name for p in tmp_path.iterdir()) == ["chain.json", "map.png", "points.csv"]
+
+
+# -- slips of the keyboard ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("calibrat", ASIA), "no such command 'calibrat', did you mean 'calibrate'? see 'quiltdp --help'"),
+        (("calibrate", ASIA, "--eps", 1), "no such option: --eps (possible: --epsilon, --help); see"),
+        (("calibrate", ASIA, "--epsilon"), "option '--epsilon' requires an argument; see 'quiltdp calibrate"),
+        (("calibrate", ASIA, "x", "--epsilon", 1), "got unexpected extra argument(s) (x); see 'quiltdp cal"),
+        (("calibrate", ASIA, "--epsilon", 1, "--records", "@none"), "--records @none: No such file"),
+        (("calibrate", ASIA, "--epsilon", 1, "--protect", "x=lungs"), "--protect 'x=lungs': node 'lungs' is"),
+        (("calibrate", ASIA, "--epsilon", 1, "--protect", "x=lung", "--window", 2), "--protect or --window"),
+        (("influence", ASIA, "--of", "smoke", "--on", "smoke"), "'smoke' is in both --of and --on"),
+        (("holdout", "init", "x.db", "--calibration", ASIA, "--threshold", 0.1), "expected what this prints"),
+        (
+            ("holdout", "init", "/nowhere/x.db", "--calibration", "CAL", "--threshold", 0.1),
+            "/nowhere/x.db: the",
+        ),
+    ],
+)
+def test_a_slip_is_named_with_what_to_type(cli, tmp_path: Path, words: tuple[object, ...], said: str) -> None:
+    calibration = tmp_path / "cal.json"
+    if "CAL" in words:
+        calibration.write_text(cli("calibrate", SMALL, "--epsilon", 1, "--budget", 2, "--json").out)
+    assert said in refused(cli(*(calibration if word == "CAL" else word for word in words)))
+
+
+def test_a_calibration_is_refused_without_saying_it_twice(cli, tmp_path: Path) -> None:
+    chain = tmp_path / "chain.json"
+    chain.write_text('{"schema": "quiltdp/chain"}')
+    for path in (chain, ROOT / ASIA):
+        line = refused(cli("holdout", "init", tmp_path / "x.db", "--calibration", path, "--threshold", 0.1))
+        assert line.count("calibration") == 1
+        assert "quiltdp calibrate MODEL --epsilon E --budget B --json" in line
+    assert not (tmp_path / "x.db").exists()

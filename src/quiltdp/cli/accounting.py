@@ -64,7 +64,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Plain JSON on stdout, noth
 
 def protection(model: Any, given: list[str] | None) -> dict[str, list[str]] | None:
     """Return the sets of ``--protect``, or refuse one by name."""
-    from quiltdp.errors import InvalidArgument
+    from quiltdp.errors import InvalidArgument, UnknownNode
 
     if not given:
         return None
@@ -81,6 +81,10 @@ def protection(model: Any, given: list[str] | None) -> dict[str, list[str]] | No
                 raise InvalidArgument(f"--protect {text!r}: no record begins with {members[:-1]!r}")
         else:
             found = [m.strip() for m in members.split(",") if m.strip()]
+            try:
+                model.require(found)
+            except UnknownNode as error:
+                raise InvalidArgument(f"--protect {text!r}: {error.text}") from None
         sets[name] = found
     return sets
 

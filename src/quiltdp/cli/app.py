@@ -237,17 +237,18 @@ def _run(args: list[str]) -> int:
     except Exception as error:
         if not hasattr(error, "format_message"):
             raise
-        return _usage_error(error)
+        return _usage_error(error, [called] if called in COMMANDS else [])
     sys.stdout.flush()
     return 0
 
 
-def _usage_error(error: Any) -> int:
+def _usage_error(error: Any, called: Sequence[str]) -> int:
     """Say in one line what is wrong with the call itself (unknown option, bad value): exit code 2."""
     context = getattr(error, "ctx", None)
-    path = context.command_path if context is not None else "quiltdp"
+    path = context.command_path if context is not None else " ".join(("quiltdp", *called)).strip()
     if type(error).__name__ == "NoArgsIsHelpError" and context is not None:
         typer.echo(context.get_help())
         return 2
-    typer.echo(f"quiltdp: {usage(error)}; see '{path} --help'", err=True)
+    said = usage(error)
+    typer.echo(f"quiltdp: {said}{' ' if said.endswith('?') else '; '}see '{path} --help'", err=True)
     return 2

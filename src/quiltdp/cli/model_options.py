@@ -177,7 +177,11 @@ def _parsed(name: str, value: Any) -> Any:
 
 def _names(text: str) -> list[str]:
     if text.startswith("@"):
-        lines = Path(text[1:]).read_text(encoding="utf-8-sig").splitlines()
+        try:
+            lines = Path(text[1:]).read_text(encoding="utf-8-sig").splitlines()
+        except (OSError, ValueError) as error:
+            why = getattr(error, "strerror", None) or "this is not a text file in UTF-8"
+            raise InvalidArgument(f"--records {text}: {why}") from None
         return [line.strip() for line in lines if line.strip()]
     return [n.strip() for n in text.split(",") if n.strip()]
 

@@ -95,4 +95,7 @@ def usage(error: Any) -> str:
     if words is not None and error.param is not None:
         said = words.format(**found.get("ctx", {}))
         return f"{max(error.param.opts, key=len)} {found['input']!r} {said}"
-    return " ".join(str(error.format_message()).split()).rstrip(".")
+    said = (
+        " ".join(str(error.format_message()).split()).rstrip(".").replace(". Did you mean", ", did you mean")
+    )
+    return said[:1].lower() + said[1:]

@@ -8,7 +8,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Protocol, TypeAlias
 
-from quiltdp.errors import InvalidArgument, InvalidModel
+from quiltdp.errors import InvalidArgument, InvalidModel, option
 from quiltdp.model import Model
 
 __all__ = ["Assignment", "Found", "QuiltInfluence", "QuiltLike", "Witness", "Witnesses", "check_disjoint"]
@@ -138,5 +138,5 @@ def check_disjoint(model: Model, **parts: Collection[str]) -> None:
         model.require(nodes)
         for n in frozenset(nodes):
             if n in owner:
-                raise InvalidArgument(f"node {n!r} is in both {owner[n]} and {part}")
+                raise InvalidArgument(f"node {n!r} is in both {option(owner[n])} and {option(part)}")
             owner[n] = part

@@ -231,7 +231,8 @@ class _Build:
                 + (
                     ""
                     if self.shared
-                    else "; if they are full sibs, unknown_parents='shared' is the safe choice"
+                    else "; if they are full sibs, sharing them is the safe choice"
+                    " (unknown_parents='shared', --unknown-parents shared)"
                 )
             )
         return notes

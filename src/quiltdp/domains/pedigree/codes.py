@@ -89,6 +89,6 @@ class MissingCodes:
         )
         return spelled + tuple(
             f"line {line}: {person!r} has the parent {code!r}, which nobody is called: read as missing"
-            f" ({count} times; declare it with missing={code!r})"
+            f" ({count} times; declare it: missing={code!r}, --missing {code})"
             for code, (line, person, count) in self.noticed.items()
         )

@@ -76,7 +76,7 @@ class Diagnostics:
         if self.memory_after is not None and self.memory_after > 0.05:
             said.append(
                 f"at the shortest gap that splits the trace the chain still remembers (total variation"
-                f" {self.memory_after:.2g}): a longer max_gap is safer"
+                f" {self.memory_after:.2g}): a longer gap (max_gap, --max-gap) is safer"
             )
         return tuple(said)
 
