@@ -95,7 +95,6 @@ def usage(error: Any) -> str:
     if words is not None and error.param is not None:
         said = words.format(**found.get("ctx", {}))
         return f"{max(error.param.opts, key=len)} {found['input']!r} {said}"
-    said = (
-        " ".join(str(error.format_message()).split()).rstrip(".").replace(". Did you mean", ", did you mean")
-    )
+    said = " ".join(str(error.format_message()).split()).rstrip(".")
+    said = said.replace(". Did you mean", ", did you mean").replace("(Possible options: ", "(possible: ")
     return said[:1].lower() + said[1:]
