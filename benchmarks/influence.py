@@ -5,9 +5,10 @@
     python benchmarks/influence.py --growth        time against |N|, |Q| and states
 
 pgmpy is used in three ways, on an engine built once per network: *by definition*, one query
-P(X_Q | x_i, x_L) per set L and values x_i, x_L; *by known set*, one query per L for the joint of target, L and
-separator; and *by joint*, one query per quilt for the joint of target, nearby and separator, every L then
-being a sum over axes in numpy (the shrewdest use, possible only while the joint fits).  pyAgrum's LazyPropagation is asked for the joint as well.  CPU time of one process.
+P(X_Q | x_i, x_L) per set L and values x_i, x_L; *by known set*, one query per L for the joint of target, L
+and separator; and *by joint*, one query per quilt for the joint of target, nearby and separator, every L
+then being a sum over axes in numpy (the shrewdest use, possible only while the joint fits).  pyAgrum's
+LazyPropagation is asked for the joint as well.  CPU time of one process.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def joint_size(model: qd.Model, quilt: qd.Quilt) -> int:
 
 
 def read_off(joint: np.ndarray, nearby: int, *, every_set: bool = True) -> Numbers:
-    """b and swing from P(x, x_N, x_Q), for every L by summing axes (or for L = N), as a peer's user would."""
+    """b and swing from P(x, x_N, x_Q), for every L by summing axes (or for L = N), as a user would."""
     b = swing = 0.0
     with np.errstate(divide="ignore", invalid="ignore"):
         for size in range(0 if every_set else nearby, nearby + 1):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -13,7 +12,7 @@ from quiltdp.errors import InvalidArgument, ModelTooWide, option
 from quiltdp.inference.elimination import LogTable, product, sum_out
 from quiltdp.inference.junction_tree import JunctionTree, junction_tree
 from quiltdp.inference.odds import factor_logs
-from quiltdp.inference.pairs import ordered_pairs
+from quiltdp.inference.pairs import PairOdds, ordered_pairs
 from quiltdp.inference.plan import MAX_ENTRIES
 from quiltdp.inference.tables import aligned, extended, log_sum
 from quiltdp.inference.types import check_disjoint
@@ -22,7 +21,6 @@ from quiltdp.model import Model, Table
 
 __all__ = [
     "KnownOdds",
-    "PairOdds",
     "calibrated",
     "conditional",
     "extended_log_marginal",
@@ -114,25 +112,6 @@ def extended_log_marginal(model: Model, nodes: Sequence[str]) -> tuple[Table, bo
     return found[0].transpose([order.index(n) for n in nodes]), found[1]
 
 
-class PairOdds(NamedTuple):
-    """ln P(x, l) − ln P(x', l): the axis of ordered pairs, then one (extended) axis per record."""
-
-    array: Table
-    finite: bool
-
-    def given(self, known: Collection[str], records: Sequence[str]) -> PairOdds:
-        """Return the odds with one known set, from those with every set of ``records``."""
-        at = [slice(-1) if n in known else -1 for n in records]
-        return PairOdds(self.array[(slice(None), *at)], self.finite)
-
-    def taken_off(self, moves: Table) -> Table:
-        """Return M(x, x', l) − ln P(x, l) + ln P(x', l), −∞ where x or x' is impossible with l."""
-        if self.finite:
-            return np.asarray(moves - self.array)
-        possible = np.isfinite(self.array)
-        return np.where(possible, moves - np.where(possible, self.array, 0.0), -np.inf)
-
-
 def pair_odds(model: Model, targets: Sequence[str], records: Sequence[str]) -> PairOdds:
     """Return the odds of every two values of the targets with every set of known records: extended axes.
 
@@ -141,6 +120,9 @@ def pair_odds(model: Model, targets: Sequence[str], records: Sequence[str]) -> P
     ModelTooWide
         If no marginal of targets and records can be had.
     """
+    whole = whole_table(model)
+    if whole is not None:
+        return whole.odds(tuple(targets), records)
     table, finite = extended_log_marginal(model, (*targets, *records))
     return _odds(
         table[:-1] if len(targets) == 1 else table[(slice(-1),) * len(targets)], len(targets), finite

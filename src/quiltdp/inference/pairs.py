@@ -7,6 +7,7 @@ So the two halves added are "both ways", which the swing is a maximum of.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from quiltdp.inference.odds import BIG
 from quiltdp.model import Table
 
-__all__ = ["PairMoves", "both_ways", "largest_moves", "ordered_pairs", "unordered_pairs"]
+__all__ = ["PairMoves", "PairOdds", "both_ways", "largest_moves", "ordered_pairs", "unordered_pairs"]
 
 _Indices: TypeAlias = NDArray[np.intp]
 
@@ -30,6 +31,25 @@ class PairMoves(NamedTuple):
 
     array: Table
     error: float
+
+
+class PairOdds(NamedTuple):
+    """ln P(x, l) − ln P(x', l): the axis of ordered pairs, then one (extended) axis per record."""
+
+    array: Table
+    finite: bool
+
+    def given(self, known: Collection[str], records: Sequence[str]) -> PairOdds:
+        """Return the odds with one known set, from those with every set of ``records``."""
+        at = [slice(-1) if n in known else -1 for n in records]
+        return PairOdds(self.array[(slice(None), *at)], self.finite)
+
+    def taken_off(self, moves: Table) -> Table:
+        """Return M(x, x', l) − ln P(x, l) + ln P(x', l), −∞ where x or x' is impossible with l."""
+        if self.finite:
+            return np.asarray(moves - self.array)
+        possible = np.isfinite(self.array)
+        return np.where(possible, moves - np.where(possible, self.array, 0.0), -np.inf)
 
 
 @lru_cache(maxsize=64)

@@ -125,11 +125,11 @@ class Region:
 
     def swing(self, known: Sequence[str]) -> tuple[float, float]:
         """Return s_T(C, L) and a bound on its rounding error."""
-        if not self.separator:
+        if not self.separator or all(self.model.cardinality(n) == 1 for n in self.targets):
             return 0.0, 0.0
         if self.explicit(known):
             moves = self.moves(known)
-            return finite_or_infinite(float(both_ways(moves.array).max(initial=-np.inf))), 2 * moves.error
+            return finite_or_infinite(float(both_ways(moves.array).max())), 2 * moves.error
         result = self._maximum(self._doubled, known, ())
         return finite_or_infinite(float(result.array.max())), result.error
 
