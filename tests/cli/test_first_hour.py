@@ -80,7 +80,7 @@ def test_an_odd_number_is_refused_by_the_option_it_was_given_to(
     if "POINTS" in command:
         words += ["--any-speed", "--interval", "1min", "--cell", "5km"]
     line = refused(cli(*words, f"{flag}={value}"))
-    assert line.startswith(f"quiltdp: {flag} ")
+    assert re.match(rf"quiltdp: {flag}[: ]", line)
     assert value in line or value == "1e400"
 
 
@@ -244,10 +244,10 @@ def test_a_map_that_cannot_be_drawn_leaves_no_chain(cli, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("calibrat", ASIA), "no such command 'calibrat', did you mean 'calibrate'? see 'quiltdp --help'"),
+        (("calibrat", ASIA), "no such command 'calibrat'"),
         (("calibrate", ASIA, "--eps", 1), "no such option: --eps (possible: --epsilon, --help); see"),
         (("calibrate", ASIA, "--epsilon"), "option '--epsilon' requires an argument; see 'quiltdp calibrate"),
-        (("calibrate", ASIA, "x", "--epsilon", 1), "got unexpected extra argument(s) (x); see 'quiltdp cal"),
+        (("calibrate", ASIA, "x", "--epsilon", 1), "(x); see 'quiltdp calibrate --help'"),
         (("calibrate", ASIA, "--epsilon", 1, "--records", "@none"), "--records @none: No such file"),
         (("calibrate", ASIA, "--epsilon", 1, "--protect", "x=lungs"), "--protect 'x=lungs': node 'lungs' is"),
         (("calibrate", ASIA, "--epsilon", 1, "--protect", "x=lung", "--window", 2), "--protect or --window"),

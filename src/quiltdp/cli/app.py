@@ -95,11 +95,11 @@ class GroupedCommand(typer.core.TyperCommand):
             row = parameter.get_help_record(ctx)
             if row is not None:
                 kind = "Arguments" if parameter.param_type_name == "argument" else "Options"
+                name, text = row[0], row[1].replace("\\[", "[").replace("x>=", "at least ")
                 if kind == "Arguments":  # always required, and its metavar says what it is
-                    row = (str(parameter.metavar or parameter.name), row[1].removesuffix("  [required]"))
-                row = (row[0], row[1].replace("x>=", "at least "))
+                    name, text = str(parameter.metavar or name), text.removesuffix("  [required]")
                 heading = getattr(parameter, "rich_help_panel", None) or kind
-                groups.setdefault(heading, []).append(row)
+                groups.setdefault(heading, []).append((name, text))
         for heading, rows in groups.items():
             if rows:
                 with formatter.section(heading):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -96,5 +97,6 @@ def usage(error: Any) -> str:
         said = words.format(**found.get("ctx", {}))
         return f"{max(error.param.opts, key=len)} {found['input']!r} {said}"
     said = " ".join(str(error.format_message()).split()).rstrip(".")
+    said = re.sub(r"^Invalid value for '([^']+)'", r"\1", said)  # the option says it
     said = said.replace(". Did you mean", ", did you mean").replace("(Possible options: ", "(possible: ")
     return said[:1].lower() + said[1:]
