@@ -23,7 +23,6 @@ def always_bundled(monkeypatch):
     monkeypatch.setattr(sides, "_SMALL", 0)
     monkeypatch.setattr(sides, "_SIDES", WeakKeyDictionary())
     monkeypatch.setattr(readoff, "_TOGETHER", 2**40)
-    monkeypatch.setattr(readoff, "_MOST", 2**40)
 
 
 def assert_same(model, quilt):

@@ -14,7 +14,7 @@ from strategies import chains, example_models, models, reference_networks, witho
 import quiltdp as qd
 from quiltdp.errors import InvalidArgument, ModelTooWide, UnknownNode
 from quiltdp.graph.quilts import unit_quilts
-from quiltdp.inference import brute_force, influence, readoff, region
+from quiltdp.inference import brute_force, influence, readoff, region, side_sums
 from quiltdp.inference.influence import blanket_influence, max_influence, quilt_influence, swings
 from quiltdp.inference.types import Found
 
@@ -82,11 +82,13 @@ def assert_witness(model, found):
         assert close(ratio, found.b)
 
 
+PLACES = {"_TOGETHER": readoff, "_ALONE": readoff, "_DIRECT": side_sums}
 METHODS = {
     "whole table": None,
     "chosen by size": {},
     "extended joint": {"_TOGETHER": 2**40},
-    "sides, one known set at a time": {"_TOGETHER": 0},
+    "sides put together from known sets": {"_TOGETHER": 0},
+    "one known set at a time": {"_TOGETHER": 0, "_DIRECT": 0},
     "structured": {"_TOGETHER": 0, "_ALONE": 0},
     "everything eliminated": {"_EXPLICIT": 0, "_TOGETHER": 0, "_ALONE": 0},
     "rays": {"_WIDE": 0, "_TOGETHER": 0, "_ALONE": 0},
@@ -97,7 +99,8 @@ EXACT = (
     "whole table",
     "chosen by size",
     "extended joint",
-    "sides, one known set at a time",
+    "sides put together from known sets",
+    "one known set at a time",
     "structured",
     "rays",
 )
@@ -109,7 +112,7 @@ def method(request, monkeypatch):
     if changes is not None:
         without_whole_tables(monkeypatch)
         for name, value in changes.items():
-            monkeypatch.setattr(readoff if name in ("_TOGETHER", "_ALONE") else region, name, value)
+            monkeypatch.setattr(PLACES.get(name, region), name, value)
     return request.param
 
 

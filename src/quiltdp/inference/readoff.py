@@ -42,8 +42,7 @@ __all__ = [
 ]
 
 _TOGETHER = 2**12  # work per known set up to which all of them are one table
-_MOST = 2**22
-_ALONE = 2**17  # work for one known set beyond which a side is left to elimination
+_ALONE = 2**19  # work for one known set beyond which a side is left to elimination
 
 Swings: TypeAlias = Mapping[tuple[str, ...], tuple[float, float]]
 """The swing of every known set, and a bound on its rounding error."""
@@ -84,7 +83,8 @@ class Question(NamedTuple):
             self.records,
             self.nearby,
             self.beyond,
-            work=min(_TOGETHER * 2 ** len(self.records), _MOST),
+            work=_TOGETHER,
+            alone=_ALONE,
             limit=self.limit,
         )
 
@@ -96,7 +96,7 @@ class Question(NamedTuple):
             known,
             self.nearby.difference(known),
             self.beyond,
-            work=_ALONE,
+            alone=_ALONE,
             limit=self.limit,
         )
 

@@ -10,7 +10,8 @@ stay as axes until the tables are added.  Neither L nor the joint of C ∪ Q is 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from itertools import combinations
 
 import numpy as np
 
@@ -37,6 +38,7 @@ def extended_moves(
     beyond: Sequence[LogTable],
     *,
     work: int,
+    alone: int,
     limit: int,
 ) -> PairMoves | None:
     """Return the moves of every known set, or None if that is too much work.
@@ -48,17 +50,58 @@ def extended_moves(
     beyond
         Barriers over the separator.
     work
-        The most entries to touch for one side.
+        The most entries to touch for one side, per known set; a side that needs more is put together
+        from its known sets.
+    alone
+        The most entries to touch for one known set of one side.
     """
     pieces = sides.pieces(targets, nearby)
     shared = _shared(pieces, beyond, targets)
     moves = []
     for p in pieces:
-        move = None if p.scope.isdisjoint(targets) else sides.move(p, targets, shared, work=work)
+        if p.scope.isdisjoint(targets):
+            return None
+        move = sides.move(p, targets, shared, work=work * 2 ** len(p.nodes))
+        if move is None and p.nodes:
+            move = _put_together(sides, p, targets, shared, alone, limit)
         if move is None:
             return None
         moves.append(move)
     return _total(sides, moves, beyond, records, sorted(shared), _NONE, limit) if moves else None
+
+
+def _put_together(
+    sides: SideTables, piece: Piece, targets: tuple[str, ...], shared: frozenset[str], alone: int, limit: int
+) -> Move | None:
+    """Return the extended move of a side from the moves of its known sets, one after the other."""
+    key = (targets, shared & piece.scope, True)
+    made = piece.moves.get(key)
+    if made is not None:
+        return made
+    records, kept = sides.records(piece), tuple(sorted(key[1]))
+    states = math.prod([sides.size(n) for n in targets])
+    shape = (
+        states * (states - 1),
+        *[sides.size(n) + 1 for n in records],
+        *[sides.size(n) for n in kept],
+    )
+    if math.prod(shape) > _DIRECT:
+        return None
+    array = np.empty(shape)
+    error = 0.0
+    for count in range(len(records) + 1):
+        for known in combinations(records, count):
+            hidden = piece.nodes.difference(known)
+            found = _given(sides, targets, known, hidden, (), key[1], piece.factors, alone, limit)
+            if found is None:
+                return None
+            axes = sorted((*known, *kept))
+            turned = found.array.transpose([0, *[1 + axes.index(n) for n in (*known, *kept)]])
+            array[(slice(None), *[slice(-1) if n in known else -1 for n in records])] = turned
+            error = max(error, found.error)
+    made = Move(array, records, kept, 2 * piece.size + 2 * len(piece.factors), error)
+    sides.keep(piece, key, made)
+    return made
 
 
 def moves_given(
@@ -68,43 +111,62 @@ def moves_given(
     hidden: frozenset[str],
     beyond: Sequence[LogTable],
     *,
-    work: int,
+    alone: int,
     limit: int,
 ) -> PairMoves | None:
     """Return the moves of one known set, or None if that is too much work.
 
     Also None where hidden nodes that the targets cannot reach forbid something.
     """
-    pieces = [p for p in sides.pieces(targets, hidden) if not p.scope.isdisjoint(targets)]
-    walls = _walls(sides, {f for p in pieces for f in p.factors}, known, hidden)
-    if walls is None:
+    near = dict.fromkeys(f for n in (*targets, *known, *hidden) for f in sides.logs.near(n))
+    return _given(sides, targets, known, hidden, beyond, _NONE, near, alone, limit)
+
+
+def _given(
+    sides: SideTables,
+    targets: tuple[str, ...],
+    known: Collection[str],
+    hidden: frozenset[str],
+    beyond: Sequence[LogTable],
+    stay: frozenset[str],
+    factors: Collection[int],
+    alone: int,
+    limit: int,
+) -> PairMoves | None:
+    """Return the moves of one known set among some factors: axes pairs, then known and ``stay``, sorted."""
+    pieces = [
+        p
+        for p in sides.pieces(targets, hidden)
+        if p.factors[0] in factors and not p.scope.isdisjoint(targets)
+    ]
+    walls = _walls(sides, {f for p in pieces for f in p.factors}, factors, hidden)
+    if walls is None or not pieces:
         return None
     walls += beyond
-    fixed = frozenset(known)
+    fixed = stay.union(known)
     kept = _shared(pieces, walls, targets) | fixed
     moves = []
     for p in pieces:
-        move = sides.move(p, targets, kept, work=work, extended=False)
+        move = sides.move(p, targets, kept, work=alone, extended=False)
         if move is None:
             return None
         moves.append(move)
-    return _total(sides, moves, walls, (), sorted(kept), fixed, limit) if moves else None
+    return _total(sides, moves, walls, (), sorted(kept), fixed, limit)
 
 
 def _walls(
-    sides: SideTables, used: Collection[int], known: Collection[str], hidden: frozenset[str]
+    sides: SideTables, used: Collection[int], factors: Iterable[int], hidden: frozenset[str]
 ) -> list[LogTable] | None:
-    """Return the barriers of tables that move nothing; None if one of them holds a hidden node."""
-    found: dict[int, LogTable] = {}
-    for n in (*known, *hidden):
-        for f in sides.logs.near(n):
-            if f not in used and f not in found:
-                wall = sides.logs.barrier(f)
-                if wall is not None:
-                    if not hidden.isdisjoint(wall.scope):
-                        return None
-                    found[f] = wall
-    return list(found.values())
+    """Return the barriers of factors that move nothing; None if one of them holds a hidden node."""
+    found = []
+    for f in factors:
+        if f not in used:
+            wall = sides.logs.barrier(f)
+            if wall is not None:
+                if not hidden.isdisjoint(wall.scope):
+                    return None
+                found.append(wall)
+    return found
 
 
 def _shared(pieces: Sequence[Piece], beyond: Sequence[LogTable], targets: Collection[str]) -> frozenset[str]:

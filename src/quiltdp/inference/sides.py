@@ -27,7 +27,7 @@ from quiltdp.inference.pairs import largest_moves
 from quiltdp.model import Model, Table
 from quiltdp.rounding import EPS
 
-__all__ = ["Move", "Piece", "SideTables", "side_tables"]
+__all__ = ["Move", "MoveKey", "Piece", "SideTables", "side_tables"]
 
 _RANGE = 120.0  # the logarithms of a product of tables may add up to this: e^-120 to e^120
 _SMALL = 2**10  # work up to which bundling does not pay
@@ -35,7 +35,8 @@ _ROOM = 2**22  # entries of side tables kept per model (32 MiB)
 _NONE: frozenset[str] = frozenset()
 
 _Named: TypeAlias = tuple[Sequence[str], Table]
-_Key: TypeAlias = tuple[tuple[str, ...], frozenset[str], bool]
+MoveKey: TypeAlias = tuple[tuple[str, ...], frozenset[str], bool]
+"""Targets, nodes of the piece that are kept, and whether its records are extended or all hidden."""
 
 
 class Move(NamedTuple):
@@ -67,8 +68,8 @@ class Piece:
         self.scope = _NONE.union(*map(logs.scope_set, self.factors))
         self.size = sum([logs.size(f) for f in self.factors])
         self.zeros = any(map(logs.with_zeros, self.factors))
-        self.ready: dict[_Key, _Ready | None] = {}
-        self.moves: dict[_Key, Move] = {}
+        self.ready: dict[MoveKey, _Ready | None] = {}
+        self.moves: dict[MoveKey, Move] = {}
 
 
 class SideTables:
@@ -138,9 +139,17 @@ class SideTables:
             if ready is None or ready.work > work:
                 return None
             made = self._made(piece, ready, *key)
-            self._take(made.array.size + 64)
-            piece.moves[key] = made
+            self.keep(piece, key, made)
         return made
+
+    def keep(self, piece: Piece, key: MoveKey, move: Move) -> None:
+        """Keep a move of a piece for other quilts."""
+        self._take(move.array.size + 64)
+        piece.moves[key] = move
+
+    def records(self, piece: Piece) -> tuple[str, ...]:
+        """Return the records of a side, sorted."""
+        return tuple([n for n in sorted(piece.nodes) if n not in self._latents])
 
     def _connected(self, nodes: Collection[str]) -> Iterable[frozenset[str]]:
         """Return the connected parts of a set of nodes."""
