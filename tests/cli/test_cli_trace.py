@@ -79,7 +79,7 @@ def test_columns_by_name(cli: Callable[..., Any], tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((TOY,), "typical time between points is 1 h: choose a longer interval"),
+        ((TOY,), "typical time between points is 1 h: choose a longer --interval"),
         ((TOY, "--interval", "soon"), "interval: 'soon' is not a duration such as"),
         ((TOY, "--cell", "h3:99"), "H3 has resolutions 0 to 15"),
         ((TOY, "--interval", "1h", "--estimator", "reversible"), "reversible: the cells fall into"),
@@ -94,7 +94,10 @@ def test_columns_by_name(cli: Callable[..., Any], tmp_path: Path) -> None:
         ((GOOGLE, "--map", "m.png", "--area", "3,2,1,4"), "south must be below north"),
         ((GOOGLE, "--map", "m.png", "--area", "46,7,49,11"), "limit is 20000"),
         ((GOOGLE, "--map", "m.png", "--cell", "stay", "--area", "47,8,48,9"), "stay points are places found"),
-        ((GOOGLE, "--map", "m.png", "--sigma", "0"), "scale"),
+        ((GOOGLE, "--map", "m.png", "--sigma", "0"), "--sigma must be a positive finite number"),
+        ((GOOGLE, "--sigma", "2"), "--sigma belongs to a map: give --map FILE too"),
+        ((GOOGLE, "--area", "47,8,48,9"), "--area belongs to a map: give --map FILE too"),
+        ((TOY, "--interval", "1h", "--initial", "x"), "--initial must be occupancy"),
     ],
 )
 def test_mistakes_are_one_line(cli: Callable[..., Any], arguments: tuple[str, ...], said: str) -> None:
@@ -122,6 +125,11 @@ def test_robust_writes_the_worst_estimator(cli: Callable[..., Any], tmp_path: Pa
     people = cli("trace", GOOGLE, *options)
     assert "region, 90 % confidence" in people.out
     assert "worst estimator: mle (this one is written)" in people.out
+    assert f"  quiltdp calibrate {chain} --epsilon 1 --sensitivity 2\n" in people.out, (
+        "one line, to be copied"
+    )
+    bare = [word for word in options if word not in ("-o", chain)]
+    assert "worst estimator: mle (-o FILE would write this one)" in cli("trace", GOOGLE, *bare).out
 
 
 def test_window_costs_more(cli: Callable[..., Any]) -> None:

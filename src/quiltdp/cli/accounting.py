@@ -78,7 +78,10 @@ def protection(model: Any, given: list[str] | None) -> dict[str, list[str]] | No
         if members.endswith("*"):
             found = [r for r in model.records if r.startswith(members[:-1])]
             if not found:
-                raise InvalidArgument(f"--protect {text!r}: no record begins with {members[:-1]!r}")
+                raise InvalidArgument(
+                    f"--protect {text!r}: no record begins with {members[:-1]!r};"
+                    f" their names are like {next(iter(model.records))!r}"
+                )
         else:
             found = [m.strip() for m in members.split(",") if m.strip()]
             try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import shlex
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -150,6 +152,7 @@ def trace(
         from quiltdp.domains.trace import location_study
         from quiltdp.domains.trace.checks import MAX_SPEED
 
+        _check_map(map_file, sigma, area)
         study = location_study(
             points,
             cell,
@@ -193,6 +196,17 @@ def trace(
             emit_json("trace", facts)
         else:
             _for_people(facts)
+
+
+def _check_map(map_file: str | None, sigma: float | None, area: str | None) -> None:
+    """Refuse what belongs to a map without one, and noise of no scale, before any work."""
+    from quiltdp.errors import InvalidArgument
+
+    for flag, value in (("--sigma", sigma), ("--area", area)):
+        if value is not None and map_file is None:
+            raise InvalidArgument(f"{flag} belongs to a map: give --map FILE too")
+    if sigma is not None and not 0.0 < sigma < math.inf:
+        raise InvalidArgument(f"--sigma must be a positive finite number, not {sigma!r}")
 
 
 def _worst(
@@ -288,6 +302,7 @@ def _draw(
 def _for_people(facts: dict[str, Any]) -> None:
     """Print the diagnostics, then what was noticed, then what was written."""
     from quiltdp.cli.show import number, show_facts, show_line, show_table
+    from quiltdp.domains.trace.units import many
 
     d, box = facts["diagnostics"], facts["bounding_box"]
     stretches = f"{facts['stretches']} stretch{'es' if facts['stretches'] > 1 else ''}"
@@ -304,7 +319,10 @@ def _for_people(facts: dict[str, Any]) -> None:
             f"{facts['steps']} in {stretches}, {facts['unseen_steps']} without a point",
         ),
         ("transitions", f"{d['transitions']}, {100 * d['zero_fraction']:.1f} % of pairs never seen"),
-        ("classes", f"{d['classes']}, the largest of {d['largest_class']} cells, period {d['period']}"),
+        (
+            "classes",
+            f"{d['classes']}, the largest of {many(d['largest_class'], 'cell')}, period {d['period']}",
+        ),
         ("dead ends", str(d["dead_ends"])),
         ("estimator", f"{facts['estimator']}, first step: {facts['initial']}"),
         ("spectral gap", f"{number(d['gap'])} (largest class {number(d['class_gap'])})"),
@@ -318,7 +336,7 @@ def _for_people(facts: dict[str, Any]) -> None:
     for note in (*facts["warnings"], *facts["notes"]):
         show_line(f"note: {note}")
     if "robust" in facts:
-        _show_robust(facts["robust"], show_line, show_table, number)
+        _show_robust(facts["robust"], show_line, show_table, number, written="output" in facts)
     if "map" in facts:
         drawn = facts["map"]
         cost = (
@@ -330,10 +348,12 @@ def _for_people(facts: dict[str, Any]) -> None:
         show_line(f"wrote {drawn['file']} ({drawn['query']}, sensitivity {drawn['sensitivity']:g}; {cost})")
     if "output" in facts:
         show_line(f"wrote {facts['output']}; next, for visits per cell:")
-        show_line(f"  quiltdp calibrate {facts['output']} --epsilon 1 --sensitivity 2")
+        typer.echo(f"  quiltdp calibrate {shlex.quote(facts['output'])} --epsilon 1 --sensitivity 2")
 
 
-def _show_robust(worst: dict[str, Any], show_line: Any, show_table: Any, number: Any) -> None:
+def _show_robust(
+    worst: dict[str, Any], show_line: Any, show_table: Any, number: Any, *, written: bool
+) -> None:
     """Print the noise each estimator asks for."""
     rows = [
         (name, number(a), number(1.0 / a) if a else "∞")
@@ -349,4 +369,5 @@ def _show_robust(worst: dict[str, Any], show_line: Any, show_table: Any, number:
         title=f"What epsilon {worst['epsilon']:g} for {what} costs",
         right=("dp_epsilon", "noise per unit"),
     )
-    show_line(f"worst estimator: {worst['worst_estimator']} (this one is written)")
+    wrote = "this one is written" if written else "-o FILE would write this one"
+    show_line(f"worst estimator: {worst['worst_estimator']} ({wrote})")

@@ -19,7 +19,7 @@ from quiltdp.domains.trace.estimate import Estimate, Estimator, estimate_transit
 from quiltdp.domains.trace.points import Points
 from quiltdp.domains.trace.readers import read_points
 from quiltdp.domains.trace.steps import Pick, Steps, make_steps
-from quiltdp.errors import InvalidArgument
+from quiltdp.errors import InvalidArgument, option
 
 __all__ = [
     "LocationStudy",
@@ -137,7 +137,9 @@ def _initial(steps: Steps, made: Estimate, initial: str | ArrayLike) -> tuple[An
         from quiltdp.chain import stationary_distribution
 
         return stationary_distribution(made.matrix), initial
-    raise InvalidArgument(f"initial must be occupancy, stationary, uniform or a vector, not {initial!r}")
+    raise InvalidArgument(
+        f"{option('initial')} must be occupancy, stationary, uniform or a vector, not {initial!r}"
+    )
 
 
 def _impossible(steps: Steps, law: Any) -> tuple[str, ...]:

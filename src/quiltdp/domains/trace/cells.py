@@ -187,7 +187,7 @@ def square_corners(index: Ints, size: float, transform: Any) -> tuple[Floats, Fl
 def _h3_cells(points: Points, resolution: int) -> Cells:
     """Put every point into its H3 cell."""
     if not 0 <= resolution <= 15:
-        raise InvalidArgument(f"cell: H3 has resolutions 0 to 15, not {resolution}")
+        raise InvalidArgument(f"{option('cell')}: H3 has resolutions 0 to 15, not {resolution}")
     h3 = need("h3", "hexagonal cells")
     cells = [
         h3.latlng_to_cell(a, b, resolution)

@@ -254,7 +254,8 @@ def _no_transition(points: Points, interval: float) -> str:
     hint = "no user has two points"
     if same.any():
         typical = float(np.median(np.diff(points.time)[same]))
-        hint = f"the typical time between points is {say_duration(typical)}: choose a longer interval"
+        hint = f"the typical time between points is {say_duration(typical)}:"
+        hint += f" choose a longer {option('interval')}"
         if typical < interval:
-            hint = "the points span too few steps: choose a shorter interval"
+            hint = f"the points span too few steps: choose a shorter {option('interval')}"
     return f"no two consecutive steps of {say_duration(interval)} have points, so no move is seen; {hint}"
