@@ -177,6 +177,13 @@ def test_a_full_disk_is_one_line() -> None:
     assert done.stderr == "quiltdp: the output cannot be written: No space left on device\n"
 
 
+@pytest.mark.parametrize(("call", "code"), [("info models/asia.bif >&-", 0), ("info nothing.bif 2>&-", 2)])
+def test_a_stream_that_was_closed_is_written_to_nowhere(call: str, code: int) -> None:
+    script = f"{sys.executable} -c 'from quiltdp.cli import main; main()' {call}"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, cwd=ROOT, env=ENVIRONMENT)
+    assert (done.returncode, done.stdout, done.stderr) == (code, "", "")
+
+
 # -- what is no ledger -----------------------------------------------------------------------
 
 
