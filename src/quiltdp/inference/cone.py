@@ -28,6 +28,7 @@ _EQUAL = 4e-15  # columns and rays that agree up to this are one
 _FEW = 16  # rays up to which a hull in four or more dimensions is not worth its time
 _LARGEST = {4: 4096, 5: 512}  # rays up to which it is, by dimension
 _BLOCK = 2**21  # entries of one block of certificates
+_TINY = 1e-290
 
 _Index = NDArray[np.intp]
 _Mask = NDArray[np.bool_]
@@ -96,7 +97,7 @@ def _distinct(rays: Table) -> _Mask:
     top = rays.max(axis=2, keepdims=True)
     alive = top[:, :, 0] > 0
     mantissa, exponent = np.frexp(rays / np.where(top > 0, top, 1.0))
-    rounded = np.ldexp(np.round(mantissa * 2.0**46), exponent).astype(np.float64)
+    rounded = np.ldexp(np.round(mantissa * 2.0**46), exponent)
     key = rounded @ np.random.default_rng(0).uniform(1, 2, rays.shape[2])
     order = np.argsort(key, axis=1, kind="stable")
     ordered = np.take_along_axis(rounded, order[:, :, None], axis=1)
@@ -315,6 +316,8 @@ def _hull(rays: Table) -> _Mask:
         return keep
     everything = np.ones(len(rays), dtype=bool)
     scaled = np.asarray(rays / rays.max(axis=0), dtype=np.float64)
+    if not np.array_equal(scaled > _TINY, rays > 0):
+        return everything  # too far apart for doubles
     flat = scaled / scaled.sum(axis=1, keepdims=True)
     _, lengths, axes = np.linalg.svd(flat - flat.mean(axis=0), full_matrices=False)
     rank = int((lengths > 1e-9 * lengths[0]).sum())

@@ -21,7 +21,7 @@ from quiltdp.inference.odds import BIG
 from quiltdp.inference.raysets import RaySet, joined, spread
 from quiltdp.model import Table
 
-__all__ = ["best_values", "largest_moves"]
+__all__ = ["best_values", "chosen_values", "largest_moves", "matrix", "product_of", "restricted"]
 
 _BLOCK = 2**17  # masses computed at once
 _WHOLE = 2**20  # entries up to which the product of a group is made once for all blocks
@@ -69,7 +69,8 @@ def best_values(
     items: Sequence[RaySet], sizes: Mapping[str, int], targets: Sequence[str], pair: tuple[int, int]
 ) -> Mapping[str, int]:
     """Return values of the scope and of the folded nodes that attain F(x, x') for one pair."""
-    best, found = -1.0, {}
+    best = -1.0
+    found: Mapping[str, int] = {}
     for block in _blocks(items, sizes, targets, ()):
         above, below = (block.mass[..., x, :, :] for x in pair)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -79,10 +80,18 @@ def best_values(
         best = ratio.max()
         *at, m, n = (int(k) for k in np.unravel_index(int(ratio.argmax()), ratio.shape))
         values = {**block.fixed, **dict(zip(block.free, at, strict=True))}
-        found = dict(values)
-        for side, member in zip(block.sides, (block.first + m, n), strict=False):
-            index = tuple(values[n] for n in side.scope)
-            found.update(zip(side.marks, side.choices[index][member].tolist(), strict=True))
+        found = chosen_values(values, block.sides, (block.first + m, n))
+    return found
+
+
+def chosen_values(
+    values: Mapping[str, int], sides: Sequence[RaySet], members: Sequence[int]
+) -> Mapping[str, int]:
+    """Return the values of the scope, and of the nodes folded into a member of each side."""
+    found = dict(values)
+    for side, member in zip(sides, members, strict=False):
+        at = tuple(values[n] for n in side.scope)
+        found.update(zip(side.marks, side.choices[at][member].tolist(), strict=True))
     return found
 
 
@@ -114,8 +123,8 @@ def _blocks(
     shape = tuple(sizes[n] for n in free)
     for values in product(*(range(sizes[n]) for n in names[:cut])):
         fixed = dict(zip(names[:cut], values, strict=True))
-        pair = tuple(_product([_restricted(i, fixed) for i in side]) for side in sides)
-        left, *right = (_matrix(side, free, targets, hidden, sizes) for side in pair)
+        pair = tuple(product_of([restricted(i, fixed) for i in side]) for side in sides)
+        left, *right = (matrix(side, free, targets, hidden, sizes) for side in pair)
         count = left.shape[-2]
         step = max(1, _BLOCK * count // each)
         for first in range(0, count, step):
@@ -139,35 +148,35 @@ def _together(side: Sequence[RaySet], sizes: Mapping[str, int]) -> Sequence[RayS
     """Return the product of a group if it is small, else the group."""
     names = {n for i in side for n in (*i.scope, *i.vector)}
     entries = math.prod(i.members for i in side) * math.prod(sizes[n] for n in names)
-    return (_product(side),) if entries <= _WHOLE else side
+    return (product_of(side),) if entries <= _WHOLE else side
 
 
-def _product(items: Sequence[RaySet]) -> RaySet:
+def product_of(items: Sequence[RaySet]) -> RaySet:
+    """Return the product of ray sets, not pruned."""
     total = items[0]
     for i in items[1:]:
         total = joined(total, i, prune=False)
     return total
 
 
-def _restricted(item: RaySet, fixed: Mapping[str, int]) -> RaySet:
+def restricted(item: RaySet, fixed: Mapping[str, int]) -> RaySet:
     """Return the ray set at the fixed values."""
     at = tuple(fixed.get(n, slice(None)) for n in item.scope)
     rest = tuple(n for n in item.scope if n not in fixed)
     return item._replace(scope=rest, array=item.array[at], choices=item.choices[at])
 
 
-def _matrix(
+def matrix(
     item: RaySet, free: Sequence[str], targets: Sequence[str], hidden: Sequence[str], sizes: Mapping[str, int]
 ) -> Table:
     """Return the array with axes free, x, members, k: k in full, the others of length 1 where it has none."""
     array = spread(item, free, (*targets, *hidden))
-    front = array.shape[: len(free)]
-    states = math.prod(array.shape[len(free) + 1 : len(free) + 1 + len(targets)])
-    if len(targets) > 1 and 1 < states < math.prod(sizes[n] for n in targets):
-        states = math.prod(sizes[n] for n in targets)  # some targets, not all: every joint state in full
-        array = np.broadcast_to(
-            array, (*front, item.members, *(sizes[n] for n in targets), *array.shape[-len(hidden) :])
-        )
-    array = array.reshape(*front, item.members, states, *array.shape[len(free) + 1 + len(targets) :])
-    array = np.broadcast_to(array, (*array.shape[: len(free) + 2], *(sizes[n] for n in hidden)))
-    return np.moveaxis(array.reshape(*front, item.members, states, -1), len(free), -2)
+    at = len(free)
+    front, own = array.shape[:at], array.shape[at + 1 : at + 1 + len(targets)]
+    full = tuple(sizes[n] for n in targets)
+    if 1 < math.prod(own) < math.prod(full):  # some targets, not all: every joint state in full
+        array = np.broadcast_to(array, (*front, item.members, *full, *array.shape[at + 1 + len(own) :]))
+        own = full
+    array = array.reshape(*front, item.members, math.prod(own), *array.shape[at + 1 + len(own) :])
+    array = np.broadcast_to(array, (*array.shape[: at + 2], *(sizes[n] for n in hidden)))
+    return np.moveaxis(array.reshape(*array.shape[: at + 2], -1), at, -2)

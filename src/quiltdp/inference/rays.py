@@ -29,6 +29,7 @@ import numpy as np
 from quiltdp.inference.cone import INSIDE
 from quiltdp.inference.elimination import LogTable
 from quiltdp.inference.odds import BIG, factor_logs, other
+from quiltdp.inference.ray_bound import bounded_moves, bounded_values, many_bounds
 from quiltdp.inference.ray_elimination import Elimination, Key
 from quiltdp.inference.ray_finish import best_values, largest_moves
 from quiltdp.inference.raysets import RaySet, ray_set
@@ -38,7 +39,8 @@ from quiltdp.rounding import EPS
 __all__ = ["RayTables", "ray_tables"]
 
 _ROOM = 2**22  # entries of ray sets, and of moves, kept per model (32 MiB each)
-_WORK = 2.0**33  # operations of the last step
+_SMALL = 2.0**27  # operations of the last step up to which all members are compared
+_WORK = 2.0**33  # and beyond which it is given up
 
 
 class _Kept(dict[Key, RaySet]):
@@ -63,6 +65,7 @@ class RayTables:
         self._size = model.cardinality
         self._sets = _Kept()
         self._moves: dict[object, LogTable | None] = {}
+        self._spreads: dict[int, float] = {}
         self._room = _ROOM
 
     def move(
@@ -78,7 +81,7 @@ class RayTables:
         Parameters
         ----------
         component, targets
-            K and T.
+            K and T; targets that are not next to K do not move it, and the table is without them.
         shared
             Nodes that other tables contain as well, which therefore stay.
         limit
@@ -90,6 +93,7 @@ class RayTables:
             ``None`` if it gets too large, or if the numbers are too far apart for floating point.
         """
         around = {n for f in self._near(component) for n in self._logs.scope(f)}
+        targets = tuple(t for t in targets if t in around)
         key = (component, targets, frozenset(around.intersection(shared).difference(targets)), limit)
         if key not in self._moves:
             made = self._made(component, targets, key[2], limit)
@@ -108,6 +112,7 @@ class RayTables:
         ``at`` has x under the names of the targets, x' under those of their second copies, and every
         shared node.
         """
+        targets = tuple(t for t in targets if t in at)
         shape = tuple(self._size(n) for n in targets)
         here, there = (
             int(np.ravel_multi_index([at[name(n)] for n in targets], shape)) for name in (str, other)
@@ -117,7 +122,11 @@ class RayTables:
         kind = _kind(self._spread(factors)) or np.float64
         items = [self._item(f, {*component, *targets}, kind, fixed) for f in factors]
         work = Elimination(component, targets, (), size=self._size, limit=limit, kept=None)
-        return best_values(work.run(items), work.sizes, targets, (here, there))
+        left = work.run(items)
+        found = None
+        if not _in_full(work.cost, left, targets):
+            found = bounded_values(left, work.sizes, targets, (here, there), work=_WORK)
+        return best_values(left, work.sizes, targets, (here, there)) if found is None else found
 
     def _made(
         self, component: frozenset[str], targets: tuple[str, ...], shared: frozenset[str], limit: int
@@ -134,15 +143,18 @@ class RayTables:
         around = {n for i in left for n in i.scope if n in shared}
         if states * states * math.prod(self._size(n) for n in around) > limit:
             return None
-        if work.cost > _WORK:
+        if _in_full(work.cost, left, targets):
+            scope, array = largest_moves(left, work.sizes, targets, shared)
+        elif (found := bounded_moves(left, work.sizes, targets, shared, work=_WORK)) is not None:
+            scope, array = found
+        else:
             return None
-        scope, array = largest_moves(left, work.sizes, targets, shared)
         own = tuple(self._size(n) for n in targets)
         array = array.reshape(*own, *own, *array.shape[2:])
         terms = 3 * len(factors) + sum(self._size(n) + 1 for n in component)
         terms += math.prod(self._size(n) for n in {n for i in left for n in i.vector} - {*targets})
         size = float(np.abs(array[np.abs(array) < BIG / 2]).max(initial=0.0))
-        error = EPS * (2.1 * terms + 8 + 2 * size) + 2.1 * INSIDE * sum(i.pruned for i in left)
+        error = EPS * (2.1 * terms + 8 + 2 * size) + 2.1 * INSIDE * (1 + sum(i.pruned for i in left))
         return LogTable((*targets, *map(other, targets), *scope), array, size, error)
 
     def _near(self, nodes: Iterable[str]) -> list[int]:
@@ -150,7 +162,14 @@ class RayTables:
 
     def _spread(self, factors: Sequence[int]) -> float:
         """Return how far the logarithms of a product of the factors can be apart."""
-        return sum(2 * self._logs.logs(f).size for f in factors)
+        total = 0.0
+        for f in factors:
+            if f not in self._spreads:
+                logs = self._logs.logs(f).array
+                finite = logs[np.isfinite(logs)]
+                self._spreads[f] = float(finite.max(initial=0.0) - finite.min(initial=0.0))
+            total += self._spreads[f]
+        return total
 
     def _item(
         self, f: int, vector: Collection[str], kind: type[np.floating], fixed: Mapping[str, int]
@@ -167,6 +186,11 @@ def _kind(spread: float) -> type[np.floating] | None:
         if spread < -0.9 * float(np.log(np.finfo(kind).tiny)):
             return kind
     return None
+
+
+def _in_full(cost: float, left: Sequence[RaySet], targets: Sequence[str]) -> bool:
+    """Return whether all members are compared, rather than those that an upper bound leaves."""
+    return cost <= _SMALL or (cost <= _WORK and not many_bounds(left, targets))
 
 
 _TABLES: WeakKeyDictionary[Model, RayTables] = WeakKeyDictionary()

@@ -32,7 +32,7 @@ from quiltdp.model import Model, Table
 
 __all__ = ["Region"]
 
-_WIDE = 2**19  # a component with a larger table is handled by rays
+_WIDE = 2**15  # a component with a larger table is handled by rays
 _STILL = 2**22  # up to here by its table after all, if the rays are too many
 _RAY_LIMIT = 2**22
 _EXPLICIT = 2**18  # (x, x', l) is one table up to this many entries, else eliminated as well
