@@ -79,44 +79,44 @@ def both_ways(moves: Table) -> Table:
     return np.asarray(moves[:half] + moves[half:])
 
 
-def largest_moves(law: Table, axis: int, *, zeros: bool) -> Table:
-    """Return ln max p(x, ·) / p(x', ·) along an axis, for every ordered pair of the first one.
+def largest_moves(law: Table, *, zeros: bool) -> Table:
+    """Return ln max p(x, ·) / p(x', ·) along the last axis, for every ordered pair of the first one.
 
     The entries must lie between e^-120 and e^120.  With ``zeros`` some may be 0: the move is −∞ where x
     is impossible along the whole axis, ``BIG`` for p/0, and 0/0 is skipped.
     """
     if zeros:
-        return _largest_moves_with_zeros(law, axis)
+        return _largest_moves_with_zeros(law)
     if len(law) == 2:
         ratio = law[:1] / law[1:]
     elif law.size * len(law) <= _ONE_PASS:
         first, second = unordered_pairs(len(law))
         ratio = law.take(first, axis=0) / law.take(second, axis=0)
     else:
-        return _pair_by_pair(law, law, axis)
-    if ratio.shape[axis] == 1:
-        up = np.log(ratio.squeeze(axis))
+        return _pair_by_pair(law, law)
+    if ratio.shape[-1] == 1:
+        up = np.log(ratio[..., 0])
         return np.concatenate((up, -up))
-    up, down = np.maximum.reduce(ratio, axis=axis), np.minimum.reduce(ratio, axis=axis)
+    up, down = np.maximum.reduce(ratio, axis=-1), np.minimum.reduce(ratio, axis=-1)
     return np.concatenate((np.log(up), -np.log(down)))
 
 
-def _largest_moves_with_zeros(law: Table, axis: int) -> Table:
+def _largest_moves_with_zeros(law: Table) -> Table:
     below = np.maximum(law, _NOTHING)
     if law.size * len(law) <= _ONE_PASS:
         first, second = ordered_pairs(len(law))
-        largest = np.maximum.reduce(law.take(first, axis=0) / below.take(second, axis=0), axis=axis)
+        largest = np.maximum.reduce(law.take(first, axis=0) / below.take(second, axis=0), axis=-1)
         with np.errstate(divide="ignore"):
             moves = np.log(largest)
     else:
-        moves = _pair_by_pair(law, below, axis)
+        moves = _pair_by_pair(law, below)
     moves[moves > _INFINITE] = BIG
     return np.asarray(moves)
 
 
-def _pair_by_pair(law: Table, below: Table, axis: int) -> Table:
+def _pair_by_pair(law: Table, below: Table) -> Table:
     """Return the largest moves one pair at a time, where all at once is too much for the cache."""
     pairs = zip(*(k.tolist() for k in ordered_pairs(len(law))), strict=True)
-    largest = [np.maximum.reduce(law[x] / below[y], axis=axis - 1) for x, y in pairs]
+    largest = [np.maximum.reduce(law[x] / below[y], axis=-1) for x, y in pairs]
     with np.errstate(divide="ignore"):
         return np.asarray(np.log(np.stack(largest)))

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 from weakref import WeakKeyDictionary
 
@@ -229,21 +230,17 @@ class SideTables:
             else:
                 private.append(f"\0{k}")
                 tables.append(((*b.scope, private[-1]), b.array))
-        if extended:
-            records = [n for n in own if n not in self._latents]
-            hidden = [n for n in own if n in self._latents]
-            law = _law(tables, (*hidden, *targets, *private, *records, *shared))
-            law = _extended_law(law, len(hidden), len(targets), len(private), len(records))
-        else:
-            records = []
-            law = _law(tables, (*targets, *shared, *private, *own))
-            law = _summed_law(law, own, rays, len(targets) + len(shared))
+        records = [n for n in own if n not in self._latents] if extended else []
+        hidden = [n for n in own if n not in records]
+        front = (*targets, *records, *shared)
+        law = _summed_law(_law(tables, (*front, *private, *hidden)), hidden, rays, len(front))
         states = tuple([self.size(n) for n in targets])
         if law.shape[: len(targets)] != states:
             law = np.broadcast_to(law, (*states, *law.shape[len(targets) :]))
+        law = _extended_law(law, len(targets), len(records))
         if len(targets) > 1:
             law = law.reshape(math.prod(states), *law.shape[len(targets) :])
-        array = largest_moves(law, 1 if extended else law.ndim - 1, zeros=piece.zeros)
+        array = largest_moves(law, zeros=piece.zeros)
         terms = 2 * len(piece.factors) + sum([self.size(n) + 1 for n in own])
         size = 2 * piece.size + terms
         error = EPS * (2.1 * terms + 4 + 2 * size) + PRUNED * sum([b.pruned for b in ready.bundles])
@@ -274,29 +271,40 @@ def _entries(table: Table) -> int:
     return table.size
 
 
-def _extended_law(law: Table, hidden: int, targets: int, private: int, records: int) -> Table:
-    """Sum the first axes away, flatten the private ones after the targets, extend those of the records."""
-    if hidden:
-        law = np.add.reduce(law, axis=tuple(range(hidden)))
-    law = law.reshape(*law.shape[:targets], -1, *law.shape[targets + private :])
-    for axis in range(targets + 1, targets + 1 + records):
-        law = np.concatenate((law, np.add.reduce(law, axis=axis, keepdims=True)), axis=axis)
-    return law
-
-
 def _summed_law(law: Table, hidden: Sequence[str], rays: Mapping[str, Table], front: int) -> Table:
     """Sum the last axes away, one hidden node each, after multiplying with its rays; cases come last."""
     for n in reversed(hidden):
         vectors = rays.get(n)
+        length = law.shape[-1]
         if vectors is None:
-            law = (law.reshape(-1, law.shape[-1]) @ np.ones(law.shape[-1])).reshape(law.shape[:-1])
+            law = (law.reshape(-1, length) @ _ones(length)).reshape(law.shape[:-1])
             continue
-        if law.shape[-1] == 1:
+        if length == 1:
             law = law * np.add.reduce(vectors, axis=0)
         else:
-            law = (law.reshape(-1, len(vectors)) @ vectors).reshape(*law.shape[:-1], -1)
+            law = (law.reshape(-1, length) @ vectors).reshape(*law.shape[:-1], -1)
         law = np.moveaxis(law, -1, front)
     return law.reshape(*law.shape[:front], -1)
+
+
+def _extended_law(law: Table, first: int, count: int) -> Table:
+    """Give ``count`` axes from ``first`` on their entry "unobserved", each by one matrix product."""
+    for axis in range(first, first + count):
+        shape = law.shape
+        longer = _extension(shape[axis]) @ law.reshape(math.prod(shape[:axis]), shape[axis], -1)
+        law = longer.reshape(*shape[:axis], shape[axis] + 1, *shape[axis + 1 :])
+    return law
+
+
+@lru_cache(maxsize=256)
+def _ones(length: int) -> Table:
+    return np.ones(length)
+
+
+@lru_cache(maxsize=256)
+def _extension(length: int) -> Table:
+    """Return the matrix that appends the sum of a vector to it."""
+    return np.concatenate((np.eye(length), np.ones((1, length))))
 
 
 _SIDES: WeakKeyDictionary[Model, SideTables] = WeakKeyDictionary()
