@@ -39,7 +39,7 @@ from quiltdp.rounding import EPS
 __all__ = ["RayTables", "ray_tables"]
 
 _ROOM = 2**22  # entries of ray sets, and of moves, kept per model (32 MiB each)
-_SMALL = 2.0**27  # operations of the last step up to which all members are compared
+_SMALL = 2.0**32  # operations of the last step up to which all members are compared
 _WORK = 2.0**33  # and beyond which it is given up
 
 
