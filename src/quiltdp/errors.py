@@ -123,8 +123,13 @@ class FileFormatError(QuiltdpError, ValueError):
     def __init__(self, path: object, line: int | None, message: str) -> None:
         self.path = str(path)
         self.line = line
+        self.message = message
         where = f"{path}:{line}" if line is not None else f"{path}"
         super().__init__(f"{where}: {message}")
+
+    def __reduce__(self) -> tuple[type[FileFormatError], tuple[str, int | None, str]]:
+        """Pickle through the constructor, so that a worker process can raise it."""
+        return type(self), (self.path, self.line, self.message)
 
 
 class ModelTooWide(QuiltdpError):

@@ -429,3 +429,15 @@ def test_gaussian_noise_names_the_method_that_accounts_for_it(method: str) -> No
         qd.calibrate(chain, 1.0, qd.Gaussian(1.0, 1e-6), method=method)
     with pytest.raises(InvalidArgument, match="swing"):
         qd.leakage_of(chain, qd.Gaussian(1.0, 1e-6), 10.0, method=method)
+
+
+@pytest.mark.parametrize("mechanism", [qd.Laplace(sensitivity=2.0), qd.Gaussian(sensitivity=2.0, delta=1e-6)])
+def test_independent_records_are_compared_for_the_same_unit(mechanism):
+    """Six independent steps protected together are six records: that is the answer, and the comparison."""
+    steps = qd.markov_chain([[0.3, 0.7], [0.3, 0.7]], length=40)
+    run = qd.calibrate(steps, epsilon=1.0, mechanism=mechanism, window=6)
+    named = qd.calibrate(steps, epsilon=1.0, mechanism=mechanism, protect=[[f"X{k}" for k in range(6)]])
+    one = qd.calibrate(steps, epsilon=1.0, mechanism=mechanism)
+    assert run.compared["independent"] == pytest.approx(run.sigma, rel=1e-6)
+    assert named.compared["independent"] == pytest.approx(run.compared["independent"], rel=1e-12)
+    assert run.compared["independent"] == pytest.approx(6 * one.compared["independent"], rel=1e-6)

@@ -28,7 +28,7 @@ from quiltdp.accountant.specs import (
     Thresholdout,
     mechanism_from_dict,
 )
-from quiltdp.accountant.units import SMALLEST_TARGET, Protect, alpha_vector, positive_epsilon
+from quiltdp.accountant.units import SMALLEST_TARGET, Protect, alpha_vector, heaviest, positive_epsilon
 from quiltdp.errors import InvalidArgument, NoCertificate, QuiltdpError
 from quiltdp.model import Model
 
@@ -301,7 +301,7 @@ def _compared(
     profile: LeakageProfile, mechanism: Laplace | Thresholdout, epsilon: float, weights: Vector
 ) -> dict[str, float]:
     """Return the scales of independent records, group privacy, and the published formula."""
-    compared = {"independent": mechanism.scale(epsilon)}
+    compared = {"independent": mechanism.scale(epsilon / heaviest(profile.units, profile.model, weights))}
     for name in ("group", "published"):
         try:
             other = analyze(

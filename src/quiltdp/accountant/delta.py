@@ -15,7 +15,7 @@ from quiltdp.accountant.leakage.base import Vector
 from quiltdp.accountant.pieces import assign_units
 from quiltdp.accountant.result import Binding, Certificate, Leakage, PerUnit
 from quiltdp.accountant.specs import Gaussian
-from quiltdp.accountant.units import Protect, Units, alpha_vector, make_units, positive_epsilon
+from quiltdp.accountant.units import Protect, Units, alpha_vector, heaviest, make_units, positive_epsilon
 from quiltdp.errors import InvalidArgument, NoCertificate, option
 from quiltdp.inference.components import component_classes
 from quiltdp.model import Model
@@ -132,7 +132,10 @@ def smallest_std(
         float(values[k]),
         str(bounds.units.names[k]),
         bounds.units.kind,
-        {"independent": single, "group": group},
+        {
+            "independent": Gaussian(heaviest(bounds.units, model, weights), mechanism.delta).scale(epsilon),
+            "group": group,
+        },
     )
 
 

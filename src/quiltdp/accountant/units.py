@@ -22,7 +22,15 @@ LARGEST = 1e100
 SMALLEST_TARGET = 1e-100  # below it, α and its certificate leave the range of doubles
 """Beyond it sums of costs lose all meaning in doubles; no guarantee of this size means anything."""
 
-__all__ = ["LARGEST", "SMALLEST_TARGET", "Units", "alpha_vector", "make_units", "positive_epsilon"]
+__all__ = [
+    "LARGEST",
+    "SMALLEST_TARGET",
+    "Units",
+    "alpha_vector",
+    "heaviest",
+    "make_units",
+    "positive_epsilon",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +54,21 @@ class Units:
         if self.members is not None:
             return "sets of records"
         return "single records" if self.window == 1 else f"runs of {self.window} steps"
+
+
+def heaviest(units: Units, model: Model, weights: Vector) -> float:
+    """Return the largest sum of weights in a unit: what it pays if records are independent."""
+    if units.members is not None:
+        return max(float(sum(weights[model.index[n]] for n in unit)) for unit in units.members)
+    if units.window == 1 or not isinstance(model, ChainModel):
+        return float(weights.max())
+    best, start = 0.0, 0
+    for segment in model.segments:
+        own = np.concatenate(([0.0], np.cumsum(weights[start : start + segment.length])))
+        length = min(units.window, segment.length)
+        best = max(best, float((own[length:] - own[:-length]).max()))
+        start += segment.length
+    return best
 
 
 Protect = Mapping[str, Collection[str]] | Collection[Collection[str]] | None
