@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quiltdp.inference.odds import FactorLogs
+from quiltdp.inference.polygons import polygon
 from quiltdp.inference.tables import aligned
 from quiltdp.model import Table
 
@@ -29,7 +30,6 @@ PRUNED = 2e-14
 _LIMIT = 2**18  # entries of one bundle
 _SLOW = 2**10  # rays from which looking for corners one by one does not pay
 _KEPT = 4096
-_SAME = 4e-15  # relative difference up to which two rays are one
 
 
 class Bundle(NamedTuple):
@@ -162,31 +162,3 @@ def _distinct(vectors: Table) -> list[int]:
     for k, row in enumerate(rows.view(f"V{rows.itemsize * rows.shape[1]}").ravel().tolist()):
         seen.setdefault(row, k)
     return list(seen.values())
-
-
-def polygon(unit: Table) -> list[int]:
-    """Return the corners of a set of positive rays in three dimensions, by the monotone chain.
-
-    The turn at a ray is the sign of a determinant; where rounding could have decided it the ray stays.
-    """
-    order = np.lexsort((unit[:, 2] / unit[:, 0], unit[:, 1] / unit[:, 0])).tolist()
-    points = unit[order].tolist()
-    found: set[int] = set()
-    for sign in (1.0, -1.0):
-        chain: list[int] = []
-        s0 = s1 = s2 = 0.0
-        for k, (r0, r1, r2) in enumerate(points):
-            if abs(r0 - s0) <= _SAME * r0 and abs(r1 - s1) <= _SAME * r1 and abs(r2 - s2) <= _SAME * r2:
-                continue  # the same ray again, up to rounding
-            s0, s1, s2 = r0, r1, r2
-            while len(chain) > 1:
-                p0, p1, p2 = points[chain[-2]]
-                q0, q1, q2 = points[chain[-1]]
-                plus = p0 * q1 * r2 + p1 * q2 * r0 + p2 * q0 * r1
-                minus = p2 * q1 * r0 + p1 * q0 * r2 + p0 * q2 * r1
-                if sign * (plus - minus) >= -4e-15 * (plus + minus):
-                    break
-                chain.pop()
-            chain.append(k)
-        found.update(chain)
-    return [order[k] for k in sorted(found)]

@@ -172,12 +172,14 @@ class Planner:
             used = tuple(k for k in order if node & (shapes[k].scope | shapes[k].vector))
             yield self._option(shapes, used, node)
         for at, b in enumerate(order):
-            for a in order[:at]:
-                one, two = shapes[a], shapes[b]
-                if one.vector == two.vector and self._size(one.vector) <= 3:
-                    both = one.scope | two.scope
-                    if both in (one.scope, two.scope):
-                        yield self._option(shapes, (a, b), 0)
+            two = shapes[b]
+            if self._size(two.vector) > 3:
+                continue
+            for a in order[:at]:  # the smallest that fits is the cheapest
+                one = shapes[a]
+                if one.vector == two.vector and one.scope | two.scope in (one.scope, two.scope):
+                    yield self._option(shapes, (a, b), 0)
+                    break
 
     def _option(self, shapes: Sequence[_Shape], used: tuple[int, ...], node: int) -> _Option:
         cost, made = self._join([shapes[k] for k in used], node)

@@ -29,7 +29,7 @@ __all__ = ["Choices", "RaySet", "folded", "joined", "picked", "ray_set", "spread
 Choices: TypeAlias = NDArray[np.int16]
 
 _SETS = 2**12  # sets beyond which pruning in three dimensions does not pay
-_HULLS = 2**7  # likewise in four or more
+_HULLS = 2**15  # rays (of all sets) beyond which it does not in four or more
 
 
 class RaySet(NamedTuple):
@@ -160,7 +160,7 @@ def _scaled(array: Table, at: int) -> Table:
 def _pruned(item: RaySet) -> RaySet:
     """Drop rays inside the cone of the others, for every assignment of the scope."""
     members, size, sets = item.members, item.dimension, item.sets
-    if members == 1 or (size > 2 and sets > _SETS) or (size > 3 and sets > _HULLS):
+    if members == 1 or (size > 2 and sets > _SETS) or (size > 3 and sets * members > _HULLS):
         return item
     flat = item.array.reshape(sets, members, size)
     keep = corners(flat)
