@@ -32,6 +32,7 @@ _ENTRIES = 2**22  # of the product of a group at one time
 _MANY = 32  # members that hold a target from which it pays
 _BLOCK = 2**19  # ratios computed at once
 _BEAM = 64  # members tried in a first pass
+_EACH = 2**16  # operations charged for one assignment of the scope, besides
 _TINY = 1e-300
 
 
@@ -128,6 +129,7 @@ class _Search:
         best: Table,
         beam: int | None,
     ) -> Iterator[_Hit]:
+        self.work -= _EACH
         attained = np.array([best[(*p, *cell)] for p in pairs])
         left, bounds = self._left([restricted(i, fixed) for i in self._moving], pairs, attained, beam)
         if left is None:

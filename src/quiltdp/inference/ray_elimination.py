@@ -58,22 +58,22 @@ class Elimination:
         names = sorted({n for i in factors for n in (*i.scope, *i.vector)})
         self.sizes = {n: self._size(n) for n in names}
         plan = Planner(self.sizes, self._targets, self._stay, self._limit)
-        items = self._alone(factors)
+        items = self._grouped(self._alone(factors), lambda i: (i.vector, i.scope))
         while (step := plan.best(items)) is not None:
             made = self._taken([items[k] for k in step.items], step.node)
             if made is None:
                 break
             items = [i for k, i in enumerate(items) if k not in step.items]
             items.append(made)
-        left = self._grouped(items) if plan.grouped(items) else items
+        left = self._grouped(items, lambda i: i.vector) if plan.grouped(items) else items
         self.cost = plan.cost(left)
         return left
 
-    def _grouped(self, items: Sequence[RaySet]) -> list[RaySet]:
-        """Join what has the same vector axes of up to three dimensions."""
-        groups: dict[tuple[str, ...], list[RaySet]] = {}
+    def _grouped(self, items: Sequence[RaySet], alike: Callable[[RaySet], object]) -> list[RaySet]:
+        """Join what is alike, in up to three dimensions."""
+        groups: dict[object, list[RaySet]] = {}
         for i in items:
-            groups.setdefault(i.vector, []).append(i)
+            groups.setdefault(alike(i), []).append(i)
         made = []
         for group in groups.values():
             ordered = sorted(group, key=lambda i: i.members * i.sets)

@@ -15,9 +15,9 @@ from quiltdp.inference.raysets import RaySet
 
 __all__ = ["Planner", "Step", "finish_cost"]
 
-_USUAL = {1: 1, 2: 2, 3: 24}  # members to expect after pruning, by dimension
+_USUAL: dict[float, float] = {1: 1, 2: 2, 3: 24}  # members to expect after pruning, by dimension
 _ENTRY = 6  # operations of the last step for one entry of a product
-_PRUNE = {2: 20, 3: 600, 4: 4000, 5: 6000}  # the same for pruning one ray, by dimension
+_PRUNE: dict[float, float] = {2: 20, 3: 600, 4: 4000, 5: 6000}  # the same for pruning one ray, by dimension
 _STEP = 2**17  # what a step costs besides
 
 
@@ -41,7 +41,7 @@ class _Option(NamedTuple):
     easy: bool
 
 
-def finish_cost(sets: float, states: int, vector: int, members: float) -> float:
+def finish_cost(sets: float, states: int, vector: float, members: float) -> float:
     """Return about how many operations the last step takes."""
     each = members * (states * (states + 1) + vector / 8) + vector * 4 * math.sqrt(members)
     return sets * each
@@ -67,14 +67,13 @@ class Planner:
         self._bit = {n: 1 << k for k, n in enumerate(self._names)}
         self._sizes = tuple(sizes.values())
         self._states = math.prod(sizes[n] for n in targets)
-        self._targets = self._mask(targets)
         self._stay = self._mask(n for n in stay if n in self._bit)
         self._limit = limit
-        self._products: dict[int, int] = {0: 1}
+        self._products: dict[int, float] = {0: 1.0}
 
     def best(self, items: Sequence[RaySet]) -> Step | None:
         """Return the next step, or None if the last one is due."""
-        shapes = [_Shape(self._mask(i.scope), self._mask(i.vector), i.members) for i in items]
+        shapes = [_Shape(self._mask(i.scope), self._mask(i.vector), float(i.members)) for i in items]
         options = list(self._options(shapes))
         now = self._rest(shapes)
         easy = min((o.step for o in options if o.easy), key=lambda s: s.cost, default=None)
@@ -91,12 +90,12 @@ class Planner:
 
     def cost(self, items: Sequence[RaySet]) -> float:
         """Return the cost of the last step for the ray sets as they are."""
-        shapes = [_Shape(self._mask(i.scope), self._mask(i.vector), i.members) for i in items]
+        shapes = [_Shape(self._mask(i.scope), self._mask(i.vector), float(i.members)) for i in items]
         return self._finish(shapes, math.prod(s.members for s in shapes))
 
     def grouped(self, items: Sequence[RaySet]) -> bool:
         """Return whether ray sets with the same vector axes should be joined before the last step."""
-        shapes = [_Shape(self._mask(i.scope), self._mask(i.vector), i.members) for i in items]
+        shapes = [_Shape(self._mask(i.scope), self._mask(i.vector), float(i.members)) for i in items]
         return self._rest(shapes) < self.cost(items)
 
     # -- costs ---------------------------------------------------------------------------------
@@ -104,12 +103,15 @@ class Planner:
     def _mask(self, names: Collection[str] | Iterator[str]) -> int:
         return sum(self._bit[n] for n in names)
 
-    def _size(self, mask: int) -> int:
+    def _size(self, mask: int) -> float:
         """Return the number of joint states of a set of nodes."""
         found = self._products.get(mask)
         if found is None:
-            low = mask & -mask
-            found = self._sizes[low.bit_length() - 1] * self._size(mask ^ low)
+            left, found = mask, 1.0
+            while left:
+                low = left & -left
+                found *= self._sizes[low.bit_length() - 1]
+                left ^= low
             self._products[mask] = found
         return found
 

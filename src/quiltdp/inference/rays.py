@@ -62,7 +62,7 @@ class RayTables:
 
     def __init__(self, model: Model) -> None:
         self._logs = factor_logs(model)
-        self._size = model.cardinality
+        self._sizes: dict[str, int] = {}
         self._sets = _Kept()
         self._moves: dict[object, LogTable | None] = {}
         self._spreads: dict[int, float] = {}
@@ -143,12 +143,12 @@ class RayTables:
         around = {n for i in left for n in i.scope if n in shared}
         if states * states * math.prod(self._size(n) for n in around) > limit:
             return None
-        if _in_full(work.cost, left, targets):
-            scope, array = largest_moves(left, work.sizes, targets, shared)
-        elif (found := bounded_moves(left, work.sizes, targets, shared, work=_WORK)) is not None:
-            scope, array = found
-        else:
-            return None
+        found = None
+        if not _in_full(work.cost, left, targets):
+            found = bounded_moves(left, work.sizes, targets, shared, work=_WORK)
+            if found is None and work.cost > _WORK:
+                return None
+        scope, array = largest_moves(left, work.sizes, targets, shared) if found is None else found
         own = tuple(self._size(n) for n in targets)
         array = array.reshape(*own, *own, *array.shape[2:])
         terms = 3 * len(factors) + sum(self._size(n) + 1 for n in component)
@@ -156,6 +156,13 @@ class RayTables:
         size = float(np.abs(array[np.abs(array) < BIG / 2]).max(initial=0.0))
         error = EPS * (2.1 * terms + 8 + 2 * size) + 2.1 * INSIDE * (1 + sum(i.pruned for i in left))
         return LogTable((*targets, *map(other, targets), *scope), array, size, error)
+
+    def _size(self, node: str) -> int:
+        found = self._sizes.get(node)
+        if found is None:  # not asked of the model, which must not be kept alive from here
+            f = self._logs.near(node)[0]
+            found = self._sizes[node] = self._logs.shape(f)[self._logs.scope(f).index(node)]
+        return found
 
     def _near(self, nodes: Iterable[str]) -> list[int]:
         return list(dict.fromkeys(f for n in sorted(nodes) for f in self._logs.near(n)))
