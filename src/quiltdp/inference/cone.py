@@ -67,9 +67,14 @@ def corners(rays: Table) -> Index:
 def _independent(rays: Table) -> list[int]:
     """Return the columns that are not a multiple of an earlier one (in all rays), nor zero."""
     flat = rays.reshape(-1, rays.shape[2])
+    total = flat.sum(axis=0)
+    weights = np.random.default_rng(0).uniform(1, 2, len(flat))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        key = (weights @ flat) / total  # the same for multiples, up to rounding
     found: list[int] = []
-    for j in range(flat.shape[1]):
-        if flat[:, j].any() and not any(_multiple(flat[:, i], flat[:, j]) for i in found):
+    for j in np.flatnonzero(total > 0).tolist():
+        alike = (i for i in found if abs(key[i] - key[j]) <= 1e-12 * key[j])
+        if not any(_multiple(flat[:, i], flat[:, j]) for i in alike):
             found.append(j)
     return found
 
