@@ -25,6 +25,7 @@ _FEW = 16  # rays up to which a hull in four or more dimensions is not worth its
 _LARGEST = {4: 4096, 5: 512}  # rays up to which it is, by dimension
 _BLOCK = 2**21  # entries of one block of certificates
 _TINY = 1e-290
+_COLUMNS = 16  # coordinates from which only copies are looked for
 
 
 def corners(rays: Table) -> Index:
@@ -44,6 +45,8 @@ def corners(rays: Table) -> Index:
     sets, members, _ = rays.shape
     if members == 1:
         return np.zeros((sets, 1), dtype=np.intp)
+    if rays.shape[2] > _COLUMNS:
+        return packed(_distinct(rays))
     used = rays[:, :, _independent(rays)]
     size = used.shape[2]
     if size < 2:  # all rays are the same up to a factor

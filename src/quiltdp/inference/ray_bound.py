@@ -32,7 +32,8 @@ _ENTRIES = 2**22  # of the product of a group at one time
 _MANY = 32  # members that hold a target from which it pays
 _BLOCK = 2**19  # ratios computed at once
 _BEAM = 64  # members tried in a first pass
-_EACH = 2**16  # operations charged for one assignment of the scope, besides
+_EACH = 2**17  # operations charged for one ray set at one assignment of the scope, besides
+_BUILT = 8  # operations charged for one entry of a product
 _TINY = 1e-300
 
 
@@ -105,6 +106,7 @@ class _Search:
         self._names = tuple(dict.fromkeys(n for i in items for n in i.scope))
         self._sizes = sizes
         self._size = math.prod(sizes[n] for n in self._hidden)
+        self._each = _EACH * (8 + len(items))
         self.work = work  # what is left of it; below zero: given up
 
     def hits(self, outer: Sequence[str], pairs: Sequence[tuple[int, int]], best: Table) -> Iterator[_Hit]:
@@ -112,6 +114,10 @@ class _Search:
 
         A first pass looks at the few most promising members only, so that the second can leave out more.
         """
+        sets = math.prod(float(self._sizes[n]) for n in self._names)
+        if sets * (1 + len(pairs)) * self._each > self.work:
+            self.work = -1.0
+            return
         for beam in (_BEAM, None):
             for values in product(*(range(self._sizes[n]) for n in self._names)):
                 fixed = dict(zip(self._names, values, strict=True))
@@ -129,16 +135,19 @@ class _Search:
         best: Table,
         beam: int | None,
     ) -> Iterator[_Hit]:
-        self.work -= _EACH
+        self.work -= self._each
         attained = np.array([best[(*p, *cell)] for p in pairs])
         left, bounds = self._left([restricted(i, fixed) for i in self._moving], pairs, attained, beam)
         if left is None:
             return
         law = self._law(left)
         still = [restricted(i, fixed) for i in self._still]
+        if beam is None and self._size * math.prod(float(i.members) for i in still) > self.work / _BUILT:
+            self.work = -1.0
+            return
         for right in _parts(still, self._size) if beam is None else [_concentrated(still, beam)]:
             others = matrix(right, (), self._targets, self._hidden, self._sizes)[0]
-            self.work -= others.size
+            self.work -= _BUILT * others.size
             for pair, bound in zip(pairs, bounds, strict=True):
                 found = self._tried(law, others, pair, bound, float(best[(*pair, *cell)]))
                 if found is not None:
@@ -149,7 +158,7 @@ class _Search:
 
     def _law(self, left: RaySet) -> Table:
         law = matrix(left, (), self._targets, self._hidden, self._sizes)  # x, members, k
-        self.work -= law.size
+        self.work -= _BUILT * law.size
         return np.broadcast_to(law, (math.prod(self._sizes[n] for n in self._targets), *law.shape[1:]))
 
     def _left(

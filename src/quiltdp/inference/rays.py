@@ -40,7 +40,9 @@ __all__ = ["RayTables", "ray_tables"]
 
 _ROOM = 2**22  # entries of ray sets, and of moves, kept per model (32 MiB each)
 _SMALL = 2.0**32  # operations of the last step up to which all members are compared
-_WORK = 2.0**33  # and beyond which it is given up
+_ZEROS = 2.5  # how much longer it takes with zeros
+_BOUNDED = 2.0**33  # operations of a search by upper bounds
+_WORK = 2.5e10  # operations beyond which all members are not compared, and the component is given up
 
 
 class _Kept(dict[Key, RaySet]):
@@ -125,7 +127,7 @@ class RayTables:
         left = work.run(items)
         found = None
         if not _in_full(work.cost, left, targets):
-            found = bounded_values(left, work.sizes, targets, (here, there), work=_WORK)
+            found = bounded_values(left, work.sizes, targets, (here, there), work=_BOUNDED)
         return best_values(left, work.sizes, targets, (here, there)) if found is None else found
 
     def _made(
@@ -139,14 +141,15 @@ class RayTables:
         items = [self._item(f, {*component, *targets}, kind, {}) for f in factors]
         work = Elimination(component, targets, shared, size=self._size, limit=limit, kept=kept)
         left = work.run(items)
+        cost = work.cost * (_ZEROS if any(self._logs.barrier(f) is not None for f in factors) else 1)
         states = math.prod(self._size(n) for n in targets)
         around = {n for i in left for n in i.scope if n in shared}
         if states * states * math.prod(self._size(n) for n in around) > limit:
             return None
         found = None
-        if not _in_full(work.cost, left, targets):
-            found = bounded_moves(left, work.sizes, targets, shared, work=_WORK)
-            if found is None and work.cost > _WORK:
+        if not _in_full(cost, left, targets):
+            found = bounded_moves(left, work.sizes, targets, shared, work=_BOUNDED)
+            if found is None and cost > _WORK:
                 return None
         scope, array = largest_moves(left, work.sizes, targets, shared) if found is None else found
         own = tuple(self._size(n) for n in targets)
