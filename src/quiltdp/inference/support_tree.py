@@ -24,7 +24,7 @@ from quiltdp.model import Model
 
 __all__ = ["SupportTree", "support_tree"]
 
-_LIMIT = 2**18  # entries of one Boolean clique; in wider models only the surroundings are searched
+_LIMIT = 2**22  # entries of one Boolean clique; in wider models only the surroundings are searched
 _Forbidden: TypeAlias = NDArray[np.bool_]
 
 _TREES: WeakKeyDictionary[Model, SupportTree | None] = WeakKeyDictionary()
