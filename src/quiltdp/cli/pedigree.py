@@ -230,14 +230,16 @@ def _write(payload: dict[str, Any], family: Pedigree, tsv: Path | None, plot: Pa
         import matplotlib as mpl
 
         mpl.use("Agg")
+        from matplotlib.figure import Figure
+
         from quiltdp.report.pedigree_plot import draw_pedigree
 
         largest = family.components[0]
         values = {p["person"]: p["informed"] for p in payload.get("people", ())}
         named = {family.by_name[n].name: values[family[n].id] for n in largest if family[n].id in values}
         axes = draw_pedigree(family, named or None, people=largest, title=family.source)
-        figure = axes.get_figure(root=True)
-        assert figure is not None
+        figure = axes.figure
+        assert isinstance(figure, Figure)
         figure.savefig(picture, format=plot.suffix[1:].lower(), dpi=150, bbox_inches="tight")
     if tsv is not None:
         write_whole(tsv, leakage_tsv(payload.get("_rows", ())))
