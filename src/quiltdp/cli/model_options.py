@@ -15,7 +15,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -105,15 +105,10 @@ _READING = ("format", "columns", "missing", "male", "female", "twins", "unknown_
 
 def model_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options of MODEL to a command; it gets those that were given as ``options``, a dict."""
-    hints = get_type_hints(command, include_extras=True)
-    signature = inspect.signature(command)
+    signature = inspect.signature(command, eval_str=True)  # type hints would lose the options of None in 3.10
     if "options" not in signature.parameters:
         raise TypeError(f"{command.__name__} must take a parameter named 'options'")
-    own = [
-        p.replace(annotation=hints.get(p.name, p.annotation))
-        for p in signature.parameters.values()
-        if p.name != "options"
-    ]
+    own = [p for p in signature.parameters.values() if p.name != "options"]
     taken = {p.name for p in own}
     added = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
