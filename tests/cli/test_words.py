@@ -113,7 +113,7 @@ def test_messages_name_what_can_be_typed(cli, arguments, told_so: str) -> None:
 # -- interrupted, cut off, full --------------------------------------------------------------
 
 
-@pytest.mark.parametrize("wait", [0.0, 0.1, 0.4, 1.2])
+@pytest.mark.parametrize("wait", [0.05, 0.1, 0.4, 1.2])
 def test_an_interruption_is_one_line_and_exit_code_130(wait: float) -> None:
     """While modules are imported, the file is read, the work is done: never a traceback."""
     code = "from quiltdp.cli import main; print('ready', flush=True); main()"
