@@ -271,4 +271,4 @@ def _reference(entry: Mapping[str, Any]) -> ReferenceNetwork:
 def without_whole_tables(patch: pytest.MonkeyPatch) -> None:
     """Let small models go the way of large ones, for a test that is about that way."""
     patch.setattr(whole, "_LIMIT", 0)
-    patch.setattr(whole, "_TABLES", WeakKeyDictionary())
+    patch.setattr(whole.whole_table, "kept", WeakKeyDictionary())

@@ -21,7 +21,7 @@ def always_bundled(monkeypatch):
     """Bundle every side, however small, and use the sides whatever their size."""
     without_whole_tables(monkeypatch)
     monkeypatch.setattr(sides, "_SMALL", 0)
-    monkeypatch.setattr(sides, "_SIDES", WeakKeyDictionary())
+    monkeypatch.setattr(sides.side_tables, "kept", WeakKeyDictionary())
     monkeypatch.setattr(readoff, "_TOGETHER", 2**40)
 
 

@@ -27,7 +27,7 @@ MODELS = Path(__file__).resolve().parents[2] / "models"
 def only_rays(patch: pytest.MonkeyPatch) -> None:
     """Leave no other way for hidden nodes."""
     without_whole_tables(patch)
-    patch.setattr(rays, "_TABLES", WeakKeyDictionary())
+    patch.setattr(rays.ray_tables, "kept", WeakKeyDictionary())
     for module, name in ((region, "_WIDE"), (region, "_STILL"), (readoff, "_TOGETHER"), (readoff, "_ALONE")):
         patch.setattr(module, name, 0)
 

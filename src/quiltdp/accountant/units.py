@@ -19,8 +19,10 @@ from quiltdp.errors import InvalidArgument, UnknownNode, option
 from quiltdp.model import Model
 
 LARGEST = 1e100
-SMALLEST_TARGET = 1e-100  # below it, α and its certificate leave the range of doubles
 """Beyond it sums of costs lose all meaning in doubles; no guarantee of this size means anything."""
+
+SMALLEST_TARGET = 1e-100
+"""Below it, α and its certificate leave the range of doubles."""
 
 __all__ = [
     "LARGEST",

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from quiltdp.errors import InvalidArgument, ModelTooWide, option
 from quiltdp.inference.elimination import LogTable, product, sum_out
 from quiltdp.inference.junction_tree import JunctionTree, junction_tree
+from quiltdp.inference.kept import kept_with_model
 from quiltdp.inference.odds import factor_logs
 from quiltdp.inference.pairs import PairOdds, ordered_pairs
 from quiltdp.inference.plan import MAX_ENTRIES
@@ -32,23 +32,32 @@ __all__ = [
 ]
 
 _KEPT, _KEPT_SIZE = 4096, 4096  # small marginals kept with their model: how many, how large
-_MARGINALS: WeakKeyDictionary[Model, dict[tuple[str, ...], Table]] = WeakKeyDictionary()
-_EXTENDED: WeakKeyDictionary[Model, dict[tuple[str, ...], tuple[Table, bool]]] = WeakKeyDictionary()
 _TOGETHER = 2**20  # entries up to which the marginals of all known sets are one table
 _FEW = 6  # nodes up to which products of clique laws stay far from the smallest double
 _DEEP = 600.0  # logarithms down to minus this are summed as probabilities
-_TREES: WeakKeyDictionary[Model, JunctionTree | ModelTooWide] = WeakKeyDictionary()
+
+
+@kept_with_model
+def _marginals(model: Model) -> dict[tuple[str, ...], Table]:
+    return {}
+
+
+@kept_with_model
+def _extended_marginals(model: Model) -> dict[tuple[str, ...], tuple[Table, bool]]:
+    return {}
+
+
+@kept_with_model
+def _tree(model: Model) -> JunctionTree | ModelTooWide:
+    try:
+        return junction_tree(model)
+    except ModelTooWide as error:
+        return error
 
 
 def calibrated(model: Model) -> JunctionTree:
     """Return the model's junction tree with the default limit, built once and kept with the model."""
-    found = _TREES.get(model)
-    if found is None:
-        try:
-            found = junction_tree(model)
-        except ModelTooWide as error:
-            found = error
-        _TREES[model] = found
+    found = _tree(model)
     if isinstance(found, ModelTooWide):
         raise ModelTooWide(found.text, *found.remedies)
     return found
@@ -72,7 +81,7 @@ def log_marginal(model: Model, nodes: Sequence[str], *, max_entries: int = MAX_E
             f"raise {option('max_entries')}",
         )
     order = tuple(sorted(nodes))
-    kept = _MARGINALS.setdefault(model, {})
+    kept = _marginals(model)
     found = kept.get(order)
     if found is None:
         try:
@@ -96,9 +105,7 @@ def extended_log_marginal(model: Model, nodes: Sequence[str]) -> tuple[Table, bo
     if whole is not None:
         return whole.extended(nodes), whole.finite
     order = tuple(sorted(nodes))
-    kept = _EXTENDED.get(model)
-    if kept is None:
-        kept = _EXTENDED[model] = {}
+    kept = _extended_marginals(model)
     found = kept.get(order)
     if found is None:
         table = _extended_law(model, order)

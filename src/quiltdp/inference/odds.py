@@ -15,12 +15,12 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from quiltdp.chain import ChainModel
 from quiltdp.inference.elimination import LogTable, sum_out
+from quiltdp.inference.kept import kept_with_model
 from quiltdp.inference.tables import log_ratio, log_table
 from quiltdp.model import Model, Table
 
@@ -54,6 +54,8 @@ class FactorLogs:
         self._entries: dict[int, _Entry] = {}
         self.has_zeros = any(not t.all() for t in _distinct_tables(model))
         self._scopes: dict[int, frozenset[str]] = {}
+        self._names = model.states
+        self._states: dict[str, int] = {}
         self._sums: dict[frozenset[str], list[LogTable]] = {}
         self._room = _ROOM
 
@@ -79,6 +81,13 @@ class FactorLogs:
     def table(self, position: int) -> Table:
         """Return the factor as it is."""
         return self._factors[position].table
+
+    def states(self, node: str) -> int:
+        """Return the number of states of a node."""
+        found = self._states.get(node)
+        if found is None:
+            found = self._states[node] = len(self._names[node])
+        return found
 
     def size(self, position: int) -> float:
         """Return a bound on the logarithms of the possible entries of a factor."""
@@ -132,15 +141,10 @@ def _distinct_tables(model: Model) -> Iterable[Table]:
     return {id(f.table): f.table for f in model.factors}.values()
 
 
-_LOGS: WeakKeyDictionary[Model, FactorLogs] = WeakKeyDictionary()
-
-
+@kept_with_model
 def factor_logs(model: Model) -> FactorLogs:
     """Return the logarithms of the model's tables, made once per model."""
-    found = _LOGS.get(model)
-    if found is None:
-        found = _LOGS[model] = FactorLogs(model)
-    return found
+    return FactorLogs(model)
 
 
 def barrier(table: LogTable) -> LogTable | None:

@@ -22,12 +22,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from quiltdp.inference.cone import INSIDE
 from quiltdp.inference.elimination import LogTable
+from quiltdp.inference.kept import Store, kept_with_model
 from quiltdp.inference.odds import BIG, factor_logs, other
 from quiltdp.inference.ray_bound import bounded_moves, bounded_values, many_bounds
 from quiltdp.inference.ray_elimination import Elimination, Key
@@ -45,18 +45,8 @@ _BOUNDED = 2.0**33  # operations of a search by upper bounds
 _WORK = 2.5e10  # operations beyond which all members are not compared, and the component is given up
 
 
-class _Kept(dict[Key, RaySet]):
-    """Ray sets up to a number of entries; a full store is emptied."""
-
-    def __init__(self) -> None:
-        self._room = _ROOM
-
-    def __setitem__(self, key: Key, made: RaySet) -> None:
-        self._room -= made.array.size + 64
-        if self._room < 0:
-            self.clear()
-            self._room = _ROOM - made.array.size - 64
-        super().__setitem__(key, made)
+def _ray_sets() -> Store[Key, RaySet]:
+    return Store(_ROOM, lambda made: made.array.size)
 
 
 class RayTables:
@@ -64,11 +54,10 @@ class RayTables:
 
     def __init__(self, model: Model) -> None:
         self._logs = factor_logs(model)
-        self._sizes: dict[str, int] = {}
-        self._sets = _Kept()
-        self._moves: dict[object, LogTable | None] = {}
+        self._size = self._logs.states
+        self._sets = _ray_sets()
+        self._moves: Store[object, LogTable | None] = Store(_ROOM, lambda t: 0 if t is None else t.array.size)
         self._spreads: dict[int, float] = {}
-        self._room = _ROOM
 
     def move(
         self,
@@ -98,12 +87,7 @@ class RayTables:
         targets = tuple(t for t in targets if t in around)
         key = (component, targets, frozenset(around.intersection(shared).difference(targets)), limit)
         if key not in self._moves:
-            made = self._made(component, targets, key[2], limit)
-            self._room -= 64 if made is None else made.array.size + 64
-            if self._room < 0:
-                self._moves.clear()
-                self._room = _ROOM
-            self._moves[key] = made
+            self._moves[key] = self._made(component, targets, key[2], limit)
         return self._moves[key]
 
     def values(
@@ -137,7 +121,7 @@ class RayTables:
         kind = _kind(self._spread(factors))
         if kind is None:
             return None
-        kept = self._sets if kind is np.float64 else _Kept()
+        kept = self._sets if kind is np.float64 else _ray_sets()
         items = [self._item(f, {*component, *targets}, kind, {}) for f in factors]
         work = Elimination(component, targets, shared, size=self._size, limit=limit, kept=kept)
         left = work.run(items)
@@ -159,13 +143,6 @@ class RayTables:
         size = float(np.abs(array[np.abs(array) < BIG / 2]).max(initial=0.0))
         error = EPS * (2.1 * terms + 8 + 2 * size) + 2.1 * INSIDE * (1 + sum(i.pruned for i in left))
         return LogTable((*targets, *map(other, targets), *scope), array, size, error)
-
-    def _size(self, node: str) -> int:
-        found = self._sizes.get(node)
-        if found is None:  # not asked of the model, which must not be kept alive from here
-            f = self._logs.near(node)[0]
-            found = self._sizes[node] = self._logs.shape(f)[self._logs.scope(f).index(node)]
-        return found
 
     def _near(self, nodes: Iterable[str]) -> list[int]:
         return list(dict.fromkeys(f for n in sorted(nodes) for f in self._logs.near(n)))
@@ -203,12 +180,7 @@ def _in_full(cost: float, left: Sequence[RaySet], targets: Sequence[str]) -> boo
     return cost <= _SMALL or (cost <= _WORK and not many_bounds(left, targets))
 
 
-_TABLES: WeakKeyDictionary[Model, RayTables] = WeakKeyDictionary()
-
-
+@kept_with_model
 def ray_tables(model: Model) -> RayTables:
     """Return the ray tables of a model, kept with it."""
-    found = _TABLES.get(model)
-    if found is None:
-        found = _TABLES[model] = RayTables(model)
-    return found
+    return RayTables(model)

@@ -17,12 +17,11 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from quiltdp.chain import ChainModel
 from quiltdp.inference.bundles import PRUNED, Bundle, Bundler
+from quiltdp.inference.kept import kept_with_model
 from quiltdp.inference.odds import FactorLogs, factor_logs
 from quiltdp.inference.pairs import largest_moves
 from quiltdp.model import Model, Table
@@ -76,24 +75,15 @@ class Piece:
 class SideTables:
     """The pieces of one model and their moves, kept for its quilts."""
 
-    def __init__(self, logs: FactorLogs, sizes: dict[str, int], latents: frozenset[str]) -> None:
+    def __init__(self, logs: FactorLogs, latents: frozenset[str]) -> None:
         self.logs = logs
-        self._sizes = sizes
+        self.size = logs.states
         self._latents = latents
         self._sides: dict[frozenset[str], Piece] = {}
         self._factors: dict[int, Piece] = {}
         self._around: dict[str, frozenset[str]] = {}
         self._bundler = Bundler(logs)
         self._room = _ROOM
-
-    def size(self, node: str) -> int:
-        """Return the number of states of a node."""
-        found = self._sizes.get(node)
-        if found is None:  # a step of a long chain
-            f = self.logs.near(node)[0]
-            found = self.logs.shape(f)[self.logs.scope(f).index(node)]
-            self._sizes[node] = found
-        return found
 
     def around(self, node: str) -> frozenset[str]:
         """Return the node and its neighbours."""
@@ -307,13 +297,7 @@ def _extension(length: int) -> Table:
     return np.concatenate((np.eye(length), np.ones((1, length))))
 
 
-_SIDES: WeakKeyDictionary[Model, SideTables] = WeakKeyDictionary()
-
-
+@kept_with_model
 def side_tables(model: Model) -> SideTables:
     """Return the side tables of a model, kept with it."""
-    found = _SIDES.get(model)
-    if found is None:
-        sizes = {} if isinstance(model, ChainModel) else {n: len(s) for n, s in model.states.items()}
-        found = _SIDES[model] = SideTables(factor_logs(model), sizes, frozenset(model.latents))
-    return found
+    return SideTables(factor_logs(model), frozenset(model.latents))

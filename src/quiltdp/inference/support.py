@@ -8,9 +8,9 @@ forbid nothing and are never looked at, so on a model of positive tables nothing
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from weakref import WeakKeyDictionary
 
 from quiltdp.inference.elimination import LogTable, max_out
+from quiltdp.inference.kept import kept_with_model
 from quiltdp.inference.odds import FactorLogs, barrier, factor_logs
 from quiltdp.inference.support_tree import support_tree
 from quiltdp.model import Model
@@ -19,8 +19,12 @@ __all__ = ["barriers_around", "barriers_beyond"]
 
 _EASY = 2**12  # a node of the rest is eliminated at once while its table stays below this
 _KEPT = 4096
-_KNOWN: WeakKeyDictionary[Model, dict[tuple[frozenset[str], frozenset[str]], tuple[LogTable, ...]]]
-_KNOWN = WeakKeyDictionary()
+
+
+@kept_with_model
+def _around(model: Model) -> dict[tuple[frozenset[str], frozenset[str]], tuple[LogTable, ...]]:
+    """Return the barriers found so far, by closed set and separator."""
+    return {}
 
 
 def barriers_around(
@@ -33,9 +37,9 @@ def barriers_around(
     """
     tree = support_tree(model)
     if tree is not None:
-        kept = _KNOWN.get(model)
-        if kept is None or len(kept) >= _KEPT:
-            kept = _KNOWN[model] = {}
+        kept = _around(model)
+        if len(kept) >= _KEPT:
+            kept.clear()
         key = (frozenset(closed), frozenset(separator))
         found = kept.get(key)
         if found is None:  # asked again for every target inside the same closed set

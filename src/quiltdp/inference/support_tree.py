@@ -11,12 +11,12 @@ from __future__ import annotations
 import heapq
 from collections.abc import Collection
 from typing import TypeAlias
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quiltdp.inference.elimination import LogTable
+from quiltdp.inference.kept import kept_with_model
 from quiltdp.inference.odds import factor_logs
 from quiltdp.inference.plan import EliminationPlan, plan_elimination
 from quiltdp.inference.tables import aligned
@@ -27,20 +27,17 @@ __all__ = ["SupportTree", "support_tree"]
 _LIMIT = 2**22  # entries of one Boolean clique; in wider models only the surroundings are searched
 _Forbidden: TypeAlias = NDArray[np.bool_]
 
-_TREES: WeakKeyDictionary[Model, SupportTree | None] = WeakKeyDictionary()
 
-
+@kept_with_model
 def support_tree(model: Model) -> SupportTree | None:
     """Return the model's support tree, made once; None if it would be too wide."""
-    if model not in _TREES:
-        logs = factor_logs(model)
-        walls = {f: w for f in range(len(model.factors)) if (w := logs.barrier(f)) is not None}
-        sizes = {n: model.cardinality(n) for w in walls.values() for n in w.scope}
-        plan = (
-            plan_elimination(sizes, [w.scope for w in walls.values()], max_entries=_LIMIT) if sizes else None
-        )
-        _TREES[model] = SupportTree(plan, walls) if plan is not None and plan.fits else None
-    return _TREES[model]
+    logs = factor_logs(model)
+    walls = {f: w for f in range(len(model.factors)) if (w := logs.barrier(f)) is not None}
+    if not walls:
+        return None
+    sizes = {n: model.cardinality(n) for w in walls.values() for n in w.scope}
+    plan = plan_elimination(sizes, [w.scope for w in walls.values()], max_entries=_LIMIT)
+    return SupportTree(plan, walls) if plan.fits else None
 
 
 class SupportTree:

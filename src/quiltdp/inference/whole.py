@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from quiltdp.chain import ChainModel
+from quiltdp.inference.kept import kept_with_model
 from quiltdp.inference.odds import BIG, factor_logs
 from quiltdp.inference.pairs import PairMoves, PairOdds, ordered_pairs
 from quiltdp.inference.tables import aligned
@@ -110,16 +110,10 @@ class WholeTable:
         return np.minimum(above - np.maximum(flat, -BIG).take(second, axis=0), BIG)
 
 
-_TABLES: WeakKeyDictionary[Model, WholeTable | None] = WeakKeyDictionary()
-
-
+@kept_with_model
 def whole_table(model: Model) -> WholeTable | None:
     """Return the table of the whole model, made once; None if it is too large or might underflow."""
-    if model not in _TABLES:
-        small = not isinstance(model, ChainModel) and (
-            math.prod(len(s) + 1 for s in model.states.values()) <= _LIMIT
-        )
-        logs = factor_logs(model)
-        safe = small and sum(logs.size(f) for f in range(len(model.factors))) <= _RANGE
-        _TABLES[model] = WholeTable(model) if safe else None
-    return _TABLES[model]
+    if isinstance(model, ChainModel) or math.prod(len(s) + 1 for s in model.states.values()) > _LIMIT:
+        return None
+    logs = factor_logs(model)
+    return WholeTable(model) if sum(map(logs.size, range(len(model.factors)))) <= _RANGE else None
