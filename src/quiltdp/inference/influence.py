@@ -22,10 +22,10 @@ from quiltdp.inference.readoff import (
     finite_or_infinite,
     numbers,
     rounded_up,
-    subsets,
     swings_of_all,
 )
 from quiltdp.inference.search import Asked, influence_of, search
+from quiltdp.inference.side_sums import subsets
 from quiltdp.inference.sides import side_tables
 from quiltdp.inference.support import barriers_around, barriers_beyond
 from quiltdp.inference.tables import log_ratio, log_sum

@@ -14,7 +14,7 @@ from quiltdp.inference.kept import kept_with_model
 from quiltdp.inference.odds import factor_logs
 from quiltdp.inference.pairs import PairOdds, ordered_pairs
 from quiltdp.inference.plan import MAX_ENTRIES
-from quiltdp.inference.tables import aligned, extended, log_sum
+from quiltdp.inference.tables import aligned, extended, extended_law, log_sum
 from quiltdp.inference.types import check_disjoint
 from quiltdp.inference.whole import whole_table
 from quiltdp.model import Model, Table
@@ -185,11 +185,8 @@ def _extended_law(model: Model, order: tuple[str, ...]) -> Table | None:
         return None
     if named is None:
         return None
-    law = aligned(named, order)
-    for axis in range(law.ndim):
-        law = np.concatenate((law, np.add.reduce(law, axis=axis, keepdims=True)), axis=axis)
     with np.errstate(divide="ignore"):
-        return np.asarray(np.log(law))
+        return np.asarray(np.log(extended_law(aligned(named, order), range(len(order)))))
 
 
 def _extended(logs: Table) -> Table:
@@ -197,11 +194,8 @@ def _extended(logs: Table) -> Table:
         for axis in range(logs.ndim):
             logs = extended(logs, axis)
         return logs
-    law = np.exp(logs)
-    for axis in range(law.ndim):
-        law = np.concatenate([law, law.sum(axis=axis, keepdims=True)], axis=axis)
     with np.errstate(divide="ignore"):
-        return np.asarray(np.log(law))
+        return np.asarray(np.log(extended_law(np.exp(logs), range(logs.ndim))))
 
 
 def conditional(

@@ -17,7 +17,15 @@ from numpy.typing import NDArray
 from quiltdp.inference.odds import BIG
 from quiltdp.model import Table
 
-__all__ = ["PairMoves", "PairOdds", "both_ways", "largest_moves", "ordered_pairs", "unordered_pairs"]
+__all__ = [
+    "PairMoves",
+    "PairOdds",
+    "at_known",
+    "both_ways",
+    "largest_moves",
+    "ordered_pairs",
+    "unordered_pairs",
+]
 
 _Indices: TypeAlias = NDArray[np.intp]
 
@@ -41,8 +49,7 @@ class PairOdds(NamedTuple):
 
     def given(self, known: Collection[str], records: Sequence[str]) -> PairOdds:
         """Return the odds with one known set, from those with every set of ``records``."""
-        at = [slice(-1) if n in known else -1 for n in records]
-        return PairOdds(self.array[(slice(None), *at)], self.finite)
+        return PairOdds(self.array[at_known(known, records)], self.finite)
 
     def taken_off(self, moves: Table) -> Table:
         """Return M(x, x', l) − ln P(x, l) + ln P(x', l), −∞ where x or x' is impossible with l."""
@@ -71,6 +78,11 @@ def ordered_pairs(states: int) -> tuple[_Indices, _Indices]:
     """
     first, second = unordered_pairs(states)
     return np.concatenate([first, second]), np.concatenate([second, first])
+
+
+def at_known(known: Collection[str], records: Sequence[str]) -> tuple[slice | int, ...]:
+    """Return the index of one known set: the axis of pairs, then the extended axes of the records."""
+    return (slice(None), *[slice(-1) if n in known else -1 for n in records])
 
 
 def both_ways(moves: Table) -> Table:

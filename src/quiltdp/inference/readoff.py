@@ -12,9 +12,8 @@ entry over the first ones and the last one are all that is left of an axis.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from itertools import combinations
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -24,7 +23,7 @@ from quiltdp.inference.elimination import LogTable
 from quiltdp.inference.marginals import KnownOdds, pair_odds
 from quiltdp.inference.odds import BIG
 from quiltdp.inference.pairs import PairMoves, both_ways
-from quiltdp.inference.side_sums import extended_moves, moves_given
+from quiltdp.inference.side_sums import extended_moves, moves_given, subsets
 from quiltdp.inference.sides import side_tables
 from quiltdp.inference.whole import whole_table
 from quiltdp.model import Model
@@ -33,11 +32,11 @@ __all__ = [
     "Numbers",
     "Question",
     "Swings",
+    "Tally",
     "finite_or_infinite",
-    "known_moves",
     "numbers",
     "rounded_up",
-    "subsets",
+    "swing_of",
     "swings_of_all",
 ]
 
@@ -128,37 +127,52 @@ def swings_of_all(asked: Question) -> Swings | None:
     return None if moves is None else _read(moves, asked.records)
 
 
-def known_moves(asked: Question, known: Sequence[str]) -> PairMoves | None:
-    """Return the moves of one known set (axes in the order of ``known``), if its tables are small enough."""
-    found = asked.together()
-    if found is None:
-        return asked.given(known)
-    at = (slice(-1) if n in known else -1 for n in asked.records)
-    return found._replace(array=found.array[(slice(None), *at)])
-
-
 def _one_by_one(asked: Question) -> Numbers | None:
     """Return the numbers, one known set after the other."""
-    odds = KnownOdds(asked.model, asked.targets, asked.records)
-    swings = {}
-    b: float = -1.0
-    b_known: tuple[str, ...] | None = ()
+    tally = Tally(asked.model, asked.targets, asked.records)
     for known in subsets(asked.records):
         moves = asked.given(known)
         if moves is None:
             return None
-        swings[known] = (finite_or_infinite(float(both_ways(moves.array).max())), 2 * moves.error)
-        if b_known is None:
-            continue
+        tally.add(known, moves)
+    return tally.numbers()
+
+
+class Tally:
+    """b and the swings, while one known set after the other is looked at."""
+
+    def __init__(self, model: Model, targets: Sequence[str], records: Sequence[str]) -> None:
+        self._odds = KnownOdds(model, targets, records)
+        self._swings: dict[tuple[str, ...], tuple[float, float]] = {}
+        self._b: tuple[float, tuple[str, ...] | None] = (-1.0, ())
+
+    def add(self, known: tuple[str, ...], moves: PairMoves) -> None:
+        """Take the moves of a known set into account; b is given up where no marginal can be had."""
+        self._swings[known] = swing_of(moves)
+        if self._b[1] is None:
+            return
         try:
-            ratios = odds.given(known).taken_off(moves.array)
+            ratios = self._odds.given(known).taken_off(moves.array)
         except ModelTooWide:
-            b, b_known = math.inf, None
-            continue
+            self._b = (math.inf, None)
+            return
         value = finite_or_infinite(float(ratios.max()))
-        if value > b:
-            b, b_known = value, known
-    return Numbers(swings, b, b_known)
+        if value > self._b[0]:
+            self._b = (value, known)
+
+    def add_swing(self, known: tuple[str, ...], swing: tuple[float, float]) -> None:
+        """Take a known set into account whose moves are too many for one table: b is given up."""
+        self._swings[known] = swing
+        self._b = (math.inf, None)
+
+    def numbers(self) -> Numbers:
+        """Return what was found."""
+        return Numbers(self._swings, *self._b)
+
+
+def swing_of(moves: PairMoves) -> tuple[float, float]:
+    """Return the largest of both ways, and a bound on its rounding error."""
+    return finite_or_infinite(float(both_ways(moves.array).max())), 2 * moves.error
 
 
 def _read(moves: PairMoves, records: Sequence[str]) -> Swings:
@@ -181,12 +195,6 @@ def _known_sets(count: int) -> tuple[tuple[int, ...], ...]:
     return tuple(
         tuple(k for k in range(count) if not (entry >> (count - 1 - k)) & 1) for entry in range(2**count)
     )
-
-
-def subsets(nodes: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """Yield every subset, small ones first."""
-    for size in range(len(nodes) + 1):
-        yield from combinations(nodes, size)
 
 
 def finite_or_infinite(best: float) -> float:

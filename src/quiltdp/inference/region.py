@@ -23,9 +23,9 @@ import numpy as np
 from quiltdp.errors import InvalidArgument, ModelTooWide
 from quiltdp.inference.elimination import LogTable, best_assignment, max_out, product
 from quiltdp.inference.odds import TargetOdds, factor_logs, other
-from quiltdp.inference.pairs import PairMoves, both_ways, ordered_pairs
+from quiltdp.inference.pairs import PairMoves, at_known, both_ways, ordered_pairs
 from quiltdp.inference.rays import ray_tables
-from quiltdp.inference.readoff import Question, finite_or_infinite, known_moves
+from quiltdp.inference.readoff import Question, finite_or_infinite, swing_of
 from quiltdp.inference.support import barriers_around
 from quiltdp.inference.tables import aligned
 from quiltdp.model import Model, Table
@@ -104,6 +104,10 @@ class Region:
         )
 
     @cached_property
+    def _extended(self) -> PairMoves | None:
+        return self._question.together()
+
+    @cached_property
     def _odds(self) -> TargetOdds:
         return TargetOdds(self.model, self.targets, limit=self._limit, wide_from=_WIDE)
 
@@ -128,15 +132,17 @@ class Region:
         if not self.separator or all(self.model.cardinality(n) == 1 for n in self.targets):
             return 0.0, 0.0
         if self.explicit(known):
-            moves = self.moves(known)
-            return finite_or_infinite(float(both_ways(moves.array).max())), 2 * moves.error
+            return swing_of(self.moves(known))
         result = self._maximum(self._doubled, known, ())
         return finite_or_infinite(float(result.array.max())), result.error
 
     def moves(self, known: Sequence[str]) -> PairMoves:
         """Return M(x, x', l): the axis of ordered pairs, then one axis per known record."""
         if self._sided:
-            found = known_moves(self._question, known)
+            if self._extended is not None:
+                array = self._extended.array[at_known(known, self.known_records)]
+                return self._extended._replace(array=array)
+            found = self._question.given(known)
             if found is not None:
                 return found
             self._sided = False

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from quiltdp.errors import ModelTooWide
-from quiltdp.inference.marginals import KnownOdds, pair_odds_given
+from quiltdp.inference.marginals import pair_odds_given
 from quiltdp.inference.odds import other
-from quiltdp.inference.pairs import both_ways
-from quiltdp.inference.readoff import Numbers, finite_or_infinite, rounded_up, subsets
+from quiltdp.inference.readoff import Numbers, Tally, rounded_up
 from quiltdp.inference.region import Region
+from quiltdp.inference.side_sums import subsets
 from quiltdp.inference.types import Assignment, QuiltInfluence, Witness, Witnesses
 from quiltdp.model import Model
 
@@ -49,27 +47,13 @@ class Asked(NamedTuple):
 
 def search(region: Region) -> Numbers:
     """Return b and the swings of a region by one elimination for every known set."""
-    odds = KnownOdds(region.model, region.targets, region.known_records)
-    swings: dict[tuple[str, ...], tuple[float, float]] = {}
-    best: tuple[float, tuple[str, ...] | None] = (-1.0, ())
+    tally = Tally(region.model, region.targets, region.known_records)
     for known in subsets(region.known_records):
-        if not region.explicit(known):
-            swings[known] = region.swing(known)
-            best = (math.inf, None)
-            continue
-        moves = region.moves(known)
-        swings[known] = (finite_or_infinite(float(both_ways(moves.array).max())), 2 * moves.error)
-        if best[1] is None:
-            continue
-        try:
-            ratios = odds.given(known).taken_off(moves.array)
-        except ModelTooWide:
-            best = (math.inf, None)
-            continue
-        value = finite_or_infinite(float(ratios.max()))
-        if value > best[0]:
-            best = (value, known)
-    return Numbers(swings, *best)
+        if region.explicit(known):
+            tally.add(known, region.moves(known))
+        else:
+            tally.add_swing(known, region.swing(known))
+    return tally.numbers()
 
 
 def influence_of(asked: Asked, found: Numbers, exact: bool) -> QuiltInfluence:

@@ -10,24 +10,30 @@ stay as axes until the tables are added.  Neither L nor the joint of C ∪ Q is 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import combinations
 
 import numpy as np
 
 from quiltdp.inference.elimination import LogTable, max_out, product
 from quiltdp.inference.odds import BIG
-from quiltdp.inference.pairs import PairMoves
+from quiltdp.inference.pairs import PairMoves, at_known
 from quiltdp.inference.sides import Move, Piece, SideTables
 from quiltdp.inference.tables import aligned
 from quiltdp.model import Table
 from quiltdp.rounding import EPS
 
-__all__ = ["extended_moves", "moves_given"]
+__all__ = ["extended_moves", "moves_given", "subsets"]
 
 _DIRECT = 2**15  # entries up to which the tables are simply added up, separator and all
 _PAIRS = "\0pairs"
 _NONE: frozenset[str] = frozenset()
+
+
+def subsets(nodes: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """Yield every subset, small ones first."""
+    for size in range(len(nodes) + 1):
+        yield from combinations(nodes, size)
 
 
 def extended_moves(
@@ -89,16 +95,15 @@ def _put_together(
         return None
     array = np.empty(shape)
     error = 0.0
-    for count in range(len(records) + 1):
-        for known in combinations(records, count):
-            hidden = piece.nodes.difference(known)
-            found = _given(sides, targets, known, hidden, (), key[1], piece.factors, alone, limit)
-            if found is None:
-                return None
-            axes = sorted((*known, *kept))
-            turned = found.array.transpose([0, *[1 + axes.index(n) for n in (*known, *kept)]])
-            array[(slice(None), *[slice(-1) if n in known else -1 for n in records])] = turned
-            error = max(error, found.error)
+    for known in subsets(records):
+        hidden = piece.nodes.difference(known)
+        found = _given(sides, targets, known, hidden, (), key[1], piece.factors, alone, limit)
+        if found is None:
+            return None
+        axes = sorted((*known, *kept))
+        turned = found.array.transpose([0, *[1 + axes.index(n) for n in (*known, *kept)]])
+        array[at_known(known, records)] = turned
+        error = max(error, found.error)
     made = Move(array, records, kept, 2 * piece.size + 2 * len(piece.factors), error)
     sides.keep(piece, key, made)
     return made

@@ -24,6 +24,7 @@ from quiltdp.inference.bundles import PRUNED, Bundle, Bundler
 from quiltdp.inference.kept import kept_with_model
 from quiltdp.inference.odds import FactorLogs, factor_logs
 from quiltdp.inference.pairs import largest_moves
+from quiltdp.inference.tables import extended_law
 from quiltdp.model import Model, Table
 from quiltdp.rounding import EPS
 
@@ -227,7 +228,7 @@ class SideTables:
         states = tuple([self.size(n) for n in targets])
         if law.shape[: len(targets)] != states:
             law = np.broadcast_to(law, (*states, *law.shape[len(targets) :]))
-        law = _extended_law(law, len(targets), len(records))
+        law = extended_law(law, range(len(targets), len(targets) + len(records)))
         if len(targets) > 1:
             law = law.reshape(math.prod(states), *law.shape[len(targets) :])
         array = largest_moves(law, zeros=piece.zeros)
@@ -277,24 +278,9 @@ def _summed_law(law: Table, hidden: Sequence[str], rays: Mapping[str, Table], fr
     return law.reshape(*law.shape[:front], -1)
 
 
-def _extended_law(law: Table, first: int, count: int) -> Table:
-    """Give ``count`` axes from ``first`` on their entry "unobserved", each by one matrix product."""
-    for axis in range(first, first + count):
-        shape = law.shape
-        longer = _extension(shape[axis]) @ law.reshape(math.prod(shape[:axis]), shape[axis], -1)
-        law = longer.reshape(*shape[:axis], shape[axis] + 1, *shape[axis + 1 :])
-    return law
-
-
 @lru_cache(maxsize=256)
 def _ones(length: int) -> Table:
     return np.ones(length)
-
-
-@lru_cache(maxsize=256)
-def _extension(length: int) -> Table:
-    """Return the matrix that appends the sum of a vector to it."""
-    return np.concatenate((np.eye(length), np.ones((1, length))))
 
 
 @kept_with_model

@@ -7,7 +7,9 @@ states: the last one means "unobserved" and holds the sum along the axis.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import math
+from collections.abc import Collection, Iterable, Sequence
+from functools import lru_cache
 from typing import TypeAlias, TypeVar
 
 import numpy as np
@@ -15,7 +17,7 @@ from numpy.typing import NDArray
 
 from quiltdp.model import Table
 
-__all__ = ["NamedTable", "aligned", "extended", "log_ratio", "log_sum", "log_table"]
+__all__ = ["NamedTable", "aligned", "extended", "extended_law", "log_ratio", "log_sum", "log_table"]
 
 _Kind = TypeVar("_Kind", bound=np.generic)
 NamedTable: TypeAlias = tuple[Sequence[str], Table]
@@ -82,6 +84,31 @@ def extended(array: Table, axis: int) -> Table:
     names = tuple(str(k) for k in range(array.ndim))
     total = log_sum((names, array), names[:axis] + names[axis + 1 :])
     return np.concatenate([array, np.expand_dims(total, axis)], axis=axis)
+
+
+def extended_law(law: Table, axes: Iterable[int]) -> Table:
+    """Return a table of probabilities with one more entry, "unobserved", on some axes: the sum along each.
+
+    One matrix product per axis, which is quicker than a sum beside a copy.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from quiltdp.inference.tables import extended_law
+    >>> extended_law(np.array([[0.2, 0.3], [0.4, 0.1]]), [1]).round(6).tolist()
+    [[0.2, 0.3, 0.5], [0.4, 0.1, 0.5]]
+    """
+    for axis in axes:
+        shape = law.shape
+        longer = _extension(shape[axis]) @ law.reshape(math.prod(shape[:axis]), shape[axis], -1)
+        law = longer.reshape(*shape[:axis], shape[axis] + 1, *shape[axis + 1 :])
+    return law
+
+
+@lru_cache(maxsize=256)
+def _extension(length: int) -> Table:
+    """Return the matrix that appends the sum of a vector to it."""
+    return np.concatenate((np.eye(length), np.ones((1, length))))
 
 
 def log_ratio(numerator: Table, denominator: Table) -> Table:

@@ -21,7 +21,7 @@ from quiltdp.chain import ChainModel
 from quiltdp.inference.kept import kept_with_model
 from quiltdp.inference.odds import BIG, factor_logs
 from quiltdp.inference.pairs import PairMoves, PairOdds, ordered_pairs
-from quiltdp.inference.tables import aligned
+from quiltdp.inference.tables import aligned, extended_law
 from quiltdp.model import Model, Table
 from quiltdp.rounding import EPS
 
@@ -41,8 +41,7 @@ class WholeTable:
         law: Table = np.ones([len(model.states[n]) for n in self._order])
         for f in model.factors:
             law = law * aligned((f.scope, f.table), self._order)
-        for axis in range(len(self._order)):
-            law = np.concatenate((law, np.add.reduce(law, axis=axis, keepdims=True)), axis=axis)
+        law = extended_law(law, range(len(self._order)))
         with np.errstate(divide="ignore"):
             self.logs: Table = np.log(law)
         self.finite = bool(law.all())
