@@ -8,12 +8,13 @@ DOCS   := $(VENV)/.docs-installed
 LOWEST := .venv-lowest
 JOBS   ?= 2
 SEEDS  ?= 1000
+INPUTS ?= 20000
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 # Many small tables: one thread each beats the start-up cost of more.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help setup demo test test-all test-lowest lint types docs soundness bench clean
+.PHONY: help setup demo test test-all chromium test-lowest lint types docs figures mutants soundness fuzz bench clean
 
 help:
 	@echo 'make demo       set up, then calibrate the noise for a bundled model'
@@ -21,8 +22,10 @@ help:
 	@echo 'make test-all   the same with the slow tests'
 	@echo 'make test-lowest  the quick tests with the oldest dependencies that pyproject.toml allows'
 	@echo 'make setup      only make $(VENV), with everything for development'
-	@echo 'make docs       build the documentation into site/'
+	@echo 'make docs       build the documentation into site/, its pictures included'
 	@echo 'make soundness  compare every bound with the exact limit on SEEDS=$(SEEDS) random networks'
+	@echo 'make fuzz       read INPUTS=$(INPUTS) broken files with every reader'
+	@echo 'make mutants    apply deliberate breaks one by one: a test must notice each'
 	@echo 'make bench      run the quick benchmarks'
 	@echo 'make clean      remove everything that was made'
 
@@ -59,8 +62,13 @@ demo: $(DEMO)
 test: lint types
 	$(BIN)/python -m pytest -n $(JOBS) -m 'not slow'
 
-test-all: lint types
+test-all: lint types chromium
 	$(BIN)/python -m pytest -n $(JOBS)
+
+# The browser tests of the report drive Debian's Chromium; without it they are skipped.
+chromium:
+	@command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq chromium; } >/dev/null 2>&1 || \
+	  echo 'Chromium could not be installed: the browser tests will be skipped'
 
 test-lowest:
 	$(PYTHON) -m venv $(LOWEST)
@@ -76,12 +84,21 @@ lint: $(DEV)
 types: $(DEV)
 	$(BIN)/mypy
 
-docs: $(DOCS)
+docs: $(DOCS) figures
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "open site/index.html"
 
+figures: $(DEV)
+	$(BIN)/python tools/figures.py
+
+mutants: $(DEV)
+	$(BIN)/python tools/mutants.py
+
 soundness: $(DEV)
 	$(BIN)/python benchmarks/soundness.py --seeds $(SEEDS)
+
+fuzz: $(DEV)
+	$(BIN)/python benchmarks/fuzz.py --inputs $(INPUTS)
 
 bench: $(DEV)
 	$(BIN)/python benchmarks/quilts.py

@@ -13,13 +13,14 @@ import sqlite3
 import tempfile
 import time
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from quiltdp import ReusableHoldout, Thresholdout
-from quiltdp.accountant.ledger import Ledger, Terms
+from quiltdp.accountant.ledger import Ledger, Outcome, Request, Terms
 from quiltdp.mechanisms import SecureNoise
 
 ROWS = 10_000
@@ -47,7 +48,7 @@ def query(table: np.ndarray) -> np.ndarray:
 def holdout(path: Path | str, budget: int) -> ReusableHoldout:
     rng = np.random.default_rng(0)
     spec = Thresholdout(budget, 1 / ROWS)
-    terms = Terms(spec, 0.003, 1.0, spec.dp_epsilon(0.003), 0.0, "informed", "benchmark", "0" * 64)
+    terms = Terms(spec, 0.003, 1e6, spec.dp_epsilon(0.003), 0.0, "informed", "benchmark", "0" * 64)
     return ReusableHoldout(rng.random((ROWS, 2)), rng.random((ROWS, 2)), terms, 0.1, path)
 
 
@@ -57,19 +58,22 @@ def measure(folder: Path, chunk: int, batch: int) -> dict[str, float]:
     noise, scale = SecureNoise(), made._mechanism._scales[2]
 
     def book(count: int) -> None:
-        with made.ledger.transaction() as work:
-            for _ in range(count):
-                work.append("train", value=0.5)
+        with made.ledger.visit() as visit:
+            reserved = visit.reserve([Request("query")] * count, Fraction(0), 0)
+            reserved.settle([Outcome("train", value=0.5)] * count, None)
+
+    def read() -> None:
+        made._tables.on_holdout(query, made._on_training(query, None))
 
     memory = holdout(":memory:", 100_000)
     found = {
         "one by one": timed(lambda: made.ask(query), chunk=chunk),
         "noise": timed(lambda: noise.laplace([0], scale), chunk=chunk),
-        "query": timed(lambda: made._units(query), chunk=chunk),
+        "query": timed(read, chunk=chunk),
         "ledger": timed(lambda: book(1), chunk=chunk),
         "batch": timed(lambda: made.ask_many([query] * batch), batch),
         "batch: noise": timed(lambda: noise.laplace([0] * batch, scale), batch),
-        "batch: query": timed(lambda: [made._units(query) for _ in range(batch)], batch),
+        "batch: query": timed(lambda: [read() for _ in range(batch)], batch),
         "batch: ledger": timed(lambda: book(batch), batch),
         "one by one, ledger in memory": timed(lambda: memory.ask(query), chunk=chunk),
     }

@@ -1,15 +1,23 @@
-"""The reusable-holdout experiment: a linear threshold classifier that chooses its variables on the data.
+"""The reusable-holdout experiment on rows that follow each other (Zhao 2017, Figures 2 and 3).
 
-Rows are consecutive in time: their labels form a Markov chain (flip 1/4), so records are correlated.
-Binary attributes come in blocks of ten: inside a block each attribute copies its neighbour with
-correlation 1/2; the first attribute of a *signal* block agrees with the label a little more often than
-not.  Without signal blocks nothing can be learned, and every accuracy above 1/2 is overfitting.
+Rows come one after the other in time.  With probability ρ a row repeats the one before it, label and all
+attributes alike; otherwise it is a new one.  So labels *and* attributes are correlated over rows, and so is
+every statistic of them: ρ = 0.2, 0.5, 0.9 (labels flip with probability 0.4, 0.25, 0.05) is weak, medium,
+strong.  Inside a row binary attributes come in blocks of ten, each copying its neighbour with correlation
+1/2; the first attribute of a *signal* block agrees with the label a little more often than not.  Without
+signal blocks nothing can be learned, and every accuracy above 1/2 is overfitting.
 
-The analyst correlates every attribute with the label on training and holdout, keeps those that are
-large on both with the same sign, takes the k best, and asks the holdout for the accuracy of the
-majority vote.  *Naive*: the holdout answers exactly.  *Thresholdout*: it answers through the mechanism.
+The analyst asks for the agreement of every attribute with the label, keeps those that are large on training
+and holdout with the same sign, lets the k best vote, and asks for the accuracy of the vote.  The holdout
+answers in one of three ways:
 
-    python benchmarks/thresholdout_experiment.py --repetitions 100
+* *naive*: exactly;
+* *noise for independent rows*: Thresholdout, with σ and T from ``quiltdp.plan`` for independent rows;
+* *calibrated*: Thresholdout, with σ and T from ``quiltdp.plan`` for the chain of rows; or it is refused.
+
+⊥ stays ⊥: an attribute without an answer is not chosen, an accuracy without an answer is not drawn.
+
+    python benchmarks/thresholdout_experiment.py --repetitions 40
 """
 
 from __future__ import annotations
@@ -20,30 +28,74 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from quiltdp import Thresholdout
+from quiltdp import Thresholdout, markov_chain, plan
+from quiltdp.errors import Refused
+from quiltdp.generalization import Plan
 from quiltdp.mechanisms import InsecureDeterministicNoise, NoiseSource, SecureNoise, ThresholdoutMechanism
 
 BLOCK = 10
-COUNTS = (1, 5, 10, 20, 30, 45, 70, 100, 150, 200, 300, 400, 500)
+COUNTS = (5, 10, 20, 50, 100, 200, 500)
+LEVELS = {  # how often a row repeats, and how many times as many rows there are
+    "weak": (0.2, 1),
+    "medium": (0.5, 1),
+    "strong": (0.9, 1),
+    "strong, 40 times the rows": (0.9, 40),
+}
+WAYS = {
+    "naive": "reused naively",
+    "independent": "Thresholdout, noise for independent rows",
+    "calibrated": "Thresholdout, calibrated",
+}
 
 
 @dataclass(frozen=True)
 class Setting:
-    """n rows, d attributes, how many blocks carry signal and how much; Thresholdout's parameters."""
+    """n rows, d attributes, how strongly rows repeat, how many blocks carry signal and how much."""
 
-    rows: int = 10_000
-    attributes: int = 10_000
+    rows: int = 5_000
+    attributes: int = 2_000
+    repeats: float = 0.5
     signal_blocks: int = 0
-    signal: float = 0.06
-    threshold: float = 0.05
-    sigma: float = 0.003
-    budget: int = 50
+    signal: float = 0.12
+    budget: int = 8
     counts: tuple[int, ...] = COUNTS
+
+    @property
+    def queries(self) -> int:
+        """Every attribute, and the vote of every size."""
+        return self.attributes + len(self.counts)
+
+
+@lru_cache(maxsize=64)
+def planned(rows: int, queries: int, budget: int, repeats: float) -> Plan | str:
+    """Return σ and T for rows that repeat with this probability, or why there are none.
+
+    Only how fast rows forget enters the plan (description length, with the spectral gap), not what is in
+    them: a chain of two kinds of rows that repeats as often stands for all.
+    """
+    other = (1 - repeats) / 2
+    chain = markov_chain([[1 - other, other], [other, 1 - other]], rows)
+    try:
+        found = plan(chain, queries=queries, budget=budget)
+    except Refused as error:
+        return str(error)
+    if not found.route.startswith("description length"):
+        raise RuntimeError(f"the experiment is about Thresholdout, the plan is by {found.route}")
+    return found
+
+
+def plan_for(setting: Setting, way: str) -> Plan | str | None:
+    """Return the plan of one way of answering; None for the naive one."""
+    if way == "naive":
+        return None
+    repeats = 0.0 if way == "independent" else setting.repeats
+    return planned(setting.rows, setting.queries, setting.budget, repeats)
 
 
 def random_bits(rng: np.random.Generator, rows: int, columns: int) -> np.ndarray:
@@ -52,10 +104,10 @@ def random_bits(rng: np.random.Generator, rows: int, columns: int) -> np.ndarray
     return np.unpackbits(packed, axis=1, count=columns)
 
 
-def draw(rng: np.random.Generator, setting: Setting) -> tuple[np.ndarray, np.ndarray]:
-    """Return attributes (bits) and labels; attribute p·blocks + b is number p of block b."""
-    n, blocks = setting.rows, setting.attributes // BLOCK
-    y = np.bitwise_xor.accumulate((rng.random(n) < 0.25).astype(np.uint8))
+def new_rows(rng: np.random.Generator, setting: Setting, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return n independent rows: attributes and labels; attribute p·blocks + b is number p of block b."""
+    blocks = setting.attributes // BLOCK
+    y = (rng.random(n) < 0.5).astype(np.uint8)
     x = np.empty((n, blocks * BLOCK), dtype=np.uint8)
     x[:, :blocks] = random_bits(rng, n, blocks)
     if setting.signal_blocks:
@@ -67,172 +119,294 @@ def draw(rng: np.random.Generator, setting: Setting) -> tuple[np.ndarray, np.nda
     return x, y
 
 
-def agreement(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Rows in order of time, each run of equal ones kept once: attributes, labels, and how long it is."""
+
+    x: np.ndarray
+    y: np.ndarray
+    length: np.ndarray
+
+    def mean(self, values: np.ndarray) -> np.ndarray:
+        """Return the mean over all rows of a value per run (first axis)."""
+        return np.asarray(self.length @ values / self.length.sum())
+
+
+def draw(rng: np.random.Generator, setting: Setting) -> Rows:
+    """Return rows that follow each other: each repeats the one before with probability ρ."""
+    fresh = rng.random(setting.rows) >= setting.repeats
+    fresh[0] = True
+    starts = np.flatnonzero(fresh)
+    length = np.diff(np.append(starts, setting.rows)).astype(np.float32)
+    return Rows(*new_rows(rng, setting, len(starts)), length)
+
+
+def agreement(data: Rows) -> np.ndarray:
     """Return, per attribute, the part of rows where it equals the label: a query with values in [0, 1]."""
-    ones = y.astype(bool)
-    same = (
-        x[ones].sum(axis=0, dtype=np.int64) + np.count_nonzero(~ones) - x[~ones].sum(axis=0, dtype=np.int64)
-    )
-    return same / len(y)
+    sign = np.where(data.y == 1, data.length, -data.length)
+    zeros = float(data.length[data.y == 0].sum())
+    total = np.zeros(data.x.shape[1])
+    for part in range(0, len(sign), 4096):
+        total += sign[part : part + 4096] @ data.x[part : part + 4096].astype(np.float32)
+    return np.clip((total + zeros) / float(data.length.sum()), 0.0, 1.0)
 
 
 def choose(train: np.ndarray, holdout: np.ndarray, rows: int, most: int) -> np.ndarray:
-    """Return the attributes kept, best on the training data first: large on both with the same sign."""
+    """Return the attributes kept, best on the training data first: answered, large on both, same sign."""
     a, b = 2.0 * train - 1.0, 2.0 * holdout - 1.0
     floor = 1.0 / math.sqrt(rows)
-    kept = np.flatnonzero((np.abs(a) >= floor) & (np.abs(b) >= floor) & (np.sign(a) == np.sign(b)))
+    with np.errstate(invalid="ignore"):  # an attribute without an answer compares as false
+        kept = np.flatnonzero((np.abs(a) >= floor) & (np.abs(b) >= floor) & (np.sign(a) == np.sign(b)))
     return kept[np.argsort(-np.abs(a[kept]), kind="stable")][:most]
 
 
-def accuracies(
-    x: np.ndarray, y: np.ndarray, chosen: np.ndarray, signs: np.ndarray, counts: Sequence[int]
-) -> list[float]:
+def accuracies(data: Rows, chosen: np.ndarray, signs: np.ndarray, counts: Sequence[int]) -> list[float]:
     """Return the accuracy of the signed majority of the first k chosen attributes (a tie counts half)."""
-    votes = np.zeros(len(y), dtype=np.int32)
-    target = 2 * y.astype(np.int32) - 1
+    votes = np.zeros(len(data.y), dtype=np.float32)
+    target = 2 * data.y.astype(np.float32) - 1
     found, done = [], 0
     for k in counts:
         part = chosen[done:k]
         if len(part):
-            sign = signs[part].astype(np.int32)
-            votes += x[:, part].astype(np.int32) @ (2 * sign) - int(sign.sum())
+            sign = signs[part].astype(np.float32)
+            votes += data.x[:, part].astype(np.float32) @ (2 * sign) - float(sign.sum())
         done = max(done, k)
         right = votes * target
-        found.append(float(np.mean((right > 0) + 0.5 * (right == 0))))
+        found.append(min(1.0, float(data.mean((right > 0) + 0.5 * (right == 0)))))
     return found
 
 
-def repetition(setting: Setting, seed: int, noise: NoiseSource | None = None) -> dict[str, Any]:
-    """Run both analysts once on the same data; return their accuracies and what was spent."""
-    rng = np.random.default_rng([seed, 0])
-    train, holdout = draw(rng, setting), draw(rng, setting)
-    on_train, on_holdout = agreement(*train), agreement(*holdout)
-    spec = Thresholdout(setting.budget, 1.0 / setting.rows)
-    mechanism = ThresholdoutMechanism(
-        spec,
-        setting.sigma,
-        setting.threshold,
-        noise=noise if noise is not None else InsecureDeterministicNoise([seed, 1]),  # a stream of its own
-    )
-    answered = through(mechanism, on_holdout, on_train)
-    plans = {
-        "naive": choose(on_train, on_holdout, setting.rows, max(setting.counts)),
-        "thresholdout": choose(on_train, answered, setting.rows, max(setting.counts)),
-    }
-    signs = np.sign(on_train - 0.5)
-    result: dict[str, Any] = {}
-    for name, chosen in plans.items():
-        result[name] = {
-            "train": accuracies(*train, chosen, signs, setting.counts),
-            "holdout": accuracies(*holdout, chosen, signs, setting.counts),
-        }
-    del train, holdout
-    told = result["thresholdout"]
-    told["holdout"] = through(mechanism, np.array(told["holdout"]), np.array(told["train"])).tolist()
-    fresh = draw(rng, setting)
-    for name, chosen in plans.items():
-        result[name]["fresh"] = accuracies(*fresh, chosen, signs, setting.counts)
-    result["spent"] = mechanism.state.answers
-    return result
-
-
-def through(mechanism: ThresholdoutMechanism, holdout: np.ndarray, train: np.ndarray) -> np.ndarray:
-    """Ask Thresholdout for a vector of queries; ⊥ becomes the training value, which costs nothing."""
+def through(
+    mechanism: ThresholdoutMechanism, resolution: float, holdout: np.ndarray, train: np.ndarray
+) -> np.ndarray:
+    """Ask Thresholdout for a vector of queries, answers rounded as planned; ⊥ is NaN."""
     pairs = [
         (mechanism.units(float(h)), mechanism.units(float(t))) for h, t in zip(holdout, train, strict=True)
     ]
     outcomes, mechanism.state = mechanism.run(pairs, mechanism.state)
-    return np.array(
-        [
-            mechanism.grid.value(o.units) if o.source == "holdout" and o.units is not None else t
-            for o, t in zip(outcomes, train, strict=True)
-        ]
-    )
+    said = np.array(train, dtype=float)
+    for k, outcome in enumerate(outcomes):
+        if outcome.source == "spent":
+            said[k] = np.nan
+        elif outcome.source == "holdout" and outcome.units is not None:
+            said[k] = round(mechanism.grid.value(outcome.units) / resolution) * resolution
+    return said
 
 
-def summary(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return mean and standard deviation over the repetitions."""
-    found: dict[str, Any] = {
-        "repetitions": len(runs),
-        "spent_mean": float(np.mean([r["spent"] for r in runs])),
+def repetition(setting: Setting, seed: int, noise: NoiseSource | None = None) -> dict[str, Any]:
+    """Let all analysts work on the same data; return what they saw, heard and really have."""
+    rng = np.random.default_rng([seed, 0])
+    train, holdout = draw(rng, setting), draw(rng, setting)
+    truth = min(setting.rows, 20_000)  # independent rows: the truth, with the least error
+    fresh = Rows(*new_rows(rng, setting, truth), np.ones(truth, dtype=np.float32))
+    on_train, on_holdout = agreement(train), agreement(holdout)
+    signs = np.sign(on_train - 0.5)
+    result: dict[str, Any] = {}
+    for place, way in enumerate(WAYS):
+        found = plan_for(setting, way)
+        if isinstance(found, str):
+            result[way] = None
+            continue
+        mechanism = None
+        heard = on_holdout
+        if found is not None:
+            source = noise if noise is not None else InsecureDeterministicNoise([seed, place])
+            spec = Thresholdout(setting.budget, 1.0 / setting.rows)
+            mechanism = ThresholdoutMechanism(spec, found.sigma, found.threshold, noise=source)
+            heard = through(mechanism, found.resolution, on_holdout, on_train)
+        chosen = choose(on_train, heard, setting.rows, max(setting.counts))
+        seen = accuracies(train, chosen, signs, setting.counts)
+        own = accuracies(holdout, chosen, signs, setting.counts)
+        said = np.array(own)
+        if found is not None and mechanism is not None:
+            said = through(mechanism, found.resolution, said, np.array(seen))
+        result[way] = {
+            "train": seen,
+            "holdout": said.tolist(),
+            "holdout itself": own,
+            "fresh": accuracies(fresh, chosen, signs, setting.counts),
+            "unanswered": float(np.mean(np.isnan(heard))),
+            "spent": mechanism.state.answers if mechanism is not None else 0,
+        }
+    return result
+
+
+def summary(runs: Sequence[dict[str, Any]], way: str) -> dict[str, Any] | None:
+    """Return means and standard errors over the repetitions, and how often there was no answer."""
+    found = [r[way] for r in runs if r[way] is not None]
+    if not found:
+        return None
+    told: dict[str, Any] = {"repetitions": len(found)}
+    for where in ("train", "holdout", "holdout itself", "fresh"):
+        table = np.array([r[where] for r in found], dtype=float)
+        there = np.sum(~np.isnan(table), axis=0)
+        mean = np.nansum(table, axis=0) / np.where(there > 0, there, np.nan)
+        spread = np.sqrt(np.nansum((table - mean) ** 2, axis=0) / np.where(there > 1, there - 1, np.nan))
+        told[where] = {
+            "mean": [None if np.isnan(m) else float(m) for m in mean],
+            "error": [None if np.isnan(s) else float(s) for s in spread / np.sqrt(np.maximum(there, 1))],
+            "no answer": (1 - there / len(found)).tolist(),
+        }
+    gap = np.array([r["holdout itself"] for r in found]) - np.array([r["fresh"] for r in found])
+    told["wear"] = {
+        "mean": gap.mean(axis=0).tolist(),
+        "error": (gap.std(axis=0, ddof=1) / len(found) ** 0.5).tolist() if len(found) > 1 else None,
     }
-    found["spent_max"] = int(max(r["spent"] for r in runs))
-    for analyst in ("naive", "thresholdout"):
-        for where in ("train", "holdout", "fresh"):
-            table = np.array([r[analyst][where] for r in runs])
-            found[f"{analyst}_{where}"] = {
-                "mean": table.mean(axis=0).tolist(),
-                "std": table.std(axis=0).tolist(),
-            }
-    return found
+    told["unanswered"] = float(np.mean([r["unanswered"] for r in found]))
+    told["spent"] = float(np.mean([r["spent"] for r in found]))
+    return told
 
 
-def draw_figure(results: dict[str, Any], analyst: str, counts: Sequence[int], title: str, path: Path) -> None:
-    """Save train, holdout and fresh accuracy against the number of variables, without and with signal."""
-    import matplotlib
+def promise(setting: Setting, way: str) -> dict[str, Any] | None:
+    """Return what the plan promised, for the table."""
+    found = plan_for(setting, way)
+    if found is None:
+        return None
+    if isinstance(found, str):
+        return {"refused": found}
+    return {
+        "sigma": found.sigma,
+        "threshold": found.threshold,
+        "resolution": found.resolution,
+        "accuracy": found.accuracy,
+        "effective_sample_size": found.effective_sample_size,
+    }
 
-    matplotlib.use("Agg")
+
+def experiment(
+    base: Setting, seeds: Sequence[int], *, secure: bool = False, minutes: float = math.inf
+) -> dict[str, Any]:
+    """Run every level of correlation; return summaries and promises, way by way."""
+    start, results = time.monotonic(), {}
+    for level, (repeats, times) in LEVELS.items():
+        setting = Setting(
+            base.rows * times,
+            base.attributes,
+            repeats,
+            base.signal_blocks,
+            base.signal,
+            base.budget,
+            base.counts,
+        )
+        runs = []
+        for seed in seeds:
+            runs.append(repetition(setting, seed, SecureNoise() if secure else None))
+            if time.monotonic() - start > 60 * minutes:
+                break
+        results[level] = {
+            way: {"found": summary(runs, way), "promised": promise(setting, way)} for way in WAYS
+        }
+    return results
+
+
+COLOURS = {"train": "#4c72b0", "holdout": "#dd8452", "fresh": "#55a868"}
+
+
+def draw_panel(axis: Any, found: dict[str, Any] | None, promised: dict[str, Any] | None, counts: Any) -> None:
+    """Draw three curves with two standard errors; ⊥ as ⊥; a refusal as its reason."""
+    axis.axhline(0.5, color="grey", linewidth=0.8, linestyle=":")
+    if found is None:
+        import textwrap
+
+        reason = textwrap.fill("refused: " + (promised or {}).get("refused", ""), 34)
+        axis.text(0.5, 0.5, reason, transform=axis.transAxes, ha="center", va="center", fontsize=7.5)
+        return
+    for where, colour in COLOURS.items():
+        line = found[where]
+        mean = np.array([np.nan if v is None else v for v in line["mean"]])
+        error = np.array([0.0 if v is None else v for v in line["error"]])
+        axis.plot(counts, mean, color=colour, label=where, marker="o", markersize=3)
+        axis.fill_between(counts, mean - 2 * error, mean + 2 * error, color=colour, alpha=0.25, linewidth=0)
+    silent = np.array(found["holdout"]["no answer"])
+    for k, share in zip(counts, silent, strict=True):
+        if share > 0:
+            label = "⊥" if share == 1 else f"⊥ {share:.0%}"
+            axis.annotate(label, (k, 0.985), ha="center", fontsize=7, color=COLOURS["holdout"])
+    own = found["holdout itself"]["mean"]
+    if silent.any():
+        axis.plot(counts, own, color=COLOURS["holdout"], linestyle=":", linewidth=1, label="holdout, unseen")
+
+
+def draw_figures(results: dict[str, Any], counts: Sequence[int], folder: Path) -> None:
+    """Save Figure 2 (naive) and Figure 3 (through Thresholdout), one column per level of correlation."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
     from matplotlib import pyplot as plt
 
-    figure, axes = plt.subplots(
-        1, len(results), figsize=(4.8 * len(results), 3.6), sharey=True, squeeze=False
-    )
-    colours = {"train": "#4c72b0", "holdout": "#dd8452", "fresh": "#55a868"}
-    for axis, (name, found) in zip(axes[0], results.items(), strict=True):
-        for where, colour in colours.items():
-            line = found[f"{analyst}_{where}"]
-            mean, std = np.array(line["mean"]), np.array(line["std"])
-            axis.plot(counts, mean, color=colour, label=where, marker="o", markersize=3)
-            axis.fill_between(counts, mean - std, mean + std, color=colour, alpha=0.2, linewidth=0)
-        axis.axhline(0.5, color="grey", linewidth=0.8, linestyle=":")
-        axis.set_title(name)
-        axis.set_xlabel("number of variables")
-    axes[0][0].set_ylabel("accuracy")
-    axes[0][0].legend(frameon=False)
-    figure.suptitle(f"{title} ({next(iter(results.values()))['repetitions']} repetitions)")
-    figure.tight_layout()
-    figure.savefig(path, dpi=110)
-    plt.close(figure)
+    for name, ways in (("naive", ["naive"]), ("thresholdout", ["independent", "calibrated"])):
+        figure, axes = plt.subplots(
+            len(ways),
+            len(results),
+            figsize=(3.3 * len(results), 0.6 + 2.9 * len(ways)),
+            sharey=True,
+            squeeze=False,
+        )
+        for row, way in zip(axes, ways, strict=True):
+            for axis, (level, found) in zip(row, results.items(), strict=True):
+                draw_panel(axis, found[way]["found"], found[way]["promised"], counts)
+                axis.set_title(
+                    f"{level}\n(a row repeats with probability {LEVELS[level][0]:g})", fontsize=8.5
+                )
+                axis.set_xscale("log")
+                axis.set_ylim(0.45, 1.03)
+            row[0].set_ylabel(f"{WAYS[way]}\naccuracy", fontsize=8.5)
+        for axis in axes[-1]:
+            axis.set_xlabel("number of variables")
+        axes[0][0].legend(frameon=False, fontsize=8)
+        figure.tight_layout()
+        figure.savefig(folder / f"holdout_{name}.png", dpi=110)
+        plt.close(figure)
 
 
-TITLES = {"naive": "Holdout reused naively", "thresholdout": "Holdout behind Thresholdout"}
+def table(results: dict[str, Any], counts: Sequence[int], shown: Sequence[int]) -> list[str]:
+    """Return the lines of a Markdown table: means and standard errors at some numbers of variables."""
+    lines = [
+        "| correlation | holdout | variables | training | it says | itself | fresh | promised |",
+        "|---|---|---:|---:|---:|---:|---:|---|",
+    ]
+
+    def cell(line: dict[str, Any], k: int) -> str:
+        mean, error, silent = line["mean"][k], line["error"][k], line["no answer"][k]
+        value = "⊥" if mean is None else f"{mean:.3f}" + (f" ({error:.3f})" if error is not None else "")
+        return value if mean is None or silent == 0 else f"{value}, ⊥ {silent:.0%}"
+
+    for level, ways in results.items():
+        for way, both in ways.items():
+            found, promised = both["found"], both["promised"]
+            if found is None:
+                lines.append(f"| {level} | {way} | – | – | – | – | – | refused |")
+                continue
+            kept = "–" if promised is None else f"± {promised['accuracy']:.2g}"
+            for k in (counts.index(c) for c in shown):
+                cells = [cell(found[w], k) for w in ("train", "holdout", "holdout itself", "fresh")]
+                lines.append(f"| {level} | {way} | {counts[k]} | {' | '.join(cells)} | {kept} |")
+    return lines
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--repetitions", type=int, default=100)
+    parser.add_argument("--repetitions", type=int, default=40)
     parser.add_argument("--first", type=int, default=0, help="the seed of the first repetition")
-    parser.add_argument("--rows", type=int, default=10_000)
-    parser.add_argument("--attributes", type=int, default=10_000)
-    parser.add_argument("--minutes", type=float, default=math.inf, help="stop after this time")
+    parser.add_argument("--rows", type=int, default=Setting().rows)
+    parser.add_argument("--attributes", type=int, default=Setting().attributes)
+    parser.add_argument("--minutes", type=float, default=math.inf, help="stop a level after this time")
     parser.add_argument("--secure", action="store_true", help="OpenDP's noise instead of seeded noise")
     parser.add_argument("--figures", type=Path, default=Path("docs/figures"))
     parser.add_argument("--output", type=Path, default=Path("docs/benchmarks/thresholdout_experiment.json"))
     options = parser.parse_args()
-    settings = {
-        "no signal": Setting(options.rows, options.attributes),
-        "20 blocks with signal": Setting(options.rows, options.attributes, signal_blocks=20),
-    }
-    start, runs = time.monotonic(), {name: [] for name in settings}
-    for seed in range(options.first, options.first + options.repetitions):
-        for name, setting in settings.items():
-            runs[name].append(repetition(setting, seed, SecureNoise() if options.secure else None))
-        elapsed = time.monotonic() - start
-        print(f"seed {seed}: {elapsed:.0f} s", flush=True)
-        if elapsed > 60 * options.minutes:
-            break
-    results = {name: summary(found) for name, found in runs.items()}
+    seeds = range(options.first, options.first + options.repetitions)
+    document: dict[str, Any] = {"counts": COUNTS, "levels": LEVELS}
+    for name, blocks in (("no signal", 0), ("20 blocks with signal", 20)):
+        base = Setting(options.rows, options.attributes, signal_blocks=blocks)
+        document[name] = experiment(base, seeds, secure=options.secure, minutes=options.minutes)
+        print(name, *table(document[name], COUNTS, (20, 100, 500)), sep="\n", flush=True)
     options.figures.mkdir(parents=True, exist_ok=True)
-    for analyst, title in TITLES.items():
-        draw_figure(results, analyst, COUNTS, title, options.figures / f"holdout_{analyst}.png")
-    document = {"counts": COUNTS, "seconds": round(time.monotonic() - start), **results}
+    draw_figures(document["no signal"], COUNTS, options.figures)
     options.output.parent.mkdir(parents=True, exist_ok=True)
     options.output.write_text(json.dumps(document, indent=1) + "\n")
-    for name, found in results.items():
-        last = {k: round(v["mean"][-1], 4) for k, v in found.items() if isinstance(v, dict)}
-        print(name, last, "spent", found["spent_mean"], "of", Setting().budget)
 
 
 if __name__ == "__main__":

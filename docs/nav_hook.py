@@ -9,14 +9,18 @@ FIRST = (
     "index",
     "guide",
     "accountant",
+    "report",
+    "fit",
     "formats",
     "pedigrees",
     "traces",
     "holdout",
+    "threat_model",
     "generalization",
+    "faq",
     "theory",
 )
-LAST = ("architecture", "api", "benchmarks", "errata")
+LAST = ("papers", "errata", "benchmarks", "architecture", "by_hand", "api", "reference")
 
 
 def on_config(config: Any) -> Any:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import tempfile
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +24,15 @@ class CliResult:
     code: int
     out: str
     err: str
+
+
+@pytest.fixture
+def quick_path() -> Iterator[Path]:
+    """Return a folder whose files are synced at once where the system has such: ledgers sync all the time."""
+    memory = Path("/dev/shm")
+    where = memory if memory.is_dir() and os.access(memory, os.W_OK) else None
+    with tempfile.TemporaryDirectory(dir=where) as folder:
+        yield Path(folder)
 
 
 @pytest.fixture

@@ -13,14 +13,11 @@ from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
-import pytest
 from hypothesis import strategies as st
 
 from quiltdp import Model, markov_chain
-from quiltdp.inference import whole
 
 DATA = Path(__file__).parent / "data"
 
@@ -263,12 +260,3 @@ def _reference(entry: Mapping[str, Any]) -> ReferenceNetwork:
         {n: float(v) for n, v in entry["bounds"].items()},
         quilts,
     )
-
-
-# -- ways through the code ------------------------------------------------------------------
-
-
-def without_whole_tables(patch: pytest.MonkeyPatch) -> None:
-    """Let small models go the way of large ones, for a test that is about that way."""
-    patch.setattr(whole, "_LIMIT", 0)
-    patch.setattr(whole.whole_table, "kept", WeakKeyDictionary())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import pickle
+import re
 import tracemalloc
 
 import numpy as np
@@ -12,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import bayesian_networks
 
+import quiltdp as qd
 from quiltdp import Factor, Model
-from quiltdp.errors import InvalidModel, UnknownNode
+from quiltdp.errors import FileFormatError, InvalidModel, UnknownNode
 from quiltdp.factor import normalised_rows
 
 COIN = [0.3, 0.7]
@@ -370,3 +372,80 @@ def test_a_hundred_thousand_node_tree_is_small():
 def test_equal_tables_are_kept_once():
     m = Model.from_tables({f"N{k}": ([], [0.3, 0.7]) for k in range(50)})
     assert len({id(f.table) for f in m.factors}) == 1
+
+
+# -- people behind a record ------------------------------------------------------------------------
+
+PAIR = {"A": ([], [0.3, 0.7]), "B": (["A"], [[0.9, 0.1], [0.2, 0.8]])}
+
+
+def test_people_behind_a_record_are_part_of_the_model(tmp_path):
+    plain = Model.from_tables(PAIR)
+    twins = Model.from_tables(PAIR, people={"B": 2})
+    assert (dict(plain.people), dict(twins.people)) == ({}, {"B": 2})
+    assert (plain.headcount, twins.headcount) == (2, 3)
+    assert twins.fingerprint != plain.fingerprint
+    assert Model.from_tables(PAIR, people={"A": 1, "B": 1}).fingerprint == plain.fingerprint
+    again = pickle.loads(pickle.dumps(twins))
+    assert dict(again.people) == {"B": 2}
+    assert again.fingerprint == twins.fingerprint
+    qd.save_model(twins, tmp_path / "twins.json")
+    read = qd.load_model(tmp_path / "twins.json")
+    assert dict(read.people) == {"B": 2}
+    assert read.fingerprint == twins.fingerprint
+    assert dict(qd.load_model(tmp_path / "twins.json", records=["B"]).people) == {"B": 2}
+    assert dict(twins.with_records(["A"]).people) == {}
+    assert dict(twins.with_records(["B"]).people) == {"B": 2}
+    assert dict(qd.markov_chain([[0.9, 0.1], [0.1, 0.9]], length=3).people) == {}
+
+
+def test_a_potential_model_keeps_its_people():
+    model = Model.from_potentials({"A": 2, "B": 2}, [(["A", "B"], [[2, 1], [1, 2]])], people={"A": 3})
+    assert model.headcount == 4
+    assert dict(pickle.loads(pickle.dumps(model)).people) == {"A": 3}
+
+
+@pytest.mark.parametrize(
+    ("people", "said"),
+    [
+        ({"C": 2}, "'C' is not a node"),
+        ({"B": 0}, "1 to 1,000,000 people, not 0"),
+        ({"B": -1}, "not -1"),
+        ({"B": 1.5}, "not 1.5"),
+        ({"B": True}, "not True"),
+        ({"B": 10**30}, "1 to 1,000,000"),
+        ({"A": 2}, "'A' is latent"),
+    ],
+)
+def test_people_that_mean_nothing_are_refused(people, said):
+    with pytest.raises(InvalidModel, match=re.escape(said)):
+        Model.from_tables(PAIR, ["B"], people=people)
+
+
+@pytest.mark.parametrize("adversary", ["informed", "prior"])
+def test_every_number_counts_the_people_behind_a_record(adversary):
+    plain, twins = Model.from_tables(PAIR), Model.from_tables(PAIR, people={"B": 2})
+    each, both = {"A": 0.3, "B": 0.3}, {"A": 0.3, "B": 0.6}
+    one = qd.leakage(twins, 0.3, adversary=adversary)
+    assert dict(one.per_record) == dict(qd.leakage(plain, both, adversary=adversary).per_record)
+    assert one.epsilon > 1.3 * qd.leakage(plain, each, adversary=adversary).epsilon
+    sigma = qd.calibrate(twins, 1.0, qd.Laplace(1.0), adversary=adversary).sigma
+    told = qd.calibrate(plain, 1.0, qd.Laplace({"A": 1.0, "B": 2.0}), adversary=adversary).sigma
+    assert sigma == pytest.approx(told, rel=1e-6)
+    alpha = qd.dp_epsilon(twins, 1.0, adversary=adversary)
+    assert qd.leakage(plain, {"A": alpha, "B": 2 * alpha}, adversary=adversary).epsilon <= 1.0
+
+
+def test_gaussian_noise_counts_the_people_behind_a_record():
+    plain, twins = Model.from_tables(PAIR), Model.from_tables(PAIR, people={"B": 2})
+    sigma = qd.calibrate(twins, 1.0, qd.Gaussian(1.0, 1e-6)).sigma
+    assert sigma == pytest.approx(
+        qd.calibrate(plain, 1.0, qd.Gaussian({"A": 1.0, "B": 2.0}, 1e-6)).sigma, rel=1e-6
+    )
+
+
+def test_a_file_that_hides_its_twins_in_the_provenance_is_refused(tmp_path):
+    path = tmp_path / "old.json"
+    qd.save_model(Model.from_tables(PAIR, provenance={"twins": '{"B": ["B", "C"]}'}), path)
+    with pytest.raises(FileFormatError, match="add 'people'"):
+        qd.load_model(path)

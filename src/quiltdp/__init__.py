@@ -10,15 +10,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from quiltdp.accountant.adversaries import knows
+    from quiltdp.accountant.attack import attack
     from quiltdp.accountant.audit import audit
     from quiltdp.accountant.calibration import Calibration, calibrate, leakage_of
     from quiltdp.accountant.composition import compose
     from quiltdp.accountant.ledger import Ledger
+    from quiltdp.accountant.mechanisms import Gaussian, Laplace, Thresholdout
     from quiltdp.accountant.profile import LeakageProfile, analyze, dp_epsilon, leakage
     from quiltdp.accountant.result import Leakage
-    from quiltdp.accountant.specs import Gaussian, Laplace, Thresholdout
     from quiltdp.chain import ChainModel, markov_chain, markov_chains
     from quiltdp.domains.pedigree import pedigree
+    from quiltdp.domains.pedigree.panel import analyze_panel
+    from quiltdp.domains.pedigree.panel_calibration import calibrate_panel
+    from quiltdp.domains.series.chain import fit_chain
+    from quiltdp.domains.series.network import fit_network
     from quiltdp.domains.trace.build import location_chain
     from quiltdp.errors import QuiltdpError
     from quiltdp.generalization.concentration import effective_sample_size
@@ -28,12 +34,16 @@ if TYPE_CHECKING:
     from quiltdp.graph.quilt import Quilt
     from quiltdp.graph.quilts import markov_blanket, quilts
     from quiltdp.graph.types import DependencyGraph
-    from quiltdp.inference.influence import blanket_influence, max_influence, quilt_influence
-    from quiltdp.inference.junction_tree import junction_tree
+    from quiltdp.inference.evidence import condition
+    from quiltdp.inference.influence import blanket_influence, max_influence
     from quiltdp.inference.marginals import conditional
+    from quiltdp.inference.quilts import quilt_influence, quilt_influences
     from quiltdp.inference.spread import spread
+    from quiltdp.inference.trees import junction_tree
+    from quiltdp.io.examples import example
     from quiltdp.io.json_write import save_model
     from quiltdp.io.load import load_model
+    from quiltdp.io.networkx import from_networkx, to_networkx
     from quiltdp.io.pgmpy import from_pgmpy, to_pgmpy
     from quiltdp.mechanisms.holdout import Answer, ReusableHoldout
     from quiltdp.model import Factor, Model
@@ -48,8 +58,8 @@ _PUBLIC = {
     "ChainModel": "quiltdp.chain",
     "DependencyGraph": "quiltdp.graph.types",
     "Factor": "quiltdp.model",
-    "Gaussian": "quiltdp.accountant.specs",
-    "Laplace": "quiltdp.accountant.specs",
+    "Gaussian": "quiltdp.accountant.mechanisms",
+    "Laplace": "quiltdp.accountant.mechanisms",
     "Leakage": "quiltdp.accountant.result",
     "LeakageProfile": "quiltdp.accountant.profile",
     "Ledger": "quiltdp.accountant.ledger",
@@ -57,18 +67,27 @@ _PUBLIC = {
     "Quilt": "quiltdp.graph.quilt",
     "QuiltdpError": "quiltdp.errors",
     "ReusableHoldout": "quiltdp.mechanisms.holdout",
-    "Thresholdout": "quiltdp.accountant.specs",
+    "Thresholdout": "quiltdp.accountant.mechanisms",
     "analyze": "quiltdp.accountant.profile",
+    "analyze_panel": "quiltdp.domains.pedigree.panel",
+    "attack": "quiltdp.accountant.attack",
     "audit": "quiltdp.accountant.audit",
     "blanket_influence": "quiltdp.inference.influence",
     "calibrate": "quiltdp.accountant.calibration",
+    "calibrate_panel": "quiltdp.domains.pedigree.panel_calibration",
     "compose": "quiltdp.accountant.composition",
+    "condition": "quiltdp.inference.evidence",
     "conditional": "quiltdp.inference.marginals",
     "correct_p_values": "quiltdp.generalization.pvalues",
     "dp_epsilon": "quiltdp.accountant.profile",
     "effective_sample_size": "quiltdp.generalization.concentration",
+    "example": "quiltdp.io.examples",
+    "fit_chain": "quiltdp.domains.series.chain",
+    "fit_network": "quiltdp.domains.series.network",
+    "from_networkx": "quiltdp.io.networkx",
     "from_pgmpy": "quiltdp.io.pgmpy",
-    "junction_tree": "quiltdp.inference.junction_tree",
+    "junction_tree": "quiltdp.inference.trees",
+    "knows": "quiltdp.accountant.adversaries",
     "leakage": "quiltdp.accountant.profile",
     "leakage_of": "quiltdp.accountant.calibration",
     "load_model": "quiltdp.io.load",
@@ -80,10 +99,12 @@ _PUBLIC = {
     "moralize": "quiltdp.graph.moral",
     "pedigree": "quiltdp.domains.pedigree",
     "plan": "quiltdp.generalization.planner",
-    "quilt_influence": "quiltdp.inference.influence",
+    "quilt_influence": "quiltdp.inference.quilts",
+    "quilt_influences": "quiltdp.inference.quilts",
     "quilts": "quiltdp.graph.quilts",
     "save_model": "quiltdp.io.json_write",
     "spread": "quiltdp.inference.spread",
+    "to_networkx": "quiltdp.io.networkx",
     "to_pgmpy": "quiltdp.io.pgmpy",
 }
 
@@ -105,16 +126,25 @@ __all__ = [
     "Thresholdout",
     "__version__",
     "analyze",
+    "analyze_panel",
+    "attack",
     "audit",
     "blanket_influence",
     "calibrate",
+    "calibrate_panel",
     "compose",
+    "condition",
     "conditional",
     "correct_p_values",
     "dp_epsilon",
     "effective_sample_size",
+    "example",
+    "fit_chain",
+    "fit_network",
+    "from_networkx",
     "from_pgmpy",
     "junction_tree",
+    "knows",
     "leakage",
     "leakage_of",
     "load_model",
@@ -127,9 +157,11 @@ __all__ = [
     "pedigree",
     "plan",
     "quilt_influence",
+    "quilt_influences",
     "quilts",
     "save_model",
     "spread",
+    "to_networkx",
     "to_pgmpy",
 ]
 

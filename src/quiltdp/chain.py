@@ -24,7 +24,10 @@ from quiltdp.model import Model
 
 __all__ = ["ChainModel", "ChainSegment", "markov_chain", "markov_chains", "stationary_distribution"]
 
-_MAX_LENGTH = 1 << 53
+MAX_STEPS = 50_000_000
+"""The most steps of one model: every step has its own α and its own leakage, eight bytes each."""
+
+_MOST_UNROLLED = 1_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,9 +50,11 @@ class ChainSegment:
         object.__setattr__(self, "prefix", str(self.prefix))
         if not self.prefix or self.prefix[-1].isdigit():
             raise InvalidModel(f"chain prefix {self.prefix!r} must be non-empty and not end in a digit")
-        if not 1 <= self.length <= _MAX_LENGTH:
-            wanted = "at least 1" if self.length < 1 else f"at most {_MAX_LENGTH:,}"
-            raise InvalidModel(f"chain {self.prefix!r}: the length must be {wanted}, not {self.length:,}")
+        if not 1 <= self.length <= MAX_STEPS:
+            wanted = "at least 1" if self.length < 1 else f"at most {MAX_STEPS:,}"
+            raise InvalidModel(
+                f"chain {self.prefix!r}: the length must be {wanted}, not {_short(self.length)}"
+            )
         pool = TablePool()
         object.__setattr__(self, "initial", _frozen(pool, f"{self.prefix}0", self.initial))
         tables = tuple(_frozen(pool, f"{self.prefix}{t + 1}", m) for t, m in enumerate(self.transitions))
@@ -69,7 +74,7 @@ class ChainSegment:
                     f" the step before it has {size} states"
                 )
             size = matrix.shape[1]
-        if self.homogeneous and self.length > 2 and size != len(self.initial):
+        if len(self.transitions) == 1 and self.length != 2 and size != len(self.initial):
             raise InvalidModel(f"chain {self.prefix!r}: the transition matrix is not square")
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -78,8 +83,8 @@ class ChainSegment:
 
     @property
     def homogeneous(self) -> bool:
-        """Whether every step uses the same matrix."""
-        return len(self.transitions) == 1
+        """Whether every step uses the same, square matrix."""
+        return len(self.transitions) == 1 and self.transitions[0].shape[1] == len(self.initial)
 
     def transition(self, t: int) -> Table:
         """Return P(X_{t+1} | X_t), row = state at t."""
@@ -88,6 +93,11 @@ class ChainSegment:
     def cardinality(self, t: int) -> int:
         """Return the number of states at step t."""
         return len(self.initial) if t == 0 else int(self.transition(t - 1).shape[1])
+
+
+def _short(number: int) -> str:
+    """Return a whole number of any size in a few words."""
+    return f"{number:,}" if abs(number) < 10**30 else "a number of more than thirty digits"
 
 
 def _frozen(pool: TablePool, node: str, table: Table) -> Table:
@@ -119,9 +129,15 @@ class ChainModel(Model):
             raise InvalidModel("the model has no chains")
         if len({s.prefix for s in chains}) != len(chains):
             raise InvalidModel("two chains have the same prefix")
+        steps = sum(s.length for s in chains)
+        if steps > MAX_STEPS:
+            raise InvalidModel(
+                f"the chains have {steps:,} steps together, at most {MAX_STEPS:,} are possible"
+            )
         self._fill(
             segments=chains,
             _state_names=_checked_state_names(chains, state_names),
+            _people={},
             _notes=tuple(notes),
             _provenance=dict(provenance or {}),
             _sequence=ChainNodes(chains),
@@ -188,7 +204,18 @@ class ChainModel(Model):
         return node in self._sequence
 
     def with_records(self, records: Collection[str]) -> Model:
-        """Return the same distribution with other nodes as records (as an ordinary model)."""
+        """Return the same distribution with other nodes as records (as an ordinary model).
+
+        Raises
+        ------
+        InvalidModel
+            For more than a million steps: an ordinary model keeps every one of them.
+        """
+        if len(self.nodes) > _MOST_UNROLLED:
+            raise InvalidModel(
+                f"a chain of {len(self.nodes):,} steps can only have all of them as records;"
+                f" other choices need an ordinary model, of at most {_MOST_UNROLLED:,} steps"
+            )
         return Model(
             dict(self.states), tuple(self.factors), records, notes=self.notes, provenance=self.provenance
         )

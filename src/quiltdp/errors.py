@@ -6,7 +6,7 @@ option), says what is wrong, and says what to do about it.
 
 An option has two names, ``max_gap=`` for Python and ``--max-gap`` for the shell.  A message writes it
 as :func:`option`, and is spelled when it is shown: ``str(error)`` in Python's way, the command line in
-its own.
+its own.  Both go through :func:`spelled`, which also escapes what a terminal would obey.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from typing import ClassVar
+
+from quiltdp.printable import printable
 
 __all__ = [
     "BudgetSpent",
@@ -34,6 +36,7 @@ __all__ = [
     "spelled",
 ]
 
+_LONGEST = 1_500  # a message quotes what it found, and a file may hold anything
 Spelling = Callable[[str, str, str, str], str]
 _OPTION = re.compile(
     "\ue000(.*?)\ue001(.*?)\ue001(.*?)\ue001(.*?)\ue002", re.DOTALL
@@ -65,8 +68,13 @@ def in_python(name: str, key: str, value: str, literal: str) -> str:
 
 
 def spelled(text: str, spelling: Spelling = in_python) -> str:
-    """Return a text with its options spelled; ``spelling`` takes name, key, value and literal."""
-    return _OPTION.sub(lambda found: spelling(*found.groups()), text)
+    """Return a text with its options spelled; ``spelling`` takes name, key, value and literal.
+
+    Names of files and nodes stand in it as they are: what is not visible is escaped, and of a text that
+    is too long to read the beginning and the end are kept.
+    """
+    said = printable(_OPTION.sub(lambda found: spelling(*found.groups()), text), keep="\n")
+    return said if len(said) <= _LONGEST else f"{said[: _LONGEST - 400]} … {said[-390:]}"
 
 
 def options_in(text: str) -> tuple[str, ...]:
@@ -124,7 +132,7 @@ class FileFormatError(QuiltdpError, ValueError):
         self.path = str(path)
         self.line = line
         self.message = message
-        where = f"{path}:{line}" if line is not None else f"{path}"
+        where = printable(f"{path}:{line}" if line is not None else f"{path}")
         super().__init__(f"{where}: {message}")
 
     def __reduce__(self) -> tuple[type[FileFormatError], tuple[str, int | None, str]]:

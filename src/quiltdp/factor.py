@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from quiltdp.errors import InvalidModel
+from quiltdp.printable import printable
 
 __all__ = [
     "ROW_SUM_TOLERANCE",
@@ -140,9 +141,9 @@ class Factor:
     def __repr__(self) -> str:
         """Read like a probability: ``P(B | A)`` or ``ψ(A, B)``."""
         if self.child is None:
-            return f"ψ({', '.join(self.scope)})"
+            return printable(f"ψ({', '.join(self.scope)})")
         given = f" | {', '.join(self.parents)}" if self.parents else ""
-        return f"P({self.child}{given})"
+        return printable(f"P({self.child}{given})")
 
 
 class TablePool:

@@ -23,6 +23,8 @@ from quiltdp.factor import ROW_SUM_TOLERANCE, Factor, Table, TablePool, frozen_t
 
 __all__ = ["ROW_SUM_TOLERANCE", "Factor", "Model", "Table"]
 
+_MOST_PEOPLE = 1_000_000
+
 
 class Model:
     """A discrete distribution over named nodes, some of them records.
@@ -41,6 +43,7 @@ class Model:
     _states: dict[str, tuple[str, ...]]
     _factors: tuple[Factor, ...]
     _records: frozenset[str]
+    _people: dict[str, int]
     _notes: tuple[str, ...]
     _provenance: dict[str, str]
 
@@ -50,16 +53,19 @@ class Model:
         factors: Iterable[Factor],
         records: Collection[str] | None = None,
         *,
+        people: Mapping[str, int] | None = None,
         notes: Sequence[str] = (),
         provenance: Mapping[str, str] | None = None,
     ) -> None:
         shared: dict[tuple[str, ...], tuple[str, ...]] = {}
         named = {_checked_name(n): _checked_states(n, s, shared) for n, s in states.items()}
         tables, found = _with_normalised_rows(factors)
+        chosen = _checked_records(named, records)
         self._fill(
             _states=named,
             _factors=tables,
-            _records=_checked_records(named, records),
+            _records=chosen,
+            _people=_checked_people(named, chosen, people or {}),
             _notes=(*notes, *found),
             _provenance=dict(provenance or {}),
         )
@@ -85,7 +91,7 @@ class Model:
         place = {key: k for k, key in enumerate(tables)}
         factors = [(f.scope, place[id(f.table)], f.child) for f in self._factors]
         arrays = [np.array(t) for t in tables.values()]
-        extras = {"notes": self._notes, "provenance": self._provenance}
+        extras = {"people": self._people, "notes": self._notes, "provenance": self._provenance}
         return _revive, (self._states, arrays, factors, self._records, extras)
 
     # -- what it is ------------------------------------------------------------------------
@@ -126,6 +132,20 @@ class Model:
     def latents(self) -> Sequence[str]:
         """The nodes that only carry correlation, in node order."""
         return tuple(n for n in self.nodes if not self.is_record(n))
+
+    @property
+    def people(self) -> Mapping[str, int]:
+        """The records that stand for several people, and for how many; every other stands for one.
+
+        Monozygotic twins share a genome, hence a record: a mechanism that is α-DP for one person is
+        2 α-DP for their record.
+        """
+        return MappingProxyType(self._people)
+
+    @property
+    def headcount(self) -> int:
+        """The rows of the data: people who share a record have one each."""
+        return len(self.records) + sum(k - 1 for k in self._people.values())
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -195,9 +215,9 @@ class Model:
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 of the content: nodes, states, records and tables, in no particular order.
+        """SHA-256 of the content: nodes, states, records, people and tables, in no particular order.
 
-        Two models with the same nodes, states, records and tables have the same fingerprint
+        Two models with the same nodes, states, records, people and tables have the same fingerprint
         however their nodes and parents are listed.
         """
         digest = hashlib.sha256(b"quiltdp model v1\0")
@@ -207,6 +227,8 @@ class Model:
         for scope, child, entries in sorted(_canonical(f) for f in self.factors):
             digest.update(repr((scope, child)).encode())
             digest.update(entries)
+        if self._people:
+            digest.update(repr(("people", sorted(self._people.items()))).encode())
         return digest.hexdigest()
 
     def __repr__(self) -> str:
@@ -217,8 +239,15 @@ class Model:
     # -- making new ones -------------------------------------------------------------------
 
     def with_records(self, records: Collection[str]) -> Model:
-        """Return the same distribution with other nodes as the rows of the database."""
-        return Model(self.states, self.factors, records, notes=self.notes, provenance=self.provenance)
+        """Return the same distribution with other nodes as the rows of the database.
+
+        A record that stands for several people still does so if it stays a record.
+        """
+        kept = None if isinstance(records, str) else set(records)
+        people = {r: k for r, k in self._people.items() if kept is None or r in kept}
+        return Model(
+            self.states, self.factors, records, people=people, notes=self.notes, provenance=self.provenance
+        )
 
     @classmethod
     def from_tables(
@@ -227,13 +256,14 @@ class Model:
         records: Collection[str] | None = None,
         *,
         states: Mapping[str, Sequence[str]] | None = None,
+        people: Mapping[str, int] | None = None,
         notes: Sequence[str] = (),
         provenance: Mapping[str, str] | None = None,
     ) -> Model:
         """Build a Bayesian network from ``node -> (parents, table)``; table axes: parents…, node.
 
         Rows that sum to 1 within 1e-6 are normalised and the model's notes say so; a row further
-        off is refused by name.
+        off is refused by name.  ``people`` says for how many people a record stands, if not for one.
 
         Raises
         ------
@@ -261,7 +291,8 @@ class Model:
         factors = [
             Factor._sharing((*parents, node), table, node) for node, (parents, table) in tables_in.items()
         ]
-        return cls(all_states, factors, records, notes=(*notes, *pool.notes()), provenance=provenance)
+        found = (*notes, *pool.notes())
+        return cls(all_states, factors, records, people=people, notes=found, provenance=provenance)
 
     @classmethod
     def from_potentials(
@@ -270,6 +301,7 @@ class Model:
         potentials: Iterable[tuple[Sequence[str], ArrayLike]],
         records: Collection[str] | None = None,
         *,
+        people: Mapping[str, int] | None = None,
         notes: Sequence[str] = (),
         provenance: Mapping[str, str] | None = None,
     ) -> Model:
@@ -289,7 +321,7 @@ class Model:
             Factor._sharing(plain_names(scope), pool.potential(tuple(scope), values), None)
             for scope, values in potentials
         ]
-        return cls(names, factors, records, notes=notes, provenance=provenance)
+        return cls(names, factors, records, people=people, notes=notes, provenance=provenance)
 
     # -- checks ----------------------------------------------------------------------------
 
@@ -383,6 +415,26 @@ def _checked_records(states: Mapping[str, object], records: Collection[str] | No
     if not chosen:
         raise InvalidModel("the model has no records: at least one node must be a row of the data")
     return chosen
+
+
+def _checked_people(
+    states: Mapping[str, object], records: frozenset[str], people: Mapping[str, int]
+) -> dict[str, int]:
+    """Return the records that stand for more than one person, in node order, or refuse the numbers."""
+    for record, count in people.items():
+        if record not in records:
+            what = "latent" if record in states else "not a node of the model"
+            raise InvalidModel(f"people: {record!r} is {what}, only a record stands for people")
+        if (
+            isinstance(count, bool)
+            or not isinstance(count, (int, np.integer))
+            or not 1 <= count <= _MOST_PEOPLE
+        ):
+            raise InvalidModel(
+                f"people: record {record!r} must stand for 1 to {_MOST_PEOPLE:,} people, not {count!r}",
+                record,
+            )
+    return {n: int(people[n]) for n in states if people.get(n, 1) > 1}
 
 
 def _canonical(factor: Factor) -> tuple[tuple[str, ...], str, bytes]:

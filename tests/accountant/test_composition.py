@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import quiltdp as qd
 from quiltdp.accountant.composition import compose_gaussian
-from quiltdp.accountant.specs import gaussian_delta
+from quiltdp.accountant.mechanisms import gaussian_delta
 from quiltdp.errors import InvalidArgument
 
 # One person in a hundred with x = 1 raises a flag, and three other records copy the flag.

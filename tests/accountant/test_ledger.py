@@ -16,39 +16,18 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from ledger_fakes import PRINT, edit, filled, terms
 
-from quiltdp.accountant.ledger import Ledger, Terms, verify_export
+from quiltdp.accountant.ledger import Entry, Ledger, Request, Terms, verify_export
 from quiltdp.accountant.ledger.entries import canonical, link
-from quiltdp.accountant.specs import Gaussian, Laplace, Thresholdout
+from quiltdp.accountant.mechanisms import Gaussian, Laplace, Thresholdout
 from quiltdp.errors import BudgetSpent, InvalidArgument, LedgerCorrupt, Refused
 from quiltdp.mechanisms import GaussianMechanism, LaplaceMechanism
 
 
-def terms(dp_epsilon: float = 1.0, fingerprint: str = "a" * 64) -> Terms:
-    spec = Laplace(1.0)
-    return Terms(spec, spec.scale(dp_epsilon), 2.0, dp_epsilon, 0.0, "informed", "test", fingerprint)
-
-
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "study.db"
-
-
-def filled(path: Path, count: int = 4) -> Ledger:
-    ledger = Ledger.create(path, terms())
-    for k in range(count):
-        ledger.charge(0.125, label=f"release {k}")
-    return ledger
-
-
-def edit(path: Path, *statements: str) -> None:
-    """Change the file as a determined owner would: the append-only triggers go first."""
-    with sqlite3.connect(path) as connection:
-        connection.execute("DROP TRIGGER IF EXISTS entries_stay")
-        connection.execute("DROP TRIGGER IF EXISTS entries_last")
-        for statement in statements:
-            connection.execute(statement)
-    connection.close()
+def path(quick_path: Path) -> Path:
+    return quick_path / "study.db"
 
 
 # -- spending --------------------------------------------------------------------------------
@@ -103,11 +82,11 @@ def test_an_oversized_spend_is_refused_and_costs_nothing(path: Path) -> None:
 
 def test_unequal_records_pay_the_largest_share(path: Path) -> None:
     spec = Laplace({"a": 1.0, "b": 0.5, "c": 0.0})
-    ledger = Ledger.create(path, Terms(spec, 2.0, 1.0, 0.5, 0.0, "informed", "test", "f"))
+    ledger = Ledger.create(path, Terms(spec, 2.0, 1.0, 0.5, 0.0, "informed", "test", PRINT))
     ledger.charge({"a": 0.1, "b": 0.2, "c": 0.0})
     assert ledger.head.spent == Fraction(0.2) / Fraction(0.25)
     with pytest.raises(InvalidArgument, match="'c'"):
-        ledger.charge({"c": 0.1})
+        ledger.charge({"a": 0.0, "b": 0.0, "c": 0.1})
     reading = ledger.odometer()
     assert isinstance(reading.spent_dp_epsilon, dict)
     assert reading.spent_dp_epsilon["b"] == 0.2
@@ -131,8 +110,8 @@ def test_mechanisms_charge_before_they_draw(path: Path) -> None:
 
 def test_gaussian_squares_add(path: Path) -> None:
     spec = Gaussian(1.0, 1e-6)
-    ledger = Ledger.create(path, Terms(spec, 3.0, 1.0, None, 1e-6, "informed", "test", "f"))
-    mechanism = GaussianMechanism(spec, gaussian_std=6.0)
+    ledger = Ledger.create(path, Terms(spec, 6.0, 1.0, None, 1e-6, "informed", "test", PRINT))
+    mechanism = GaussianMechanism(spec, scale=12.0)
     for _ in range(4):
         mechanism.release(0.0, ledger=ledger)
     with pytest.raises(BudgetSpent):
@@ -180,7 +159,7 @@ def test_a_ledger_belongs_to_one_calibration_and_one_model(path: Path) -> None:
 
 def test_a_calibration_that_undersells_its_noise_is_refused(path: Path) -> None:
     with pytest.raises(InvalidArgument, match="costs dp_epsilon"):
-        Ledger.create(path, Terms(Laplace(1.0), 0.5, 1.0, 1.0, 0.0, "informed", "test", "f"))
+        Ledger.create(path, Terms(Laplace(1.0), 0.5, 1.0, 1.0, 0.0, "informed", "test", PRINT))
 
 
 def test_a_ledger_is_never_overwritten(path: Path) -> None:
@@ -188,7 +167,7 @@ def test_a_ledger_is_never_overwritten(path: Path) -> None:
     with pytest.raises(FileExistsError):
         Ledger.create(path, terms())
     assert Ledger.open(path).head.seq == 4
-    assert list(path.parent.iterdir()) == [path]
+    assert sorted(p.name for p in path.parent.iterdir()) == ["study.db", "study.db-lock"]
 
 
 def test_the_file_is_private_to_its_owner(path: Path) -> None:
@@ -211,8 +190,9 @@ def test_the_file_is_private_to_its_owner(path: Path) -> None:
         "DELETE FROM entries WHERE seq = 2",
         "DELETE FROM entries WHERE seq = 4",
         "DELETE FROM entries",
-        "UPDATE head SET spent = '0'",
-        "UPDATE head SET seq = 3",
+        "UPDATE head SET document = replace(document, '1/2', '1/4')",
+        "UPDATE head SET document = replace(document, '\"seq\":4', '\"seq\":3')",
+        "UPDATE head SET document = '{}'",
         "DELETE FROM head",
         "DELETE FROM genesis",
         "UPDATE genesis SET document = replace(document, 'informed', 'prior')",
@@ -220,35 +200,66 @@ def test_the_file_is_private_to_its_owner(path: Path) -> None:
         "DELETE FROM secret",
         "UPDATE secret SET salt = x'00'",
         "DROP TABLE entries",
-        "INSERT INTO entries SELECT 5, time, kind, share, value, key, request, label, commitment, digest"
-        " FROM entries WHERE seq = 4",
+        "INSERT INTO entries SELECT 5, time, kind, share, count, answers, value, key, request, label,"
+        " commitment, digest FROM entries WHERE seq = 4",
     ],
 )
 def test_an_edited_file_is_refused(path: Path, statement: str) -> None:
     ledger = filled(path)
-    edit(path, statement)
+    edit(path, statement, tidy="DROP TABLE" not in statement)
     with pytest.raises(LedgerCorrupt):
         Ledger.open(path)
     with pytest.raises(LedgerCorrupt):
         ledger.verify()
 
 
+def forge_the_last(path: Path, entries: list[Entry]) -> None:
+    """Make the last of four charges free and repair every hash, as anybody who can write the file can."""
+    forged = list(entries[-1].fields())
+    forged[3] = "0".ljust(len(forged[3]))
+    forged[-1] = link(entries[-2].digest, tuple(forged[:-1]))
+    edit(
+        path,
+        f"UPDATE entries SET share = '{forged[3]}', digest = '{forged[-1]}' WHERE seq = 4",
+        f"UPDATE head SET document = replace(replace(document, '{entries[-1].digest}', '{forged[-1]}'),"
+        " '1/2', '3/8')",
+    )
+
+
 def test_a_careful_edit_of_the_tail_is_noticed_by_those_who_saw_it(path: Path) -> None:
     """Rewriting the last entry, its hash and the head beats the chain alone, not a running process."""
     ledger = filled(path)
     entries = ledger.entries()
-    forged = list(entries[-1].fields())
-    forged[3] = "0"
-    forged[-1] = link(entries[-2].digest, tuple(forged[:-1]))
-    edit(
-        path,
-        f"UPDATE entries SET share = '0', digest = '{forged[-1]}' WHERE seq = 4",
-        f"UPDATE head SET digest = '{forged[-1]}', spent = '3/8'",
-    )
+    forge_the_last(path, entries)
+    assert Ledger.open(path).head.spent == Fraction(3, 8)  # a fresh look cannot know
     with pytest.raises(LedgerCorrupt, match="while in use"):
         ledger.charge(0.1)
     with pytest.raises(LedgerCorrupt):
         ledger.verify()
+
+
+def test_an_anchor_notices_a_careful_forger(path: Path) -> None:
+    anchor = path.with_name("anchor.json")
+    ledger = Ledger.create(path, terms(), anchor=anchor)
+    for k in range(4):
+        ledger.charge(0.125, label=f"release {k}")
+    forge_the_last(path, ledger.entries())
+    with pytest.raises(LedgerCorrupt, match="anchor remembers"):
+        Ledger.open(path, anchor=anchor)
+
+
+def test_two_copies_without_an_anchor_are_two_budgets(path: Path) -> None:
+    """What the threat model says about copies: no file can know of its twin, an anchor does."""
+    for anchor in (None, path.with_name("anchor.json")):
+        place, twin = path.with_name(f"{anchor is None}.db"), path.with_name(f"twin-{anchor is None}.db")
+        Ledger.create(place, terms(), anchor=anchor)
+        shutil.copyfile(place, twin)
+        Ledger.open(place, anchor=anchor).charge(0.75)
+        if anchor is None:
+            Ledger.open(twin).charge(0.75)
+        else:
+            with pytest.raises(LedgerCorrupt, match="older copy"):
+                Ledger.open(twin, anchor=anchor)
 
 
 def test_append_only_triggers_stop_accidents(path: Path) -> None:
@@ -335,7 +346,6 @@ def test_an_anchor_notices_an_older_copy(path: Path) -> None:
     ledger.close()
     Ledger.open(path, anchor=anchor).charge(0.1)
     shutil.copyfile(path.with_name("old.db"), path)
-    assert Ledger.open(path).head.seq == 1  # the file alone cannot know
     with pytest.raises(LedgerCorrupt, match="older copy"):
         Ledger.open(path, anchor=anchor)
     path.unlink()
@@ -351,7 +361,7 @@ def test_an_anchor_of_another_ledger_or_none_is_refused(path: Path) -> None:
     with pytest.raises(LedgerCorrupt, match="another ledger"):
         Ledger.open(other, anchor=anchor)
     with pytest.raises(LedgerCorrupt, match="missing"):
-        Ledger.open(other, anchor=path.with_name("none.json"))
+        Ledger.open(path, anchor=path.with_name("none.json"))
     anchor.write_text("{")
     with pytest.raises(LedgerCorrupt, match="cannot be read"):
         Ledger.open(path, anchor=anchor)
@@ -418,12 +428,11 @@ def test_a_pickled_ledger_is_the_same_file(path: Path) -> None:
         pickle.dumps(Ledger.create(":memory:", terms()))
 
 
-def test_a_failed_transaction_leaves_nothing(path: Path) -> None:
+def test_a_failed_visit_leaves_nothing(path: Path) -> None:
     ledger = filled(path, 1)
 
     def interrupted() -> None:
-        with ledger.transaction() as work:
-            work.append("charge", share=Fraction(1, 8))
+        with ledger.visit():
             raise RuntimeError
 
     with pytest.raises(RuntimeError):
@@ -435,13 +444,28 @@ def test_a_failed_transaction_leaves_nothing(path: Path) -> None:
 def test_a_ledger_held_by_another_is_refused_in_time(path: Path) -> None:
     filled(path, 1)
     waiting = Ledger.open(path, timeout=0.1)
-    with Ledger.open(path).transaction(), pytest.raises(Refused, match="held the ledger"):
+    held, release = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with Ledger.open(path).visit():
+            held.set()
+            release.wait(20)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait(20)
+    with pytest.raises(Refused, match="held the ledger"):
         waiting.charge(0.1)
+    release.set()
+    thread.join()
     waiting.charge(0.1)
+    with waiting.visit(), pytest.raises(Refused, match="in the middle of"):
+        Ledger.open(path).charge(0.1)
 
 
 def test_durability_settings(path: Path) -> None:
-    connection = filled(path)._store.connection()
+    ledger = filled(path)
+    connection = ledger.store._own()
     assert connection.execute("PRAGMA journal_mode").fetchone()[0] == "delete"
     assert connection.execute("PRAGMA synchronous").fetchone()[0] == 3  # EXTRA
     assert connection.execute("PRAGMA secure_delete").fetchone()[0] == 1
@@ -449,18 +473,27 @@ def test_durability_settings(path: Path) -> None:
 
 def test_labels_and_shares_are_checked(path: Path) -> None:
     ledger = Ledger.create(path, terms())
-    with pytest.raises(InvalidArgument, match="label"):
-        ledger.charge(0.1, label="x" * 501)
-    with ledger.transaction() as work:
-        with pytest.raises(InvalidArgument, match="negative"):
-            work.append("charge", share=Fraction(-1))
-        with pytest.raises(InvalidArgument, match="finite"):
-            work.append("train", value=math.nan)
-        with pytest.raises(InvalidArgument, match="no epoch"):
-            work.close_epoch(0.5, Fraction(0))
+    for bad in ("x" * 501, "\udcff", "a\0b", 7):
+        with pytest.raises(InvalidArgument, match="label"):
+            ledger.charge(0.1, label=bad)  # type: ignore[arg-type]
+    with ledger.visit() as visit, pytest.raises(InvalidArgument, match="negative"):
+        visit.charge(Fraction(-1), Request("x"))
+    assert ledger.head.seq == 0
 
 
-def test_a_newer_format_is_refused(path: Path) -> None:
+@pytest.mark.parametrize(("version", "part"), [(1, "older version"), (3, "newer"), (0, "older")])
+def test_another_format_is_refused_by_name(path: Path, version: int, part: str) -> None:
+    filled(path).close()
+    with sqlite3.connect(path) as connection:
+        connection.execute(f"PRAGMA user_version = {version}")
+    connection.close()
+    before = path.read_bytes()
+    with pytest.raises(LedgerCorrupt, match=part):
+        Ledger.open(path)
+    assert path.read_bytes() == before
+
+
+def test_a_genesis_of_another_format_is_refused(path: Path) -> None:
     filled(path)
     with sqlite3.connect(path) as connection:
         document = json.loads(connection.execute("SELECT document FROM genesis").fetchone()[0])
@@ -476,7 +509,7 @@ def test_a_newer_format_is_refused(path: Path) -> None:
 
 def test_thresholdout_budget_is_counted_in_answers(path: Path) -> None:
     spec = Thresholdout(4, 1.0)
-    ledger = Ledger.create(path, Terms(spec, 9.0, 1.0, 1.0, 0.0, "informed", "test", "f"))
+    ledger = Ledger.create(path, Terms(spec, 9.0, 1.0, 1.0, 0.0, "informed", "test", PRINT))
     assert ledger.odometer().remaining == 4
 
 
@@ -493,7 +526,7 @@ def test_a_fork_while_a_thread_holds_the_ledger(path: Path) -> None:
     held, release = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with ledger.transaction():
+        with ledger.visit():
             held.set()
             release.wait(20)
 
@@ -523,7 +556,7 @@ def test_without_hard_links_nothing_is_overwritten(path: Path, monkeypatch: pyte
     with pytest.raises(FileExistsError):
         Ledger.create(path, terms())
     assert Ledger.open(path).head.seq == 1
-    assert list(path.parent.iterdir()) == [path]
+    assert sorted(p.name for p in path.parent.iterdir()) == ["study.db", "study.db-lock"]
 
 
 def fill(ledger: Ledger) -> None:
@@ -533,7 +566,7 @@ def fill(ledger: Ledger) -> None:
 
 def test_a_full_disk_is_not_corruption(path: Path) -> None:
     ledger = filled(path, 1)
-    connection = ledger._store.connection()
+    connection = ledger.store._own()
     pages = connection.execute("PRAGMA page_count").fetchone()[0]
     connection.execute(f"PRAGMA max_page_count = {pages}")
     with pytest.raises(Refused, match="full") as caught:

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 import quiltdp as qd
-from quiltdp.accountant.ledger import Ledger, Terms
-from quiltdp.accountant.specs import Laplace, Thresholdout
+from quiltdp.accountant.ledger import Ledger, Outcome, Request, Terms
+from quiltdp.accountant.mechanisms import Laplace, Thresholdout
 from quiltdp.errors import InvalidArgument
 
 CHAIN = qd.markov_chain([[0.9, 0.1], [0.2, 0.8]], length=6)
@@ -65,14 +65,18 @@ def test_an_open_epoch_counts_four_ninths(tmp_path: Path) -> None:
     spec = Thresholdout(3, 1.0)
     terms = Terms(spec, spec.scale(0.9), 3.0, 0.9, 0.0, "informed", "test", CHAIN.fingerprint)
     account = Ledger.create(tmp_path / "a.db", terms)
-    with account.transaction() as work:
-        work.open_epoch(5, Fraction(4, 27))
+    with account.visit() as visit:
+        reserved = visit.reserve([Request("q")], Fraction(1, 3), 1)
+        reserved.settle([Outcome("train", Fraction(4, 27), 0, 0.5)], threshold=5)
     reading = account.odometer(CHAIN)
     assert reading.spent_dp_epsilon == pytest.approx(0.9 * 4 / 27)
-    assert (reading.answers, reading.remaining) == (0, 3)
-    with account.transaction() as work:
-        work.close_epoch(0.5, Fraction(5, 27))
-    assert account.odometer().spent_dp_epsilon == pytest.approx(0.3)
+    assert (reading.answers, reading.remaining, reading.lost) == (0, 3, 0)
+    with account.visit() as visit:
+        assert visit.threshold == 5
+        visit.reserve([Request("q")], Fraction(5, 27), 1)  # and nothing comes of it
+    reading = account.odometer()
+    assert reading.spent_dp_epsilon == pytest.approx(0.3)
+    assert (reading.answers, reading.remaining, reading.lost) == (1, 2, 1)
 
 
 def test_what_is_protected_must_be_the_same(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 from quiltdp.accountant.ledger import Ledger, Terms
-from quiltdp.accountant.specs import Thresholdout
+from quiltdp.accountant.mechanisms import Thresholdout
 from quiltdp.mechanisms.holdout import checked_settings
 
 N = 500
@@ -21,7 +22,7 @@ N = 500
 def study(tmp_path: Path) -> dict[str, Path]:
     """Return a ledger and two CSV files; column ``lucky`` is right in training and wrong elsewhere."""
     spec = Thresholdout(2, 1 / N)
-    terms = Terms(spec, spec.scale(5.0), 2.0, 5.0, 0.0, "informed", "test", "f" * 64)
+    terms = Terms(spec, spec.scale(5.0), 8.0, 5.0, 0.0, "informed", "test", "f" * 64)
     files = {"ledger": tmp_path / "study.db"}
     Ledger.create(files["ledger"], terms, settings=checked_settings(0.1, 0.05, None))
     rng = np.random.default_rng(0)
@@ -45,7 +46,7 @@ def test_asking_from_the_shell(cli: Callable[..., Any], study: dict[str, Path]) 
     done = ask(cli, study, "label == 1", "town == 'a'")
     assert (done.code, done.err) == (0, "")
     first, second = done.out.splitlines()
-    assert "(from train; 2 left)" in first
+    assert "from train; 2 left)" in first
     assert "town == 'a'" in second
     done = ask(cli, study, "lucky == label", "--key", "k1", "--json")
     (answer,) = json.loads(done.out)["answers"]
@@ -80,13 +81,13 @@ def test_status_and_show(cli: Callable[..., Any], study: dict[str, Path]) -> Non
 
 def test_verify_and_export(cli: Callable[..., Any], study: dict[str, Path], tmp_path: Path) -> None:
     ask(cli, study, "lucky == label")
-    assert "whole, 2 entries" in cli("ledger", "verify", study["ledger"]).out
+    assert "whole, 3 entries" in cli("ledger", "verify", study["ledger"]).out
     copy = tmp_path / "copy.json"
     assert cli("ledger", "export", study["ledger"], "-o", copy).code == 0
     assert cli("ledger", "verify", copy).code == 0
     document = json.loads(cli("ledger", "export", study["ledger"]).out)
     assert document["entries"] == json.loads(copy.read_text())["entries"]
-    copy.write_text(copy.read_text().replace('"5/18"', '"1/18"'))
+    copy.write_text(copy.read_text().replace('"1/2"', '"1/4"'))
     done = cli("ledger", "verify", copy)
     assert done.code == 1
     assert "entry 2 was changed" in done.err
@@ -114,7 +115,7 @@ def test_mistakes_cost_nothing(
     assert done.code in (1, 2)
     assert part in done.err
     assert len(done.err.splitlines()) == 1
-    assert Ledger.open(study["ledger"]).head.seq == 0
+    assert Ledger.open(study["ledger"]).head.spent == 0
 
 
 @pytest.mark.parametrize(
@@ -155,12 +156,12 @@ def test_from_calibration_to_status(cli: Callable[..., Any], study: dict[str, Pa
     assert "never overwritten" in cli(*init, "--threshold", 0.1).err
     done = ask(cli, {**study, "ledger": ledger}, "lucky == label", "--anchor", anchor)
     assert "from holdout" in done.out
-    status = ("holdout", "status", ledger, "--model", "models/asia.bif")
+    status = ("holdout", "status", ledger, "--model", "models/asia.bif", "--anchor", anchor)
     facts = json.loads(cli(*status, "--json").out)
     assert 0 < facts["prior"]["epsilon"] <= facts["informed"]["epsilon"] <= 4
     assert len(facts["informed"]["per_record"]) == 8
     assert "informed adversary" in cli(*status).out
-    done = cli("holdout", "status", ledger, "--model", "models/cancer.bif")
+    done = cli("holdout", "status", ledger, "--model", "models/cancer.bif", "--anchor", anchor)
     assert done.code == 2
     assert "not the one" in done.err
 
@@ -173,3 +174,169 @@ def test_a_bad_calibration_file(cli: Callable[..., Any], tmp_path: Path, content
     assert done.code == 2
     assert "cal.json" in done.err
     assert not (tmp_path / "a.db").exists()
+
+
+# -- what init believes, and what it notices ----------------------------------------------------
+
+
+@pytest.fixture
+def calibrated(cli: Callable[..., Any], tmp_path: Path) -> Path:
+    words = ("calibrate", "models/asia.bif", "--epsilon", 4, "--budget", 3, "--sensitivity", 1 / N)
+    path = tmp_path / "cal.json"
+    path.write_text(cli(*words, "--json").out)
+    return path
+
+
+def test_init_refuses_a_calibration_that_was_changed(
+    cli: Callable[..., Any], calibrated: Path, tmp_path: Path
+) -> None:
+    """ε = 8 with σ = 2.8e-7, once accepted; a careful edit is noticed by the model."""
+    document = json.loads(calibrated.read_text())
+    spec = Thresholdout(3, 1 / N)
+    edits = {
+        "noiseless": {"epsilon": 8.0, "leakage": 8.0, "sigma": 2.8e-7, "dp_epsilon": spec.dp_epsilon(2.8e-7)},
+        "nameless": {"fingerprint": ""},
+        "careful": {"sigma": spec.scale(3.9), "dp_epsilon": 3.9, "leakage": 4.0},
+    }
+    for name, edit in edits.items():
+        calibrated.write_text(json.dumps({**document, **edit}))
+        words = ("holdout", "init", tmp_path / f"{name}.db", "--calibration", calibrated, "--threshold", 0.1)
+        done = cli(*words, "--model", "models/asia.bif")
+        assert (done.code, done.out, len(done.err.splitlines())) == (2, "", 1), name
+        assert "calibrat" in done.err
+        assert cli(*words).code == (0 if name == "careful" else 2)
+
+
+def test_init_says_what_it_checked(cli: Callable[..., Any], calibrated: Path, tmp_path: Path) -> None:
+    words = ("--calibration", calibrated, "--threshold", 0.1)
+    done = cli("holdout", "init", tmp_path / "a.db", *words)
+    assert "--model certifies" in done.out
+    done = cli("holdout", "init", tmp_path / "b.db", *words, "--model", "models/asia.bif")
+    assert "--model" not in done.out
+    done = cli("holdout", "init", tmp_path / "c.db", *words, "--model", "models/cancer.bif")
+    assert done.code == 2
+
+
+def test_a_second_ledger_and_other_data_are_told(
+    cli: Callable[..., Any], study: dict[str, Path], calibrated: Path, tmp_path: Path
+) -> None:
+    ask(cli, study, "label == 1")
+    other = tmp_path / "elsewhere"
+    other.mkdir()
+    words = ("holdout", "init", other / "b.db", "--calibration", calibrated, "--threshold", 0.1)
+    done = cli(*words, "--holdout", study["holdout"])
+    assert (done.code, "study.db keeps the account" in done.err) == (1, True)
+    assert not (other / "b.db").exists()
+    assert cli(*words, "--holdout", study["holdout"], "--second").code == 0
+    assert ask(cli, {**study, "ledger": other / "b.db"}, "label == 1").code == 0  # was told once
+    assert cli("holdout", "init", other / "c.db", *words[3:]).code == 0
+    done = ask(cli, {**study, "ledger": other / "c.db"}, "label == 1")  # unbound: noticed when asking
+    assert (done.code, "keeps the account" in done.err) == (1, True)
+    study["holdout"].write_text(study["holdout"].read_text().replace(",a\n", ",b\n", 1))
+    done = ask(cli, study, "label == 1")
+    assert (done.code, "other holdout data" in done.err) == (1, True)
+
+
+def test_training_data_are_no_holdout(
+    cli: Callable[..., Any], study: dict[str, Path], tmp_path: Path
+) -> None:
+    copy = tmp_path / "copy.csv"
+    copy.write_text(study["train"].read_text().replace("\n", "\r\n"))
+    for same in (study["train"], copy):
+        done = ask(cli, {**study, "holdout": same}, "label == 1")
+        assert done.code == 2
+        assert "--train and --holdout are the same data" in done.err
+
+
+def test_types_from_the_shell(cli: Callable[..., Any], study: dict[str, Path]) -> None:
+    assert ask(cli, study, "label == '1'").code == 2
+    assert ask(cli, study, "label == '1'", "--type", "label=text").code == 0
+    assert ask(cli, study, "label == 1 & town == 'a'").code == 0
+    for bad in ("label", "label=date", "nowhere=text"):
+        assert ask(cli, study, "label == 1", "--type", bad).code == 2
+
+
+@pytest.mark.parametrize("target", ["study.db", "link.db", "hard.db", "study.db-journal", "anchor.json"])
+def test_an_export_overwrites_neither_ledger_nor_anchor(
+    cli: Callable[..., Any], study: dict[str, Path], tmp_path: Path, target: str
+) -> None:
+    ask(cli, study, "label == 1")
+    (tmp_path / "link.db").symlink_to(study["ledger"])
+    (tmp_path / "anchor.json").write_text("{}")
+    before = study["ledger"].read_bytes()
+    if target == "hard.db":
+        (tmp_path / "hard.db").hardlink_to(study["ledger"])
+    words = ("--anchor", tmp_path / "anchor.json") if target == "anchor.json" else ()
+    done = cli("ledger", "export", study["ledger"], "-o", tmp_path / target, *words)
+    assert (done.code, len(done.err.splitlines())) == (2, 1)
+    assert study["ledger"].read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("trace", "points.csv", "-o", "study.json"),
+        ("pedigree", "models/pedigree/ceph1463.fam", "--allele-frequency", "0.1", "--epsilon", "1", "--tsv"),
+        ("report", "models/asia.bif", "--epsilon", "1", "-o"),
+    ],
+    ids=["trace", "pedigree", "report"],
+)
+def test_no_command_overwrites_a_ledger(
+    cli: Callable[..., Any], study: dict[str, Path], tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    ledger = study["ledger"].rename(tmp_path / "study.json")
+    before = ledger.read_bytes()
+    given = [*words[:-2], "-o"] if words[0] == "trace" else [*words]
+    done = cli(*given, ledger)
+    assert (done.code, "ledger" in done.err) == (2, True)
+    assert ledger.read_bytes() == before
+
+
+def test_no_command_overwrites_its_input(cli: Callable[..., Any], tmp_path: Path) -> None:
+    family = tmp_path / "family.fam"
+    family.write_bytes(Path("models/pedigree/ceph1463.fam").read_bytes())
+    (tmp_path / "link").symlink_to(family)
+    for target in (family, tmp_path / "link"):
+        done = cli("pedigree", family, "--allele-frequency", "0.1", "--epsilon", "1", "--tsv", target)
+        assert (done.code, "input" in done.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    "mechanism", [("--sensitivity", 1), ("--mechanism", "gaussian", "--delta", 1e-6, "--sensitivity", 1)]
+)
+def test_twelve_releases_from_the_shell(
+    cli: Callable[..., Any], tmp_path: Path, mechanism: tuple[object, ...]
+) -> None:
+    calibration, ledger = tmp_path / "cal.json", tmp_path / "releases.db"
+    calibration.write_text(cli("calibrate", "models/cancer.bif", "--epsilon", 1, *mechanism, "--json").out)
+    words = ("ledger", "init", ledger, "--calibration", calibration)
+    assert cli(*words, "--model", "models/asia.bif").code == 2
+    done = cli(*words, "--model", "models/cancer.bif", "--json")
+    assert (done.code, json.loads(done.out)["checked"]) == (0, "model")
+    assert "never overwritten" in cli(*words).err
+    for month in range(12):
+        words = ("--parts", 12, "--label", f"month {month}", "--key", month)
+        done = cli("ledger", "charge", ledger, *words, "--json")
+        assert done.code == 0
+        assert 1 - 1e-9 < 12 * Fraction(json.loads(done.out)["share"]) <= 1
+    again = cli("ledger", "charge", ledger, "--parts", 12, "--label", "month 3", "--key", 3)
+    assert (again.code, "was booked before" in again.out) == (0, True)
+    done = cli("ledger", "charge", ledger, "--parts", 12)
+    assert (done.code, "budget" in done.err) == (1, True)
+    assert 1 - 1e-9 < Ledger.open(ledger).verify().spent <= 1
+
+
+def test_charges_are_checked(cli: Callable[..., Any], study: dict[str, Path], tmp_path: Path) -> None:
+    calibration, ledger = tmp_path / "cal.json", tmp_path / "releases.db"
+    words = ("calibrate", "models/cancer.bif", "--epsilon", 1, "--sensitivity", 1, "--json")
+    calibration.write_text(cli(*words).out)
+    assert cli("ledger", "init", ledger, "--calibration", calibration).code == 0
+    sigma = json.loads(calibration.read_text())["sigma"]
+    assert cli("ledger", "charge", ledger, "--scale", 4 * sigma, "--count", 2).code == 0
+    assert cli("ledger", "charge", ledger, "--dp-epsilon", 1e-6).code == 0
+    for bad in ((), ("--scale", 1, "--parts", 2), ("--scale", "nan"), ("--dp-epsilon", -1), ("--parts", 0)):
+        done = cli("ledger", "charge", ledger, *bad)
+        assert (done.code, len(done.err.splitlines())) == (2, 1), bad
+    done = cli("ledger", "charge", study["ledger"], "--dp-epsilon", 0.1)
+    assert (done.code, "reusable holdout" in done.err) == (2, True)
+    assert 0.5 < Ledger.open(ledger).head.spent < 0.51

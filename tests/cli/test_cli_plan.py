@@ -36,10 +36,21 @@ def test_plan_as_json(cli, chain_file) -> None:
 
 
 def test_plan_for_people(cli, chain_file) -> None:
-    result = cli("plan", chain_file, "--budget", 2, "--accuracy", 0.3)
+    result = cli("plan", chain_file, "--budget", 2, "--queries", 50, "--accuracy", 0.3)
     assert result.code == 0
-    assert "queries on 20,000 records" in result.out
+    assert "50 queries on 20,000 records" in result.out
     assert "every answer is within 0.3" in result.out
+    for words in ("description length", "any joint law", "a fresh piece", "n_# = "):
+        assert words in result.out
+
+
+def test_plan_with_privacy(cli, chain_file) -> None:
+    result = cli("plan", chain_file, "--budget", 2, "--queries", 50, "--epsilon", 1, "--json")
+    assert result.code == 0
+    document = json.loads(result.out)
+    assert document["epsilon"] == 1
+    assert document["leakage"] <= 1
+    assert "at most 1 about any record" in document["privacy"]
 
 
 def test_shortest_chain(cli, chain_file) -> None:
@@ -57,6 +68,8 @@ def test_shortest_chain(cli, chain_file) -> None:
         (("--budget", 9, "--queries", 3), 2, "below --budget"),
         (("--budget", 9, "--queries", 30, "--confidence", 1), 2, "confidence"),
         (("--budget", 9, "--queries", 30, "--accuracy", 0.001), 1, "the best is"),
+        (("--budget", 9, "--queries", 30, "--accuracy", 0.5), 1, "--accuracy 0.5 is no promise"),
+        (("--budget", 9, "--queries", 30, "--epsilon", 0), 2, "--epsilon"),
         (("--budget", 9, "--queries", 30, "--shortest"), 2, "both --queries and --accuracy"),
     ],
 )

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import quiltdp as qd
 from quiltdp.cli.app import COMMANDS
 
 ROOT = Path(__file__).parents[2]
@@ -148,7 +149,10 @@ def test_a_family_needs_a_frequency(cli, tmp_path: Path) -> None:
     path = tmp_path / "f.fam"
     path.write_text("F a 0 0 1 -9\nF b 0 0 2 -9\nF c a b 1 -9\n")
     assert "for example --allele-frequency 0.1" in refused(cli("calibrate", path, "--epsilon", 1))
-    assert cli("calibrate", path, "--epsilon", 1, "--allele-frequency", 0.1).code == 0
+    assert (
+        cli("calibrate", path, "--epsilon", 1, "--allele-frequency", 0.1, "--query", "carrier-count").code
+        == 0
+    )
 
 
 @pytest.mark.parametrize(
@@ -156,7 +160,7 @@ def test_a_family_needs_a_frequency(cli, tmp_path: Path) -> None:
     [
         ("1e30", "'length' must be a whole number, not the number 1e+30"),
         ("10", ""),
-        (f"1{30 * '0'}", "the length must be at most 9,007,199,254,740,992, not 1,000,000,"),
+        (f"1{30 * '0'}", "the length must be at most 50,000,000, not a number of more than thirty"),
         ("-3", "the length must be at least 1, not -3"),
         ("0", "the length must be at least 1, not 0"),
         ('"ten"', "'length' must be a whole number, not the string 'ten'"),
@@ -188,38 +192,40 @@ def twins(tmp_path: Path) -> tuple[object, ...]:
     return (path, "--allele-frequency", 0.2)
 
 
-def test_twins_are_counted_twice_unless_somebody_says_otherwise(cli, twins) -> None:
-    once = json.loads(cli("calibrate", *twins, "--epsilon", 1, "--sensitivity", 1, "--json").out)
-    both = json.loads(cli("calibrate", *twins, "--epsilon", 1, "--json").out)
-    assert both["sigma"] == pytest.approx(2 * once["sigma"])
-    assert both["notes"][0].startswith("TWINS: the record of c stands for 2 people")
-    assert "type --sensitivity 1 if only one of them counts" in both["notes"][0]
-    assert "if it is for one person, type --sensitivity 2" in once["notes"][0]
-    assert "4 of 4 people are records" in once["notes"]
+def test_a_sensitivity_is_for_one_person_and_twins_count_twice(cli, twins) -> None:
+    both = json.loads(cli("calibrate", *twins, "--epsilon", 1, "--sensitivity", 1, "--json").out)
+    model = qd.load_model(twins[0], allele_frequency=0.2)
+    alone = qd.Model(model.states, model.factors)  # nobody behind c but c
+    plain = qd.calibrate(alone, 1.0, qd.Laplace(1.0)).sigma
+    told = qd.calibrate(alone, 1.0, qd.Laplace({"a": 1.0, "b": 1.0, "c": 2.0})).sigma
+    assert both["sigma"] == pytest.approx(told)
+    assert told > 1.2 * plain
+    assert any("'c' and 'd' are monozygotic twins" in n for n in both["notes"])
+    assert "4 of 4 people are records" in both["notes"]
 
 
 @pytest.mark.parametrize(
     ("more", "sensitivity"),
-    [(["--budget", 3], 2 / 4), (["--mechanism", "gaussian", "--delta", 1e-6], 2.0)],
+    [
+        (["--budget", 3], 1 / 4),
+        (["--mechanism", "gaussian", "--delta", 1e-6, "--sensitivity", 1], 1.0),
+        (["--query", "allele-count"], 2.0),
+    ],
 )
 def test_twins_in_every_mechanism(cli, twins, more: list[object], sensitivity: float) -> None:
     found = json.loads(cli("calibrate", *twins, "--epsilon", 1, *more, "--json").out)
     assert found["mechanism"]["sensitivity"] == sensitivity
-    assert found["notes"][0].startswith("TWINS")
+    assert found["leakage"] <= 1
 
 
-def test_the_warning_about_twins_stands_under_the_answer(cli, twins) -> None:
-    for command in (("calibrate", *twins, "--epsilon", 1), ("leakage", *twins, "--dp-epsilon", 0.1)):
-        lines = cli(*command).out.splitlines()
-        assert lines[1].startswith("TWINS: the record of c stands for 2 people")
-    assert "type --dp-epsilon 0.2" in lines[1] + lines[2]
-    found = json.loads(cli("leakage", *twins, "--dp-epsilon", 0.1, "--json").out)
-    assert "type --dp-epsilon 0.2" in found["notes"][0]
-
-
-def test_no_twins_no_warning(cli, twins) -> None:
-    assert "TWINS" not in cli("calibrate", *twins, "--epsilon", 1, "--error-rate", 0.01).out
-    assert "TWINS" not in cli("calibrate", SMALL, "--epsilon", 1).out
+def test_a_pedigree_asks_for_the_query(cli, twins) -> None:
+    said = refused(cli("calibrate", *twins, "--epsilon", 1))
+    assert "--query allele-count" in said
+    assert "--sensitivity" in said
+    assert "leave --sensitivity" in refused(
+        cli("calibrate", *twins, "--epsilon", 1, "--query", "carrier-count", "--sensitivity", 1)
+    )
+    assert "for pedigrees" in refused(cli("calibrate", SMALL, "--epsilon", 1, "--query", "allele-count"))
 
 
 # -- nothing is written when something is wrong ------------------------------------------------------
@@ -248,7 +254,7 @@ def test_a_map_that_cannot_be_drawn_leaves_no_chain(cli, tmp_path: Path) -> None
         (("calibrate", ASIA, "--eps", 1), "no such option: --eps (possible: --epsilon, --help); see"),
         (("calibrate", ASIA, "--epsilon"), "option '--epsilon' requires an argument; see 'quiltdp calibrate"),
         (("calibrate", ASIA, "x", "--epsilon", 1), "(x); see 'quiltdp calibrate --help'"),
-        (("calibrate", ASIA, "--epsilon", 1, "--records", "@none"), "--records @none: No such file"),
+        (("calibrate", ASIA, "--epsilon", 1, "--records", "@none"), "--records @none: there is no such file"),
         (("calibrate", ASIA, "--epsilon", 1, "--protect", "x=lungs"), "--protect 'x=lungs': node 'lungs' is"),
         (("calibrate", ASIA, "--epsilon", 1, "--protect", "x=lung", "--window", 2), "--protect or --window"),
         (("influence", ASIA, "--of", "smoke", "--on", "smoke"), "'smoke' is in both --of and --on"),

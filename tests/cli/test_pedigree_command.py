@@ -55,7 +55,7 @@ def test_leakage_of_both_adversaries_side_by_side(cli, trio, tmp_path):
     assert found.code == 0, found.err
     payload = json.loads(found.out)
     leakage = payload["leakage"]
-    assert 0.5 < leakage["prior"]["epsilon"] < leakage["informed"]["epsilon"] <= 4 * 0.5 + 1e-9
+    assert 0.5 < leakage["prior"]["epsilon"] <= leakage["informed"]["epsilon"] <= 4 * 0.5 + 1e-9
     with out.open(encoding="utf-8") as stream:
         rows = {r["IID"]: r for r in csv.DictReader(stream, delimiter="\t")}
     assert set(rows) == {"kid", "dad", "mum", "sis"}
@@ -94,6 +94,34 @@ def test_twins_are_charged_twice(cli, trio):
     assert alone["pedigree"]["twins"] == 0
     target = json.loads(cli(*arguments, "--epsilon", 1, "--twins", "kid,bro").out)
     assert target["leakage"]["informed"]["epsilon"] <= 1
+
+
+def test_several_loci_of_a_person_are_protected_together(cli, trio):
+    loci = ("--allele-frequency", "rs1=0.1", "--allele-frequency", "rs2=0.3")
+    found = json.loads(cli("pedigree", trio, *loci, "--epsilon", 1, "--json").out)
+    assert found["unit"] == "one person, all 2 loci together"
+    assert {q["unit"] for q in found["noise"]} == {found["unit"]}
+    assert {q["query"]: q["sensitivity"] for q in found["noise"]}["allele-count"] == 4
+    assert {p["locus"] for p in found["people"]} == {"all 2 loci"}
+    alpha = found["leakage"]["dp_epsilon"] / 2
+    single = [
+        json.loads(cli("pedigree", trio, "--allele-frequency", f, "--dp-epsilon", alpha, "--json").out)
+        for f in (0.1, 0.3)
+    ]
+    for k, person in enumerate(found["people"]):  # leakages of independent loci add
+        for who in ("informed", "prior"):
+            assert person[who] == pytest.approx(sum(s["people"][k][who] for s in single), rel=1e-9)
+    said = cli("pedigree", trio, *loci, "--epsilon", 1).out
+    assert "one person, all 2 loci together" in said
+
+
+def test_calibrate_protects_the_loci_of_a_person_together(cli, trio):
+    loci = ("--allele-frequency", "rs1=0.1", "--allele-frequency", "rs2=0.3")
+    two = json.loads(cli("calibrate", trio, *loci, "--query", "allele-count", "--epsilon", 1, "--json").out)
+    one = json.loads(cli("pedigree", trio, *loci, "--epsilon", 1, "--json").out)
+    sigma = {q["query"]: q["sigma_informed"] for q in one["noise"]}["allele-count"]
+    assert two["sigma"] == pytest.approx(sigma, rel=1e-6)
+    assert two["protected"] == "sets of records"
 
 
 def test_drawing(cli, trio, tmp_path):

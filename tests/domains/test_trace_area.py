@@ -62,4 +62,5 @@ def test_pictures_refuse_what_does_not_fit() -> None:
         draw_cells(axes, [[]], [1], unit="steps")
     draw_cells(axes, [square, []], [-3.0, 5.0], unit="steps", labels=["x", None], title="t")
     (patches,) = axes.collections
-    assert patches.get_array().tolist() == [0.0], "a negative noisy count has the colour of 0"
+    assert patches.get_array().tolist() == [-3.0]
+    assert patches.to_rgba(-3.0) != patches.to_rgba(0.0), "a negative noisy count is shown as such"

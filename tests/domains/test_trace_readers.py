@@ -111,11 +111,13 @@ def test_columns_are_never_guessed(tmp_path: Path) -> None:
     ):
         read_points(write(tmp_path, header))
     assert len(read_points(write(tmp_path, header), time="time")) == 1
-    with pytest.raises(FileFormatError, match="time 'when' is not a column; the columns are 'lat'"):
+    with pytest.raises(InvalidArgument, match=r"time 'when' is not a column; .*csv has the columns 'lat'"):
         read_points(write(tmp_path, header), time="when")
     with pytest.raises(FileFormatError, match="no longitude column"):
         read_points(write(tmp_path, "lat,time\n1,2\n"))
     with pytest.raises(FileFormatError, match="three different columns"):
+        read_points(write(tmp_path, "lat,lon,time\n1,2,3\n"), lat="lon", lon="lon")
+    with pytest.raises(FileFormatError, match="no longitude column"):  # it is the latitude now
         read_points(write(tmp_path, "lat,lon,time\n1,2,3\n"), lat="lon")
 
 
@@ -146,8 +148,8 @@ def test_files_without_content(tmp_path: Path) -> None:
     (tmp_path / "none").mkdir()
     with pytest.raises(FileFormatError, match="no file ending in"):
         read_points(tmp_path / "none")
-    (tmp_path / "bytes.csv").write_bytes(b"\xff\xfe\x00lat")
-    with pytest.raises(FileFormatError, match="UTF-8"):
+    (tmp_path / "bytes.csv").write_bytes(b"lat\xff,lon")
+    with pytest.raises(FileFormatError, match="byte 0xff is not utf-8"):
         read_points(tmp_path / "bytes.csv")
 
 
@@ -291,7 +293,7 @@ def test_gpx_without_times(tmp_path: Path) -> None:
     gpx = f'<gpx version="1.1" xmlns="http://www.topografix.com/GPX/1/1">{body}</gpx>'
     with pytest.raises(FileFormatError, match="no track point has a time"):
         read_points(write(tmp_path, gpx, "a.gpx"))
-    with pytest.raises(FileFormatError, match="not a GPX file"):
+    with pytest.raises(FileFormatError, match="not well-formed XML"):
         read_points(write(tmp_path, "<gpx", "a.gpx"))
 
 
@@ -432,3 +434,70 @@ def test_points_refuse_nonsense() -> None:
         made([300, 300], [47, 47]).traces()
     with pytest.raises(ValueError, match="read-only"):
         made([0], [47]).lat[0] = 1
+
+
+# -- files that are not what they seem ---------------------------------------------------------------
+
+BIG = "9" * 350
+TIMED = '{"type": "Feature", "properties": {"time": "2020-01-01T00:00:00Z"}, "geometry": '
+POINT = TIMED + '{"type": "Point", "coordinates": PLACE}}'
+GOOGLE = '{"locations": [{"latitudeE7": PLACE, "longitudeE7": 1, "timestamp": "x"}]}'
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("a.geojson", POINT.replace("PLACE", f"[{BIG}, 8]"), "is not a position"),
+        ("a.geojson", POINT.replace("PLACE", '"12"'), "is not a position"),
+        ("a.geojson", "[" * 100_000, "nested too deeply"),
+        ("a.geojson", '{"type":"Feature","temporalGeometry":{"prisms":3}}', "only MovingPoint"),
+        ("a.json", GOOGLE.replace("PLACE", BIG), "are not coordinates"),
+        ("a.json", GOOGLE.replace("PLACE", "9" * 5_000), "5,000 digits, too many"),
+        ("a.csv", ",,,\n;;;\n", "no column names|no latitude"),
+        ("a.csv", '"' + "x" * 200_000, "not a table"),
+        ("a.gpx", "<gpx>" + "<trk>" * 1000, "deep in each other"),
+    ],
+)
+def test_odd_files_are_refused_in_one_line(tmp_path: Path, name: str, text: str, said: str) -> None:
+    with pytest.raises(FileFormatError, match=said) as caught:
+        read_points(write(tmp_path, text, name))
+    assert len(str(caught.value)) < 400
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_an_entity_in_a_gpx_file_is_refused(tmp_path: Path, encoding: str) -> None:
+    text = f'<?xml version="1.0" encoding="{encoding}"?><!DOCTYPE g [<!ENTITY a "b">]><gpx>&a;</gpx>'
+    (tmp_path / "a.gpx").write_bytes(text.encode(encoding))
+    with pytest.raises(FileFormatError, match="XML entities are not allowed"):
+        read_points(tmp_path / "a.gpx")
+
+
+def test_a_compressed_trace_has_an_end(tmp_path: Path) -> None:
+    (tmp_path / "a.csv.gz").write_bytes(gzip.compress(b"lat,lon,time\n" + b" " * 70_000_000))
+    with pytest.raises(FileFormatError, match="holds more than 67,108,864 bytes"):
+        read_points(tmp_path / "a.csv.gz")
+
+
+def test_a_trace_in_utf_16_is_read(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes("lat,lon,time\n47,8,2020-01-01T00:00:00Z\n".encode("utf-16"))
+    assert len(read_points(tmp_path / "a.csv")) == 1
+
+
+def test_a_folder_that_may_not_be_searched_is_one_line(tmp_path: Path, monkeypatch) -> None:
+    def closed(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied", str(tmp_path / "closed"))
+
+    monkeypatch.setattr("os.scandir", closed)
+    with pytest.raises(FileFormatError, match=r"closed: the folder cannot be searched \(Permission denied\)"):
+        read_points(tmp_path)
+    monkeypatch.undo()
+    monkeypatch.setattr(Path, "is_dir", closed)
+    with pytest.raises(FileFormatError, match=r"the file cannot be read \(Permission denied\)"):
+        read_points(tmp_path / "a.csv")
+
+
+@pytest.mark.parametrize("zone", ["+99:99", "-24:00", "../../etc/passwd", "\0", "x" * 5000])
+def test_odd_time_zones_are_refused(tmp_path: Path, zone: str) -> None:
+    text = "lat,lon,time\n47,8,2020-01-01T00:00:00\n"
+    with pytest.raises(InvalidArgument, match="is not known"):
+        read_points(write(tmp_path, text), time_zone=zone)

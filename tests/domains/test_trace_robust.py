@@ -118,6 +118,7 @@ def test_all_entries_hold_together() -> None:
 
 def test_region_bound_is_above_the_truth_and_tightens_with_data() -> None:
     from quiltdp import markov_chain
+    from quiltdp.accountant.bounds import ready
     from quiltdp.accountant.leakage.chain import ChainBound
 
     found = []
@@ -126,7 +127,7 @@ def test_region_bound_is_above_the_truth_and_tightens_with_data() -> None:
         bound = RegionBound(steps, 0.95, max_distance=24)
         order = np.argsort(steps.cells.lat)
         assert P[np.ix_(np.argsort(order), np.argsort(order))] in bound.region
-        truth = ChainBound(markov_chain(P, length=length)).evaluate(np.full(length, 0.02)).epsilon.max()
+        truth = ready(ChainBound, markov_chain(P, length=length)).evaluate(np.full(length, 0.02)).values.max()
         found.append(bound.leakage(0.02) / truth)
     assert found[0] > found[1] >= 1
     alpha = bound.dp_epsilon(1.0)

@@ -13,8 +13,14 @@ from strategies import bayesian_networks, chains, markov_networks
 
 from quiltdp import Model, effective_sample_size, markov_chain, markov_chains
 from quiltdp.errors import InvalidArgument, ModelTooWide
-from quiltdp.generalization import concentration, exact_sum_law, influence_sums, published_tail
-from quiltdp.inference.row_distance import contraction
+from quiltdp.generalization import (
+    additive_concentration,
+    concentration,
+    exact_sum_law,
+    influence_sums,
+    published_tail,
+)
+from quiltdp.generalization.row_distance import contraction
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -82,11 +88,11 @@ def test_tail_holds_for_a_latent_coin_copied_ten_times():
 
 
 def test_published_lemma_is_refuted_by_identical_bits():
-    """n copies of one fair bit: the published tail says 2 exp(−n/2), the truth is 1."""
+    """n copies of one fair bit: the published tail says 2 exp(−n/8), the truth is 1."""
     model = markov_chain([[1.0, 0.0], [0.0, 1.0]], length=60, initial=[0.5, 0.5])
     law = exact_sum_law(model, dict.fromkeys(model.nodes, (0, 1)))
     assert law.tail(30) == pytest.approx(1.0)
-    assert published_tail(0.5, 60) < 1e-12
+    assert published_tail(0.5, 60) == pytest.approx(2 * math.exp(-60 / 8))
     assert concentration(model).tail(0.5) == 1.0
 
 
@@ -207,3 +213,33 @@ def test_exact_sums_refuse_what_is_too_wide():
 def test_bad_input(call, words):
     with pytest.raises(InvalidArgument, match=words):
         call(markov_chain([[0.5, 0.5], [0.5, 0.5]], 3))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_sums_over_reversible_chains_concentrate(seed):
+    """Against exact tails: weights that differ from step to step, chains of two and three states."""
+    rng = np.random.default_rng(seed)
+    size = 2 + seed % 2
+    symmetric = rng.random((size, size)) * np.where(np.eye(size) > 0, rng.uniform(0.3, 8), 1.0)
+    symmetric = symmetric + symmetric.T
+    model = markov_chain(symmetric / symmetric.sum(axis=1, keepdims=True), int(rng.integers(20, 80)))
+    weights = {node: tuple(int(v) for v in rng.integers(0, 4, size)) for node in model.nodes}
+    law = exact_sum_law(model, weights)
+    found = additive_concentration(model)
+    squares = sum((max(w) - min(w)) ** 2 for w in weights.values())
+    scale = found.sum_of_squares / len(model.nodes)  # (1 + λ)/(1 − λ)
+    for t in np.linspace(1, 60, 30):
+        bound = 2 * math.exp(-2 * t**2 / (scale * squares))
+        assert law.tail(t) <= bound + 1e-9
+    longer = markov_chain(np.asarray(model.segments[0].transition(0)), 100_000)
+    better, general = additive_concentration(longer), concentration(longer)
+    assert better.effective_sample_size >= general.effective_sample_size * 0.999
+
+
+def test_sums_over_chains_that_are_not_reversible_are_refused():
+    cycle = [[0, 0.9, 0.1], [0.1, 0, 0.9], [0.9, 0.1, 0]]
+    for model in (markov_chain(cycle, 10), markov_chain([[0.9, 0.1], [0.2, 0.8]], 10, initial=[1.0, 0.0])):
+        with pytest.raises(InvalidArgument):
+            additive_concentration(model)
+    coins = markov_chain([[0.5, 0.5], [0.5, 0.5]], 50)
+    assert additive_concentration(coins).effective_sample_size == pytest.approx(50)

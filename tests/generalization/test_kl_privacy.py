@@ -16,6 +16,7 @@ from quiltdp.generalization import (
     adaptive_on_average_kl,
     compare_privacy_definitions,
     compose_on_average_kl,
+    conditional_entropy,
     estimate_on_average_kl,
     gap_bounds_from_mutual_information,
     gibbs_generalization_gap,
@@ -23,11 +24,13 @@ from quiltdp.generalization import (
     kl_gaussian,
     kl_laplace,
     kl_privacy_from_max_information,
+    max_entropy_objective,
     mutual_information,
     on_average_kl,
     product_dp_max_information,
     pure_dp_max_information,
 )
+from quiltdp.generalization.kl_privacy import dataset_types
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -225,3 +228,83 @@ def test_too_many_datasets_are_refused_before_they_are_built():
     sampler = GibbsSampler(np.zeros((12, 2)), 1)
     with pytest.raises(ModelTooWide, match="estimate_on_average_kl"):
         on_average_kl(sampler, np.full(12, 1 / 12), 200)
+
+
+def every_dataset(size, n):
+    return list(itertools.product(range(size), repeat=n))
+
+
+def test_conditional_entropy_by_enumeration():
+    """Definition 8 over ordered datasets, one by one."""
+    rng = np.random.default_rng(80)
+    loss, law = rng.random((3, 4)), rng.dirichlet(np.ones(3))
+    sampler = GibbsSampler(loss, 1.3, rng.random(4))
+    total = 0.0
+    for data in every_dataset(3, 3):
+        p = sampler.output_law(np.bincount(data, minlength=3))
+        total -= math.prod(law[v] for v in data) * float(np.sum(p * np.log(p)))
+    assert conditional_entropy(sampler, law, 3) == pytest.approx(total, rel=1e-12)
+    # H(A(Z)) = H(A(Z)|Z) + I(A(Z); Z)
+    counts, chance = dataset_types(law, 3)
+    overall = chance @ sampler.output_law(counts)
+    entropy = -float(np.sum(overall * np.log(overall)))
+    assert entropy == pytest.approx(
+        conditional_entropy(sampler, law, 3) + gibbs_mutual_information(sampler, law, 3), rel=1e-12
+    )
+
+
+def test_the_sampler_minimises_the_objective():
+    """Theorem 9: no other mechanism, near or far, has a smaller −H/γ + E Σ ℓ."""
+    rng = np.random.default_rng(90)
+    sampler = GibbsSampler(rng.random((3, 4)), 0.8)
+    law = rng.dirichlet(np.ones(3))
+    best = sampler.output_law(dataset_types(law, 3)[0])
+    least = max_entropy_objective(sampler, law, 3, best)
+    for share in (0.01, 0.3, 1.0):
+        for _ in range(30):
+            other = (1 - share) * best + share * rng.dirichlet(np.full(4, 0.5), size=len(best))
+            assert max_entropy_objective(sampler, law, 3, other) >= least - 1e-12
+    with pytest.raises(InvalidArgument, match="rows"):
+        max_entropy_objective(sampler, law, 3, best[:2])
+
+
+def test_subexponential_half_of_corollary_15():
+    """A loss with exponential tails: (σ, b) is read off E e^{t(L − R)}, the gap stays below b I + σ²/2b."""
+    rng = np.random.default_rng(15)
+    values = np.arange(6)  # a geometric loss: one record, one loss per output shifted
+    law = 0.5 ** (values + 1)
+    law /= law.sum()
+    for gamma in (0.05, 0.2, 0.6):
+        loss = np.stack([values * w for w in rng.uniform(0.2, 1.0, 5)], axis=1).astype(float)
+        sampler = GibbsSampler(loss, gamma)
+        gap = gibbs_generalization_gap(sampler, law, 1)
+        mutual = gibbs_mutual_information(sampler, law, 1)
+        b = 2.0
+        t = np.linspace(-1 / b, 1 / b, 201)
+        t = t[np.abs(t) > 1e-9]
+        centred = loss - law @ loss
+        sigma = max(
+            math.sqrt(max(2 * math.log(law @ np.exp(x * centred[:, h])) / x**2, 0.0))
+            for h in range(5)
+            for x in t
+        )
+        low, high = gap_bounds_from_mutual_information(
+            mutual, gamma=gamma, n=1, subgaussian_mean=sigma, subexponential_scale=b
+        )
+        assert low - 1e-12 <= gap <= high + 1e-12
+
+
+def test_random_privacy_leaves_out_delta_two():
+    """Table 1: the last column of Rand-Privacy is D_∞^{δ₂}."""
+    rng = np.random.default_rng(1)
+    table = rng.dirichlet(np.full(6, 0.3), size=4)
+    plain, spared = (
+        compare_privacy_definitions(table, [0.5, 0.5], 2, delta=0.05, random_delta=d) for d in (0.0, 0.05)
+    )
+    assert spared.random < plain.random
+    assert max(spared.personal_approximate) == pytest.approx(spared.approximate)
+    assert all(a <= b for a, b in zip(spared.personal_approximate, spared.personal, strict=True))
+    tight = compare_privacy_definitions(
+        table, [0.5, 0.5], 2, delta=0.05, random_delta=0.05, confidence=1 - 1e-12
+    )
+    assert tight.random == pytest.approx(tight.approximate)

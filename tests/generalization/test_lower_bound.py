@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from quiltdp.errors import InvalidArgument
-from quiltdp.generalization import reconstruction
+from quiltdp.generalization import no_product_bound, printed_reconstruction, reconstruction
 
 pytest.importorskip("galois")
 
@@ -94,3 +94,32 @@ def test_bad_input(options, words):
 def test_data_must_be_bits(attack):
     with pytest.raises(InvalidArgument, match="63 bits"):
         attack.describe(np.zeros(10, dtype=np.uint8))
+
+
+def test_second_step_alone_says_little(attack):
+    """Theorem 3.9(2): on uniform data and a fixed description it hardly ever answers; exact and sampled."""
+    rng = np.random.default_rng(42)
+    described = attack.describe(rng.integers(0, 2, attack.n).astype(np.uint8))
+    chance = attack.answer_chance_alone()
+    answered = 0.0
+    for _ in range(200):
+        data = rng.integers(0, 2, attack.n).astype(np.uint8)
+        distance, point = attack._nearest(data, described)
+        answered += release_probability(attack, distance, point)
+    assert answered / 200 == pytest.approx(chance, abs=0.02)
+    bits, beta = attack.alone_bits()
+    assert beta == chance
+    assert bits == pytest.approx(-math.log2(1 - chance))
+    assert attack.revealed_bits(0.01) > 50 * max(bits, 0.01)
+
+
+def test_no_bound_for_all_laws(attack):
+    """Corollary 3.10 with the code's own description length, and its range."""
+    found = no_product_bound(
+        n=attack.n, published_bits=attack.published_bits, delta=attack.delta, beta_first=0.1
+    )
+    assert found == pytest.approx(attack.n - 1 - attack.published_bits - math.log2(10))
+    with pytest.raises(InvalidArgument, match="beta_first"):
+        no_product_bound(n=63, published_bits=10, delta=0.1, beta_first=0.4)
+    with pytest.raises(InvalidArgument, match="δ ≤ ¼"):
+        printed_reconstruction(n=63, dp_epsilon=0.6, delta=0.1)

@@ -14,16 +14,20 @@ import quiltdp as qd
 from quiltdp import Model, markov_chain
 from quiltdp.errors import InvalidArgument, Refused
 from quiltdp.generalization import (
+    AnyLawRoute,
     Task,
+    additive_concentration,
     expected_excess,
+    pieces_of,
     plan,
     plan_length,
-    published_chain_distance,
-    published_plan,
-    published_records,
     sample_failure,
 )
-from quiltdp.inference.gibbs_dependence import gibbs_dependence
+from quiltdp.generalization.gibbs_dependence import gibbs_dependence
+from quiltdp.generalization.pieces import FreshRoute, SplitRoute
+from quiltdp.generalization.plan_choice import ThresholdoutContender
+from quiltdp.generalization.plan_search import Candidate, Need
+from quiltdp.generalization.routes import log_questions, nice_resolution
 
 
 class Proportional:
@@ -38,66 +42,114 @@ class Proportional:
     def informed(self, dp_epsilon):
         return np.array([self.factor * dp_epsilon])
 
-    def published(self, dp_epsilon):
-        return math.inf
+    def dp_epsilon(self, epsilon):
+        return epsilon / self.factor
 
 
 def chain(length, stay=0.9):
     return markov_chain([[stay, 1 - stay], [1 - stay, stay]], length)
 
 
-def test_a_plan_keeps_its_own_arithmetic():
-    found = plan(chain(200_000), queries=1000, budget=10, accuracy=0.4, accountant=Proportional())
-    assert found.route == "any joint law"
+def any_law(model_length, task, accuracy=None, share=0.5, factor=9.0):
+    """The theorem for any joint law alone, on a made-up accountant."""
+    route = AnyLawRoute(Proportional(factor))
+    contender = ThresholdoutContender(Candidate(route, route))
+    need = Need(share)
+    return contender.best(task, need) if accuracy is None else contender.at(task, accuracy, need)
+
+
+def test_the_theorem_for_any_law_keeps_its_own_arithmetic():
+    task = Task(200_000, 1000, 10, 0.05)
+    found = any_law(200_000, task, accuracy=0.4)
     assert found.threshold >= 0.2
-    # the promise, recomputed from the formulas alone
-    bias = math.tanh(9 * found.dp_epsilon / 4)
+    # the promise, recomputed from the formulas alone; an answer's rounding takes half a step
+    alpha = 9 * 10 / (4 * found.sigma * 200_000)
+    bias, step = math.tanh(9 * alpha / 4), nice_resolution(0.4)
     best = 1.0
     for c in np.linspace(0.5, 8, 151) * found.sigma:
         a = 0.4 - bias - c
-        excess = expected_excess(a, sigma=found.sigma, threshold=found.threshold, queries=1000, budget=10)
-        best = min(best, excess / c)
+        options = {"sigma": found.sigma, "threshold": found.threshold, "queries": 1000, "budget": 10}
+        rounding = (
+            4
+            * found.sigma
+            * 10
+            * (math.exp(-(a - step / 2) / (4 * found.sigma)) - math.exp(-a / (4 * found.sigma)))
+        )
+        best = min(best, (expected_excess(a, **options) + rounding) / c)
     assert best <= 0.05 * (1 + 1e-9)
-    assert found.dp_epsilon == pytest.approx(9 * 10 / (4 * found.sigma * 200_000))
+
+
+def test_description_length_keeps_its_own_arithmetic():
+    model = chain(200_000, 0.8)
+    found = plan(model, queries=1000, budget=10, accountant=Proportional())
+    assert found.route == "description length, additive queries"
+    assert found.threshold >= found.accuracy / 2 * (1 - 1e-9)
+    size = additive_concentration(model).effective_sample_size
+    grid = round(1 / found.resolution) + 1
+    asked = sum(math.comb(1000, b) * grid ** (b - 1) for b in range(1, 11))
+    # some split of the failure probability between deviation and noise keeps the promise
+    kept = []
+    for share in np.linspace(0.01, 0.995, 200):
+        t = math.sqrt(math.log(2 * asked / (share * 0.05)) / (2 * size))
+        a = found.accuracy - t
+        if a >= found.threshold:
+            noise = sample_failure(
+                a, sigma=found.sigma, threshold=found.threshold, queries=1000, budget=10
+            ) + 10 * math.exp(-(a - found.resolution / 2) / (4 * found.sigma))
+            kept.append(noise <= (1 - share) * 0.05)
+    assert any(kept)
+
+
+@pytest.mark.parametrize(("m", "budget", "grid"), [(4, 1, 3), (4, 2, 3), (5, 3, 2), (3, 3, 4)])
+def test_how_many_queries_can_ever_be_asked(m, budget, grid):
+    """Walk the tree of transcripts: every answered query is a node, its children are what can be answered."""
+
+    def nodes(asked, spent):
+        if asked == m or spent == budget:
+            return 0
+        return 1 + nodes(asked + 1, spent) + grid * nodes(asked + 1, spent + 1)
+
+    assert math.exp(log_questions(m, budget, 1 / (grid - 1))) == pytest.approx(nodes(0, 0), rel=1e-9)
+
+
+def overfitting_run(rng, found, data, truth=0.5):
+    """An analyst who follows the answers: leans on the rows that made the last query look large."""
+    n = len(data)
+    answers, spent = [], 0
+    threshold = found.threshold + rng.laplace(scale=found.sigma)
+    weight = np.full(n, 0.5)
+    for _ in range(found.queries):
+        if spent == found.budget:
+            break
+        rows = np.clip(weight + rng.uniform(-0.3, 0.3, n), 0, 1)
+        query = float(np.mean(rows * data + (1 - rows) * 0.5))
+        train = truth + rng.choice([0.0, 3 * found.threshold])
+        if abs(query - train) + rng.laplace(scale=2 * found.sigma) > threshold:
+            answer, spent = query + rng.laplace(scale=4 * found.sigma), spent + 1
+            answer = round(answer / found.resolution) * found.resolution
+            threshold = found.threshold + rng.laplace(scale=found.sigma)
+            weight = np.clip(weight + 0.3 * (rows - 0.5) * np.sign(query - truth), 0, 1)
+        else:
+            answer = train
+        answers.append(abs(answer - truth))
+    return answers
 
 
 def test_promised_accuracy_holds_when_thresholdout_runs():
-    """Simulate Thresholdout on a mixing chain with an analyst who overfits to what he has seen."""
     rng = np.random.default_rng(6)
     n, m, budget = 20_000, 60, 10
-    model = chain(n, 0.7)
-    found = plan(model, queries=m, budget=budget, confidence=0.9, accountant=Proportional(2.4))
+    found = plan(chain(n, 0.7), queries=m, budget=budget, confidence=0.9, accountant=Proportional(2.4))
     failures = 0
     for _ in range(40):
-        flips = rng.random(n) < 0.3
-        data = (np.cumsum(flips) + rng.integers(2)) % 2
-        answers, spent = [], 0
-        threshold = found.threshold + rng.laplace(scale=found.sigma)
-        mask = np.zeros(n, bool)
-        for _ in range(m):
-            if spent == budget:
-                break
-            chosen = rng.random(n) < 0.5
-            if answers and answers[-1][0] > 0.5:
-                chosen |= mask  # lean towards what looked large
-            query = float(np.mean(np.where(chosen, data, 0.5)))
-            truth, train = 0.5, 0.5 + rng.choice([0.0, 2 * found.threshold])
-            if abs(query - train) + rng.laplace(scale=2 * found.sigma) > threshold:
-                answer, spent = query + rng.laplace(scale=4 * found.sigma), spent + 1
-                threshold = found.threshold + rng.laplace(scale=found.sigma)
-                mask = chosen
-            else:
-                answer = train
-            answers.append((answer, truth))
-        failures += any(abs(a - t) > found.accuracy for a, t in answers)
+        data = (np.cumsum(rng.random(n) < 0.3) + rng.integers(2)) % 2
+        failures += any(e > found.accuracy for e in overfitting_run(rng, found, data))
     assert failures / 40 <= 0.1
 
 
 def test_iid_rate_on_a_mixing_chain_without_the_logarithm_of_accuracy():
-    """Double n: the same τ-scaling 1/√n; n τ² stays constant over two decades, no ln(1/τ)."""
+    """Double n: the same τ-scaling 1/√n; n τ² stays constant over four decades, no ln(1/τ)."""
     taus = [
-        plan(chain(n), queries=1000, budget=10, accountant=Proportional()).accuracy
-        for n in (10**5, 2 * 10**5, 10**7, 2 * 10**7, 10**9)
+        any_law(n, Task(n, 1000, 10, 0.05)).accuracy for n in (10**6, 2 * 10**6, 10**7, 2 * 10**7, 10**10)
     ]
     assert taus[0] / taus[1] == pytest.approx(math.sqrt(2), rel=0.01)
     assert taus[2] / taus[3] == pytest.approx(math.sqrt(2), rel=0.01)
@@ -118,24 +170,70 @@ def test_inverses_agree():
         plan(chain(10**6), queries=2 * most.queries, accuracy=most.accuracy, **options)
 
 
-def test_alternatives_are_named_and_the_published_ones_warned_about():
-    found = plan(chain(10**6), queries=100, budget=5, accuracy=0.1, accountant=Proportional())
+def test_every_route_competes_and_the_published_one_is_warned_about():
+    found = plan(chain(10**6), queries=100, budget=5, accountant=Proportional())
     by_name = {a.name: a for a in found.alternatives}
-    assert set(by_name) == {
+    assert found.route == "description length, additive queries"
+    assert list(by_name) == [
+        "a fresh piece after each answer",
+        "description length",
+        "a fresh piece for each query",
+        "any joint law",
         "max-information and concentration",
         "Gibbs dependence",
         "independent records",
+        "all queries fixed in advance",
         "published",
-    }
+    ]
+    promised = [a.accuracy for a in found.alternatives[:5]]
+    assert promised == sorted(promised)
+    assert found.accuracy <= promised[0]
+    assert by_name["all queries fixed in advance"].accuracy < found.accuracy  # adaptivity has its price
     assert "not independent" in by_name["independent records"].note
     assert not by_name["published"].valid
-    assert "not valid for dependent" in by_name["published"].note
-    assert "n_*" in by_name["published"].note
-    assert "Markov-chain form" in by_name["published"].note
+    for words in ("n_* = ", "n_# = ", "Markov-chain form", "not valid for dependent"):
+        assert words in by_name["published"].note
     text = str(found)
-    assert "accuracy" in text
-    assert "budget" in text
+    for line in ("accuracy", "budget", "privacy", "route", "this plan", "published: Theorem 2 of Zhao asks"):
+        assert line in text
     assert found.to_dict()["answers"]["error"] == found.accuracy
+    assert math.isinf(by_name["a fresh piece after each answer"].leakage)
+
+
+def test_what_accuracy_leaves_goes_into_the_noise():
+    tight = plan(chain(10**6), queries=100, budget=5, accountant=Proportional())
+    easy = plan(chain(10**6), queries=100, budget=5, accuracy=0.3, accountant=Proportional())
+    assert easy.sigma > 20 * tight.sigma
+    assert easy.leakage < tight.leakage / 20
+    assert easy.threshold >= 0.15 * (1 - 1e-9)
+    assert easy.budget_lasts.overfit is not None
+
+
+def test_privacy_can_be_asked_for():
+    free = plan(chain(10**6), queries=100, budget=5, accountant=Proportional())
+    kept = plan(chain(10**6), queries=100, budget=5, epsilon=0.5, accountant=Proportional())
+    assert kept.sigma >= qd.Thresholdout(5, 1e-6).scale(0.5 / 9)
+    assert kept.leakage <= 0.5 * (1 + 1e-9)
+    assert free.accuracy <= kept.accuracy < 2 * free.accuracy
+    assert "0.5 about any record" in kept.privacy
+    assert all(a.accuracy is None for a in kept.alternatives if "fresh piece" in a.name)
+    with pytest.raises(Refused, match="for that privacy"):
+        plan(chain(1000), queries=100, budget=5, epsilon=1e-4, accountant=Proportional())
+
+
+def test_asked_privacy_is_kept_by_the_real_accountant():
+    model = chain(5000, 0.7)
+    found = plan(model, queries=20, budget=2, epsilon=1.0)
+    spec = qd.Thresholdout(budget=2, sensitivity=1 / 5000)
+    assert qd.leakage_of(model, spec, found.sigma).epsilon <= 1.0 + 1e-9
+
+
+@pytest.mark.parametrize("accuracy", [0.5, 0.7])
+def test_a_promise_no_better_than_guessing_is_refused(accuracy):
+    with pytest.raises(Refused, match="answering ½"):
+        plan(chain(10**6), queries=10, budget=2, accuracy=accuracy, accountant=Proportional())
+    with pytest.raises(Refused, match="answering ½"):
+        plan(chain(20), queries=10, budget=2, accountant=Proportional())
 
 
 def test_independent_records_may_use_the_classical_theorem():
@@ -147,28 +245,29 @@ def test_independent_records_may_use_the_classical_theorem():
 
 
 def test_two_promises_are_apart():
-    found = plan(chain(10**7), queries=100, budget=5, accuracy=0.2, accountant=Proportional())
+    found = plan(chain(10**7), queries=100, budget=5, accuracy=0.2, overfit=0.05, accountant=Proportional())
     assert found.budget_lasts.overfit is not None
-    assert 0 < found.budget_lasts.overfit < found.threshold
+    assert 0.05 * (1 - 1e-6) <= found.budget_lasts.overfit < found.threshold
     # identical bits: answers can be accurate about nothing, and nothing concentrates
     rigid = chain(10**5, 1 - 1e-9)
     found = plan(rigid, queries=10, budget=1, accuracy=0.3, accountant=Proportional(2.0))
+    assert found.route == "any joint law"
     assert found.budget_lasts.overfit is None
     assert "deviation" in found.budget_lasts.reason
 
 
 def test_asking_for_the_second_promise_too():
-    free = plan(chain(10**7), queries=100, budget=5, accountant=Proportional())
-    both = plan(chain(10**7), queries=100, budget=5, overfit=0.05, accountant=Proportional())
-    assert both.budget_lasts.overfit is not None
+    free = plan(chain(10**6), queries=100, budget=5, accountant=Proportional())
+    assert free.budget_lasts.overfit is not None  # what is right on the training set spends nothing
+    both = plan(chain(10**6), queries=100, budget=5, overfit=0.05, accountant=Proportional())
     assert both.budget_lasts.overfit >= 0.05 * (1 - 1e-6)
     assert both.accuracy > free.accuracy
-    most = plan(chain(10**6), budget=5, accuracy=0.25, overfit=0.01, accountant=Proportional())
-    assert most.budget_lasts.overfit >= 0.01 * (1 - 1e-6)
-    more = plan(chain(10**6), budget=5, accuracy=0.25, accountant=Proportional())
-    assert more.queries > most.queries >= 5
+    options = {"budget": 20, "accuracy": 0.1, "accountant": Proportional()}
+    most, more = (plan(chain(10**6), overfit=w, **options) for w in (0.005, None))
+    assert most.budget_lasts.overfit >= 0.005 * (1 - 1e-6)
+    assert more.queries > most.queries > 200
     with pytest.raises(Refused):
-        plan(chain(10**5), queries=100, budget=5, accuracy=0.5, overfit=0.49, accountant=Proportional())
+        plan(chain(10**5), queries=10**5, budget=5, accuracy=0.45, overfit=0.44, accountant=Proportional())
 
 
 def test_markov_network_keeps_the_main_theorem():
@@ -240,23 +339,6 @@ def test_task_cost_is_thresholdouts():
     )
 
 
-def test_published_numbers():
-    assert published_records(0.1, 0.05) == pytest.approx(900 * math.log(80))
-    p = published_plan(queries=10, accuracy=0.2, failure=0.1, slack=0.5)
-    assert p.sigma == pytest.approx(0.1 / (12 * math.log(400)))
-    assert p.threshold == pytest.approx(0.15)
-    assert p.records_needed == pytest.approx(144 * math.log(800) / (0.25 * 0.04))
-    s = published_chain_distance(chain(100), 0.6)
-    delta = math.exp(-0.2 * s) / 0.5
-    assert 3 * math.log((1 + delta) / (1 - delta)) <= 0.3 + 1e-9
-    shorter = math.exp(-0.2 * (s - 1)) / 0.5
-    assert shorter >= 1 or 3 * math.log((1 + shorter) / (1 - shorter)) > 0.3
-    with pytest.raises(InvalidArgument, match="mix"):
-        published_chain_distance(markov_chain([[0.0, 1.0], [1.0, 0.0]], 10), 0.5)
-    with pytest.raises(InvalidArgument, match="reversible"):
-        published_chain_distance(markov_chain([[0, 0.9, 0.1], [0.1, 0, 0.9], [0.9, 0.1, 0]], 10), 0.5)
-
-
 def test_gibbs_dependence_against_brute_force():
     import itertools
 
@@ -292,3 +374,49 @@ def test_gibbs_dependence_against_brute_force():
         found = gibbs_dependence(model)
         assert worst <= found + 1e-12
         assert found <= 1.8 * worst
+
+
+def test_pieces_are_nearly_independent():
+    """The joint law of two stretches with a gap, exactly, against the product: within τ_{g+1}."""
+    import itertools
+
+    step = np.array([[0.7, 0.3], [0.2, 0.8]])
+    law = np.array([0.4, 0.6])
+    for gap in (0, 1, 3):
+        jump = np.linalg.matrix_power(step, gap + 1)
+        distance = 0.0
+        for a, b, c, d in itertools.product((0, 1), repeat=4):
+            joint = law[a] * step[a, b] * jump[b, c] * step[c, d]
+            distance += abs(joint - law[a] * step[a, b] * law[c] * step[c, d]) / 2
+        chain_of = pieces_of(markov_chain(step, 1000))
+        assert distance <= chain_of.contractions[gap] + 1e-12
+        assert chain_of.contractions[gap] == pytest.approx(0.5 ** (gap + 1))
+
+
+def test_pieces_fit_and_their_failure_is_paid():
+    model = markov_chain([[0.7, 0.3], [0.2, 0.8]], 10_000)
+    for route, pieces in ((SplitRoute(pieces_of(model)), 5), (FreshRoute(pieces_of(model)), 40)):
+        cut = route.cut(Task(10_000, 40, 5, 0.05))
+        assert cut.pieces == pieces
+        assert cut.pieces * cut.length + (cut.pieces - 1) * cut.gap <= 10_000
+        assert (cut.pieces - 1) * 0.5 ** (cut.gap + 1) <= 0.05 * 0.01
+        piece = additive_concentration(markov_chain([[0.7, 0.3], [0.2, 0.8]], cut.length))
+        looked_at = 40 * pieces if pieces == 5 else 40
+        assert looked_at * piece.tail(cut.deviation) <= 0.05 * 0.99 * (1 + 1e-6)
+    assert FreshRoute(pieces_of(model)).cut(Task(10_000, 20_000, 5, 0.05)) is None
+    for bad, words in (
+        (markov_chain([[0.7, 0.3], [0.2, 0.8]], 10, initial=[1.0, 0.0]), "stationary"),
+        (qd.markov_chains([[0.9, 0.1], [0.1, 0.9]], {"a/": 3, "b/": 3}), "one homogeneous"),
+    ):
+        with pytest.raises(InvalidArgument, match=words):
+            pieces_of(bad)
+
+
+def test_splitting_wins_where_answers_are_many_and_questions_few():
+    found = plan(chain(10**6, 0.6), queries=3, budget=3, accountant=Proportional(2.0))
+    assert found.route == "a fresh piece for each query"
+    assert found.pieces is not None
+    assert found.sigma == 0.0
+    assert "3 pieces of" in str(found)
+    assert "exactly" in found.privacy
+    assert "records of its own" in str(found.budget_lasts)

@@ -17,6 +17,7 @@ from quiltdp.generalization import (
     description_length_max_information,
     exact_max_information,
     mutual_information,
+    p_value_sensitivity,
     threshold_from_max_information,
     threshold_from_mutual_information,
 )
@@ -145,3 +146,16 @@ def test_sharp_correction_is_attained(size, alpha):
     level = correct_p_values([1 / size], mutual_bits=bits)[0]
     assert level == pytest.approx(alpha, rel=1e-6)
     assert level >= alpha
+
+
+def test_no_p_value_has_low_sensitivity():
+    """Lemma B.1 on the sign test: its p-value moves by more than 0.37/√n with one record."""
+    for n in (25, 100, 400):
+        heads = np.arange(n + 1)
+        chances = [math.comb(n, int(k)) / 2**n for k in heads]
+        tail = np.cumsum(chances[::-1])[::-1]
+        floor = p_value_sensitivity(n)
+        assert floor == pytest.approx(0.3737 / math.sqrt(n), rel=1e-3)
+        assert np.abs(np.diff(tail)).max() > floor
+    with pytest.raises(InvalidArgument, match="level"):
+        p_value_sensitivity(10, 0.6)

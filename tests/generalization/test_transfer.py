@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from quiltdp.errors import InvalidArgument
 from quiltdp.generalization import (
     any_law_transfer,
+    approximate_dp_transfer,
     bayesian_dp_max_information,
     exponential_mechanism_law,
     exponential_mechanism_loss,
@@ -22,6 +23,9 @@ from quiltdp.generalization import (
     max_information_transfer,
     memoriser,
     monitor_ceiling,
+    p_value_sensitivity,
+    rogers_theorem,
+    sensitive_query_transfer,
     simulate_monitor,
 )
 
@@ -162,8 +166,8 @@ def test_choosing_the_largest_feature_overfits():
 
 
 def test_monitor_ceiling_is_exact_in_small_cases():
-    assert monitor_ceiling(0.1, 0.0, 5) == pytest.approx(math.exp(0.2) - 1)
-    assert monitor_ceiling(0.1, 1e-3, 5) == pytest.approx(math.exp(0.2) - 1 + 0.01)
+    assert monitor_ceiling(0.2, 0.0, 5) == pytest.approx(math.exp(0.2) - 1)
+    assert monitor_ceiling(0.2, 1e-3, 5) == pytest.approx(math.exp(0.2) - 1 + 0.005)
 
 
 def test_monitor_refuses_nonsense():
@@ -178,3 +182,31 @@ def test_monitor_refuses_nonsense():
         any_law_transfer(-1.0)
     with pytest.raises(InvalidArgument, match="leakages"):
         any_law_transfer([0.1, math.nan])
+
+
+def test_sensitive_queries_have_a_range():
+    """Theorem B.2, and why it says nothing about p-values: 18εΔn > 1 wherever it applies to them."""
+    deviation, failure = sensitive_query_transfer(0.01, 1e-6, 200_000, sensitivity=1 / 200_000)
+    assert deviation == pytest.approx(0.18)
+    assert failure == pytest.approx(1e-4)
+    for epsilon in (0.3, 0.01):
+        n = math.ceil(math.log(4 * epsilon / 1e-6) / epsilon**2)
+        assert sensitive_query_transfer(epsilon, 1e-6, n, sensitivity=p_value_sensitivity(n))[0] > 1
+    for bad, words in (
+        ({"epsilon": 0.4, "delta": 1e-6}, "epsilon"),
+        ({"epsilon": 0.01, "delta": 0.01}, "delta"),
+        ({"epsilon": 0.001, "delta": 1e-6}, "below"),
+    ):
+        with pytest.raises(InvalidArgument, match=words):
+            sensitive_query_transfer(n=1000, sensitivity=1e-3, **bad)
+
+
+def test_deviation_by_max_information():
+    """Theorem D.1: the printed n√(δ/ε) does not follow; with the constants kept the tail falls to β."""
+    epsilon, delta, n = 0.1, 1e-20, 1000
+    beta = rogers_theorem(epsilon, delta, n).beta
+    assert beta > n * math.sqrt(delta / epsilon)
+    values = [approximate_dp_transfer(epsilon, delta, n, factor=c) for c in (1, 5.3, 5.5, 6, 8)]
+    assert values[0] == 1.0
+    assert all(a >= b for a, b in itertools.pairwise(values))
+    assert values[-1] == pytest.approx(beta, rel=1e-9)

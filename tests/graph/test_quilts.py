@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 import quiltdp as qd
 from quiltdp.errors import InvalidArgument, InvalidModel, UnknownNode
-from quiltdp.graph.quilt import UnitQuilt
 from quiltdp.graph.quilts import connected_sets, unit_quilts
 
 REFERENCE = json.loads(
@@ -25,7 +24,7 @@ REFERENCE = json.loads(
 Parts = tuple[frozenset[str], frozenset[str], frozenset[str]]
 
 
-def parts(quilt: UnitQuilt) -> Parts:
+def parts(quilt: qd.Quilt) -> Parts:
     return quilt.separator, quilt.nearby, quilt.remote
 
 
@@ -196,6 +195,18 @@ def test_wider_separators_than_needed_are_allowed_when_given_explicitly() -> Non
     graph = qd.DependencyGraph("ABCD", [("A", "B"), ("B", "C"), ("C", "D")])
     quilt = qd.Quilt(graph, "A", ["B", "C"], [], ["D"])
     assert parts(quilt) == (frozenset("BC"), frozenset(), frozenset("D"))
+
+
+def test_a_quilt_of_several_targets() -> None:
+    graph = qd.DependencyGraph("ABCDE", [("A", "B"), ("B", "C"), ("C", "D"), ("D", "E")])
+    quilt = qd.Quilt.of_unit(graph, ["A", "D"], ["C", "E"], ["B"], [])
+    assert quilt in list(unit_quilts(graph, ["A", "D"]))
+    assert quilt.targets == {"A", "D"}
+    assert "{A, D}" in repr(quilt)
+    with pytest.raises(InvalidArgument, match="together"):
+        _ = quilt.target
+    with pytest.raises(InvalidModel, match="at least one target"):
+        qd.Quilt.of_unit(graph, [], ["A"], [], ["B", "C", "D", "E"])
 
 
 def test_bad_arguments() -> None:

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quiltdp import markov_chain
+from quiltdp.accountant.bounds import ready
 from quiltdp.accountant.leakage.chain import ChainBound
 from quiltdp.accountant.leakage.set_chain import SetChainBound
 from quiltdp.errors import InvalidArgument, InvalidModel, ModelTooWide
@@ -92,11 +93,11 @@ def test_no_member_leaks_more(size: int, seed: int, alpha: float, window: int) -
     rng, chain = box(size, seed, 0.1)
     length = 12
     bound = SetChainBound(chain, [length], window=window, max_distance=6)
-    said = bound.evaluate(np.full(length, alpha)).epsilon[0]
+    said = bound.evaluate(np.full(length, alpha)).values[0]
     for _ in range(3):
         model = markov_chain(member(rng, chain), length=length, initial="uniform")
         units = [tuple(model.nodes[k : k + window]) for k in range(length - window + 1)]
-        truth = ChainBound(model, units).evaluate(np.full(length, alpha)).epsilon.max()
+        truth = ready(ChainBound, model, units).evaluate(np.full(length, alpha)).values.max()
         assert truth <= said * (1 + 1e-9)
     assert said <= length * alpha * (1 + 1e-9)
 
@@ -104,8 +105,8 @@ def test_no_member_leaks_more(size: int, seed: int, alpha: float, window: int) -
 def test_one_matrix_gives_the_chain_solver_back() -> None:
     p = np.array([[0.9, 0.1], [0.1, 0.9]])
     model = markov_chain(p, length=100)
-    ours = SetChainBound(SetChain(p, p), [100, 3, 1]).evaluate(np.full(1, 0.1)).epsilon
-    chain = ChainBound(model).evaluate(np.full(100, 0.1)).epsilon.max()
+    ours = SetChainBound(SetChain(p, p), [100, 3, 1]).evaluate(np.full(1, 0.1)).values
+    chain = ready(ChainBound, model).evaluate(np.full(100, 0.1)).values.max()
     assert ours[0] == pytest.approx(chain, rel=1e-6)
     assert ours[2] == pytest.approx(0.1)
 

@@ -246,7 +246,20 @@ def test_a_default_row_cannot_ask_for_the_whole_memory():
     text = "".join(f"variable V{k} {{ type discrete [ 2 ] {{ x, y }}; }}\n" for k in range(many))
     text += "".join(f"probability ( V{k} ) {{ table 0.5, 0.5; }}\n" for k in range(1, many))
     text += f"probability ( V0 | {', '.join(f'V{k}' for k in range(1, many))} ) {{ default 0.5, 0.5; }}"
-    with pytest.raises(FileFormatError, match="the limit is"):
+    with pytest.raises(FileFormatError, match="has 39 parents, at most 31 fit"):
+        parse(text)
+
+
+def test_default_rows_share_one_allowance():
+    many = 22
+    text = "".join(f"variable V{k} {{ type discrete [ 2 ] {{ x, y }}; }}\n" for k in range(many))
+    text += "probability ( V0 ) { default 0.5, 0.5; }\n"
+    for k in range(1, many):
+        parents = ", ".join(f"V{j}" for j in range(k))
+        text += f"probability ( V{k} | {parents} ) {{ default 0.5, 0.5; }}\n"
+    with pytest.raises(
+        FileFormatError, match=r"text.bif:44: the table of 'V21' has more entries than the file"
+    ):
         parse(text)
 
 

@@ -56,7 +56,7 @@ BROKEN: dict[str, tuple[str | bytes, str]] = {
     "huge_quotes.bif": ('variable "' + '" "' * 300_000, "{file}:1:"),
     # encodings
     "latin1.bif": (changed("A", "Ä").encode("latin-1"), "{file}:3: byte 0xc4 is not utf-8"),
-    "utf16.bif": (GOOD.encode("utf-16"), "{file}:1: this is UTF-16 text"),
+    "utf16.bif": (GOOD.encode("utf-16")[:-9], "{file}:"),
     "latin1.json": (node(name="Ä").replace("\\u00c4", "Ä").encode("latin-1"), "is not utf-8"),
     # compressed
     "plain.bif.gz": (GOOD, "{file}: the name ends in .gz but this is not a gzip file"),
@@ -187,7 +187,7 @@ BROKEN: dict[str, tuple[str | bytes, str]] = {
     "huge_count.uai": ("MARKOV\n999999999999\n2 2", "{file}:3: expected the number of states"),
     "cut.net": (
         'net\n{\n}\nnode A\n{\n states = ("x" "y");\n',
-        "{file}:4: expected 'net', 'node' or 'potential'",
+        "{file}:4: this block is never closed",
     ),
     "no_potential.net": ('net { }\nnode A { states = ("x" "y"); }', "{file}: node 'A' has 0 tables"),
     "cut.xmlbif": (
@@ -197,9 +197,21 @@ BROKEN: dict[str, tuple[str | bytes, str]] = {
     "other.xml": ("<html><body/></html>", "{file}: expected <BIF> with <NETWORK> in it, found <html>"),
     "bomb.xmlbif": (
         '<!DOCTYPE BIF [<!ENTITY a "b">]>\n<BIF>&a;</BIF>',
-        "{file}: XML entities are not allowed",
+        "{file}:1: XML entities are not allowed",
     ),
-    "deep.xmlbif": ("<BIF>" + "<a>" * 100_000, "{file}:1: this is not well-formed XML"),
+    "bomb16.xmlbif": (
+        '<?xml version="1.0" encoding="utf-16"?><!DOCTYPE BIF [<!ENTITY a "b">]>\n<BIF>&a;</BIF>'.encode(
+            "utf-16"
+        ),
+        "{file}:1: XML entities are not allowed",
+    ),
+    "bomb16.xdsl": (
+        '<?xml version="1.0" encoding="utf-16"?><!DOCTYPE s [<!ENTITY % a "b">]>\n<smile/>'.encode(
+            "utf-16-be"
+        ),
+        "{file}:",
+    ),
+    "deep.xmlbif": ("<BIF>" + "<a>" * 100_000, "{file}:1: elements stand 65 deep"),
     "no_nodes.xdsl": ("<smile><extensions/></smile>", "{file}: expected <smile> with <nodes>"),
 }
 
@@ -276,7 +288,7 @@ def test_a_file_beyond_the_limit(tmp_path, monkeypatch):
 
     file = tmp_path / "bomb.bif.gz"
     file.write_bytes(gzip.compress(b" " * 1_000_000))
-    with pytest.raises(FileFormatError, match="more than 1000 bytes"):
+    with pytest.raises(FileFormatError, match="more than 1,000 bytes"):
         text.read_bytes(file, max_bytes=1000)
 
 

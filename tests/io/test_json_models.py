@@ -282,7 +282,7 @@ def test_unknown_records(read):
         ('{"nodes": [{"name": "A", "table": [1], "table": [1]}]}', "'table' occurs twice"),
         ("[" * 100_000, "nested too deeply|not JSON"),
         ('{"nodes": [{"name": "A", "table": ' + "[" * 90 + "1" + "]" * 90 + "}]}", "rectangular|axes"),
-        ('{"nodes": [{"name": "A", "table": [' + "9" * 5000 + "]}]}", "too many digits"),
+        ('{"nodes": [{"name": "A", "table": [' + "9" * 5000 + "]}]}", "5,000 digits, too many"),
         ("nodes: none", r"model.json:1: this is not JSON"),
     ],
 )

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from quiltdp.accountant.ledger import Terms
-from quiltdp.accountant.specs import Thresholdout
+from quiltdp.accountant.mechanisms import Thresholdout
 
 
 def terms(
@@ -10,4 +10,4 @@ def terms(
     """Return a hand-made calibration of Thresholdout, as calibrate would make for that α."""
     spec = Thresholdout(budget, sensitivity)
     sigma = spec.scale(dp_epsilon)
-    return Terms(spec, sigma, 2.0, dp_epsilon, 0.0, "informed", "test", fingerprint)
+    return Terms(spec, sigma, 2 * dp_epsilon, dp_epsilon, 0.0, "informed", "test", fingerprint)

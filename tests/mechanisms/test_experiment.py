@@ -24,44 +24,105 @@ def experiment() -> ModuleType:
     return module
 
 
-def small(experiment: ModuleType, **options: object) -> object:
-    return experiment.Setting(
-        rows=1000, attributes=2000, threshold=0.1, sigma=0.003, budget=40, counts=(10, 50, 150), **options
-    )
+def setting(experiment: ModuleType, **options: object) -> object:
+    return experiment.Setting(**{"rows": 4000, "attributes": 500, "counts": (10, 50, 150), **options})
 
 
-def test_naive_reuse_overfits_and_thresholdout_does_not(experiment: ModuleType) -> None:
-    runs = [experiment.repetition(small(experiment), seed) for seed in range(4)]
-    found = experiment.summary(runs)
-    fresh = found["naive_fresh"]["mean"][-1]
-    assert abs(fresh - 0.5) < 0.03
-    assert found["naive_holdout"]["mean"][-1] > fresh + 0.08
-    assert abs(found["thresholdout_holdout"]["mean"][-1] - found["thresholdout_fresh"]["mean"][-1]) < 0.04
-    assert found["spent_max"] < 40
+@pytest.fixture(scope="module")
+def runs(experiment: ModuleType) -> dict[float, list[dict[str, object]]]:
+    levels = {repeats: setting(experiment, repeats=repeats) for repeats in (0.2, 0.9)}
+    return {r: [experiment.repetition(s, seed) for seed in range(4)] for r, s in levels.items()}
+
+
+def test_naive_reuse_overfits(experiment: ModuleType, runs: dict[float, list[dict[str, object]]]) -> None:
+    """Figure 2, and the more the stronger the rows are correlated: the correlation is felt."""
+    gaps = {}
+    for repeats, found in runs.items():
+        naive = experiment.summary(found, "naive")
+        assert abs(naive["fresh"]["mean"][-1] - 0.5) < 0.03
+        gaps[repeats] = naive["holdout"]["mean"][-1] - naive["fresh"]["mean"][-1]
+        assert gaps[repeats] > 0.05
+    assert gaps[0.9] > gaps[0.2] + 0.1
+
+
+def test_a_calibrated_holdout_does_not(
+    experiment: ModuleType, runs: dict[float, list[dict[str, object]]]
+) -> None:
+    """Figure 3: weakly correlated, it keeps its promise; strongly, it is refused with the reason."""
+    promised = experiment.promise(setting(experiment, repeats=0.2), "calibrated")
+    kept = experiment.summary(runs[0.2], "calibrated")
+    for said, fresh in zip(kept["holdout"]["mean"], kept["fresh"]["mean"], strict=True):
+        assert abs(said - fresh) <= promised["accuracy"]
+    assert abs(kept["wear"]["mean"][-1]) < 0.03
+    assert experiment.summary(runs[0.9], "calibrated") is None
+    assert "answering ½" in experiment.promise(setting(experiment, repeats=0.9), "calibrated")["refused"]
+
+
+def test_noise_for_independent_rows_fails_on_rows_that_repeat(
+    experiment: ModuleType, runs: dict[float, list[dict[str, object]]]
+) -> None:
+    """The budget is gone on questions that were honest, and ⊥ stays ⊥."""
+    weak, strong = (experiment.summary(runs[r], "independent") for r in (0.2, 0.9))
+    assert weak["unanswered"] == 0.0
+    assert None not in weak["holdout"]["mean"]
+    assert strong["spent"] == 8
+    assert strong["unanswered"] > 0.2
+    assert strong["holdout"]["mean"] == [None] * 3
+    assert strong["holdout"]["no answer"] == [1.0] * 3
 
 
 def test_signal_is_found_through_thresholdout(experiment: ModuleType) -> None:
-    setting = small(experiment, signal_blocks=20, signal=0.2)
-    found = experiment.summary([experiment.repetition(setting, seed) for seed in range(2)])
-    assert found["thresholdout_fresh"]["mean"][0] > 0.6
-    assert found["thresholdout_fresh"]["mean"][0] > found["naive_fresh"]["mean"][0] - 0.03
+    with_signal = setting(experiment, repeats=0.2, signal_blocks=20, signal=0.2)
+    found = experiment.summary([experiment.repetition(with_signal, seed) for seed in range(2)], "calibrated")
+    assert found["fresh"]["mean"][0] > 0.6
 
 
-def test_the_data_are_as_described(experiment: ModuleType) -> None:
-    setting = experiment.Setting(rows=20_000, attributes=100, signal_blocks=5, signal=0.2)
-    x, y = experiment.draw(np.random.default_rng(0), setting)
-    assert abs(np.mean(y[1:] != y[:-1]) - 0.25) < 0.02
-    same = experiment.agreement(x, y)
-    assert np.allclose(same, [np.mean(x[:, j] == y) for j in range(100)])
-    assert np.allclose(same[:5], 0.6, atol=0.02)  # first of the signal blocks
-    assert np.allclose(same[10:15], 0.55, atol=0.02)  # their neighbours: half the correlation
-    assert np.allclose(same[5:10], 0.5, atol=0.02)
-    assert abs(np.mean(x[:, 7] == x[:, 17]) - 0.75) < 0.02
+def test_labels_and_attributes_follow_each_other(experiment: ModuleType) -> None:
+    """Every statistic feels the correlation: the agreement of an attribute with the label does too."""
+    made = experiment.Setting(rows=40_000, attributes=100, repeats=0.9, signal_blocks=5, signal=0.2)
+    data = experiment.draw(np.random.default_rng(0), made)
+    assert data.length.sum() == 40_000
+    x, y = (np.repeat(a, data.length.astype(int), axis=0) for a in (data.x, data.y))
+    for column in (y, x[:, 3], x[:, 60], x[:, 60] ^ y):
+        assert abs(np.mean(column[1:] != column[:-1]) - 0.05) < 0.01
+    same = experiment.agreement(data)
+    assert np.allclose(same, [np.mean(x[:, j] == y) for j in range(100)], atol=1e-6)
+    new, label = experiment.new_rows(np.random.default_rng(1), made, 40_000)
+    fresh = experiment.agreement(experiment.Rows(new, label, np.ones(40_000, dtype=np.float32)))
+    assert np.allclose(fresh[:5], 0.6, atol=0.02)  # first of the signal blocks
+    assert np.allclose(fresh[10:15], 0.55, atol=0.02)  # their neighbours: half the correlation
+    assert np.allclose(fresh[5:10], 0.5, atol=0.02)
+    assert abs(np.mean(new[:, 7] == new[:, 17]) - 0.75) < 0.02
+    noise = np.arange(100) % 10 >= 5  # blocks without signal: what is luck among repeated rows
+    assert np.std(same[noise]) > 2.5 * np.std(fresh[noise])
 
 
-def test_the_figures_are_drawn(experiment: ModuleType, tmp_path: Path) -> None:
+def test_noise_comes_from_the_plan(experiment: ModuleType) -> None:
+    made = setting(experiment, repeats=0.2)
+    found = experiment.plan_for(made, "calibrated")
+    assert found.sigma > 0
+    assert found.queries == 503
+    assert experiment.plan_for(made, "independent").accuracy < found.accuracy
+    assert experiment.plan_for(made, "naive") is None
+
+
+def test_the_figures_and_the_table(
+    experiment: ModuleType, runs: dict[float, list[dict[str, object]]], tmp_path: Path
+) -> None:
     pytest.importorskip("matplotlib")
-    setting = experiment.Setting(rows=200, attributes=100, counts=(1, 5, 10))
-    results = {"no signal": experiment.summary([experiment.repetition(setting, 0)])}
-    experiment.draw_figure(results, "naive", setting.counts, "test", tmp_path / "naive.png")
-    assert (tmp_path / "naive.png").stat().st_size > 5000
+    results = {}
+    for level, repeats in (("weak", 0.2), ("strong", 0.9)):
+        made = setting(experiment, repeats=repeats)
+        results[level] = {
+            way: {
+                "found": experiment.summary(runs[repeats], way),
+                "promised": experiment.promise(made, way),
+            }
+            for way in experiment.WAYS
+        }
+    experiment.draw_figures(results, (10, 50, 150), tmp_path)
+    for name in ("naive", "thresholdout"):
+        assert (tmp_path / f"holdout_{name}.png").stat().st_size > 5000
+    lines = experiment.table(results, (10, 50, 150), (50,))
+    assert any("⊥" in line for line in lines)
+    assert any("refused" in line for line in lines)

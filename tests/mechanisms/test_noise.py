@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quiltdp.accountant.specs import Gaussian, Laplace, gaussian_delta
+from quiltdp.accountant.mechanisms import Gaussian, Laplace, gaussian_delta
 from quiltdp.errors import InvalidArgument
 from quiltdp.mechanisms import (
     ExponentialMechanism,
@@ -20,6 +20,7 @@ from quiltdp.mechanisms import (
     SecureNoise,
 )
 from quiltdp.mechanisms.noise import charged_units
+from quiltdp.mechanisms.wide_noise import wide_gaussian, wide_laplace
 
 # Goodness-of-fit on fresh secure noise: each test below is allowed to fail by chance once in 10^6 runs.
 FALSE_ALARM = 1e-6
@@ -30,9 +31,8 @@ FALSE_ALARM = 1e-6
 def test_grid_rounds_to_the_nearest_point(value: float, exponent: int) -> None:
     grid = Grid(exponent)
     units = grid.units(value)
-    if abs(units) < 2**62:
-        assert units == round(Fraction(value) / grid.exact_step)
-        assert abs(units * grid.exact_step - Fraction(value)) <= grid.exact_step / 2
+    assert units == round(Fraction(value) / grid.exact_step)
+    assert abs(units * grid.exact_step - Fraction(value)) <= grid.exact_step / 2
     assert grid.value(units) in grid
 
 
@@ -93,6 +93,61 @@ def test_gaussian_noise_has_the_right_law(source: SecureNoise) -> None:
     assert ks_distance(sample, ndtr(sample)) < ks_limit(n)
 
 
+@pytest.mark.parametrize("exponent", [3, 60])
+def test_wide_noise_has_the_right_law(exponent: int) -> None:
+    """Noise beyond 64 bits is drawn in whole numbers of any size; at a small scale the law is the same."""
+    from scipy.special import ndtr
+
+    scale, n = Fraction(2) ** exponent, 1500
+    spread = np.random.default_rng(0).random(n) - 0.5  # over the atoms of a small scale
+    laplace = np.sort([float(wide_laplace(scale) / scale) for _ in range(n)])
+    gaussian = np.sort([float(wide_gaussian(scale) / scale) for _ in range(n)] + spread / float(scale))
+    assert ks_distance(gaussian, ndtr(gaussian)) < ks_limit(n) + float(1 / scale) ** 2
+    if exponent == 60:
+        cdf = np.where(laplace < 0, 0.5 * np.exp(laplace), 1 - 0.5 * np.exp(-laplace))
+        assert ks_distance(laplace, cdf) < ks_limit(n)
+    else:
+        steps = laplace * float(scale)
+        q = math.exp(-1 / 8)
+        for z in range(-20, 21, 4):  # the discrete law itself
+            below = q**-z / (1 + q) if z < 0 else 1 - q ** (z + 1) / (1 + q)
+            assert abs(np.mean(steps <= z) - below) < ks_limit(n)
+
+
+@pytest.mark.parametrize("kind", ["laplace", "gaussian"])
+@pytest.mark.parametrize(
+    ("sensitivity", "scale", "value"),
+    [
+        (1e-9, 1e-8, 50_000.0),  # once clipped to 4,096
+        (1e-9, 1e-8, -1e300),
+        (1e-12, 1.0, 0.0),
+        (1e-9, 1e9, 50_000.0),  # once drawn from the ends of the 64-bit numbers
+        (1e-200, 1e-2, 3.0),
+        (1e100, 1e101, 1e308),
+    ],
+)
+def test_no_value_is_too_large_and_no_noise_too_wide(
+    kind: str, sensitivity: float, scale: float, value: float
+) -> None:
+    mechanism: LaplaceMechanism | GaussianMechanism = (
+        LaplaceMechanism(Laplace(sensitivity), scale)
+        if kind == "laplace"
+        else GaussianMechanism(Gaussian(sensitivity, 1e-6), scale)
+    )
+    released = [float(mechanism.release(value)) for _ in range(40)]  # type: ignore[arg-type]
+    assert all(abs(x - value) <= 60 * scale + 1e-15 * abs(value) for x in released)
+    if scale > 1e-10 * abs(value):
+        assert len(set(released)) > 30
+        assert max(abs(x - value) for x in released) > scale / 2
+
+
+def test_scores_of_any_size_are_chosen_by_their_differences() -> None:
+    mechanism = ExponentialMechanism(1e-9, 1.0)
+    assert mechanism.index([1e6, 1e6 + 1.0, 0.0]) == 1  # once all clipped to one value
+    counts = np.bincount([mechanism.index([1e6, 1e6]) for _ in range(60)], minlength=2)
+    assert counts.min() > 5
+
+
 def test_small_scales_are_discrete_laplace() -> None:
     n = 4000
     zeros = SecureNoise().laplace([0] * n, 0.7).count(0)
@@ -114,7 +169,7 @@ def test_exponential_mechanism_has_the_right_law(source: SecureNoise) -> None:
 def test_releases_lie_on_the_stated_grid(value: float) -> None:
     """The floating-point attack reads the last bits of a release: here they are always the grid's."""
     laplace = LaplaceMechanism(Laplace(1e-3), scale=0.01, dimension=50)
-    gaussian = GaussianMechanism(Gaussian(1e-3, 1e-6), gaussian_std=0.01, dimension=50)
+    gaussian = GaussianMechanism(Gaussian(1e-3, 1e-6), scale=0.01, dimension=50)
     for mechanism in (laplace, gaussian):
         released = mechanism.release(np.full(50, value))
         assert isinstance(released, np.ndarray)
@@ -188,7 +243,7 @@ def test_production_noise_cannot_be_seeded_by_accident() -> None:
 
 
 def test_gaussian_noise_pays_for_its_grid() -> None:
-    mechanism = GaussianMechanism(Gaussian(1e-3, 1e-6), gaussian_std=0.01, dimension=9)
+    mechanism = GaussianMechanism(Gaussian(1e-3, 1e-6), scale=0.01, dimension=9)
     step = mechanism.grid.exact_step
     inner = Fraction(0.01) * (1 + 3 * step / Fraction(1e-3))
     assert (Fraction(mechanism._units) * step) ** 2 >= inner**2 + 36 * step**2

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quiltdp.accountant.specs import Thresholdout
+from quiltdp.accountant.mechanisms import Thresholdout
 from quiltdp.errors import InvalidArgument
 from quiltdp.mechanisms import InsecureDeterministicNoise, ThresholdoutMechanism, ThresholdoutState
 from quiltdp.mechanisms.thresholdout import failure_probability, sample_error

@@ -11,6 +11,8 @@ import pytest
 
 import quiltdp.generalization as g
 from quiltdp import markov_chain
+from quiltdp.accountant.leakage.lemma4 import lemma4_distances, lemma4_dp_epsilon
+from quiltdp.errors import InvalidArgument
 
 ERRATA = Path(__file__).parents[2] / "docs" / "errata"
 
@@ -28,7 +30,7 @@ def copies_leakage(n, alpha):
 
 def test_there_is_a_page_for_each():
     pages = sorted(p.name for p in ERRATA.glob("[0-9]*.md"))
-    assert [int(p[:2]) for p in pages] == list(range(1, 11))
+    assert [int(p[:2]) for p in pages] == list(range(1, 13))
     for page in ERRATA.glob("[0-9]*.md"):
         text = page.read_text(encoding="utf-8")
         for heading in ("## What the paper says", "## What is wrong", "## The repair", "## The test"):
@@ -38,18 +40,27 @@ def test_there_is_a_page_for_each():
 
 
 def test_01_distance_of_the_chain_quilt():
-    """With the s of the proof the quilt's influence is at most ε/2; without a definition it is anything."""
-    epsilon = 0.6
-    chain = markov_chain([[0.9, 0.1], [0.1, 0.9]], 200)
-    s = g.published_chain_distance(chain, epsilon)
+    """(11): with the s defined after (33) the ends of the chain keep within ε, with the unused t not."""
+    epsilon, c, gap, rho = 0.6, 0.1, 0.2, 0.5
+    d, s = lemma4_distances(epsilon, gap=gap, rho=rho, c=c)
+    t = math.floor(math.log(1 / rho) / gap)
+    h, _ = lemma4_dp_epsilon(epsilon, gap=gap, rho=rho, length=200, c=c)
+    assert h == min((1 - 6 * c) * epsilon / (2 * d - 1), (1 / 3 - 2 * c) * epsilon / (d + s))
+    assert h == (1 / 3 - 2 * c) * epsilon / (d + s)  # s ≤ d: always the second term
+    assert s <= d
 
-    def influence(distance):  # exact max-influence of the quilt {i − s, i + s} on a stationary chain
+    def influence(distance):  # exact max-influence of the one-sided quilt {i + distance}
         step = np.linalg.matrix_power(np.array([[0.9, 0.1], [0.1, 0.9]]), distance)
-        both = step[:, :, None] * step[:, None, :]
-        return float(np.log(both[0] / both[1]).max())
+        return float(np.log(step[0] / step[1]).max())
 
-    assert influence(s) <= epsilon / 2
-    assert influence(max(1, s // 3)) > epsilon / 2
+    # an end record: up to d − 1 records on the short side, s − 1 on the other, itself; Lemma 2 with 4b
+    assert influence(s) <= epsilon / 6
+    assert (d + s - 1) * h + 4 * influence(s) <= epsilon
+    assert math.exp(-gap * t) / rho >= 1  # the spectral bound says nothing at t
+    assert 4 * influence(t) > epsilon
+    # the middle: {i − d, i + d} has 2d − 1 records inside, its target included
+    inside = [k for k in range(100 - d, 100 + d + 1) if abs(k - 100) < d]
+    assert len(inside) == 2 * d - 1
 
 
 def test_02_leakage_is_a_maximum_over_records_of_a_minimum_over_quilts():
@@ -87,13 +98,18 @@ def test_04_concentration_of_dependent_records():
     """n identical fair bits, the trivial quilt, σ ≥ 27B/4τ: Theorem 1's conditions hold, its claim fails."""
     tau, beta, budget = 0.1, 0.05, 1
     sigma = 27 * budget / (4 * tau)
-    n = math.ceil(g.published_records(tau, beta))
+    n = math.ceil(g.published_n_star(budget=budget, sigma=1e9, accuracy=tau, failure=beta))
     leakage = n * 9 * budget / (4 * sigma * n)  # (|N| + 1)·9BΔ/4σ + 4b with b = 0
     assert leakage <= tau / 3 + 1e-12
+    trivial = [[(n, 0.0)]]  # the quilt without a separator: everything nearby, b = 0
+    assert n >= g.published_n_sharp(
+        budget=budget, sigma=sigma, accuracy=tau, failure=beta, quilts=trivial
+    ) * (1 - 1e-9)
     small = markov_chain([[1.0, 0.0], [0.0, 1.0]], length=n, initial=[0.5, 0.5])
     deviation = 0.5  # |q(X) − q(P)| = ½ with certainty, for the mean of the bits
     assert deviation > tau
-    assert g.published_tail(tau, n) < 1e-30
+    assert g.published_tail(tau, n) < 1e-8
+    assert g.published_deviation(leakage * (1 - 1e-9), tau, n) <= beta
     assert g.concentration(small).tail(deviation) == 1.0
     law = g.exact_sum_law(
         markov_chain([[1.0, 0.0], [0.0, 1.0]], 40, [0.5, 0.5]), {f"X{k}": (0, 1) for k in range(40)}
@@ -102,24 +118,54 @@ def test_04_concentration_of_dependent_records():
 
 
 def test_05_slips_in_the_sample_size():
-    m, tau, beta = 100, 0.1, 0.05
-    with_substitution = g.published_plan(queries=m, accuracy=tau, failure=beta).records_needed
-    without = g.published_records(tau, beta)
-    assert with_substitution == pytest.approx(144 * math.log(8 * m / beta) / tau**2)
-    assert with_substitution > 16 * without  # (31)
-    # (18): two failures add: disjoint events of probability p each happen with 2p, not with p
-    p = 0.1
-    u = (np.arange(1000) + 0.5) / 1000
-    either = np.mean((u < p) | (u > 1 - p))
-    assert either == pytest.approx(2 * p)
-    assert either > max(p, p)
-    # (35): a quilt's nearby records and the target itself: |N| + 1
-    alpha = 0.2
-    assert copies_leakage(2, alpha) == pytest.approx(2 * alpha)
-    assert copies_leakage(2, alpha) > 1 * alpha + 1e-9
-    # (38): enough for the easiest record is not enough for the hardest
-    needed = {"alone": alpha, "one of five copies": copies_leakage(5, alpha)}
-    assert max(needed.values()) > min(needed.values())
+    m, tau, beta, c = 100, 0.1, 0.05, 0.1
+    # (31): its first term without the substitution, and with it
+    printed = 9 * math.log(4 / beta) / tau**2
+    with_it = g.published_plan(queries=m, budget=5, accuracy=tau, failure=beta, slack=c).least_records
+    assert with_it == pytest.approx(144 * math.log(8 * m / beta) / ((1 - c) ** 2 * tau**2))
+    assert with_it > 16 * printed
+    # (18): the two events on the right hand side, exactly, at Theorem 2's σ and T; they are independent
+    sigma, x, y = (1 - c) * tau / (12 * math.log(4 * m / beta)), (1 - c) * tau / 4, (3 + c) * tau / 4
+    answers = 1 - (1 - math.exp(-y / (4 * sigma))) ** m
+    comparisons = 1 - (1 - (2 * math.exp(-x / (2 * sigma)) - math.exp(-x / sigma))) ** m
+    either = 1 - (1 - answers) * (1 - comparisons)
+    assert either > max(answers, comparisons)
+    assert either <= answers + comparisons
+    assert beta / 4 + beta / 2 == pytest.approx(3 * beta / 4)  # what (27) should read
+
+
+def printed_38(tau, c, gap, rho):
+    first = (2 / gap * math.log(12 / (c * tau)) + 2 / gap * math.log(1 / tau) + 1) / ((1 - 6 * c) * tau / 3)
+    second = (math.log(12 / (c * tau)) / gap + 2 * math.log(1 / tau) / gap + 1 + math.log(72 / rho) / gap) / (
+        (1 / 3 - 2 * c) * tau / 3
+    )
+    return min(first, second)
+
+
+def repaired_38(tau, c, gap, rho):
+    first = (2 / gap * math.log(12 / (c * tau)) + 2 / gap * math.log(1 / rho) + 1) / ((1 - 6 * c) * tau / 3)
+    second = (math.log(12 / (c * tau)) / gap + math.log(72 / tau) / gap + 2 * math.log(1 / rho) / gap + 2) / (
+        (1 / 3 - 2 * c) * tau / 3
+    )
+    return max(first, second)
+
+
+def test_05_slips_in_the_markov_chain_form():
+    """(35) and (38) at ε = τ/3: the printed bounds fall below what they bound, the repaired ones do not."""
+    fell_35 = fell_38 = 0
+    for tau, gap, rho, c in itertools.product(
+        (0.05, 0.3, 1.0), (0.05, 0.3, 0.9), (0.4, 1e-2, 1e-6), (0.05, 0.15)
+    ):
+        epsilon = tau / 3
+        d, s = lemma4_distances(epsilon, gap=gap, rho=rho, c=c)
+        printed_35 = (math.log(1 + 2 / math.expm1(epsilon / 6)) + math.log(1 / rho)) / gap
+        fell_35 += s > printed_35
+        assert s <= printed_35 + 1
+        h = min((1 - 6 * c) * epsilon / (2 * d - 1), (1 / 3 - 2 * c) * epsilon / (d + s))
+        fell_38 += 1 / h > printed_38(tau, c, gap, rho)
+        assert 1 / h <= repaired_38(tau, c, gap, rho)
+    assert fell_35 == 54
+    assert fell_38 > 30
 
 
 def test_06_divergence_without_logarithm_and_the_missing_expectation():
@@ -138,19 +184,27 @@ def test_06_divergence_without_logarithm_and_the_missing_expectation():
 
 def test_07_natural_and_binary_logarithms():
     # 72 ε² stands for 6ε(e^{6ε} − 1), which passes it between 0.20 and 0.22
-    assert g.published_drift(0.20, 0.0) < 72 * 0.20**2
-    assert g.published_drift(0.22, 0.0) > 72 * 0.22**2
-    # |Z_i| ≤ 6ε in nats is up to 6ε/ln 2 in bits: taking it as bits understates it
-    eps = 0.1
-    p = np.array([math.exp(6 * eps), 1.0]) / (1 + math.exp(6 * eps))
-    ratio_nats = abs(math.log(p[0] / p[1]))
-    assert ratio_nats == pytest.approx(6 * eps)
-    assert abs(math.log2(p[0] / p[1])) > 6 * eps * 1.4
-    # Lemma A.6(1): (ε, δ)-indistinguishable does not give "p ≤ e^ε q with probability 1 − δ"
-    delta = 0.01
-    p, q = np.array([0.5 + delta, 0.5 - delta]), np.array([0.5, 0.5])
-    assert max(total_variation_excess(p, q, 0.0), total_variation_excess(q, p, 0.0)) <= delta + 1e-15
-    assert p[p > q].sum() > 50 * delta
+    assert g.published_drift(0.20, 0.0) < 72 * 0.20**2 <= g.printed_drift(0.20, 0.0)
+    assert g.published_drift(0.22, 0.0) > 72 * 0.22**2 * (1 - 1e-12)
+    assert g.published_drift(0.22, 0.0) > g.printed_drift(0.22, 0.0)
+    # Theorem 3.1's k, read in bits as the paper reads it, is below what its proof gives in nats
+    found = g.rogers_theorem(0.1, 1e-20, 1000)
+    assert found.printed * math.log(2) < found.nats
+    # Lemma A.6(1): X = Z uniform on 8 values has 3 bits, yet the product has 7/8 where the joint has nothing
+    joint = np.eye(8) / 8
+    product = np.full((8, 8), 1 / 64)
+    assert g.exact_max_information(joint).bits == pytest.approx(3.0)
+    assert g.indistinguishability(joint, product, 3 * math.log(2)) == pytest.approx(7 / 8)
+    assert product[joint == 0].sum() == pytest.approx(7 / 8)
+    # the half that holds, on random laws: indistinguishable gives max-information
+    rng = np.random.default_rng(7)
+    for _ in range(50):
+        table = rng.dirichlet(np.full(12, 0.3)).reshape(3, 4)
+        apart = np.outer(table.sum(axis=1), table.sum(axis=0))
+        for k in (0.1, 0.5, 1.0):
+            delta = g.indistinguishability(table, apart, k)
+            if delta < 1:
+                assert g.exact_max_information(table, delta).nats <= k + 1e-9
 
 
 def test_08_typical_stability():
@@ -179,13 +233,22 @@ def test_08_typical_stability():
     assert np.mean(walks > outside) <= 2 * slack
 
 
-def test_08_generalization_needs_its_nu():
-    size, nu = 10_000, 0.05
+def test_08_generalization_assumes_its_nu():
+    """Theorem 2.7 has ν = e^{−γ}; with a larger ν it is refused, and it would be false."""
+    size = 10_000
     gamma = math.log(size)
-    truth = nu / 2  # on a share ν/2 of the datasets the output names the dataset
-    printed = math.exp(-gamma) + 4 * math.exp(-gamma)
-    assert truth > 40 * printed
-    assert truth <= g.typical_generalization(g.TypicalStability(0.0, 0.0, nu), gamma)
+    named = 0.025  # on this share of the datasets the output names the dataset: (0, 0, 2 · 0.025)-stable
+    too_much = g.TypicalStability(0.0, 0.0, 2 * named)
+    assert named > 40 * (math.exp(-gamma) + 4 * math.exp(-gamma))
+    assert named <= g.typical_generalization(too_much, gamma)
+    with pytest.raises(InvalidArgument, match="nu"):
+        g.typical_generalization(too_much, gamma, method="published")
+    allowed = g.TypicalStability(0.0, 0.0, math.exp(-gamma))
+    assert g.typical_generalization(allowed, gamma, method="published") == pytest.approx(5 / size)
+    # the proof of Lemma 2.6: with P[Y ∈ S] ≥ 1 − ν the 4 becomes 4.02; with √(1 − ν) it is below 2.5
+    eta, nu = 1 - 1e-9, 0.1 - 1e-9
+    assert math.exp(eta) * (1 / (1 - nu) - 1) + nu > 4.02 * nu
+    assert math.exp(eta) * (1 / math.sqrt(1 - nu) - 1) + nu < 2.5 * nu
 
 
 def test_09_adaptive_composition_of_on_average_kl_privacy():
@@ -218,3 +281,39 @@ def test_10_the_monitor_has_twice_as_many_candidates():
     sensitive = np.abs(2 * samples.sum(axis=1) - m) / (2 * m)  # one record moves it by at most 1/m
     single = np.mean([abs(2 * v * m - m) / (2 * m) for v in (0, 1)])
     assert sensitive.mean() != pytest.approx(single)
+
+
+def test_11_records_the_lower_bound_needs():
+    corner = g.printed_reconstruction(n=1000, dp_epsilon=0.5, delta=0.25)
+    assert corner.needs == pytest.approx(64 * math.e)
+    small = g.printed_reconstruction(n=200, dp_epsilon=0.1, delta=0.01)  # n > 64e, as printed
+    assert 64 * math.e < 200
+    assert small.needs == pytest.approx(16 * math.e * math.log2(100) / 0.1)
+    assert small.answer_chance > 1 > 2 * 0.01  # (17) says nothing
+    assert small.published_bits > 200  # the code would need more check bits than the data have
+    for eps, delta in itertools.product((0.5, 0.2, 0.05), (0.25, 0.05, 1e-4)):
+        needed = g.printed_reconstruction(n=10, dp_epsilon=eps, delta=delta).needs
+        enough = g.printed_reconstruction(n=math.ceil(needed) + 1, dp_epsilon=eps, delta=delta)
+        assert enough.answer_chance <= 2 * delta  # (19)
+
+
+def test_12_bits_against_nats_in_the_comparison():
+    alpha = 0.05
+
+    def theirs(mutual_nats):  # the bound on Russo and Zou's correction, line 822
+        return min(alpha / 2, 0.5 * math.exp(-mutual_nats / alpha**2))
+
+    def corollary(mutual_bits):
+        return g.threshold_from_mutual_information(alpha, mutual_bits, method="published")
+
+    m = 0.05
+    assert corollary(m) > theirs(m)  # as printed: one m for bits and for nats
+    assert corollary(m) < theirs(m * math.log(2)) / 200  # both in bits
+    crossing = (26.9219 - 1) / 360
+    assert crossing == pytest.approx(0.072, abs=1e-4)
+    assert corollary(crossing * 1.01) > theirs(crossing * 1.01 * math.log(2))
+    assert corollary(crossing * 0.99) < theirs(crossing * 0.99 * math.log(2))
+    for bits in (0.01, 0.05, 0.2, 1.0):  # the sharp form is better than both
+        ours = g.threshold_from_mutual_information(alpha, bits)
+        assert ours > corollary(bits)
+        assert ours >= g.threshold_from_mutual_information(alpha, bits, method="russo-zou")

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from quiltdp.accountant.adversaries import adversary_from
 from quiltdp.accountant.leakage.laplace_sum import LaplaceSum
-from quiltdp.accountant.methods import METHODS
-from quiltdp.accountant.profile import analyze
+from quiltdp.accountant.methods import available
+from quiltdp.accountant.profile import Who, Work
+from quiltdp.accountant.profile import leakage as leakage_at
 from quiltdp.accountant.units import positive_epsilon
 from quiltdp.errors import ModelTooWide, QuiltdpError, option
 from quiltdp.model import Model
@@ -56,12 +58,19 @@ class Audit:
             "limit": self.limit,
             "laplace_sum": self.laplace_sum,
             "sound": self.sound,
-            "methods": [vars(row) for row in self.rows],
+            "methods": [{k: v for k, v in vars(row).items() if k != "seconds"} for row in self.rows],
             "fingerprint": self.fingerprint,
         }
 
 
-def audit(model: Model, dp_epsilon: float, adversary: str = "informed", *, time_limit: float = 60.0) -> Audit:
+def audit(
+    model: Model,
+    dp_epsilon: float,
+    adversary: Who = "informed",
+    *,
+    work: Work = "normal",
+    time_limit: float = 60.0,
+) -> Audit:
     """Compare every method with the exact limit, on a model small enough to have one.
 
     Raises
@@ -77,9 +86,10 @@ def audit(model: Model, dp_epsilon: float, adversary: str = "informed", *, time_
     (0.3238, 0.3238, True)
     """
     alpha = positive_epsilon(dp_epsilon, "dp_epsilon")
+    who = adversary_from(adversary)
     try:
-        exact = analyze(model, method="exact", adversary=adversary, time_limit=time_limit).leakage(alpha)
-        reached = float(LaplaceSum(model, adversary).evaluate(alpha).max(initial=0.0))
+        exact = leakage_at(model, alpha, "exact", who, work=work, time_limit=time_limit)
+        reached = float(LaplaceSum(model, who.name).evaluate(alpha).max(initial=0.0))
     except ModelTooWide as error:
         raise ModelTooWide(
             error.text,
@@ -87,12 +97,12 @@ def audit(model: Model, dp_epsilon: float, adversary: str = "informed", *, time_
             f"name fewer {option('records')}",
         ) from None
     rows = []
-    for name, method in METHODS[adversary].items():
+    for name, method in available(who).items():
         try:
-            found = analyze(model, method=name, adversary=adversary, time_limit=time_limit).leakage(alpha)
+            found = leakage_at(model, alpha, name, who, work=work, time_limit=time_limit)
             note = "; ".join(found.notes)
             rows.append(AuditRow(name, found.epsilon, found.seconds, method.kind, note))
         except QuiltdpError as error:
             rows.append(AuditRow(name, None, 0.0, method.kind, error.reason))
     rows.sort(key=lambda row: (row.epsilon is None, row.epsilon or 0.0))
-    return Audit(alpha, adversary, exact.epsilon, reached, tuple(rows), model.fingerprint)
+    return Audit(alpha, who.name, exact.epsilon, reached, tuple(rows), model.fingerprint)

@@ -9,28 +9,35 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import import_module
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from quiltdp.accountant.checks import check_cost, check_gaussian, check_mechanism, check_scale
-from quiltdp.accountant.delta import gaussian_leakage, smallest_std
-from quiltdp.accountant.leakage.base import Vector
-from quiltdp.accountant.profile import LeakageProfile, Progress, analyze
+from quiltdp.accountant.adversaries import adversary_from
+from quiltdp.accountant.answers import Answers, Leakages, Scale
+from quiltdp.accountant.bounds import Vector
+from quiltdp.accountant.checks import check_cost, check_scale
+from quiltdp.accountant.delta import approximate_leakage, smallest_scale
+from quiltdp.accountant.mechanisms import Mechanism, check_mechanism, mechanism_from_dict
+from quiltdp.accountant.profile import LeakageProfile, Progress, Who, Work
 from quiltdp.accountant.result import Binding, Certificate, Leakage, jsonable
-from quiltdp.accountant.specs import (
-    Gaussian,
-    Laplace,
-    MechanismSpec,
-    Sensitivities,
-    Thresholdout,
-    mechanism_from_dict,
+from quiltdp.accountant.units import (
+    SMALLEST_TARGET,
+    DpEpsilon,
+    Protect,
+    alpha_vector,
+    heaviest,
+    positive_epsilon,
 )
-from quiltdp.accountant.units import SMALLEST_TARGET, Protect, alpha_vector, heaviest, positive_epsilon
+from quiltdp.edges import edge
 from quiltdp.errors import InvalidArgument, NoCertificate, QuiltdpError
 from quiltdp.model import Model
+from quiltdp.printable import json_text, printable
+from quiltdp.rounding import digits_up
+
+if TYPE_CHECKING:
+    from quiltdp.accountant.composition import Split
 
 __all__ = ["Calibration", "calibrate", "leakage_of"]
 
@@ -64,7 +71,7 @@ class Calibration:
     epsilon: float
     dp_epsilon: float | Mapping[str, float] | None
     leakage: float
-    mechanism: MechanismSpec
+    mechanism: Mechanism
     adversary: str
     method: str
     binding: Binding
@@ -76,6 +83,8 @@ class Calibration:
     per_record: tuple[tuple[str, float], ...] = ()
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
+    origin: tuple[Model, Mapping[str, Any]] | None = field(default=None, repr=False)
+    """The model and the options it was made from, for :meth:`report`; not part of the JSON."""
 
     def __post_init__(self) -> None:
         """Refuse a scale or target that is not positive and finite, and a leakage above the target."""
@@ -85,28 +94,28 @@ class Calibration:
             raise InvalidArgument(f"delta must be in [0, 1), not {self.delta!r}")
         if math.isnan(self.leakage) or self.leakage > self.epsilon:
             raise NoCertificate(f"the leakage {self.leakage} exceeds the target {self.epsilon}")
-        if not isinstance(self.mechanism, Gaussian):
+        if self.mechanism.pure:
             check_cost(self.mechanism, self.sigma, self.dp_epsilon)
         object.__setattr__(self, "compared", MappingProxyType(dict(self.compared)))
 
     @property
     def gaussian_std(self) -> float:
-        """The standard deviation, for Gaussian noise only."""
-        if not isinstance(self.mechanism, Gaussian):
-            raise InvalidArgument("this calibration is for Laplace noise: its scale is sigma")
+        """Another name for ``sigma`` where it is a standard deviation: for Gaussian noise only."""
+        if self.mechanism.scale_name != "standard deviation":
+            raise InvalidArgument(f"this calibration is for {self.mechanism.kind} noise: its scale is sigma")
         return self.sigma
 
     def __str__(self) -> str:
         """Read as a short paragraph."""
-        kind = "standard deviation" if isinstance(self.mechanism, Gaussian) else "scale"
         promise = f"ε = {self.epsilon:g}" + (f", δ = {self.delta:g}" if self.delta else "")
         return "\n".join(
             [
-                f"σ = {self.sigma:.6g} ({kind}) for {promise} against the {self.adversary} adversary",
+                f"σ = {self.sigma:.6g} ({self.mechanism.scale_name}) for {promise}"
+                f" against the {self.adversary} adversary",
                 f"  mechanism  {self.mechanism}",
                 f"  binding    {self.binding}",
                 f"  certified  {self.certificate}",
-                *(f"  note       {n}" for n in self.notes),
+                *(f"  note       {printable(n)}" for n in self.notes),
             ]
         )
 
@@ -131,12 +140,11 @@ class Calibration:
             "compared": dict(self.compared),
             "fingerprint": self.fingerprint,
             "notes": list(self.notes),
-            "seconds": self.seconds,
         }
 
     def to_json(self) -> str:
         """Return one JSON object with stable, versioned keys."""
-        return json.dumps(jsonable(self.to_dict()), ensure_ascii=False, indent=2)
+        return json_text(jsonable(self.to_dict()), indent=2)
 
     @classmethod
     def from_json(cls, text: str) -> Calibration:
@@ -149,7 +157,7 @@ class Calibration:
         """
         try:
             d = json.loads(text)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, RecursionError) as error:
             raise InvalidArgument(f"the calibration is not JSON: {error}") from None
         if not isinstance(d, dict) or d.get("schema") != SCHEMA:
             raise InvalidArgument(f"this is not a calibration: no key 'schema' with value {SCHEMA!r}")
@@ -166,43 +174,79 @@ class Calibration:
                 adversary=d["adversary"],
                 method=d["method"],
                 binding=Binding(b["unit"], float(b["epsilon"]), b["method"], b["witness"]),
-                certificate=Certificate(c["kind"], c["statement"]),
+                certificate=Certificate.from_dict(c),
                 fingerprint=d["fingerprint"],
                 delta=float(d["delta"]),
                 protected=d["protected"],
                 compared={k: float(v) for k, v in d["compared"].items()},
                 per_record=tuple((str(n), float(v)) for n, v in d["per_record"]),
                 notes=tuple(d["notes"]),
-                seconds=float(d["seconds"]),
+                seconds=float(d.get("seconds", 0.0)),
             )
         except QuiltdpError:
             raise
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise InvalidArgument(f"the calibration lacks or garbles {error}") from None
 
+    def split(self, releases: int | Sequence[float], *, disjoint: bool = False) -> Split:
+        """Return the noise scale of every one of several releases that share this budget.
+
+        See :func:`quiltdp.accountant.composition.split`.
+        """
+        from quiltdp.accountant.composition import split
+
+        return split(self, releases, disjoint=disjoint)
+
     def to_opendp(self) -> Any:
         """Return an OpenDP measurement that adds this noise to one number (a float query)."""
-        return import_module("quiltdp.mechanisms.opendp_export").to_opendp(self)
+        return self.mechanism.to_opendp(self.sigma)
 
     def to_dp_event(self) -> Any:
         """Return the ``dp_accounting`` event of one release at this scale."""
-        return import_module("quiltdp.mechanisms.dp_events").to_dp_event(self)
+        return self.mechanism.to_dp_event(self.sigma)
+
+    def _repr_html_(self) -> str:
+        """Show in a notebook."""
+        told = [
+            ("mechanism", str(self.mechanism)),
+            ("adversary", self.adversary),
+            ("binding", str(self.binding)),
+        ]
+        title = f"σ = {self.sigma:.6g} ({self.mechanism.scale_name}) for ε = {self.epsilon:g}"
+        return str(edge("leakage_table")(title, told, self.per_record))
+
+    def report(self, path: Any, *, title: str = "") -> None:
+        """Write this answer as one self-contained page: reasons, comparison, every record.
+
+        Raises
+        ------
+        InvalidArgument
+            If this calibration was read from a file, which holds no model.
+        """
+        if self.origin is None:
+            raise InvalidArgument(
+                "this calibration was read from a file: calibrate the model again to report it"
+            )
+        model, options = self.origin
+        edge("write_report")(self, path, model, options=options, name=title)
 
     def plot(self, *, ax: Any = None) -> Any:
         """Draw this scale beside what other answers would give; return matplotlib axes."""
-        return import_module("quiltdp.report.plots").plot_calibration(self, ax=ax)
+        return edge("plot_calibration")(self, ax=ax)
 
 
 def calibrate(
     model: Model,
     epsilon: float,
-    mechanism: MechanismSpec,
+    mechanism: Mechanism,
     *,
     method: str = "auto",
-    adversary: str = "informed",
+    adversary: Who = "informed",
     protect: Protect = None,
     window: int = 1,
+    work: Work = "normal",
     time_limit: float = 30.0,
+    memory_limit: float | None = None,
     compare: bool = True,
     progress: Progress | None = None,
 ) -> Calibration:
@@ -216,7 +260,7 @@ def calibrate(
         The Bayesian DP target.
     mechanism
         :class:`Laplace`, :class:`Gaussian` or :class:`Thresholdout`, with its sensitivity.
-    method, adversary, protect, window, time_limit, progress
+    method, adversary, protect, window, work, time_limit, memory_limit, progress
         As for :func:`quiltdp.leakage`.
     compare
         Also tell what independent records, group privacy and the published lemma would give.
@@ -231,36 +275,49 @@ def calibrate(
     """
     target = positive_epsilon(epsilon, "epsilon", least=SMALLEST_TARGET)
     check_mechanism(mechanism)
-    if isinstance(mechanism, Gaussian):
-        check_gaussian(method, adversary)
-        return _gaussian(model, target, mechanism, adversary, protect, window, time_limit)
-    profile = analyze(
+    if not mechanism.pure:
+        return _approximate(
+            model,
+            target,
+            mechanism,
+            method=method,
+            adversary=adversary,
+            protect=protect,
+            window=window,
+            work=work,
+            time_limit=time_limit,
+        )
+    profile = LeakageProfile(
         model,
         method=method,
         adversary=adversary,
         protect=protect,
         window=window,
+        work=work,
         time_limit=time_limit,
+        memory_limit=memory_limit,
         progress=progress,
     )
     return calibrate_profile(profile, target, mechanism, compare=compare)
 
 
 def calibrate_profile(
-    profile: LeakageProfile, epsilon: float, mechanism: Laplace | Thresholdout, *, compare: bool = True
+    profile: LeakageProfile, epsilon: float, mechanism: Mechanism, *, compare: bool = True
 ) -> Calibration:
     """Calibrate from a profile that was made before (several targets, one analysis)."""
     weights = _weights(profile.model, mechanism)
-    s = profile.scale(epsilon, weights)
-    sigma, found = _first_that_passes(profile, mechanism, epsilon, s)
-    check_scale(sigma, epsilon)
+    passed, stage = profile.ask(
+        lambda stage, before: _smallest(stage, mechanism, epsilon, weights, before), search=True
+    )
+    check_scale(passed.sigma, epsilon)
+    found = profile.explain(passed.leakages, stage, passed.cost)
     return Calibration(
-        sigma=sigma,
+        sigma=passed.sigma,
         epsilon=epsilon,
         dp_epsilon=found.dp_epsilon,
         leakage=found.epsilon,
         mechanism=mechanism,
-        adversary=profile.adversary,
+        adversary=found.adversary,
         method=found.method,
         binding=found.binding,
         certificate=found.certificate,
@@ -270,13 +327,46 @@ def calibrate_profile(
         per_record=tuple(found.per_record.top(10)),
         notes=found.notes,
         seconds=found.seconds,
+        origin=(profile.model, {"method": profile.method, "work": profile.budget, **profile.protection}),
     )
 
 
-def _weights(model: Model, mechanism: Laplace | Thresholdout) -> Vector:
+@dataclass(frozen=True, eq=False)
+class _Passed:
+    """A noise scale, its own cost and leakages, and the scale of α it was made from."""
+
+    sigma: float
+    cost: DpEpsilon
+    leakages: Leakages
+    scale: Scale
+
+
+def _smallest(
+    stage: Answers, mechanism: Mechanism, epsilon: float, weights: Vector, before: _Passed | None
+) -> _Passed:
+    """Return the smallest noise scale whose own cost, rounded up, converts to at most ε."""
+    known = {} if before is None else {before.scale.scale: (before.sigma, before.cost, before.leakages)}
+
+    def at(s: float) -> float:
+        sigma = digits_up(mechanism.scale(s))
+        cost = _cost(mechanism, sigma)
+        known[s] = (sigma, cost, stage.decide(alpha_vector(stage.model, cost), epsilon))
+        return known[s][2].epsilon
+
+    found = stage.search(at, epsilon, weights, before=None if before is None else before.scale)
+    return _Passed(*known[found.scale], found)
+
+
+def _cost(mechanism: Mechanism, sigma: float) -> DpEpsilon:
+    """Return α at a noise scale, rounded up to the digits that people get."""
+    cost = mechanism.dp_epsilon(sigma)
+    return {n: digits_up(a) for n, a in cost.items()} if isinstance(cost, Mapping) else digits_up(cost)
+
+
+def _weights(model: Model, mechanism: Mechanism) -> Vector:
     """Return Δ_j / max Δ for every node, 0 for latents."""
-    if isinstance(mechanism.sensitivity, Sensitivities):
-        deltas = alpha_vector(model, mechanism.sensitivity, "sensitivity")
+    if isinstance(mechanism.deltas, Mapping):
+        deltas = alpha_vector(model, mechanism.deltas, "sensitivity")
         top = float(deltas.max())
         if top <= 0.0:
             raise InvalidArgument("sensitivity: no record of the model has a sensitivity above 0")
@@ -284,30 +374,19 @@ def _weights(model: Model, mechanism: Laplace | Thresholdout) -> Vector:
     return alpha_vector(model, 1.0)
 
 
-def _first_that_passes(
-    profile: LeakageProfile, mechanism: Laplace | Thresholdout, epsilon: float, s: float
-) -> tuple[float, Leakage]:
-    """Return a scale near α = s whose own cost, rounded up, converts to at most ε."""
-    sigma = mechanism.scale(s)
-    for k in range(60):
-        found = profile.leakage(mechanism.dp_epsilon(sigma))
-        if found.epsilon <= epsilon:
-            return sigma, found
-        sigma *= 1.0 + 2.0 ** (k - 50)
-    raise NoCertificate(f"no scale near {sigma:.6g} passed its certificate for ε = {epsilon}")
-
-
 def _compared(
-    profile: LeakageProfile, mechanism: Laplace | Thresholdout, epsilon: float, weights: Vector
+    profile: LeakageProfile, mechanism: Mechanism, epsilon: float, weights: Vector
 ) -> dict[str, float]:
     """Return the scales of independent records, group privacy, and the published formula."""
-    compared = {"independent": mechanism.scale(epsilon / heaviest(profile.units, profile.model, weights))}
+    alone = epsilon / heaviest(profile.units, profile.model, weights)
+    compared = {"independent": digits_up(mechanism.scale(alone))}
     for name in ("group", "published"):
         try:
-            other = analyze(
-                profile.model, method=name, adversary=profile.adversary, time_limit=5.0, **profile.protection
+            other = LeakageProfile(
+                profile.model, method=name, adversary=profile.adversary, **profile.protection
             )
-            compared[name] = mechanism.scale(other.scale(epsilon, weights, tolerance=1e-6))
+            other.workspace.guard = profile.workspace.guard  # one limit for the answer and its comparison
+            compared[name] = digits_up(mechanism.scale(other.scale(epsilon, weights, tolerance=1e-6)))
         except QuiltdpError:
             continue  # not for this kind of model or unit
     return compared
@@ -315,14 +394,16 @@ def _compared(
 
 def leakage_of(
     model: Model,
-    mechanism: MechanismSpec,
+    mechanism: Mechanism,
     scale: float,
     *,
     method: str = "auto",
-    adversary: str = "informed",
+    adversary: Who = "informed",
     protect: Protect = None,
     window: int = 1,
+    work: Work = "normal",
     time_limit: float = 30.0,
+    memory_limit: float | None = None,
 ) -> Leakage:
     """Return the leakage of a mechanism used at a given noise scale: σ → ε.
 
@@ -337,48 +418,48 @@ def leakage_of(
     """
     check_mechanism(mechanism)
     number = positive_epsilon(scale, "scale")
-    if isinstance(mechanism, Gaussian):
-        check_gaussian(method, adversary)
-        return gaussian_leakage(
+    if not mechanism.pure:
+        return approximate_leakage(
             model,
             mechanism,
             number,
+            method=method,
             adversary=adversary,
             protect=protect,
             window=window,
+            work=work,
             time_limit=time_limit,
         )
-    profile = analyze(
-        model, method=method, adversary=adversary, protect=protect, window=window, time_limit=time_limit
+    profile = LeakageProfile(
+        model,
+        method=method,
+        adversary=adversary,
+        protect=protect,
+        window=window,
+        work=work,
+        time_limit=time_limit,
+        memory_limit=memory_limit,
     )
-    return profile.leakage(mechanism.dp_epsilon(number))
+    return profile.leakage(_cost(mechanism, number))
 
 
-def _gaussian(
-    model: Model,
-    epsilon: float,
-    mechanism: Gaussian,
-    adversary: str,
-    protect: Protect,
-    window: int,
-    time_limit: float,
-) -> Calibration:
-    found = smallest_std(model, epsilon, mechanism, protect=protect, window=window, time_limit=time_limit)
+def _approximate(model: Model, epsilon: float, mechanism: Mechanism, **options: Any) -> Calibration:
+    found = smallest_scale(model, epsilon, mechanism, **options)
+    check_scale(found.scale, epsilon)
     return Calibration(
-        sigma=found.gaussian_std,
+        sigma=found.scale,
         epsilon=epsilon,
         dp_epsilon=None,
         leakage=epsilon,
         mechanism=mechanism,
-        adversary=adversary,
-        method="swing",
-        binding=Binding(found.unit, epsilon, "swing"),
-        certificate=Certificate(
-            "certified bound", f"δ ≤ {found.delta:.3g} at ε = {epsilon:g} from group profiles and swings"
-        ),
+        adversary=adversary_from(options["adversary"]).name,
+        method=found.binding.method,
+        binding=found.binding,
+        certificate=found.certificate,
         fingerprint=model.fingerprint,
-        delta=mechanism.delta,
+        delta=mechanism.target_delta,
         protected=found.protected,
         compared=found.compared,
-        notes=("per-unit values are δ's: every unit has ε at the stated δ",),
+        notes=("per-unit values are δ's: every unit has ε at the stated δ", *found.notes),
+        origin=(model, {k: v for k, v in options.items() if k not in ("adversary", "time_limit")}),
     )

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from quiltdp.accountant.methods import check_adversary
-from quiltdp.accountant.specs import Gaussian, Laplace, Thresholdout
+from quiltdp.accountant.mechanisms import Mechanism, check_mechanism
 from quiltdp.accountant.units import LARGEST
 from quiltdp.errors import InvalidArgument, NoCertificate, option
 
-__all__ = ["check_cost", "check_gaussian", "check_mechanism", "check_scale"]
+__all__ = ["check_cost", "check_mechanism", "check_scale"]
 
 
-def check_cost(spec: Laplace | Thresholdout, sigma: float, stated: object) -> None:
+def check_cost(spec: Mechanism, sigma: float, stated: object) -> None:
     """Refuse a scale that costs more than the α that was certified: one of the two was changed."""
     cost = spec.dp_epsilon(sigma)
     if isinstance(cost, Mapping):
@@ -31,18 +30,3 @@ def check_scale(sigma: float, epsilon: float) -> None:
             f"{option('epsilon')} {epsilon:g} needs noise of scale {sigma:.3g}, the limit is {LARGEST:g}:"
             f" allow more leakage, or measure in a larger unit so that {option('sensitivity')} is smaller"
         )
-
-
-def check_gaussian(method: str, adversary: str) -> None:
-    """Refuse what does not apply to Gaussian noise."""
-    check_adversary(adversary)
-    if method not in ("auto", "swing"):
-        raise InvalidArgument(
-            f"{option('method')} for Gaussian noise must be 'auto' or 'swing', not {method!r}"
-        )
-
-
-def check_mechanism(mechanism: object) -> None:
-    """Refuse what is not a specification."""
-    if not isinstance(mechanism, (Laplace, Gaussian, Thresholdout)):
-        raise InvalidArgument(f"mechanism must be Laplace, Gaussian or Thresholdout, not {mechanism!r}")

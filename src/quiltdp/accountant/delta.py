@@ -1,26 +1,62 @@
-"""Approximate Bayesian DP of a whole model: δ at a given ε, and Gaussian noise to match."""
+"""Approximate Bayesian DP of a whole model: δ at a given ε, and the noise scale to match."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
-from quiltdp.accountant.group_profiles import GaussianProfile
-from quiltdp.accountant.leakage.approximate import DeltaBound, GroupProfile
-from quiltdp.accountant.leakage.base import Vector
+from quiltdp.accountant.adversaries import Adversary, adversary_from
+from quiltdp.accountant.bounds import Problem, Vector
+from quiltdp.accountant.delta_bounds import ApproximateBound, RegisteredDelta, WeighedBound, delta_bounds_for
+from quiltdp.accountant.mechanisms import GroupProfile, Mechanism
 from quiltdp.accountant.pieces import assign_units
 from quiltdp.accountant.result import Binding, Certificate, Leakage, PerUnit
-from quiltdp.accountant.specs import Gaussian
 from quiltdp.accountant.units import Protect, Units, alpha_vector, heaviest, make_units, positive_epsilon
-from quiltdp.errors import InvalidArgument, NoCertificate, option
+from quiltdp.errors import InvalidArgument, ModelTooWide, NoCertificate, option
 from quiltdp.inference.components import component_classes
+from quiltdp.inference.workspace import Workspace
 from quiltdp.model import Model
+from quiltdp.rounding import digits_up
+from quiltdp.work import Guard, GuardStruck, WorkBudget
 
-__all__ = ["DeltaProfile", "GaussianCalibration", "gaussian_leakage", "smallest_std"]
+__all__ = ["ApproximateCalibration", "DeltaProfile", "approximate_leakage", "smallest_scale"]
+
+_TOLERANCE = 1e-9  # how far (relatively) a noise scale or an ε may stay above the smallest that passes
+_SMALLEST_EPSILON = 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class _Piece:
+    """One class of components, its bounds, and where its units stand in the whole model."""
+
+    copies: tuple[np.ndarray, ...]
+    places: tuple[tuple[np.ndarray, np.ndarray], ...]
+    count: int
+    bounds: tuple[tuple[RegisteredDelta, ApproximateBound], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Deltas:
+    """δ of every unit at one noise scale and ε, and which bound gave it."""
+
+    values: Vector
+    names: tuple[str, ...]
+    given: np.ndarray
+
+    @property
+    def worst(self) -> int:
+        """The unit with the largest δ."""
+        return int(np.argmax(self.values)) if len(self.values) else 0
+
+    @property
+    def largest(self) -> float:
+        """Its δ."""
+        return float(self.values.max(initial=0.0))
 
 
 class DeltaProfile:
@@ -28,170 +64,396 @@ class DeltaProfile:
 
     Parameters
     ----------
-    model, protect, window
+    model, adversary, protect, window, work, time_limit
         As for :func:`quiltdp.leakage`; a protected set must lie in one connected component.
-    time_limit
-        Seconds the search for quilts may take.
+    method
+        ``auto`` (the smallest of all bounds that fit), or ``group``, ``swing``, ``paired``.
 
     Examples
     --------
     >>> import quiltdp as qd
     >>> from quiltdp.accountant.delta import DeltaProfile
-    >>> from quiltdp.accountant.group_profiles import GaussianProfile
+    >>> from quiltdp.accountant.mechanisms import GaussianProfile
     >>> m = qd.markov_chain([[0.6, 0.4], [0.4, 0.6]], length=1000)
-    >>> delta = DeltaProfile(m).delta(GaussianProfile(20.0), epsilon=1.0)
-    >>> 0 < delta < 1e-3
+    >>> delta = DeltaProfile(m).delta(GaussianProfile(8.0), epsilon=1.0)
+    >>> 0 < delta < 1e-6
     True
     """
 
     def __init__(
-        self, model: Model, *, protect: Protect = None, window: int = 1, time_limit: float = 30.0
+        self,
+        model: Model,
+        *,
+        adversary: Adversary | str = "informed",
+        method: str = "auto",
+        protect: Protect = None,
+        window: int = 1,
+        work: WorkBudget | str = "normal",
+        time_limit: float = 30.0,
     ) -> None:
-        positive_epsilon(time_limit, "time_limit")
+        self._limit = positive_epsilon(time_limit, "time_limit")
         self.model = model
+        self.adversary = adversary_from(adversary)
         self.units: Units = make_units(model, protect, window)
+        self.budget = WorkBudget.named(work)
+        self.notes: tuple[str, ...] = ()
+        self._workspace = Workspace(model, guard=Guard(time_limit))
+        chosen = self._chosen(method)
         classes = component_classes(model)
         local, places = assign_units(model, self.units, classes)
+        _check_one_component(self.units, places)
         self._pieces = []
-        seen = np.zeros(len(self.units), dtype=np.intp)
-        deadline = time.monotonic() + time_limit
-        for found, units, where in zip(classes, local, places, strict=True):
-            if not any(len(g) for _, g in where):
-                continue
-            for _, outside in where:
-                seen[outside] += 1
-            seconds = max(1.0, 0.5 * (deadline - time.monotonic()))
-            bound = DeltaBound(found.model, units, window=self.units.window, seconds=seconds)
-            self._pieces.append((found, bound, where))
-        if (seen > 1).any():
-            name = self.units.names[int(np.argmax(seen))]
+        for k, (found, units, where) in enumerate(zip(classes, local, places, strict=True)):
+            if any(len(g) for _, g in where):
+                problem = Problem(found.model, units, self.adversary, self.units.window)
+                space = self._workspace.part(k, found.model)
+                bounds = self._prepared(problem, space, chosen)
+                self._pieces.append(_Piece(found.copies, where, problem.count, bounds))
+
+    def _chosen(self, method: str) -> tuple[RegisteredDelta, ...]:
+        known = delta_bounds_for(self.adversary)
+        if method == "auto":
+            return tuple(known.values())
+        if method not in known or known[method].method != method:
+            names = ", ".join(n for n, f in known.items() if f.method == n)
             raise InvalidArgument(
-                f"{option('protect')}: set {name!r} reaches into several independent components;"
-                " approximate DP protects each part as a set of its own"
+                f"{option('method')} for (ε, δ) must be 'auto' or one of {names}, not {method!r}"
             )
+        return tuple(f for f in known.values() if f.method in ("group", method))
+
+    def _prepared(
+        self, problem: Problem, space: Workspace, chosen: tuple[RegisteredDelta, ...]
+    ) -> tuple[tuple[RegisteredDelta, ApproximateBound], ...]:
+        """Prepare the bounds that fit; a limit of time ends the list."""
+        bounds = []
+        for entry in chosen:
+            try:
+                bound = entry.make(problem)
+                bound.prepare(space, self.budget)
+            except (InvalidArgument, ModelTooWide):
+                continue
+            except GuardStruck:
+                self._note(f"the time limit was reached before {entry.name} was ready: it was left out")
+                break
+            bounds.append((entry, bound))
+        return tuple(bounds)
+
+    def _note(self, text: str) -> None:
+        if text not in self.notes:
+            self.notes = (*self.notes, text)
+
+    def weigh(self, weights: Vector | None = None) -> WeighedProfile:
+        """Return the profile for given sensitivities per node, 1 for every record by default."""
+        self._workspace.guard = Guard(self._limit)  # every question has its own
+        w = alpha_vector(self.model, 1.0) if weights is None else np.asarray(weights, dtype=np.float64)
+        parts, known = [], {}
+        for p, piece in enumerate(self._pieces):
+            for copy, (inside, outside) in zip(piece.copies, piece.places, strict=True):
+                own = w[copy]
+                key = (p, own.tobytes())
+                if key not in known:
+                    known[key] = _WeighedPiece.of([(e, b.weigh(own)) for e, b in piece.bounds])
+                parts.append((known[key], inside, outside))
+        return WeighedProfile(tuple(delta_bounds_for(self.adversary)), len(self.units), tuple(parts))
 
     def deltas(self, profile: GroupProfile, epsilon: float, weights: Vector | None = None) -> Vector:
         """Return δ of every unit; ``weights`` are sensitivities per node, 1 for records by default."""
-        w = alpha_vector(self.model, 1.0) if weights is None else weights
-        values = np.zeros(len(self.units))
-        for found, bound, where in self._pieces:
-            known: dict[bytes, Vector] = {}
-            for copy, (inside, outside) in zip(found.copies, where, strict=True):
-                own = w[copy]
-                key = own.tobytes()
-                if key not in known:
-                    known[key] = bound.evaluate(profile, own, epsilon)
-                values[outside] = known[key][inside]
-        return values
+        return self.weigh(weights).evaluate(profile, epsilon).values
 
     def delta(self, profile: GroupProfile, epsilon: float, weights: Vector | None = None) -> float:
-        """Return the largest δ over all units."""
-        return float(self.deltas(profile, epsilon, weights).max(initial=0.0))
+        """Return the largest δ over all units; ε may be negative."""
+        return self.weigh(weights).largest(profile, epsilon)
+
+    def largest_group(self, weights: Vector) -> float:
+        """Return the largest sum of sensitivities of a component."""
+        return max((float(weights[c].sum()) for p in self._pieces for c in p.copies), default=0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class _WeighedPiece:
+    """The bounds of one component for given sensitivities; units treated alike by all are one class."""
+
+    bounds: tuple[tuple[RegisteredDelta, WeighedBound], ...]
+    where: np.ndarray  # the class of every unit
+    picks: tuple[np.ndarray, ...]  # per bound: its class for each of our classes
+    dropped: set[str] = field(default_factory=set)  # bounds given up because a limit of time was reached
+
+    @classmethod
+    def of(cls, bounds: list[tuple[RegisteredDelta, WeighedBound]]) -> _WeighedPiece:
+        where = np.zeros(len(bounds[0][1].where), dtype=np.intp)
+        for _, bound in bounds:
+            _, where = np.unique(
+                where * (int(bound.where.max(initial=0)) + 1) + bound.where, return_inverse=True
+            )
+        first = np.unique(where, return_index=True)[1]
+        return cls(tuple(bounds), where.astype(np.intp), tuple(b.where[first] for _, b in bounds))
+
+    def evaluate(
+        self, profile: GroupProfile, epsilon: float, *, costly: bool = True
+    ) -> tuple[Vector, list[str]]:
+        """Return the smallest δ of every class, and by which bound."""
+        best = np.ones(len(self.picks[0]))
+        by = [self.bounds[0][0].name] * len(best)
+        for (entry, bound), pick in zip(self.bounds, self.picks, strict=True):
+            if (entry.costly and not costly) or entry.name in self.dropped:
+                continue
+            try:
+                found = np.minimum(bound.evaluate(profile, epsilon).values, 1.0)[pick]
+            except GuardStruck:
+                self.dropped.add(entry.name)
+                continue
+            for k in np.flatnonzero(found < best).tolist():
+                by[k] = entry.name
+            best = np.minimum(best, found)
+        return best, by
+
+
+@dataclass(eq=False)
+class WeighedProfile:
+    """δ_BDP of a model whose sensitivities are given, at any noise and ε."""
+
+    names: tuple[str, ...]
+    count: int
+    parts: tuple[tuple[_WeighedPiece, np.ndarray, np.ndarray], ...]
+
+    @property
+    def struck(self) -> tuple[str, ...]:
+        """The bounds that were given up because a limit of time was reached."""
+        return tuple(sorted({name for piece, _, _ in self.parts for name in piece.dropped}))
+
+    def _pieces(
+        self, profile: GroupProfile, epsilon: float
+    ) -> Iterator[tuple[Vector, list[str], np.ndarray, np.ndarray]]:
+        if math.isnan(epsilon):
+            raise InvalidArgument(f"{option('epsilon')} must be a number, not {epsilon!r}")
+        known: dict[int, tuple[Vector, list[str]]] = {}
+        for piece, inside, outside in self.parts:
+            if id(piece) not in known:
+                known[id(piece)] = piece.evaluate(profile, epsilon)
+            yield *known[id(piece)], piece.where[inside], outside
+
+    @property
+    def costly(self) -> bool:
+        """Whether some bound takes its time."""
+        return not self.struck and any(
+            entry.costly for piece, _, _ in self.parts for entry, _ in piece.bounds
+        )
+
+    def largest(self, profile: GroupProfile, epsilon: float, *, costly: bool = True) -> float:
+        """Return the largest δ over all units; ε may be negative."""
+        worst = 0.0
+        known: set[int] = set()
+        for piece, _, _ in self.parts:
+            if id(piece) not in known:
+                known.add(id(piece))
+                found, _ = piece.evaluate(profile, epsilon, costly=costly)
+                worst = max(worst, float(found.max(initial=0.0)))
+        if math.isnan(epsilon):
+            raise InvalidArgument(f"{option('epsilon')} must be a number, not {epsilon!r}")
+        return worst
+
+    def evaluate(self, profile: GroupProfile, epsilon: float) -> Deltas:
+        """Return δ of every unit with the bound that gave it."""
+        values, given = np.zeros(self.count), np.zeros(self.count, dtype=np.intp)
+        for best, by, where, outside in self._pieces(profile, epsilon):
+            values[outside] = best[where]
+            given[outside] = np.array([self.names.index(n) for n in by], dtype=np.intp)[where]
+        return Deltas(values, self.names, given)
+
+
+def _check_one_component(units: Units, places: Any) -> None:
+    """Refuse a protected set that reaches into several components."""
+    seen = np.zeros(len(units), dtype=np.intp)
+    for where in places:
+        for _, outside in where:
+            seen[outside] += 1
+    if (seen > 1).any():
+        raise InvalidArgument(
+            f"{option('protect')}: set {units.names[int(np.argmax(seen))]!r} reaches into several independent"
+            " components; approximate DP protects each part as a set of its own"
+        )
 
 
 @dataclass(frozen=True)
-class GaussianCalibration:
-    """The smallest standard deviation found, and the δ it was certified for."""
+class ApproximateCalibration:
+    """The smallest noise scale found, the δ it was certified for, and why."""
 
-    gaussian_std: float
+    scale: float
     delta: float
-    unit: str
+    binding: Binding
+    certificate: Certificate
     protected: str
     compared: Mapping[str, float]
+    notes: tuple[str, ...]
 
 
-def _weights(model: Model, mechanism: Gaussian) -> Vector:
-    given = mechanism.sensitivity
-    return alpha_vector(model, given, "sensitivity")
+def smallest_scale(
+    model: Model, epsilon: float, mechanism: Mechanism, **options: Any
+) -> ApproximateCalibration:
+    """Return the smallest noise scale with certified δ_BDP(ε) ≤ δ; it was itself checked.
 
+    ``options`` are those of :class:`DeltaProfile`.  The way back, :func:`approximate_leakage` at that
+    scale, was walked too and says at most ε.
+    """
+    bounds = DeltaProfile(model, **options)
+    weights = alpha_vector(model, mechanism.deltas, "sensitivity")
+    weighed = bounds.weigh(weights)
 
-def smallest_std(
-    model: Model,
-    epsilon: float,
-    mechanism: Gaussian,
-    *,
-    protect: Protect = None,
-    window: int = 1,
-    time_limit: float = 30.0,
-) -> GaussianCalibration:
-    """Return the smallest standard deviation with certified δ_BDP(ε) ≤ δ; it was itself checked."""
-    bounds = DeltaProfile(model, protect=protect, window=window, time_limit=time_limit)
-    weights = _weights(model, mechanism)
+    def worst(scale: float, costly: bool) -> float:
+        return weighed.largest(mechanism.group_profile(scale), epsilon, costly=costly)
 
-    def worst(std: float) -> float:
-        return bounds.delta(GaussianProfile(std), epsilon, weights)
-
-    single = mechanism.scale(epsilon)
-    std = _smallest(worst, mechanism.delta, single, "standard deviation")
-    values = bounds.deltas(GaussianProfile(std), epsilon, weights)
-    k = int(np.argmax(values))
-    largest = max((float(weights[c].sum()) for f, _, _ in bounds._pieces for c in f.copies), default=0.0)
-    group = Gaussian(max(largest, mechanism.max_sensitivity), mechanism.delta).scale(epsilon)
-    return GaussianCalibration(
-        std,
-        float(values[k]),
-        str(bounds.units.names[k]),
+    heavy = heaviest(bounds.units, model, weights)
+    alone = mechanism.group(heavy).scale(epsilon) if heavy > 0.0 else 0.0
+    start = alone if alone > 0.0 else mechanism.scale(epsilon) * 2.0**-20
+    scale = digits_up(_in_stages(worst, weighed, mechanism.target_delta, start, mechanism.scale_name))
+    found = weighed.evaluate(mechanism.group_profile(scale), epsilon)
+    for k in range(20):
+        before = weighed.struck
+        back = _smallest_epsilon(weighed, mechanism, scale, heavy)
+        if back <= epsilon or weighed.struck != before:  # a limit of time leaves what was certified
+            break
+        scale = digits_up(scale * (1.0 + _TOLERANCE * 4.0**k))
+        found = weighed.evaluate(mechanism.group_profile(scale), epsilon)
+    if weighed.struck:
+        bounds._note(f"the time limit was reached: without {', '.join(weighed.struck)}")
+    whole = max(bounds.largest_group(weights), mechanism.max_sensitivity)
+    compared = {"independent": alone} if alone > 0.0 else {}
+    return ApproximateCalibration(
+        scale,
+        found.largest,
+        _binding(bounds, found, epsilon),
+        _certificate(bounds, found, epsilon),
         bounds.units.kind,
-        {
-            "independent": Gaussian(heaviest(bounds.units, model, weights), mechanism.delta).scale(epsilon),
-            "group": group,
-        },
+        {**compared, "group": mechanism.group(whole).scale(epsilon)},
+        bounds.notes,
     )
 
 
-def _smallest(worst: Callable[[float], float], delta: float, start: float, what: str) -> float:
-    """Return the smallest x ≥ start with worst(x) ≤ δ, by doubling and bisection on its logarithm."""
-    if worst(start) <= delta:
-        return start
-    low, high = start, start
-    for _ in range(80):
-        low, high = high, 2.0 * high
-        if worst(high) <= delta:
+def _binding(bounds: DeltaProfile, found: Deltas, epsilon: float) -> Binding:
+    k = found.worst
+    name = found.names[int(found.given[k])]
+    return Binding(str(bounds.units.names[k]), epsilon, name)
+
+
+def _certificate(bounds: DeltaProfile, found: Deltas, epsilon: float) -> Certificate:
+    says = delta_bounds_for(bounds.adversary)[found.names[int(found.given[found.worst])]].says
+    return Certificate("certified bound", f"δ ≤ {found.largest:.3g} at ε = {epsilon:g}: {says}; rounded up")
+
+
+def _in_stages(
+    worst: Callable[[float, bool], float], weighed: WeighedProfile, delta: float, start: float, what: str
+) -> float:
+    """Return about the smallest x ≥ start with worst(x) ≤ δ: by the quick bounds first, then by all."""
+    found = start
+    for _ in range(4):  # once more where a limit of time took a bound away
+        before = weighed.struck
+        found = _smallest(lambda x: worst(x, False), delta, start, what)
+        if weighed.costly and found > start:
+            found = _smallest(lambda x: worst(x, True), delta, start, what, known=found)
+        if weighed.struck == before:
             break
+    return found
+
+
+def _smallest(
+    worst: Callable[[float], float], delta: float, start: float, what: str, known: float | None = None
+) -> float:
+    """Return about the smallest x ≥ start with worst(x) ≤ δ; the returned x was checked.
+
+    Doubling from the start, or steps down from an x that is ``known`` to pass; then the secant of
+    ln worst against ln x, with a bisection whenever it gains too little.
+    """
+
+    def excess(x: float) -> float:
+        return math.log(max(worst(x), 1e-300) / delta)
+
+    if known is None:
+        low, high, above, over = _doubled(excess, start, what, delta)
     else:
-        raise NoCertificate(f"no {what} up to {high:.3g} reaches δ = {delta:g}")
-    while high - low > 1e-9 * high:
-        middle = math.sqrt(low * high)
-        if worst(middle) <= delta:
-            high = middle
+        low, high, above, over = _lowered(excess, start, known)
+    halve = False
+    while high - low > _TOLERANCE * high:
+        a, b = math.log(low), math.log(high)
+        reach = 0.3 * _TOLERANCE  # step a little over the root, so that both ends close in
+        share = 0.5 if halve else min(max(above / (above - over), 0.01), 0.99)
+        middle = math.exp(min(max(a + (b - a) * share + (0.0 if halve else reach), a + reach), b - reach))
+        found = excess(middle)
+        if found <= 0.0:
+            high, over = middle, found
         else:
-            low = middle
+            low, above = middle, found
+        halve = math.log(high) - math.log(low) > 0.5 * (b - a)
     return high
 
 
-def gaussian_leakage(
-    model: Model,
-    mechanism: Gaussian,
-    gaussian_std: float,
-    *,
-    adversary: str = "informed",
-    protect: Protect = None,
-    window: int = 1,
-    time_limit: float = 30.0,
-) -> Leakage:
-    """Return the smallest ε with certified δ_BDP(ε) ≤ δ for Gaussian noise of this deviation."""
+def _doubled(
+    excess: Callable[[float], float], start: float, what: str, delta: float
+) -> tuple[float, float, float, float]:
+    """Return (low, high, …) with high passing and low not, by doubling; both the start if that passes."""
+    high, over = start, excess(start)
+    if over <= 0.0:
+        return high, high, over, over
+    for _ in range(80):
+        low, above = high, over
+        high *= 2.0
+        over = excess(high)
+        if over <= 0.0:
+            return low, high, above, over
+    raise NoCertificate(f"no {what} up to {high:.3g} reaches δ = {delta:g}")
+
+
+def _lowered(
+    excess: Callable[[float], float], start: float, known: float
+) -> tuple[float, float, float, float]:
+    """Return (low, high, …) with high passing and low not, by steps down from what is known to pass."""
+    high, over = known, excess(known)
+    if over > 0.0:  # a search that went another way this time
+        return known, known, 0.0, 0.0
+    while high > start:
+        low = max(start, 0.6 * high)
+        above = excess(low)
+        if above > 0.0:
+            return low, high, above, over
+        high, over = low, above
+    return high, high, over, over
+
+
+def _smallest_epsilon(weighed: WeighedProfile, mechanism: Mechanism, scale: float, heavy: float) -> float:
+    """Return the smallest ε found with certified δ(ε) ≤ δ; ``heavy`` is the weight of the heaviest unit."""
+    profile = mechanism.group_profile(scale)
+    start = _SMALLEST_EPSILON
+    while heavy > 0.0 and profile.delta(2.0 * start, heavy) > mechanism.target_delta:
+        start *= 2.0
+
+    def worst(epsilon: float, costly: bool) -> float:
+        return weighed.largest(profile, epsilon, costly=costly)
+
+    return digits_up(_in_stages(worst, weighed, mechanism.target_delta, start, "ε"))
+
+
+def approximate_leakage(model: Model, mechanism: Mechanism, scale: float, **options: Any) -> Leakage:
+    """Return the smallest ε with certified δ_BDP(ε) ≤ δ for noise of this scale.
+
+    ``options`` are those of :class:`DeltaProfile`.
+    """
     started = time.monotonic()
-    positive_epsilon(gaussian_std, "gaussian_std")
-    bounds = DeltaProfile(model, protect=protect, window=window, time_limit=time_limit)
-    weights = _weights(model, mechanism)
-    profile = GaussianProfile(gaussian_std)
-
-    def worst(epsilon: float) -> float:
-        return bounds.delta(profile, epsilon, weights)
-
-    epsilon = _smallest(worst, mechanism.delta, 1e-6, "ε")
-    values = bounds.deltas(profile, epsilon, weights)
-    unit = str(bounds.units.names[int(np.argmax(values))])
+    positive_epsilon(scale, "scale")
+    bounds = DeltaProfile(model, **options)
+    weights = alpha_vector(model, mechanism.deltas, "sensitivity")
+    weighed = bounds.weigh(weights)
+    epsilon = _smallest_epsilon(weighed, mechanism, scale, heaviest(bounds.units, model, weights))
+    found = weighed.evaluate(mechanism.group_profile(scale), epsilon)
+    binding = _binding(bounds, found, epsilon)
     return Leakage(
         epsilon=epsilon,
         dp_epsilon=math.inf,
-        per_record=PerUnit(bounds.units.names, np.full(len(values), epsilon)),
-        binding=Binding(unit, epsilon, "swing"),
-        method="swing",
-        certificate=Certificate("certified bound", f"δ ≤ {mechanism.delta:g} from group profiles and swings"),
-        adversary=adversary,
+        per_record=PerUnit(bounds.units.names, np.full(len(found.values), epsilon)),
+        binding=binding,
+        method=binding.method,
+        certificate=_certificate(bounds, found, epsilon),
+        adversary=bounds.adversary.name,
         fingerprint=model.fingerprint,
         seconds=time.monotonic() - started,
-        notes=("approximate DP: the same ε for every unit, at the stated δ",),
+        notes=("approximate DP: the same ε for every unit, at the stated δ", *bounds.notes),
         protected=bounds.units.kind,
     )

@@ -3,38 +3,17 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
-from quiltdp.accountant.specs import gaussian_delta
-from quiltdp.accountant.units import positive_epsilon
+from quiltdp.accountant.mechanisms import GaussianProfile
+from quiltdp.accountant.mechanisms.contract import OneByOne
 from quiltdp.errors import DependencyMissing, InvalidArgument
 from quiltdp.rounding import up
 
 __all__ = ["EventProfile", "GaussianProfile"]
 
 
-@dataclass(frozen=True)
-class GaussianProfile:
-    """Gaussian noise of standard deviation ``gaussian_std``: the analytic Gaussian, exact for groups.
-
-    A group whose sensitivities sum to w has δ(ε) = Φ(w/2s − εs/w) − e^ε Φ(−w/2s − εs/w).
-    """
-
-    gaussian_std: float
-
-    def __post_init__(self) -> None:
-        """Refuse a standard deviation that is not positive and finite."""
-        positive_epsilon(self.gaussian_std, "gaussian_std")
-
-    def delta(self, epsilon: float, weight: float) -> float:
-        """Return δ(ε) for a group of this total sensitivity, rounded up."""
-        if weight == 0.0:
-            return 0.0 if epsilon >= 0 else up(-math.expm1(epsilon))
-        return gaussian_delta(epsilon, up(weight / self.gaussian_std))
-
-
-class EventProfile:
+class EventProfile(OneByOne):
     """Any mechanism described by a ``dp_accounting`` event, through group privacy.
 
     The event's δ(ε) for one record comes from the privacy-loss-distribution accountant (its

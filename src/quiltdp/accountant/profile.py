@@ -6,21 +6,19 @@
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from importlib import import_module
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
 
-import numpy as np
-
-from quiltdp.accountant.leakage.base import Vector
-from quiltdp.accountant.leakage.combined import Combined, CombinedBounds
-from quiltdp.accountant.methods import METHODS, Part, automatic, build, check_adversary
+from quiltdp.accountant.adversaries import Adversary, adversary_from
+from quiltdp.accountant.answers import TOLERANCE, Answers, Leakages, Piece, certificate
+from quiltdp.accountant.bounds import Problem, Registered, Vector
+from quiltdp.accountant.known_records import check_known, known_in
+from quiltdp.accountant.leakage import AUTOMATIC
+from quiltdp.accountant.methods import candidates, find_method, method_names
 from quiltdp.accountant.pieces import assign_units
-from quiltdp.accountant.result import Binding, Certificate, Leakage, PerUnit
-from quiltdp.accountant.search import largest_scale
+from quiltdp.accountant.result import Leakage
+from quiltdp.accountant.stages import Component
 from quiltdp.accountant.units import (
     SMALLEST_TARGET,
     DpEpsilon,
@@ -29,32 +27,19 @@ from quiltdp.accountant.units import (
     make_units,
     positive_epsilon,
 )
-from quiltdp.inference.components import ComponentClass, component_classes
+from quiltdp.edges import edge
+from quiltdp.errors import InvalidArgument, ModelTooWide, option
+from quiltdp.inference.components import component_classes
+from quiltdp.inference.workspace import Workspace
 from quiltdp.model import Model
-from quiltdp.rounding import up
+from quiltdp.work import Guard, GuardStruck, WorkBudget
 
 __all__ = ["LeakageProfile", "analyze", "dp_epsilon", "leakage"]
 
 Progress = Callable[[str, float], None]
-
-
-@dataclass(frozen=True, eq=False)
-class _Piece:
-    """One class of components, its bounds, and where its units stand in the whole model."""
-
-    found: ComponentClass
-    combined: Combined
-    places: tuple[tuple[np.ndarray, np.ndarray], ...]  # per copy: (local units, global units)
-
-
-@dataclass(frozen=True, eq=False)
-class _Values:
-    """Leakage of every unit at one α, and which piece and which of its units it came from."""
-
-    epsilon: Vector
-    piece: np.ndarray
-    local: np.ndarray
-    results: Mapping[tuple[int, bytes], CombinedBounds]
+Work = str | WorkBudget
+Who = str | Adversary
+_Answer = TypeVar("_Answer")
 
 
 class LeakageProfile:
@@ -76,171 +61,218 @@ class LeakageProfile:
         model: Model,
         *,
         method: str = "auto",
-        adversary: str = "informed",
+        adversary: Who = "informed",
         protect: Protect = None,
         window: int = 1,
+        work: Work = "normal",
         time_limit: float = 30.0,
+        memory_limit: float | None = None,
         progress: Progress | None = None,
     ) -> None:
-        check_adversary(adversary)
-        positive_epsilon(time_limit, "time_limit")
+        self.adversary = check_known(adversary_from(adversary), model)
+        self._limits = (positive_epsilon(time_limit, "time_limit"), _bytes(memory_limit))
+        self.budget = WorkBudget.named(work)
         self.model = model
         self.method = method
-        self.adversary = adversary
         self.units = make_units(model, protect, window)
         self.protection: dict[str, Any] = {"protect": protect, "window": window}
-        self._notes: list[str] = []
+        self.workspace = Workspace(model, guard=Guard(*self._limits))
+        self._fresh = True
+        self._progress = progress
         self._started = time.monotonic()
-        self._limit = float(time_limit)
-        self._pieces = tuple(self._build(progress))
-        self._additive = any(len(p) > 1 for p in self._parts_of_units().values())
-        self.seconds = time.monotonic() - self._started
+        self._entry = None if method == "auto" else find_method(self.adversary, method)
+        _check_stage(self.budget.until, self.adversary)
+        self._pieces = tuple(self._take_apart())
+        self._additive = self._some_unit_is_cut()
+        self._stages: list[Answers] = []
+        self._waiting = self._next_stages()
+        self._stopped: str | None = None
 
     # -- building --------------------------------------------------------------------------
 
-    def _build(self, progress: Progress | None) -> list[_Piece]:
+    def _take_apart(self) -> Iterator[Piece]:
+        """Yield every class of components that holds units, with what is protected in it."""
         classes = component_classes(self.model)
         local, places = assign_units(self.model, self.units, classes)
-        pieces = []
         for k, found in enumerate(classes):
-            if not any(len(g) for _, g in places[k]):
-                continue
-            if progress is not None:
-                progress("analysing components", k / len(classes))
-            part = Part(found.model, local[k], self.units.window, self._remaining())
-            if self.method == "auto":
-                combined, notes = automatic(self.adversary, part)
-            else:
-                combined, notes = Combined([build(self.adversary, self.method, part)]), ()
-            self._notes.extend(n for n in notes if n not in self._notes)
-            pieces.append(_Piece(found, combined, places[k]))
-        if progress is not None:
-            progress("analysing components", 1.0)
-        return pieces
+            if any(len(g) for _, g in places[k]):
+                adversary = known_in(self.adversary, found, self.model)
+                problem = Problem(found.model, local[k], adversary, self.units.window)
+                space = self.workspace.part(k, found.model)
+                yield Piece(found, Component(problem, space, self.budget), places[k])
 
-    def _remaining(self) -> float:
-        return max(1.0, self._limit - (time.monotonic() - self._started))
-
-    def _parts_of_units(self) -> dict[int, list[int]]:
-        """Return, for named sets, the pieces each one reaches into."""
-        parts: dict[int, list[int]] = {}
+    def _some_unit_is_cut(self) -> bool:
+        """Return whether a named set reaches into several components."""
         if self.units.members is None:
-            return parts
-        for p, piece in enumerate(self._pieces):
-            for _, places in piece.places:
-                for unit in places.tolist():
-                    parts.setdefault(unit, []).append(p)
-        return parts
+            return False
+        seen: set[int] = set()
+        for piece in self._pieces:
+            for _, outside in piece.places:
+                units = outside.tolist()
+                if len(set(units)) < len(units) or seen.intersection(units):
+                    return True
+                seen.update(units)
+        return False
 
-    # -- evaluating ------------------------------------------------------------------------
+    def _next_stages(self) -> Iterator[Answers]:
+        """Yield stage after stage, each prepared when it is asked for."""
+        facing = dict.fromkeys(p.component.problem.adversary for p in self._pieces)
+        entries = candidates(*facing) if self._entry is None else iter([self._entry])
+        last = self.budget.until
+        for entry in entries:
+            name = self._stage_name(entry)
+            taken = [self._prepare(piece, entry) for piece in self._pieces]
+            if any(taken):
+                counts = tuple(len(p.component.bounds) for p in self._pieces)
+                yield Answers(self.model, self.units, self._pieces, name, counts, self._additive)
+            if name == last.removesuffix("~"):
+                return
 
-    def _values(self, alpha: Vector, floor: float = 0.0, enough: float = math.inf) -> _Values:
-        """Evaluate every class of components once per distinct α vector."""
-        count = len(self.units)
-        epsilon = np.zeros(count)
-        owner, local = np.full(count, -1, dtype=np.intp), np.zeros(count, dtype=np.intp)
-        results: dict[tuple[int, bytes], CombinedBounds] = {}
-        equal = bool(len(alpha)) and bool(np.all(alpha == alpha[0]))
-        if self._additive:  # a unit's parts add up: none can be judged alone
-            floor, enough = 0.0, math.inf
-        for p, piece in enumerate(self._pieces):
-            for copy, (inside, outside) in zip(piece.found.copies, piece.places, strict=True):
-                own = alpha[copy]
-                key = (p, b"" if equal else own.tobytes())
-                if key not in results:
-                    total = up(float(own.sum()), len(own) + 8.0) if own.any() else 0.0
-                    if 4.0 * total <= floor:  # far below: group privacy will do; also if nothing is read
-                        count = max(int(i.max(initial=-1)) + 1 for i, _ in piece.places)
-                        results[key] = piece.combined.group(count, total)
-                    else:
-                        results[key] = piece.combined.evaluate(own, floor=floor, enough=enough)
-                found = results[key]
-                values = found.epsilon[inside]
-                if self._additive:
-                    values = values * (1 + 1e-15)  # sums of rounded-up parts stay rounded up
-                    np.add.at(epsilon, outside, values)
-                else:
-                    epsilon[outside] = values
-                owner[outside], local[outside] = p, inside
-        return _Values(epsilon, owner, local, results)
+    def _prepare(self, piece: Piece, entry: Registered) -> bool:
+        """Add one bound to a piece where it is wanted; return whether it was."""
+        if self._progress is not None:
+            self._progress(f"preparing {entry.name}", min(0.9, 0.1 * len(self._stages)))
+        if self._entry is not None:
+            piece.component.take(entry)
+            return True
+        return piece.component.wants(entry) and piece.component.offer(entry)
+
+    def _stage_name(self, entry: Registered) -> str:
+        """Return the name of a stage; a namesake for a stronger adversary says so."""
+        twice = sum(1 for _, name, _ in AUTOMATIC if name == entry.name) > 1
+        if not twice or entry.against == self.adversary:
+            return entry.name
+        return f"{entry.name}@{entry.against.name}"
+
+    def prepare(self) -> None:
+        """Do the α-independent work of every stage now."""
+        try:
+            while self._advance():
+                pass
+        except GuardStruck as struck:
+            self._stop(len(self._stages), struck, self._stages[-1] if self._stages else None)
+        self._fresh = False
+        if self._progress is not None:
+            self._progress("prepared", 1.0)
+
+    def _advance(self) -> bool:
+        """Prepare one more stage; return whether there was one."""
+        if self._stopped is not None:
+            return False
+        found = next(self._waiting, None)
+        if found is not None:
+            self._stages.append(found)
+        return found is not None
+
+    def _stop(self, stages: int, struck: GuardStruck, last: Answers | None) -> None:
+        """Keep only the stages that were finished (``last`` may be the rough half of one), and say so."""
+        del self._stages[stages:]
+        if last is None:
+            raise ModelTooWide(
+                f"{option('method', self.method)}: {struck} before it was finished",
+                f"raise {option('time_limit')} or {option('memory_limit')}",
+                f"use {option('method', 'auto')}",
+            ) from None
+        name = last.stage
+        again = f"{self.budget.level}:{name}"
+        self._stopped = (
+            f"{struck} after stage {name!r}, whose answer this is;"
+            f" work={again!r} (--work {again}) gives it again"
+        )
+
+    # -- answering -------------------------------------------------------------------------
+
+    def ask(
+        self, question: Callable[[Answers, _Answer | None], _Answer], *, search: bool = False
+    ) -> tuple[_Answer, Answers]:
+        """Answer a question stage by stage; return the last answer and the stage it came from.
+
+        ``question`` gets a stage and the answer of the one before.  When a guard strikes, the answer
+        of the last finished stage counts.  A ``search`` asks every stage twice, roughly at first.
+        """
+        if not self._fresh:
+            self.workspace.guard = Guard(*self._limits)
+        self._fresh = False
+        found: _Answer | None = None
+        last: Answers | None = None
+        done = 0
+        try:
+            while last is None or not self._is_last(last):
+                if done == len(self._stages) and not self._advance():
+                    break
+                stage = self._stages[done]
+                for part in (stage.roughly, stage) if search else (stage,):
+                    if last is None or not self._is_last(last):
+                        found, last = question(part, found), part
+                done += 1
+        except GuardStruck as struck:
+            self._stop(done, struck, last)
+        if self._progress is not None:
+            self._progress("answered", 1.0)
+        assert found is not None, "the first stage answers, whatever the limits"
+        assert last is not None
+        return found, last
+
+    def _is_last(self, stage: Answers) -> bool:
+        """Return whether the work budget ends with this stage."""
+        return stage.stage == self.budget.until
+
+    def notes(self) -> list[str]:
+        """Return what was passed over, and whether a limit was reached."""
+        found = [n for piece in self._pieces for n in piece.component.notes]
+        return list(dict.fromkeys(found + ([self._stopped] if self._stopped else [])))
 
     def epsilon(self, dp_epsilon: DpEpsilon) -> float:
         """Return only the largest leakage at ``dp_epsilon``."""
-        values = self._values(alpha_vector(self.model, dp_epsilon))
-        return float(values.epsilon.max(initial=0.0))
+        alpha = alpha_vector(self.model, dp_epsilon)
+        return self.ask(lambda stage, before: stage.leakages(alpha, before))[0].epsilon
 
     def leakage(self, dp_epsilon: DpEpsilon) -> Leakage:
         """Return the leakage of every unit under a ``dp_epsilon``-DP mechanism, certified.
 
         ``dp_epsilon`` is one α for all records or a mapping record → α_j.
         """
-        started = time.monotonic()
         alpha = alpha_vector(self.model, dp_epsilon)
-        values = self._values(alpha)
-        k = int(np.argmax(values.epsilon)) if len(values.epsilon) else 0
-        binding = self._binding(values, alpha, k)
-        largest: dict[str, float] = {}
-        notes = list(self._notes)
-        for found in values.results.values():
-            for name, value in found.largest.items():
-                largest[name] = max(largest.get(name, 0.0), value)
-            notes.extend(n for n in found.notes if n not in notes)
+        found, stage = self.ask(lambda stage, before: stage.leakages(alpha, before))
+        return self.explain(found, stage, dp_epsilon)
+
+    def explain(self, found: Leakages, stage: Answers, dp_epsilon: DpEpsilon) -> Leakage:
+        """Return leakages with their reasons."""
+        binding, entry, bounds = stage.binding(found)
+        notes = self.notes()
+        for smallest in found.results.values():
+            notes.extend(n for n in smallest.notes if n not in notes)
         return Leakage(
-            epsilon=float(values.epsilon[k]),
+            epsilon=found.epsilon,
             dp_epsilon=dict(dp_epsilon) if isinstance(dp_epsilon, Mapping) else float(dp_epsilon),
-            per_record=PerUnit(self.units.names, values.epsilon),
+            per_record=stage.per_unit(found),
             binding=binding,
             method=binding.method,
-            certificate=self._certificate(binding.method, notes),
-            adversary=self.adversary,
+            certificate=certificate(entry, bounds, self.budget.to_dict(), stage.stage),
+            adversary=self.adversary.name,
             fingerprint=self.model.fingerprint,
-            seconds=self.seconds + time.monotonic() - started,
-            by_method=largest,
+            seconds=time.monotonic() - self._started,
+            by_method=stage.by_method(found),
             notes=tuple(notes),
             protected=self.units.kind,
         )
 
-    def _binding(self, values: _Values, alpha: Vector, k: int) -> Binding:
-        piece = self._pieces[int(values.piece[k])]
-        local = int(values.local[k])
-        for copy, (_, outside) in zip(piece.found.copies, piece.places, strict=True):
-            if k in outside:
-                equal = bool(np.all(alpha == alpha[0]))
-                key = (int(values.piece[k]), b"" if equal else alpha[copy].tobytes())
-                found = values.results[key]
-                witness = _renamed(found.witnesses.get(local, {}), piece.found, copy, self.model)
-                name = found.names[int(found.winner[local])]
-                return Binding(str(self.units.names[k]), float(values.epsilon[k]), name, witness)
-        raise AssertionError("every unit belongs to a piece")
-
-    def _certificate(self, name: str, notes: list[str]) -> Certificate:
-        for adversary in (self.adversary, *METHODS):
-            method = METHODS[adversary].get(name)
-            if method is not None:
-                kind = method.kind
-                if kind == "exact" and any(n.startswith("exact:") for n in notes):
-                    kind = "certified bound"
-                return Certificate(kind, f"{method.says}; rounded up in floating point")
-        raise AssertionError(f"unknown method {name}")
-
     # -- the inverse -----------------------------------------------------------------------
 
-    def dp_epsilon(self, bdp_epsilon: float, *, tolerance: float = 1e-8) -> float:
+    def dp_epsilon(self, bdp_epsilon: float, *, tolerance: float = TOLERANCE) -> float:
         """Return the largest α whose certified leakage is at most ``bdp_epsilon``, rounded down."""
         return self.scale(bdp_epsilon, alpha_vector(self.model, 1.0), tolerance=tolerance)
 
-    def scale(self, bdp_epsilon: float, weights: Vector, *, tolerance: float = 1e-8) -> float:
+    def scale(self, bdp_epsilon: float, weights: Vector, *, tolerance: float = TOLERANCE) -> float:
         """Return the largest s such that α = s·weights leaks at most ``bdp_epsilon``, certified.
 
         The returned s was itself evaluated and passed; every bound is monotone in α.
         """
         target = positive_epsilon(bdp_epsilon, "bdp_epsilon", least=SMALLEST_TARGET)
-
-        def at(s: float) -> float:
-            values = self._values(weights * s, floor=0.98 * target, enough=1.02 * target)
-            return float(values.epsilon.max(initial=0.0))
-
-        return largest_scale(at, target, weights, tolerance=tolerance)
+        found, _ = self.ask(
+            lambda stage, before: stage.scale(target, weights, tolerance, before), search=True
+        )
+        return found.scale
 
     def curve(self, dp_epsilons: Any) -> list[Leakage]:
         """Return the leakage at each of several α, for tables and pictures."""
@@ -248,38 +280,31 @@ class LeakageProfile:
 
     def plot(self, dp_epsilons: Any = None, *, ax: Any = None) -> Any:
         """Draw leakage against α, one line per method; return matplotlib axes."""
-        # pictures are an edge: found when asked for, never imported by the accountant
-        return import_module("quiltdp.report.plots").plot_profile(self, dp_epsilons, ax=ax)
+        return edge("plot_profile")(self, dp_epsilons, ax=ax)
 
 
-def _renamed(
-    witness: Mapping[str, Any], found: ComponentClass, copy: np.ndarray, whole: Model
-) -> dict[str, Any]:
-    """Return a witness of a class with the node names of one of its copies."""
-    if copy is found.copies[0] or not witness:
-        return dict(witness)
-    names = {n: whole.nodes[int(j)] for n, j in zip(found.model.nodes, copy, strict=True)}
+def _check_stage(name: str, adversary: Adversary) -> None:
+    known = method_names(adversary)[1:]
+    if name and name.removesuffix("~").partition("@")[0] not in known:
+        raise InvalidArgument(
+            f"{option('work')}: {name!r} is not a stage; stages are among {', '.join(known)}"
+        )
 
-    def rename(value: Any) -> Any:
-        if isinstance(value, str):
-            return names.get(value, value)
-        if isinstance(value, (list, tuple)):
-            return [rename(v) for v in value]
-        if isinstance(value, dict):
-            return {rename(k): rename(v) for k, v in value.items()}
-        return value
 
-    return {k: rename(v) for k, v in witness.items()}
+def _bytes(memory_limit: float | None) -> int | None:
+    return None if memory_limit is None else int(positive_epsilon(memory_limit, "memory_limit"))
 
 
 def analyze(
     model: Model,
     *,
     method: str = "auto",
-    adversary: str = "informed",
+    adversary: Who = "informed",
     protect: Protect = None,
     window: int = 1,
+    work: Work = "normal",
     time_limit: float = 30.0,
+    memory_limit: float | None = None,
     progress: Progress | None = None,
 ) -> LeakageProfile:
     """Do the α-independent work once and return the profile.
@@ -289,37 +314,48 @@ def analyze(
     model
         The model of the correlation.
     method
-        ``auto`` (the best sound bound the time limit allows) or one method by name.
+        ``auto`` (the best sound bound the work budget allows) or one method by name.
     adversary
-        ``informed`` (knows any subset of the other records) or ``prior`` (knows only the model).
+        ``informed`` (knows any subset of the other records), ``prior`` (knows only the model), or an
+        :class:`~quiltdp.accountant.adversaries.Adversary`.
     protect, window
         What is protected: single records by default, named sets of records, or runs of ``window``
         consecutive steps of a chain.
-    time_limit
-        Seconds that searches may take altogether.
+    work
+        How far searches go: ``quick``, ``normal``, ``thorough``, or a
+        :class:`~quiltdp.work.WorkBudget`; the same work gives the same answer everywhere.
+    time_limit, memory_limit
+        Guards in seconds (for the analysis, and again for every question) and bytes: when one
+        strikes, the answer is that of the last finished stage, and says so.
     progress
         Called with a label and a fraction in [0, 1].
     """
-    return LeakageProfile(
+    profile = LeakageProfile(
         model,
         method=method,
         adversary=adversary,
         protect=protect,
         window=window,
+        work=work,
         time_limit=time_limit,
+        memory_limit=memory_limit,
         progress=progress,
     )
+    profile.prepare()
+    return profile
 
 
 def leakage(
     model: Model,
     dp_epsilon: DpEpsilon,
     method: str = "auto",
-    adversary: str = "informed",
+    adversary: Who = "informed",
     *,
     protect: Protect = None,
     window: int = 1,
+    work: Work = "normal",
     time_limit: float = 30.0,
+    memory_limit: float | None = None,
     progress: Progress | None = None,
 ) -> Leakage:
     """Return how much an α-DP mechanism leaks about each record of correlated data.
@@ -334,7 +370,7 @@ def leakage(
         The model of the correlation.
     dp_epsilon
         α, the mechanism's DP guarantee with respect to replacing one record; or one α per record.
-    method, adversary, protect, window, time_limit, progress
+    method, adversary, protect, window, work, time_limit, memory_limit, progress
         As for :func:`analyze`.
 
     Examples
@@ -346,13 +382,15 @@ def leakage(
       binding    X2 (by exact)
       certified  exact: the limit over all α-DP mechanisms and adversaries; rounded up in floating point
     """
-    profile = analyze(
+    profile = LeakageProfile(
         model,
         method=method,
         adversary=adversary,
         protect=protect,
         window=window,
+        work=work,
         time_limit=time_limit,
+        memory_limit=memory_limit,
         progress=progress,
     )
     return profile.leakage(dp_epsilon)
@@ -362,11 +400,13 @@ def dp_epsilon(
     model: Model,
     bdp_epsilon: float,
     method: str = "auto",
-    adversary: str = "informed",
+    adversary: Who = "informed",
     *,
     protect: Protect = None,
     window: int = 1,
+    work: Work = "normal",
     time_limit: float = 30.0,
+    memory_limit: float | None = None,
     progress: Progress | None = None,
 ) -> float:
     """Return the largest α for which every α-DP mechanism is certified to leak at most ε.
@@ -378,13 +418,15 @@ def dp_epsilon(
     >>> round(1 / qd.dp_epsilon(m, bdp_epsilon=1.0), 3)
     8.908
     """
-    profile = analyze(
+    profile = LeakageProfile(
         model,
         method=method,
         adversary=adversary,
         protect=protect,
         window=window,
+        work=work,
         time_limit=time_limit,
+        memory_limit=memory_limit,
         progress=progress,
     )
     return profile.dp_epsilon(bdp_epsilon)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from quiltdp.accountant.leakage.base import Vector
+from quiltdp.accountant.bounds import Vector
+from quiltdp.edges import edge
+from quiltdp.printable import json_text, printable
 
 __all__ = ["Binding", "Certificate", "Leakage", "PerUnit", "jsonable"]
 
@@ -44,7 +45,7 @@ class Binding:
         behind = f", quilt separator {{{', '.join(map(str, quilt))}}}" if quilt else ""
         known = self.witness.get("known")
         knows = f", adversary knows {{{', '.join(map(str, known))}}}" if known else ""
-        return f"{self.unit} (by {self.method}{behind}{knows})"
+        return printable(f"{self.unit} (by {self.method}{behind}{knows})")
 
 
 @dataclass(frozen=True)
@@ -52,15 +53,28 @@ class Certificate:
     """How a number was obtained.
 
     ``kind`` is ``exact`` (nothing sound is below it, up to the stated rounding), ``certified bound``
-    (sound, rounded up), or ``published`` (the papers' formula, for comparison).
+    (sound, rounded up), or ``published`` (the papers' formula, for comparison).  ``work`` is the work
+    budget, ``stage`` the last stage that was finished: with them the number comes out again.
     """
 
     kind: str
     statement: str
+    work: Mapping[str, Any] = field(default_factory=dict)
+    stage: str = ""
 
-    def to_dict(self) -> dict[str, str]:
+    def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready dictionary."""
-        return {"kind": self.kind, "statement": self.statement}
+        return {
+            "kind": self.kind,
+            "statement": self.statement,
+            "work": dict(self.work),
+            "stage": self.stage,
+        }
+
+    @classmethod
+    def from_dict(cls, given: Mapping[str, Any]) -> Certificate:
+        """Read back what :meth:`to_dict` wrote."""
+        return cls(given["kind"], given["statement"], dict(given.get("work", {})), given.get("stage", ""))
 
     def __str__(self) -> str:
         """Read as one line."""
@@ -149,9 +163,22 @@ class Leakage:
                 f"leakage ≤ {self.epsilon:.6g} at {alpha} against the {self.adversary} adversary",
                 f"  binding    {self.binding}",
                 f"  certified  {self.certificate}",
-                *(f"  note       {n}" for n in self.notes),
+                *(f"  note       {printable(n)}" for n in self.notes),
             ]
         )
+
+    def plot(self, *, top: int = 20, ax: Any = None) -> Any:
+        """Draw the units that leak most; return matplotlib axes."""
+        return edge("plot_leakage")(self, top=top, ax=ax)
+
+    def _repr_html_(self) -> str:
+        """Show in a notebook."""
+        told = [
+            ("adversary", self.adversary),
+            ("binding", str(self.binding)),
+            ("certified", str(self.certificate)),
+        ]
+        return str(edge("leakage_table")(f"leakage ≤ {self.epsilon:.6g}", told, self.per_record.top(10)))
 
     def to_dict(self, top: int | None = None) -> dict[str, Any]:
         """Return a JSON-ready dictionary; ``top`` keeps only that many units."""
@@ -167,13 +194,12 @@ class Leakage:
             "per_record": shown,
             "by_method": dict(self.by_method),
             "fingerprint": self.fingerprint,
-            "seconds": self.seconds,
             "notes": list(self.notes),
         }
 
     def to_json(self) -> str:
         """Return one JSON object with stable keys; ∞ is written as the string "inf"."""
-        return json.dumps(jsonable(self.to_dict()), ensure_ascii=False, indent=2)
+        return json_text(jsonable(self.to_dict()), indent=2)
 
 
 def jsonable(value: Any) -> Any:

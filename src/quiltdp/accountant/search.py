@@ -4,85 +4,116 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import NamedTuple
 
-from quiltdp.accountant.leakage.base import Vector
+from quiltdp.accountant.bounds import Vector
 from quiltdp.errors import NoCertificate, option
-from quiltdp.rounding import down
+from quiltdp.rounding import digits_down, down
 
-__all__ = ["largest_scale"]
+__all__ = ["Passing", "largest_scale"]
+
+_STEPS = 200
+_STRIDE = 1.25
+_SLOPES = (0.1, 10.0)  # of the logarithm of a bound in the logarithm of α; 1 is proportional
+
+
+class Passing(NamedTuple):
+    """A scale that passed, and the leakage that was found there; NaN: only that it passes is known."""
+
+    scale: float
+    leakage: float
 
 
 def largest_scale(
-    bound: Callable[[float], float], target: float, weights: Vector, *, tolerance: float = 1e-9
-) -> float:
-    """Return the largest s found with ``bound(s) ≤ target``; the returned s was itself checked.
+    bound: Callable[[float], float],
+    target: float,
+    weights: Vector,
+    *,
+    tolerance: float = 1e-9,
+    start: Passing | None = None,
+    floor: float = 0.0,
+) -> Passing:
+    """Return the largest s found, of twelve digits, with ``bound(s) ≤ target``; it was itself evaluated.
 
-    ``bound`` is increasing, bound(s) ≥ s·max(weights) (a record leaks at least its own α), and
-    bound(s) ≤ s·Σ weights (group privacy).  The logarithm of the bound is nearly linear in the
-    logarithm of s, so false position with a fallback to bisection needs few evaluations.
+    ``bound`` is increasing, and bound(s) ≥ s·max(weights): a record leaks at least its own α.  The
+    logarithm of a leakage is nearly linear in that of α, so the secant through the last two points
+    needs a handful of evaluations; where it stalls, bisection helps.
+
+    Parameters
+    ----------
+    start
+        A scale that is known to pass, e.g. because a looser bound passes there; by default the one
+        of group privacy.
+    floor
+        Values of ``bound`` up to this one only say that the leakage is not larger.
 
     Raises
     ------
     NoCertificate
-        If not even group privacy passes, which would mean that the bound is not monotone.
+        If the bound is infinite, or not even tiny scales pass.
     """
     top = float(weights.max(initial=0.0))
     if top <= 0.0:
-        return math.inf
-    high = target / top
-    high_value = bound(high)
-    if high_value <= target:
-        return high
-    if math.isinf(high_value) and math.isinf(bound(target / float(weights.sum()))):
-        raise NoCertificate(
-            "this method gives no finite bound for this model", f"use another {option('method')}"
-        )
-    group = down(target / float(weights.sum()), 64.0 + 4 * len(weights))
-    low, low_value, high, high_value = _bracket(bound, target, group, high, high_value)
-    for _ in range(3):  # a wide bracket: the bound is nearly proportional to s just above the lower end
-        s = low * target / low_value * 1.01 if low_value > 0.0 else high
-        if high < 1.1 * low or s >= high:
+        return Passing(math.inf, 0.0)
+    ceiling = digits_down(target / top)
+    if start is None:
+        alone = digits_down(down(target / float(weights.sum()), 64.0 + 4 * len(weights)))
+        start = Passing(alone, math.nan)
+    (low, low_value), high = _passing(bound, target, start, ceiling)
+    before = (0.0, 0.0)  # another point of the curve; none yet
+    stalled = 0
+    for _ in range(_STEPS):
+        if low_value >= target * (1.0 - tolerance) or high - low <= tolerance * low:
+            break
+        if low_value <= floor * (1.0 + 1e-9):
+            s = min(low * _STRIDE, high)  # far below: how far is not known
+        else:
+            s = _secant((low, low_value), before, target * (1.0 - 0.25 * tolerance))
+        if stalled > 1 or (s >= high and high < ceiling):
+            s = math.sqrt(low * high)
+        s = digits_down(min(max(s, low * (1.0 + 0.25 * tolerance)), high))
+        if not low < s <= high or (s == high and high < ceiling):
             break
         value = bound(s)
-        if value > target:
-            high, high_value = s, value
-            break
-        low, low_value = s, value
-    for step in range(200):
-        if high - low <= tolerance * low:
-            break
-        s = _between(low, low_value, high, high_value, target, step)
-        value = bound(s)
+        gap, width = target - low_value, high - low
         if value <= target:
+            before = (low, low_value) if low_value > floor * (1.0 + 1e-9) else (0.0, 0.0)
             low, low_value = s, value
         else:
-            high, high_value = s, value
-    return low
+            before, high = (s, value), s
+        progress = target - low_value <= 0.5 * gap or high - low <= 0.5 * width
+        stalled = 0 if progress else stalled + 1
+    return Passing(low, low_value)
 
 
-def _bracket(
-    bound: Callable[[float], float], target: float, group: float, high: float, high_value: float
-) -> tuple[float, float, float, float]:
-    """Return a point that passes and one that fails, close together: the bound is nearly linear."""
-    for k in range(60):
-        s = max(group * 0.5**k, min(high * target / high_value * 0.98, 0.98 * high))
-        value = bound(s)
+def _passing(
+    bound: Callable[[float], float], target: float, start: Passing, ceiling: float
+) -> tuple[Passing, float]:
+    """Return a scale that passes, with its value, and one that need not be exceeded."""
+    s, value = start
+    high = ceiling
+    for _ in range(60):
+        if math.isnan(value):
+            value = bound(s)
         if value <= target:
-            return s, value, high, high_value
-        high, high_value = s, value
+            return Passing(s, value), max(s, high)
+        high = s
+        if math.isinf(value) and math.isinf(bound(s * 2.0**-30)):
+            raise NoCertificate(
+                "this method gives no finite bound for this model", f"use another {option('method')}"
+            )
+        s = digits_down(s * (0.5 if math.isinf(value) else min(0.98 * target / value, 0.98)))
+        value = math.nan
     raise NoCertificate("no α passed its own certificate, not even that of group privacy")
 
 
-def _between(low: float, low_value: float, high: float, high_value: float, target: float, step: int) -> float:
-    """Return the next point: false position on logarithms, every fourth step the middle.
-
-    Even steps stand a little below the crossing and odd ones a little above, so that both ends move.
-    """
-    middle = math.sqrt(low * high)
-    if step % 4 == 3 or low_value <= 0.0 or math.isinf(high_value) or high_value <= low_value:
-        return middle
-    share = math.log(target / low_value) / math.log(high_value / low_value)
-    nudge = 0.02 * min(share, 1.0 - share) + 1e-4
-    share += -nudge if step % 2 == 0 else nudge
-    guess = low * (high / low) ** min(max(share, 1e-3), 1.0 - 1e-3)
-    return guess if low < guess < high else middle
+def _secant(point: tuple[float, float], other: tuple[float, float], goal: float) -> float:
+    """Return where the line through two points, in logarithms, reaches ``goal``; one point: slope 1."""
+    s, value = point
+    if value <= 0.0:
+        return 2.0 * s
+    slope = 1.0
+    if other[1] > 0.0 and math.isfinite(other[1]) and other[0] != s and other[1] != value:
+        slope = math.log(value / other[1]) / math.log(s / other[0])
+        slope = min(max(slope, _SLOPES[0]), _SLOPES[1]) if slope > 0 else 1.0
+    return s * math.exp(math.log(goal / value) / slope)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from quiltdp.accountant.leakage.base import Vector
+from quiltdp.accountant.bounds import Vector
 from quiltdp.chain import ChainModel
 from quiltdp.errors import InvalidArgument, UnknownNode, option
 from quiltdp.model import Model
@@ -166,9 +166,11 @@ DpEpsilon = float | Mapping[str, float]
 
 
 def alpha_vector(model: Model, dp_epsilon: DpEpsilon, name: str = "dp_epsilon") -> Vector:
-    """Return one α per node: the given one for records, 0 for latents.
+    """Return one α per node: the given one for each person behind a record, 0 for latents.
 
-    A mapping gives each record its own α; a record the query never reads has α = 0, and says so.
+    One number is what the mechanism costs one person; a record that stands for k people (monozygotic
+    twins) pays k times as much, by group privacy.  A mapping gives each record its own α, all its people
+    included; a record the query never reads has α = 0, and says so.
 
     Raises
     ------
@@ -179,8 +181,12 @@ def alpha_vector(model: Model, dp_epsilon: DpEpsilon, name: str = "dp_epsilon") 
         return _unequal(model, dp_epsilon, name)
     value = positive_epsilon(dp_epsilon, name, zero=True)
     if len(model.records) == len(model.nodes):
-        return np.full(len(model.nodes), value)
-    return np.array([value if model.is_record(n) else 0.0 for n in model.nodes])
+        vector = np.full(len(model.nodes), value)
+    else:
+        vector = np.array([value if model.is_record(n) else 0.0 for n in model.nodes])
+    for record, count in model.people.items():
+        vector[model.index[record]] *= count
+    return vector
 
 
 def _unequal(model: Model, given: Mapping[str, float], name: str) -> Vector:

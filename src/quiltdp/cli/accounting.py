@@ -9,17 +9,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from quiltdp.accountant.leakage import AUTOMATIC, ON_REQUEST
+
 if TYPE_CHECKING:
     from quiltdp.accountant.profile import Progress
 
 __all__ = [
     "Adversary",
     "AsJson",
+    "MemoryLimit",
     "Method",
     "ModelFile",
     "Protect",
     "TimeLimit",
     "Window",
+    "Work",
+    "memory_bytes",
     "progress_bar",
     "protection",
     "witness_facts",
@@ -32,18 +37,35 @@ ModelFile = Annotated[
         help="A network (.bif .xmlbif .net .xdsl .uai .json), a chain (.json) or a pedigree (.fam .ped …).",
     ),
 ]
+
+
+def _names(adversary: str) -> str:
+    return ", ".join(sorted({name for who, name, _ in (*AUTOMATIC, *ON_REQUEST) if who == adversary}))
+
+
 Method = Annotated[
     str,
     typer.Option(
         metavar="NAME",
-        help="auto (the best that applies), or one of chain, exact, group, lemma4, propagation, published,"
-        " published-blanket, quilts, swing; against the prior adversary chain, clique-tree, exact,"
-        " forward-backward, gk16, group, mqm-approx, published, quilts.",
+        help=f"auto (the best that applies), or one of {_names('informed')}; against the prior adversary"
+        f" also {_names('prior')}.",
     ),
 ]
 Adversary = Annotated[
     str,
-    typer.Option(metavar="WHO", help="informed (knows any other records) or prior (knows only the model)."),
+    typer.Option(
+        metavar="WHO",
+        help="informed (knows any other records), prior (knows only the model), knows=A,B (may know these"
+        " records) or knows:K (may know any K).",
+    ),
+]
+Work = Annotated[
+    str,
+    typer.Option(
+        metavar="LEVEL",
+        help="How far searches go: quick, normal or thorough; LEVEL:STAGE ends after a stage. The same"
+        " work gives the same answer on every machine.",
+    ),
 ]
 Window = Annotated[
     int, typer.Option(metavar="W", min=1, help="Protect every run of W consecutive steps of a chain.")
@@ -57,9 +79,35 @@ Protect = Annotated[
     ),
 ]
 TimeLimit = Annotated[
-    float, typer.Option(metavar="SECONDS", min=0.1, help="How long the search for better bounds may take.")
+    float,
+    typer.Option(
+        metavar="SECONDS",
+        min=0.1,
+        help="When to stop looking for a better bound; the answer is then that of the last finished stage.",
+    ),
+]
+MemoryLimit = Annotated[
+    str | None,
+    typer.Option(metavar="SIZE", help="The same for memory, for example 500M or 2G.", show_default=False),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Plain JSON on stdout, nothing else.")]
+
+
+def memory_bytes(size: str | None) -> float | None:
+    """Return the bytes of ``--memory-limit``, or refuse it."""
+    from quiltdp.errors import InvalidArgument
+
+    if size is None:
+        return None
+    text = size.strip().upper().removesuffix("B").removesuffix("I")
+    factor = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}.get(text[-1:], 1)
+    try:
+        number = float(text[:-1] if factor > 1 else text) * factor
+    except ValueError:
+        number = 0.0
+    if not 0.0 < number < 2**60:
+        raise InvalidArgument(f"--memory-limit {size!r}: write a size like 500M or 2G")
+    return number
 
 
 def protection(model: Any, given: list[str] | None) -> dict[str, list[str]] | None:
@@ -99,9 +147,15 @@ def progress_bar() -> Iterator[Progress | None]:
         yield None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left:"),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("reading", total=1.0)
 

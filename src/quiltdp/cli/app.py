@@ -8,7 +8,6 @@ Heavy imports happen inside command bodies.
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import sys
@@ -21,8 +20,10 @@ import typer
 import typer.core
 
 from quiltdp import __version__
+from quiltdp.cli.show import say
 from quiltdp.cli.words import speaking_for, told, usage
 from quiltdp.errors import QuiltdpError
+from quiltdp.printable import json_text, printable
 
 __all__ = ["COMMANDS", "build_app", "emit_json", "fail", "guarded", "main"]
 
@@ -41,16 +42,21 @@ class Command(NamedTuple):
 # the command's help (its Examples section comes last there), or a typer.Typer with subcommands.
 COMMANDS = {
     "calibrate": Command("quiltdp.cli.calibrate", "How much noise is enough: σ for a target ε."),
+    "report": Command("quiltdp.cli.report", "The answer as one page to hand on (HTML, no network)."),
     "leakage": Command("quiltdp.cli.leakage", "What an α-DP mechanism leaks about each record."),
     "audit": Command("quiltdp.cli.audit", "Every bound beside the exact limit, for small models."),
+    "attack": Command("quiltdp.cli.attack", "What an explicit attack attains: no bound can be below it."),
     "info": Command("quiltdp.cli.info", "What a model contains: nodes, records, width, zeros."),
+    "fit": Command("quiltdp.cli.fit", "A model from public or past data: a chain or a network."),
     "trace": Command("quiltdp.cli.trace", "From points to the Markov chain of a location trace."),
     "pedigree": Command("quiltdp.cli.pedigree", "A family file: summary, leakage per person, kin table."),
     "quilts": Command("quiltdp.cli.quilts", "The Markov quilts of a node, smallest first."),
     "influence": Command("quiltdp.cli.influence", "How strongly some nodes tell about another."),
     "holdout": Command("quiltdp.cli.holdout", "A reusable holdout from the shell: init, ask, status."),
-    "ledger": Command("quiltdp.cli.ledger", "The account of releases: show, verify, export."),
+    "ledger": Command("quiltdp.cli.ledger", "The account of releases: init, charge, show, verify, export."),
     "plan": Command("quiltdp.cli.plan", "How many queries a reusable holdout can answer, how accurately."),
+    "pvalues": Command("quiltdp.cli.pvalues", "Valid p-values for hypotheses chosen after looking."),
+    "maxinfo": Command("quiltdp.cli.maxinfo", "How much an analysis knows about the data, step by step."),
 }
 
 _EPILOG = """\b
@@ -173,7 +179,7 @@ def guarded() -> Iterator[None]:
 
 def fail(message: str, code: int = 2) -> NoReturn:
     """Print one line on stderr and leave with ``code``."""
-    typer.echo(f"quiltdp: {' '.join(message.split())}", err=True)
+    say(f"quiltdp: {' '.join(message.split())}", err=True)
     raise typer.Exit(code)
 
 
@@ -186,7 +192,7 @@ def _one_line(error: OSError) -> str:
 def emit_json(kind: str, payload: dict[str, Any]) -> None:
     """Print one JSON object on stdout: ``schema``, ``version``, then the payload; ∞ is "inf"."""
     document = {"schema": f"quiltdp/{kind}", "version": SCHEMA_VERSION, **payload}
-    typer.echo(json.dumps(_jsonable(document), indent=2, ensure_ascii=False, allow_nan=False))
+    typer.echo(json_text(_jsonable(document), indent=2))
 
 
 def _jsonable(value: Any) -> Any:
@@ -211,7 +217,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         _close_quietly()
         sys.exit(0)
     except OSError as error:
-        typer.echo(f"quiltdp: {_one_line(error)}", err=True)
+        say(f"quiltdp: {_one_line(error)}", err=True)
         _close_quietly()
         sys.exit(2)
 
@@ -226,6 +232,13 @@ def _run(args: list[str]) -> int:
     if args[:1] == ["--version"]:
         typer.echo(f"quiltdp {__version__}")
         return 0
+    odd = next((a for a in args if not _is_text(a)), None)
+    if odd is not None:
+        say(
+            f"quiltdp: the argument '{printable(odd)}' is not text in UTF-8, and no file has this name",
+            err=True,
+        )
+        return 2
     called = next((a for a in args if not a.startswith("-")), "")
     command = typer.main.get_command(build_app([called]))
     try:
@@ -242,6 +255,15 @@ def _run(args: list[str]) -> int:
     return 0
 
 
+def _is_text(argument: str) -> bool:
+    """Return whether an argument is text, or names a file whose name is not."""
+    try:
+        argument.encode("utf-8")
+    except UnicodeEncodeError:
+        return any(os.path.lexists(name) for name in (argument, argument.partition("=")[2]) if name)
+    return True
+
+
 def _usage_error(error: Any, called: Sequence[str]) -> int:
     """Say in one line what is wrong with the call itself (unknown option, bad value): exit code 2."""
     context = getattr(error, "ctx", None)
@@ -250,5 +272,5 @@ def _usage_error(error: Any, called: Sequence[str]) -> int:
         typer.echo(context.get_help())
         return 2
     said = usage(error)
-    typer.echo(f"quiltdp: {said}{' ' if said.endswith('?') else '; '}see '{path} --help'", err=True)
+    say(f"quiltdp: {said}{' ' if said.endswith('?') else '; '}see '{path} --help'", err=True)
     return 2

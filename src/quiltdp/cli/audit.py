@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from quiltdp.cli.accounting import Adversary, AsJson, ModelFile, TimeLimit
+from quiltdp.cli.accounting import Adversary, AsJson, ModelFile, TimeLimit, Work
 from quiltdp.cli.app import emit_json, guarded
 from quiltdp.cli.model_options import load, model_options
 
@@ -21,6 +21,7 @@ def audit(
         float, typer.Option(metavar="A", help="α, the mechanism's DP guarantee for one record.")
     ] = 0.1,
     adversary: Adversary = "informed",
+    work: Work = "normal",
     time_limit: TimeLimit = 60.0,
     json: AsJson = False,
     options: dict[str, Any],
@@ -38,7 +39,7 @@ def audit(
     with guarded():
         import quiltdp as qd
 
-        found = qd.audit(load(model, **options), dp_epsilon, adversary, time_limit=time_limit)
+        found = qd.audit(load(model, **options), dp_epsilon, adversary, work=work, time_limit=time_limit)
         if json:
             emit_json("audit", {"model": model, **found.to_dict()})
             return

@@ -9,25 +9,28 @@ import typer
 from quiltdp.cli.accounting import (
     Adversary,
     AsJson,
+    MemoryLimit,
     Method,
     ModelFile,
     Protect,
     TimeLimit,
     Window,
+    Work,
+    memory_bytes,
     progress_bar,
     protection,
     witness_facts,
 )
 from quiltdp.cli.app import emit_json, guarded
 from quiltdp.cli.model_options import load, model_options
-from quiltdp.cli.twins import most_people, people, twin_warning
 
 if TYPE_CHECKING:
     from quiltdp.accountant.calibration import Calibration
-    from quiltdp.accountant.specs import MechanismSpec
+    from quiltdp.accountant.composition import Split
+    from quiltdp.accountant.mechanisms import Mechanism
     from quiltdp.model import Model
 
-__all__ = ["calibrate"]
+__all__ = ["calibrate", "chosen_mechanism"]
 
 
 @model_options
@@ -43,8 +46,16 @@ def calibrate(
         float | None,
         typer.Option(
             metavar="D",
-            help="How far one record moves the query; default 1, for Thresholdout 1/records"
-            " (times 2 where monozygotic twins share a record).",
+            help="How far one record moves the query; default 1, for Thresholdout 1/records. A pedigree"
+            " needs it or --query; of twins who share a record, how far each of them moves it.",
+            show_default=False,
+        ),
+    ] = None,
+    query: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Pedigrees: allele-count, carrier-count or genotype-histogram; its sensitivity is known.",
             show_default=False,
         ),
     ] = None,
@@ -57,13 +68,30 @@ def calibrate(
         ),
     ] = None,
     delta: Annotated[
-        float | None, typer.Option(metavar="D", help="Gaussian: the δ allowed.", show_default=False)
+        float | None,
+        typer.Option(
+            metavar="D",
+            help="Gaussian, or several Laplace releases together: the δ allowed.",
+            show_default=False,
+        ),
     ] = None,
+    releases: Annotated[
+        int,
+        typer.Option(metavar="K", min=1, help="How many equal releases share ε; σ is then that of each."),
+    ] = 1,
+    disjoint: Annotated[
+        bool, typer.Option("--disjoint", help="No record is read by two of the releases.")
+    ] = False,
     method: Method = "auto",
     adversary: Adversary = "informed",
     window: Window = 1,
     protect: Protect = None,
+    work: Work = "normal",
     time_limit: TimeLimit = 30.0,
+    memory_limit: MemoryLimit = None,
+    bracket: Annotated[
+        bool, typer.Option("--bracket", help="Also run an attack: what no method can be below.")
+    ] = False,
     json: AsJson = False,
     options: dict[str, Any],
 ) -> None:
@@ -76,15 +104,16 @@ def calibrate(
     --------
     $ quiltdp calibrate models/asia.bif --epsilon 1 --budget 10
     $ quiltdp calibrate models/location_chain.json --epsilon 1 --window 6
-    $ quiltdp calibrate models/pedigree/ceph1463.fam --allele-frequency 0.1 --epsilon 1
+    $ quiltdp calibrate models/pedigree/ceph1463.fam --allele-frequency 0.1 --query allele-count --epsilon 1
     $ quiltdp calibrate models/asia.bif --epsilon 1 --mechanism gaussian --delta 1e-6 --json
+    $ quiltdp calibrate models/location_chain.json --epsilon 1 --mechanism gaussian --delta 1e-6 --releases 12
     """
     with guarded():
         import quiltdp as qd
 
         loaded = load(model, **options)
-        spec = _spec(loaded, mechanism, budget, sensitivity, delta)
-        warning = twin_warning(loaded, "--sensitivity", spec.max_sensitivity, chosen=sensitivity is None)
+        several = releases if not disjoint else 1
+        spec, together = chosen_mechanism(loaded, mechanism, budget, sensitivity, query, delta, several)
         with progress_bar() as progress:
             found = qd.calibrate(
                 loaded,
@@ -92,53 +121,114 @@ def calibrate(
                 spec,
                 method=method,
                 adversary=adversary,
-                protect=protection(loaded, protect),
+                protect=protection(loaded, protect) or together,
                 window=window,
+                work=work,
                 time_limit=time_limit,
+                memory_limit=memory_bytes(memory_limit),
                 progress=progress,
             )
+        attained = _attained(loaded, found) if bracket else None
         if json:
             document = {k: v for k, v in found.to_dict().items() if k not in ("schema", "version")}
-            emit_json("calibration", {**document, "notes": [*warning, *loaded.notes, *found.notes]})
+            shared = {"releases": _shared(found, releases, disjoint).to_dict()} if releases > 1 else {}
+            if attained is not None:
+                shared["bracket"] = attained
+            emit_json("calibration", {**document, **shared, "notes": [*loaded.notes, *found.notes]})
         else:
-            _show(model, loaded, found, warning)
+            if releases > 1:
+                from quiltdp.cli.show import show_line
+
+                show_line(str(_shared(found, releases, disjoint)), style="bold green")
+            _show(model, loaded, found, attained)
+
+
+def _shared(found: Calibration, releases: int, disjoint: bool) -> Split:
+    """Return what every one of several releases needs."""
+    return found.split(releases, disjoint=disjoint)
+
+
+def chosen_mechanism(
+    model: Model,
+    mechanism: str | None,
+    budget: int | None,
+    sensitivity: float | None,
+    query: str | None,
+    delta: float | None,
+    releases: int = 1,
+) -> tuple[Mechanism, dict[str, tuple[str, ...]] | None]:
+    """Return the mechanism that the options describe, and what is protected together.
+
+    Several releases of a pure mechanism with a δ are composed as such, for (ε, δ).
+    """
+    from quiltdp.accountant.mechanisms import Repeated, mechanism_kinds
+
+    asked, together = _sensitivity(model, sensitivity, query, budget)
+    kind = mechanism_kinds().get(mechanism or "laplace")
+    if releases > 1 and delta is not None and kind is not None and kind.pure:
+        return Repeated(_spec(model, mechanism, budget, asked, None), releases, delta), together
+    return _spec(model, mechanism, budget, asked, delta), together
+
+
+def _sensitivity(
+    model: Model, sensitivity: float | None, query: str | None, budget: int | None
+) -> tuple[float | dict[str, float] | None, dict[str, tuple[str, ...]] | None]:
+    """Return how far a record moves the query and what is protected together, or ask for the query."""
+    from quiltdp.errors import InvalidArgument
+
+    genetic = model.provenance.get("format", "").endswith(" pedigree")
+    if query is None:
+        if genetic and sensitivity is None and budget is None:
+            raise InvalidArgument(
+                "a genotype moves every query by its own amount: name the query (--query allele-count moves"
+                " by 2 per person and locus, carrier-count by 1), or give --sensitivity"
+            )
+        return sensitivity, None
+    if sensitivity is not None or budget is not None:
+        raise InvalidArgument("--query knows its sensitivity: leave --sensitivity and --budget out")
+    if not genetic:
+        raise InvalidArgument("--query is for pedigrees: give --sensitivity for other models")
+    from quiltdp.domains.pedigree.queries import query_by_name
+
+    chosen = query_by_name(model, query)
+    if chosen.loci == 1 and len({d / model.people.get(r, 1) for r, d in chosen.sensitivities.items()}) == 1:
+        return chosen.sensitivity, None
+    return dict(chosen.sensitivities), dict(chosen.protect) if chosen.loci > 1 else None
 
 
 def _spec(
-    model: Model, mechanism: str | None, budget: int | None, sensitivity: float | None, delta: float | None
-) -> MechanismSpec:
+    model: Model,
+    mechanism: str | None,
+    budget: int | None,
+    sensitivity: float | dict[str, float] | None,
+    delta: float | None,
+) -> Mechanism:
     """Return the mechanism the options describe, or refuse options that do not belong together."""
-    from quiltdp.accountant.specs import Gaussian, Laplace, Thresholdout
-    from quiltdp.errors import InvalidArgument
+    from quiltdp.accountant.mechanisms import mechanism_from_options
 
     kind = mechanism or ("thresholdout" if budget is not None else "laplace")
-    if kind not in ("laplace", "gaussian", "thresholdout"):
-        raise InvalidArgument(f"--mechanism {kind!r}: choose laplace, gaussian or thresholdout")
-    if budget is not None and kind != "thresholdout":
-        raise InvalidArgument(f"--budget belongs to thresholdout, not to {kind}")
-    if delta is not None and kind != "gaussian":
-        raise InvalidArgument(f"--delta belongs to gaussian, not to {kind}")
-    most = most_people(model)
-    if kind == "thresholdout":
-        if budget is None:
-            raise InvalidArgument("thresholdout needs --budget: how many answers may come from the holdout")
-        return Thresholdout(budget, sensitivity if sensitivity is not None else most / people(model))
-    if kind == "gaussian":
-        if delta is None:
-            raise InvalidArgument("gaussian needs --delta, for example --delta 1e-6")
-        return Gaussian(sensitivity if sensitivity is not None else float(most), delta)
-    return Laplace(sensitivity if sensitivity is not None else float(most))
+    given = {"budget": budget, "sensitivity": sensitivity, "delta": delta}
+    return mechanism_from_options(kind, given, people=model.headcount)
 
 
-def _show(path: str, model: Model, found: Calibration, warning: tuple[str, ...]) -> None:
-    from quiltdp.accountant.specs import Gaussian
+def _attained(model: Model, found: Calibration) -> dict[str, float]:
+    """Return what an attack at the same cost attains, beside what was certified."""
+    from quiltdp.accountant.attack import attack
+    from quiltdp.errors import InvalidArgument
+
+    if found.dp_epsilon is None:
+        raise InvalidArgument("--bracket is for pure mechanisms: Laplace and Thresholdout")
+    if found.protected != "single records":
+        raise InvalidArgument("--bracket attacks single records: leave --protect and --window out")
+    reached = attack(model, found.dp_epsilon, found.adversary).leakage
+    return {"certified": found.leakage, "attained": reached, "ratio": found.leakage / reached}
+
+
+def _show(path: str, model: Model, found: Calibration, bracket: dict[str, float] | None = None) -> None:
     from quiltdp.cli.show import number, show_facts, show_line, show_table
 
-    kind = "standard deviation" if isinstance(found.mechanism, Gaussian) else "Laplace scale"
     promise = f"ε = {found.epsilon:g}" + (f", δ = {found.delta:g}" if found.delta else "")
-    show_line(f"σ = {found.sigma:.6g}   ({kind}, for {promise})", style="bold green")
-    for line in warning:
-        show_line(line, style="bold yellow")
+    show_line(f"σ = {found.sigma:.6g}   ({found.mechanism.scale_name}, for {promise})", style="bold green")
     facts = [
         ("model", f"{path}: {len(model.records):,} records of {len(model.nodes):,} nodes"),
         ("mechanism", str(found.mechanism)),
@@ -147,6 +237,14 @@ def _show(path: str, model: Model, found: Calibration, warning: tuple[str, ...])
     if isinstance(found.dp_epsilon, float):
         facts.append(("plain DP", f"α = {found.dp_epsilon:.6g} converts to a leakage of {found.leakage:.6g}"))
     facts.append(("forced by", f"{found.binding.unit}, method {found.binding.method}"))
+    if bracket is not None:
+        facts.append(
+            (
+                "bracket",
+                f"certified ≤ {bracket['certified']:.4g}, attained ≥ {bracket['attained']:.4g},"
+                f" ratio {bracket['ratio']:.4g}",
+            )
+        )
     facts.extend(witness_facts(found.binding.witness))
     facts.append(("certificate", str(found.certificate)))
     facts.extend(("note", n) for n in (*model.notes, *found.notes))

@@ -1,22 +1,18 @@
-"""Read a CSV file into named columns."""
+"""Read a CSV file into named columns of texts; what the texts mean is decided by whoever uses them."""
 
 from __future__ import annotations
 
 import csv
-import math
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from quiltdp.errors import FileFormatError
+from quiltdp.mechanisms.cells import Written
 
 __all__ = ["read_columns"]
 
 
-def read_columns(path: str | Path) -> dict[str, NDArray[Any]]:
-    """Return column name → values: numbers where every entry is one (empty: NaN), otherwise texts."""
+def read_columns(path: str | Path) -> Written:
+    """Return column name → cells as they are written, without blanks around them."""
     with Path(path).open(newline="", encoding="utf-8-sig") as file:
         try:
             rows = list(csv.reader(file))
@@ -34,11 +30,4 @@ def read_columns(path: str | Path) -> dict[str, NDArray[Any]]:
     for line, row in body:
         if len(row) != len(names):
             raise FileFormatError(path, line, f"{len(row)} values for {len(names)} columns")
-    return {name: _typed([row[k].strip() for _, row in body]) for k, name in enumerate(names)}
-
-
-def _typed(texts: list[str]) -> NDArray[Any]:
-    try:
-        return np.array([float(t) if t else math.nan for t in texts])
-    except ValueError:
-        return np.array(texts, dtype=str)
+    return Written((name, [row[k].strip() for _, row in body]) for k, name in enumerate(names))

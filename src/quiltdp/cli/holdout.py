@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from quiltdp.cli.app import GroupedCommand, emit_json, guarded
+from quiltdp.cli.show import say
 
 if TYPE_CHECKING:
     from quiltdp.mechanisms.holdout import Answer
@@ -28,6 +29,18 @@ AnchorPath = Annotated[
         help="A file on another disk that remembers the newest entry: an old copy of the ledger is noticed.",
     ),
 ]
+Types = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--type",
+        metavar="COLUMN=KIND",
+        help="number, boolean or text, where the training data should not decide; repeated.",
+    ),
+]
+Second = Annotated[
+    bool,
+    typer.Option(help="Another ledger for the same data is meant: what the two leak adds up."),
+]
 Json = Annotated[bool, typer.Option("--json", help="Plain JSON on stdout, nothing else.")]
 
 
@@ -35,20 +48,26 @@ Json = Annotated[bool, typer.Option("--json", help="Plain JSON on stdout, nothin
     cls=GroupedCommand,
     short_help="Make the ledger of a reusable holdout.",
     epilog="\b\nExamples:\n  quiltdp calibrate models/asia.bif --epsilon 1 --budget 10 --json > cal.json\n"
-    "  quiltdp holdout init study.db --calibration cal.json --threshold 0.04",
+    "  quiltdp holdout init study.db --calibration cal.json --threshold 0.04 --model models/asia.bif"
+    " --holdout holdout.csv",
 )
 def init(
     ledger: Annotated[
         Path, typer.Argument(metavar="LEDGER", help="The file to make; it must not exist yet.")
     ],
     *,
+    plan: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="What 'quiltdp plan … --json' printed: all of it is kept."),
+    ] = None,
     calibration: Annotated[
-        Path, typer.Option(metavar="FILE", help="What 'quiltdp calibrate … --budget B --json' printed.")
-    ],
+        Path | None,
+        typer.Option(metavar="FILE", help="What 'quiltdp calibrate … --budget B --json' printed."),
+    ] = None,
     threshold: Annotated[
-        float,
+        float | None,
         typer.Option(metavar="T", help="How far training and holdout may differ before the holdout answers."),
-    ],
+    ] = None,
     failure: Annotated[
         float, typer.Option(metavar="P", help="How likely the stated error bounds may fail.")
     ] = 0.05,
@@ -56,21 +75,33 @@ def init(
         int | None,
         typer.Option(metavar="M", help="How many queries will be asked, if that is fixed: tighter bounds."),
     ] = None,
+    model: Annotated[
+        Path | None,
+        typer.Option(metavar="MODEL", help="Certify the calibration anew, against its model."),
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option("--holdout", metavar="CSV", help="Bind the ledger to these data now, not when asking."),
+    ] = None,
+    second: Second = False,
     anchor: AnchorPath = None,
     json: Json = False,
 ) -> None:
     """Make the ledger of a reusable holdout, from a calibration of Thresholdout.
 
-    The ledger holds the noise, the secret threshold and the account of everything answered; the data
-    stay where they are.
+    The ledger holds the secret threshold and the account of everything answered; the data stay where
+    they are.  Without --model only σ and ε are compared: a calibration that was changed with care is
+    noticed by the model alone.
     """
     with guarded():
         from quiltdp.accountant.ledger import Ledger
-        from quiltdp.accountant.specs import Thresholdout
+        from quiltdp.accountant.mechanisms import Thresholdout
         from quiltdp.errors import InvalidArgument
+        from quiltdp.io.load import load_model
         from quiltdp.mechanisms.holdout import checked_settings
 
-        found = read_calibration(calibration)
+        terms = read_terms(plan, calibration, threshold, failure, queries)
+        found = terms.pop("calibration")
         if not isinstance(found.mechanism, Thresholdout):
             raise InvalidArgument(
                 f"{calibration}: this calibration is for {found.mechanism!r}, a holdout needs Thresholdout:"
@@ -80,14 +111,38 @@ def init(
             raise InvalidArgument(
                 f"{ledger}: this exists already, and a ledger is never overwritten; choose another name"
             )
-        settings = checked_settings(threshold, failure, queries)
-        made = Ledger.create(ledger, found, settings=settings, anchor=anchor)
-        facts = {"ledger": str(ledger), "id": made.genesis["id"], **status_facts(made)}
+        settings = checked_settings(**terms)
+        identity = None if data is None else _identity(ledger, data, second)
+        loaded = None if model is None else load_model(model)
+        made = Ledger.create(ledger, found, settings=settings, anchor=anchor, model=loaded)
+        if identity is not None:
+            made.bind_data(identity)
+        checked = made.genesis["checked"]
+        facts = {"ledger": str(ledger), "id": made.genesis["id"], "checked": checked, **status_facts(made)}
         if json:
             emit_json("holdout-init", facts)
-        else:
-            typer.echo(f"{ledger}: {facts['remaining']} answers may come from the holdout")
-            typer.echo("keep this file private and safe: it holds the secret threshold and the account")
+            return
+        say(f"{ledger}: {facts['remaining']} answers may come from the holdout")
+        if checked != "model":
+            say("σ was compared with ε alone; --model certifies it against the model")
+        say("keep this file private and safe: it holds the secret threshold and the account")
+
+
+def _identity(ledger: Path, data: Path, second: bool) -> str | None:
+    """Return what the holdout data are; refuse a second ledger for them."""
+    from quiltdp.accountant.ledger import other_account
+    from quiltdp.cli.columns import read_columns
+    from quiltdp.errors import Refused
+    from quiltdp.mechanisms.identity import data_identity
+
+    found = data_identity(read_columns(data))
+    other = None if found is None or second else other_account(ledger, found, [data.parent])
+    if other is not None:
+        raise Refused(
+            f"{ledger}: {other} keeps the account of the same holdout data; go on with that ledger,"
+            " or allow a --second one: what the two leak adds up"
+        )
+    return found
 
 
 @holdout.command(
@@ -108,6 +163,8 @@ def ask(
         list[str] | None,
         typer.Option(metavar="KEY", help="A key for each query, in order: asked again, it costs nothing."),
     ] = None,
+    types: Types = None,
+    second: Second = False,
     anchor: AnchorPath = None,
     json: Json = False,
 ) -> None:
@@ -121,13 +178,22 @@ def ask(
         from quiltdp.errors import BudgetSpent
         from quiltdp.mechanisms.holdout import ReusableHoldout
 
-        made = ReusableHoldout.from_ledger(read_columns(train), read_columns(holdout), ledger, anchor=anchor)
+        made = ReusableHoldout.from_ledger(
+            read_columns(train),
+            read_columns(holdout),
+            ledger,
+            anchor=anchor,
+            types=_kinds(types or []),
+            second=second,
+            data_folders=[holdout.parent],
+        )
         answers = made.ask_many(query, keys=key or None, labels=[q[:200] for q in query])
         if json:
-            emit_json("holdout-ask", {"answers": [_facts(q, a) for q, a in zip(query, answers, strict=True)]})
+            told = [_facts(q, a, 1 - made.failure) for q, a in zip(query, answers, strict=True)]
+            emit_json("holdout-ask", {"answers": told})
         else:
             for text, answer in zip(query, answers, strict=True):
-                typer.echo(_line(text, answer))
+                say(_line(text, answer, 1 - made.failure))
         if any(a.value is None for a in answers):
             raise BudgetSpent(f"{ledger}: the holdout's budget is spent; no more answers")
 
@@ -154,6 +220,44 @@ def status(
             emit_json("holdout-status", {"ledger": str(ledger), **facts})
         else:
             show_status(str(ledger), facts)
+
+
+def _kinds(words: list[str]) -> dict[str, str]:
+    """Return column → kind from words like ``code=text``."""
+    from quiltdp.errors import InvalidArgument
+
+    for word in words:
+        if "=" not in word:
+            raise InvalidArgument(f"--type: expected COLUMN=KIND, found {word!r}")
+    return {name: kind for name, _, kind in (word.rpartition("=") for word in words)}
+
+
+def read_terms(
+    plan: Path | None,
+    calibration: Path | None,
+    threshold: float | None,
+    failure: float,
+    queries: int | None,
+) -> dict[str, Any]:
+    """Return calibration, threshold and the rest, from a plan or as they were given."""
+    from json import loads
+
+    from quiltdp.errors import FileFormatError, InvalidArgument, QuiltdpError
+    from quiltdp.generalization.plan_apply import read_holdout_arguments
+
+    if plan is None:
+        if calibration is None or threshold is None:
+            raise InvalidArgument("give --plan, or both --calibration and --threshold")
+        made = read_calibration(calibration)
+        return {"calibration": made, "threshold": threshold, "failure": failure, "queries": queries}
+    if calibration is not None or threshold is not None or queries is not None:
+        raise InvalidArgument("--plan says the calibration, the threshold and the number of queries itself")
+    try:
+        return read_holdout_arguments(loads(plan.read_text(encoding="utf-8")))
+    except (ValueError, TypeError, AttributeError, QuiltdpError) as error:
+        reason = error.reason if isinstance(error, QuiltdpError) else f"this is no plan ({error})"
+        how = "quiltdp plan MODEL --budget B --queries M --json"
+        raise FileFormatError(plan, None, f"{reason}; expected what this prints: {how}") from None
 
 
 def read_calibration(path: Path) -> Any:
@@ -186,7 +290,8 @@ def status_facts(ledger: Any, model: Path | None = None) -> dict[str, Any]:
         "answers": reading.answers,
         "remaining": reading.remaining,
         "queries": reading.queries,
-        "refused_on_holdout": reading.refused,
+        "failed_on_holdout": reading.failed,
+        "lost": reading.lost,
     }
     for found in (reading.informed, reading.prior):
         if found is not None:
@@ -231,29 +336,35 @@ def show_status(name: str, facts: dict[str, Any]) -> None:
     for adversary in ("informed", "prior"):
         if adversary in facts:
             lines.append((f"epsilon, {adversary} adversary", number(facts[adversary]["epsilon"])))
-    if facts["refused_on_holdout"]:
-        lines.append(
-            ("refused on the holdout only", f"{facts['refused_on_holdout']} (not covered by the account)")
-        )
+    if facts["failed_on_holdout"]:
+        lines.append(("failed on the holdout", f"{facts['failed_on_holdout']} (charged like answers)"))
+    if facts["lost"]:
+        lines.append(("charged, but never told", f"{facts['lost']} (something interrupted them)"))
     show_facts(lines, title=name)
 
 
-def _facts(query: str, answer: Answer) -> dict[str, Any]:
+def _facts(query: str, answer: Answer, confidence: float) -> dict[str, Any]:
     return {
         "query": query,
         "value": answer.value,
         "source": answer.source,
         "remaining": answer.remaining,
         "error_bound": answer.error_bound,
+        "population_bound": answer.population_bound,
+        "confidence": confidence,
         "repeated": answer.repeated,
     }
 
 
-def _line(query: str, answer: Answer) -> str:
+def _line(query: str, answer: Answer, confidence: float) -> str:
+    """Return the answer with what its ± is of, and how sure."""
     if answer.value is None:
         return f"⊥  {query}"
+    bounds = f"± {answer.error_bound:.3g} of the holdout's own value"
+    if answer.population_bound is not None:
+        bounds += f", ± {answer.population_bound:.3g} of the population's"
     repeated = ", repeated" if answer.repeated else ""
     return (
-        f"{answer.value:.6g} ± {answer.error_bound:.3g}  {query}"
-        f"  (from {answer.source}{repeated}; {answer.remaining} left)"
+        f"{answer.value:.6g}  {query}  ({bounds}, {confidence:.4g} sure of all answers;"
+        f" from {answer.source}{repeated}; {answer.remaining} left)"
     )

@@ -53,13 +53,12 @@ def influence(
     $ quiltdp influence models/alarm.bif --of HR
     """
     with guarded():
+        from quiltdp.graph.moral import moralize
         from quiltdp.inference.influence import max_influence
-        from quiltdp.inference.odds import factor_logs
 
         loaded = load(model, **options)
         loaded.require([of])
-        logs = factor_logs(loaded)
-        blanket = {n for f in logs.near(of) for n in logs.scope(f)} - {of}
+        blanket = moralize(loaded).neighbors(of)
         known = _names(loaded, given)
         seen = sorted(blanket.difference(known)) if on is None else _names(loaded, on)
         value = max_influence(loaded, of=of, on=seen, given=known, max_entries=max_entries)
@@ -90,12 +89,14 @@ def by_use(
     import math
 
     from quiltdp.errors import ModelTooWide
-    from quiltdp.inference.influence import quilt_influence
+    from quiltdp.inference.quilts import quilt_influence
+    from quiltdp.inference.workspace import Workspace
 
+    space = Workspace(model)
     rows: list[tuple[Quilt, QuiltInfluence | None, float]] = []
     for q in found:
         try:
-            told = quilt_influence(model, q)
+            told = quilt_influence(model, q, rays=True, workspace=space)
         except ModelTooWide:
             rows.append((q, None, math.inf))
             continue

@@ -41,7 +41,7 @@ def describe(model: Model) -> dict[str, Any]:
     """Return the facts about a model, as they stand in the JSON."""
     from quiltdp.chain import ChainModel
     from quiltdp.graph.moral import moralize
-    from quiltdp.graph.treewidth import treewidth_estimate
+    from quiltdp.graph.orders import treewidth_estimate
 
     graph = moralize(model)
     width = treewidth_estimate(graph)

@@ -9,18 +9,20 @@ import typer
 from quiltdp.cli.accounting import (
     Adversary,
     AsJson,
+    MemoryLimit,
     Method,
     ModelFile,
     Protect,
     TimeLimit,
     Window,
+    Work,
+    memory_bytes,
     progress_bar,
     protection,
     witness_facts,
 )
 from quiltdp.cli.app import emit_json, guarded
 from quiltdp.cli.model_options import load, model_options
-from quiltdp.cli.twins import twin_warning
 
 __all__ = ["leakage"]
 
@@ -30,14 +32,20 @@ def leakage(
     model: ModelFile,
     *,
     dp_epsilon: Annotated[
-        float, typer.Option(metavar="A", help="α, the mechanism's DP guarantee for one record.")
+        float,
+        typer.Option(
+            metavar="A",
+            help="α, the mechanism's DP guarantee for one record (of twins who share one: for each).",
+        ),
     ],
     method: Method = "auto",
     adversary: Adversary = "informed",
     window: Window = 1,
     protect: Protect = None,
     top: Annotated[int, typer.Option(metavar="N", min=0, help="How many records to list.")] = 10,
+    work: Work = "normal",
     time_limit: TimeLimit = 30.0,
+    memory_limit: MemoryLimit = None,
     json: AsJson = False,
     options: dict[str, Any],
 ) -> None:
@@ -61,20 +69,19 @@ def leakage(
                 adversary=adversary,
                 protect=protection(loaded, protect),
                 window=window,
+                work=work,
                 time_limit=time_limit,
+                memory_limit=memory_bytes(memory_limit),
                 progress=progress,
             )
-        warning = twin_warning(loaded, "--dp-epsilon", dp_epsilon, chosen=False)
         if json:
             document = found.to_dict(top if len(found.per_record) > 10_000 else None)
-            notes = [*warning, *loaded.notes, *found.notes]
+            notes = [*loaded.notes, *found.notes]
             emit_json("leakage", {"model": model, **document, "notes": notes})
             return
         from quiltdp.cli.show import number, show_facts, show_line, show_table
 
         show_line(f"leakage ≤ {found.epsilon:.6g} at α = {dp_epsilon:g}", style="bold green")
-        for line in warning:
-            show_line(line, style="bold yellow")
         facts = [
             ("model", f"{model}: {len(loaded.records):,} records of {len(loaded.nodes):,} nodes"),
             ("adversary", f"{found.adversary}; protects {found.protected}"),

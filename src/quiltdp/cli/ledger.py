@@ -1,4 +1,4 @@
-"""``quiltdp ledger show|verify|export``: the account of releases."""
+"""``quiltdp ledger init|charge|show|verify|export``: the account of releases."""
 
 from __future__ import annotations
 
@@ -9,14 +9,129 @@ import typer
 
 from quiltdp.cli.app import GroupedCommand, emit_json, guarded
 from quiltdp.cli.holdout import AnchorPath, Json, LedgerPath, show_status, status_facts
+from quiltdp.cli.show import say
 
 __all__ = ["ledger"]
 
 ledger = typer.Typer(
-    help="Read a ledger: what was released, and whether the file is whole.",
+    help="Keep the account of releases: make it, charge it, read it, check that the file is whole.",
     rich_markup_mode=None,
     no_args_is_help=True,
 )
+
+
+@ledger.command(
+    cls=GroupedCommand,
+    short_help="Make the ledger of a calibration.",
+    epilog="\b\nExamples:\n  quiltdp calibrate models/asia.bif --epsilon 1 --json > cal.json\n"
+    "  quiltdp ledger init releases.db --calibration cal.json --model models/asia.bif",
+)
+def init(
+    ledger: Annotated[
+        Path, typer.Argument(metavar="LEDGER", help="The file to make; it must not exist yet.")
+    ],
+    *,
+    calibration: Annotated[
+        Path, typer.Option(metavar="FILE", help="What 'quiltdp calibrate … --json' printed.")
+    ],
+    model: Annotated[
+        Path | None,
+        typer.Option(metavar="MODEL", help="Certify the calibration anew, against its model."),
+    ] = None,
+    anchor: AnchorPath = None,
+    json: Json = False,
+) -> None:
+    """Make the ledger of Laplace or Gaussian releases; a reusable holdout has its own: holdout init."""
+    with guarded():
+        from quiltdp.accountant.ledger import Ledger
+        from quiltdp.cli.holdout import read_calibration
+        from quiltdp.errors import InvalidArgument
+        from quiltdp.io.load import load_model
+
+        found = read_calibration(calibration)
+        if found.mechanism.answers is not None:
+            raise InvalidArgument(
+                f"{calibration}: this is for a reusable holdout; use 'quiltdp holdout init'"
+            )
+        if ledger.exists():
+            raise InvalidArgument(
+                f"{ledger}: this exists already, and a ledger is never overwritten; choose another name"
+            )
+        loaded = None if model is None else load_model(model)
+        made = Ledger.create(ledger, found, anchor=anchor, model=loaded)
+        facts = {"ledger": str(ledger), "id": made.genesis["id"], "checked": made.genesis["checked"]}
+        if json:
+            emit_json("ledger-init", {**facts, **status_facts(made)})
+            return
+        say(f"{ledger}: the whole budget of σ = {found.sigma:.6g} for ε = {found.epsilon:g} is left")
+        if facts["checked"] != "model":
+            say("σ was compared with ε alone; --model certifies it against the model")
+
+
+@ledger.command(
+    cls=GroupedCommand,
+    short_help="Charge a release, before it is made.",
+    epilog="\b\nExamples:\n  quiltdp ledger charge releases.db --parts 12 --label 'May'\n"
+    "  quiltdp ledger charge releases.db --scale 96.4 --label 'May'",
+)
+def charge(
+    ledger: LedgerPath,
+    *,
+    parts: Annotated[
+        int | None,
+        typer.Option(metavar="K", min=1, help="One of K equal releases; the answer says with which noise."),
+    ] = None,
+    scale: Annotated[
+        float | None,
+        typer.Option(metavar="S", help="A release with noise of this scale, with the calibrated mechanism."),
+    ] = None,
+    dp_epsilon: Annotated[
+        float | None, typer.Option(metavar="A", help="A release of this α, whatever the mechanism.")
+    ] = None,
+    count: Annotated[int, typer.Option(metavar="N", min=1, help="How many such releases.")] = 1,
+    label: Annotated[str | None, typer.Option(metavar="TEXT", help="A note for the ledger.")] = None,
+    key: Annotated[
+        str | None,
+        typer.Option(metavar="KEY", help="Charged once: the same key again says whether it was booked."),
+    ] = None,
+    anchor: AnchorPath = None,
+    json: Json = False,
+) -> None:
+    """Charge a release that you make yourself; only then draw its noise.
+
+    Exit code 1 when the budget does not cover it; then nothing is charged.
+    """
+    with guarded():
+        from quiltdp.accountant.ledger import Ledger
+        from quiltdp.errors import InvalidArgument
+
+        if sum(x is not None for x in (parts, scale, dp_epsilon)) != 1:
+            raise InvalidArgument("say what to charge: one of --parts, --scale and --dp-epsilon")
+        opened = Ledger.open(ledger, anchor=anchor)
+        terms = opened.terms
+        if parts is not None:
+            scale = terms.mechanism.repeated(terms.sigma, parts)
+        before = opened.head.seq
+        if scale is not None:
+            entry = opened.charge_mechanism(terms.mechanism, scale, count=count, label=label, key=key)
+        else:
+            entry = opened.charge(dp_epsilon, count=count, label=label, key=key)
+        left = 1 - opened.head.spent
+        facts = {
+            "ledger": str(ledger),
+            "entry": entry.seq,
+            "repeated": entry.seq <= before,
+            "scale": scale,
+            "share": str(entry.share),
+            "left": str(left),
+        }
+        if json:
+            emit_json("ledger-charge", facts)
+            return
+        noise = "" if scale is None else f", noise of scale {scale!r} each"
+        booked = "was booked before" if facts["repeated"] else "booked"
+        say(f"{ledger}: entry {entry.seq} {booked}: {float(entry.share):.4g} of the budget{noise}")
+        say(f"{float(left):.4g} of the budget is left")
 
 
 @ledger.command(
@@ -74,7 +189,7 @@ def verify(
             facts = {"ledger": str(ledger), "whole": True, "entries": head.seq, "digest": head.digest}
             emit_json("ledger-verify", facts)
         else:
-            typer.echo(f"{ledger}: whole, {head.seq} entries, head {head.digest[:16]}…")
+            say(f"{ledger}: whole, {head.seq} entries, head {head.digest[:16]}…")
 
 
 @ledger.command(
@@ -95,15 +210,17 @@ def export(
         import json as plain
 
         from quiltdp.accountant.ledger import Ledger
-        from quiltdp.io.replace import write_whole
+        from quiltdp.io.replace import check_output, write_whole
 
+        if output is not None:
+            check_output(output, ledger, anchor)
         document = Ledger.open(ledger, anchor=anchor).export()
         if output is None:
             emit_json("ledger-export", document)
         else:
             head = {"schema": "quiltdp/ledger-export", "version": 1}
-            write_whole(output, plain.dumps({**head, **document}, indent=1) + "\n")
-            typer.echo(f"{output}: {len(document['entries'])} entries")
+            write_whole(output, plain.dumps({**head, **document}, indent=1) + "\n", ledger, anchor)
+            say(f"{output}: {len(document['entries'])} entries")
 
 
 def _verify_export(path: Path) -> Any:

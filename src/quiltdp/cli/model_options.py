@@ -12,6 +12,7 @@ A command wears :func:`model_options` and receives them as one dictionary, only 
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
@@ -19,12 +20,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from quiltdp.errors import InvalidArgument
+from quiltdp.errors import FileFormatError, InvalidArgument
 
 if TYPE_CHECKING:
     from quiltdp.model import Model
 
-__all__ = ["PEDIGREE_SUFFIXES", "load", "model_options", "reading_options"]
+__all__ = ["PEDIGREE_SUFFIXES", "genetic_options", "load", "model_options", "reading_options"]
 
 PEDIGREE_SUFFIXES = (
     ".csv",
@@ -153,6 +154,16 @@ def reading_options(options: Mapping[str, Any]) -> dict[str, Any]:
     return {n: _parsed(n, v) for n, v in options.items() if n in _READING}
 
 
+def genetic_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that say what a pedigree is a model of, parsed; ``--records`` is ``--study``."""
+    found = {n: _parsed(n, v) for n, v in options.items() if n not in _READING}
+    if "records" in found:
+        if "study" in found:
+            raise InvalidArgument("--records and --study both say who is a record; give one of them")
+        found["study"] = found.pop("records")
+    return found
+
+
 def _flag(name: str) -> str:
     return {"columns": "--column"}.get(name, f"--{name.replace('_', '-')}")
 
@@ -164,7 +175,10 @@ def _parsed(name: str, value: Any) -> Any:
     if name == "allele_frequency" and isinstance(value, Sequence) and not isinstance(value, str):
         return _frequencies(value)
     if name == "columns" and not isinstance(value, dict):
-        return {k: int(v) if v.isdigit() else v for k, v in (_pair("--column", text) for text in value)}
+        return {
+            k: int(v) if re.fullmatch("[0-9]{1,9}", v) else v
+            for k, v in (_pair("--column", text) for text in value)
+        }
     if name == "twins":
         return [group.split(",") if isinstance(group, str) else group for group in value]
     return value
@@ -172,11 +186,12 @@ def _parsed(name: str, value: Any) -> Any:
 
 def _names(text: str) -> list[str]:
     if text.startswith("@"):
+        from quiltdp.io.text import read_text
+
         try:
-            lines = Path(text[1:]).read_text(encoding="utf-8-sig").splitlines()
-        except (OSError, ValueError) as error:
-            why = getattr(error, "strerror", None) or "this is not a text file in UTF-8"
-            raise InvalidArgument(f"--records {text}: {why}") from None
+            lines = read_text(text[1:]).split("\n")
+        except FileFormatError as error:
+            raise InvalidArgument(f"--records {text}: {error.message}") from None
         return [line.strip() for line in lines if line.strip()]
     return [n.strip() for n in text.split(",") if n.strip()]
 

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import math
-from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from quiltdp.cli.accounting import AsJson, TimeLimit
+from quiltdp.cli.accounting import AsJson, TimeLimit, Work
 from quiltdp.cli.app import emit_json, guarded
-from quiltdp.cli.model_options import load, model_options, reading_options
-from quiltdp.errors import DependencyMissing, InvalidArgument
-
-if TYPE_CHECKING:
-    from quiltdp.domains.pedigree import Pedigree
-    from quiltdp.model import Model
+from quiltdp.cli.model_options import genetic_options, model_options, reading_options
+from quiltdp.errors import InvalidArgument
 
 __all__ = ["pedigree"]
+
+_PANEL = "Many loci (a panel)"
 
 
 @model_options
@@ -33,71 +29,134 @@ def pedigree(
         float | None,
         typer.Option(metavar="E", help="The leakage allowed: find the α and the noise that keep it."),
     ] = None,
+    adversary: Annotated[
+        str,
+        typer.Option(metavar="WHO", help="Whom α, order and colours are about: informed or prior."),
+    ] = "informed",
+    family: Annotated[
+        str | None, typer.Option(metavar="ID", help="Only this family (FID), or the one this person is in.")
+    ] = None,
     tsv: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the table per person, tab-separated.")
     ] = None,
     kin: Annotated[
-        str | None, typer.Option(metavar="ID", help="How much each relative's genotype tells about ID.")
+        str | None,
+        typer.Option(metavar="WHO", help="How much each relative's genotype tells about WHO (id or name)."),
     ] = None,
     metrics: Annotated[
         bool, typer.Option("--metrics", help="Estimation error and entropy before and after the release.")
     ] = False,
     query: Annotated[
-        str, typer.Option(metavar="NAME", help="What --metrics releases: allele-count or carrier-count.")
+        str,
+        typer.Option(
+            metavar="NAME", help="What is released: allele-count, carrier-count or genotype-histogram."
+        ),
     ] = "allele-count",
     plot: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw the largest family (.png .svg .pdf).")
     ] = None,
+    frequencies: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Allele frequencies, one locus per line (.afreq .frq .vcf …): a person's loci together.",
+            rich_help_panel=_PANEL,
+        ),
+    ] = None,
+    per_locus: Annotated[
+        bool,
+        typer.Option("--per-locus", help="Let E be for each locus alone, not all.", rich_help_panel=_PANEL),
+    ] = False,
+    split: Annotated[
+        str,
+        typer.Option(
+            metavar="HOW", help="equal (one σ) or least-error (one per locus).", rich_help_panel=_PANEL
+        ),
+    ] = "equal",
+    nodes: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="How many frequencies are analysed; the others are bridged.",
+            rich_help_panel=_PANEL,
+        ),
+    ] = 32,
+    genotypes: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="The genotypes to release from (.raw .ped .vcf, or a table).",
+            rich_help_panel=_PANEL,
+        ),
+    ] = None,
+    release: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the noisy counts here.", rich_help_panel=_PANEL),
+    ] = None,
+    ledger: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Charge the release to this ledger.", rich_help_panel=_PANEL),
+    ] = None,
+    work: Work = "normal",
     time_limit: TimeLimit = 30.0,
     json: AsJson = False,
 ) -> None:
     """Summarise a pedigree; with an allele frequency and a privacy parameter, account for each person.
 
     Both adversaries are shown side by side: the informed one knows any relatives' genotypes, the prior
-    one only the pedigree and the frequencies.
+    one only the pedigree and the frequencies.  With a table of frequencies all loci of a person are
+    protected together, and the noisy counts can be released.
 
     Examples
     --------
     $ quiltdp pedigree models/pedigree/ceph1463.fam
     $ quiltdp pedigree models/pedigree/ceph1463.fam --allele-frequency 0.1 --epsilon 1 --tsv leakage.tsv
+    $ quiltdp pedigree models/pedigree/ceph1463.fam --frequencies models/pedigree/panel.afreq --epsilon 1
     $ quiltdp pedigree models/pedigree/ceph1463.fam --allele-frequency 0.1 --kin NA12877
-    $ quiltdp pedigree models/pedigree/ceph1463.fam --allele-frequency 0.1 --dp-epsilon 0.5 --metrics
-    """
+    """  # fmt: skip
     with guarded():
-        from quiltdp.domains.pedigree import read_pedigree
-        from quiltdp.domains.pedigree.output import summary
+        from quiltdp.cli.pedigree_files import Outputs
 
-        if dp_epsilon is not None and epsilon is not None:
-            raise InvalidArgument("give --dp-epsilon or --epsilon, not both")
-        if plot is not None:
-            _check_plot(plot)
-        wants_model = (
-            kin is not None or metrics or tsv is not None or dp_epsilon is not None or epsilon is not None
-        )
-        if metrics or tsv is not None:
-            _need(
-                dp_epsilon is not None or epsilon is not None,
-                "--tsv and --metrics need --dp-epsilon or --epsilon",
-            )
-        family = read_pedigree(file, **reading_options(options))
-        payload: dict[str, Any] = {"model": str(file), "pedigree": summary(family)}
-        if wants_model or "allele_frequency" in options:
-            model = load(file, **options)
-            payload["genetics"] = {k: v for k, v in model.provenance.items() if k != "source"}
-            payload["notes"] = list(model.notes)
-            _analyse(
-                payload, model, family,
-                dp_epsilon=dp_epsilon, epsilon=epsilon, kin=kin, query=query if metrics else None,
-                time_limit=time_limit,
+        outputs = Outputs(tsv=tsv, plot=plot, release=release, inputs=(file, frequencies, genotypes, ledger))
+        outputs.check()
+        _check(dp_epsilon, epsilon, adversary=adversary, accounts=metrics or tsv is not None)
+        _belong_together(
+            frequencies=frequencies, genotypes=genotypes, release=release, ledger=ledger,
+            per_locus=per_locus, split=split, kin=kin, metrics=metrics, options=options, epsilon=epsilon,
+        )  # fmt: skip
+        people = _family(file, family, options)
+        outputs.check_family(people)
+        payload: dict[str, Any] = {"model": str(file), "pedigree": _summary(people), "adversary": adversary}
+        asked: dict[str, Any] = {
+            "dp_epsilon": dp_epsilon,
+            "epsilon": epsilon,
+            "adversary": adversary,
+            "query": query,
+        }
+        if frequencies is not None:
+            from quiltdp.cli.pedigree_panel import account
+
+            account(
+                payload, people, frequencies, genetic_options(options),
+                **asked, per_locus=per_locus, split=split, nodes=nodes, genotypes=genotypes, ledger=ledger,
+                outputs=outputs, time_limit=time_limit,
             )  # fmt: skip
-        _write(payload, family, tsv, plot)
-        payload.pop("_rows", None)
+        elif kin is not None or metrics or dp_epsilon or epsilon or "allele_frequency" in options:
+            from quiltdp.cli.pedigree_locus import account as account_locus
+
+            account_locus(
+                payload, people, genetic_options(options),
+                **asked, kin=kin, metrics=metrics, work=work, time_limit=time_limit,
+            )  # fmt: skip
+        outputs.write(payload, people)
+        shown = {k: v for k, v in payload.items() if not k.startswith("_")}
         if json:
-            emit_json("pedigree", payload)
+            emit_json("pedigree", shown)
         else:
             from quiltdp.cli.pedigree_tables import for_people
 
-            for_people(payload)
+            for_people(shown)
 
 
 def _need(condition: bool, message: str) -> None:
@@ -105,145 +164,50 @@ def _need(condition: bool, message: str) -> None:
         raise InvalidArgument(message)
 
 
-def _analyse(
-    payload: dict[str, Any],
-    model: Model,
-    family: Pedigree,
-    *,
-    dp_epsilon: float | None,
-    epsilon: float | None,
-    kin: str | None,
-    query: str | None,
-    time_limit: float,
-) -> None:
-    """Fill in leakage, kin table and metrics, whichever were asked for."""
-    from quiltdp.domains.pedigree.kin import kin_table
-    from quiltdp.domains.pedigree.metrics import kin_privacy
-    from quiltdp.domains.pedigree.output import as_json
-    from quiltdp.domains.pedigree.queries import query_by_name
-
-    count = query_by_name(model, query) if query is not None else None
-    if count is not None and len(count.cells) > 1:
-        raise InvalidArgument(f"--metrics needs a single count, {query} returns {len(count.cells)} numbers")
-    alpha = dp_epsilon
-    if dp_epsilon is not None or epsilon is not None:
-        alpha = _leakages(payload, model, family, dp_epsilon, epsilon, time_limit=time_limit)
-    if kin is not None:
-        payload["kin"] = {"person": kin, "relatives": as_json(kin_table(model, family, kin))}
-    if count is not None and alpha is not None:
-        rows = kin_privacy(model, count, dp_epsilon=alpha)
-        payload["metrics"] = {"query": query, "dp_epsilon": alpha, "people": as_json(rows)}
-
-
-def _leakages(
-    payload: dict[str, Any],
-    model: Model,
-    family: Pedigree,
-    dp_epsilon: float | None,
-    epsilon: float | None,
-    *,
-    time_limit: float,
-) -> float:
-    """Account for both adversaries at one α, the given one or the largest that keeps ε."""
-    from quiltdp.accountant.profile import analyze
-    from quiltdp.domains.pedigree.output import as_json, person_table
-    from quiltdp.domains.pedigree.queries import twin_counts
-
-    weights = twin_counts(model)
-    profiles = {a: analyze(model, adversary=a, time_limit=time_limit) for a in ("informed", "prior")}
-    if epsilon is not None:
-        found = {a: p.dp_epsilon(epsilon) for a, p in profiles.items()}
-        payload["dp_epsilon_for"] = {"epsilon": epsilon, **found}
-        payload["noise"] = _noise(model, found)
-        alpha = found["informed"] / max(weights.values(), default=1)  # the twins' record counts twice
-    else:
-        assert dp_epsilon is not None
-        alpha = dp_epsilon
-    per_record = {r: alpha * weights.get(r, 1) for r in model.records} if weights else alpha
-    results = {a: p.leakage(per_record) for a, p in profiles.items()}
-    payload["leakage"] = {
-        "dp_epsilon": alpha,
-        **{
-            a: {
-                "epsilon": r.epsilon,
-                "method": r.method,
-                "certificate": str(r.certificate),
-                "binding": str(r.binding),
-                "notes": list(r.notes),
-            }
-            for a, r in results.items()
-        },
-    }
-    payload["width"] = _width(model, {a: r.method for a, r in results.items()})
-    rows = person_table(model, family, results["informed"].per_record, results["prior"].per_record)
-    payload["people"] = as_json(rows)
-    payload["_rows"] = rows
-    return alpha
-
-
-def _noise(model: Model, alphas: dict[str, float]) -> list[dict[str, Any]]:
-    """Return the Laplace scale of every query by name: σ = Δ/α, Δ the most one record moves it."""
-    from quiltdp.domains.pedigree.queries import QUERIES, query_by_name
-
-    rows = []
-    for name in (*QUERIES, "chi-square-cells"):
-        delta = query_by_name(model, name).sensitivity
-        scales = {
-            f"sigma_{a}": math.nextafter(delta / x, math.inf) if x else math.inf for a, x in alphas.items()
-        }
-        rows.append({"query": name, "sensitivity": delta, **scales})
-    return rows
-
-
-def _width(model: Model, methods: dict[str, str]) -> dict[str, Any]:
-    """Say how wide the network is, and which method stands in where a clique tree does not fit."""
-    from quiltdp.inference.junction_tree import plan_junction_tree
-
-    plan = plan_junction_tree(model)
-    width = len(plan.cliques[plan.largest]) - 1
-    found: dict[str, Any] = {"treewidth": width, "largest_table": plan.sizes[plan.largest], "fits": plan.fits}
-    if not plan.fits:
-        found["note"] = (
-            f"treewidth about {width}: a clique tree needs a table of {plan.sizes[plan.largest]:.3g} entries,"
-            f" over the limit of {plan.limit:,}; used instead: {methods['informed']} against the informed"
-            f" adversary, {methods['prior']} against the prior one"
+def _check(dp_epsilon: float | None, epsilon: float | None, *, adversary: str, accounts: bool) -> None:
+    _need(dp_epsilon is None or epsilon is None, "give --dp-epsilon or --epsilon, not both")
+    _need(adversary in ("informed", "prior"), f"--adversary {adversary!r}: choose informed or prior")
+    for name, value in (("--dp-epsilon", dp_epsilon), ("--epsilon", epsilon)):
+        _need(value is None or 0 < value < 1e100, f"{name} must be a finite number above 0, not {value!r}")
+    if accounts:
+        _need(
+            dp_epsilon is not None or epsilon is not None,
+            "--tsv and --metrics need --dp-epsilon or --epsilon",
         )
-    return found
 
 
-def _check_plot(plot: Path) -> None:
-    """Refuse a picture that cannot be written, before any work."""
-    from importlib.util import find_spec
+def _belong_together(*, options: dict[str, Any], **given: Any) -> None:
+    """Refuse options that need another one, before any file is read."""
+    if given["frequencies"] is None:
+        for name in ("genotypes", "release", "ledger", "per_locus"):
+            flag = name.replace("_", "-")
+            _need(not given[name], f"--{flag} belongs to a panel: give --frequencies FILE too")
+        _need(given["split"] == "equal", "--split belongs to a panel: give --frequencies FILE too")
+        return
+    _need(
+        given["split"] in ("equal", "least-error"),
+        f"--split must be one of equal, least-error, not {given['split']!r}",
+    )
+    _need(not given["per_locus"] or given["split"] == "equal", "--per-locus has one σ: leave --split out")
+    _need("allele_frequency" not in options, "give --frequencies or --allele-frequency, not both")
+    _need(given["kin"] is None and not given["metrics"], "--kin and --metrics need --allele-frequency")
+    _need(
+        (given["release"] is None) == (given["genotypes"] is None),
+        "--release needs --genotypes",
+    )
+    _need(given["release"] is None or given["epsilon"] is not None, "--release needs --epsilon")
+    _need(given["ledger"] is None or given["release"] is not None, "--ledger is charged by --release")
+    _need("x_linked" not in options, "--x-linked: the chromosome column of the frequencies tells")
 
-    if plot.suffix.lower() not in (".png", ".svg", ".pdf"):
-        raise InvalidArgument(f"--plot {plot}: a drawing is written as .png, .svg or .pdf")
-    if find_spec("matplotlib") is None:
-        raise DependencyMissing("drawings need matplotlib: pip install 'quiltdp[plot]'")
+
+def _family(file: Path, family: str | None, options: dict[str, Any]) -> Any:
+    from quiltdp.domains.pedigree import read_pedigree
+
+    people = read_pedigree(file, **reading_options(options))
+    return people if family is None else people.only(family)
 
 
-def _write(payload: dict[str, Any], family: Pedigree, tsv: Path | None, plot: Path | None) -> None:
-    from quiltdp.domains.pedigree.output import leakage_tsv
-    from quiltdp.io.replace import write_whole
+def _summary(people: Any) -> dict[str, Any]:
+    from quiltdp.domains.pedigree.output import summary
 
-    picture = BytesIO()
-    if plot is not None:
-        import matplotlib as mpl
-
-        mpl.use("Agg")
-        from matplotlib.figure import Figure
-
-        from quiltdp.report.pedigree_plot import draw_pedigree
-
-        largest = family.components[0]
-        values = {p["person"]: p["informed"] for p in payload.get("people", ())}
-        named = {family.by_name[n].name: values[family[n].id] for n in largest if family[n].id in values}
-        axes = draw_pedigree(family, named or None, people=largest, title=family.source)
-        figure = axes.figure
-        assert isinstance(figure, Figure)
-        figure.savefig(picture, format=plot.suffix[1:].lower(), dpi=150, bbox_inches="tight")
-    if tsv is not None:
-        write_whole(tsv, leakage_tsv(payload.get("_rows", ())))
-        payload["tsv"] = str(tsv)
-    if plot is not None:
-        write_whole(plot, picture.getvalue())
-        payload["plot"] = str(plot)
+    return summary(people)

@@ -16,15 +16,56 @@ def for_people(payload: dict[str, Any]) -> None:
     _family(payload["pedigree"])
     for note in payload.get("notes", payload["pedigree"]["warnings"]):
         show_line(f"· {note}", style="dim")
+    if "panel" in payload:
+        _panel(payload)
     if "leakage" in payload:
         _leakage(payload)
+    if "people" in payload:
+        _people(payload)
     if "kin" in payload:
         _kin(payload["kin"])
     if "metrics" in payload:
         _metrics(payload["metrics"])
-    for what in ("tsv", "plot"):
+    for what in ("tsv", "plot", "release", "ledger"):
         if what in payload:
-            show_line(f"written: {payload[what]}")
+            show_line(f"{'charged' if what == 'ledger' else 'written'}: {payload[what]}")
+
+
+def _panel(payload: dict[str, Any]) -> None:
+    """Print the noise for a whole panel, against both adversaries."""
+    found = payload["panel"]
+    each = [a for a in ("informed", "prior") if a in found]
+    if each:
+        goal = found[each[0]]["epsilon"]
+        show_line(f"to leak at most ε = {goal:g} about {payload['unit']}", style="bold")
+        rows = []
+        for a in each:
+            low, high = found[a]["smallest_sigma"], found[a]["largest_sigma"]
+            scale = number(high, 6) if low == high else f"{number(low, 6)} to {number(high, 6)}"
+            rows.append((a, scale, number(found[a]["dp_epsilon"]), found[a]["binding"]))
+        show_table(
+            ["adversary", "σ of each count", "α of a person", "forced by"],
+            rows,
+            title=f"Laplace noise that is enough for the {found['query']} at {found['loci']:,} loci: one"
+            f" person moves all of them by {number(found['sensitivity'], 6)} together",
+            right=["σ of each count", "α of a person"],
+        )
+        _useless(found[payload["adversary"]]["largest_sigma"], found["largest_count"])
+    if "leakage" in found:
+        at = found["leakage"]
+        show_line(
+            f"at σ = {at['sigma']:.6g} the release leaks at most {number(at['informed'])} to the informed"
+            f" adversary and {number(at['prior'])} to the prior one, about {payload['unit']}"
+        )
+
+
+def _useless(sigma: float, largest: float) -> None:
+    if sigma > largest:
+        show_line(
+            f"σ exceeds the largest possible count, {largest:g}: the noise hides everything; fewer loci, more"
+            " unrelated people or a larger ε would help",
+            style="bold yellow",
+        )
 
 
 def _family(found: dict[str, Any]) -> None:
@@ -53,21 +94,26 @@ def _leakage(payload: dict[str, Any]) -> None:
             style="bold",
         )
         show_table(
-            ["query", "one record moves it by", "σ informed", "σ prior"],
+            ["query", "moves by", "when this changes", "σ informed", "σ prior"],
             [
-                (q["query"], number(q["sensitivity"]), number(q["sigma_informed"]), number(q["sigma_prior"]))
+                (
+                    q["query"], number(q["sensitivity"]), q["unit"],
+                    number(q["sigma_informed"]), number(q["sigma_prior"]),
+                )
                 for q in payload["noise"]
             ],
             title="Laplace scale that is enough (on each number, if the query returns several)",
-            right=["one record moves it by", "σ informed", "σ prior"],
-        )
+            right=["moves by", "σ informed", "σ prior"],
+        )  # fmt: skip
+        count = payload["noise"][0]
+        _useless(count[f"sigma_{payload['adversary']}"], count["largest_count"])
     show_table(
         ["adversary", "leakage ≤", "method", "binding"],
         [
             (a, number(found[a]["epsilon"]), found[a]["method"], found[a]["binding"])
             for a in ("informed", "prior")
         ],
-        title=f"What an α = {found['dp_epsilon']:.6g} DP release leaks",
+        title=f"What an α = {found['dp_epsilon']:.6g} DP release leaks about {payload['unit']}",
         right=["leakage ≤"],
     )
     for adversary in ("informed", "prior"):
@@ -75,20 +121,27 @@ def _leakage(payload: dict[str, Any]) -> None:
             show_line(f"· {adversary}: {note}", style="dim")
     if "note" in payload["width"]:
         show_line(f"· {payload['width']['note']}", style="dim")
-    people = sorted(payload["people"], key=lambda p: -p["informed"])
+
+
+def _people(payload: dict[str, Any]) -> None:
+    """Print the people with the largest leakage, in the order of the adversary that was chosen."""
+    chosen = payload["adversary"]
+    other = "prior" if chosen == "informed" else "informed"
+    people = sorted(payload["people"], key=lambda p: (-p[chosen], -p[other]))
     show_table(
         ["FID", "IID", "informed", "prior", "nearest quilt", "driven by"],
         [
             (p["family"], _who(p), number(p["informed"]), number(p["prior"]), _few(p["quilt"]), p["driver"])
             for p in people[:_SHOWN]
         ],
-        title=f"People with the largest leakage{_of(len(people))}",
+        title=f"People with the largest leakage to the {chosen} adversary{_of(len(people))}",
         right=["informed", "prior"],
     )
 
 
 def _who(row: dict[str, Any]) -> str:
-    return f"{row['person']}@{row['locus']}" if row["locus"] else str(row["person"])
+    words = [w for w in (row.get("label"), row["locus"]) if w]
+    return f"{row['person']} ({', '.join(words)})" if words else str(row["person"])
 
 
 def _few(names: tuple[str, ...]) -> str:
@@ -105,14 +158,19 @@ def _kin(found: dict[str, Any]) -> None:
         ["relative", "is the", "kinship", "max influence", "information (bits)", "in study"],
         [
             (
-                k["relative"], k["relation"], f"{k['kinship']:.4g}", number(k["influence"]),
+                k["shown"], k["relation"], f"{k['kinship']:.4g}", number(k["influence"]),
                 f"{k['information']:.4g}", "yes" if k["record"] else "no",
             )
             for k in found["relatives"]
         ],
-        title=f"How much each relative's genotype tells about {found['person']}",
+        title=f"How much each relative's genotype tells about {found['shown']}{_nearest(found)}",
         right=["kinship", "max influence", "information (bits)"],
     )  # fmt: skip
+
+
+def _nearest(found: dict[str, Any]) -> str:
+    shown = len(found["relatives"])
+    return f" (the nearest {shown} of {found['of']:,} relatives)" if shown < found["of"] else ""
 
 
 def _metrics(found: dict[str, Any]) -> None:

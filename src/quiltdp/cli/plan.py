@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from json import loads
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -34,23 +36,37 @@ def plan(
         float | None,
         typer.Option(metavar="X", help="Training values off by no more than this must spend no budget."),
     ] = None,
+    epsilon: Annotated[
+        float | None,
+        typer.Option(metavar="E", help="Ask for privacy too: the answers say at most this about a record."),
+    ] = None,
     shortest: Annotated[
         bool, typer.Option("--shortest", help="For a chain: the smallest length that is enough.")
     ] = False,
+    apply: Annotated[
+        Path | None,
+        typer.Option(metavar="LEDGER", help="Also make the ledger of a holdout that keeps this plan."),
+    ] = None,
     time_limit: TimeLimit = 30.0,
     json: AsJson = False,
     options: dict[str, Any],
 ) -> None:
     """Plan a reusable holdout on correlated records: noise, threshold, and what they promise.
 
+    Every theorem that applies competes; the table shows what each would promise.  With both --queries
+    and --accuracy the plan takes the most noise that keeps them, else it finds the best of the other.
+
     Examples
     --------
-    $ quiltdp plan holdout_chain.json --budget 5 --accuracy 0.3 --overfit 0.01
+    $ quiltdp plan holdout_chain.json --budget 5 --queries 1000
+    $ quiltdp plan holdout_chain.json --budget 5 --queries 1000 --epsilon 1 --apply study.db
+    $ quiltdp plan holdout_chain.json --budget 5 --queries 1000 --json > plan.json
     $ quiltdp plan models/location_chain.json --budget 1 --queries 10 --accuracy 0.3 --shortest
     """
     with guarded():
+        loaded = load(model, **options)
         found = _planned(
-            load(model, **options),
+            loaded,
             shortest,
             queries=queries,
             budget=budget,
@@ -58,12 +74,48 @@ def plan(
             confidence=confidence,
             threshold_share=threshold_share,
             overfit=overfit,
+            epsilon=epsilon,
             time_limit=time_limit,
         )
+        calibration = _calibrated(loaded, found, shortest, json or apply is not None, time_limit)
+        if apply is not None:
+            _apply(apply, found, calibration, loaded)
         if json:
-            emit_json("plan", {"model": model, **found.to_dict()})
-        else:
-            typer.echo(str(found))
+            made = None if calibration is None else loads(calibration.to_json())
+            emit_json("plan", {"model": model, **found.to_dict(), "calibration": made})
+            return
+        typer.echo(str(found))
+        if apply is not None:
+            typer.echo(f"\n{apply}: made for this plan; ask with 'quiltdp holdout ask'")
+
+
+def _calibrated(model: Any, plan: Any, shortest: bool, wanted: bool, time_limit: float) -> Any:
+    """Return the plan's noise as a calibration; None where no holdout of this model runs it."""
+    from quiltdp.generalization.plan_apply import plan_calibration
+
+    if not wanted or plan.pieces is not None or (shortest and plan.fingerprint != model.fingerprint):
+        return None
+    return plan_calibration(model, plan, time_limit=time_limit)
+
+
+def _apply(ledger: Path, plan: Any, calibration: Any, model: Any) -> None:
+    from quiltdp.accountant.ledger import Ledger
+    from quiltdp.errors import InvalidArgument
+    from quiltdp.generalization.plan_apply import plan_calibration
+    from quiltdp.mechanisms.holdout import checked_settings
+
+    if ledger.exists():
+        raise InvalidArgument(f"{ledger}: this exists already, and a ledger is never overwritten")
+    if calibration is None:
+        calibration = plan_calibration(model, plan)  # says why this plan cannot be applied
+    settings = checked_settings(
+        plan.threshold,
+        1 - plan.confidence,
+        plan.queries,
+        resolution=plan.resolution,
+        accuracy=plan.accuracy,
+    )
+    Ledger.create(ledger, calibration, settings=settings)
 
 
 def _planned(model: Any, shortest: bool, **options: Any) -> Any:

@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from quiltdp.printable import printable
+
 if TYPE_CHECKING:
     from rich.console import RenderableType
+    from rich.text import Text
 
-__all__ = ["listed", "number", "show", "show_facts", "show_line", "show_table"]
+__all__ = ["listed", "number", "say", "show", "show_facts", "show_line", "show_table"]
 
 PLAIN_WIDTH = 110
 
@@ -31,11 +34,22 @@ def show(renderable: RenderableType, *, style: str | None = None) -> None:
     typer.echo("\n".join(line.rstrip() for line in capture.get().rstrip("\n").split("\n")))
 
 
+def say(line: str, *, err: bool = False) -> None:
+    """Print a plain line as it is, what is not visible in it escaped."""
+    typer.echo(printable(line), err=err)
+
+
 def show_line(text: str, *, style: str | None = None) -> None:
-    """Print a line of text, markup characters taken as they are."""
+    """Print a line of text (after the empty lines it begins with), markup characters taken as they are."""
+    show(_shown(text), style=style)
+
+
+def _shown(text: str) -> Text:
+    """Return a text for a terminal: no markup, and what is not visible escaped."""
     from rich.text import Text
 
-    show(Text(text), style=style)
+    body = text.lstrip("\n")
+    return Text(text[: len(text) - len(body)] + printable(body))
 
 
 def show_table(
@@ -44,23 +58,21 @@ def show_table(
     """Print a table under its title; the columns named in ``right`` are aligned to the right."""
     from rich import box
     from rich.table import Table
-    from rich.text import Text
 
     if title:
         show_line(title, style="bold")
     table = Table(box=box.SIMPLE_HEAD, header_style="bold cyan")
     to_the_right = set(right)
     for name in columns:
-        table.add_column(Text(name), justify="right" if name in to_the_right else "left", overflow="fold")
+        table.add_column(_shown(name), justify="right" if name in to_the_right else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
+        table.add_row(*(_shown(cell) for cell in row))
     show(table)
 
 
 def show_facts(facts: Iterable[tuple[str, str]], *, title: str = "") -> None:
     """Print ``name  value`` lines, names aligned."""
     from rich.table import Table
-    from rich.text import Text
 
     if title:
         show_line(title, style="bold")
@@ -68,7 +80,7 @@ def show_facts(facts: Iterable[tuple[str, str]], *, title: str = "") -> None:
     grid.add_column(style="cyan", no_wrap=True)
     grid.add_column(overflow="fold")
     for name, value in facts:
-        grid.add_row(Text(name), Text(value))
+        grid.add_row(_shown(name), _shown(value))
     show(grid)
 
 
@@ -87,7 +99,8 @@ def natural(name: str) -> tuple[tuple[int, int, str], ...]:
     import re
 
     parts = re.findall(r"\d+|\D+", name, re.ASCII)
-    return tuple((0, int(p), "") if p.isascii() and p.isdigit() else (1, 0, p) for p in parts)
+    digits = ((p, p.lstrip("0")) if p.isascii() and p.isdigit() else (p, None) for p in parts)
+    return tuple((1, 0, p) if d is None else (0, len(d), d) for p, d in digits)
 
 
 def number(value: float, digits: int = 4) -> str:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import math
 import shlex
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from quiltdp.cli.accounting import AsJson
 from quiltdp.cli.app import emit_json, guarded
+from quiltdp.cli.show import say
 
 if TYPE_CHECKING:
     from quiltdp.chain import ChainModel
     from quiltdp.domains.trace import LocationStudy
+    from quiltdp.domains.trace.release import CellRelease
 
 __all__ = ["trace"]
 
@@ -131,9 +134,34 @@ def trace(
         str | None,
         typer.Option(
             metavar="S,W,N,E",
-            help="Map every cell of this area, visited or not: south,west,north,east in degrees.",
+            help="The public area, every cell of it, visited or not: south,west,north,east in degrees, or a"
+            " GeoJSON file with polygons.",
         ),
     ] = None,
+    release: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Publish noisy visits per cell (.csv or .geojson), calibrated for --epsilon; needs --area.",
+        ),
+    ] = None,
+    level: Annotated[
+        str | None,
+        typer.Option(metavar="WHAT", help="With --release: protect any step, or all that a user did (user)."),
+    ] = None,
+    adversary: Annotated[
+        str, typer.Option(metavar="WHO", help="With --release: informed or prior.")
+    ] = "informed",
+    fit_on: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PAST", help="Fit the chain on these earlier points; repeat for several."),
+    ] = None,
+    time_of_day: Annotated[
+        bool, typer.Option("--time-of-day", help="A matrix for every hour of the day.")
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Release with a --sigma below what --epsilon asks for.")
+    ] = False,
     json: AsJson = False,
 ) -> None:
     """Turn points into a Markov chain: cells at regular time steps, one chain per user and stretch.
@@ -146,18 +174,25 @@ def trace(
     $ quiltdp trace points.csv --cell 500m --interval 5min -o chain.json
     $ quiltdp trace Data/001 --cell h3:7 --estimator additive:0.1 --json
     $ quiltdp trace points.gpx --cell 1km --interval 1min --robust --confidence 0.95
-    $ quiltdp trace points.csv --map map.png --sigma 20 --area 47.36,8.51,47.39,8.57
+    $ quiltdp trace may.csv --fit-on april.csv --epsilon 1 --area zurich.geojson --release visits.csv
     """
     with guarded():
+        from quiltdp.cli.trace_release import chosen_study, released_text
         from quiltdp.domains.trace import location_study
+        from quiltdp.domains.trace.area import parse_area
         from quiltdp.domains.trace.checks import MAX_SPEED
+        from quiltdp.domains.trace.release import release_visits
+        from quiltdp.io.replace import check_writable, write_whole
 
-        _check_map(map_file, sigma, area)
-        study = location_study(
-            points,
-            cell,
-            interval,
-            estimator,
+        _check_map(map_file, sigma, area, release)
+        for name in (output, map_file, release):
+            if name is not None:
+                check_writable(name, *points, *(fit_on or ()))
+        read = partial(
+            location_study,
+            cell=cell,
+            interval=interval,
+            estimator=estimator,
             initial=initial,
             max_gap=max_gap,
             max_speed=None if any_speed else MAX_SPEED,
@@ -176,21 +211,35 @@ def trace(
             crs=crs,
             drop_invalid=drop_invalid,
         )
+        study = chosen_study(read, points, fit_on, time_of_day=time_of_day, initial=initial)
         model, worst = study.model, None
         if robust or confidence is not None:
             model, worst = _worst(study, robust=robust, confidence=confidence, epsilon=epsilon, window=window)
         facts = _facts(study, model, worst)
-        picture = b""
+        picture, published = b"", None
+        if release is not None:
+            published = release_visits(
+                study,
+                epsilon,
+                parse_area(str(area)),
+                level=level,
+                window=window,
+                adversary=adversary,
+                sigma=sigma,
+                force=force,
+                past=bool(fit_on),
+            )
+            facts["release"] = {"file": release, **published.about(), "remarks": list(published.remarks)}
         if map_file is not None:
-            picture, facts["map"] = _draw(study, map_file, sigma, area)
+            picture, facts["map"] = _draw(study, map_file, sigma, area, published)
         if output is not None:
             from quiltdp import save_model
 
             save_model(model, output)
             facts["output"] = output
+        if published is not None and release is not None:
+            write_whole(release, released_text(published, release))
         if map_file is not None:  # last: whatever was wrong was said before anything was written
-            from quiltdp.io.replace import write_whole
-
             write_whole(map_file, picture)
         if json:
             emit_json("trace", facts)
@@ -198,15 +247,17 @@ def trace(
             _for_people(facts)
 
 
-def _check_map(map_file: str | None, sigma: float | None, area: str | None) -> None:
-    """Refuse what belongs to a map without one, and noise of no scale, before any work."""
+def _check_map(map_file: str | None, sigma: float | None, area: str | None, release: str | None) -> None:
+    """Refuse what belongs together and stands alone, and noise of no scale, before any work."""
+    from quiltdp.cli.trace_release import check_release
     from quiltdp.errors import InvalidArgument
 
     for flag, value in (("--sigma", sigma), ("--area", area)):
-        if value is not None and map_file is None:
-            raise InvalidArgument(f"{flag} belongs to a map: give --map FILE too")
+        if value is not None and map_file is None and release is None:
+            raise InvalidArgument(f"{flag} belongs to a map or a release: give --map or --release FILE too")
     if sigma is not None and not 0.0 < sigma < math.inf:
         raise InvalidArgument(f"--sigma must be a positive finite number, not {sigma!r}")
+    check_release(release, area, noisy_map=map_file is not None and sigma is not None)
 
 
 def _worst(
@@ -279,7 +330,7 @@ def _gaps(study: LocationStudy) -> dict[str, dict[str, float]]:
 
 
 def _draw(
-    study: LocationStudy, file: str, sigma: float | None, area: str | None
+    study: LocationStudy, file: str, sigma: float | None, area: str | None, published: CellRelease | None
 ) -> tuple[bytes, dict[str, Any]]:
     """Draw the visits, with noise when a scale is given; return the picture and the facts about it."""
     from quiltdp.domains.trace.area import over_area, parse_area
@@ -287,6 +338,11 @@ def _draw(
     from quiltdp.report.trace_map import map_picture
 
     query, outlines = visits_per_cell(study.steps), study.steps.cells.outlines
+    if published is not None:  # a picture of what is released, with no noise of its own
+        title = f"Visits per cell with Laplace noise, scale {published.sigma:.4g}"
+        picture = map_picture(file, published.outlines, published.values, unit=query.unit, title=title)
+        told = {"query": query.name, "sensitivity": query.sensitivity, "sigma": published.sigma}
+        return picture, {"file": file, **told}
     if area is not None:
         wide = over_area(query, study.steps.cells, parse_area(area))
         query, outlines = wide.query, wide.outlines
@@ -337,6 +393,16 @@ def _for_people(facts: dict[str, Any]) -> None:
         show_line(f"note: {note}")
     if "robust" in facts:
         _show_robust(facts["robust"], show_line, show_table, number, written="output" in facts)
+    if "release" in facts:
+        told = facts["release"]
+        show_line(
+            f"released {told['file']}: visits per cell with Laplace noise, σ = {told['sigma']:.6g};"
+            f" ε = {told['epsilon']:.6g} protects {told['protects']} against the {told['adversary']}"
+            " adversary",
+            style="bold green",
+        )
+        for note in (*told["notes"], *told["remarks"]):
+            show_line(f"note: {note}")
     if "map" in facts:
         drawn = facts["map"]
         cost = (
@@ -348,7 +414,7 @@ def _for_people(facts: dict[str, Any]) -> None:
         show_line(f"wrote {drawn['file']} ({drawn['query']}, sensitivity {drawn['sensitivity']:g}; {cost})")
     if "output" in facts:
         show_line(f"wrote {facts['output']}; next, for visits per cell:")
-        typer.echo(f"  quiltdp calibrate {shlex.quote(facts['output'])} --epsilon 1 --sensitivity 2")
+        say(f"  quiltdp calibrate {shlex.quote(facts['output'])} --epsilon 1 --sensitivity 2")
 
 
 def _show_robust(

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 from quiltdp.generalization.approximate_dp import (
+    RogersTheorem,
     approximate_dp_max_information,
+    printed_drift,
     published_drift,
+    rogers_theorem,
 )
 from quiltdp.generalization.concentration import (
     Concentration,
+    additive_concentration,
     concentration,
     effective_sample_size,
     exact_sum_law,
     influence_sums,
-    published_tail,
+)
+from quiltdp.generalization.indistinguishability import (
+    conditioning_failure,
+    indistinguishability,
+    pointwise_failure,
+    pointwise_parameters,
 )
 from quiltdp.generalization.kl_privacy import (
     Estimate,
@@ -28,12 +37,20 @@ from quiltdp.generalization.kl_privacy import (
     on_average_kl,
 )
 from quiltdp.generalization.lower_bound import (
+    PrintedReconstruction,
     Reconstruction,
+    no_product_bound,
+    printed_reconstruction,
     reconstruction,
+)
+from quiltdp.generalization.max_entropy import (
+    conditional_entropy,
+    max_entropy_objective,
 )
 from quiltdp.generalization.max_information import (
     Laws,
     MaxInformation,
+    bayesian_dp_bounds,
     bayesian_dp_max_information,
     compose_max_information,
     description_length_max_information,
@@ -52,9 +69,21 @@ from quiltdp.generalization.monitor_simulation import (
 )
 from quiltdp.generalization.mutual_information import (
     MUTUAL_INFORMATION_SLACK_BITS,
+    approximate_dp_mutual_information,
     max_information_from_mutual_information,
     mutual_information,
     mutual_information_from_max_information,
+)
+from quiltdp.generalization.pieces import (
+    FreshRoute,
+    PieceOffer,
+    SplitRoute,
+    pieces_of,
+)
+from quiltdp.generalization.plan_apply import (
+    holdout_arguments,
+    plan_calibration,
+    read_holdout_arguments,
 )
 from quiltdp.generalization.plan_result import (
     AccuracyPromise,
@@ -74,14 +103,18 @@ from quiltdp.generalization.privacy_definitions import (
 from quiltdp.generalization.published import (
     NOT_VALID,
     PublishedPlan,
-    published_chain_distance,
-    published_chain_records,
+    PublishedRecords,
+    published_deviation,
+    published_n_sharp,
+    published_n_star,
     published_plan,
     published_records,
+    published_tail,
 )
 from quiltdp.generalization.pvalues import (
     MutualInformationMethod,
     correct_p_values,
+    p_value_sensitivity,
     threshold_from_max_information,
     threshold_from_mutual_information,
 )
@@ -96,6 +129,7 @@ from quiltdp.generalization.query_classes import (
 )
 from quiltdp.generalization.routes import (
     AnyLawRoute,
+    DescriptionRoute,
     GibbsRoute,
     IidRoute,
     LeakageAccountant,
@@ -111,18 +145,24 @@ from quiltdp.generalization.thresholdout_accuracy import (
 )
 from quiltdp.generalization.transfer import (
     any_law_transfer,
+    approximate_dp_transfer,
     gibbs_dependence_transfer,
     iid_transfer,
     max_information_transfer,
+    sensitive_query_transfer,
+)
+from quiltdp.generalization.typical_composition import (
+    compose_typical,
+    compose_typical_adaptively,
+    compose_typical_adaptively_approximate,
 )
 from quiltdp.generalization.typical_stability import (
     TypicalNoise,
     TypicalStability,
-    compose_typical,
-    compose_typical_adaptively,
-    compose_typical_adaptively_approximate,
     gaussian_typical,
     laplace_typical,
+    near_independence,
+    published_gaussian_error,
     typical_generalization,
 )
 
@@ -134,7 +174,9 @@ __all__ = [
     "AnyLawRoute",
     "BudgetPromise",
     "Concentration",
+    "DescriptionRoute",
     "Estimate",
+    "FreshRoute",
     "GibbsRoute",
     "GibbsSampler",
     "IidRoute",
@@ -144,18 +186,27 @@ __all__ = [
     "MaxInformationRoute",
     "MonitorRun",
     "MutualInformationMethod",
+    "PieceOffer",
     "Plan",
+    "PrintedReconstruction",
     "PrivacyDefinitions",
     "PublishedPlan",
+    "PublishedRecords",
     "QueryClass",
     "Reconstruction",
+    "RogersTheorem",
     "Route",
+    "SplitRoute",
     "Task",
     "TypicalNoise",
     "TypicalStability",
     "adaptive_on_average_kl",
+    "additive_concentration",
     "any_law_transfer",
     "approximate_dp_max_information",
+    "approximate_dp_mutual_information",
+    "approximate_dp_transfer",
+    "bayesian_dp_bounds",
     "bayesian_dp_max_information",
     "best_scale",
     "compare_privacy_definitions",
@@ -166,6 +217,8 @@ __all__ = [
     "compose_typical_adaptively_approximate",
     "concentrated_queries",
     "concentration",
+    "conditional_entropy",
+    "conditioning_failure",
     "correct_p_values",
     "description_length_max_information",
     "effective_sample_size",
@@ -182,13 +235,16 @@ __all__ = [
     "gibbs_dependence_transfer",
     "gibbs_generalization_gap",
     "gibbs_mutual_information",
+    "holdout_arguments",
     "iid_transfer",
+    "indistinguishability",
     "influence_sums",
     "kl_gaussian",
     "kl_laplace",
     "kl_privacy_from_max_information",
     "laplace_typical",
     "largest_threshold",
+    "max_entropy_objective",
     "max_information_from_mutual_information",
     "max_information_transfer",
     "memoriser",
@@ -196,20 +252,34 @@ __all__ = [
     "monitor_ceiling",
     "mutual_information",
     "mutual_information_from_max_information",
+    "near_independence",
+    "no_product_bound",
     "on_average_kl",
+    "p_value_sensitivity",
+    "pieces_of",
     "plan",
+    "plan_calibration",
     "plan_length",
+    "pointwise_failure",
+    "pointwise_parameters",
+    "printed_drift",
+    "printed_reconstruction",
     "product_dp_max_information",
-    "published_chain_distance",
-    "published_chain_records",
+    "published_deviation",
     "published_drift",
+    "published_gaussian_error",
+    "published_n_sharp",
+    "published_n_star",
     "published_plan",
     "published_records",
     "published_tail",
     "pure_dp_max_information",
+    "read_holdout_arguments",
     "reconstruction",
+    "rogers_theorem",
     "sample_failure",
     "sensitive_queries",
+    "sensitive_query_transfer",
     "simulate_monitor",
     "subexponential_queries",
     "subgaussian_queries",

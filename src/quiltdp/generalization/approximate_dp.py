@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Literal
 
 from quiltdp.errors import InvalidArgument
 from quiltdp.generalization._checks import count, positive, probability, round_up, within
 from quiltdp.generalization.max_information import MaxInformation, product_dp_max_information
 
-__all__ = ["approximate_dp_max_information", "published_drift"]
+__all__ = [
+    "RogersTheorem",
+    "approximate_dp_max_information",
+    "printed_drift",
+    "published_drift",
+    "rogers_theorem",
+]
 
 
 def approximate_dp_max_information(
@@ -49,7 +56,7 @@ def approximate_dp_max_information(
 
     References
     ----------
-    Rogers et al. (2016), Theorem 3.1 and its proof.
+    Rogers et al. (2016), Theorem 3.1 and its proof; :func:`rogers_theorem` has the paper's own choices.
     """
     eps = positive("epsilon", epsilon)
     delta = probability("delta", delta, zero=True)
@@ -117,7 +124,7 @@ def published_drift(epsilon: float, delta_hat: float) -> float:
 
     References
     ----------
-    Rogers et al. (2016), proof of Theorem 3.1.
+    Rogers et al. (2016), Lemma 3.7 and its proof.
     """
     eps = within("epsilon", epsilon, 0.0, 0.5, open_low=True, instead="use method='sharp'")
     hat = within("delta_hat", delta_hat, 0.0, eps / 15, instead="the published proof needs δ̂ ≤ ε/15")
@@ -125,6 +132,108 @@ def published_drift(epsilon: float, delta_hat: float) -> float:
     second = 2 * hat / -math.expm1(-3 * eps)
     tail = 2 * hat**2 * ((2 * u * u + u - 1) / math.expm1(3 * eps)) ** 2
     return round_up(6 * eps * (math.exp(6 * eps) / (1 - second) - 1) + hat * (2 * u + 1) + tail)
+
+
+def printed_drift(epsilon: float, delta_hat: float) -> float:
+    """Return ν(δ̂) exactly as the paper prints it, with log = log₂; not valid for ε > 0.21.
+
+    72ε² + δ̂ (24e^{6ε}/(1 − e^{−3ε}) + log(e)(2u + 1))
+    + 2 log(e) δ̂² (4u⁴ + 4u³ − 3u² − 2u + 1)/(u² − 2u + 1), with u = e^{3ε}.
+
+    Examples
+    --------
+    >>> round(printed_drift(0.1, 1e-6), 6), round(published_drift(0.1, 1e-6), 6)
+    (0.720174, 0.493283)
+
+    References
+    ----------
+    Rogers et al. (2016), Lemma 3.7, (7) (line 328).
+    """
+    eps = within("epsilon", epsilon, 0.0, 0.5, open_low=True, instead="the lemma covers ε ≤ ½")
+    hat = within("delta_hat", delta_hat, 0.0, eps / 15, instead="the lemma covers δ̂ ≤ ε/15")
+    u, log_e = math.exp(3 * eps), 1 / math.log(2)
+    linear = 24 * u * u / -math.expm1(-3 * eps) + log_e * (2 * u + 1)
+    square = 2 * log_e * (4 * u**4 + 4 * u**3 - 3 * u**2 - 2 * u + 1) / (u * u - 2 * u + 1)
+    return 72 * eps**2 + hat * linear + hat**2 * square
+
+
+@dataclass(frozen=True)
+class RogersTheorem:
+    """Theorem 3.1 at the paper's own choices t = ε√(2n) and δ̂ = √(εδ)/15.
+
+    Attributes
+    ----------
+    delta_hat, t
+        The choices.
+    first, second
+        δ' = 2δ/δ̂ + 2δ/(1 − e^{−ε}) and δ'' = 2δ̂/(1 − e^{−3ε}).
+    beta
+        e^{−t²/2} + n(δ' + δ''); may be 1 or more, and then nothing is said.
+    printed
+        nν(δ̂) + 6tε√n with ν as printed: the paper reads it in bits.
+    nats
+        The same with the drift repaired, in nats: valid.
+    """
+
+    delta_hat: float
+    t: float
+    first: float
+    second: float
+    beta: float
+    printed: float
+    nats: float
+
+    @property
+    def bound(self) -> MaxInformation:
+        """The repaired bound, for product laws.
+
+        Raises
+        ------
+        InvalidArgument
+            If β ≥ 1.
+        """
+        if self.beta >= 1:
+            raise InvalidArgument(
+                f"Theorem 3.1's own β is {self.beta:.3g}, not below 1: δ is too large for it;"
+                " use approximate_dp_max_information, which chooses δ̂ and t for the β you give"
+            )
+        return MaxInformation(self.nats, self.beta, "product laws", "(ε, δ)-DP on product data, Theorem 3.1")
+
+
+def rogers_theorem(epsilon: float, delta: float, n: int) -> RogersTheorem:
+    """Return Theorem 3.1 with the paper's own k, β and δ̂, as printed and with the drift repaired.
+
+    Claim: an (ε, δ)-DP algorithm, 0 < ε ≤ ½, 0 < δ < ε, has I^β_∞ ≤ k on n i.i.d. records with k and β as in
+    :class:`RogersTheorem`.
+
+    Examples
+    --------
+    >>> found = rogers_theorem(0.1, 1e-20, 1000)
+    >>> f"{found.beta:.3g}", round(found.printed, 1), round(found.nats, 1)
+    ('5.49e-05', 804.9, 578.1)
+    >>> round(approximate_dp_max_information(0.1, 1e-20, 1000, found.beta).nats, 1)       # our choice, same β
+    19.4
+
+    References
+    ----------
+    Rogers et al. (2016), Theorem 3.1 (line 186) and the end of its proof (lines 371-378).
+    """
+    eps = within("epsilon", epsilon, 0.0, 0.5, open_low=True, instead="use approximate_dp_max_information")
+    small = within("delta", delta, 0.0, eps, open_low=True, instead="the theorem needs 0 < δ < ε")
+    size = count("n", n)
+    hat, t = math.sqrt(eps * small) / 15, eps * math.sqrt(2 * size)
+    first = 2 * small / hat + 2 * small / -math.expm1(-eps)
+    second = 2 * hat / -math.expm1(-3 * eps)
+    deviation = 6 * t * eps * math.sqrt(size)
+    return RogersTheorem(
+        hat,
+        t,
+        first,
+        second,
+        round_up(math.exp(-t * t / 2) + size * (first + second)),
+        size * printed_drift(eps, hat) + deviation,
+        round_up(size * published_drift(eps, hat) + deviation),
+    )
 
 
 def _best_published(eps: float, delta: float, n: int, beta: float) -> float | None:

@@ -126,7 +126,8 @@ def _compositions(n: int, parts: int) -> Iterator[tuple[int, ...]]:
             yield (first, *rest)
 
 
-def _law_for(sampler: GibbsSampler, law: ArrayLike) -> Array:
+def law_for(sampler: GibbsSampler, law: ArrayLike) -> Array:
+    """Return the law of one record as an array, or refuse one that does not fit the sampler."""
     weights = distribution("law", law)
     if weights.shape != (sampler.loss.shape[0],):
         raise InvalidArgument(
@@ -162,9 +163,9 @@ def on_average_kl(sampler: GibbsSampler, law: ArrayLike, n: int, *, group: int =
     References
     ----------
     Wang, Lei and Fienberg, "On-average KL-privacy and its equivalence to generalization for
-    max-entropy mechanisms" (2016), Definition 3, Theorem 4, Lemma 8.
+    max-entropy mechanisms" (2016), Definition 2, Theorem 4, Lemma 6.
     """
-    weights = _law_for(sampler, law)
+    weights = law_for(sampler, law)
     n, k = count("n", n), count("group", group)
     if k > n:
         raise InvalidArgument(f"group = {k} must not be above n = {n}")
@@ -184,9 +185,9 @@ def gibbs_generalization_gap(sampler: GibbsSampler, law: ArrayLike, n: int) -> f
 
     References
     ----------
-    Wang, Lei and Fienberg (2016), Definition 1.
+    Wang, Lei and Fienberg (2016), Definition 3 (without the absolute value).
     """
-    weights = _law_for(sampler, law)
+    weights = law_for(sampler, law)
     n = count("n", n)
     counts, chance = dataset_types(weights, n)
     outputs = sampler.output_law(counts)
@@ -196,8 +197,13 @@ def gibbs_generalization_gap(sampler: GibbsSampler, law: ArrayLike, n: int) -> f
 
 
 def gibbs_mutual_information(sampler: GibbsSampler, law: ArrayLike, n: int) -> float:
-    """Compute I(A(Z); Z) of a finite Gibbs sampler on i.i.d. data exactly, in nats."""
-    weights = _law_for(sampler, law)
+    """Compute I(A(Z); Z) of a finite Gibbs sampler on i.i.d. data exactly, in nats.
+
+    References
+    ----------
+    Wang, Lei and Fienberg (2016), Definition 13.
+    """
+    weights = law_for(sampler, law)
     counts, chance = dataset_types(weights, count("n", n))
     logs = sampler.log_output_law(counts)
     overall = np.log(chance @ np.exp(logs))
@@ -316,7 +322,7 @@ def kl_privacy_from_max_information(bound: MaxInformation, n: int) -> float:
 
     References
     ----------
-    Wang, Lei and Fienberg (2016), Section 3.3.
+    Wang, Lei and Fienberg (2016), Lemma 11 and Corollary 12.
     """
     if bound.beta > 0 or bound.laws != "every law":
         raise InvalidArgument(
@@ -327,12 +333,25 @@ def kl_privacy_from_max_information(bound: MaxInformation, n: int) -> float:
 
 
 def gap_bounds_from_mutual_information(
-    mutual_nats: float, *, gamma: float, n: int, subgaussian_mean: float
+    mutual_nats: float,
+    *,
+    gamma: float,
+    n: int,
+    subgaussian_mean: float,
+    subexponential_scale: float | None = None,
 ) -> tuple[float, float]:
     """Bound the generalization gap of a Gibbs sampler by mutual information, from both sides.
 
-    Claim: I/(γn) ≤ gap ≤ σ_mean √(2I), where (1/n) Σ ℓ(z_i, h) is σ_mean-subgaussian for each h
-    (σ_mean = range/(2√n) for a loss in an interval of that range).
+    Claim: I/(γn) ≤ gap ≤ σ √(2I), where (1/n) Σ ℓ(z_i, h) − R(h) is σ-subgaussian for each h
+    (σ = range/(2√n) for a loss in an interval of that range).  If it is only (σ, b)-subexponential, i.e.
+    E e^{tx} ≤ e^{t²σ²/2} for |t| ≤ 1/b, the upper bound is b I + σ²/(2b).
+
+    Parameters
+    ----------
+    subgaussian_mean
+        σ, of the mean loss.
+    subexponential_scale
+        b; ``None`` for subgaussian losses.
 
     Returns
     -------
@@ -344,12 +363,20 @@ def gap_bounds_from_mutual_information(
     >>> low, high = gap_bounds_from_mutual_information(0.02, gamma=1, n=4, subgaussian_mean=0.25)
     >>> round(low, 6), round(high, 6)
     (0.005, 0.05)
+    >>> options = dict(gamma=1, n=4, subgaussian_mean=0.25, subexponential_scale=0.5)
+    >>> round(gap_bounds_from_mutual_information(0.02, **options)[1], 6)
+    0.0725
 
     References
     ----------
-    Wang, Lei and Fienberg (2016), Corollary 15; the upper bound is Xu and Raginsky's / Russo and Zou's.
+    Wang, Lei and Fienberg (2016), Corollary 15 (lines 183-201), for the mean loss and γn in the place
+    of γ; the upper bounds are Russo and Zou's.
     """
     mutual = non_negative("mutual_nats", mutual_nats)
     low = mutual / (positive("gamma", gamma) * count("n", n))
-    high = non_negative("subgaussian_mean", subgaussian_mean) * math.sqrt(2 * mutual)
+    sigma = non_negative("subgaussian_mean", subgaussian_mean)
+    high = sigma * math.sqrt(2 * mutual)
+    if subexponential_scale is not None:
+        b = positive("subexponential_scale", subexponential_scale)
+        high = b * mutual + sigma**2 / (2 * b)
     return round_down(low), round_up(high)

@@ -17,11 +17,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quiltdp.errors import DependencyMissing, InvalidArgument
-from quiltdp.generalization._checks import count, positive, probability, round_up
+from quiltdp.generalization._checks import count, positive, probability, round_down, round_up
 from quiltdp.generalization.approximate_dp import approximate_dp_max_information
 from quiltdp.generalization.max_information import description_length_max_information
 
-__all__ = ["Reconstruction", "reconstruction"]
+__all__ = [
+    "PrintedReconstruction",
+    "Reconstruction",
+    "no_product_bound",
+    "printed_reconstruction",
+    "reconstruction",
+]
 
 Bits = NDArray[np.uint8]
 
@@ -101,6 +107,32 @@ class Reconstruction:
         """Return the exact chance that the answer to the described dataset is the dataset."""
         return 1 - 0.5 * math.exp(-self.dp_epsilon * self.threshold)
 
+    def answer_chance_alone(self) -> float:
+        """Return the exact chance that step 2 answers at all on uniform data and a fixed description.
+
+        Σ_{d ≤ t} 2^k C(n, d)/2^n · P[d + Lap(1/ε) ≤ threshold]: balls around the coset's points are disjoint.
+        """
+        total = 0.0
+        for d in range(self.corrects + 1):
+            share = math.comb(self.n, d) / 2**self.published_bits
+            gap = self.threshold - d
+            tail = 0.5 * math.exp(-self.dp_epsilon * abs(gap))
+            total += share * (1 - tail if gap >= 0 else tail)
+        return min(1.0, round_up(total))
+
+    def alone_bits(self) -> tuple[float, float]:
+        """Return (bits, β) with I^β_∞ of step 2 alone at most that, on uniform data, the description fixed.
+
+        Claim: answering has probability p, so P[⊥ | x]/P[⊥] ≤ 1/(1 − p), and everything else has
+        probability at most p = β.  The paper's version: 1 bit for β ≥ 2δ.
+
+        References
+        ----------
+        Rogers et al. (2016), Theorem 3.9(2) (line 386), (19) and (20).
+        """
+        p = self.answer_chance_alone()
+        return (round_up(-math.log2(1 - p)) if p < 1 else math.inf), p
+
     def separate_bits(self, beta: float) -> float:
         """Return the bits the two steps *would* have together if their bounds could be added.
 
@@ -161,7 +193,8 @@ def reconstruction(*, n: int, dp_epsilon: float, delta: float) -> Reconstruction
 
     References
     ----------
-    Rogers et al. (2016), Theorem 3.9; the construction goes back to De (2012).
+    Rogers et al. (2016), Theorem 3.9, Algorithms 1 and 2 (with a BCH code and natural logarithms); the
+    construction goes back to De (2012).
     """
     n = count("n", n)
     if n < 7 or (n + 1) & n:
@@ -179,6 +212,80 @@ def reconstruction(*, n: int, dp_epsilon: float, delta: float) -> Reconstruction
             " a larger ε or a larger δ"
         )
     return Reconstruction(n, n - int(code.k), int(code.t), eps, small, threshold, code)
+
+
+@dataclass(frozen=True)
+class PrintedReconstruction:
+    """The parameters of the paper's own construction (log = log₂), without a code to run it.
+
+    Attributes
+    ----------
+    distance
+        t = 8 log(1/δ)/ε + 1, the minimum distance of the code.
+    published_bits
+        r = 3 t log n.
+    threshold
+        w = (t − 1)/4 − log(1/δ)/ε, below which the second step answers.
+    needs
+        2e(t − 1) = 16e log(1/δ)/ε: what n must exceed for (17); the theorem says 64e.
+    answer_chance
+        s (4es/n)^s + δ with s = (t − 1)/4: the bound (17) on answering alone; above 2δ nothing is promised.
+    """
+
+    distance: float
+    published_bits: float
+    threshold: float
+    needs: float
+    answer_chance: float
+
+
+def printed_reconstruction(*, n: int, dp_epsilon: float, delta: float) -> PrintedReconstruction:
+    """Return the paper's parameters for n bits, 0 < ε ≤ ½ and 0 < δ ≤ ¼.
+
+    Examples
+    --------
+    >>> small = printed_reconstruction(n=200, dp_epsilon=0.1, delta=0.01)     # n > 64e = 174, as printed
+    >>> round(small.needs), small.answer_chance > 1
+    (2890, True)
+    >>> printed_reconstruction(n=3000, dp_epsilon=0.1, delta=0.01).answer_chance <= 0.02
+    True
+
+    References
+    ----------
+    Rogers et al. (2016), Theorem 3.9 (line 380), its proof (lines 440, 450, 542-544).
+    """
+    size = count("n", n, least=2)
+    eps, small = positive("dp_epsilon", dp_epsilon), probability("delta", delta)
+    if eps > 0.5 or small > 0.25:
+        raise InvalidArgument(f"Theorem 3.9 covers ε ≤ ½ and δ ≤ ¼, not ε = {eps:g}, δ = {small:g}")
+    logs = math.log2(1 / small)
+    t = 8 * logs / eps + 1
+    s = (t - 1) / 4
+    ball = math.exp(min(s * math.log(4 * math.e * s / size) + math.log(s), 700.0))
+    return PrintedReconstruction(
+        t, 3 * t * math.log2(size), s - logs / eps, 2 * math.e * (t - 1), ball + small
+    )
+
+
+def no_product_bound(*, n: int, published_bits: float, delta: float, beta_first: float) -> float:
+    """Return n − 1 − r − log₂(1/β₁) bits: some (ε, δ)-DP mechanism has that much max-information on some law.
+
+    Claim: for every β₂ < ½ − δ − β₁.  So no bound like that for product data can hold for all laws.
+
+    Examples
+    --------
+    >>> round(no_product_bound(n=10_000, published_bits=35, delta=0.05, beta_first=0.01), 1)
+    9957.4
+
+    References
+    ----------
+    Rogers et al. (2016), Corollary 3.10 (line 393); the proof by contradiction is on lines 860-878.
+    """
+    small = probability("delta", delta)
+    first = probability("beta_first", beta_first)
+    if first >= 0.5 - small:
+        raise InvalidArgument(f"beta_first = {first:g} must be below ½ − δ = {0.5 - small:g}")
+    return round_down(count("n", n) - 1 - positive("published_bits", published_bits) - math.log2(1 / first))
 
 
 def _bch(n: int, distance: int) -> Any:

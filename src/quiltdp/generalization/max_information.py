@@ -31,6 +31,7 @@ from quiltdp.generalization._checks import (
 __all__ = [
     "Laws",
     "MaxInformation",
+    "bayesian_dp_bounds",
     "bayesian_dp_max_information",
     "compose_max_information",
     "description_length_max_information",
@@ -119,7 +120,8 @@ def exact_max_information(joint: ArrayLike, beta: float = 0.0) -> MaxInformation
 
     References
     ----------
-    Dwork et al., "Generalization in adaptive data analysis and holdout reuse" (2015), Definition 10.
+    Rogers et al. (2016), Definition 1.2; Zhao (2017), (1); after Dwork et al., "Generalization in adaptive
+    data analysis and holdout reuse" (2015).
     """
     beta = probability("beta", beta, zero=True)
     table = distribution("joint", joint)
@@ -171,18 +173,22 @@ def pure_dp_max_information(epsilon: float, n: int) -> MaxInformation:
 
     References
     ----------
-    Dwork et al. (2015), Theorem 19.
+    Rogers et al. (2016), Theorem 1.4 (line 106), quoted from Dwork et al. (2015).
     """
     bound = round_up(non_negative("epsilon", epsilon) * count("n", n))
     return MaxInformation(bound, 0.0, "every law", "pure DP: ε n")
 
 
 def product_dp_max_information(
-    epsilon: float | Iterable[float], n: int | None, beta: float
+    epsilon: float | Iterable[float],
+    n: int | None,
+    beta: float,
+    *,
+    method: Literal["sharp", "published"] = "sharp",
 ) -> MaxInformation:
     """Bound the max-information of an ε-DP algorithm on independent records.
 
-    Claim: I^β_∞ ≤ Σ ε_i²/8 + √(Σ ε_i² ln(1/β)/2).
+    Claim, ``sharp``: I^β_∞ ≤ Σ ε_i²/8 + √(Σ ε_i² ln(1/β)/2).  ``published``: ε²n/2 + ε√(n ln(2/β)/2).
 
     Assumes independent (not necessarily identical) records and replace-one ε_i-DP for record i:
     for product data the leakage against adversaries who know the records before i is ε_i.
@@ -194,11 +200,14 @@ def product_dp_max_information(
 
     References
     ----------
-    Dwork et al. (2015), Theorem 20, has ε²n/2 + ε√(n ln(2/β)/2); proof of these constants:
-    :func:`bayesian_dp_max_information`.
+    Rogers et al. (2016), Theorem 1.4 (line 107), quoted from Dwork et al. (2015); proof of the sharp
+    constants: :func:`bayesian_dp_max_information`.
     """
-    bound = bayesian_dp_max_information(epsilon, n, beta)
-    return MaxInformation(bound.nats, bound.beta, "product laws", "pure DP on product data: Σε²/8 form")
+    if method not in ("sharp", "published"):
+        raise InvalidArgument(f"method must be 'sharp' or 'published', not {method!r}")
+    bound = bayesian_dp_max_information(epsilon, n, beta, method="sharp" if method == "sharp" else "repaired")
+    form = "Σε²/8 form" if method == "sharp" else "published form"
+    return MaxInformation(bound.nats, bound.beta, "product laws", f"pure DP on product data: {form}")
 
 
 def bayesian_dp_max_information(
@@ -238,7 +247,7 @@ def bayesian_dp_max_information(
 
     References
     ----------
-    Zhao, "Adaptive statistical learning with Bayesian differential privacy" (2017), Theorem 3.
+    Zhao, "Adaptive statistical learning with Bayesian differential privacy" (2017), Theorem 3 (line 213).
     """
     beta = within("beta", beta, 0.0, 1.0, open_low=True, instead="for β = 0 use pure_dp_max_information")
     beta = probability("beta", beta)
@@ -256,6 +265,30 @@ def bayesian_dp_max_information(
     return MaxInformation(round_up(nats), beta, "this law", f"Bayesian DP, {method}")
 
 
+def bayesian_dp_bounds(
+    epsilon: float | Iterable[float], n: int | None, *, dp_epsilon: float | None = None
+) -> tuple[MaxInformation, ...]:
+    """Return the ``sharp`` bound at many β from 1e-15 to ½, and pure DP's α n if the cost is given.
+
+    Each is valid; together they let every p-value have the β that suits it
+    (:func:`~quiltdp.generalization.correct_p_values`).
+
+    Examples
+    --------
+    >>> from quiltdp.generalization import correct_p_values
+    >>> many = bayesian_dp_bounds(0.002, 10_000)
+    >>> [float(f"{p:.2g}") for p in correct_p_values([1e-6, 1e-3, 0.02], max_information=many)]
+    [1.8e-06, 0.0016, 0.03]
+    """
+    values = _leakages(epsilon, n)
+    size = count("n", n) if n is not None else int(values.size)
+    leaks = float(values[0]) if values.size == 1 else values
+    found = [bayesian_dp_max_information(leaks, size, 10.0 ** (k / 8) / 2) for k in range(-118, 1)]
+    if dp_epsilon is not None:
+        found.append(pure_dp_max_information(dp_epsilon, size))
+    return tuple(found)
+
+
 def description_length_max_information(bits: float, beta: float) -> MaxInformation:
     """Bound the max-information of an output from a set of 2^k elements: k ln 2 + ln(1/β).
 
@@ -269,7 +302,7 @@ def description_length_max_information(bits: float, beta: float) -> MaxInformati
 
     References
     ----------
-    Dwork et al. (2015), Theorem 17.
+    Rogers et al. (2016), Theorem 3.9(1) (line 384), quoted from Dwork et al. (2015).
     """
     k = non_negative("bits", bits)
     beta = probability("beta", beta)
@@ -305,7 +338,7 @@ def compose_max_information(steps: Sequence[MaxInformation]) -> MaxInformation:
 
     References
     ----------
-    Dwork et al. (2015), Lemma 15; Rogers et al. (2016), Theorem 3.9 for the order.
+    Rogers et al. (2016), Theorem A.3 (line 653), quoted from Dwork et al. (2015); Theorem 3.9 for the order.
     """
     if not steps:
         raise InvalidArgument("a composition needs at least one step")

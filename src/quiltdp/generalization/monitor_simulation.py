@@ -5,7 +5,7 @@ by the exponential mechanism, the query and the dataset on which it (or its comp
 most from the population.  If the mechanism is (ε, δ)-DP, the Monitor is (2ε, δ)-DP on all T·n
 records, so
 
-* *above*: the query it returns deviates by at most e^{2ε} − 1 + 2Tδ on average, because a private
+* *above*: the query it returns deviates by at most e^{2ε} − 1 + Tδ on average, because a private
   choice of query and dataset cannot know the dataset;
 * *below*: it deviates by at least E max_t |q_t(S_t) − q_t(D)| − (2/εn) ln(2T), because the
   exponential mechanism finds a nearly worst one among 2T candidates.
@@ -64,7 +64,8 @@ def exponential_mechanism_loss(candidates: int, *, dp_epsilon: float, sensitivit
 
     References
     ----------
-    Lecture notes, Lemma 0.4; the Monitor has 2T candidates, so its loss has ln(2T).
+    The expected form of Theorem 0.1 of the lecture on the transfer theorem (line 12); the Monitor has 2T
+    candidates, so its loss has ln(2T).
     """
     size = count("candidates", candidates)
     scale = positive("sensitivity", sensitivity) / positive("dp_epsilon", dp_epsilon)
@@ -72,16 +73,22 @@ def exponential_mechanism_loss(candidates: int, *, dp_epsilon: float, sensitivit
 
 
 def monitor_ceiling(dp_epsilon: float, delta: float, datasets: int) -> float:
-    """Return e^{2ε} − 1 + 2Tδ, the most the Monitor's query may deviate on average; rounded up.
+    """Return e^ε − 1 + Tδ: the most a query chosen by an (ε, δ)-DP Monitor deviates on average; rounded up.
+
+    ``dp_epsilon`` is the cost of the algorithm and of the Monitor's choice together.
 
     Examples
     --------
-    >>> round(monitor_ceiling(0.1, 0.0, 20), 4)
-    0.2214
+    >>> round(monitor_ceiling(0.2, 0.0, 20), 4), round(monitor_ceiling(0.2, 0.001, 20), 4)
+    (0.2214, 0.2414)
+
+    References
+    ----------
+    Lecture on the transfer theorem, Lemma 0.4 (line 52).
     """
     eps = positive("dp_epsilon", dp_epsilon)
     small = probability("delta", delta, zero=True)
-    return round_up(math.expm1(2 * eps) + 2 * count("datasets", datasets) * small)
+    return round_up(math.expm1(eps) + count("datasets", datasets) * small)
 
 
 @dataclass(frozen=True)
@@ -97,7 +104,7 @@ class MonitorRun:
     floor
         ``worst`` − (2/εn) ln(2T), what ``deviation`` cannot be below.
     ceiling
-        e^{2ε} − 1 + 2Tδ, what it cannot be above if the mechanism is (ε, δ)-DP.
+        e^{2ε} − 1 + Tδ, what it cannot be above if the mechanism is (ε, δ)-DP.
     """
 
     deviation: float
@@ -158,7 +165,7 @@ def simulate_monitor(
         float(found.std(ddof=1) / math.sqrt(repeats)),
         float(worst.mean()),
         float(worst.mean()) - loss,
-        monitor_ceiling(dp_epsilon, delta, size),
+        monitor_ceiling(2 * dp_epsilon, delta, size),
     )
 
 

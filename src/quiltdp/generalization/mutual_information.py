@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from quiltdp.errors import InvalidArgument
 from quiltdp.generalization._checks import count, distribution, non_negative, round_down, round_up, within
+from quiltdp.generalization.approximate_dp import rogers_theorem
 from quiltdp.generalization.max_information import Laws, MaxInformation
 
 __all__ = [
     "MUTUAL_INFORMATION_SLACK_BITS",
+    "approximate_dp_mutual_information",
     "max_information_from_mutual_information",
     "mutual_information",
     "mutual_information_from_max_information",
@@ -46,7 +49,7 @@ def max_information_from_mutual_information(
     References
     ----------
     Rogers et al., "Max-information, differential privacy, and post-selection hypothesis testing"
-    (2016), Lemma C.1.
+    (2016), Lemma 1.5, first half.
     """
     total = non_negative("mutual_bits", mutual_bits) + MUTUAL_INFORMATION_SLACK_BITS
     k = non_negative("bits", bits)
@@ -58,11 +61,14 @@ def max_information_from_mutual_information(
     return MaxInformation(round_up(k * math.log(2)), beta, laws, "mutual information, Markov's inequality")
 
 
-def mutual_information_from_max_information(bound: MaxInformation, alphabet: int) -> float:
+def mutual_information_from_max_information(
+    bound: MaxInformation, alphabet: int, *, method: Literal["sharp", "published"] = "sharp"
+) -> float:
     """Bound mutual information by max-information, in bits.
 
     Claim: I(X; Y) ≤ 2k + β' log₂(|Σ|/β') with β' = 2β/(1 − 2^{−k}) ≤ 0.3 and Σ the set of
-    outputs (or of datasets, whichever is smaller).
+    outputs (or of datasets, whichever is smaller).  ``published``: 2k ln 2 + 2β log₂(|Σ|/2β)/(1 − 2^{−k}),
+    the number as printed, in **nats**: its second term is in bits, which is more and does no harm.
 
     Returns
     -------
@@ -83,18 +89,52 @@ def mutual_information_from_max_information(bound: MaxInformation, alphabet: int
 
     References
     ----------
-    Rogers et al. (2016), Lemma C.3.
+    Rogers et al. (2016), Lemma 1.5, second half (line 137).
     """
     size = count("alphabet", alphabet)
+    if method not in ("sharp", "published"):
+        raise InvalidArgument(f"method must be 'sharp' or 'published', not {method!r}")
     k = bound.bits
     if bound.beta > 0 and k <= 0:
         raise InvalidArgument("the bound must be positive: with k ≤ 0 use a smaller β")
     if math.isinf(k):
-        return round_up(math.log2(size))
+        return round_up(math.log2(size))  # log2 takes whole numbers of any size
     wide = round_up(2 * bound.beta / -math.expm1(-bound.nats)) if bound.beta > 0 else 0.0
     within("β' = 2β/(1 − 2^−k)", wide, 0.0, 0.3, instead="use a max-information bound with a smaller β")
-    extra = wide * math.log2(size / wide) if wide > 0 else 0.0
+    if method == "published":
+        shown = wide * (math.log2(size) - math.log2(2 * bound.beta)) if wide > 0 else 0.0
+        return 2 * bound.nats + shown
+    extra = wide * (math.log2(size) - math.log2(wide)) if wide > 0 else 0.0
     return round_up(max(2 * k, 0.0) + extra)
+
+
+def approximate_dp_mutual_information(epsilon: float, delta: float, n: int, alphabet: int) -> float:
+    """Bound the mutual information of an (ε, δ)-DP algorithm with n i.i.d. records, in bits.
+
+    Claim: Theorem 3.1 at its own k and β, then the second half of Lemma 1.5 with the |𝒳|^n datasets:
+    the constants behind O(nε² + n√(δ/ε)(1 + ln((1/n)√(ε/δ)) + n log|𝒳|)).
+
+    Parameters
+    ----------
+    alphabet
+        |𝒳|, how many values one record has.
+
+    Raises
+    ------
+    InvalidArgument
+        If δ is not small enough (β' > 0.3; the corollary asks for δ = O(ε/n²)).
+
+    Examples
+    --------
+    >>> round(approximate_dp_mutual_information(0.1, 1e-20, 1000, 2), 1)
+    1668.2
+
+    References
+    ----------
+    Rogers et al. (2016), Corollary 1.6 (line 143).
+    """
+    found = rogers_theorem(epsilon, delta, n).bound
+    return mutual_information_from_max_information(found, count("alphabet", alphabet) ** count("n", n))
 
 
 def mutual_information(joint: ArrayLike) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from functools import cached_property
 
 import numpy as np
@@ -57,10 +56,6 @@ class ProfileAccountant:
         """Return the leakage to the informed adversary, one number per record."""
         return self._ask("informed", dp_epsilon)
 
-    def published(self, dp_epsilon: float) -> float:
-        """Return the published Bayesian-DP bound, ∞ where it cannot be computed."""
-        try:
-            profile = analyze(self.model, method="published", time_limit=self.time_limit)
-        except QuiltdpError:
-            return math.inf
-        return profile.leakage(dp_epsilon).epsilon
+    def dp_epsilon(self, epsilon: float) -> float:
+        """Return the largest DP cost that leaks at most ε to the informed adversary."""
+        return self._informed.dp_epsilon(epsilon)

@@ -1,123 +1,315 @@
-"""Which theorem, at which noise scale: the planner's choice among the candidates."""
+"""Who competes for a plan: every theorem that applies, with one way of being asked.
+
+A contender says the smallest accuracy it can promise for a task, whether it can promise a given one, and
+for how many queries.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 from quiltdp.errors import InvalidArgument, QuiltdpError, option
-from quiltdp.generalization._checks import probability
-from quiltdp.generalization.concentration import Concentration, concentration
+from quiltdp.generalization._checks import probability, round_up
+from quiltdp.generalization.concentration import Concentration, additive_concentration, concentration
+from quiltdp.generalization.gibbs_dependence import gibbs_dependence
+from quiltdp.generalization.pieces import FreshRoute, PieceOffer, SplitRoute, pieces_of
 from quiltdp.generalization.plan_result import Alternative
 from quiltdp.generalization.plan_search import (
+    GUESSING,
+    MOST_QUERIES,
     Candidate,
     LeakageSketch,
     Need,
+    best_accuracy,
     highest_scale,
     largest_threshold_of,
+    most_queries,
+    noisiest,
 )
 from quiltdp.generalization.routes import (
     AnyLawRoute,
+    DescriptionRoute,
+    Deviating,
     GibbsRoute,
     IidRoute,
     LeakageAccountant,
     MaxInformationRoute,
+    Route,
     Task,
     best_scale,
 )
-from quiltdp.inference.gibbs_dependence import gibbs_dependence
 from quiltdp.model import Model
 
-__all__ = ["Chosen", "best_that_meets", "candidates_for", "choose", "need_of"]
+__all__ = ["Contender", "Offer", "contenders_for", "fixed_in_advance", "need_of"]
 
 
 @dataclass(frozen=True)
-class Chosen:
-    """A theorem with its noise scale and the threshold that keeps its promise."""
+class Offer:
+    """What a contender promises for a task: τ and how the holdout is to be set.
+
+    σ = 0 with ``pieces``: the holdout is cut, and each piece answers exactly.  ``overfit`` is how far
+    a training value may be off without spending, −∞ when nothing is promised.
+    """
+
+    accuracy: float
+    sigma: float
+    threshold: float
+    overfit: float = -math.inf
+    pieces: PieceOffer | None = None
+
+
+class Contender(Protocol):
+    """A theorem that competes."""
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        ...
+
+    @property
+    def theorem(self) -> str:
+        """What it rests on."""
+        ...
+
+    @property
+    def covers(self) -> str:
+        """Which queries it is about."""
+        ...
+
+    def best(self, task: Task, need: Need) -> Offer | None:
+        """Return the smallest accuracy found, below ½; None when there is none."""
+        ...
+
+    def at(self, task: Task, accuracy: float, need: Need) -> Offer | None:
+        """Return the offer that keeps this accuracy with the most noise found; None if there is none."""
+        ...
+
+    def most(self, task: Task, accuracy: float, need: Need) -> float:
+        """Return the most queries, −∞ when not even the budget's."""
+        ...
+
+
+@dataclass(frozen=True)
+class ThresholdoutContender:
+    """A theorem about Thresholdout's noise."""
 
     candidate: Candidate
-    sigma: float
-    threshold: float = -math.inf
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        return self.candidate.exact.name
+
+    @property
+    def theorem(self) -> str:
+        """What it rests on."""
+        return self.candidate.exact.theorem
+
+    @property
+    def covers(self) -> str:
+        """Which queries it is about."""
+        return self.candidate.exact.covers
+
+    def best(self, task: Task, need: Need) -> Offer | None:
+        """Return the smallest accuracy found, below ½."""
+        accuracy, sigma = best_accuracy(self.candidate, task, need)
+        return self._offer(task, sigma, accuracy, need) if accuracy < GUESSING else None
+
+    def at(self, task: Task, accuracy: float, need: Need) -> Offer | None:
+        """Return the largest σ found whose threshold is enough: what accuracy leaves goes into the noise."""
+        _, sigma = largest_threshold_of(self.candidate, task, accuracy, need.least_sigma)
+        found = self._offer(task, sigma, accuracy, need)
+        if found is None:  # where the budget is to last, or at the σ of the best accuracy
+            found = self._offer(task, self._budget_friendly(task, accuracy, need), accuracy, need)
+        if found is None:
+            best, sigma = best_accuracy(self.candidate, task, need)
+            found = self._offer(task, sigma, accuracy, need) if best <= accuracy else None
+        return self._noisier(task, accuracy, need, found) if found is not None else None
+
+    def _noisier(self, task: Task, accuracy: float, need: Need, found: Offer) -> Offer:
+        def enough(sigma: float) -> bool:
+            threshold = self.candidate.fast.threshold(task, sigma, accuracy)
+            return need.met(task, sigma, threshold, accuracy, sketch=True)
+
+        if not enough(found.sigma):
+            return found
+        sigma = noisiest(enough, found.sigma, highest_scale(task, accuracy))
+        for factor in (1.0, 0.99, 0.95, 0.9):  # the sketch may be off by a little
+            other = self._offer(task, max(found.sigma, factor * sigma), accuracy, need)
+            if other is not None:
+                return other
+        return found
+
+    def _offer(self, task: Task, sigma: float, accuracy: float, need: Need) -> Offer | None:
+        threshold = self.candidate.exact.threshold(task, sigma, accuracy)
+        if not need.met(task, sigma, threshold, accuracy, sketch=False):
+            return None
+        width = need.width(task, sigma, threshold, accuracy, sketch=False)
+        return Offer(accuracy, sigma, threshold, width)
+
+    def _budget_friendly(self, task: Task, accuracy: float, need: Need) -> float:
+        """Return the σ that lets training values be off furthest without spending."""
+        share = need.share
+
+        def width(sigma: float) -> float:
+            threshold = self.candidate.fast.threshold(task, sigma, accuracy)
+            if threshold < share * accuracy:
+                return -math.inf
+            return need.width(task, sigma, threshold, accuracy, sketch=True)
+
+        return best_scale(width, highest_scale(task, accuracy), lowest=need.least_sigma)[0]
+
+    def most(self, task: Task, accuracy: float, need: Need) -> float:
+        """Return the most queries."""
+        return most_queries(self.candidate, task, accuracy, need)[0]
 
 
-def candidates_for(
+@dataclass(frozen=True)
+class PiecesContender:
+    """Splitting the holdout: a threshold without noise on each piece, or none at all."""
+
+    route: SplitRoute | FreshRoute
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        return self.route.name
+
+    @property
+    def theorem(self) -> str:
+        """What it rests on."""
+        return self.route.theorem
+
+    @property
+    def covers(self) -> str:
+        """Which queries it is about."""
+        return self.route.covers
+
+    def best(self, task: Task, need: Need) -> Offer | None:
+        """Return t itself where every query has its piece, else t and the threshold it needs."""
+        cut = self.route.cut(task) if need.least_sigma <= 0 else None
+        if cut is None:
+            return None
+        t = cut.deviation
+        if isinstance(self.route, FreshRoute):
+            return Offer(t, 0.0, 0.0, math.inf, cut) if t < GUESSING else None
+        least = t + need.overfit if need.overfit is not None else 0.0
+        threshold = max(least, need.share * t / (1 - need.share) if need.share < 1 else math.inf)
+        tau = round_up(t + threshold)
+        return Offer(tau, 0.0, threshold, threshold - t, cut) if tau < GUESSING else None
+
+    def at(self, task: Task, accuracy: float, need: Need) -> Offer | None:
+        """Return the largest threshold that this accuracy leaves."""
+        found = self.best(task, need)
+        if found is None or found.pieces is None or found.accuracy > accuracy:
+            return None
+        if isinstance(self.route, FreshRoute):
+            return replace(found, accuracy=accuracy)
+        threshold = accuracy - found.pieces.deviation
+        return replace(
+            found, accuracy=accuracy, threshold=threshold, overfit=threshold - found.pieces.deviation
+        )
+
+    def most(self, task: Task, accuracy: float, need: Need) -> float:
+        """Return the most queries, by bisection."""
+
+        def enough(queries: int) -> bool:
+            return self.at(replace(task, queries=queries), accuracy, need) is not None
+
+        low, high = task.budget, MOST_QUERIES
+        if not enough(low):
+            return -math.inf
+        while high - low > max(1, low // 10**6):
+            middle = math.isqrt(low * high) if high > 2 * low else (low + high) // 2
+            low, high = (middle, high) if enough(middle) else (low, middle)
+        return float(low)
+
+
+def contenders_for(
     model: Model, accountant: LeakageAccountant, sketch: LeakageSketch
-) -> tuple[list[Candidate], list[Alternative]]:
+) -> tuple[list[Contender], list[Alternative]]:
     """Return the theorems that apply, and those that do not with their reasons."""
-    found = [Candidate(AnyLawRoute(accountant), AnyLawRoute(sketch))]
+    found: list[Contender] = []  # what asks nothing of the accountant comes first
     refused: list[Alternative] = []
     spread: Concentration | None = None
     try:
         spread = concentration(model)
-        found.append(Candidate(MaxInformationRoute(accountant, spread), MaxInformationRoute(sketch, spread)))
+        found += [
+            _thresholdout(DescriptionRoute(spread), DescriptionRoute(spread)),
+            _thresholdout(MaxInformationRoute(accountant, spread), MaxInformationRoute(sketch, spread)),
+        ]
     except QuiltdpError as error:
-        kind = MaxInformationRoute
-        refused.append(Alternative(kind.name, kind.theorem, None, True, error.reason))
+        refused += [_refused(kind, error.reason) for kind in (MaxInformationRoute, DescriptionRoute)]
+    found.append(_thresholdout(AnyLawRoute(accountant), AnyLawRoute(sketch)))
+    try:
+        adding = DescriptionRoute(
+            additive_concentration(model),
+            name="description length, additive queries",
+            theorem="description length with concentration of sums under the model",
+            covers="additive queries",
+        )
+        found.insert(0, _thresholdout(adding, adding))
+    except InvalidArgument:
+        pass  # the form for all queries is there
+    try:
+        chain = pieces_of(model)
+        found += [PiecesContender(SplitRoute(chain)), PiecesContender(FreshRoute(chain))]
+    except InvalidArgument as error:
+        refused += [_refused(kind, error.reason) for kind in (SplitRoute, FreshRoute)]
     try:
         gibbs = GibbsRoute(gibbs_dependence(model))
-        found.append(Candidate(gibbs, gibbs))
+        found.append(_thresholdout(gibbs, gibbs))
     except QuiltdpError as error:
-        refused.append(Alternative(GibbsRoute.name, GibbsRoute.theorem, None, True, error.reason))
+        refused.append(_refused(GibbsRoute, error.reason))
     if spread is not None and not model.latents and spread.sum_of_squares <= spread.records * (1 + 1e-9):
-        found.append(Candidate(IidRoute(), IidRoute()))
+        found.append(_thresholdout(IidRoute(), IidRoute()))
     else:
-        note = "refused: the records of this model are not independent"
-        refused.append(Alternative(IidRoute.name, IidRoute.theorem, None, True, note))
+        refused.append(_refused(IidRoute, "the records of this model are not independent"))
     return found, refused
 
 
-def need_of(candidates: list[Candidate], threshold_share: float, overfit: float | None) -> Need:
-    """Return what the threshold must reach, with the theorem behind the second promise."""
+def _thresholdout(exact: Route, fast: Route) -> ThresholdoutContender:
+    return ThresholdoutContender(Candidate(exact, fast))
+
+
+def _refused(kind: Any, reason: str) -> Alternative:
+    note = f"does not apply: {reason}"
+    return Alternative(kind.name, kind.theorem, None, note=note, covers=kind.covers)
+
+
+def fixed_in_advance(model: Model, task: Task) -> Alternative | None:
+    """Return what plain Bonferroni promises if no query depends on an answer; None without concentration."""
+    try:
+        size = concentration(model).effective_sample_size
+    except QuiltdpError:
+        return None
+    t = round_up(math.sqrt(math.log(2 * task.queries / task.failure) / (2 * size)))
+    return Alternative(
+        "all queries fixed in advance",
+        "Bonferroni, concentration under the model",
+        t if t < GUESSING else None,
+        note="only if every query is written down before the first answer",
+        covers="any 1/n-sensitive queries",
+    )
+
+
+def need_of(
+    contenders: list[Contender], threshold_share: float, overfit: float | None, least_sigma: float
+) -> Need:
+    """Return what the threshold must reach, with the theorems behind the second promise."""
     share = probability("threshold_share", threshold_share, zero=True)
     wanted = probability("overfit", overfit, zero=True) if overfit is not None else None
-    for c in candidates:
-        if isinstance(c.exact, MaxInformationRoute) and isinstance(c.fast, MaxInformationRoute):
-            return Need(share, wanted, c.exact, c.fast)
-    if wanted is not None:
+    exact: list[Deviating] = []
+    fast: list[Deviating] = []
+    for c in contenders:
+        if isinstance(c, ThresholdoutContender):
+            for route, known in ((c.candidate.exact, exact), (c.candidate.fast, fast)):
+                if isinstance(route, (MaxInformationRoute, DescriptionRoute)):
+                    known.append(route)
+    if wanted is not None and not exact:
         raise InvalidArgument(
             f"{option('overfit')} needs concentration, which is computed for Bayesian networks only"
         )
-    return Need(share)
-
-
-def best_that_meets(
-    task: Task, candidates: list[Candidate], accuracy: float, need: Need, hint: Chosen | None
-) -> Chosen | None:
-    """Return the choice that makes the budget last longest among those whose threshold is enough."""
-    tried = [choose(task, candidates, accuracy)]
-    if tried[0].threshold >= need.share * accuracy:
-        tried.insert(0, _budget_friendly(task, accuracy, need, tried[0]))
-    if hint is not None:
-        threshold = hint.candidate.exact.threshold(task, hint.sigma, accuracy)
-        tried.append(Chosen(hint.candidate, hint.sigma, threshold))
-    enough = (c for c in tried if need.met(task, c.sigma, c.threshold, accuracy, sketch=False))
-    return next(enough, None)
-
-
-def choose(task: Task, candidates: list[Candidate], accuracy: float) -> Chosen:
-    """Return the theorem with the largest threshold."""
-    tried = []
-    for candidate in candidates:
-        threshold, sigma = largest_threshold_of(candidate, task, accuracy)
-        tried.append(Chosen(candidate, sigma, threshold))
-    return max(tried, key=lambda c: c.threshold)
-
-
-def _budget_friendly(task: Task, accuracy: float, need: Need, found: Chosen) -> Chosen:
-    """Return the same theorem at the σ that lets training values be off furthest without spending."""
-    exact, fast, share = need.exact, need.fast, need.share
-    if exact is None or fast is None:
-        return found
-
-    def width(sigma: float) -> float:
-        threshold = found.candidate.fast.threshold(task, sigma, accuracy)
-        return fast.untouched(task, sigma, threshold) if threshold >= share * accuracy else -math.inf
-
-    sigma, value = best_scale(width, highest_scale(task, accuracy))
-    if not math.isfinite(value):
-        return found
-    other = Chosen(found.candidate, sigma, found.candidate.exact.threshold(task, sigma, accuracy))
-    better = exact.untouched(task, sigma, other.threshold) > exact.untouched(
-        task, found.sigma, found.threshold
-    )
-    return other if better and other.threshold >= share * accuracy else found
+    return Need(share, wanted, tuple(exact), tuple(fast), least_sigma)

@@ -1,4 +1,4 @@
-"""What the planner returns: numbers, two separate promises, and the theorems that were beaten."""
+"""What the planner returns: numbers, two separate promises, and every theorem that competed."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from quiltdp.errors import InvalidArgument
+from quiltdp.generalization.pieces import PieceOffer
 
 __all__ = ["AccuracyPromise", "Alternative", "BudgetPromise", "Plan"]
 
@@ -43,8 +44,11 @@ class BudgetPromise:
         """Read as a sentence."""
         if self.overfit is None:
             return f"nothing is promised about how long the budget lasts: {self.reason}"
+        if math.isinf(self.overfit):
+            return "there is none to spend: every query has records of its own"
+        off = f" by more than {self.overfit:.4g}" if self.overfit > 1e-9 else ""
         return (
-            f"a query spends budget only if its training value is off by more than {self.overfit:.4g},"
+            f"a query spends budget only if its training value is off{off},"
             f" with probability at least {1 - self.failure:.4g}"
         )
 
@@ -56,11 +60,15 @@ class Alternative:
     name: str
     theorem: str
     accuracy: float | None
-    valid: bool
+    valid: bool = True
     note: str = ""
+    covers: str = ""
+    leakage: float | None = None
 
     def __str__(self) -> str:
         """Read as a line."""
+        if not self.valid:
+            return f"{self.name}: {self.note}"
         value = f"accuracy {self.accuracy:.4g}" if self.accuracy is not None else "no promise"
         return f"{self.name}: {value}{'; ' + self.note if self.note else ''}"
 
@@ -76,13 +84,21 @@ class Plan:
     accuracy, confidence
         τ and 1 − β.
     sigma, threshold
-        Thresholdout's noise scale σ and threshold T, for queries of sensitivity 1/n.
+        Thresholdout's noise scale σ and threshold T, for queries of sensitivity 1/n; σ = 0 with ``pieces``.
+    resolution
+        Answers from the holdout are rounded to multiples of this.
+    pieces
+        How the holdout is to be cut, for the routes that split it; else ``None``.
     dp_epsilon
         α = 9B/(4σn), what the whole run costs.
     leakage
         The largest leakage about a record to the prior adversary, at α.
+    epsilon
+        The privacy that was asked for and is kept, against the informed adversary; else ``None``.
     effective_sample_size
         n_eff under the model; ``None`` for a Markov network.
+    route, covers
+        The theorem that won, and which queries it is about.
     answers, budget_lasts
         The two promises, apart: they hold for different reasons.
     alternatives
@@ -96,25 +112,43 @@ class Plan:
     confidence: float
     sigma: float
     threshold: float
+    resolution: float
+    pieces: PieceOffer | None
     dp_epsilon: float
     leakage: float
+    epsilon: float | None
     effective_sample_size: float | None
     route: str
+    covers: str
     answers: AccuracyPromise
     budget_lasts: BudgetPromise
     alternatives: tuple[Alternative, ...]
     fingerprint: str
 
     def __post_init__(self) -> None:
-        """Refuse numbers that no plan has."""
+        """Refuse numbers that no plan has, and a promise no better than answering ½."""
         for name in ("sigma", "threshold", "accuracy", "dp_epsilon", "leakage"):
             value = getattr(self, name)
             if math.isnan(value) or value < 0:
                 raise InvalidArgument(f"a plan's {name} cannot be {value!r}")
+        if self.accuracy >= 0.5:
+            raise InvalidArgument(f"a plan's accuracy cannot be {self.accuracy!r}: answering ½ is as good")
+
+    @property
+    def privacy(self) -> str:
+        """Read as a sentence: what the answers say about a record."""
+        if self.epsilon is not None:
+            return f"the answers say at most {self.epsilon:.4g} about any record, whatever else is known"
+        if self.pieces is not None:
+            return "none: the pieces answer exactly"
+        return (
+            f"none asked for; the answers together may leak {_shown(self.leakage)} about a record"
+            " to those who know the model"
+        )
 
     def __str__(self) -> str:
-        """Read as a short paragraph."""
-        shown = [a for a in self.alternatives if a.valid and a.accuracy is not None][:3]
+        """Read as a short paragraph with a table of the routes."""
+        warned = [a for a in self.alternatives if not a.valid]
         size = (
             f", worth {self.effective_sample_size:,.0f} independent ones"
             if self.effective_sample_size
@@ -123,15 +157,44 @@ class Plan:
         return "\n".join(
             [
                 f"{self.queries:,} queries on {self.records:,} records{size}",
-                f"  set        σ = {self.sigma:.4g}, T = {self.threshold:.4g}, budget {self.budget}"
-                f" (costs α = {self.dp_epsilon:.4g}, leaks {self.leakage:.4g})",
+                f"  set        {self._settings()}",
                 f"  accuracy   {self.answers}",
                 f"  budget     {self.budget_lasts}",
-                f"  by         {self.answers.theorem}",
-                *(f"  instead    {a}" for a in shown),
+                f"  privacy    {self.privacy}",
+                f"  by         {self.answers.theorem}, {self.covers}",
+                "",
+                *self.table(),
+                *(["", *(f"  {a}" for a in warned)] if warned else []),
             ]
         )
 
+    def _settings(self) -> str:
+        if self.pieces is not None:
+            p = self.pieces
+            cut = f"{p.pieces:,} pieces of {p.length:,} records, {p.gap} left out between"
+            return f"{cut}, T = {self.threshold:.4g}, no noise" if self.threshold > 0 else f"{cut}, no noise"
+        return (
+            f"σ = {self.sigma:.4g}, T = {self.threshold:.4g}, budget {self.budget},"
+            f" answers rounded to {self.resolution:g} (costs α = {self.dp_epsilon:.4g})"
+        )
+
+    def table(self) -> list[str]:
+        """Return the lines of a table: every route, the accuracy it promises, what it would leak."""
+        rows: list[tuple[str, float | None, float | None, str]] = []
+        rows.append((self.route, self.accuracy, self.leakage, "this plan"))
+        rows += [(a.name, a.accuracy, a.leakage, a.note) for a in self.alternatives if a.valid]
+        width = max(len(r[0]) for r in rows)
+        lines = [f"  {'route':{width}}  accuracy   leaks"]
+        for name, accuracy, leakage, note in rows:
+            value = f"{accuracy:.4g}" if accuracy is not None else "–"
+            leaks = _shown(leakage) if leakage is not None else "–"
+            lines.append(f"  {name:{width}}  {value:>8}  {leaks:>6}  {note}".rstrip())
+        return lines
+
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready dictionary with stable keys."""
-        return asdict(self)
+        return {**asdict(self), "privacy": self.privacy}
+
+
+def _shown(leakage: float) -> str:
+    return f"{leakage:.3g}" if leakage < 1e4 else "all" if math.isinf(leakage) else f"{leakage:.0e}"

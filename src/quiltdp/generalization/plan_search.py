@@ -13,10 +13,19 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from quiltdp.generalization.routes import LeakageAccountant, MaxInformationRoute, Route, Task, best_scale
+from quiltdp.generalization.routes import (
+    Deviating,
+    LeakageAccountant,
+    Route,
+    Task,
+    best_scale,
+    nice_resolution,
+    untouched,
+)
 from quiltdp.generalization.transfer import any_law_transfer
 
 __all__ = [
+    "GUESSING",
     "Candidate",
     "LeakageSketch",
     "Need",
@@ -25,9 +34,14 @@ __all__ = [
     "highest_scale",
     "largest_threshold_of",
     "most_queries",
+    "noisiest",
 ]
 
 MOST_QUERIES = 10**15
+GUESSING = 0.5
+"""Answering ½ to every query is never further off than this: a promise must be better."""
+ENOUGH = 1.01
+"""A route that needs no noise takes the most noise that costs at most this factor."""
 
 
 class NoCorrelation:
@@ -41,9 +55,9 @@ class NoCorrelation:
         """Return α."""
         return np.array([dp_epsilon])
 
-    def published(self, dp_epsilon: float) -> float:
-        """Return α."""
-        return dp_epsilon
+    def dp_epsilon(self, epsilon: float) -> float:
+        """Return ε."""
+        return epsilon
 
 
 class LeakageSketch:
@@ -62,9 +76,9 @@ class LeakageSketch:
         """Return one number that stands for all records in the root mean square."""
         return self._between("informed", dp_epsilon)
 
-    def published(self, dp_epsilon: float) -> float:
-        """Return nothing useful: the published bound is not searched."""
-        return math.inf
+    def dp_epsilon(self, epsilon: float) -> float:
+        """Return what the accountant says: this is asked once."""
+        return self._accountant.dp_epsilon(epsilon)
 
     def _between(self, adversary: str, dp_epsilon: float) -> NDArray[np.float64]:
         place = math.log10(dp_epsilon)
@@ -99,21 +113,32 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Need:
-    """What the threshold must reach: a share of the accuracy, and room for training values that are off."""
+    """What the threshold must reach, and the least noise.
+
+    A share of the accuracy; room for training values that are off by ``overfit``, by the best of the
+    theorems that bound the holdout's own deviation; and the σ that privacy asks for.
+    """
 
     share: float
     overfit: float | None = None
-    exact: MaxInformationRoute | None = None
-    fast: MaxInformationRoute | None = None
+    exact: tuple[Deviating, ...] = ()
+    fast: tuple[Deviating, ...] = ()
+    least_sigma: float = 0.0
 
     def met(self, task: Task, sigma: float, threshold: float, accuracy: float, *, sketch: bool) -> bool:
         """Return whether this threshold is enough."""
-        if not threshold >= self.share * accuracy * (1 - 1e-9):
+        if not threshold >= self.share * accuracy * (1 - 1e-9) or sigma < self.least_sigma:
             return False
         if self.overfit is None:
             return True
-        route = self.fast if sketch else self.exact
-        return route is not None and route.untouched(task, sigma, threshold) >= self.overfit * (1 - 1e-9)
+        width = self.width(task, sigma, threshold, accuracy, sketch=sketch)
+        return width >= self.overfit * (1 - 1e-9)
+
+    def width(self, task: Task, sigma: float, threshold: float, accuracy: float, *, sketch: bool) -> float:
+        """Return how far a training value may be off without spending budget; −∞ without concentration."""
+        known = self.fast if sketch else self.exact
+        resolution = nice_resolution(accuracy)
+        return max((untouched(r, task, sigma, threshold, resolution) for r in known), default=-math.inf)
 
 
 def highest_scale(task: Task, accuracy: float) -> float:
@@ -122,16 +147,23 @@ def highest_scale(task: Task, accuracy: float) -> float:
     return 2 * accuracy / (math.log(max(2.0, spends)) + 2 * math.log(max(2.0, asked)))
 
 
-def largest_threshold_of(candidate: Candidate, task: Task, accuracy: float) -> tuple[float, float]:
+def largest_threshold_of(
+    candidate: Candidate, task: Task, accuracy: float, least_sigma: float = 0.0
+) -> tuple[float, float]:
     """Return the largest threshold found and its σ."""
-    sigma, _ = best_scale(
-        lambda s: candidate.fast.threshold(task, s, accuracy), highest_scale(task, accuracy)
-    )
+    highest = highest_scale(task, accuracy)
+
+    def value(sigma: float) -> float:
+        return candidate.fast.threshold(task, sigma, accuracy)
+
+    sigma, best = best_scale(value, highest, lowest=least_sigma)
+    if not candidate.exact.private and math.isfinite(best) and best > 0:
+        sigma = noisiest(lambda s: value(s) >= best / ENOUGH, sigma, highest)
     return candidate.exact.threshold(task, sigma, accuracy), sigma
 
 
 def best_accuracy(candidate: Candidate, task: Task, need: Need) -> tuple[float, float]:
-    """Return the smallest τ found whose threshold is enough, and its σ; ∞ when none below 1 is."""
+    """Return the smallest τ found whose threshold is enough, and its σ; ∞ when none below ½ is."""
 
     def smallest(sigma: float, *, sketch: bool) -> float:
         route = candidate.fast if sketch else candidate.exact
@@ -140,11 +172,26 @@ def best_accuracy(candidate: Candidate, task: Task, need: Need) -> tuple[float, 
             threshold = route.threshold(task, sigma, accuracy)
             return need.met(task, sigma, threshold, accuracy, sketch=sketch)
 
-        return _bisected(enough, 0.0, 1.0) if enough(1.0) else math.inf
+        top = GUESSING * (1 - 1e-9)
+        return _bisected(enough, 0.0, top) if enough(top) else math.inf
 
     highest = highest_scale(task, 1.0)
-    sigma, _ = best_scale(lambda s: -smallest(s, sketch=True), highest, decades=7)
+    sigma, value = best_scale(
+        lambda s: -smallest(s, sketch=True), highest, decades=7, lowest=need.least_sigma
+    )
+    if not candidate.exact.private and math.isfinite(value):
+        sigma = noisiest(lambda s: smallest(s, sketch=True) <= -value * ENOUGH, sigma, highest)
     return smallest(sigma, sketch=False), sigma
+
+
+def noisiest(enough: Callable[[float], bool], low: float, high: float) -> float:
+    """Return the largest σ found, by bisection of its logarithm, that is still enough (``low`` is)."""
+    if enough(high):
+        return high
+    for _ in range(16):
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if enough(middle) else (low, middle)
+    return low
 
 
 def most_queries(candidate: Candidate, task: Task, accuracy: float, need: Need) -> tuple[float, float]:
@@ -163,14 +210,19 @@ def most_queries(candidate: Candidate, task: Task, accuracy: float, need: Need) 
             return -math.inf
         return high if not too_many(high) else _bisected(too_many, low, high) - 1e-9
 
-    sigma, _ = best_scale(lambda s: most(s, sketch=True), highest_scale(task, accuracy))
+    highest = highest_scale(task, accuracy)
+    sigma, value = best_scale(lambda s: most(s, sketch=True), highest, lowest=need.least_sigma)
+    if not candidate.exact.private and math.isfinite(value):
+        sigma = noisiest(lambda s: most(s, sketch=True) >= value / ENOUGH, sigma, highest)
     found = most(sigma, sketch=False)
+    if found >= math.log(MOST_QUERIES) * (1 - 1e-9):
+        return float(MOST_QUERIES), sigma
     return (math.exp(found) if math.isfinite(found) else found), sigma
 
 
 def _bisected(true_above: Callable[[float], bool], low: float, high: float) -> float:
     """Return the smallest point found where a monotone condition holds (it holds at ``high``)."""
-    for _ in range(50):
+    for _ in range(34):
         middle = (low + high) / 2
         low, high = (low, middle) if true_above(middle) else (middle, high)
     return high

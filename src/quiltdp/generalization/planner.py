@@ -2,30 +2,34 @@
 
 Given a model of the correlation it returns Thresholdout's σ and T with two promises that hold for
 different reasons: that every answer is accurate, and that the budget is spent on overfitted
-queries only.
+queries only.  Every theorem that applies competes; the best is the answer, and says what its
+answers leak about a record.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
+from quiltdp.accountant.mechanisms import Thresholdout
 from quiltdp.chain import ChainModel, ChainSegment
 from quiltdp.errors import InvalidArgument, Refused, option
-from quiltdp.generalization._checks import count, probability
+from quiltdp.generalization._checks import count, positive, probability
+from quiltdp.generalization.concentration import concentration
 from quiltdp.generalization.plan_accountant import ProfileAccountant
-from quiltdp.generalization.plan_choice import Chosen, best_that_meets, candidates_for, choose, need_of
-from quiltdp.generalization.plan_result import AccuracyPromise, Alternative, BudgetPromise, Plan
-from quiltdp.generalization.plan_search import (
-    Candidate,
-    LeakageSketch,
-    Need,
-    NoCorrelation,
-    best_accuracy,
-    most_queries,
+from quiltdp.generalization.plan_choice import (
+    Contender,
+    Offer,
+    PiecesContender,
+    contenders_for,
+    fixed_in_advance,
+    need_of,
 )
-from quiltdp.generalization.published import NOT_VALID, published_chain_records, published_plan
-from quiltdp.generalization.routes import LeakageAccountant, MaxInformationRoute, Task
+from quiltdp.generalization.plan_result import AccuracyPromise, Alternative, BudgetPromise, Plan
+from quiltdp.generalization.plan_search import GUESSING, LeakageSketch, Need, NoCorrelation
+from quiltdp.generalization.published import NOT_VALID, published_plan
+from quiltdp.generalization.routes import LeakageAccountant, Task, nice_resolution
 from quiltdp.model import Model
 
 __all__ = ["plan", "plan_length"]
@@ -42,13 +46,14 @@ def plan(
     confidence: float = 0.95,
     threshold_share: float = 0.5,
     overfit: float | None = None,
+    epsilon: float | None = None,
     accountant: LeakageAccountant | None = None,
     time_limit: float = 30.0,
 ) -> Plan:
     """Plan a reusable holdout on correlated records.
 
-    Give ``queries`` and ``accuracy`` and it says how to set the holdout; leave one out and it
-    finds the best: the smallest τ, or the most queries.
+    Give ``queries`` and ``accuracy`` and it says how to set the holdout with the most noise that keeps
+    them; leave one out and it finds the best: the smallest τ, or the most queries.
 
     Parameters
     ----------
@@ -67,7 +72,9 @@ def plan(
         T is at least this share of τ: the higher, the longer the budget lasts.
     overfit
         Ask for the second promise too: queries whose training value is off by no more than this spend no
-        budget.  ``None``: whatever comes out.
+        budget.  ``None``: those whose training value is right spend none, where that can be promised.
+    epsilon
+        Ask for privacy too: whatever is answered, ε-Bayesian DP against the informed adversary.
     accountant
         Where leakages come from; default: the leakage profiles of the model.
     time_limit
@@ -81,7 +88,8 @@ def plan(
     Raises
     ------
     Refused
-        If no theorem covers the request; the message says what is possible.
+        If no theorem covers the request, or only worse than answering ½ to everything would (τ ≥ ½);
+        the message says what is possible.
     InvalidArgument
         For m < B, τ or 1 − β outside (0, 1), or neither ``queries`` nor ``accuracy``.
 
@@ -89,37 +97,97 @@ def plan(
     --------
     >>> import quiltdp as qd
     >>> chain = qd.markov_chain([[0.8, 0.2], [0.2, 0.8]], length=200_000)
-    >>> found = qd.plan(chain, queries=1000, budget=10, accuracy=0.3)
-    >>> found.route, found.threshold >= 0.15
-    ('any joint law', True)
-    >>> print(found.answers)
-    every answer is within 0.3 of the population value, with probability at least 0.95
+    >>> found = qd.plan(chain, queries=1000, budget=10)
+    >>> found.route, found.accuracy < 0.1
+    ('description length, additive queries', True)
+    >>> print(qd.plan(chain, queries=1000, budget=10, epsilon=1.0).privacy)
+    the answers say at most 1 about any record, whatever else is known
     """
     n = len(model.records)
     task = _checked_task(n, queries, budget, accuracy, confidence)
     asked = accountant if accountant is not None else ProfileAccountant(model, time_limit=time_limit)
-    _refuse_the_hopeless(model, task, accuracy, threshold_share)
-    candidates, refused = candidates_for(model, asked, LeakageSketch(asked))
-    need = need_of(candidates, threshold_share, overfit)
+    _refuse_the_hopeless(model, task, accuracy, threshold_share, epsilon)
+    contenders, refused = contenders_for(model, asked, LeakageSketch(asked))
+    need = need_of(contenders, threshold_share, overfit, _least_sigma(asked, task, epsilon))
     if queries is None and accuracy is not None:
-        task, chosen = _with_most_queries(task, candidates, accuracy, need)
-        tau = accuracy
-    elif accuracy is None:
-        tau, chosen = _with_best_accuracy(task, candidates, need)
-    else:
-        tau, chosen = accuracy, None
-    found = best_that_meets(task, candidates, tau, need, chosen)
-    if found is None:
-        raise Refused(_best_instead(task, candidates, tau, need))
-    others = [
-        Alternative(c.exact.name, c.exact.theorem, _possible(best_accuracy(c, task, need)[0]), True)
-        for c in candidates
-        if c is not found.candidate
-    ]
+        task = _with_most_queries(task, contenders, accuracy, need)
+    best = _Bests(contenders, task, need)
+    winner, offer = _choose(task, contenders, accuracy, need, best)
+    others = [_alternative(c, task, need, best.of(c), asked) for c in contenders if c is not winner]
     others.sort(key=lambda a: a.accuracy if a.accuracy is not None else math.inf)
-    others += [*refused, _published(model, task, tau, asked)]
-    leak = float(asked.prior(task.dp_epsilon(found.sigma)).max())
-    return _result(model, task, tau, found, candidates, leakage=leak, alternatives=tuple(others))
+    fixed = fixed_in_advance(model, task)
+    slack = overfit / offer.accuracy if overfit else 0.05
+    others += [*refused, *([fixed] if fixed is not None else []), _published(model, task, offer, slack)]
+    return _result(model, task, winner, offer, need, asked, epsilon, tuple(others))
+
+
+class _Bests:
+    """The best offer of every contender, each found once: with a budget that lasts if it can be had."""
+
+    def __init__(self, contenders: list[Contender], task: Task, need: Need) -> None:
+        self._task, self._need = task, need
+        self._lasting = replace(need, overfit=0.0) if need.overfit is None and need.exact else need
+        self._known: dict[str, Offer | None] = {}
+        self.contenders = contenders
+
+    @property
+    def needs(self) -> tuple[Need, ...]:
+        """What is tried, in this order."""
+        return (self._need,) if self._lasting is self._need else (self._lasting, self._need)
+
+    def of(self, contender: Contender) -> Offer | None:
+        """Return its best offer."""
+        if contender.name not in self._known:
+            offers = (contender.best(self._task, need) for need in self.needs)
+            self._known[contender.name] = next((o for o in offers if o is not None), None)
+        return self._known[contender.name]
+
+    def all(self) -> list[tuple[Contender, Offer]]:
+        """Return everybody's who has one."""
+        return [(c, o) for c in self.contenders if (o := self.of(c)) is not None]
+
+
+def _choose(
+    task: Task, contenders: list[Contender], accuracy: float | None, need: Need, best: _Bests
+) -> tuple[Contender, Offer]:
+    """Return the winner: the smallest accuracy; with one given, who keeps it with the most noise."""
+    if accuracy is None:
+        if not best.all():
+            raise Refused(_hopeless(task, need))
+        return min(best.all(), key=lambda item: item[1].accuracy)
+    for wanted in best.needs:
+        found = [(c, o) for c in contenders if (o := c.at(task, accuracy, wanted)) is not None]
+        if found:
+            return max(found, key=lambda item: (item[1].sigma, item[1].overfit))
+    raise Refused(_best_instead(task, accuracy, best))
+
+
+def _least_sigma(accountant: LeakageAccountant, task: Task, epsilon: float | None) -> float:
+    """Return the noise that privacy asks for, 0 when it is not asked for."""
+    if epsilon is None:
+        return 0.0
+    allowed = accountant.dp_epsilon(positive("epsilon", epsilon))
+    return Thresholdout(budget=task.budget, sensitivity=1 / task.records).scale(allowed)
+
+
+def _alternative(
+    contender: Contender, task: Task, need: Need, offer: Offer | None, accountant: LeakageAccountant
+) -> Alternative:
+    exact = isinstance(contender, PiecesContender) and need.least_sigma > 0
+    why = "answers exactly, so it hides nothing" if exact else f"no promise below {GUESSING:g}"
+    return Alternative(
+        contender.name,
+        contender.theorem,
+        offer.accuracy if offer is not None else None,
+        note="" if offer is not None else why,
+        covers=contender.covers,
+        leakage=_leakage(accountant, task, offer.sigma) if offer is not None else None,
+    )
+
+
+def _leakage(accountant: LeakageAccountant, task: Task, sigma: float) -> float:
+    """Return the largest leakage to the prior adversary; ∞ without noise."""
+    return float(accountant.prior(task.dp_epsilon(sigma)).max()) if sigma > 0 else math.inf
 
 
 def plan_length(
@@ -130,6 +198,7 @@ def plan_length(
     accuracy: float,
     confidence: float = 0.95,
     threshold_share: float = 0.5,
+    epsilon: float | None = None,
     time_limit: float = 30.0,
 ) -> Plan:
     """Find the shortest chain, with this model's transition matrix, that a plan exists for.
@@ -138,7 +207,7 @@ def plan_length(
     ----------
     model
         One homogeneous chain; its length is ignored, the new one starts in its initial law.
-    queries, budget, accuracy, confidence, threshold_share, time_limit
+    queries, budget, accuracy, confidence, threshold_share, epsilon, time_limit
         As for :func:`plan`.
 
     Returns
@@ -151,7 +220,7 @@ def plan_length(
     >>> import quiltdp as qd
     >>> chain = qd.markov_chain([[0.6, 0.4], [0.4, 0.6]], length=10)
     >>> found = plan_length(chain, queries=10, budget=1, accuracy=0.3)
-    >>> found.records < 20_000
+    >>> found.records < 500
     True
     """
     if len(model.segments) != 1 or not model.segments[0].homogeneous:
@@ -169,8 +238,9 @@ def plan_length(
         if not sketches:
             sketches.append(LeakageSketch(asked))
         task = _checked_task(length, queries, budget, accuracy, confidence)
-        candidates, _ = candidates_for(chain, asked, sketches[0])
-        return choose(task, candidates, accuracy).threshold >= threshold_share * accuracy
+        contenders, _ = contenders_for(chain, asked, sketches[0])
+        need = need_of(contenders, threshold_share, None, _least_sigma(asked, task, epsilon))
+        return any(c.at(task, accuracy, need) is not None for c in contenders)
 
     _checked_task(1, queries, budget, accuracy, confidence)
     probability("threshold_share", threshold_share, zero=True)
@@ -181,13 +251,14 @@ def plan_length(
         accuracy=accuracy,
         confidence=confidence,
         threshold_share=threshold_share,
+        epsilon=epsilon,
         time_limit=time_limit,
     )
 
 
 def _shortest(enough: Callable[[int], bool]) -> int:
     """Grow until it is enough, then bisect to one percent."""
-    low, high = 1, 4096
+    low, high = 1, 256
     while not enough(high):
         low, high = high, 4 * high
         if high > LONGEST:
@@ -213,142 +284,147 @@ def _checked_task(
             f"{option('queries')} {m} is below {option('budget')} {b}:"
             " a budget above the queries is never spent"
         )
-    if accuracy is not None:
-        probability("accuracy", accuracy)
+    if accuracy is not None and probability("accuracy", accuracy) >= GUESSING:
+        raise Refused(
+            f"{option('accuracy')} {accuracy:g} is no promise for queries with values in [0, 1]:"
+            " answering ½ to every one of them is as accurate; ask for less than 0.5"
+        )
     return Task(n, m, b, 1 - probability("confidence", confidence))
 
 
-def _refuse_the_hopeless(model: Model, task: Task, accuracy: float | None, threshold_share: float) -> None:
+def _refuse_the_hopeless(
+    model: Model, task: Task, accuracy: float | None, threshold_share: float, epsilon: float | None
+) -> None:
     """Refuse at once what even uncorrelated records could not do: the leakage is at least α."""
-    least = NoCorrelation()
-    candidates, _ = candidates_for(model, least, LeakageSketch(least))
-    need = need_of(candidates, threshold_share, None)
-    best = min(best_accuracy(c, task, need)[0] for c in candidates)
-    if best >= 1:
+    least = NoCorrelation()  # no analysis of the model is needed for this
+    contenders, _ = contenders_for(model, least, LeakageSketch(least))
+    need = need_of(contenders, threshold_share, None, _least_sigma(least, task, epsilon))
+    best = math.inf
+    for c in contenders:
+        offer = c.best(task, need)
+        best = min(best, offer.accuracy if offer is not None else math.inf)
+        if best <= (accuracy if accuracy is not None else GUESSING):
+            return
+    if math.isinf(best):
         raise Refused(_hopeless(task, need))
     if accuracy is not None and best > 1.05 * accuracy:  # the search itself is good to a few percent
         raise Refused(
             f"no theorem promises accuracy {accuracy:g} for {task.queries:,.0f} queries with budget"
-            f" {task.budget} on {task.records:,} records: the best is {best:.4g} even if they were"
-            " uncorrelated; ask for less accuracy, fewer queries or a smaller budget, or use more records"
+            f" {task.budget} on {task.records:,} records: the best is {best:.4g} even if they"
+            " leaked no more than independent ones; ask for less accuracy, fewer queries or a smaller"
+            " budget, or use more records"
         )
 
 
-def _with_best_accuracy(task: Task, candidates: list[Candidate], need: Need) -> tuple[float, Chosen]:
-    """Return the smallest accuracy any theorem promises, and which one."""
-    tried = [(best_accuracy(c, task, need), c) for c in candidates]
-    (tau, sigma), candidate = min(tried, key=lambda item: item[0][0])
-    if tau >= 1:
-        raise Refused(_hopeless(task, need))
-    return tau, Chosen(candidate, sigma)
-
-
-def _with_most_queries(
-    task: Task, candidates: list[Candidate], accuracy: float, need: Need
-) -> tuple[Task, Chosen]:
-    """Return the task with the most queries that some theorem covers, and which one."""
-    tried = [(most_queries(c, task, accuracy, need), c) for c in candidates]
-    (most, sigma), candidate = max(tried, key=lambda item: item[0][0])
+def _with_most_queries(task: Task, contenders: list[Contender], accuracy: float, need: Need) -> Task:
+    """Return the task with the most queries that some theorem covers."""
+    most = max(c.most(task, accuracy, need) for c in contenders)
     if not math.isfinite(most):
-        smallest = min(best_accuracy(c, task, need)[0] for c in candidates)
         raise Refused(
             f"no theorem promises accuracy {accuracy:g} even for {task.budget} queries on"
-            f" {task.records:,} records: "
-            + (f"the best accuracy is {smallest:.4g}" if smallest < 1 else _hopeless(task, need))
+            f" {task.records:,} records: {_best_of(_Bests(contenders, task, need))}"
         )
-    asked = max(task.budget, math.floor(most * (1 - 1e-9)))
-    return Task(task.records, asked, task.budget, task.failure), Chosen(candidate, sigma)
+    asked = math.floor(most * (1 - 1e-9))
+    asked = max(task.budget, asked - asked % 10 ** max(0, len(str(asked)) - 6))  # six figures are enough
+    return Task(task.records, asked, task.budget, task.failure)
 
 
-def _best_instead(task: Task, candidates: list[Candidate], accuracy: float, need: Need) -> str:
-    best = min(best_accuracy(c, task, need)[0] for c in candidates)
+def _best_instead(task: Task, accuracy: float, best: _Bests) -> str:
     return (
         f"no theorem promises accuracy {accuracy:g} for {task.queries:,.0f} queries with budget"
-        f" {task.budget} on {task.records:,} records: "
-        + (f"the best is {best:.4g}" if best < 1 else "nothing below 1 is possible")
-        + "; ask for less accuracy, fewer queries or a smaller budget, or use more records"
+        f" {task.budget} on {task.records:,} records: {_best_of(best)}"
+        "; ask for less accuracy, fewer queries or a smaller budget, or use more records"
     )
 
 
+def _best_of(best: _Bests) -> str:
+    offers = [o.accuracy for _, o in best.all()]
+    return f"the best is {min(offers):.4g}" if offers else "nothing better than answering ½ is possible"
+
+
 def _hopeless(task: Task, need: Need) -> str:
+    noise = f" and the noise for that privacy (σ ≥ {need.least_sigma:.3g})" if need.least_sigma > 0 else ""
     return (
-        f"no accuracy below 1 can be promised on {task.records:,} records with budget {task.budget}"
-        f" and T ≥ {need.share:g} τ: use more records or a smaller budget"
+        f"no accuracy better than answering ½ to everything can be promised on {task.records:,} records with"
+        f" budget {task.budget}, T ≥ {need.share:g} τ{noise}: use more records or a smaller budget"
     )
 
 
 def _result(
     model: Model,
     task: Task,
-    accuracy: float,
-    found: Chosen,
-    candidates: list[Candidate],
-    *,
-    leakage: float,
+    winner: Contender,
+    offer: Offer,
+    need: Need,
+    accountant: LeakageAccountant,
+    epsilon: float | None,
     alternatives: tuple[Alternative, ...],
 ) -> Plan:
     """Put the plan together, with both promises."""
-    strong = next((c.exact for c in candidates if isinstance(c.exact, MaxInformationRoute)), None)
-    route = found.candidate.exact
+    alpha = task.dp_epsilon(offer.sigma) if offer.sigma > 0 else math.inf
+    size = concentration(model).effective_sample_size if need.exact else None
     return Plan(
         records=task.records,
         queries=int(task.queries),
         budget=task.budget,
-        accuracy=accuracy,
+        accuracy=offer.accuracy,
         confidence=1 - task.failure,
-        sigma=found.sigma,
-        threshold=found.threshold,
-        dp_epsilon=task.dp_epsilon(found.sigma),
-        leakage=leakage,
-        effective_sample_size=strong.concentration.effective_sample_size if strong else None,
-        route=route.name,
-        answers=AccuracyPromise(accuracy, task.failure, route.theorem),
-        budget_lasts=_budget_promise(task, found.sigma, found.threshold, strong),
+        sigma=offer.sigma,
+        threshold=offer.threshold,
+        resolution=nice_resolution(offer.accuracy),
+        pieces=offer.pieces,
+        dp_epsilon=alpha,
+        leakage=_leakage(accountant, task, offer.sigma),
+        epsilon=epsilon,
+        effective_sample_size=size,
+        route=winner.name,
+        covers=winner.covers,
+        answers=AccuracyPromise(offer.accuracy, task.failure, winner.theorem),
+        budget_lasts=_budget_promise(task, offer, need),
         alternatives=alternatives,
         fingerprint=model.fingerprint,
     )
 
 
-def _possible(accuracy: float) -> float | None:
-    return accuracy if accuracy < 1 else None
-
-
-def _budget_promise(
-    task: Task, sigma: float, threshold: float, strong: MaxInformationRoute | None
-) -> BudgetPromise:
+def _budget_promise(task: Task, offer: Offer, need: Need) -> BudgetPromise:
     """Say how far a training value may be off before a query spends budget."""
-    if strong is None:
+    if offer.overfit >= 0:
+        return BudgetPromise(offer.overfit, task.failure, "concentration under the model")
+    if not need.exact and offer.pieces is None:
         reason = "that needs concentration, which is computed for Bayesian networks only"
         return BudgetPromise(None, task.failure, "", reason)
-    width = strong.untouched(task, sigma, threshold)
-    if width < 0:
-        reason = (
-            f"the holdout's own deviation may reach {strong.deviation(task, sigma, task.failure / 2):.3g},"
-            f" with its noise more than T = {threshold:.3g}"
-        )
-        return BudgetPromise(None, task.failure, strong.theorem, reason)
-    return BudgetPromise(width, task.failure, strong.theorem)
+    reason = (
+        f"the holdout's own deviation, with the noise, may exceed T = {offer.threshold:.3g}"
+        f" by {-offer.overfit:.3g}"
+    )
+    return BudgetPromise(None, task.failure, "concentration under the model", reason)
 
 
-def _published(model: Model, task: Task, accuracy: float, accountant: LeakageAccountant) -> Alternative:
+def _published(model: Model, task: Task, offer: Offer, slack: float) -> Alternative:
     """Say what the published theorem would have asked for, with its warning."""
-    asked = published_plan(queries=int(task.queries), accuracy=accuracy, failure=task.failure)
-    parts = [f"n_* = {math.ceil(asked.records_needed):,}"]
-    needed = asked.records_needed
-    if isinstance(model, ChainModel):
-        try:
-            chain = published_chain_records(
-                model, budget=task.budget, sigma=asked.sigma, leakage_allowed=asked.leakage_allowed
-            )
-            parts.append(f"n_# = {math.ceil(chain):,} (Markov-chain form)")
-            needed = max(needed, chain)
-        except InvalidArgument as error:
-            parts.append(f"no chain form ({error})")
-            needed = math.inf
-    else:
-        leak = accountant.published(task.dp_epsilon(asked.sigma))
-        parts.append(f"published leakage {leak:.3g}, allowed {asked.leakage_allowed:.3g}")
-        needed = needed if leak <= asked.leakage_allowed else math.inf
-    covered = accuracy if needed <= task.records else None
-    note = f"σ = {asked.sigma:.3g}, T = {asked.threshold:.3g}, {', '.join(parts)}; {NOT_VALID}"
-    return Alternative("published", "Zhao (2017), Theorem 2", covered, False, note)
+    asked = published_plan(
+        model,
+        queries=int(task.queries),
+        budget=task.budget,
+        accuracy=offer.accuracy,
+        failure=task.failure,
+        slack=min(slack, 0.99),
+    )
+    records = asked.records
+    if records is None:
+        raise InvalidArgument("a published plan for a model has its sample sizes")
+    needed = f"n_* = {_count(records.n_star)} or n_# = {_count(records.n_sharp)} records"
+    if records.n_chain is not None:
+        needed += f" ({_count(records.n_chain)} by its Markov-chain form)"
+    covered = min(records.n_star, records.n_sharp) <= task.records
+    return Alternative(
+        "published",
+        "Zhao (2017), Theorem 2",
+        offer.accuracy if covered else None,
+        valid=False,
+        note=f"Theorem 2 of Zhao asks for {needed}; {NOT_VALID}",
+    )
+
+
+def _count(records: float) -> str:
+    return f"{math.ceil(records):,}" if math.isfinite(records) else "∞"

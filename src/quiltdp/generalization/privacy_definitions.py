@@ -32,8 +32,11 @@ class PrivacyDefinitions:
         One ε per record value z: the largest log-ratio when a record of value z is replaced.
     kl, total_variation
         The largest divergence over neighbours.
+    personal_approximate
+        The same as ``personal`` with δ of the output left out.
     random
-        The smallest ε that holds with the given probability over Z and one new draw.
+        The smallest ε of (ε, δ₂)-indistinguishability that holds with probability 1 − δ₁ (the
+        ``confidence``) over Z and one new draw.
     on_average_kl
         The expected KL divergence over Z and one new draw (average over positions).
     """
@@ -47,6 +50,11 @@ class PrivacyDefinitions:
     on_average_kl: float
     delta: float
     confidence: float
+    personal_approximate: tuple[float, ...] = ()
+    random_delta: float = 0.0
+
+    def _random_name(self) -> str:
+        return f"random privacy ({self.confidence:g}, δ₂ = {self.random_delta:g})"
 
     def table(self) -> tuple[tuple[str, float, str], ...]:
         """Return (definition, value, what is averaged and what is worst case), strongest first."""
@@ -56,13 +64,19 @@ class PrivacyDefinitions:
             ("personal DP (worst record value)", max(self.personal), "worst data, one record value"),
             ("KL-privacy", self.kl, "worst data, average output"),
             ("TV-privacy", self.total_variation, "worst data, one output event"),
-            (f"random privacy ({self.confidence:g})", self.random, "typical data, worst output"),
+            (self._random_name(), self.random, "typical data, worst output (but for δ₂)"),
             ("on-average KL-privacy", self.on_average_kl, "average data, average output"),
         )
 
 
 def compare_privacy_definitions(
-    mechanism: ArrayLike, law: ArrayLike, n: int, *, delta: float = 1e-3, confidence: float = 0.95
+    mechanism: ArrayLike,
+    law: ArrayLike,
+    n: int,
+    *,
+    delta: float = 1e-3,
+    confidence: float = 0.95,
+    random_delta: float = 0.0,
 ) -> PrivacyDefinitions:
     """Compute seven privacy definitions of one finite mechanism.
 
@@ -75,8 +89,10 @@ def compare_privacy_definitions(
         The law of one record; records are independent for the two averaged definitions.
     n
         The number of records.
-    delta, confidence
-        For approximate DP and random privacy.
+    delta
+        δ of approximate and personal DP.
+    confidence, random_delta
+        1 − δ₁ and δ₂ of random privacy.
 
     Examples
     --------
@@ -89,19 +105,20 @@ def compare_privacy_definitions(
     personal DP (worst record value)   1.0986
     KL-privacy                         0.5493
     TV-privacy                         0.5000
-    random privacy (0.95)              1.0986
+    random privacy (0.95, δ₂ = 0)      1.0986
     on-average KL-privacy              0.2747
 
     References
     ----------
-    Wang, Lei and Fienberg (2016), Table 1; Ebadi et al. (2015) for personal, Hall et al. (2012) for
-    random privacy.
+    Wang, Lei and Fienberg (2016), Table 1 (lines 187-194); Ebadi et al. (2015) for personal,
+    Hall et al. (2012) for random privacy.
     """
     table, weights, n = _checked(mechanism, law, n)
     delta = probability("delta", delta, zero=True)
+    left_out = probability("random_delta", random_delta, zero=True)
     confidence = probability("confidence", confidence)
     size = len(weights)
-    personal = [0.0] * size
+    personal, spared = [0.0] * size, [0.0] * size
     pure = approximate = kl = variation = average = 0.0
     ratios: list[tuple[float, float]] = []
     chances = _chances(weights, n)
@@ -109,11 +126,13 @@ def compare_privacy_definitions(
         p, q = table[first], table[second]
         ratio = _largest_ratio(p, q)
         personal[old] = max(personal[old], ratio, _largest_ratio(q, p))
+        either = max(_smallest_epsilon(p, q, delta), _smallest_epsilon(q, p, delta))
+        spared[old] = max(spared[old], either)
         weight = float(chances[first] * weights[new]) / n
         divergence = _kl(p, q)
         if weight > 0:
             average += weight * divergence
-            ratios.append((max(ratio, _largest_ratio(q, p)), weight))
+            ratios.append((max(_smallest_epsilon(p, q, left_out), _smallest_epsilon(q, p, left_out)), weight))
         if old != new:
             pure = max(pure, ratio)
             approximate = max(approximate, _smallest_epsilon(p, q, delta))
@@ -129,6 +148,8 @@ def compare_privacy_definitions(
         average,
         delta,
         confidence,
+        tuple(spared),
+        left_out,
     )
 
 

@@ -1,32 +1,288 @@
-"""The published sample-size theorems for the reusable holdout, for comparison only.
+"""The published sample-size theorems for the reusable holdout, as printed, for comparison only.
 
 They apply McDiarmid's inequality to dependent records, so **they are not valid** unless the records
 are independent: see ``docs/errata``.  They are offered because people will want to compare.
+
+n_* (7) goes through Lemma 3 (the Markov blanket of every record), n_# (8) through Lemma 2 (its best
+quilt).  The second terms are 9B/(4σ ε'(τ/3)), with ε'(ε) the DP cost that the lemma allows for ε: the
+paper says so itself, between (32) and (33).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from quiltdp.chain import ChainModel
-from quiltdp.errors import InvalidArgument
-from quiltdp.generalization._checks import count, positive, probability, round_up
+from quiltdp.accountant.leakage.lemma4 import lemma4_dp_epsilon
+from quiltdp.accountant.profile import analyze
+from quiltdp.chain import ChainModel, ChainSegment
+from quiltdp.errors import InvalidArgument, ModelTooWide, QuiltdpError
+from quiltdp.generalization._checks import count, non_negative, positive, probability, round_up
+from quiltdp.inference.influence import blanket_influence
+from quiltdp.inference.path import spectral_gap
+from quiltdp.inference.workspace import Workspace
+from quiltdp.model import Model
 
 __all__ = [
     "NOT_VALID",
     "PublishedPlan",
-    "published_chain_distance",
-    "published_chain_records",
+    "PublishedRecords",
+    "published_deviation",
+    "published_n_sharp",
+    "published_n_star",
     "published_plan",
     "published_records",
+    "published_tail",
 ]
 
-NOT_VALID = (
-    "not valid for dependent records: the published proof uses McDiarmid's inequality without independence"
-)
+_MOST_BLANKETS = 2_000
+_LONG_CHAIN = 2_001  # more than twice as wide as the widest quilt that is looked at
+
+NOT_VALID = "not valid for dependent records"
+"""The proof uses McDiarmid's inequality without independence; erratum 4 has the counterexample."""
+
+
+def published_tail(t: float, n: int, *, sensitivity: float | None = None) -> float:
+    """Return 2 exp(−t²/(2nΔ²)), the tail that Lemma 1 gives *dependent* records: not valid.
+
+    It is a concentration inequality for independent records.  n copies of one fair bit have
+    |q − E q| = ½ always, whatever n.  Δ = 1/n unless given: then it is 2e^{−t²n/2}.
+
+    Examples
+    --------
+    >>> round(published_tail(0.1, 1000), 6)
+    0.013476
+
+    References
+    ----------
+    Zhao (2017), proof of Lemma 1 (line 607).
+    """
+    delta = 1 / count("n", n) if sensitivity is None else positive("sensitivity", sensitivity)
+    return min(1.0, 2 * math.exp(-(non_negative("t", t) ** 2) / (2 * n * delta**2)))
+
+
+def published_deviation(
+    epsilon: float, accuracy: float, n: int, *, sensitivity: float | None = None
+) -> float:
+    """Return 4 exp(−τ²/(9nΔ²)), Lemma 1's chance that |Y(X) − Y(P)| ≥ τ: not valid for dependent records.
+
+    Examples
+    --------
+    >>> round(published_deviation(0.03, 0.1, 5000), 6)      # ε ≤ τ/(3nΔ) = τ/3
+    0.015464
+
+    Raises
+    ------
+    InvalidArgument
+        If ε > τ/(3nΔ), which the lemma needs.
+
+    References
+    ----------
+    Zhao (2017), Lemma 1 (line 223).
+    """
+    size, tau = count("n", n), positive("accuracy", accuracy)
+    delta = 1 / size if sensitivity is None else positive("sensitivity", sensitivity)
+    if non_negative("epsilon", epsilon) > tau / (3 * size * delta) * (1 + 1e-12):
+        raise InvalidArgument(f"Lemma 1 needs ε ≤ τ/(3nΔ) = {tau / (3 * size * delta):g}, not {epsilon:g}")
+    return min(1.0, 4 * math.exp(-(tau**2) / (9 * size * delta**2)))
+
+
+def published_n_star(
+    *, budget: int, sigma: float, accuracy: float, failure: float, influences: Iterable[float] = (0.0,)
+) -> float:
+    """Return n_* = max{ 9 ln(4/β)/τ², max_i 9B / (4σ (τ/3 − 4a_i)) }; ∞ where some 4a_i ≥ τ/3.
+
+    Parameters
+    ----------
+    budget, sigma, accuracy, failure
+        B, σ, τ, β.
+    influences
+        a_i of every record: the max-influence of its Markov blanket.
+
+    Examples
+    --------
+    >>> round(published_n_star(budget=5, sigma=0.01, accuracy=0.1, failure=0.05))
+    33750
+
+    References
+    ----------
+    Zhao (2017), Theorem 1, (7) (line 179).
+    """
+    quilts = [[(1, non_negative("influences", a))] for a in influences]
+    return published_n_sharp(budget=budget, sigma=sigma, accuracy=accuracy, failure=failure, quilts=quilts)
+
+
+def published_n_sharp(
+    *,
+    budget: int,
+    sigma: float,
+    accuracy: float,
+    failure: float,
+    quilts: Iterable[Sequence[tuple[int, float]]],
+) -> float:
+    """Return n_# = max{ 9 ln(4/β)/τ², max_i min_Q 9B (|N| + 1) / (4σ (τ/3 − 4b)) }.
+
+    Parameters
+    ----------
+    quilts
+        For every record its quilts as (|N| + 1, b).  Those with 4b ≥ τ/3 say nothing; ∞ where a record
+        has no other.
+
+    Examples
+    --------
+    >>> one = [(1, 0.02), (5, 0.001)]                      # a blanket too influential, and a wider quilt
+    >>> round(published_n_sharp(budget=5, sigma=0.01, accuracy=0.1, failure=0.05, quilts=[one]))
+    191761
+
+    References
+    ----------
+    Zhao (2017), Theorem 1, (8) (line 183).
+    """
+    b, scale = count("budget", budget), positive("sigma", sigma)
+    tau = probability("accuracy", accuracy)
+    needed = 9 * math.log(4 / probability("failure", failure)) / tau**2
+    for record in quilts:
+        usable = [(size, tau / 3 - 4 * influence) for size, influence in record if 4 * influence < tau / 3]
+        least = min((9 * b * size / (4 * scale * room) for size, room in usable), default=math.inf)
+        needed = max(needed, least)
+    return round_up(needed)
+
+
+@dataclass(frozen=True)
+class PublishedRecords:
+    """n_* and n_# of one model: each is the larger of the common first term and its own second one.
+
+    Attributes
+    ----------
+    first
+        9 ln(4/β)/τ².
+    blankets, quilts
+        The second terms of (7) and (8), with the model's own a_i and b_i; ∞ where the lemma says
+        nothing.
+    chain
+        9B/(4σ h(τ/3)) with Lemma 4's h, for one homogeneous reversible chain; ``None`` for others.
+    """
+
+    first: float
+    blankets: float
+    quilts: float
+    chain: float | None
+    warning: str = NOT_VALID
+
+    @property
+    def n_star(self) -> float:
+        """n_*, (7)."""
+        return max(self.first, self.blankets)
+
+    @property
+    def n_sharp(self) -> float:
+        """n_#, (8)."""
+        return max(self.first, self.quilts)
+
+    @property
+    def n_chain(self) -> float | None:
+        """The form for Markov chains, through Lemma 4."""
+        return None if self.chain is None else max(self.first, self.chain)
+
+
+def published_records(
+    model: Model, *, budget: int, sigma: float, accuracy: float, failure: float, time_limit: float = 5.0
+) -> PublishedRecords:
+    """Return n_* and n_# of Theorem 1 for this model (not valid for dependent records).
+
+    n_# is implicit where |N| depends on n: it is evaluated at the model's own number of records.
+
+    Examples
+    --------
+    >>> from quiltdp import Model
+    >>> coins = Model.from_tables({f"R{k}": ([], [0.5, 0.5]) for k in range(6)})
+    >>> found = published_records(coins, budget=5, sigma=0.01, accuracy=0.1, failure=0.05)
+    >>> round(found.first), round(found.n_star), round(found.n_sharp)
+    (3944, 33750, 33750)
+
+    References
+    ----------
+    Zhao (2017), Theorem 1.
+    """
+    b, scale = count("budget", budget), positive("sigma", sigma)
+    tau = probability("accuracy", accuracy)
+    first = published_n_star(budget=b, sigma=scale, accuracy=tau, failure=failure, influences=())
+    return PublishedRecords(
+        first,
+        _second(b, scale, tau / 3 - 4 * largest_blanket_influence(model)),
+        _second(b, scale, _allowed_by_quilts(model, tau / 3, time_limit)),
+        _chain_form(model, b, scale, tau / 3),
+    )
+
+
+def _second(budget: int, sigma: float, allowed: float) -> float:
+    return round_up(9 * budget / (4 * sigma * allowed)) if allowed > 0 else math.inf
+
+
+def _allowed_by_quilts(model: Model, epsilon: float, time_limit: float) -> float:
+    """Return ε' of Lemma 2, (10): the largest DP cost that the best quilts allow for ε; 0 for none.
+
+    On a stationary homogeneous chain the record in the middle forces it: a record near an end has every
+    quilt of the middle, or a smaller one with the missing side left out.
+    """
+    try:
+        if isinstance(model, ChainModel) and len(model.segments) == 1 and _stationary(model.segments[0]):
+            short = ChainModel([_shortened(model.segments[0], _LONG_CHAIN)])
+            middle = [[short.nodes[len(short.nodes) // 2]]]
+            profile = analyze(short, method="published", protect=middle, time_limit=time_limit)
+            found = profile.dp_epsilon(epsilon)
+            # on a longer chain the same quilt is the best one, unless it was the whole chain
+            if len(short.nodes) == len(model.nodes) or found > 1.001 * epsilon / len(short.nodes):
+                return found
+        return analyze(model, method="published", time_limit=time_limit).dp_epsilon(epsilon)
+    except QuiltdpError:
+        return 0.0
+
+
+def largest_blanket_influence(model: Model) -> float:
+    """Return max_i a_i of Lemma 3; ∞ where a blanket is too wide, or there are too many to look at."""
+    looked_at = model
+    if isinstance(model, ChainModel) and len(model.nodes) > _MOST_BLANKETS:
+        looked_at = ChainModel([_shortened(segment, 5) for segment in model.segments])
+    if len(looked_at.records) > _MOST_BLANKETS:
+        return math.inf
+    space = Workspace(looked_at)
+    try:
+        return max(
+            (blanket_influence(looked_at, node, workspace=space) for node in looked_at.records), default=0.0
+        )
+    except ModelTooWide:
+        return math.inf
+
+
+def _shortened(segment: ChainSegment, steps: int) -> ChainSegment:
+    """Return fewer steps of a stationary homogeneous chain: its ends and its middle look the same."""
+    if not _stationary(segment) or segment.length <= steps:
+        return segment
+    return ChainSegment(segment.prefix, steps, segment.initial, segment.transitions)
+
+
+def _stationary(segment: ChainSegment) -> bool:
+    law = np.asarray(segment.initial)
+    if not segment.homogeneous or segment.length < 2:
+        return False
+    return bool(np.abs(law @ np.asarray(segment.transition(0)) - law).max() <= 1e-12)
+
+
+def _chain_form(model: Model, budget: int, sigma: float, epsilon: float) -> float | None:
+    if not isinstance(model, ChainModel) or len(model.segments) != 1:
+        return None
+    try:
+        gap, rho = spectral_gap(model.segments[0])
+    except InvalidArgument:
+        return None
+    if gap <= 0:
+        return math.inf
+    allowed, _ = lemma4_dp_epsilon(epsilon, gap=gap, rho=rho, length=len(model.nodes))
+    return _second(budget, sigma, allowed)
 
 
 @dataclass(frozen=True)
@@ -37,106 +293,69 @@ class PublishedPlan:
     ----------
     sigma, threshold
         σ = (1−c)τ/(12 ln(4m/β)) and T = (1+c)τ/2.
-    records_needed
-        n_*: 144 ln(8m/β)/((1−c)²τ²).
-    leakage_allowed
-        (1−c)τ/12: n_# is the smallest n whose published Bayesian-DP bound is at most this.
+    accuracy, failure
+        What goes into Theorem 1: (1−c)τ/4 and β/2m.
+    slack
+        c: queries whose training value is off by less than cτ are not counted as overfitted.
+    records
+        n_* and n_# at these, for one model; ``None`` without a model.
     """
 
     sigma: float
     threshold: float
-    records_needed: float
-    leakage_allowed: float
+    accuracy: float
+    failure: float
+    slack: float
+    records: PublishedRecords | None = None
     warning: str = NOT_VALID
 
+    @property
+    def least_records(self) -> float:
+        """The first term, which no model can be below: 144 ln(8m/β)/((1−c)²τ²)."""
+        return round_up(9 * math.log(4 / self.failure) / self.accuracy**2)
 
-def published_records(accuracy: float, failure: float) -> float:
-    """Return n_* = 9 ln(4/β)/τ² of the published Theorem 1 (not valid for dependent records).
+
+def published_plan(
+    model: Model | None = None,
+    *,
+    queries: int,
+    budget: int,
+    accuracy: float,
+    failure: float,
+    slack: float,
+    time_limit: float = 5.0,
+) -> PublishedPlan:
+    """Return σ, T, and n_* and n_# of the published Theorem 2 (not valid for dependent records).
+
+    Theorem 1 with σ as below, τ → (1−c)τ/4 and β → β/2m; the paper's (31) forgets the last two.
+
+    Parameters
+    ----------
+    model
+        For n_* and n_#; without it only σ and T.
+    slack
+        c in (0, 1), an arbitrary constant of the theorem.
 
     Examples
     --------
-    >>> round(published_records(0.1, 0.05))
-    3944
+    >>> p = published_plan(queries=100, budget=5, accuracy=0.1, failure=0.05, slack=0.5)
+    >>> round(p.sigma, 7), round(p.threshold, 6), round(p.least_records)
+    (0.0004636, 0.075, 557588)
 
     References
     ----------
-    Zhao (2017), Theorem 1.
+    Zhao (2017), Theorem 2 (line 199).
     """
-    tau = probability("accuracy", accuracy)
-    return round_up(9 * math.log(4 / probability("failure", failure)) / tau**2)
-
-
-def published_plan(*, queries: int, accuracy: float, failure: float, slack: float = 0.0) -> PublishedPlan:
-    """Return σ, T, n_* and the leakage target of the published Theorem 2.
-
-    Theorem 1 with τ → (1−c)τ/4 and β → β/2m, a substitution the paper's (31) forgets.
-
-    Examples
-    --------
-    >>> p = published_plan(queries=100, accuracy=0.1, failure=0.05)
-    >>> round(p.sigma, 6), p.threshold, round(p.records_needed)
-    (0.000927, 0.05, 139397)
-
-    References
-    ----------
-    Zhao (2017), Theorem 2.
-    """
-    m = count("queries", queries)
+    m, b = count("queries", queries), count("budget", budget)
+    if m < b:
+        raise InvalidArgument(f"Theorem 2 needs m ≥ B: {m} queries, budget {b}")
     tau, beta = probability("accuracy", accuracy), probability("failure", failure)
-    c = probability("slack", slack, zero=True)
-    return PublishedPlan(
-        (1 - c) * tau / (12 * math.log(4 * m / beta)),
-        (1 + c) * tau / 2,
-        published_records((1 - c) * tau / 4, beta / (2 * m)),
-        (1 - c) * tau / 12,
-    )
-
-
-def published_chain_distance(model: ChainModel, epsilon: float) -> int:
-    """Return s = ⌈(1/g) ln((e^{ε/6}+1)/(ρ(e^{ε/6}−1)))⌉, the half-width of the published chain quilt.
-
-    g = 1 − |λ₂| and ρ the smallest stationary probability; the lemma uses s without defining it,
-    the definition stands in the proof of Theorem 2.  At that distance the quilt's influence is at most ε/2.
-
-    Raises
-    ------
-    InvalidArgument
-        Unless the model is one homogeneous reversible chain.
-
-    References
-    ----------
-    Zhao (2017), Lemma 4.
-    """
-    eps = positive("epsilon", epsilon)
-    if len(model.segments) != 1 or not model.segments[0].homogeneous:
-        raise InvalidArgument("the published chain form needs one homogeneous chain")
-    from quiltdp.chain import stationary_distribution
-
-    matrix = np.asarray(model.segments[0].transition(0))
-    law = stationary_distribution(matrix)
-    flow = law[:, None] * matrix
-    if law.min() <= 0 or not np.allclose(flow, flow.T, atol=1e-9):
-        raise InvalidArgument("the published chain form needs a reversible chain, every state possible")
-    root = np.sqrt(law)
-    moduli = np.sort(np.abs(np.linalg.eigvalsh(root[:, None] * matrix / root[None, :])))
-    gap = 1 - (float(moduli[-2]) if len(moduli) > 1 else 0.0)
-    if gap <= 1e-12:
-        raise InvalidArgument("the chain does not mix: the published chain form says nothing")
-    grow = math.exp(eps / 6)
-    return max(1, math.ceil(math.log((grow + 1) / (float(law.min()) * (grow - 1))) / gap))
-
-
-def published_chain_records(model: ChainModel, *, budget: int, sigma: float, leakage_allowed: float) -> float:
-    """Return n_# of the Markov-chain form: (2s − 1)·9B/(4σ) ≤ n ε/2, ε the leakage allowed.
-
-    The quilt of half-width s has influence at most ε/2, so its 2s − 1 nearby records may cost the
-    other half.  Not valid for dependent records (see the module).
-
-    References
-    ----------
-    Zhao (2017), Lemma 4 and Theorem 2.
-    """
-    s = published_chain_distance(model, leakage_allowed)
-    return round_up(
-        (2 * s - 1) * 9 * count("budget", budget) / (2 * positive("sigma", sigma) * leakage_allowed)
-    )
+    c = probability("slack", slack)
+    sigma = (1 - c) * tau / (12 * math.log(4 * m / beta))
+    inner, chance = (1 - c) * tau / 4, beta / (2 * m)
+    records = None
+    if model is not None:
+        records = published_records(
+            model, budget=b, sigma=sigma, accuracy=inner, failure=chance, time_limit=time_limit
+        )
+    return PublishedPlan(sigma, (1 + c) * tau / 2, inner, chance, c, records)

@@ -9,20 +9,21 @@ the smallest α they may be rejected at.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from quiltdp.errors import InvalidArgument
-from quiltdp.generalization._checks import non_negative, probability, round_down, round_up
+from quiltdp.generalization._checks import count, non_negative, probability, round_down, round_up
 from quiltdp.generalization.max_information import MaxInformation
 from quiltdp.generalization.mutual_information import MUTUAL_INFORMATION_SLACK_BITS
 
 __all__ = [
     "MutualInformationMethod",
     "correct_p_values",
+    "p_value_sensitivity",
     "threshold_from_max_information",
     "threshold_from_mutual_information",
 ]
@@ -50,7 +51,7 @@ def threshold_from_max_information(alpha: float, bound: MaxInformation) -> float
 
     References
     ----------
-    Rogers et al. (2016), Theorem 2.5.
+    Rogers et al. (2016), Theorem 1.3 for product laws, Theorem C.1 for any law.
     """
     alpha = probability("alpha", alpha, zero=True, one=True)
     gap = alpha - bound.beta
@@ -88,8 +89,8 @@ def threshold_from_mutual_information(
 
     References
     ----------
-    Rogers et al. (2016), Corollary C.2; Russo and Zou, "Controlling bias in adaptive data analysis
-    using information theory" (2016).
+    Rogers et al. (2016), Corollary C.2 (line 804) and Theorem C.3 (line 816), the latter from Russo and Zou,
+    "Controlling bias in adaptive data analysis using information theory" (2016), where m is in nats.
     """
     alpha = probability("alpha", alpha, zero=True, one=True)
     m = non_negative("mutual_bits", mutual_bits)
@@ -118,21 +119,23 @@ def threshold_from_mutual_information(
 def correct_p_values(
     p_values: ArrayLike,
     *,
-    max_information: MaxInformation | None = None,
+    max_information: MaxInformation | Sequence[MaxInformation] | None = None,
     mutual_bits: float | None = None,
     method: MutualInformationMethod = "sharp",
 ) -> NDArray[np.float64]:
     """Return p-values that stay valid although the hypotheses were chosen after seeing the data.
 
     Claim: with γ one of the valid correction functions, the smallest α with p ≤ γ(α) is a valid
-    p-value: P[corrected ≤ α] = P[p ≤ γ(α)] ≤ α.  From max-information (k, β) it is 2^k p + β.
+    p-value: P[corrected ≤ α] = P[p ≤ γ(α)] ≤ α.  From max-information (k, β) it is 2^k p + β; from
+    several bounds the smallest of these, because γ(α) may take another one at every α.
 
     Parameters
     ----------
     p_values
         Raw p-values in [0, 1], any shape.
     max_information
-        A bound on the analysis that chose the hypotheses; or
+        A bound on the analysis that chose the hypotheses, or several that were fixed before the p-values
+        were seen (:func:`~quiltdp.generalization.bayesian_dp_bounds`); or
     mutual_bits
         a bound on its mutual information with the data, in bits.  Give exactly one.
     method
@@ -157,7 +160,7 @@ def correct_p_values(
 
     References
     ----------
-    Rogers et al. (2016), Definition 2.4 and Theorem 2.5.
+    Rogers et al. (2016), Definition 1.1 and Theorem C.1.
     """
     raw = np.asarray(p_values, dtype=np.float64)
     if np.isnan(raw).any() or (raw < 0).any() or (raw > 1).any():
@@ -165,13 +168,36 @@ def correct_p_values(
     if (max_information is None) == (mutual_bits is None):
         raise InvalidArgument("give exactly one of max_information and mutual_bits")
     if max_information is not None:
-        bound = max_information
-        fixed = [bound.beta if p == 0 else bound.event_probability(p) for p in raw.ravel().tolist()]
-        fixed = [max(f, p) for f, p in zip(fixed, raw.ravel().tolist(), strict=True)]
+        bounds = [max_information] if isinstance(max_information, MaxInformation) else list(max_information)
+        if not bounds:
+            raise InvalidArgument("max_information holds no bound")
+        fixed = [max(p, min(b.event_probability(p) for b in bounds)) for p in raw.ravel().tolist()]
     else:
         m = non_negative("mutual_bits", mutual_bits if mutual_bits is not None else 0.0)
         fixed = [_smallest_level(p, m, method) for p in raw.ravel().tolist()]
     return np.array(fixed, dtype=np.float64).reshape(raw.shape)
+
+
+def p_value_sensitivity(n: int, level: float = 0.08) -> float:
+    """Return (½ − δ)/√((n/2) ln(1/δ)), which the sensitivity of any p-value exceeds: 0.37/√n at δ = 0.08.
+
+    Claim: a p-value is uniform under the null, so it passes 1 − δ with probability δ; a statistic of
+    sensitivity Δ passes ½ + Δ√((n/2) ln(1/δ)) with at most that (McDiarmid).  So p-values are no
+    low-sensitivity queries, and transfer theorems for those say nothing about them.
+
+    Examples
+    --------
+    >>> round(p_value_sensitivity(100) * 10, 4)
+    0.3737
+
+    References
+    ----------
+    Rogers et al. (2016), Lemma B.1 (line 704).
+    """
+    delta = probability("level", level)
+    if delta >= 0.5:
+        raise InvalidArgument(f"level must be below ½, not {level!r}")
+    return round_down((0.5 - delta) / math.sqrt(count("n", n) / 2 * math.log(1 / delta)))
 
 
 def _smallest_level(p: float, mutual_bits: float, method: MutualInformationMethod) -> float:

@@ -70,7 +70,7 @@ def concentrated_queries(tail: Callable[[float], float], *, most: float = 1e12) 
 def sensitive_queries(sensitivity: float, n: int) -> QueryClass:
     """Return the Δ-sensitive queries of n **independent** records: tail 2 exp(−2t²/(nΔ²)).
 
-    The source drops the factor 2 of the two-sided inequality; it is needed.
+    The source (line 95) drops the factor 2 of the two-sided inequality; it is needed.
 
     Examples
     --------

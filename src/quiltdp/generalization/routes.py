@@ -1,8 +1,11 @@
-"""The routes from a DP cost to a guarantee about the population: one class per theorem.
+"""The routes from Thresholdout's noise to a guarantee about the population: one class per theorem.
 
 A route answers two questions at a noise scale σ: the largest threshold T with which every one of m
 answers is within τ of the population value except with probability β, and (by search) the best τ.
 Everything that depends on the model is asked of an *accountant* once per σ.
+
+Four of them need the noise to hide records (*private*): their σ is set by the leakage.  The fifth,
+description length, needs none: few answers on a coarse grid cannot say much, whoever gives them.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
@@ -23,6 +27,8 @@ from quiltdp.generalization.transfer import any_law_transfer, prefix_shift
 
 __all__ = [
     "AnyLawRoute",
+    "DescriptionRoute",
+    "Deviating",
     "GibbsRoute",
     "IidRoute",
     "LeakageAccountant",
@@ -30,6 +36,9 @@ __all__ = [
     "Route",
     "Task",
     "best_scale",
+    "log_questions",
+    "nice_resolution",
+    "untouched",
 ]
 
 SAFETY = 1 - 1e-9
@@ -47,8 +56,8 @@ class LeakageAccountant(Protocol):
         """Return the leakage to the informed adversary, one number per record (or one for all)."""
         ...
 
-    def published(self, dp_epsilon: float) -> float:
-        """Return the published Bayesian-DP bound."""
+    def dp_epsilon(self, epsilon: float) -> float:
+        """Return the largest DP cost that leaks at most ε to the informed adversary."""
         ...
 
 
@@ -81,7 +90,17 @@ class Route(Protocol):
 
     @property
     def theorem(self) -> str:
-        """Where it is stated, for what."""
+        """Where it is stated."""
+        ...
+
+    @property
+    def covers(self) -> str:
+        """Which queries it is about."""
+        ...
+
+    @property
+    def private(self) -> bool:
+        """Whether the theorem rests on noise that hides records."""
         ...
 
     def threshold(self, task: Task, sigma: float, accuracy: float) -> float:
@@ -89,8 +108,34 @@ class Route(Protocol):
         ...
 
 
-def _answer_noise(task: Task, sigma: float, a: float) -> float:
-    return task.spends * math.exp(-a / (4 * sigma)) if a > 0 else math.inf
+class Deviating(Protocol):
+    """A theorem that bounds how far the holdout's own values are from the population's."""
+
+    def deviation(self, task: Task, sigma: float, failure: float, resolution: float) -> float:
+        """Return t with P[some query deviates by t from the population] ≤ ``failure``; rounded up.
+
+        ``resolution`` is what answers from the holdout are rounded to.
+        """
+        ...
+
+
+def untouched(route: Deviating, task: Task, sigma: float, threshold: float, resolution: float) -> float:
+    """Return w: a query within w of the population on the training data spends no budget.
+
+    |q(X) − q(train)| ≤ w + deviation; the noises of comparison and threshold must not bridge the
+    rest.  Half of the failure probability each.
+    """
+    half = SAFETY * task.failure / 2
+    room = largest_threshold(
+        threshold, sigma=sigma, queries=task.queries, budget=task.budget, noise_failure=half
+    )
+    return room - route.deviation(task, sigma, half, resolution)
+
+
+def _answer_noise(task: Task, sigma: float, a: float, accuracy: float) -> float:
+    """Return the chance that an answer's noise, and its rounding to the plan's resolution, exceed a."""
+    left = a - nice_resolution(accuracy) / 2
+    return task.spends * math.exp(-left / (4 * sigma)) if left > 0 else math.inf
 
 
 @dataclass(frozen=True)
@@ -99,7 +144,9 @@ class AnyLawRoute:
 
     accountant: LeakageAccountant
     name: str = "any joint law"
-    theorem: str = "transfer for any joint law, additive queries"
+    theorem: str = "transfer for any joint law"
+    covers: str = "additive queries"
+    private: bool = True
 
     def threshold(self, task: Task, sigma: float, accuracy: float) -> float:
         """Return the largest T over the split between a and c."""
@@ -111,7 +158,8 @@ class AnyLawRoute:
         for factor in (1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0):
             c = factor * sigma
             a = accuracy - bias - c
-            noise = (SAFETY * task.failure * c - 4 * sigma * _answer_noise(task, sigma, a)) / (3 * sigma)
+            answers = 4 * sigma * _answer_noise(task, sigma, a, accuracy)
+            noise = (SAFETY * task.failure * c - answers) / (3 * sigma)
             best = max(best, _room(task, sigma, a, noise))
         return best
 
@@ -123,12 +171,15 @@ class MaxInformationRoute:
     accountant: LeakageAccountant
     concentration: Concentration
     name: str = "max-information and concentration"
-    theorem: str = (
-        "max-information of the leakage with concentration under the model, any 1/n-sensitive queries"
-    )
+    theorem: str = "max-information of the leakage with concentration under the model"
+    covers: str = "any 1/n-sensitive queries"
+    private: bool = True
 
-    def deviation(self, task: Task, sigma: float, failure: float) -> float:
+    def deviation(self, task: Task, sigma: float, failure: float, resolution: float = 0.0) -> float:
         """Return t with P[some query deviates by t from the population] ≤ ``failure``; rounded up."""
+        most = math.sqrt(2 * self.concentration.effective_sample_size)
+        if task.dp_epsilon(sigma) * math.sqrt(task.records / 8) >= most:  # the leakage is at least α
+            return math.inf
         shift = self._shift(task, sigma)
         inside = (math.sqrt(math.log(1 / failure)) + shift) ** 2 + math.log(2 * task.queries)
         return round_up(math.sqrt(inside / (2 * self.concentration.effective_sample_size)))
@@ -145,21 +196,74 @@ class MaxInformationRoute:
         best = -math.inf
         for share in (0.05, 0.25, 0.5, 0.75, 0.95):
             a = accuracy - self.deviation(task, sigma, share * SAFETY * task.failure)
-            noise = (1 - share) * SAFETY * task.failure - _answer_noise(task, sigma, a)
+            noise = (1 - share) * SAFETY * task.failure - _answer_noise(task, sigma, a, accuracy)
             best = max(best, _room(task, sigma, a, noise))
         return best
 
-    def untouched(self, task: Task, sigma: float, threshold: float) -> float:
-        """Return w: a query within w of the population on the training data spends no budget.
 
-        |q(X) − q(train)| ≤ w + deviation; the noises of comparison and threshold must not bridge the
-        rest.  Half of the failure probability each.
-        """
-        half = SAFETY * task.failure / 2
-        room = largest_threshold(
-            threshold, sigma=sigma, queries=task.queries, budget=task.budget, noise_failure=half
-        )
-        return room - self.deviation(task, sigma, half)
+@dataclass(frozen=True)
+class DescriptionRoute:
+    """Description length: B answers on a grid of G values, and where they stood, are all that X decides.
+
+    Claim: fix the noise.  Which query is asked next depends on X only through the answers so far, and
+    those of the training set do not depend on it.  So before the last answer at most
+    N = Σ_{b=1}^{B} C(m, b) G^{b−1} queries can ever be asked.  Each deviates by t with probability at
+    most 2 exp(−2t² n_eff), so some answered one does with at most N times that.
+
+    Assumes answers from the holdout are rounded to multiples of the resolution r: G = 1/r + 1.  No
+    privacy is needed and none is given.
+    """
+
+    concentration: Concentration
+    name: str = "description length"
+    theorem: str = "description length with concentration under the model"
+    covers: str = "any 1/n-sensitive queries"
+    private: bool = False
+
+    def deviation(self, task: Task, sigma: float, failure: float, resolution: float) -> float:
+        """Return t with P[some answered query deviates by t] ≤ ``failure``; rounded up."""
+        inside = math.log(2 / failure) + log_questions(task.queries, task.budget, resolution)
+        return round_up(math.sqrt(inside / (2 * self.concentration.effective_sample_size)))
+
+    def threshold(self, task: Task, sigma: float, accuracy: float) -> float:
+        """Return the largest T over the split of the failure probability."""
+        best = -math.inf
+        for share in (0.05, 0.5, 0.9, 0.99):
+            chance = share * SAFETY * task.failure
+            a = accuracy - self.deviation(task, sigma, chance, nice_resolution(accuracy))
+            noise = (1 - share) * SAFETY * task.failure - _answer_noise(task, sigma, a, accuracy)
+            best = max(best, _room(task, sigma, a, noise))
+        return best
+
+
+@lru_cache(maxsize=4096)
+def log_questions(queries: float, budget: int, resolution: float) -> float:
+    """Return ln N, N = Σ_{b=1}^{min(B, m)} C(m, b) G^{b−1}, G = 1/r + 1: the queries that may ever be asked.
+
+    Examples
+    --------
+    >>> round(math.exp(log_questions(3, 2, 0.5)))          # 3 + C(3, 2) · 3
+    12
+    """
+    grid = math.log(round(1 / resolution) + 1)
+    b = np.arange(1, max(1, math.floor(min(queries, budget))) + 1, dtype=np.float64)
+    terms = np.cumsum(np.log((queries - b + 1) / b)) + (b - 1) * grid  # ln C(m, b), and the answers
+    top = float(terms.max())
+    return round_up(top + math.log(float(np.exp(terms - top).sum())))
+
+
+def nice_resolution(accuracy: float) -> float:
+    """Return the largest of 0.1, 0.05, 0.02, 0.01, … that is at most a quarter of the accuracy.
+
+    Examples
+    --------
+    >>> [nice_resolution(a) for a in (0.49, 0.2, 0.09, 0.01)]
+    [0.1, 0.05, 0.02, 0.002]
+    """
+    most = accuracy / 4 * (1 + 1e-9)
+    decade = math.floor(math.log10(most))
+    steps = [float(f"{d}e{e}") for e in (decade - 1, decade) for d in (1, 2, 5)]
+    return min(0.1, max(s for s in steps if s <= most))
 
 
 @dataclass(frozen=True)
@@ -169,6 +273,8 @@ class GibbsRoute:
     dependence: float
     name: str = "Gibbs dependence"
     theorem: str = "Kontorovich, Sadigurschi and Stemmer (2022), constants as published"
+    covers: str = "any 1/n-sensitive queries"
+    private: bool = True
 
     def threshold(self, task: Task, sigma: float, accuracy: float) -> float:
         """Return T with half of the failure probability for δ/α."""
@@ -177,7 +283,7 @@ class GibbsRoute:
         if alpha >= 1 / 3 or task.records < math.log(2 * task.queries / half) / alpha**2:
             return -math.inf
         a = accuracy - 10 * alpha - 2 * self.dependence
-        return _room(task, sigma, a, half - _answer_noise(task, sigma, a))
+        return _room(task, sigma, a, half - _answer_noise(task, sigma, a, accuracy))
 
 
 @dataclass(frozen=True)
@@ -186,6 +292,8 @@ class IidRoute:
 
     name: str = "independent records"
     theorem: str = "transfer theorem for i.i.d. data (Dwork et al., Bassily et al.)"
+    covers: str = "means of one function of a record"
+    private: bool = True
 
     def threshold(self, task: Task, sigma: float, accuracy: float) -> float:
         """Return T after the union over the queries."""
@@ -194,7 +302,7 @@ class IidRoute:
             return -math.inf
         left = SAFETY * task.failure - task.queries * math.exp(-(alpha**2) * task.records / 8)
         a = accuracy - 6 * alpha
-        return _room(task, sigma, a, left - _answer_noise(task, sigma, a))
+        return _room(task, sigma, a, left - _answer_noise(task, sigma, a, accuracy))
 
 
 def _room(task: Task, sigma: float, a: float, noise_failure: float) -> float:
@@ -206,16 +314,25 @@ def _room(task: Task, sigma: float, a: float, noise_failure: float) -> float:
 
 
 def best_scale(
-    value: Callable[[float], float], highest: float, *, decades: float = 5.0, rounds: int = 6
+    value: Callable[[float], float],
+    highest: float,
+    *,
+    decades: float = 5.0,
+    rounds: int = 6,
+    lowest: float = 0.0,
 ) -> tuple[float, float]:
     """Return σ with the largest ``value(σ)`` on a logarithmic grid below ``highest``, refined.
 
-    Any σ is valid, so the search needs no certificate.
+    Any σ is valid, so the search needs no certificate.  Nothing below ``lowest`` is tried:
+    (``lowest``, −∞) when that leaves nothing.
     """
     if not (highest > 0 and math.isfinite(highest)):
         raise InvalidArgument(f"no noise scale fits: the largest sensible one came out as {highest!r}")
-    grid = highest * np.logspace(-decades, 0, 13)
-    step = decades / 12
+    if lowest > highest:
+        return lowest, -math.inf
+    least = max(lowest, highest * 10**-decades)
+    grid = np.geomspace(least, highest, 13)
+    step = math.log10(highest / least) / 12
     found = [(value(float(s)), float(s)) for s in grid]
     best = max(found)
     for _ in range(rounds):
@@ -224,6 +341,6 @@ def best_scale(
         step /= 2
         for side in (-step, step):
             candidate = best[1] * 10**side
-            if candidate <= highest:
+            if least <= candidate <= highest:
                 best = max(best, (value(candidate), candidate))
     return best[1], best[0]

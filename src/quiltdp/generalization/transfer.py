@@ -12,9 +12,11 @@ from quiltdp.generalization._checks import count, non_negative, round_up, within
 
 __all__ = [
     "any_law_transfer",
+    "approximate_dp_transfer",
     "gibbs_dependence_transfer",
     "iid_transfer",
     "max_information_transfer",
+    "sensitive_query_transfer",
 ]
 
 
@@ -127,8 +129,8 @@ def iid_transfer(epsilon: float, delta: float, n: int) -> tuple[float, float]:
 
     References
     ----------
-    Bassily et al., "Algorithmic stability for adaptive data analysis" (2016); lecture notes with
-    the Monitor proof, Theorem 0.2 (see :mod:`quiltdp.generalization.monitor_simulation`).
+    Lecture on the transfer theorem, Theorem 0.2 (line 14), after Bassily et al., "Algorithmic stability for
+    adaptive data analysis" (2016); its proof runs in :mod:`quiltdp.generalization.monitor_simulation`.
     """
     n = count("n", n)
     least = math.sqrt(12 / n)
@@ -139,6 +141,70 @@ def iid_transfer(epsilon: float, delta: float, n: int) -> tuple[float, float]:
     )
     d = within("delta", delta, 0.0, eps / 16, instead="the theorem needs δ ≤ ε/16: use a smaller δ")
     return round_up(6 * eps), round_up(max(4 * d / eps, math.exp(-(eps**2) * n / 8)))
+
+
+def sensitive_query_transfer(
+    epsilon: float, delta: float, n: int, *, sensitivity: float
+) -> tuple[float, float]:
+    """Transfer for **i.i.d.** records and any Δ-sensitive query chosen by an (ε, δ)-DP algorithm.
+
+    Claim: for ε ∈ (0, 1/3), δ ∈ (0, ε/4) and n ≥ ln(4ε/δ)/ε²,  P[|q(P^n) − q(X)| ≥ 18εΔn] < δ/ε.
+
+    Returns
+    -------
+    tuple of float
+        The deviation 18εΔn and the failure probability δ/ε, both rounded up.
+
+    Examples
+    --------
+    >>> deviation, failure = sensitive_query_transfer(0.01, 1e-6, 200_000, sensitivity=1 / 200_000)
+    >>> round(deviation, 6), round(failure, 9)
+    (0.18, 0.0001)
+
+    References
+    ----------
+    Rogers et al. (2016), Theorem B.2 (line 722), quoted from Bassily et al. (2016).
+    """
+    n = count("n", n)
+    other = "use any_law_transfer, which has no range, for additive queries"
+    eps = within("epsilon", epsilon, 0.0, 1 / 3 - 1e-15, open_low=True, instead=other)
+    if not 0 < delta < eps / 4:
+        raise InvalidArgument(f"delta = {delta!r} is outside (0, ε/4), the theorem's range")
+    small = float(delta)
+    needed = math.log(4 * eps / small) / eps**2
+    if n < needed:
+        raise InvalidArgument(f"n = {n} is below ln(4ε/δ)/ε² = {needed:.6g}, which the theorem needs")
+    if not sensitivity > 0:
+        raise InvalidArgument(f"sensitivity must be above zero, not {sensitivity!r}")
+    return round_up(18 * eps * sensitivity * n), round_up(small / eps)
+
+
+def approximate_dp_transfer(epsilon: float, delta: float, n: int, *, factor: float) -> float:
+    """Bound P[|q(P^n) − q(X)| ≥ CεΔn] for **i.i.d.** records and a query chosen by an (ε, δ)-DP algorithm.
+
+    Claim, for Δ-sensitive queries: e^k · 2 exp(−2C²ε²n) + β with the k and β of Theorem 3.1.  The printed
+    theorem says "some C" and "< n√(δ/ε)"; the constants are kept here, and the 2 of the two-sided
+    inequality, which the proof drops.
+
+    Parameters
+    ----------
+    factor
+        C.
+
+    Examples
+    --------
+    >>> f"{approximate_dp_transfer(0.1, 1e-20, 1000, factor=6):.2e}"
+    '5.49e-05'
+
+    References
+    ----------
+    Rogers et al. (2016), Theorem D.1 (line 838) and its proof (line 846).
+    """
+    from quiltdp.generalization.approximate_dp import rogers_theorem
+
+    found = rogers_theorem(epsilon, delta, n)
+    exponent = found.nats - 2 * (non_negative("factor", factor) * epsilon) ** 2 * n
+    return min(1.0, round_up(2 * math.exp(min(exponent, 700.0)) + found.beta))
 
 
 def gibbs_dependence_transfer(

@@ -12,23 +12,21 @@ promise privacy against someone who knows other records: for that, use the leaka
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from quiltdp.accountant.specs import gaussian_delta
+from quiltdp.accountant.mechanisms import gaussian_delta
 from quiltdp.errors import InvalidArgument
-from quiltdp.generalization._checks import count, non_negative, positive, probability, round_up, within
+from quiltdp.generalization._checks import non_negative, positive, probability, round_up, within
 from quiltdp.generalization.query_classes import QueryClass
 
 __all__ = [
     "TypicalNoise",
     "TypicalStability",
-    "compose_typical",
-    "compose_typical_adaptively",
-    "compose_typical_adaptively_approximate",
     "gaussian_typical",
     "laplace_typical",
+    "near_independence",
+    "published_gaussian_error",
     "typical_generalization",
 ]
 
@@ -49,7 +47,12 @@ class TypicalStability:
             non_negative(name, getattr(self, name))
 
     def post_process(self) -> TypicalStability:
-        """Return the stability of any function of the output: the same."""
+        """Return the stability of any function of the output: the same.
+
+        References
+        ----------
+        Bassily and Freund (2016), Lemma 2.4.
+        """
         return self
 
     def as_pairs(self) -> TypicalStability:
@@ -59,7 +62,7 @@ class TypicalStability:
 
         References
         ----------
-        Bassily and Freund, "Typical stability" (2016), after Definition 2.3.
+        Bassily and Freund, "Typicality-based stability and privacy" (2016), after Definition 2.3 (line 65).
         """
         if not self.reference:
             return self
@@ -90,6 +93,45 @@ class TypicalNoise:
     pairs: TypicalStability
     reference: TypicalStability
 
+    def error(self, failure: float) -> float:
+        """Return how far the answer is from q(x) at most, except with probability ``failure``; rounded up.
+
+        Laplace: 2a ln(1/β)/η, exact.  Gaussian: √2 σ erfc⁻¹(β) of the calibrated σ; with the published σ the
+        paper's 4a√(ln(1/τ) ln(1/β))/η is larger (:func:`published_gaussian_error`).
+
+        Examples
+        --------
+        >>> from quiltdp.generalization import subgaussian_queries
+        >>> round(laplace_typical(subgaussian_queries(1.0), eta=0.5, nu=0.04).error(0.05), 4)
+        36.3664
+
+        References
+        ----------
+        Bassily and Freund (2016), Theorem 4.2 (line 381) and Theorem 4.4 (line 396).
+        """
+        beta = probability("failure", failure)
+        if self.kind == "laplace":
+            return round_up(self.scale * math.log(1 / beta))
+        from scipy.special import erfcinv
+
+        return round_up(self.scale * math.sqrt(2.0) * float(erfcinv(beta)) * (1 + 1e-10))
+
+
+def published_gaussian_error(radius: float, *, eta: float, tau: float, failure: float) -> float:
+    """Return 4a√(ln(1/τ) ln(1/β))/η, the published error of the Gaussian mechanism at its own σ.
+
+    Examples
+    --------
+    >>> round(published_gaussian_error(1.0, eta=0.5, tau=1e-3, failure=0.05), 4)
+    36.3923
+
+    References
+    ----------
+    Bassily and Freund (2016), Theorem 4.4 (line 396).
+    """
+    logs = math.log(1 / probability("tau", tau)) * math.log(1 / probability("failure", failure))
+    return round_up(4 * positive("radius", radius) * math.sqrt(logs) / positive("eta", eta))
+
 
 def laplace_typical(queries: QueryClass, *, eta: float, nu: float) -> TypicalNoise:
     """Calibrate Laplace noise to the concentration radius: scale 2a/η is (η, 0, ν)-typically stable.
@@ -106,7 +148,7 @@ def laplace_typical(queries: QueryClass, *, eta: float, nu: float) -> TypicalNoi
 
     References
     ----------
-    Bassily and Freund (2016), Theorem 4.1.
+    Bassily and Freund (2016), Theorem 4.1 (Algorithm 2, Figure 2).
     """
     eta, nu = positive("eta", eta), probability("nu", nu)
     radius = queries.radius(nu / 2)
@@ -142,7 +184,7 @@ def gaussian_typical(
 
     References
     ----------
-    Bassily and Freund (2016), Theorem 4.2; Balle and Wang (2018), Theorem 8.
+    Bassily and Freund (2016), Theorem 4.3 (Algorithm 3, Figure 3); Balle and Wang (2018), Theorem 8.
     """
     eta, tau, nu = positive("eta", eta), probability("tau", tau), probability("nu", nu)
     radius = queries.radius(nu / 2)
@@ -180,123 +222,31 @@ def _largest_shift(eta: float, tau: float) -> float:
     return low
 
 
-def compose_typical(steps: Sequence[TypicalStability]) -> TypicalStability:
-    """Add the stability of mechanisms chosen **before** any answer: (Σ η, Σ τ, Σ ν).
+def near_independence(stability: TypicalStability, independent: float) -> float:
+    """Return e^η p + τ + 4ν, the chance of an event about data and output that has p if they are independent.
 
-    References
-    ----------
-    Bassily and Freund (2016), Theorem 3.1.
-    """
-    if not steps:
-        raise InvalidArgument("a composition needs at least one step")
-    if len({s.reference for s in steps}) > 1:
-        raise InvalidArgument("all steps must be in one form: use as_pairs() on the reference ones")
-    return TypicalStability(
-        round_up(math.fsum(s.eta for s in steps)),
-        round_up(math.fsum(s.tau for s in steps)),
-        round_up(math.fsum(s.nu for s in steps)),
-        steps[0].reference,
-    )
-
-
-def compose_typical_adaptively(
-    step: TypicalStability,
-    k: int,
-    *,
-    slack: float,
-    method: Literal["sharp", "published"] = "sharp",
-) -> TypicalStability:
-    """Compose k pure steps, each chosen by the earlier answers (reference form, τ = 0).
-
-    Claim, ``sharp``: with τ' = ``slack``, η_t = √(2t ln(1/τ')) η + tη(e^η − 1) and
-    M = kτ' + ν(1 + Σ_{t<k} e^{η_t}), the composition is (η_k, √(2M), √(2M)) in the reference form.
-    ``published``: η_t = 3√(2t ln(1/τ')) η + 3tη(e^η − 1) and
-    τ_k = ν_k = 5 (kτ'/η + ν/η + Σ_{t<k} e^{η_t} ν/η)^{1/2}.
-
-    Parameters
-    ----------
-    step
-        Each step's (η, 0, ν), reference form (``noise.reference``).
-    k
-        The number of steps.
-    slack
-        τ', 0 < τ' < 1.
+    Assumes the pair form with η < 1 and ν < 1/10.
 
     Examples
     --------
-    >>> step = TypicalStability(0.01, 0.0, 1e-9, reference=True)
-    >>> ours = compose_typical_adaptively(step, 100, slack=1e-9)
-    >>> round(ours.eta, 4), round(ours.tau, 6)
-    (0.6538, 0.000715)
-    >>> compose_typical_adaptively(step, 100, slack=1e-9, method="published").tau > 10 * ours.tau
-    True
+    >>> round(near_independence(TypicalStability(0.5, 1e-6, 1e-3), 1e-4), 6)
+    0.004166
+
+    Raises
+    ------
+    InvalidArgument
+        Outside those ranges; :func:`typical_generalization` has no condition.
 
     References
     ----------
-    Bassily and Freund (2016), Theorem 3.2; its (3) prints η inside the root.
+    Bassily and Freund (2016), Lemma 2.6, (2) (line 125).
     """
-    if not step.reference or step.tau > 0:
-        raise InvalidArgument(
-            "this theorem needs the reference form with τ = 0 (Laplace noise, noise.reference);"
-            " for τ > 0 use compose_typical_adaptively_approximate"
-        )
-    k, slack = count("k", k), probability("slack", slack)
-    eta = positive("eta", step.eta)
-    factor = {"sharp": 1.0, "published": 3.0}.get(method)
-    if factor is None:
-        raise InvalidArgument(f"method must be 'sharp' or 'published', not {method!r}")
-    etas = [factor * _advanced(eta, t, slack) for t in range(k + 1)]
-    try:
-        growth = math.fsum(math.exp(e) for e in etas[1:k])
-    except OverflowError:
-        growth = math.inf
-    mass = k * slack + step.nu * (1 + growth)
-    share = math.sqrt(2 * mass) if method == "sharp" else 5 * math.sqrt(mass / eta)
-    return TypicalStability(round_up(etas[k]), round_up(share), round_up(share), reference=True)
-
-
-def _advanced(eta: float, t: int, slack: float) -> float:
-    return math.sqrt(2 * t * math.log(1 / slack)) * eta + t * eta * math.expm1(eta)
-
-
-def compose_typical_adaptively_approximate(
-    step: TypicalStability, k: int, *, slack: float | None = None
-) -> TypicalStability:
-    """Compose k steps with τ > 0, each chosen by the earlier answers (reference form).
-
-    Claim: let (η_k, τ_k) be the DP composition of k (η, τ) steps: (kη, kτ), or with τ' = ``slack``
-    (√(2k ln(1/τ')) η + kη(e^η − 1), kτ + τ').  The whole is (η_k, 2τ_k + e^{η_k} √(kν), √(kν)).
-
-    Proof: draw the answers from the references, independently of X; some step then meets a dataset
-    outside its good set with probability at most kν.  By Markov's inequality all x but a share
-    √(kν) meet one with probability at most √(kν).  For such an x replace the steps at bad
-    answers by their references: the result is (η_k, τ_k)-close to the reference, it differs from
-    the true run only after a bad answer, and that has probability at most e^{η_k} √(kν) + τ_k.
-
-    Examples
-    --------
-    >>> step = TypicalStability(0.05, 1e-8, 1e-12, reference=True)
-    >>> whole = compose_typical_adaptively_approximate(step, 10)
-    >>> round(whole.eta, 3), f"{whole.tau:.1e}", f"{whole.nu:.1e}"
-    (0.5, '5.4e-06', '3.2e-06')
-
-    References
-    ----------
-    In the place of Bassily and Freund (2016), Theorem 3.8, whose proof is deferred in the source.
-    """
-    if not step.reference:
-        raise InvalidArgument("this theorem needs the reference form (noise.reference)")
-    k = count("k", k)
-    if slack is None:
-        eta, tau = k * step.eta, k * step.tau
-    else:
-        slack = probability("slack", slack)
-        eta, tau = _advanced(step.eta, k, slack), k * step.tau + slack
-    share = math.sqrt(k * step.nu)
-    growth = math.exp(eta) if eta < 700 else math.inf
-    return TypicalStability(
-        round_up(eta), round_up(2 * tau + (growth * share if share > 0 else 0.0)), round_up(share), True
-    )
+    pairs = stability.as_pairs()
+    other = "use typical_generalization, which has no condition"
+    within("eta", pairs.eta, 0.0, 1.0 - 1e-15, instead=other)
+    within("nu", pairs.nu, 0.0, 0.1 - 1e-15, instead=other)
+    p = probability("independent", independent, zero=True, one=True)
+    return min(1.0, round_up(math.exp(pairs.eta) * p + pairs.tau + 4 * pairs.nu))
 
 
 def typical_generalization(
@@ -309,18 +259,18 @@ def typical_generalization(
 
     Claim: if for every fixed output the bad event has probability at most e^{−γ}, then for the
     output A(X) it has probability at most, ``sharp``: e^{η−γ}/√(1−ν) + τ + 1 − √(1−ν) (pair form) or
-    e^{η−γ} + τ + ν (reference form).  ``published``: e^{η−γ} + 4e^{−γ} + τ for η < 1, ν < 1/10; its
-    lack of ν needs ν ≤ 4e^{−γ}, which is checked here.
+    e^{η−γ} + τ + ν (reference form).  ``published``: e^{η−γ} + 4e^{−γ} + τ, stated for ν = e^{−γ} (so for
+    any ν up to that), η < 1 and ν < 1/10.
 
     Examples
     --------
-    >>> s = TypicalStability(0.5, 1e-6, 1e-3)
+    >>> s = TypicalStability(0.5, 1e-6, 1e-4)
     >>> round(typical_generalization(s, 7.0), 6), round(typical_generalization(s, 7.0, method="published"), 6)
-    (0.002005, 0.005152)
+    (0.001555, 0.005152)
 
     References
     ----------
-    Bassily and Freund (2016), Theorem 2.7.
+    Bassily and Freund (2016), Theorem 2.7 (line 145).
     """
     gamma = non_negative("gamma", gamma)
     if stability.reference and method == "sharp":
@@ -329,9 +279,11 @@ def typical_generalization(
     pairs = stability.as_pairs()
     if method == "published":
         sharp = "use method='sharp', which has no condition"
+        chance = math.exp(-gamma)
         within("eta", pairs.eta, 0.0, 1.0 - 1e-15, instead=sharp)
-        within("nu", pairs.nu, 0.0, min(0.1 - 1e-15, 4 * math.exp(-gamma)), instead=sharp)
-        bound = math.exp(pairs.eta - gamma) + 4 * math.exp(-gamma) + pairs.tau
+        within("e^−γ", chance, 0.0, 0.1 - 1e-15, instead=sharp)
+        within("nu", pairs.nu, 0.0, chance, instead=sharp)
+        bound = near_independence(TypicalStability(pairs.eta, pairs.tau, chance), chance)
     elif method == "sharp":
         if pairs.nu >= 1:
             return 1.0

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from quiltdp.graph.components import connected_components
 from quiltdp.model import Model
 
 __all__ = ["FactorGraph", "factor_graph"]
@@ -41,9 +42,6 @@ class FactorGraph:
 
 def factor_graph(model: Model) -> FactorGraph:
     """Return the factor graph of ``model``, leaving out factors over a single node."""
-    from scipy.sparse import csr_matrix
-    from scipy.sparse.csgraph import connected_components
-
     index = model.index
     edge_node: list[int] = []
     sizes: list[int] = []
@@ -56,9 +54,7 @@ def factor_graph(model: Model) -> FactorGraph:
     n, f = len(model.nodes), len(kept)
     nodes = np.array(edge_node, dtype=np.intp)
     factors = np.repeat(np.arange(f, dtype=np.intp), np.array(sizes, dtype=np.intp))
-    shape = (n + f, n + f)
-    graph = csr_matrix((np.ones(len(nodes), dtype=np.int8), (nodes, factors + n)), shape=shape)
-    _, label = connected_components(graph, directed=False)
-    _, component = np.unique(label[:n], return_inverse=True)
+    starts = np.cumsum([0, *sizes[:-1]], dtype=np.intp) if f else np.zeros(0, dtype=np.intp)
+    component = connected_components(n, np.stack((nodes[starts[factors]], nodes), axis=1))
     positions = np.array(kept, dtype=np.intp)
     return FactorGraph(n, nodes, factors, positions, component.astype(np.intp))

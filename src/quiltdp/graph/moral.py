@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from itertools import combinations
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from quiltdp.chain import ChainModel
+from quiltdp.errors import InvalidArgument, InvalidModel
 from quiltdp.graph.types import DependencyGraph, Ints
 from quiltdp.model import Model
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 __all__ = ["moralize"]
 
 
-def moralize(model: Model) -> DependencyGraph:
+def moralize(model: Model | nx.DiGraph) -> DependencyGraph:
     """Return the moral graph: every factor's scope is a clique.
 
     For a Bayesian network this joins every node to its parents and the parents to each other; for
@@ -23,7 +28,8 @@ def moralize(model: Model) -> DependencyGraph:
     Parameters
     ----------
     model
-        The model; its records become the graph's records.
+        The model; its records become the graph's records.  Or a directed networkx graph, parents
+        before children; the attribute ``record`` of a node says whether it is one (default: yes).
 
     Returns
     -------
@@ -45,11 +51,25 @@ def moralize(model: Model) -> DependencyGraph:
     >>> list(moralize(m).edges())
     [('A', 'B'), ('A', 'C'), ('B', 'C')]
     """
+    if not isinstance(model, Model):
+        return _moral_graph(model)
     if isinstance(model, ChainModel):
         mask = np.ones(len(model.nodes), dtype=np.bool_)
         return DependencyGraph.from_pairs(model.nodes, model.index, _chain_pairs(model), mask)
     mask = np.fromiter((model.is_record(n) for n in model.nodes), dtype=np.bool_, count=len(model.nodes))
     return DependencyGraph.from_pairs(model.nodes, model.index, _factor_pairs(model), mask)
+
+
+def _moral_graph(graph: nx.DiGraph) -> DependencyGraph:
+    """Return the moral graph of a directed networkx graph."""
+    import networkx as nx
+
+    if not graph.is_directed():
+        raise InvalidArgument("an undirected graph needs no moralizing: see DependencyGraph.from_networkx")
+    if not nx.is_directed_acyclic_graph(graph):
+        cycle = [a for a, _ in nx.find_cycle(graph)]
+        raise InvalidModel(f"the parents form a cycle: {' → '.join(map(str, [*cycle, cycle[0]]))}")
+    return DependencyGraph.from_networkx(nx.moral_graph(graph))
 
 
 def _chain_pairs(model: ChainModel) -> Ints:

@@ -6,28 +6,29 @@ from collections.abc import Collection, Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING, NoReturn
 
-from quiltdp.errors import InvalidModel
+from quiltdp.errors import InvalidArgument, InvalidModel
 from quiltdp.graph.types import DependencyGraph
+from quiltdp.printable import printable
 
 if TYPE_CHECKING:
     from typing import Self
 
-__all__ = ["Quilt", "UnitQuilt"]
+__all__ = ["Quilt"]
 
 
-class UnitQuilt:
-    """A quilt of a set of targets: the separator keeps targets and nearby apart from the remote rest.
+class Quilt:
+    """A Markov quilt: the separator Q keeps the target and the nearby nodes N apart from the remote rest R.
 
-    The targets, ``separator``, ``nearby`` and ``remote`` partition the nodes, and no edge joins a
-    target or a nearby node to a remote one.  Both are checked at birth.  ``closed`` is C = targets
-    and nearby together.
+    Target, ``separator``, ``nearby`` and ``remote`` partition the nodes, and no edge joins the target or
+    a nearby node to a remote one.  Both are checked at birth.  ``closed`` is C = target and nearby
+    together.  A protected unit of several nodes has a quilt too: :meth:`of_unit`.
 
     Parameters
     ----------
     graph
         The graph the quilt lives in.
-    targets
-        The protected nodes.
+    target
+        The record under attack.
     separator, nearby, remote
         The parts, as names.
 
@@ -37,7 +38,18 @@ class UnitQuilt:
         If the parts overlap, miss a node, or an edge passes the separator; the message names it.
     UnknownNode
         If a part has a node that the graph does not have.
-    """
+
+    Examples
+    --------
+    >>> from quiltdp import DependencyGraph, Quilt
+    >>> g = DependencyGraph("ABCD", [("A", "B"), ("B", "C"), ("C", "D")])
+    >>> Quilt(g, "A", separator=["C"], nearby=["B"], remote=["D"])
+    Quilt(A: separator {C}, nearby {B}, 1 remote)
+    >>> Quilt(g, "A", separator=["C"], nearby=[], remote=["B", "D"])
+    Traceback (most recent call last):
+        ...
+    quiltdp.errors.InvalidModel: the separator does not separate: the edge 'A' – 'B' joins the target's side to the remote nodes
+    """  # noqa: E501 - the message is one line
 
     graph: DependencyGraph
     _targets: frozenset[int]
@@ -45,6 +57,30 @@ class UnitQuilt:
     _separator: frozenset[int]
 
     def __init__(
+        self,
+        graph: DependencyGraph,
+        target: str,
+        separator: Collection[str],
+        nearby: Collection[str],
+        remote: Collection[str],
+    ) -> None:
+        self._check(graph, [target], separator, nearby, remote)
+
+    @classmethod
+    def of_unit(
+        cls,
+        graph: DependencyGraph,
+        targets: Collection[str],
+        separator: Collection[str],
+        nearby: Collection[str],
+        remote: Collection[str],
+    ) -> Self:
+        """Return the quilt of several targets, protected together."""
+        quilt = cls.__new__(cls)
+        quilt._check(graph, targets, separator, nearby, remote)
+        return quilt
+
+    def _check(
         self,
         graph: DependencyGraph,
         targets: Collection[str],
@@ -123,6 +159,13 @@ class UnitQuilt:
         return self.graph.names(self._targets)
 
     @cached_property
+    def target(self) -> str:
+        """The record under attack."""
+        if len(self._targets) > 1:
+            raise InvalidArgument(f"this quilt protects {_shown(self.targets)} together: ask for its targets")
+        return self.graph.nodes[next(iter(self._targets))]
+
+    @cached_property
     def separator(self) -> frozenset[str]:
         """Q: the nodes that separate the targets from the remote ones."""
         return self.graph.names(self._separator)
@@ -173,7 +216,7 @@ class UnitQuilt:
 
     def __eq__(self, other: object) -> bool:
         """Equal parts of equal graphs."""
-        if not isinstance(other, UnitQuilt):
+        if not isinstance(other, Quilt):
             return NotImplemented
         return (
             self._targets == other._targets
@@ -193,37 +236,6 @@ class UnitQuilt:
             f"{type(self).__name__}({_shown(self.targets, braces=len(self._targets) > 1)}:"
             f" separator {_shown(self.separator)}, nearby {_shown(self.nearby)}, {remote} remote)"
         )
-
-
-class Quilt(UnitQuilt):
-    """A Markov quilt of one target: (separator Q, nearby N, remote R).
-
-    Examples
-    --------
-    >>> from quiltdp import DependencyGraph, Quilt
-    >>> g = DependencyGraph("ABCD", [("A", "B"), ("B", "C"), ("C", "D")])
-    >>> Quilt(g, "A", separator=["C"], nearby=["B"], remote=["D"])
-    Quilt(A: separator {C}, nearby {B}, 1 remote)
-    >>> Quilt(g, "A", separator=["C"], nearby=[], remote=["B", "D"])
-    Traceback (most recent call last):
-        ...
-    quiltdp.errors.InvalidModel: the separator does not separate: the edge 'A' – 'B' joins the target's side to the remote nodes
-    """  # noqa: E501 - the message is one line
-
-    def __init__(
-        self,
-        graph: DependencyGraph,
-        target: str,
-        separator: Collection[str],
-        nearby: Collection[str],
-        remote: Collection[str],
-    ) -> None:
-        super().__init__(graph, [target], separator, nearby, remote)
-
-    @cached_property
-    def target(self) -> str:
-        """The record under attack."""
-        return next(iter(self.targets))
 
 
 def boundary(graph: DependencyGraph, closed: Iterable[int]) -> frozenset[int]:
@@ -268,4 +280,4 @@ def _count_records(graph: DependencyGraph, members: Iterable[int]) -> int:
 def _shown(names: Collection[str], braces: bool = True) -> str:
     listed = sorted(names)
     text = ", ".join(listed[:8]) + (f", … {len(listed) - 8} more" if len(listed) > 8 else "")
-    return f"{{{text}}}" if braces else text
+    return printable(f"{{{text}}}" if braces else text)

@@ -16,23 +16,16 @@ from __future__ import annotations
 import heapq
 from collections.abc import Collection, Iterator
 from itertools import count
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
 from quiltdp.errors import InvalidArgument
-from quiltdp.graph.quilt import Quilt, UnitQuilt, boundary
+from quiltdp.graph.quilt import Quilt, boundary
 from quiltdp.graph.types import DependencyGraph
 
-__all__ = ["ConnectedSet", "connected_sets", "markov_blanket", "quilts", "unit_quilts"]
+if TYPE_CHECKING:
+    import networkx as nx
 
-
-AnyQuilt = TypeVar("AnyQuilt", bound=UnitQuilt)
-
-
-class ConnectedSet(NamedTuple):
-    """A set C that holds the targets, every component of which meets them, and its boundary ∂C."""
-
-    closed: frozenset[str]
-    separator: frozenset[str]
+__all__ = ["connected_sets", "markov_blanket", "quilts", "unit_quilts"]
 
 
 class _Limits(NamedTuple):
@@ -51,7 +44,7 @@ class _Branch(NamedTuple):
     records: int  # nearby ones, in C without the targets
 
 
-def markov_blanket(graph: DependencyGraph, node: str) -> frozenset[str]:
+def markov_blanket(graph: DependencyGraph | nx.Graph, node: str) -> frozenset[str]:
     """Return the Markov blanket: the nodes next to ``node``, the separator of its smallest quilt.
 
     Examples
@@ -61,11 +54,11 @@ def markov_blanket(graph: DependencyGraph, node: str) -> frozenset[str]:
     >>> sorted(markov_blanket(g, "B"))
     ['A', 'C']
     """
-    return graph.neighbors(node)
+    return DependencyGraph.of(graph).neighbors(node)
 
 
 def quilts(
-    graph: DependencyGraph,
+    graph: DependencyGraph | nx.Graph,
     target: str,
     max_nearby: int | None = None,
     max_separator: int | None = None,
@@ -80,7 +73,7 @@ def quilts(
     Parameters
     ----------
     graph
-        The dependency graph.
+        The dependency graph, or an undirected networkx graph.
     target
         The record under attack.
     max_nearby
@@ -119,8 +112,9 @@ def quilts(
     Quilt(A: separator {C}, nearby {B}, 1 remote)
     Quilt(A: separator {}, nearby {B, C, D}, 0 remote)
     """
+    graph = DependencyGraph.of(graph)
     start = frozenset([graph.position(target)])
-    return _as_quilts(Quilt, graph, start, _limits(max_nearby, max_separator, max_nodes))
+    return _as_quilts(graph, start, _limits(max_nearby, max_separator, max_nodes))
 
 
 def unit_quilts(
@@ -130,7 +124,7 @@ def unit_quilts(
     max_separator: int | None = None,
     *,
     max_nodes: int | None = None,
-) -> Iterator[UnitQuilt]:
+) -> Iterator[Quilt]:
     """Yield every quilt of a protected set of targets exactly once, smallest nearby set first.
 
     The sets C ⊇ targets whose every component meets the targets, with separator ∂C; otherwise as
@@ -150,7 +144,7 @@ def unit_quilts(
     ['A', 'B', 'C', 'D', 'E'] []
     """
     start = _start(graph, targets)
-    return _as_quilts(UnitQuilt, graph, start, _limits(max_nearby, max_separator, max_nodes))
+    return _as_quilts(graph, start, _limits(max_nearby, max_separator, max_nodes))
 
 
 def connected_sets(
@@ -160,25 +154,23 @@ def connected_sets(
     max_separator: int | None = None,
     *,
     max_nodes: int | None = None,
-) -> Iterator[ConnectedSet]:
+) -> Iterator[tuple[frozenset[str], frozenset[str]]]:
     """Yield (C, ∂C) for every set C ⊇ targets whose every component meets the targets.
 
     Each exactly once, in the order and within the limits of :func:`unit_quilts`.
     """
     start = _start(graph, targets)
     found = _grown(graph, start, _limits(max_nearby, max_separator, max_nodes))
-    return (ConnectedSet(graph.names(closed), graph.names(separator)) for closed, separator in found)
+    return ((graph.names(closed), graph.names(separator)) for closed, separator in found)
 
 
-def _as_quilts(
-    kind: type[AnyQuilt], graph: DependencyGraph, start: frozenset[int], limits: _Limits
-) -> Iterator[AnyQuilt]:
+def _as_quilts(graph: DependencyGraph, start: frozenset[int], limits: _Limits) -> Iterator[Quilt]:
     """Yield the quilts of the sets that are grown from ``start``."""
     for closed, separator in _grown(graph, start, limits):
         if separator:
-            yield kind._around(graph, start, closed, separator)
+            yield Quilt._around(graph, start, closed, separator)
         else:  # whole components: nothing leaves them, and the set is shared, not copied
-            yield kind._trusted(graph, start, closed, separator)
+            yield Quilt._trusted(graph, start, closed, separator)
 
 
 def _start(graph: DependencyGraph, targets: Collection[str]) -> frozenset[int]:

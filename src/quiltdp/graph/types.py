@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from quiltdp.errors import InvalidModel, UnknownNode
+from quiltdp.edges import edge
+from quiltdp.errors import InvalidArgument, InvalidModel, UnknownNode
+from quiltdp.graph.components import connected_components
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 __all__ = ["DependencyGraph", "Ints"]
 
@@ -85,6 +90,56 @@ class DependencyGraph:
         graph = cls.__new__(cls)
         graph._fill(nodes, index, pairs, record_mask)
         return graph
+
+    @classmethod
+    def from_networkx(cls, graph: nx.Graph, records: Collection[str] | None = None) -> DependencyGraph:
+        """Build from an undirected networkx graph; names are strings.
+
+        ``records`` are by default the nodes whose attribute ``record`` is not false.  A directed graph is
+        refused: what depends on what is its moral graph, see :func:`quiltdp.moralize`.
+
+        Examples
+        --------
+        >>> import networkx as nx
+        >>> from quiltdp import DependencyGraph
+        >>> DependencyGraph.from_networkx(nx.path_graph(["A", "B", "C"])).neighbors("A")
+        frozenset({'B'})
+        """
+        if graph.is_directed():
+            raise InvalidArgument("a directed graph says who follows whom: moralize() it first")
+        for n in graph:
+            if not isinstance(n, str):
+                raise InvalidModel(f"a node's name must be a string, not {n!r}: see networkx.relabel_nodes")
+        chosen = [n for n, kept in graph.nodes(data="record", default=True) if kept]
+        return cls(graph.nodes, graph.edges(), chosen if records is None else records)
+
+    def plot(self, *, highlight: Any = None, ax: Any = None) -> Any:
+        """Draw the graph, with the parts of the quilt ``highlight`` in colour; return matplotlib axes."""
+        return edge("plot_graph")(self, highlight=highlight, ax=ax)
+
+    def to_networkx(self) -> nx.Graph:
+        """Return the graph as networkx has it; the attribute ``record`` says which nodes are records.
+
+        Examples
+        --------
+        >>> from quiltdp import DependencyGraph
+        >>> g = DependencyGraph("ABC", [("A", "B"), ("B", "C")], records="AC").to_networkx()
+        >>> sorted(g.edges), g.nodes["B"]
+        ([('A', 'B'), ('B', 'C')], {'record': False})
+        """
+        import networkx as nx
+
+        made = nx.Graph()
+        made.add_nodes_from(
+            (n, {"record": bool(r)}) for n, r in zip(self.nodes, self.record_mask, strict=True)
+        )
+        made.add_edges_from(self.edges())
+        return made
+
+    @classmethod
+    def of(cls, graph: DependencyGraph | nx.Graph) -> DependencyGraph:
+        """Return the graph itself, or a networkx graph as one of ours."""
+        return graph if isinstance(graph, DependencyGraph) else cls.from_networkx(graph)
 
     def _fill(
         self,
@@ -206,7 +261,8 @@ class DependencyGraph:
     @cached_property
     def component_labels(self) -> Ints:
         """The component of every integer node; components are numbered by their first node."""
-        labels = _component_labels(self.indptr, self.indices)
+        pairs = np.stack((np.repeat(np.arange(len(self)), np.diff(self.indptr)), self.indices), axis=1)
+        labels = connected_components(len(self), pairs[pairs[:, 0] < pairs[:, 1]])
         labels.flags.writeable = False
         return labels
 
@@ -259,31 +315,3 @@ def _compressed_rows(pairs: Ints, n: int) -> tuple[Ints, Ints]:
     indptr = np.zeros(n + 1, dtype=np.int64)
     np.cumsum(np.bincount(sources, minlength=n), out=indptr[1:])
     return indptr, targets
-
-
-def _component_labels(indptr: Ints, indices: Ints) -> Ints:
-    """Return the component of every node; scipy for large graphs, where its import pays."""
-    n = len(indptr) - 1
-    if n > 50_000:
-        from scipy.sparse import csr_array
-        from scipy.sparse.csgraph import connected_components
-
-        matrix = csr_array((np.ones(len(indices), dtype=np.int8), indices, indptr), shape=(n, n))
-        found = np.asarray(connected_components(matrix, directed=False)[1], dtype=np.int64)
-        _, first, inverse = np.unique(found, return_index=True, return_inverse=True)
-        return np.asarray(np.argsort(np.argsort(first))[inverse], dtype=np.int64)
-    labels = [-1] * n
-    starts, ends = indptr.tolist(), indices.tolist()
-    count = 0
-    for root in range(n):
-        if labels[root] >= 0:
-            continue
-        labels[root] = count
-        reached = [root]
-        for k in reached:  # grows while it is walked
-            for j in ends[starts[k] : starts[k + 1]]:
-                if labels[j] < 0:
-                    labels[j] = count
-                    reached.append(j)
-        count += 1
-    return np.array(labels, dtype=np.int64)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quiltdp.errors import InvalidModel, ModelTooWide
-from quiltdp.inference.types import Assignment, Found, QuiltInfluence, QuiltLike, Witness, check_disjoint
+from quiltdp.inference.types import Assignment, Attained, QuiltInfluence, QuiltLike, Witness, check_disjoint
 from quiltdp.model import Model, Table
 
 __all__ = [
@@ -120,7 +120,7 @@ def quilt_influence(model: Model, quilt: QuiltLike) -> QuiltInfluence:
             best = max(best, move)
         found[frozenset(known)] = best
     by_size = _by_size(found, len(near))
-    return QuiltInfluence(b, swing, swing, True, by_size, found, Found((witness, b_witness)))
+    return QuiltInfluence(b, swing, swing, True, by_size, found, Attained((witness, b_witness)))
 
 
 def swings(

@@ -7,17 +7,25 @@ states are listed: a table with zeros may have few of them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quiltdp.errors import ModelTooWide, option
-from quiltdp.inference.junction_tree import junction_tree, plan_junction_tree
+from quiltdp.inference.trees import JunctionTree, junction_tree
+from quiltdp.inference.workspace import Workspace
 from quiltdp.model import Model, Table
 
-__all__ = ["CliqueEdge", "CliqueForest", "CliqueStates", "clique_forest"]
+__all__ = [
+    "CliqueEdge",
+    "CliqueForest",
+    "CliqueStates",
+    "clique_forest",
+    "conditional_slack",
+    "listed_cliques",
+]
 
 Ints = NDArray[np.int64]
 
@@ -69,7 +77,12 @@ class CliqueForest:
 
 
 def clique_forest(
-    model: Model, *, join: Iterable[Collection[str]] = (), max_entries: int = 2**20, max_states: int = 2000
+    model: Model,
+    *,
+    join: Iterable[Collection[str]] = (),
+    max_entries: int = 2**20,
+    max_states: int = 2000,
+    workspace: Workspace | None = None,
 ) -> CliqueForest:
     """Return the possible clique states of a calibrated junction tree.
 
@@ -85,11 +98,30 @@ def clique_forest(
     >>> clique_forest(m).cliques[0].states.tolist()
     [[0, 0], [0, 1], [1, 1]]
     """
-    joined = [tuple(j) for j in join]
-    plan_junction_tree(model, join=joined, max_entries=max_entries).check()
-    tree = junction_tree(model, join=joined, max_entries=max_entries)
-    cliques = []
+    tree = junction_tree(model, join=join, max_entries=max_entries, workspace=workspace)
+    cliques = list(listed_cliques(tree, max_states, workspace))
+    edges = [_edge(cliques, u, v, tuple(separator)) for u, v, separator in tree.edges]
+    return CliqueForest(tuple(cliques), tuple(edges), conditional_slack(model))
+
+
+def conditional_slack(model: Model) -> float:
+    """Return how far ln of a conditional probability from a calibrated tree may be from the truth."""
+    return 4e-13 + 2e-15 * len(model.nodes)
+
+
+def listed_cliques(
+    tree: JunctionTree, max_states: int, workspace: Workspace | None = None
+) -> Iterator[CliqueStates]:
+    """Yield every clique of a tree with its possible states.
+
+    Raises
+    ------
+    ModelTooWide
+        If a clique has more than ``max_states`` of them.
+    """
     for k, nodes in enumerate(tree.cliques):
+        if workspace is not None:
+            workspace.guard.check()
         log_p = tree.clique_log_marginal(k)
         states = np.argwhere(log_p > -np.inf).astype(np.int64)
         if len(states) > max_states:
@@ -99,9 +131,7 @@ def clique_forest(
                 f"raise {option('max_states')}",
                 f"use another {option('method')}",
             )
-        cliques.append(CliqueStates(tuple(nodes), states, log_p[tuple(states.T)]))
-    edges = [_edge(cliques, u, v, tuple(separator)) for u, v, separator in tree.edges]
-    return CliqueForest(tuple(cliques), tuple(edges), 4e-13 + 2e-15 * len(model.nodes))
+        yield CliqueStates(tuple(nodes), states, log_p[tuple(states.T)])
 
 
 def _edge(cliques: list[CliqueStates], u: int, v: int, separator: tuple[str, ...]) -> CliqueEdge:

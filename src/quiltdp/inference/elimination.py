@@ -1,46 +1,37 @@
 """Eliminating nodes from a product of small tables, by sums or by maxima, never building the joint.
 
-Tables are logarithms.  Every table carries a bound on its finite entries and a bound on their
-rounding error, so that a result knows how far it can be from the truth (*running error analysis*):
+Tables are logarithms, or probabilities where nothing can underflow.  Every table carries a bound on
+its finite logarithms and a bound on their rounding error, so that a result knows how far it can be
+from the truth (*running error analysis*):
 
 - a logarithm of a table entry is off by at most one unit ``EPS`` of its size;
-- adding tables adds their errors, and one unit of the size of every partial sum;
+- adding tables adds their errors, and one unit of the size of every partial sum; multiplying
+  probabilities adds their relative errors and one unit for every product;
 - ln Σ exp over n entries keeps the largest error of its entries and adds (n + 8) units for the sum,
-  the exponentials and the logarithm, and four units of the entries' size for the shifts;
+  the exponentials and the logarithm, and four units of the entries' size for the shifts; a sum of n
+  probabilities adds n units;
 - a maximum adds nothing.
 """
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import TypeAlias
 
 import numpy as np
 
 from quiltdp.errors import ModelTooWide, option
-from quiltdp.inference.tables import aligned
+from quiltdp.graph.orders import eliminations
+from quiltdp.inference.tables import LogTable, aligned
 from quiltdp.model import Table
-from quiltdp.rounding import EPS
+from quiltdp.numbers import EPS
+from quiltdp.work import NO_GUARD, Guard
 
-__all__ = ["LogTable", "best_assignment", "max_out", "product", "sum_out"]
+__all__ = ["best_assignment", "max_out", "product", "sum_out", "summed_law"]
 
-
-class LogTable(NamedTuple):
-    """A log table with named axes, a bound on its finite entries and a bound on their error."""
-
-    scope: tuple[str, ...]
-    array: Table
-    size: float = 0.0
-    error: float = 0.0
-
-    @classmethod
-    def of(cls, scope: Sequence[str], array: Table) -> LogTable:
-        """Wrap the logarithms of a table of doubles, one unit of error each."""
-        finite = np.abs(array[np.isfinite(array)])
-        size = float(finite.max(initial=0.0))
-        return cls(tuple(scope), array, size, size * EPS)
+_Product: TypeAlias = Callable[[Sequence[LogTable]], LogTable]
+_Step: TypeAlias = Callable[[LogTable, str], LogTable]
 
 
 def product(tables: Sequence[LogTable], *, limit: int) -> LogTable:
@@ -53,29 +44,60 @@ def product(tables: Sequence[LogTable], *, limit: int) -> LogTable:
     """
     if len(tables) == 1:
         return tables[0]
-    scope = tuple(dict.fromkeys(n for t in tables for n in t.scope))
-    _check_width(tables, scope, limit)
+    scope = _scope(tables, limit)
     total = aligned((tables[0].scope, tables[0].array), scope)
     for t in tables[1:]:
         total = total + aligned((t.scope, t.array), scope)
-    size = sum(t.size for t in tables)
-    return LogTable(scope, total, size, sum(t.error for t in tables) + len(tables) * EPS * size)
+    size = sum([t.size for t in tables])
+    return LogTable(scope, total, size, sum([t.error for t in tables]) + len(tables) * EPS * size)
 
 
-def sum_out(tables: Iterable[LogTable], nodes: Collection[str], *, limit: int) -> list[LogTable]:
+def _law_product(tables: Sequence[LogTable], *, limit: int) -> LogTable:
+    """Return the product of tables of probabilities; errors are relative."""
+    if len(tables) == 1:
+        return tables[0]
+    scope = _scope(tables, limit)
+    views = sorted([aligned((t.scope, t.array), scope) for t in tables], key=lambda v: v.size)
+    total = views[0]
+    for view in views[1:]:
+        total = total * view
+    error = sum([t.error for t in tables]) + len(tables) * EPS
+    return LogTable(scope, total, sum([t.size for t in tables]), error)
+
+
+def sum_out(
+    tables: Iterable[LogTable], nodes: Collection[str], *, limit: int, guard: Guard = NO_GUARD
+) -> list[LogTable]:
     """Return tables whose product is the sum over ``nodes`` of the product of ``tables``."""
-    return _eliminate(tables, nodes, _log_sum, limit)
+    return _eliminate(tables, nodes, lambda ts: product(ts, limit=limit), _log_sum, guard)
+
+
+def summed_law(
+    tables: Iterable[LogTable], nodes: Collection[str], *, limit: int, guard: Guard = NO_GUARD
+) -> LogTable:
+    """Return the sum over ``nodes`` of the product of tables of *probabilities*, errors relative.
+
+    The logarithms of the entries must add up to less than what a double holds, so that nothing
+    underflows: the ``size`` of every table is a bound on them.
+    """
+    left = _eliminate(tables, nodes, lambda ts: _law_product(ts, limit=limit), _sum, guard)
+    return _law_product(left, limit=limit)
 
 
 def max_out(
-    tables: Iterable[LogTable], nodes: Collection[str], *, limit: int, stop_at: int | None = None
+    tables: Iterable[LogTable],
+    nodes: Collection[str],
+    *,
+    limit: int,
+    stop_at: int | None = None,
+    guard: Guard = NO_GUARD,
 ) -> list[LogTable]:
     """Return tables whose product is the maximum over ``nodes`` of the product of ``tables``.
 
     With ``stop_at``, a node whose elimination would need a table beyond it is left in.
     """
     reduced = _private_maxima(list(tables), nodes)
-    return _eliminate(reduced, nodes, _largest, limit, stop_at)
+    return _eliminate(reduced, nodes, lambda ts: product(ts, limit=limit), _largest, guard, stop_at)
 
 
 def _private_maxima(tables: Sequence[LogTable], nodes: Collection[str]) -> list[LogTable]:
@@ -86,9 +108,9 @@ def _private_maxima(tables: Sequence[LogTable], nodes: Collection[str]) -> list[
             count[n] = count.get(n, 0) + 1
     made = []
     for t in tables:
-        gone = tuple(k for k, n in enumerate(t.scope) if count[n] == 1 and n in nodes)
+        gone = tuple([k for k, n in enumerate(t.scope) if count[n] == 1 and n in nodes])
         if gone:
-            rest = tuple(n for k, n in enumerate(t.scope) if k not in gone)
+            rest = tuple([n for k, n in enumerate(t.scope) if k not in gone])
             made.append(LogTable(rest, t.array.max(axis=gone), t.size, t.error))
         else:
             made.append(t)
@@ -105,8 +127,8 @@ def best_assignment(tables: Iterable[LogTable], *, limit: int) -> Mapping[str, i
         return LogTable(rest, table.array.max(axis=axis))
 
     everything = list(tables)
-    nodes = {n for t in everything for n in t.scope}
-    _eliminate(everything, nodes, remember, limit)
+    nodes = dict.fromkeys(n for t in everything for n in t.scope)
+    _eliminate(everything, nodes, lambda ts: product(ts, limit=limit), remember, NO_GUARD)
     found: dict[str, int] = {}
     for node, rest, choice in reversed(trail):
         found[node] = int(choice[tuple(found[n] for n in rest)])
@@ -126,6 +148,13 @@ def _largest(table: LogTable, node: str) -> LogTable:
     return LogTable(rest, table.array.max(axis=axis), table.size, table.error)
 
 
+def _sum(table: LogTable, node: str) -> LogTable:
+    rest, axis = _without(table, node)
+    count = table.array.shape[axis]
+    size = table.size + math.log(count)
+    return LogTable(rest, table.array.sum(axis=axis), size, table.error + count * EPS)
+
+
 def _log_sum(table: LogTable, node: str) -> LogTable:
     rest, axis = _without(table, node)
     top = table.array.max(axis=axis)
@@ -140,58 +169,43 @@ def _log_sum(table: LogTable, node: str) -> LogTable:
 def _eliminate(
     tables: Iterable[LogTable],
     nodes: Collection[str],
-    step: Callable[[LogTable, str], LogTable],
-    limit: int,
+    together: _Product,
+    step: _Step,
+    guard: Guard,
     stop_at: int | None = None,
 ) -> list[LogTable]:
     """Eliminate the node with the smallest table again and again, by ``step``."""
-    live: dict[int, LogTable] = dict(enumerate(tables))
+    live = dict(enumerate(tables))
     sizes = {n: k for t in live.values() for n, k in zip(t.scope, t.array.shape, strict=True)}
+    gone = [n for n in nodes if n in sizes]
+    if not gone:
+        return list(live.values())
     where: dict[str, set[int]] = {n: set() for n in sizes}
     for key, t in live.items():
         for n in t.scope:
             where[n].add(key)
-    gone = [n for n in nodes if n in sizes]
-    if not gone:
-        return list(live.values())
     fresh = len(live)
-
-    def cost(n: str) -> int:
-        around = {m for key in where[n] for m in live[key].scope}
-        return math.prod(sizes[m] for m in around)
-
-    heap = [(cost(n), k, n) for k, n in enumerate(gone)]
-    rank = {n: k for k, n in enumerate(gone)}
-    current = {n: c for c, _, n in heap}
-    heapq.heapify(heap)
-    while heap:
-        c, _, n = heapq.heappop(heap)
-        if current.get(n) != c:
-            continue
-        del current[n]
-        if stop_at is not None and c > stop_at:
-            continue
+    for n, _ in eliminations([t.scope for t in live.values()], sizes, nodes=gone, stop_at=stop_at):
+        guard.check()
         used = where.pop(n)
-        made = step(product([live.pop(key) for key in sorted(used)], limit=limit), n)
+        made = live[fresh] = step(together([live.pop(key) for key in sorted(used)]), n)
         for m in made.scope:
             where[m] -= used
             where[m].add(fresh)
-        live[fresh] = made
         fresh += 1
-        for m in made.scope:
-            if m in current:
-                current[m] = cost(m)
-                heapq.heappush(heap, (current[m], rank[m], m))
     return list(live.values())
 
 
-def _check_width(tables: Sequence[LogTable], scope: Sequence[str], limit: int) -> None:
+def _scope(tables: Sequence[LogTable], limit: int) -> tuple[str, ...]:
+    """Return the nodes of a product; refuse one that is too large."""
     sizes = {n: k for t in tables for n, k in zip(t.scope, t.array.shape, strict=True)}
     entries = math.prod(sizes.values())
     if entries > limit:
-        shown = ", ".join(n.rstrip("\0") for n in scope[:8])
+        scope = tuple(sizes)
+        shown = ", ".join(n.strip("\0") for n in scope[:8])
         more = f", … ({len(scope)} nodes)" if len(scope) > 8 else ""
         raise ModelTooWide(
             f"a table over {{{shown}{more}}} needs {entries:,} entries, the limit is {limit:,}",
             f"raise {option('max_entries')}",
         )
+    return tuple(sizes)

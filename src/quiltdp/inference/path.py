@@ -7,7 +7,7 @@ spread says how far x_{i+d} can move the odds of x_i when nothing in between is 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import pairwise
@@ -17,12 +17,13 @@ from numpy.typing import NDArray
 
 from quiltdp.chain import ChainModel, ChainSegment, stationary_distribution
 from quiltdp.errors import InvalidArgument
-from quiltdp.inference.spread import spread_of_rows
+from quiltdp.inference.spread import spread_of_rows, spreads_of_tables
 from quiltdp.model import Model, Table
 from quiltdp.rounding import EPS
 
-__all__ = ["Path", "StepSpreads", "path_of", "spectral_gap", "step_spreads"]
+__all__ = ["Path", "StepFamily", "StepSpreads", "path_of", "spectral_gap", "step_families", "step_spreads"]
 
+_DENSE = 12  # with one table per step every distance up to here is looked at
 _UNDERFLOW = 1e-280  # below it a product has lost digits: treat the entry as unknown
 
 
@@ -139,7 +140,13 @@ def _walk(near: dict[str, set[str]]) -> list[str] | None:
     return order if len(order) == len(near) else None
 
 
-def step_spreads(path: Path, *, max_distance: int = 4096, max_work: float = 2e9) -> StepSpreads:
+def step_spreads(
+    path: Path,
+    *,
+    max_distance: int = 4096,
+    max_work: float = 2e9,
+    check: Callable[[], None] | None = None,
+) -> StepSpreads:
     """Return the spreads of the d-step tables for a growing list of distances d, rounded up.
 
     Distances are 1, 2, 3, … and then grow by a few per cent (homogeneous), or 1, 2, 3, 4, 6, 8,
@@ -151,38 +158,53 @@ def step_spreads(path: Path, *, max_distance: int = 4096, max_work: float = 2e9)
         The longest distance looked at.
     max_work
         Stop before about this many table operations have been spent.
+    check
+        Called between distances; may raise.
     """
+    check = check if check is not None else _pass
     if path.homogeneous:
-        return _homogeneous(path.tables[0], min(max_distance, len(path.nodes) - 1), max_work)
-    return _per_step(path, max_distance, max_work)
+        return _homogeneous(path.tables[0], min(max_distance, len(path.nodes) - 1), max_work, check)
+    return _per_step(path, max_distance, max_work, check)
 
 
-def _distances(limit: int) -> list[int]:
-    """Return 1, 2, …, 32 and then steps of about 4 per cent."""
+def _pass() -> None:
+    """Nothing is to be checked."""
+
+
+def _distances(limit: int, size: int) -> list[int]:
+    """Return 1, 2, 3, … and then steps of about 4 per cent (25 per cent for tables of many states)."""
+    growth = 1.04 if size <= 64 else 1.25
     found: list[int] = []
     d = 1
     while d <= limit:
         found.append(d)
-        d = max(d + 1, int(d * 1.04))
+        d = max(d + 1, int(d * growth))
     return found
 
 
-def _homogeneous(matrix: Table, limit: int, max_work: float) -> StepSpreads:
+def _homogeneous(matrix: Table, limit: int, max_work: float, check: Callable[[], None]) -> StepSpreads:
     size = len(matrix)
     support = matrix > 0
-    grown, reach = matrix / max(float(matrix.max()), 1.0), support
+    step = (matrix / max(float(matrix.max()), 1.0), support)
+    powers = {1: step}
+    grown = step
     distances, forward, backward = [], [], []
-    wanted = _distances(limit)
     d, work = 1, 0.0
-    for target in wanted:
+    for target in _distances(limit, size):
+        check()
         while d < target:
-            grown, reach = _times(grown, reach, matrix, support)
-            d += 1
+            jump = max(j for j in powers if j <= target - d)
+            grown = _times(*grown, *powers[jump])
+            d += jump
             work += size**3
+        if d & (d - 1) == 0:
+            powers[d] = grown
         work += size**3
         distances.append(d)
-        forward.append(_certified(grown, reach, d))
-        backward.append(_certified(grown.T, reach.T, d))
+        ahead = _certified(*grown, d)
+        forward.append(ahead)
+        # a spread is a largest cross ratio, the same for the transpose, unless zeros are passed over
+        backward.append(ahead if grown[1].all() else _certified(grown[0].T, grown[1].T, d))
         if work > max_work or max(forward[-1], backward[-1]) < 1e-10 * d:
             break
     return StepSpreads(np.array(distances, dtype=np.intp), _column(forward), _column(backward))
@@ -195,11 +217,11 @@ def _column(values: list[float]) -> Table:
 def _times(
     left: Table, left_support: NDArray[np.bool_], right: Table, right_support: NDArray[np.bool_]
 ) -> tuple[Table, NDArray[np.bool_]]:
-    """Multiply two step tables, and their supports; rescaled so that nothing overflows."""
+    """Multiply two step tables (or stacks of them), and their supports; rescaled against overflow."""
     product = left @ right
     support: NDArray[np.bool_] = (left_support.astype(np.float32) @ right_support.astype(np.float32)) > 0
-    top = float(product.max())
-    return product / top if top > 0 else product, support
+    top = product.max(axis=(-2, -1), keepdims=True)
+    return product / np.where(top > 0, top, 1.0), support
 
 
 def _certified(table: Table, support: NDArray[np.bool_], steps: int) -> float:
@@ -214,46 +236,106 @@ def _certified(table: Table, support: NDArray[np.bool_], steps: int) -> float:
     found = spread_of_rows(np.where(support, table, 0.0))
     if steps == 1 and found == 0.0:
         return 0.0  # rows that agree entry by entry: the neighbours are independent
-    return float(found + 4 * (steps + 4) * (max(table.shape) + 3) * EPS)
+    return float(found + _margin(steps, max(table.shape)))
 
 
-def _per_step(path: Path, max_distance: int, max_work: float) -> StepSpreads:
-    n = len(path.nodes)
-    first = [(path.table(i) / float(path.table(i).max()), path.table(i) > 0) for i in range(n - 1)]
-    cube = sum(t.shape[0] * t.shape[1] * max(t.shape) for t, _ in first)
-    rows: list[tuple[int, list[float], list[float]]] = []
-    families = {1: first}
-    done = 0.0
-    d = 1
-    queue = [1, 2, 3]
-    while queue:
-        d = queue.pop(0)
-        if d > min(max_distance, n - 1) or done > max_work:
-            break
-        if d not in families:
-            half = d - 1 if d == 3 else d // 2
-            shift = d - half
-            families[d] = [_times(*families[half][i], *families[shift][i + half]) for i in range(n - d)]
-            done += cube
-        rows.append((d, *_spreads_along(families[d], d, n)))
-        done += cube
+def _margin(steps: int, states: int) -> float:
+    return 4 * (steps + 4) * (states + 3) * EPS
+
+
+class StepFamily:
+    """The d-step tables of a path, each distinct one once: ``which[i]`` is the one that starts at i."""
+
+    def __init__(self, tables: list[tuple[Table, NDArray[np.bool_]]], which: NDArray[np.intp]) -> None:
+        self.tables = tables
+        self.which = which
+
+    def times(self, other: StepFamily, shift: int) -> StepFamily:
+        """Return the tables of this family, each followed by the other's ``shift`` steps further on."""
+        count = len(other.which) - shift
+        pairs = self.which[:count].astype(np.int64) * len(other.tables) + other.which[shift:]
+        codes, which = np.unique(pairs, return_inverse=True)
+        made = []
+        for code in codes.tolist():
+            a, b = divmod(code, len(other.tables))
+            made.append(_times(*self.tables[a], *other.tables[b]))
+        return StepFamily(made, which.ravel().astype(np.intp))
+
+    def spreads(self, steps: int) -> tuple[Table, Table]:
+        """Return the certified spreads of the tables that start at each i, forward and backward."""
+        values = np.empty((2, len(self.tables)))
+        shapes: dict[tuple[int, ...], list[int]] = {}
+        for k, (table, _) in enumerate(self.tables):
+            shapes.setdefault(table.shape, []).append(k)
+        for chosen in shapes.values():
+            for part in np.array_split(np.array(chosen), 1 + len(chosen) // 4096):
+                tables = np.stack([self.tables[k][0] for k in part])
+                supports = np.stack([self.tables[k][1] for k in part])
+                values[0, part] = _certified_stack(tables, supports, steps)
+                turned = tables.transpose(0, 2, 1), supports.transpose(0, 2, 1)
+                values[1, part] = values[0, part] if supports.all() else _certified_stack(*turned, steps)
+        return values[0, self.which], values[1, self.which]
+
+
+def _certified_stack(tables: Table, supports: NDArray[np.bool_], steps: int) -> Table:
+    """Return :func:`_certified` of every table of a stack."""
+    found = spreads_of_tables(np.where(supports, tables, 0.0))
+    raised = np.where((found == 0.0) & (steps == 1), 0.0, found + _margin(steps, max(tables.shape[1:])))
+    lost = (supports & (tables < _UNDERFLOW)).any(axis=(1, 2))
+    return np.where(lost, np.inf, raised)
+
+
+def step_families(path: Path, max_distance: int, max_work: float) -> Iterator[tuple[int, StepFamily]]:
+    """Yield the d-step tables for d = 1, 2, …, 12, 16, 24, 32, 48, …, until the work is spent."""
+    longest = min(max_distance, len(path.nodes) - 1)
+    one = last = _first_family(path)
+    kept: dict[int, StepFamily] = {}
+    d, done = 1, 0.0
+    while d <= longest and done <= max_work:
         if d > 1:
-            queue = sorted([*queue, 2 * d])
-    distances = np.array([r[0] for r in rows], dtype=np.intp)
-    return StepSpreads(distances, np.array([r[1] for r in rows]), np.array([r[2] for r in rows]))
+            last = last.times(one, d - 1) if d <= _DENSE else kept[d // 2].times(kept.pop(d // 2), d // 2)
+        if d in (8, 12) or d > _DENSE:
+            kept[d] = last  # twice as far is made of it
+        yield d, last
+        done += 2.0 * sum(t.shape[0] * t.shape[1] * max(t.shape) for t, _ in last.tables)
+        d = d + 1 if d < _DENSE else 2 * min(kept)
 
 
-def _spreads_along(
-    family: list[tuple[Table, NDArray[np.bool_]]], d: int, n: int
-) -> tuple[list[float], list[float]]:
-    """Return forward and backward spreads of all d-step tables, ∞ where the path ends before."""
-    forward, backward = [np.inf] * n, [np.inf] * n
-    known: dict[tuple[int, int], tuple[float, float]] = {}
-    for i, (table, support) in enumerate(family):
-        key = (id(table), id(support))
-        if key not in known:
-            known[key] = (_certified(table, support, d), _certified(table.T, support.T, d))
-        forward[i], backward[i + d] = known[key]
+def _per_step(path: Path, max_distance: int, max_work: float, check: Callable[[], None]) -> StepSpreads:
+    n = len(path.nodes)
+    distances: list[int] = []
+    forward: list[Table] = []
+    backward: list[Table] = []
+    for d, family in step_families(path, max_distance, max_work):
+        check()
+        ahead, behind = family.spreads(d)
+        distances.append(d)
+        for side, values in zip((forward, backward), _placed(ahead, behind, d, n), strict=True):
+            side.append(values)
+        if max(ahead.max(initial=0.0), behind.max(initial=0.0)) < 1e-10 * d:
+            break
+    return StepSpreads(np.array(distances, dtype=np.intp), np.stack(forward), np.stack(backward))
+
+
+def _first_family(path: Path) -> StepFamily:
+    """Return the one-step tables, scaled; equal objects are one table."""
+    known: dict[int, int] = {}
+    tables: list[tuple[Table, NDArray[np.bool_]]] = []
+    which = np.empty(len(path.nodes) - 1, dtype=np.intp)
+    for i in range(len(which)):
+        table = path.table(i)
+        if id(table) not in known:
+            known[id(table)] = len(tables)
+            tables.append((table / float(table.max()), table > 0))
+        which[i] = known[id(table)]
+    return StepFamily(tables, which)
+
+
+def _placed(ahead: Table, behind: Table, d: int, n: int) -> tuple[Table, Table]:
+    """Return forward and backward spreads by node, ∞ where the path ends before."""
+    forward, backward = np.full(n, np.inf), np.full(n, np.inf)
+    forward[: n - d] = ahead
+    backward[d:] = behind
     return forward, backward
 
 

@@ -1,25 +1,117 @@
-"""Plan before work: an elimination order, its clique tree, and how large the tables will be.
+"""Plan before work: which way the numbers of a quilt are found, elimination orders, and what they cost.
 
-A plan looks at scopes and sizes only.  It is made greedily (smallest new table first, or fewest new
-edges first, whichever ends with the smaller tables) and turned into a clique tree with the running
-intersection property, without recursion, so that chains of any length are fine.
+A plan looks at scopes and sizes only.  :func:`plan_elimination` turns a greedy elimination order into a
+clique tree with the running intersection property, without recursion, so that chains of any length
+are fine.  :class:`Limits` holds every threshold of this layer; :func:`quiltdp.inference.moves.plan_quilt`
+applies them to one quilt, prints the result, and is what :func:`quiltdp.quilt_influence` follows.
 """
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from quiltdp.errors import ModelTooWide, option
+from quiltdp.graph.orders import eliminations
 
-__all__ = ["MAX_ENTRIES", "EliminationPlan", "plan_elimination"]
+__all__ = ["MAX_ENTRIES", "EliminationPlan", "Limits", "PlannedPart", "QuiltPlan", "plan_elimination"]
 
 MAX_ENTRIES = 2**24
 """The default limit on one table: 128 MiB of doubles; a calibrated tree then fits in 2 GB."""
 
-_TRY_FILL = 20_000  # nodes up to which the second, slower heuristic is tried as well
+_TRY_FILL = 20_000  # nodes up to which slower rules than the smallest table are tried as well
+_TRY_MORE = 2**17  # entries of all cliques from which still other rules are worth a tenth of a second
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Where one way to the numbers of a quilt gives way to the next, and what each limit trades.
+
+    Attributes
+    ----------
+    entries
+        The most entries of any one table: memory.
+    known_sets
+        The most sets L an adversary may know: time and memory of the answer, which names each.
+    support_nodes
+        Where the zeros of a model are too wide for a tree: how many nodes around a quilt are looked at.
+        More finds more that is impossible: tighter and slower.
+    whole
+        Entries of a table of the whole model, every axis extended: up to here it is the quickest way (three
+        times on eight binary nodes).
+    together
+        Entries of the moves of every known set in one table; beyond it one known set at a time.
+    explicit
+        Entries of the moves of one known set; beyond it known values are eliminated too, and b is only
+        bounded by the swing.
+    direct
+        Entries up to which tables are simply added up, separator and all; beyond it the separator is
+        eliminated node by node.
+    component
+        Entries of the table of a hidden component.  Beyond it its hub is maximised instead of summed (an
+        upper bound), or with ``rays`` its extreme rays are compared (exact, and slow for many states).
+    rays
+        Whether hidden components beyond ``rays_from`` entries go through rays.
+    rays_from
+        From how many entries rays are quicker than the table.
+    """
+
+    entries: int = MAX_ENTRIES
+    known_sets: int = 4096
+    support_nodes: int = 300
+    whole: int = 2**13
+    together: int = 2**18
+    explicit: int = 2**18
+    direct: int = 2**15
+    component: int = 2**22
+    rays: bool = False
+    rays_from: int = 2**15
+
+
+@dataclass(frozen=True)
+class PlannedPart:
+    """One table that the log-odds of a quilt are a sum of.
+
+    ``nodes`` are summed out given the ``boundary``; ``how`` is ``factor`` (nothing to sum), ``summed out``,
+    ``rays`` or ``hub maximised`` (an upper bound).
+    """
+
+    nodes: tuple[str, ...]
+    boundary: tuple[str, ...]
+    entries: int
+    how: str
+
+
+@dataclass(frozen=True)
+class QuiltPlan:
+    """How the numbers of one quilt will be found.
+
+    ``way`` is ``nothing told``, ``all known sets together``, ``one known set at a time`` or
+    ``known values eliminated``; ``shared`` are the separator nodes that several tables contain.
+    """
+
+    targets: tuple[str, ...]
+    records: tuple[str, ...]
+    separator: tuple[str, ...]
+    way: str
+    entries: int
+    shared: tuple[str, ...]
+    parts: tuple[PlannedPart, ...]
+    support: str
+
+    def __str__(self) -> str:
+        """Print the plan as people want to read it before any work is done."""
+        lines = [
+            f"quilt of {_short(self.targets)}: separator of {len(self.separator)},"
+            f" {len(self.records)} nearby records, {2 ** len(self.records)} known sets",
+            f"way       {self.way}: {_count(self.entries)} entries",
+            f"support   {self.support}",
+            f"shared    {_short(self.shared)}",
+        ]
+        for p in self.parts:
+            lines.append(f"{p.how:<15} {_short(p.nodes)} next to {_short(p.boundary)}: {_count(p.entries)}")
+        return "\n".join(lines)
 
 
 @dataclass(frozen=True)
@@ -98,7 +190,7 @@ class EliminationPlan:
 def plan_elimination(
     sizes: Mapping[str, int], scopes: Iterable[Collection[str]], *, max_entries: int = MAX_ENTRIES
 ) -> EliminationPlan:
-    """Return the better of two greedy plans for summing out every node of ``sizes``.
+    """Return the best of a few greedy plans for summing out every node of ``sizes``.
 
     Examples
     --------
@@ -107,73 +199,28 @@ def plan_elimination(
     >>> plan.cliques, plan.parent, plan.sizes
     ((('B', 'C'), ('A', 'B')), (-1, 0), (6, 6))
     """
-    graph = _interaction_graph(sizes, scopes)
-    logs = {n: math.log(k) if k > 1 else 1e-9 for n, k in sizes.items()}
-    best = _clique_tree(sizes, *_greedy(graph, logs, fill=False), max_entries)
-    if len(sizes) <= _TRY_FILL and any(len(c) > 2 for c in best.cliques):
-        other = _clique_tree(sizes, *_greedy(graph, logs, fill=True), max_entries)
-        if other.total_entries < best.total_entries:
-            best = other
-    return best
+    joined = list(scopes)
 
+    def by(rule: str) -> EliminationPlan:
+        return _clique_tree(sizes, list(eliminations(joined, sizes, rule=rule)), max_entries)
 
-def _interaction_graph(
-    sizes: Mapping[str, int], scopes: Iterable[Collection[str]]
-) -> Mapping[str, frozenset[str]]:
-    found: dict[str, set[str]] = {n: set() for n in sizes}
-    for scope in scopes:
-        for n in scope:
-            found[n].update(scope)
-    return {n: frozenset(near - {n}) for n, near in found.items()}
-
-
-def _greedy(
-    graph: Mapping[str, frozenset[str]], logs: Mapping[str, float], *, fill: bool
-) -> tuple[list[str], list[frozenset[str]]]:
-    """Eliminate the cheapest node again and again; return the order and each node's neighbours then."""
-    near = {n: set(adjacent) for n, adjacent in graph.items()}
-    rank = {n: k for k, n in enumerate(near)}
-
-    def cost(n: str) -> tuple[float, float, int]:
-        weight = logs[n] + sum(logs[m] for m in near[n])
-        if not fill:
-            return (weight, 0.0, rank[n])
-        around = near[n]
-        missing = sum(len(around) - 1 - len(near[m] & around) for m in around)
-        return (float(missing), weight, rank[n])
-
-    costs = {n: cost(n) for n in near}
-    heap = [(c, n) for n, c in costs.items()]
-    heapq.heapify(heap)
-    order: list[str] = []
-    around: list[frozenset[str]] = []
-    while heap:
-        c, n = heapq.heappop(heap)
-        if n not in near or costs[n] != c:
-            continue  # an entry from before a neighbour was eliminated
-        adjacent = near.pop(n)
-        order.append(n)
-        around.append(frozenset(adjacent))
-        for m in adjacent:
-            near[m].discard(n)
-            near[m].update(adjacent)
-            near[m].discard(m)
-        for m in adjacent:
-            costs[m] = cost(m)
-            heapq.heappush(heap, (costs[m], m))
-    return order, around
+    plans = [by("size")]
+    if len(sizes) <= _TRY_FILL and any(len(c) > 2 for c in plans[0].cliques):
+        plans.append(by("fill"))
+        if min(p.total_entries for p in plans) > _TRY_MORE:
+            plans += [by("weighted fill"), by("lazy fill")]
+    return min(plans, key=lambda p: p.total_entries)
 
 
 def _clique_tree(
-    sizes: Mapping[str, int], order: Sequence[str], around: Sequence[frozenset[str]], limit: int
+    sizes: Mapping[str, int], steps: Sequence[tuple[str, frozenset[str]]], limit: int
 ) -> EliminationPlan:
     """Turn an elimination order into a tree of maximal cliques, roots first."""
-    position = {n: k for k, n in enumerate(order)}
+    position = {n: k for k, (n, _) in enumerate(steps)}
     cliques: list[list[str]] = []
     parent: list[int] = []
     home: dict[str, int] = {}
-    for k in range(len(order) - 1, -1, -1):
-        n, adjacent = order[k], around[k]
+    for n, adjacent in reversed(steps):
         if not adjacent:
             home[n] = len(cliques)
             cliques.append([n])
@@ -189,7 +236,7 @@ def _clique_tree(
             parent.append(above)
     named = tuple(tuple(reversed(c)) for c in cliques)
     entries = tuple(math.prod(sizes[n] for n in c) for c in named)
-    return EliminationPlan(tuple(order), named, tuple(parent), entries, home, limit)
+    return EliminationPlan(tuple(position), named, tuple(parent), entries, home, limit)
 
 
 def _short(nodes: Sequence[str], most: int = 8) -> str:

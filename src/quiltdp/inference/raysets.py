@@ -14,17 +14,17 @@ All three map cones to cones, so rays inside the cone of the others are dropped 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from quiltdp.inference.cone import corners
+from quiltdp.inference.cones import corners
 from quiltdp.inference.tables import aligned
 from quiltdp.model import Table
 
-__all__ = ["Choices", "RaySet", "folded", "joined", "picked", "ray_set", "spread", "summed"]
+__all__ = ["RaySet", "folded", "joined", "product_of", "ray_set", "restricted", "summed", "widened"]
 
 Choices: TypeAlias = NDArray[np.int16]
 
@@ -77,7 +77,7 @@ def joined(one: RaySet, two: RaySet, *, prune: bool = True) -> RaySet:
     scope = tuple(dict.fromkeys((*one.scope, *two.scope)))
     vector = tuple(sorted({*one.vector, *two.vector}))
     at = len(scope)
-    a, b = spread(one, scope, vector), spread(two, scope, vector)
+    a, b = widened(one, scope, vector), widened(two, scope, vector)
     array = np.expand_dims(a, at + 1) * np.expand_dims(b, at)
     front = array.shape[:at]
     members = one.members * two.members
@@ -128,15 +128,30 @@ def summed(item: RaySet, node: str) -> RaySet:
     return _pruned(item._replace(vector=vector, array=array, sums=item.sums | {node}))
 
 
-def spread(item: RaySet, scope: Sequence[str], vector: Sequence[str]) -> Table:
+def widened(item: RaySet, scope: Sequence[str], vector: Sequence[str]) -> Table:
     """Return the array with the axes of a larger scope and vector, length 1 where it has none."""
     named = (*item.scope, "", *item.vector)
     return aligned((named, item.array), (*scope, "", *vector))
 
 
-def picked(item: RaySet, scope: Sequence[str]) -> Choices:
+def _picked(item: RaySet, scope: Sequence[str]) -> Choices:
     """Return the choices with the axes of a larger scope."""
     return aligned(((*item.scope, "", "\0"), item.choices), (*scope, "", "\0"))
+
+
+def product_of(items: Sequence[RaySet]) -> RaySet:
+    """Return the product of ray sets, not pruned."""
+    total = items[0]
+    for i in items[1:]:
+        total = joined(total, i, prune=False)
+    return total
+
+
+def restricted(item: RaySet, fixed: Mapping[str, int]) -> RaySet:
+    """Return the ray set at the fixed values."""
+    at = tuple(fixed.get(n, slice(None)) for n in item.scope)
+    rest = tuple(n for n in item.scope if n not in fixed)
+    return item._replace(scope=rest, array=item.array[at], choices=item.choices[at])
 
 
 def _both(one: RaySet, two: RaySet, scope: Sequence[str], front: Sequence[int]) -> Choices:
@@ -144,8 +159,8 @@ def _both(one: RaySet, two: RaySet, scope: Sequence[str], front: Sequence[int]) 
     if not one.marks and not two.marks:
         return np.zeros((*front, one.members * two.members, 0), np.int16)
     shape = (*front, one.members, two.members)
-    a = np.broadcast_to(np.expand_dims(picked(one, scope), at + 1), (*shape, len(one.marks)))
-    b = np.broadcast_to(np.expand_dims(picked(two, scope), at), (*shape, len(two.marks)))
+    a = np.broadcast_to(np.expand_dims(_picked(one, scope), at + 1), (*shape, len(one.marks)))
+    b = np.broadcast_to(np.expand_dims(_picked(two, scope), at), (*shape, len(two.marks)))
     both = np.concatenate([a, b], axis=-1)
     return both.reshape(*front, one.members * two.members, both.shape[-1])
 

@@ -1,294 +1,346 @@
-"""One closed set C with its separator: the largest log-odds moves, for any set of known records.
+"""One quilt: its plan, the moves of its known sets, and the values that attain them.
 
-For targets T, known records L and separator Q, with x = x_T, x' = x_T' and l = x_L, everything is
-read off one table,
+With M(x, x', l) of :mod:`quiltdp.inference.moves`,
 
-    M(x, x', l) = max over x_Q of ln P(x_Q, x, l) − ln P(x_Q, x', l)
-
-(up to a term that cancels), computed by max-sum elimination over the tables of
-:mod:`quiltdp.inference.odds` and the barriers of :mod:`quiltdp.inference.support`:
-
-    s_T(C, L) = max M(x, x', l) + M(x', x, l),      b = max M(x, x', l) − ln P(x, l) + ln P(x', l).
+    s(C, L) = max over x, x', l of  M(x, x', l) + M(x', x, l),
+    b       = max over L, x, x', l of  M(x, x', l) − ln P(x, l) + ln P(x', l).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 
 from quiltdp.errors import InvalidArgument, ModelTooWide
-from quiltdp.inference.elimination import LogTable, best_assignment, max_out, product
-from quiltdp.inference.odds import TargetOdds, factor_logs, other
-from quiltdp.inference.pairs import PairMoves, at_known, both_ways, ordered_pairs
-from quiltdp.inference.rays import ray_tables
-from quiltdp.inference.readoff import Question, finite_or_infinite, swing_of
+from quiltdp.inference.elimination import best_assignment, max_out, product
+from quiltdp.inference.moves import (
+    BIG,
+    PAIRS,
+    ComponentTooWide,
+    Found,
+    Moves,
+    Piece,
+    both_ways,
+    ordered_pairs,
+    shared_names,
+)
+from quiltdp.inference.plan import Limits, PlannedPart, QuiltPlan
 from quiltdp.inference.support import barriers_around
-from quiltdp.inference.tables import aligned
-from quiltdp.model import Model, Table
+from quiltdp.inference.tables import LogTable, aligned
+from quiltdp.inference.types import check_disjoint
+from quiltdp.inference.whole import whole_table
+from quiltdp.inference.workspace import Workspace
+from quiltdp.model import Table
+from quiltdp.numbers import EPS
 
-__all__ = ["Region"]
+__all__ = ["ELIMINATED", "ONE_BY_ONE", "TOGETHER", "UNTOLD", "Region"]
 
-_WIDE = 2**15  # a component with a larger table is handled by rays
-_STILL = 2**22  # up to here by its table after all, if the rays are too many
-_RAY_LIMIT = 2**22
-_EXPLICIT = 2**18  # (x, x', l) is one table up to this many entries, else eliminated as well
+UNTOLD = "nothing told"
+TOGETHER = "all known sets together"
+ONE_BY_ONE = "one known set at a time"
+ELIMINATED = "known values eliminated"
 
-
-class _Built(NamedTuple):
-    """The tables of one known set, and the components that were handled by rays, with their scopes."""
-
-    tables: tuple[LogTable, ...]
-    rays: tuple[tuple[frozenset[str], tuple[str, ...]], ...]
+_EVERY, _KNOWN = slice(None), slice(-1)  # the entries of an extended axis: all, and those of a known record
 
 
 class Region:
-    """The closed set C = targets ∪ nearby with its separator, prepared for every known set L.
+    """The closed set C = targets ∪ nearby with its separator, ready for every known set L.
 
     Parameters
     ----------
-    model
-        Where the factors come from.
+    workspace
+        Holds the model, and what other quilts have left.
     targets, nearby, separator
         T, N and Q; the separator must cut T ∪ N off from everything else.
+    limits
+        Where one way gives way to the next.
     exact_support
         Whether values that only the rest of the model forbids are left out.  Without it every
         swing is an upper bound (and exact where tables have no zeros).
+
+    Raises
+    ------
+    InvalidArgument
+        If the separator does not separate.
     """
 
     def __init__(
         self,
-        model: Model,
+        workspace: Workspace,
         targets: Collection[str],
         nearby: Collection[str],
         separator: Collection[str],
+        limits: Limits,
         *,
         exact_support: bool = True,
-        max_entries: int,
-        max_support_nodes: int,
     ) -> None:
-        self.model = model
+        self.space = workspace
+        self.moves = Moves(workspace, limits)
+        tables = self.moves.tables
         self.targets = tuple(sorted(targets))
-        self.separator = tuple(sorted(separator))
-        self.known_records = tuple(n for n in sorted(nearby) if model.is_record(n))
-        self._limit = max_entries
-        self._logs = factor_logs(model)
-        closed = {*targets, *nearby}
-        self._inner = dict.fromkeys(f for n in sorted(closed) for f in self._logs.near(n))
-        self._check_separation(closed)
-        self.exact = exact_support or not self._logs.has_zeros
-        self._beyond: tuple[LogTable, ...] = ()
-        if exact_support and self._logs.has_zeros:
-            self._beyond, self.exact = barriers_around(
-                model, closed, self.separator, max_nodes=max_support_nodes
+        self.nearby = frozenset(nearby)
+        self._separator = frozenset(separator)
+        self._closed = self.nearby.union(targets)
+        self.limits = limits
+        self._check(targets, nearby, separator)
+        self.records = tuple([n for n in sorted(self.nearby) if workspace.model.is_record(n)])
+        self.states = tables.entries(self.targets)
+        self.exact = exact_support or not tables.has_zeros
+        self._beyond: tuple[LogTable, ...] | None = None if exact_support and tables.has_zeros else ()
+        self.whole = whole_table(workspace, limits.whole) if exact_support and limits.whole else None
+
+    @property
+    def beyond(self) -> tuple[LogTable, ...]:
+        """What the rest of the model forbids of the separator, looked up when it is first needed."""
+        if self._beyond is None:
+            self._beyond, complete = barriers_around(
+                self.space, self._closed, self._separator, max_nodes=self.limits.support_nodes
             )
-        self._built: dict[tuple[str, ...], _Built] = {}
-        self._nearby = frozenset(nearby)
-        self._in_full = exact_support
-        self._sided = all({*separator}.issuperset(t.scope) for t in self._beyond)  # try the sides first
+            self.exact = self.exact and complete
+        return self._beyond
 
-    @cached_property
-    def _question(self) -> Question:
-        return Question(
-            self.model,
-            self.targets,
-            self._nearby,
-            frozenset(self.separator),
-            self.known_records,
-            self._beyond,
-            self._limit,
-            self._in_full,
-        )
-
-    @cached_property
-    def _extended(self) -> PairMoves | None:
-        return self._question.together()
-
-    @cached_property
-    def _odds(self) -> TargetOdds:
-        return TargetOdds(self.model, self.targets, limit=self._limit, wide_from=_WIDE)
-
-    @cached_property
-    def _walls(self) -> Mapping[int, LogTable]:
-        return {f: w for f in self._inner if (w := self._logs.barrier(f)) is not None}
-
-    def _check_separation(self, closed: Collection[str]) -> None:
-        inside = {*closed, *self.separator}
-        for f in self._inner:
-            for n in self._logs.scope(f):
-                if n not in inside:
-                    raise InvalidArgument(
-                        f"the separator {set(self.separator) or '{}'} does not separate"
-                        f" {set(self.targets)}: {n!r} is next to the nearby nodes"
-                    )
-
-    # -- numbers -----------------------------------------------------------------------------
-
-    def swing(self, known: Sequence[str]) -> tuple[float, float]:
-        """Return s_T(C, L) and a bound on its rounding error."""
-        if not self.separator or all(self.model.cardinality(n) == 1 for n in self.targets):
-            return 0.0, 0.0
-        if self.explicit(known):
-            return swing_of(self.moves(known))
-        result = self._maximum(self._doubled, known, ())
-        return finite_or_infinite(float(result.array.max())), result.error
-
-    def moves(self, known: Sequence[str]) -> PairMoves:
-        """Return M(x, x', l): the axis of ordered pairs, then one axis per known record."""
-        if self._sided:
-            if self._extended is not None:
-                array = self._extended.array[at_known(known, self.known_records)]
-                return self._extended._replace(array=array)
-            found = self._question.given(known)
-            if found is not None:
-                return found
-            self._sided = False
-        keep = (*self.targets, *map(other, self.targets), *known)
-        result = self._maximum(self.tables, known, keep)
-        shape = [self.model.cardinality(n.rstrip("\0")) for n in keep]
-        full = np.broadcast_to(aligned((result.scope, result.array), keep), shape)
-        states = math.prod(shape[: len(self.targets)])
-        square = full.reshape(states, states, *shape[2 * len(self.targets) :])
-        return PairMoves(square[ordered_pairs(states)], result.error)
-
-    def tables(self, known: Sequence[str]) -> list[LogTable]:
-        """Return the tables whose sum is maximised: the moves, and the barriers of everything else."""
-        return list(self._build(tuple(known)).tables)
-
-    def _build(self, known: tuple[str, ...]) -> _Built:
-        built = self._built.get(known)
-        if built is None:
-            if len(self._built) > 8:
-                self._built.clear()
-            built = self._built[known] = self._assemble(known, frozenset())
-        return built
-
-    def _assemble(self, known: tuple[str, ...], freed: frozenset[str]) -> _Built:
-        """Collect the tables; hidden nodes in ``freed`` are maximised instead of summed (an upper bound).
-
-        Σ_k A_k / Σ_k B_k ≤ max_k A_k / B_k, so treating a hidden node as if its value could be chosen
-        never makes a ratio smaller.
-        """
-        odds = self._odds.given({*self.separator, *known, *freed})
-        walls = [w for f, w in self._walls.items() if f not in odds.used]
-        tables = [*odds.moves, *walls, *self._beyond]
-        rays: list[tuple[frozenset[str], tuple[str, ...]]] = []
-        for k, component in enumerate(odds.wide):
-            later = [f for c in odds.wide[k + 1 :] for f in self._odds.factors(c)]
-            made = self._component_move(component, {*known, *freed, *_names(tables), *_names(later)})
-            if made is None:
-                self.exact = False
-                hub = max(sorted(component), key=lambda n: len(_names(self._odds.factors((n,)))))
-                return self._assemble(known, freed | {hub})
-            tables += made[0]
-            if made[1]:
-                rays.append((component, made[0][0].scope))
-        return _Built(tuple(tables), tuple(rays))
-
-    def _component_move(
-        self, component: frozenset[str], shared: Collection[str]
-    ) -> tuple[Sequence[LogTable], bool] | None:
-        """Return the move of a wide component, and whether by rays or by its table if that still fits."""
-        rays = ray_tables(self.model).move(component, self.targets, shared, limit=_RAY_LIMIT)
-        if rays is not None:
-            return [rays], True
-        if self._odds.width(component) <= min(_STILL, self._limit):
-            return self._odds.summed(component), False
-        return None
-
-    def _maximum(
-        self, build: Callable[[Sequence[str]], list[LogTable]], known: Sequence[str], keep: Collection[str]
-    ) -> LogTable:
-        """Maximise over everything but ``keep``; if the rest is too wide, leave its zeros out for good."""
-        tables = build(known)
-        gone = {n for t in tables for n in t.scope} - set(keep)
+    def _check(self, targets: Collection[str], nearby: Collection[str], separator: Collection[str]) -> None:
+        """Refuse unknown nodes, nodes in two parts, and a separator that does not separate."""
+        closed = self._closed
         try:
-            left = max_out(tables, gone, limit=self._limit)
-        except ModelTooWide:
-            if not self._beyond:
-                raise
-            self.exact, self._beyond = False, ()
-            self._built.clear()
-            return self._maximum(build, known, keep)
-        return product(left, limit=self._limit) if left else LogTable((), np.zeros(()))
+            around = self.moves.tables.boundary(closed)
+        except KeyError:  # an unknown node
+            around = None
+        if around == self._separator and len(closed) == len(targets) + len(nearby):
+            return
+        check_disjoint(self.space.model, targets=targets, nearby=nearby, separator=separator)
+        if around is not None and not around <= self._separator:
+            culprit = min(around - self._separator)
+            raise InvalidArgument(
+                f"the separator {set(separator) or '{}'} does not separate"
+                f" {set(self.targets)}: {culprit!r} is next to the nearby nodes"
+            )
+
+    @cached_property
+    def separator(self) -> tuple[str, ...]:
+        """Q, sorted."""
+        return tuple(sorted(self._separator))
+
+    # -- the plan ------------------------------------------------------------------------------
+
+    @property
+    def way(self) -> str:
+        """How the numbers are found: the first of the four that fits."""
+        if not self._separator or self.states == 1:
+            return UNTOLD
+        if self.whole is not None and self._extended_entries <= self.limits.together:
+            return TOGETHER
+        if self._extended_entries * self.moves.tables.entries(self.shared) <= self.limits.together:
+            return TOGETHER
+        return ONE_BY_ONE if self.explicit(self.records) else ELIMINATED
+
+    @cached_property
+    def _extended_entries(self) -> int:
+        """The entries of the moves of every known set."""
+        states = self.moves.tables.states
+        return self._pairs * math.prod([states(n) + 1 for n in self.records])
+
+    @property
+    def _pairs(self) -> int:
+        return self.states * (self.states - 1)
 
     def explicit(self, known: Sequence[str]) -> bool:
-        """Return whether (x, x', l) is small enough for one table."""
-        states = math.prod(self.model.cardinality(n) for n in self.targets)
-        return states * states * math.prod(self.model.cardinality(n) for n in known) <= _EXPLICIT
+        """Return whether the moves (x, x', l) of a known set are small enough for one table."""
+        return self._pairs * self.moves.tables.entries(known) <= self.limits.explicit
 
-    def _doubled(self, known: Sequence[str]) -> list[LogTable]:
-        """Return the tables of M(x, x', l; x_Q) + M(x', x, l; x_Q') with everything but T, L twice."""
-        first = self.tables(known)
-        shared = frozenset(known)
-        second = []
-        for t in first:
-            scope = tuple(n if n in shared else _toggled(n) for n in t.scope)
-            second.append(t._replace(scope=scope))
-        return [*first, *second]
+    @cached_property
+    def pieces(self) -> list[Piece]:
+        """The pieces of every known set."""
+        return self.moves.for_all_known_sets(self.targets, self.nearby, self.records)
+
+    @cached_property
+    def shared(self) -> frozenset[str]:
+        """The separator nodes (and nodes beyond) that two tables of one known set contain."""
+        return shared_names(self.pieces, [t.scope for t in self.beyond]).difference(self.nearby)
+
+    @property
+    def plan(self) -> QuiltPlan:
+        """What will be done, before it is done."""
+        limits, tables, found = self.limits, self.moves.tables, []
+        for p in self.pieces:
+            around = tables.boundary(p.nodes) if p.nodes else tables.scope_set(p.factors[0])
+            entries, how = tables.entries(around), "summed out" if p.nodes else "factor"
+            if p.nodes and limits.rays and entries > limits.rays_from:
+                how = "rays"
+            elif p.nodes and entries > min(limits.component, limits.entries):
+                how = "hub maximised"
+            found.append(PlannedPart(tuple(sorted(p.nodes)), tuple(sorted(around)), entries, how))
+        support = "no zeros" if not tables.has_zeros else "zeros of the rest left out"
+        if self.beyond or (tables.has_zeros and self.exact):
+            support = f"{len(self.beyond)} barriers beyond the separator"
+        return QuiltPlan(
+            self.targets,
+            self.records,
+            self.separator,
+            self.way,
+            self._extended_entries,
+            tuple(sorted(self.shared)),
+            tuple(found),
+            support,
+        )
+
+    # -- moves ---------------------------------------------------------------------------------
+
+    def together(self) -> LogTable:
+        """Return the moves of every known set: axes pairs, then one extended axis per nearby record.
+
+        A piece adds to the known sets it is part of: at the entries where the records next to it are
+        known and those summed out in it are not.
+        """
+        if self.whole is not None:
+            return self.whole.moves(self.targets, self.records, self._separator)
+        states = self.moves.tables.states
+        shared = sorted(self.shared)
+        stay = self.shared.union(self.records)
+        lengths = [*[states(n) + 1 for n in self.records], *map(states, shared)]
+        array = np.zeros((self._pairs, *lengths))
+        size = error = 0.0
+        for p in self.pieces:
+            table, _, exact = self.moves.table(p, self.targets, p.names & stay)
+            self.exact = self.exact and exact
+            at: list[int | slice] = [_EVERY]
+            axes = [PAIRS]
+            for n in self.records:
+                if n in p.nodes:
+                    at.append(-1)
+                else:
+                    at.append(_KNOWN if n in p.names else _EVERY)
+                    axes.append(n)
+            array[tuple(at)] += aligned((table.scope, table.array), (*axes, *shared))
+            size += table.size
+            error += table.error
+        for t in self.beyond:
+            wall = self.moves.largest([t], [n for n in shared if n in t.scope])
+            array += aligned((wall.scope, wall.array), (PAIRS, *self.records, *shared))
+        if shared:
+            array = np.maximum.reduce(array, axis=tuple(range(array.ndim - len(shared), array.ndim)))
+        error += (len(self.pieces) + 1) * EPS * size
+        return LogTable((PAIRS, *self.records), array, size, error)
+
+    def given(self, known: Sequence[str]) -> LogTable:
+        """Return the moves of one known set: axes pairs, then one axis per known record."""
+        found = self._largest([f.table for _, f in self._sum(known)], known)
+        shape = (self._pairs, *map(self.moves.tables.states, known))
+        full = np.broadcast_to(aligned((found.scope, found.array), (PAIRS, *known)), shape)
+        return found._replace(scope=(PAIRS, *known), array=full)
+
+    def _sum(self, known: Sequence[str]) -> list[tuple[Piece, Found]]:
+        """Return the pieces of one known set with their tables."""
+        fixed = frozenset(known)
+        near = self.moves.tables.near_set(self._closed)
+        hidden = self.nearby - fixed
+        while True:
+            pieces = self.moves.given(self.targets, near, hidden)
+            stay = shared_names(pieces, [t.scope for t in self.beyond]) | fixed
+            try:
+                found = [(p, self.moves.table(p, self.targets, p.names & stay)) for p in pieces]
+            except ComponentTooWide as error:  # even with its hub maximised: now that of all pieces together
+                hidden, self.exact = hidden - {error.hub}, False
+                continue
+            self.exact = self.exact and all(f.exact for _, f in found)
+            return found
+
+    def _largest(self, tables: Sequence[LogTable], keep: Sequence[str]) -> LogTable:
+        """Maximise over everything but ``keep``; if the rest is too wide, leave its zeros out for good."""
+        try:
+            return self.moves.largest([*tables, *self.beyond], keep)
+        except ModelTooWide:
+            if not self.beyond:
+                raise
+        self.exact, self._beyond = False, ()
+        return self.moves.largest(tables, keep)
+
+    def eliminated_swing(self, known: Sequence[str]) -> tuple[float, float]:
+        """Return the largest of both ways, and its error, where (x, x', l) is too large for one table."""
+        tables = self._both_ways(known)
+        names = {n for t in tables for n in t.scope}
+        left = max_out(tables, names, limit=self.limits.entries, guard=self.space.guard)
+        found = product(left, limit=self.limits.entries)
+        return float(found.array), found.error
+
+    def _both_ways(self, known: Sequence[str]) -> list[LogTable]:
+        """Return tables over (pairs x < x', l) whose sum is M(x, x', l) + M(x', x, l)."""
+        tables = [*[f.table for _, f in self._sum(known)], *self.beyond]
+        gone = {n for t in tables for n in t.scope}.difference(known, (PAIRS,))
+        left = max_out(tables, gone, limit=self.limits.entries, guard=self.space.guard)
+        return [
+            t._replace(
+                array=both_ways(np.moveaxis(t.array, t.scope.index(PAIRS), 0)), scope=_pairs_first(t.scope)
+            )
+            if PAIRS in t.scope
+            else t
+            for t in left
+        ]
 
     # -- witnesses ---------------------------------------------------------------------------
 
-    def swing_values(self, known: Sequence[str]) -> Mapping[str, int] | None:
-        """Return values of x, x', l, x_Q and x_Q' (as ``other(q)``) that attain the swing, if any."""
-        if not self.explicit(known):
-            found = best_assignment(self._doubled(known), limit=self._limit)
-            if all(found[n] == found[other(n)] for n in self.targets):
-                return None
-            second = {n if n in known else _toggled(n): k for n, k in found.items()}
-            down = self._private(known, second)
-            return {**found, **self._private(known, found), **{other(n): k for n, k in down.items()}}
-        moves = self.moves(known).array
-        chosen = self.chosen(known, np.concatenate([both_ways(moves)] * 2))
-        if chosen is None:
+    def swing_at(self, known: Sequence[str]) -> tuple[int, Mapping[str, int]] | None:
+        """Return the ordered pair and the known values that attain the swing, if any is possible."""
+        if self.explicit(known):
+            both = both_ways(self.given(known).array)
+            return self.attained(known, both)
+        if self.eliminated_swing(known)[0] == -np.inf:
             return None
-        up = self.separator_values(known, chosen)
-        swapped = {_toggled(n) if n.rstrip("\0") in self.targets else n: k for n, k in chosen.items()}
-        down = self.separator_values(known, swapped)
-        return {**chosen, **up, **{other(n): k for n, k in down.items()}}
+        found = best_assignment(self._both_ways(known), limit=self.limits.entries)
+        return found[PAIRS], {n: found.get(n, 0) for n in known}
 
-    def separator_values(self, known: Sequence[str], chosen: Mapping[str, int]) -> Mapping[str, int]:
-        """Return values of x_Q that attain M at the chosen x, x' and l."""
-        fixed = [_at(t, chosen) for t in self.tables(known)]
-        found = best_assignment(fixed, limit=self._limit)
-        private = self._private(known, {**found, **chosen})
-        return {n: private.get(n, found.get(n, 0)) for n in self.separator}
-
-    def _private(self, known: Sequence[str], values: Mapping[str, int]) -> Mapping[str, int]:
-        """Return the values of the nodes that ray tables have maximised away."""
-        found: dict[str, int] = {}
-        for component, scope in self._build(tuple(known)).rays:
-            at = {n: values.get(n, 0) for n in scope}
-            found.update(ray_tables(self.model).values(component, self.targets, at, limit=_RAY_LIMIT))
-        return found
-
-    def chosen(self, known: Sequence[str], table: Table) -> Mapping[str, int] | None:
-        """Return x, x' and l at the largest entry of a table with the axes of :meth:`moves`, if any."""
+    def attained(self, known: Sequence[str], table: Table) -> tuple[int, Mapping[str, int]] | None:
+        """Return the pair and the known values at the largest entry of a table, if any is possible."""
         best = int(table.argmax())
         if table.flat[best] == -np.inf:
             return None
-        pair, *values = np.unravel_index(best, table.shape)
-        shape = tuple(self.model.cardinality(n) for n in self.targets)
-        x, y = (np.unravel_index(int(side[pair]), shape) for side in ordered_pairs(math.prod(shape)))
-        return {
-            **{n: int(k) for n, k in zip(self.targets, x, strict=True)},
-            **{other(n): int(k) for n, k in zip(self.targets, y, strict=True)},
-            **{n: int(k) for n, k in zip(known, values, strict=True)},
-        }
+        pair, *values = (int(k) for k in np.unravel_index(best, table.shape))
+        return pair, dict(zip(known, values, strict=True))
+
+    def reversed_pair(self, pair: int) -> int:
+        """Return the same pair the other way round."""
+        half = self.states * (self.states - 1) // 2
+        return (pair + half) % (2 * half)
+
+    def target_values(self, pair: int) -> tuple[Mapping[str, int], Mapping[str, int]]:
+        """Return x and x' of an ordered pair."""
+        shape = [self.moves.tables.states(n) for n in self.targets]
+        ends = [np.unravel_index(side[pair], shape) for side in ordered_pairs(self.states)]
+        first, second = ({n: int(k) for n, k in zip(self.targets, end, strict=True)} for end in ends)
+        return first, second
+
+    def separator_values(self, known: Mapping[str, int], pair: int) -> Mapping[str, int]:
+        """Return values of x_Q that attain M at an ordered pair and the known values."""
+        found = self._sum(tuple(known))
+        x, y = self.target_values(pair)
+        tables = [t.at(known) for t in self.beyond]
+        for p, f in found:
+            if not p.moves:
+                tables += [w.at(known) for w in self.moves.walls(p)]
+            elif f.rays:
+                tables.append(f.table.at({**known, PAIRS: pair}))
+            else:
+                tables.append(_between(self.moves.source(p).at(known), x, y))
+        values = dict(best_assignment(tables, limit=self.limits.entries))
+        for p, f in found:
+            if f.rays:
+                from quiltdp.inference.rays import RayTables
+
+                first, second = ordered_pairs(self.states)
+                ends, at = (first[pair], second[pair]), {**values, **known}
+                rays = RayTables(self.space)
+                values |= rays.values(p.nodes, self.targets, ends, at, limit=self.limits.component)
+        return {n: values.get(n, 0) for n in self.separator}
 
 
-def _names(tables: Iterable[LogTable]) -> set[str]:
-    return {n for t in tables for n in t.scope}
+def _between(table: LogTable, x: Mapping[str, int], y: Mapping[str, int]) -> LogTable:
+    """Return the table at x less the table at x'."""
+    above, below = table.at(x), table.at(y)
+    return above._replace(array=np.asarray(np.minimum(above.array - np.maximum(below.array, -BIG), BIG)))
 
 
-def _toggled(name: str) -> str:
-    return name.rstrip("\0") if name.endswith("\0") else other(name)
-
-
-def _at(table: LogTable, chosen: Mapping[str, int]) -> LogTable:
-    """Return the table at the chosen values."""
-    index = tuple(chosen.get(n, slice(None)) for n in table.scope)
-    return LogTable(tuple(n for n in table.scope if n not in chosen), np.asarray(table.array[index]))
+def _pairs_first(scope: Sequence[str]) -> tuple[str, ...]:
+    return (PAIRS, *[n for n in scope if n != PAIRS])

@@ -18,7 +18,7 @@ from quiltdp.graph.factor_graph import FactorGraph
 from quiltdp.model import Model, Table
 from quiltdp.rounding import EPS
 
-__all__ = ["all_spreads", "spread", "spread_of_rows", "unit_spread"]
+__all__ = ["all_spreads", "spread", "spread_of_rows", "spreads_of_tables", "unit_spread"]
 
 
 def spread_of_rows(rows: Table) -> float:
@@ -62,6 +62,37 @@ def _widest_pair(logs: Table) -> float:
         low = np.where(known, moved, np.inf).min(axis=1)
         best = max(best, float((high - low).max()))
     return best + slack  # rows that differ in the last place only may have looked equal
+
+
+def spreads_of_tables(tables: Table) -> Table:
+    """Return :func:`spread_of_rows` of every matrix of a stack, all at once.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> spreads_of_tables(np.array([[[0.9, 0.1], [0.1, 0.9]], [[0.5, 0.5], [0.5, 0.5]]])).round(6).tolist()
+    [4.394449, 0.0]
+    """
+    with np.errstate(divide="ignore"):
+        logs = np.log(tables)
+    finite: NDArray[np.bool_] = np.isfinite(logs)
+    alive: NDArray[np.bool_] = np.asarray(finite.any(axis=2))
+    best = np.zeros(len(tables))
+    differ = np.zeros(len(tables), dtype=bool)
+    for x in range(tables.shape[1] - 1):
+        for y in range(x + 1, tables.shape[1]):
+            both = alive[:, x] & alive[:, y]
+            known = finite[:, x] | finite[:, y]
+            with np.errstate(invalid="ignore"):
+                moved = logs[:, y] - logs[:, x]
+                high = np.where(known, moved, -np.inf).max(axis=1)
+                low = np.where(known, moved, np.inf).min(axis=1)
+                wide = np.where(both & (known.sum(axis=1) > 1), high - low, 0.0)
+            np.maximum(best, wide, out=best)
+            differ |= both & (tables[:, x] != tables[:, y]).any(axis=1)
+    largest = np.abs(np.where(finite, logs, 0.0)).max(axis=(1, 2))
+    found: Table = np.where(differ, best + 16 * EPS * largest, 0.0)
+    return found
 
 
 def spread(model: Model, node: str, factor: int) -> float:

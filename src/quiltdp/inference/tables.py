@@ -1,26 +1,67 @@
-"""Tables with named axes, in logarithms; and the one place that decides what 0/0 and p/0 mean.
+"""Tables with named axes, and the one place that decides what 0/0 and p/0 mean.
 
-A *named table* is a pair ``(scope, array)``: node names and one axis for each.  Arrays hold natural
-logarithms, −∞ for impossible.  An *evidence-extended* axis has one entry more than its node has
-states: the last one means "unobserved" and holds the sum along the axis.
+A *named table* is a pair ``(scope, array)``: node names and one axis for each.  A :class:`LogTable`
+holds natural logarithms, −∞ for impossible, with a bound on its finite entries and a bound on their
+error.  An *evidence-extended* axis has one entry more than its node has states: the last one means
+"unobserved" and holds the sum along the axis.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Sequence
-from functools import lru_cache
-from typing import TypeAlias, TypeVar
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from quiltdp.model import Table
+from quiltdp.chain import ChainModel
+from quiltdp.inference.workspace import Workspace
+from quiltdp.model import Model, Table
+from quiltdp.numbers import EPS
 
-__all__ = ["NamedTable", "aligned", "extended", "extended_law", "log_ratio", "log_sum", "log_table"]
+__all__ = [
+    "FactorTables",
+    "LogTable",
+    "NamedTable",
+    "aligned",
+    "barrier",
+    "extended",
+    "extended_law",
+    "factor_tables",
+    "log_ratio",
+    "log_sum",
+    "log_table",
+    "make_room",
+]
 
 _Kind = TypeVar("_Kind", bound=np.generic)
+_KEPT = 2**14  # sets of nodes remembered with their neighbours: a few megabytes
 NamedTable: TypeAlias = tuple[Sequence[str], Table]
+
+
+class LogTable(NamedTuple):
+    """A log table with named axes, a bound on its finite entries and a bound on their error."""
+
+    scope: tuple[str, ...]
+    array: Table
+    size: float = 0.0
+    error: float = 0.0
+
+    @classmethod
+    def of(cls, scope: Sequence[str], array: Table) -> LogTable:
+        """Wrap the logarithms of a table of doubles, one unit of error each."""
+        finite = np.abs(array[np.isfinite(array)])
+        size = float(finite.max(initial=0.0))
+        return cls(tuple(scope), array, size, size * EPS)
+
+    def at(self, values: Mapping[str, int]) -> LogTable:
+        """Return the table at the given values of some of its nodes."""
+        if values.keys().isdisjoint(self.scope):
+            return self
+        index = tuple([values.get(n, slice(None)) for n in self.scope])
+        scope = tuple([n for n in self.scope if n not in values])
+        return LogTable(scope, np.asarray(self.array[index]), self.size, self.error)
 
 
 def log_table(table: Table, cache: dict[int, Table] | None = None) -> Table:
@@ -34,6 +75,14 @@ def log_table(table: Table, cache: dict[int, Table] | None = None) -> Table:
     return logs
 
 
+def barrier(table: LogTable) -> LogTable | None:
+    """Return 0 where a table is possible and −∞ where it is not, or None if everything is possible."""
+    possible = table.array > -np.inf
+    if possible.all():
+        return None
+    return LogTable(table.scope, np.where(possible, 0.0, -np.inf))
+
+
 def aligned(named: tuple[Sequence[str], NDArray[_Kind]], scope: Sequence[str]) -> NDArray[_Kind]:
     """Return a view of the table with the axes of ``scope``, length 1 where it has none.
 
@@ -45,13 +94,15 @@ def aligned(named: tuple[Sequence[str], NDArray[_Kind]], scope: Sequence[str]) -
     (2, 1, 3)
     """
     own, array = named
-    if tuple(own) == tuple(scope):
+    if own == scope or tuple(own) == tuple(scope):
         return array
-    where = {n: k for k, n in enumerate(own)}
-    order = [where[n] for n in scope if n in where]
-    moved = array.transpose(order)
-    sizes = iter(moved.shape)
-    return moved.reshape([next(sizes) if n in where else 1 for n in scope])
+    order = [own.index(n) for n in scope if n in own]
+    if order != sorted(order):
+        array = array.transpose(order)
+    if len(order) == len(scope):
+        return array
+    sizes = iter(array.shape)
+    return array.reshape([next(sizes) if n in own else 1 for n in scope])
 
 
 def log_sum(named: NamedTable, keep: Collection[str]) -> Table:
@@ -89,8 +140,6 @@ def extended(array: Table, axis: int) -> Table:
 def extended_law(law: Table, axes: Iterable[int]) -> Table:
     """Return a table of probabilities with one more entry, "unobserved", on some axes: the sum along each.
 
-    One matrix product per axis, which is quicker than a sum beside a copy.
-
     Examples
     --------
     >>> import numpy as np
@@ -99,16 +148,8 @@ def extended_law(law: Table, axes: Iterable[int]) -> Table:
     [[0.2, 0.3, 0.5], [0.4, 0.1, 0.5]]
     """
     for axis in axes:
-        shape = law.shape
-        longer = _extension(shape[axis]) @ law.reshape(math.prod(shape[:axis]), shape[axis], -1)
-        law = longer.reshape(*shape[:axis], shape[axis] + 1, *shape[axis + 1 :])
+        law = np.concatenate((law, np.add.reduce(law, axis=axis, keepdims=True)), axis=axis)
     return law
-
-
-@lru_cache(maxsize=256)
-def _extension(length: int) -> Table:
-    """Return the matrix that appends the sum of a vector to it."""
-    return np.concatenate((np.eye(length), np.ones((1, length))))
 
 
 def log_ratio(numerator: Table, denominator: Table) -> Table:
@@ -121,3 +162,179 @@ def log_ratio(numerator: Table, denominator: Table) -> Table:
     with np.errstate(invalid="ignore"):
         ratio = numerator - denominator
     return np.where(numerator > -np.inf, ratio, -np.inf)
+
+
+class FactorTables:
+    """The logarithms of a model's tables, each distinct table once, and who touches whom."""
+
+    def __init__(self, model: Model) -> None:
+        self._factors = model.factors
+        self._near = model.factors_of
+        self._names = model.states
+        self._kinds: dict[int, tuple[LogTable, Table | None]] = {}
+        self._logs: dict[int, LogTable] = {}
+        self._scopes: dict[int, frozenset[str]] = {}
+        self._states: dict[str, int] = {}
+        self._around: dict[str, frozenset[str]] = {}
+        self._near_sets: dict[frozenset[str], tuple[int, ...]] = {}
+        self._zeros: dict[str, tuple[int, ...]] = {}
+        self.pieces: dict[Any, Any] = {}  # of quilts, by their nodes and targets
+        self._boundaries: dict[frozenset[str], frozenset[str]] = {}
+        self.distinct = tuple(_distinct_tables(model))
+        self.has_zeros = any(not t.all() for t in self.distinct)
+
+    # -- one factor --------------------------------------------------------------------------
+
+    def scope(self, position: int) -> tuple[str, ...]:
+        """Return the nodes of a factor."""
+        return self.logs(position).scope
+
+    def scope_set(self, position: int) -> frozenset[str]:
+        """Return the nodes of a factor as a set."""
+        found = self._scopes.get(position)
+        if found is None:
+            found = self._scopes[position] = frozenset(self.logs(position).scope)
+        return found
+
+    def table(self, position: int) -> Table:
+        """Return the factor as it is."""
+        return self._factors[position].table
+
+    def logs(self, position: int) -> LogTable:
+        """Return the factor as a log table."""
+        found = self._logs.get(position)
+        if found is None:
+            factor = self._factors[position]
+            found = self._logs[position] = self._kind(factor.table)[0]._replace(scope=factor.scope)
+        return found
+
+    def with_zeros(self, position: int) -> bool:
+        """Return whether a factor has a zero."""
+        return self._kind(self._factors[position].table)[1] is not None
+
+    def barrier(self, position: int) -> LogTable | None:
+        """Return 0 where the factor is possible and −∞ where it is not; None if all is possible."""
+        if not self.has_zeros:
+            return None
+        factor = self._factors[position]
+        wall = self._kind(factor.table)[1]
+        return None if wall is None else LogTable(factor.scope, wall)
+
+    def _kind(self, table: Table) -> tuple[LogTable, Table | None]:
+        """Return the logarithms of a table and its barrier, made once for factors with the same table."""
+        known = self._kinds.get(id(table))
+        if known is None:  # the model keeps its tables alive, so their ids stay taken
+            logs = LogTable.of((), log_table(table))
+            wall = barrier(logs)
+            known = self._kinds[id(table)] = (logs, None if wall is None else wall.array)
+        return known
+
+    # -- nodes and sets of nodes ---------------------------------------------------------------
+
+    def states(self, node: str) -> int:
+        """Return the number of states of a node."""
+        found = self._states.get(node)
+        if found is None:
+            found = self._states[node] = len(self._names[node])
+        return found
+
+    def entries(self, nodes: Iterable[str]) -> int:
+        """Return the number of joint states of some nodes."""
+        return math.prod(map(self.states, nodes))
+
+    def near(self, node: str) -> Sequence[int]:
+        """Return the positions of the factors that contain ``node``."""
+        return self._near[node]
+
+    def near_any(self, nodes: Iterable[str]) -> list[int]:
+        """Return the positions of the factors that contain one of the nodes, each once."""
+        return list(dict.fromkeys([f for n in nodes for f in self._near[n]]))
+
+    def near_with_zeros(self, node: str) -> tuple[int, ...]:
+        """Return the same for the factors that have a zero."""
+        found = self._zeros.get(node)
+        if found is None:
+            found = self._zeros[node] = tuple(filter(self.with_zeros, self._near[node]))
+        return found
+
+    def near_set(self, nodes: frozenset[str]) -> tuple[int, ...]:
+        """Return the same for a set of nodes that will be asked for again."""
+        found = self._near_sets.get(nodes)
+        if found is None:
+            make_room(self._near_sets)
+            found = self._near_sets[nodes] = tuple(self.near_any(sorted(nodes)))
+        return found
+
+    def around(self, node: str) -> frozenset[str]:
+        """Return the node and its neighbours."""
+        found = self._around.get(node)
+        if found is None:
+            found = frozenset((node,)).union(*map(self.scope_set, self._near[node]))
+            self._around[node] = found
+        return found
+
+    def boundary(self, nodes: frozenset[str]) -> frozenset[str]:
+        """Return the neighbours of a set of nodes."""
+        found = self._boundaries.get(nodes)
+        if found is None:
+            make_room(self._boundaries)
+            found = self._boundaries[nodes] = frozenset().union(*map(self.around, nodes)) - nodes
+        return found
+
+    def components(self, nodes: frozenset[str]) -> list[frozenset[str]]:
+        """Return the connected parts of a set of nodes, the one with the smallest name first."""
+        if len(nodes) < 2:
+            return [nodes] if nodes else []
+        found = []
+        left = set(nodes)
+        while left:
+            start = min(left)
+            left.discard(start)
+            part, edge = {start}, [start]
+            for n in edge:  # grows while it is walked
+                fresh = self.around(n) & left
+                if fresh:
+                    part |= fresh
+                    left -= fresh
+                    edge.extend(fresh)
+            found.append(frozenset(part))
+        return found
+
+    def connected_subsets(self, nodes: frozenset[str]) -> list[frozenset[str]]:
+        """Return the connected sets of some of these nodes, small ones first."""
+        if len(nodes) < 2:
+            return [nodes] if nodes else []
+        found = {frozenset((n,)): None for n in sorted(nodes)}
+        for part in (waiting := list(found)):  # grows while it is walked
+            for n in sorted(self.boundary(part) & nodes):
+                larger = part | {n}
+                if larger not in found:
+                    found[larger] = None
+                    waiting.append(larger)
+        return list(found)
+
+
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
+
+
+def make_room(kept: dict[_Key, _Value]) -> None:
+    """Begin again with nothing when very many sets of nodes have been asked for."""
+    if len(kept) >= _KEPT:
+        kept.clear()
+
+
+def _distinct_tables(model: Model) -> Iterable[Table]:
+    """Return every table object of the model once; a chain names its few without listing its steps."""
+    if isinstance(model, ChainModel):
+        return [t for s in model.segments for t in (s.initial, *s.transitions)]
+    return {id(f.table): f.table for f in model.factors}.values()
+
+
+def factor_tables(workspace: Workspace) -> FactorTables:
+    """Return the logarithms of the tables of a workspace's model, made once."""
+
+    def size(made: FactorTables) -> int:
+        return 3 * sum(t.nbytes for t in made.distinct) + 4096
+
+    return workspace.keep("factor tables", (), lambda: FactorTables(workspace.model), size)

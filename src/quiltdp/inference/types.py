@@ -11,14 +11,14 @@ from typing import Any, Protocol, TypeAlias
 from quiltdp.errors import InvalidArgument, InvalidModel, option
 from quiltdp.model import Model
 
-__all__ = ["Assignment", "Found", "QuiltInfluence", "QuiltLike", "Witness", "Witnesses", "check_disjoint"]
+__all__ = ["Assignment", "Attained", "QuiltInfluence", "QuiltLike", "Witness", "Witnesses", "check_disjoint"]
 
 Assignment: TypeAlias = tuple[tuple[str, str], ...]
 """Node and state name, node after node."""
 
 
 class QuiltLike(Protocol):
-    """Anything with the four parts of a Markov quilt, such as :class:`quiltdp.graph.Quilt`."""
+    """Anything with the parts of a Markov quilt, such as :class:`quiltdp.Quilt`."""
 
     @property
     def target(self) -> str:
@@ -58,8 +58,8 @@ Witnesses: TypeAlias = tuple[Witness | None, Witness | None]
 
 
 @dataclass(frozen=True)
-class Found:
-    """Witnesses known already."""
+class Attained:
+    """Witnesses that need no looking up."""
 
     witnesses: Witnesses = (None, None)
 
@@ -96,14 +96,13 @@ class QuiltInfluence:
     exact: bool
     swing_by_known: tuple[float, ...]
     swing_of: Mapping[frozenset[str], float]
-    find: Callable[[], Witnesses] = field(default=Found(), repr=False, compare=False)
+    find: Callable[[], Witnesses] = field(default=Attained(), repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Refuse NaN and numbers below zero; freeze the mapping."""
-        for name in ("b", "swing", "swing_upper"):
-            value = getattr(self, name)
-            if not value >= 0:
-                raise InvalidModel(f"{name} of a quilt came out as {value}: it is a number ≥ 0 or ∞")
+        if not (self.b >= 0 and self.swing >= 0 and self.swing_upper >= 0):
+            numbers = f"b = {self.b}, swing = {self.swing}, swing_upper = {self.swing_upper}"
+            raise InvalidModel(f"a quilt came out with {numbers}: each is a number ≥ 0 or ∞")
         object.__setattr__(self, "swing_of", MappingProxyType(dict(self.swing_of)))
 
     @cached_property
@@ -126,7 +125,7 @@ class QuiltInfluence:
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle through the constructor, witnesses looked up."""
         numbers = (self.b, self.swing, self.swing_upper, self.exact, self.swing_by_known)
-        return (QuiltInfluence, (*numbers, dict(self.swing_of), Found(self._witnesses)))
+        return (QuiltInfluence, (*numbers, dict(self.swing_of), Attained(self._witnesses)))
 
 
 def check_disjoint(model: Model, **parts: Collection[str]) -> None:
@@ -136,7 +135,7 @@ def check_disjoint(model: Model, **parts: Collection[str]) -> None:
         if isinstance(nodes, str):
             raise InvalidArgument(f"{part} must be a collection of node names, not the string {nodes!r}")
         model.require(nodes)
-        for n in frozenset(nodes):
+        for n in sorted(frozenset(nodes)):
             if n in owner:
                 raise InvalidArgument(f"node {n!r} is in both {option(owner[n])} and {option(part)}")
             owner[n] = part

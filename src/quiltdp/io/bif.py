@@ -16,21 +16,18 @@ from math import prod
 
 import numpy as np
 
-from quiltdp.io.text import Source, blaming, read_source
+from quiltdp.io.text import MAX_AXES, MAX_TABLE, Source, blaming, bounded_product, read_source
 from quiltdp.model import Model, Table
 
-__all__ = ["MAX_TABLE", "parse_bif", "read_bif"]
-
-MAX_TABLE = 1 << 27
-"""The largest table, in entries, that a few lines (a ``default`` row) may ask for."""
+__all__ = ["parse_bif", "read_bif"]
 
 _QUOTED = r'"[^"]*"'
-_COMMENT = re.compile(rf"({_QUOTED})|(?<![^\s;,{{}}()\[\]|])//[^\n]*|/\*.*?\*/", re.DOTALL)
+_COMMENT = re.compile(rf"{_QUOTED}|(?<![^\s;,{{}}()\[\]|])//|/\*")
 _HEAD = re.compile(rf'\s*(network|variable|probability)\b([^{{}}"]*(?:{_QUOTED}[^{{}}"]*)*)\{{')
 _BODY = re.compile(rf'[^}}"]*(?:{_QUOTED}[^}}"]*)*\}}')
 _PROPERTY = rf'property\b[^;"]*(?:{_QUOTED}[^;"]*)*;\s*'
 _VARIABLE = re.compile(
-    rf"\s*(?:{_PROPERTY})*type\s+discrete\s*\[\s*(\d+)\s*\]\s*"
+    rf"\s*(?:{_PROPERTY})*type\s+discrete\s*\[\s*([0-9]{{1,9}})\s*\]\s*"
     rf'\{{([^}}"]*(?:{_QUOTED}[^}}"]*)*)\}}\s*;?\s*(?:{_PROPERTY})*\}}'
 )
 _NAME = re.compile(rf'{_QUOTED}|[^\s,|()"]+')
@@ -53,7 +50,7 @@ def read_bif(
     path: str | os.PathLike[str],
     *,
     records: Collection[str] | None = None,
-    encoding: str = "utf-8",
+    encoding: str | None = None,
 ) -> Model:
     """Read a Bayesian network from a BIF file.
 
@@ -64,7 +61,7 @@ def read_bif(
     records
         The nodes that are rows of the database; default all.
     encoding
-        The encoding of the text.
+        The encoding of the text, where it is not UTF-8.
 
     Raises
     ------
@@ -83,6 +80,7 @@ def parse_bif(source: Source, *, records: Collection[str] | None = None) -> Mode
     tables: dict[str, tuple[Sequence[str], Table]] = {}
     lines: dict[str, int] = {}
     at = _LineCounter(source.text)
+    room = MAX_TABLE + len(source.text)  # entries: what the text spells out never fills it
     for block in blocks:
         if block.child in tables:
             raise source.error(
@@ -90,7 +88,9 @@ def parse_bif(source: Source, *, records: Collection[str] | None = None) -> Mode
                 f"a second table for node {block.child!r}, the first is on line {lines[block.child]}",
             )
         lines[block.child] = at(block.head)
-        tables[block.child] = (block.parents, _table(source, block, states))
+        table = _table(source, block, states, room)
+        room -= table.size
+        tables[block.child] = (block.parents, table)
     for node, (_, head) in states.items():
         if node not in tables:
             raise source.error(head, f"variable {node!r} has no probability block")
@@ -119,10 +119,21 @@ def _without_comments(source: Source) -> Source:
     if "//" not in source.text and "/*" not in source.text:
         return source
 
-    def blank(match: re.Match[str]) -> str:
-        return match[0] if match[1] else " " + "\n" * match[0].count("\n")
-
-    return Source(source.path, _COMMENT.sub(blank, source.text))
+    text, parts, position = source.text, [], 0
+    while (found := _COMMENT.search(text, position)) is not None:
+        if found[0].startswith('"'):
+            parts.append(text[position : found.end()])
+            position = found.end()
+            continue
+        mark = "\n" if found[0] == "//" else "*/"
+        stop = text.find(mark, found.end())
+        if stop < 0 and mark == "*/":
+            raise source.error(found.start(), "this comment is never closed, expected '*/'")
+        end = len(text) if stop < 0 else stop + (2 if mark == "*/" else 0)
+        parts += [text[position : found.start()], " ", "\n" * text.count("\n", found.start(), end)]
+        position = end
+    parts.append(text[position:])
+    return Source(source.path, "".join(parts))
 
 
 # -- cutting the text into blocks ----------------------------------------------------------
@@ -227,15 +238,21 @@ def _excerpt(text: str, width: int = 40) -> str:
 # -- one table -----------------------------------------------------------------------------
 
 
-def _table(source: Source, block: _Block, states: Mapping[str, tuple[tuple[str, ...], int]]) -> Table:
-    """Return the table of one block, axes parents…, child."""
+def _table(
+    source: Source, block: _Block, states: Mapping[str, tuple[tuple[str, ...], int]], room: int
+) -> Table:
+    """Return the table of one block, axes parents…, child, of at most ``room`` entries."""
     for name in (block.child, *block.parents):
         if name not in states:
             role = "node" if name == block.child else f"parent of {block.child!r}"
             raise source.error(block.head, f"{role} {name!r} has no variable block")
+    if len(block.parents) >= MAX_AXES:
+        raise source.error(
+            block.head, f"node {block.child!r} has {len(block.parents)} parents, at most {MAX_AXES - 1} fit"
+        )
     axes = [states[name][0] for name in (*block.parents, block.child)]
     table = _quick_table(source.text[block.start : block.stop - 1], axes)
-    return table if table is not None else _careful_table(source, block, axes)
+    return table if table is not None else _careful_table(source, block, axes, room)
 
 
 def _quick_table(body: str, axes: Sequence[tuple[str, ...]]) -> Table | None:
@@ -299,14 +316,15 @@ def _places(keys: Sequence[str], axes: Sequence[tuple[str, ...]]) -> Sequence[in
     return places  # type: ignore[return-value]  # an integer array indexes rows like a sequence does
 
 
-def _careful_table(source: Source, block: _Block, axes: Sequence[tuple[str, ...]]) -> Table:
+def _careful_table(source: Source, block: _Block, axes: Sequence[tuple[str, ...]], room: int) -> Table:
     """Read a block statement by statement; slow, complete, and exact about the line of a mistake."""
     shape = tuple(len(a) for a in axes)
-    if prod(shape) > MAX_TABLE:
+    if bounded_product(shape, room) is None:
         raise source.error(
             block.head,
-            f"the table of {block.child!r} would have {prod(shape)} entries, the limit is {MAX_TABLE}",
+            f"the table of {block.child!r} has more entries than the file may ask for without naming them",
         )
+    places = [{name: k for k, name in enumerate(names)} for names in axes]
     table = np.empty(shape)
     filled = np.zeros(shape[:-1], dtype=bool)
     default: list[float] | None = None
@@ -315,7 +333,7 @@ def _careful_table(source: Source, block: _Block, axes: Sequence[tuple[str, ...]
         if word == "property":
             continue
         if word == "(":
-            row, numbers = _row(source, block, axes, position, statement)
+            row, numbers = _row(source, block, places, position, statement)
             if filled[row]:
                 raise source.error(position, f"node {block.child!r}: this row is given twice")
             table[row], filled[row] = numbers, True
@@ -356,7 +374,7 @@ def _statements(source: Source, block: _Block) -> list[tuple[int, str]]:
 
 
 def _row(
-    source: Source, block: _Block, axes: Sequence[tuple[str, ...]], position: int, statement: str
+    source: Source, block: _Block, axes: Sequence[Mapping[str, int]], position: int, statement: str
 ) -> tuple[tuple[int, ...], list[float]]:
     """Return index and numbers of ``(state, …) number, …``."""
     match = re.match(rf'\(([^)"]*(?:{_QUOTED}[^)"]*)*)\)', statement)
@@ -376,9 +394,9 @@ def _row(
         if word not in names:
             raise source.error(
                 position,
-                f"node {block.child!r}: {word!r} is not a state of {parent!r}, which has {_listed(names)}",
+                f"node {block.child!r}: {word!r} is not a state of {parent!r}, which has {_listed([*names])}",
             )
-        index.append(names.index(word))
+        index.append(names[word])
     return tuple(index), _counted(source, block, position, statement[match.end() :], len(axes[-1]))
 
 

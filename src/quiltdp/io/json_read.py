@@ -11,6 +11,7 @@ from typing import Any
 from quiltdp.chain import ChainModel, ChainSegment, markov_chain, markov_chains
 from quiltdp.errors import InvalidModel
 from quiltdp.factor import Factor
+from quiltdp.io.json_parse import parse_json
 from quiltdp.io.text import Source, blaming, read_source
 from quiltdp.model import Model
 
@@ -22,7 +23,7 @@ _EVERYWHERE = {"$schema", "schema", "version", "provenance", "notes"}
 
 
 def read_json(
-    path: str | os.PathLike[str], *, records: Collection[str] | None = None, encoding: str = "utf-8"
+    path: str | os.PathLike[str], *, records: Collection[str] | None = None, encoding: str | None = None
 ) -> Model:
     """Read a network, a Markov network or chains from quiltdp's JSON format.
 
@@ -33,7 +34,7 @@ def read_json(
     records
         The nodes that are rows of the database; default what the file says.
     encoding
-        The encoding of the text.
+        The encoding of the text, where it is not UTF-8.
 
     Raises
     ------
@@ -54,7 +55,7 @@ class _Document:
 
     def __init__(self, source: Source) -> None:
         self.source = source
-        self.root = self.object(_parse(source), "the document")
+        self.root = self.object(parse_json(source), "the document")
 
     def fail(self, message: str) -> Exception:
         """Return the error to raise."""
@@ -140,6 +141,17 @@ class _Document:
             origin.setdefault("original_file", origin["file"])
         return {"notes": notes, "provenance": {**origin, "file": self.source.path, "format": "JSON"}}
 
+    def people(self) -> dict[str, int]:
+        """Return for how many people each record stands, where it is more than one."""
+        origin = self.object(self.root.get("provenance", {}), "'provenance'")
+        if "people" not in self.root and origin.get("twins", "{}") != "{}":
+            raise self.fail(
+                "this file keeps its twins in 'provenance', as an earlier version wrote them: add"
+                " 'people' (record → number of people), or save the model from its pedigree again"
+            )
+        found = self.object(self.root.get("people", {}), "'people'")
+        return {r: self.whole(k, f"'people'[{r!r}]") for r, k in found.items()}
+
     def records(self, chosen: Collection[str] | None) -> Collection[str] | None:
         """Return the records: those of the caller, else those of the file, else ``None`` for all."""
         if chosen is not None or "records" not in self.root:
@@ -149,7 +161,7 @@ class _Document:
 
 def _network(document: _Document, records: Collection[str] | None) -> Model:
     """Return a Bayesian network."""
-    document.only(_EVERYWHERE | {"nodes", "records"}, document.root, "the document")
+    document.only(_EVERYWHERE | {"nodes", "records", "people"}, document.root, "the document")
     tables, states = {}, {}
     for k, entry in enumerate(
         document.list(document.required(document.root, "nodes", "the document"), "'nodes'")
@@ -165,12 +177,17 @@ def _network(document: _Document, records: Collection[str] | None) -> Model:
         tables[name] = (parents, table)
         if "states" in node:
             states[name] = document.strings(node["states"], f"{where}: 'states'")
-    return Model.from_tables(tables, document.records(records), states=states, **document.extras())
+    return _with_records(
+        Model.from_tables(
+            tables, document.records(None), states=states, people=document.people(), **document.extras()
+        ),
+        records,
+    )
 
 
 def _markov_network(document: _Document, records: Collection[str] | None) -> Model:
     """Return a network of potentials."""
-    document.only(_EVERYWHERE | {"nodes", "records", "factors"}, document.root, "the document")
+    document.only(_EVERYWHERE | {"nodes", "records", "people", "factors"}, document.root, "the document")
     states: dict[str, tuple[str, ...]] = {}
     for k, entry in enumerate(
         document.list(document.required(document.root, "nodes", "the document"), "'nodes'")
@@ -197,7 +214,14 @@ def _markov_network(document: _Document, records: Collection[str] | None) -> Mod
         if child is not None:
             document.string(child, f"factors[{k}]: 'child'")
         factors.append(Factor(scope, table, child))
-    return Model(states, factors, document.records(records), **document.extras())
+    return _with_records(
+        Model(states, factors, document.records(None), people=document.people(), **document.extras()), records
+    )
+
+
+def _with_records(model: Model, records: Collection[str] | None) -> Model:
+    """Return the model with the caller's records, if there are any."""
+    return model if records is None else model.with_records(records)
 
 
 def _chain(document: _Document, records: Collection[str] | None) -> Model:
@@ -227,7 +251,9 @@ def _chain(document: _Document, records: Collection[str] | None) -> Model:
             matrix = document.table(document.required(root, "transition", "the document"), "'transition'")
             model = markov_chains(matrix, lengths, _initial(document, root), states=states, **extras)
     chosen = document.records(records)
-    return model if chosen is None or set(chosen) == set(model.nodes) else model.with_records(chosen)
+    if chosen is None or (len(set(chosen)) == len(model.nodes) and all(n in model.nodes for n in chosen)):
+        return model
+    return model.with_records(chosen)
 
 
 def _segment(document: _Document, entry: Any, where: str) -> ChainModel:
@@ -269,36 +295,6 @@ _KINDS: dict[str, Callable[[_Document, Collection[str] | None], Model]] = {
     "quiltdp/markov-network": _markov_network,
     "quiltdp/chain": _chain,
 }
-
-
-def _parse(source: Source) -> Any:
-    """Parse JSON, refusing NaN, duplicate keys and nests without end."""
-
-    def constant(word: str) -> Any:
-        raise source.error(_find_word(source.text, word), f"{word} is not a number that a table may hold")
-
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        made = dict(pairs)
-        if len(made) != len(pairs):
-            twice = next(k for k in made if sum(k == other for other, _ in pairs) > 1)
-            raise source.error(None, f"the key {twice!r} occurs twice in one object")
-        return made
-
-    try:
-        return json.loads(source.text, parse_constant=constant, object_pairs_hook=unique)
-    except json.JSONDecodeError as error:
-        raise source.error(error.pos, f"this is not JSON: {error.msg} (column {error.colno})") from None
-    except RecursionError:
-        raise source.error(None, "the document is nested too deeply") from None
-    except ValueError as error:
-        if type(error) is ValueError:  # a whole number of thousands of digits
-            raise source.error(None, "a number has too many digits") from None
-        raise
-
-
-def _find_word(text: str, word: str) -> int | None:
-    found = re.search(rf"(?<![\w\"]){re.escape(word)}\b", text)
-    return found.start() if found else None
 
 
 def _kind_of(value: Any) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +13,7 @@ from quiltdp.errors import InvalidArgument
 from quiltdp.io.json_read import SCHEMA_VERSION
 from quiltdp.io.replace import write_whole
 from quiltdp.model import Model
+from quiltdp.printable import json_text
 
 __all__ = ["save_model"]
 
@@ -60,6 +60,8 @@ def _tail(model: Model) -> dict[str, Any]:
     tail: dict[str, Any] = {}
     if len(model.latents):
         tail["records"] = list(model.records)
+    if model.people:
+        tail["people"] = dict(model.people)
     if model.provenance:
         tail["provenance"] = dict(model.provenance)
     if model.notes:
@@ -136,4 +138,4 @@ def _pretty(value: Any, indent: str = "") -> str:
 
 
 def _word(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+    return json_text(value)

@@ -28,11 +28,11 @@ __all__ = ["known_suffixes", "load_model", "register_reader"]
 _NETWORKS: dict[str, str] = {
     ".bif": "quiltdp.io.bif:read_bif",
     ".json": "quiltdp.io.json_read:read_json",
-    ".net": "quiltdp.io.pgmpy_files:read_net",
+    ".net": "quiltdp.io.net:read_net",
     ".uai": "quiltdp.io.uai:read_uai",
-    ".xdsl": "quiltdp.io.pgmpy_files:read_xdsl",
-    ".xml": "quiltdp.io.pgmpy_files:read_xmlbif",
-    ".xmlbif": "quiltdp.io.pgmpy_files:read_xmlbif",
+    ".xdsl": "quiltdp.io.xml_networks:read_xdsl",
+    ".xml": "quiltdp.io.xml_networks:read_xmlbif",
+    ".xmlbif": "quiltdp.io.xml_networks:read_xmlbif",
 }
 _DOMAINS: dict[str, str] = {
     ".csv": "quiltdp.domains.pedigree:load",
@@ -51,6 +51,7 @@ _DOMAINS: dict[str, str] = {
 _TRACES = (".geojson", ".gpx", ".mfjson", ".parquet", ".plt", ".pq")
 _PLACES = ({"lat", "latitude", "y"}, {"lon", "lng", "long", "longitude", "x"})
 
+_MAYBE_TRACES = (*_DOMAINS, *_TRACES, ".json")
 _ANYTHING = (".dat", ".txt")  # suffixes that say so little that the words are asked first
 
 # How a file of each format begins, after blanks and comments.
@@ -114,7 +115,7 @@ def load_model(path: str | os.PathLike[str], **options: Any) -> Model:
     try:
         return reader(path, **options)
     except FileFormatError:
-        if _is_trace(path):
+        if suffix in _MAYBE_TRACES and _is_trace(path):
             raise _trace(path) from None
         raise
     except TypeError as error:  # a reader that hands its options on

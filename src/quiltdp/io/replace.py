@@ -3,20 +3,83 @@
 from __future__ import annotations
 
 import os
+import sqlite3
+from contextlib import closing, suppress
 from pathlib import Path
 
 from quiltdp.errors import FileFormatError
 
-__all__ = ["write_whole"]
+__all__ = ["check_output", "check_writable", "write_whole"]
+
+_BESIDE = ("-journal", "-wal", "-shm", "-lock")
+"""Files that belong to a database and its lock."""
 
 
-def write_whole(path: str | os.PathLike[str], data: bytes | str) -> None:
+def check_output(path: str | os.PathLike[str], *inputs: str | os.PathLike[str] | None) -> None:
+    """Refuse to write over a ledger (any database), over a file it needs, or over an input.
+
+    Every command that writes asks :func:`check_writable` before its work begins; :func:`write_whole`
+    asks again.
+    Links are followed, and two names of one file are one file.
+
+    Raises
+    ------
+    FileFormatError
+        Naming the file.
+
+    Examples
+    --------
+    >>> check_output("result.json", "model.bif")
+    >>> check_output("model.bif", "./model.bif")
+    Traceback (most recent call last):
+    ...
+    quiltdp.errors.FileFormatError: model.bif: this is an input of the command; write to another file
+    """
+    try:
+        name = os.path.realpath(path)
+    except (OSError, ValueError) as error:
+        raise _unwritable(path, error) from None
+    for given in inputs:
+        if given is not None and (os.path.realpath(given) == name or _same(given, name)):
+            raise FileFormatError(path, None, "this is an input of the command; write to another file")
+    if _is_database(name):
+        raise FileFormatError(
+            path, None, "this is a ledger or another database, and is never overwritten; choose another file"
+        )
+    for end in _BESIDE:
+        if name.endswith(end) and _is_database(name.removesuffix(end)):
+            raise FileFormatError(path, None, "this file belongs to a ledger; choose another file")
+
+
+def _same(one: str | os.PathLike[str], other: str) -> bool:
+    with suppress(OSError, ValueError):
+        return os.path.samefile(one, other)
+    return False
+
+
+def _is_database(name: str) -> bool:
+    """Return whether a file is a database; SQLite looks, because ``open()`` would drop its locks."""
+    try:
+        if not os.path.isfile(name) or os.path.getsize(name) == 0:
+            return False
+        with closing(sqlite3.connect(f"{Path(name).as_uri()}?mode=ro", uri=True, timeout=1)) as connection:
+            connection.execute("PRAGMA schema_version").fetchone()
+    except sqlite3.DatabaseError as error:
+        return "not a database" not in str(error)  # busy, or in need of repair, but one
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def write_whole(
+    path: str | os.PathLike[str], data: bytes | str, *inputs: str | os.PathLike[str] | None
+) -> None:
     """Write ``data`` to a new file beside ``path`` and rename it; an interruption leaves nothing behind.
 
     Raises
     ------
     FileFormatError
-        If the file cannot be written.
+        If the file cannot be written, or must not be: see :func:`check_output`.
 
     Examples
     --------
@@ -26,8 +89,13 @@ def write_whole(path: str | os.PathLike[str], data: bytes | str) -> None:
     ...     [(p.name, p.read_text(encoding="utf-8")) for p in pathlib.Path(folder).iterdir()]
     [('a.txt', 'σ = 1')]
     """
-    name = Path(os.path.realpath(path))  # through a link, to the file it names
-    if name.exists() and not name.is_file():  # /dev/stdout, a pipe: nothing to replace
+    check_output(path, *inputs)
+    try:
+        name = Path(os.path.realpath(path))  # through a link, to the file it names
+        special = name.exists() and not name.is_file()  # /dev/stdout, a pipe: nothing to replace
+    except (OSError, ValueError) as error:
+        raise _unwritable(path, error) from None
+    if special:
         _straight(name, data)
         return
     draft = name.with_name(f".{name.name}.{os.getpid()}.part")
@@ -37,7 +105,27 @@ def write_whole(path: str | os.PathLike[str], data: bytes | str) -> None:
     except OSError as error:
         raise _unwritable(path, error) from None
     finally:
-        draft.unlink(missing_ok=True)
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
+
+
+def check_writable(path: str | os.PathLike[str], *inputs: str | os.PathLike[str] | None) -> None:
+    """Refuse an output path that cannot or must not be written, before any long work is done.
+
+    Raises
+    ------
+    FileFormatError
+        If its folder does not exist or may not be written to, or the path is a folder, a ledger or
+        one of the ``inputs``: see :func:`check_output`.
+    """
+    check_output(path, *inputs)
+    name = Path(os.path.realpath(path))
+    if name.is_dir():
+        raise FileFormatError(path, None, "this is a folder: name a file to write")
+    if not name.parent.is_dir():
+        raise FileFormatError(path, None, "its folder does not exist: make it first")
+    if not os.access(name if name.exists() else name.parent, os.W_OK):
+        raise FileFormatError(path, None, "the file cannot be written (permission denied)")
 
 
 def _straight(path: Path, data: bytes | str) -> None:
@@ -47,5 +135,7 @@ def _straight(path: Path, data: bytes | str) -> None:
         raise _unwritable(path, error) from None
 
 
-def _unwritable(path: object, error: OSError) -> FileFormatError:
-    return FileFormatError(path, None, f"the file cannot be written ({error.strerror or error})")
+def _unwritable(path: object, error: OSError | ValueError) -> FileFormatError:
+    return FileFormatError(
+        path, None, f"the file cannot be written ({getattr(error, 'strerror', None) or error})"
+    )

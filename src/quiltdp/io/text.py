@@ -3,21 +3,41 @@
 from __future__ import annotations
 
 import gzip
+import io
 import os
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from quiltdp.errors import FileFormatError, InvalidArgument, InvalidModel, UnknownNode
 
-__all__ = ["MAX_BYTES", "Source", "blaming", "read_bytes", "read_source"]
+__all__ = [
+    "MAX_AXES",
+    "MAX_BYTES",
+    "MAX_TABLE",
+    "Source",
+    "blaming",
+    "bounded_product",
+    "read_bytes",
+    "read_source",
+    "read_text",
+]
 
 MAX_BYTES = 1 << 30
 """The largest file (after decompression) that is read; a bomb stops here."""
 
+MAX_TABLE = 1 << 22
+"""The largest table, in entries, that a few words (a ``default`` row, a few counts) may ask for."""
+
+MAX_AXES = 32
+"""The most nodes of one table: what an array may have axes."""
+
 _GZIP_MAGIC = b"\x1f\x8b"
+_SMALL_GZIP = 1 << 26
+_GZIP_RATIO = 128
 
 
 @dataclass(frozen=True)
@@ -29,7 +49,7 @@ class Source:
 
     def line(self, position: int) -> int:
         """Return the line number, from 1, of a position in the text."""
-        return self.text.count("\n", 0, position) + 1
+        return _line(self.text, position)
 
     def error(self, position: int | None, message: str) -> FileFormatError:
         """Return the error to raise for what is wrong at a position (``None``: in the whole file)."""
@@ -38,6 +58,8 @@ class Source:
 
 def read_bytes(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> bytes:
     """Return the content of a file, decompressed when it is gzip.
+
+    A gzip file may hold 64 MiB, or 128 times its own size where that is more: text does, a bomb does not.
 
     Raises
     ------
@@ -48,51 +70,77 @@ def read_bytes(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> b
     name = Path(path)
     try:
         with name.open("rb") as stream:
-            data = stream.read(max_bytes + 1)
+            data = _at_most(stream, max_bytes + 1)
         if data.startswith(_GZIP_MAGIC):
-            with gzip.open(name, "rb") as packed:
-                data = packed.read(max_bytes + 1)
+            max_bytes = min(max_bytes, max(_SMALL_GZIP, _GZIP_RATIO * len(data)))
+            with gzip.GzipFile(fileobj=io.BytesIO(data)) as packed:
+                data = _at_most(packed, max_bytes + 1)
         elif name.suffix.lower() == ".gz":
             raise FileFormatError(path, None, "the name ends in .gz but this is not a gzip file")
     except FileNotFoundError:
         raise FileFormatError(path, None, "there is no such file") from None
     except IsADirectoryError:
-        raise FileFormatError(path, None, "this is a directory, a model file is expected") from None
+        raise FileFormatError(path, None, "this is a directory, a file is expected") from None
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise FileFormatError(path, None, f"the gzip file is broken or cut short ({error})") from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise FileFormatError(path, None, f"the file cannot be read ({reason})") from None
     if len(data) > max_bytes:
-        raise FileFormatError(path, None, f"the file holds more than {max_bytes} bytes")
+        raise FileFormatError(path, None, f"the file holds more than {max_bytes:,} bytes")
     return data
 
 
-def read_source(path: str | os.PathLike[str], *, encoding: str = "utf-8") -> Source:
-    """Return the text of a file, decompressed when it is gzip.
+def _at_most(stream: BinaryIO | gzip.GzipFile, most: int) -> bytes:
+    """Return up to ``most`` bytes; a plain ``read(most)`` would ask for all that memory first."""
+    parts, left = [], most
+    while left > 0 and (part := stream.read(min(left, 1 << 20))):
+        parts.append(part)
+        left -= len(part)
+    return b"".join(parts)
+
+
+def read_text(
+    path: str | os.PathLike[str], *, encoding: str | None = None, otherwise: str | None = None
+) -> str:
+    """Return the text of a file, decompressed when it is gzip; every line end is a newline.
+
+    A byte-order mark decides between UTF-8 and UTF-16.  Without one the text is in ``encoding``
+    (default UTF-8), or in ``otherwise`` where it is not.
 
     Raises
     ------
     FileFormatError
-        If the file cannot be read, is binary, or is not in ``encoding``.
+        If the file cannot be read, is binary, or is in none of these, with the line.
+    InvalidArgument
+        If there is no such encoding.
     """
     data = read_bytes(path)
-    if not data.strip():
-        raise FileFormatError(path, None, "the file is empty")
-    if data.startswith((b"\xff\xfe", b"\xfe\xff")) and encoding.lower() in ("utf-8", "utf8"):
-        raise FileFormatError(
-            path,
-            1,
-            "this is UTF-16 text, expected UTF-8 (convert the file, or in Python give encoding='utf-16')",
-        )
-    if b"\0" in data and not encoding.lower().startswith(("utf-16", "utf-32")):
-        line = data.count(b"\n", 0, data.index(b"\0")) + 1
-        raise FileFormatError(path, line, "this is binary data, expected a text file")
+    marked = "utf-16" if data.startswith((b"\xff\xfe", b"\xfe\xff")) else None
+    chosen = encoding or marked or "utf-8"
     try:
-        text = data.decode(encoding)
+        text = _decoded(path, data, chosen)
+    except FileFormatError:
+        if otherwise is None or encoding is not None or marked:
+            raise
+        text = _decoded(path, data, otherwise)
+    if "\0" in text:
+        raise FileFormatError(
+            path, _line(text, text.index("\0")), "this is binary data, expected a text file"
+        )
+    text = text.removeprefix("\ufeff")
+    return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
+
+
+def _decoded(path: str | os.PathLike[str], data: bytes, encoding: str) -> str:
+    try:
+        return data.decode(encoding)
     except LookupError:
         raise InvalidArgument(f"there is no encoding {encoding!r}") from None
     except UnicodeDecodeError as error:
+        if b"\0" in data and not encoding.lower().startswith(("utf-16", "utf-32", "utf16", "utf32")):
+            line = data.count(b"\n", 0, data.index(b"\0")) + 1
+            raise FileFormatError(path, line, "this is binary data, expected a text file") from None
         line = data.count(b"\n", 0, error.start) + 1
         raise FileFormatError(
             path,
@@ -100,7 +148,42 @@ def read_source(path: str | os.PathLike[str], *, encoding: str = "utf-8") -> Sou
             f"byte 0x{data[error.start]:02x} is not {encoding};"
             " convert the file to UTF-8, or in Python give encoding='latin-1'",
         ) from None
-    return Source(str(path), text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n"))
+    except (UnicodeError, ValueError, TypeError) as error:  # rare codecs raise what they like
+        raise FileFormatError(path, None, f"the text is not {encoding} ({error})") from None
+
+
+def _line(text: str, position: int) -> int:
+    return text.count("\n", 0, position) + 1
+
+
+def read_source(path: str | os.PathLike[str], *, encoding: str | None = None) -> Source:
+    """Return the text of a file, as :func:`read_text`, with a way to complain about a place in it.
+
+    Raises
+    ------
+    FileFormatError
+        Also if the file is empty.
+    """
+    text = read_text(path, encoding=encoding)
+    if not text or text.isspace():
+        raise FileFormatError(path, None, "the file is empty")
+    return Source(str(path), text)
+
+
+def bounded_product(sizes: Iterable[int], most: int) -> int | None:
+    """Return the product, or ``None`` once it exceeds ``most`` (a file may name thousands of factors).
+
+    Examples
+    --------
+    >>> bounded_product([2, 3, 4], 100), bounded_product([2] * 100_000, 1 << 24)
+    (24, None)
+    """
+    total = 1
+    for size in sizes:
+        total *= size
+        if total > most:
+            return None
+    return total
 
 
 @contextmanager

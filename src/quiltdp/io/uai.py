@@ -16,14 +16,16 @@ from typing import NoReturn
 import numpy as np
 
 from quiltdp.factor import Table
-from quiltdp.io.text import Source, blaming, read_source
+from quiltdp.io.text import MAX_AXES, Source, blaming, read_source
 from quiltdp.model import Model
 
 __all__ = ["read_uai"]
 
+_MOST_STATES = 4096
+
 
 def read_uai(
-    path: str | os.PathLike[str], *, records: Collection[str] | None = None, encoding: str = "utf-8"
+    path: str | os.PathLike[str], *, records: Collection[str] | None = None, encoding: str | None = None
 ) -> Model:
     """Read a Markov or Bayesian network from a UAI file.
 
@@ -34,7 +36,7 @@ def read_uai(
     records
         The nodes that are rows of the database; default all.
     encoding
-        The encoding of the text.
+        The encoding of the text, where it is not UTF-8.
 
     Raises
     ------
@@ -48,7 +50,7 @@ def read_uai(
     if kind not in ("MARKOV", "BAYES"):
         words.fail("'MARKOV' or 'BAYES'")
     sizes = [
-        words.count(f"the number of states of variable {k}")
+        words.states(f"the number of states of variable {k}")
         for k in range(words.count("the number of variables"))
     ]
     scopes, at = _scopes(words, len(sizes))
@@ -57,7 +59,8 @@ def read_uai(
     names = [f"X{k}" for k in range(len(sizes))]
     provenance = {"file": str(path), "format": f"UAI {kind}"}
     if kind == "MARKOV":
-        states = {n: tuple(map(str, range(s))) for n, s in zip(names, sizes, strict=True)}
+        named = {s: tuple(map(str, range(s))) for s in sorted(set(sizes))}
+        states = {n: named[s] for n, s in zip(names, sizes, strict=True)}
         scoped = [([names[v] for v in scope], table) for scope, table in zip(scopes, tables, strict=True)]
         with blaming(path):
             return Model.from_potentials(states, scoped, records, provenance=provenance)
@@ -80,11 +83,14 @@ def read_uai(
 
 def _scopes(words: _Words, variables: int) -> tuple[list[list[int]], list[int]]:
     """Return the scope of every table, and the word where it starts."""
-    scopes, at = [], []
+    scopes: list[list[int]] = []
+    at: list[int] = []
     for k in range(words.count("the number of tables", least=0)):
         width = words.count(f"the number of variables of table {k}")
+        if width > MAX_AXES:
+            words.fail(f"at most {MAX_AXES} variables in table {k}")
         at.append(words.position - 1)
-        scope = []
+        scope: list[int] = []
         for _ in range(width):
             v = words.count(f"a variable of table {k}", least=0)
             if v >= variables:
@@ -139,6 +145,13 @@ class _Words:
         if not (word.isascii() and word.isdigit() and len(word) < 18 and int(word) >= least):
             self.fail(f"{expected} (a whole number)")
         return int(word)
+
+    def states(self, expected: str) -> int:
+        """Return the next word as a number of states: no more than the file could have entries for."""
+        size = self.count(expected)
+        if size > max(_MOST_STATES, len(self.words)):
+            self.fail(f"{expected}, at most {max(_MOST_STATES, len(self.words)):,}")
+        return size
 
     def numbers(self, count: int, k: int) -> Table:
         """Return the next ``count`` words as numbers."""

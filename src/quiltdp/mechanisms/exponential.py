@@ -10,9 +10,9 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from quiltdp.accountant.specs import round_up
 from quiltdp.errors import InvalidArgument
 from quiltdp.mechanisms.noise import Grid, NoiseSource, SecureNoise, charged_units
+from quiltdp.rounding import round_up
 
 __all__ = ["ExponentialMechanism"]
 

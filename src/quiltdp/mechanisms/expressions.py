@@ -1,15 +1,18 @@
 """Queries written as expressions over columns, evaluated without ``eval``.
 
-The text is parsed, every node of the syntax tree is checked against a short list, and the tree is
-walked with numpy.  A row where the expression makes no sense (a missing number, a division by zero)
-gives NaN.  On the training data that refuses the query; on the holdout such a row counts 0, so that
-nothing about the holdout can be learned from an error.
+The text is parsed, every node of the syntax tree is checked against a short list and against the kinds
+of the columns, and the tree is walked with numpy.  Whether an expression fits is decided by the kinds
+alone, which come from the training data, so no error can depend on the holdout.  A row where the
+expression makes no sense (a missing number, a division by zero) gives NaN.  On the training data that
+refuses the query; on the holdout such a row counts 0.
 """
 
 from __future__ import annotations
 
 import ast
+import io
 import operator
+import tokenize
 import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -18,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quiltdp.errors import InvalidArgument
+from quiltdp.mechanisms.cells import CellKind, Table
 
 __all__ = ["Expression"]
 
@@ -56,7 +60,9 @@ class Expression:
 
     Names are columns (``col("odd name")`` for the others); there are numbers, texts, ``True`` and
     ``False``, ``+ - * / // %``, comparisons (chained too), ``in (…)``, ``and or not``, and the
-    functions abs, floor, sign, minimum, maximum, clip, where.
+    functions abs, floor, sign, minimum, maximum, clip, where.  ``&`` and ``|`` are ``and`` and ``or``
+    and bind as loosely, as in ``DataFrame.query``; ``~`` turns a condition round.  A missing number or
+    truth value is not true, and no comparison with it holds but ``!=``; a missing text is ``''``.
 
     Examples
     --------
@@ -79,8 +85,8 @@ class Expression:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("error")  # 1or 2 is a typing mistake, not a query
-                self._tree = ast.parse(self.text, mode="eval").body
-        except (SyntaxError, Warning, ValueError, MemoryError, RecursionError) as error:
+                self._tree = ast.parse(_with_words(self.text), mode="eval").body
+        except (SyntaxError, Warning, ValueError, MemoryError, RecursionError, tokenize.TokenError) as error:
             reason = error.msg if isinstance(error, SyntaxError) else error
             raise self._refusal(f"this is not an expression ({reason})") from None
         if sum(1 for _ in ast.walk(self._tree)) > MAX_NODES:
@@ -102,7 +108,7 @@ class Expression:
                 return set()
         elif isinstance(node, ast.Name):
             return {node.id}
-        elif isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.Not, ast.USub, ast.UAdd)):
+        elif isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.Not, ast.Invert, ast.USub, ast.UAdd)):
             return self._check(node.operand)
         elif isinstance(node, ast.BoolOp):
             return self._union(node.values)
@@ -147,97 +153,146 @@ class Expression:
             raise self._refusal(f"{name} takes {_FUNCTIONS[name][1]} arguments")
         return self._union(node.args)
 
+    # -- kinds -----------------------------------------------------------------------------
+
+    def check(self, kinds: Mapping[str, CellKind]) -> None:
+        """Refuse the expression unless it is a number or a condition over columns of these kinds."""
+        for name in sorted(self.columns):
+            if name not in kinds:
+                raise self._refusal(f"there is no column {name!r}")
+        if self._kind(self._tree, kinds) == "text":
+            raise self._refusal("it is a text; compare it with something")
+
+    def _kind(self, node: ast.expr, kinds: Mapping[str, CellKind]) -> CellKind:
+        """Return the kind of a part, or refuse a mixture of texts and numbers."""
+        if isinstance(node, ast.Constant):
+            return _constant_kind(node.value)
+        if isinstance(node, (ast.Name, ast.Call)) and (name := _column(node)) is not None:
+            return kinds[name]
+        if isinstance(node, ast.Compare):
+            return self._compare_kind(node, kinds)
+        parts = [self._kind(part, kinds) for part in _operands(node)]
+        if "text" in parts:
+            raise self._refusal("it calculates with a text; compare texts with ==, != or in")
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Invert) and parts != ["boolean"]:
+            raise self._refusal("~ turns a condition round; of a number write == 0")
+        logical = isinstance(node, ast.BoolOp) or (
+            isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.Not, ast.Invert))
+        )
+        return "boolean" if logical else "number"
+
+    def _compare_kind(self, node: ast.Compare, kinds: Mapping[str, CellKind]) -> CellKind:
+        left = self._kind(node.left, kinds)
+        for op, right in zip(node.ops, node.comparators, strict=True):
+            sides = _operands(right) if isinstance(op, (ast.In, ast.NotIn)) else [right]
+            for side in sides:
+                if (self._kind(side, kinds) == "text") != (left == "text"):
+                    raise self._refusal(
+                        f"it compares a text with a number in {ast.unparse(node)!r}; the training data say"
+                        " which column is what, or declare it"
+                    )
+        return "boolean"
+
     # -- evaluating ------------------------------------------------------------------------
 
-    def rows(self, columns: Mapping[str, Any], rows: int) -> NDArray[np.float64]:
+    def rows(self, columns: Table | Mapping[str, Any], rows: int) -> NDArray[np.float64]:
         """Return one number per row; NaN where the expression makes no sense for it."""
-        for name in sorted(self.columns):
-            if name not in columns:
-                raise self._refusal(f"there is no column {name!r}")
+        table = columns if isinstance(columns, Table) else Table.learned(columns)
+        if table is None:
+            raise self._refusal("the data have no named columns")
+        self.check(table.kinds)
         with np.errstate(all="ignore"):
-            try:
-                value = self._evaluate(self._tree, columns)
-                numbers = np.asarray(value, dtype=np.float64)
-            except (TypeError, ValueError, ArithmeticError):
-                raise self._refusal("it mixes texts and numbers, or is not a number at all") from None
-        if numbers.ndim == 0:
-            return np.full(rows, float(numbers))
-        if numbers.shape != (rows,):
-            raise self._refusal(f"it gives {numbers.shape} values for {rows} rows")
-        return numbers
+            numbers = np.asarray(self._evaluate(self._tree, table.values), dtype=np.float64)
+        return np.full(rows, float(numbers)) if numbers.ndim == 0 else numbers
 
     def _evaluate(self, node: ast.expr, columns: Mapping[str, Any]) -> Any:
         if isinstance(node, ast.Constant):
-            return node.value if isinstance(node.value, (str, bool)) else np.float64(node.value)  # type: ignore[arg-type]  # checked
-        if isinstance(node, ast.Name):
-            return np.asarray(columns[node.id])
-        if isinstance(node, ast.UnaryOp):
-            value = self._evaluate(node.operand, columns)
-            return ~_truth(value) if isinstance(node.op, ast.Not) else _signed(node.op, value)
-        if isinstance(node, ast.BoolOp):
-            parts = [_truth(self._evaluate(v, columns)) for v in node.values]
-            combine = np.logical_and if isinstance(node.op, ast.And) else np.logical_or
-            return combine.reduce(np.broadcast_arrays(*parts))
-        if isinstance(node, ast.BinOp):
-            left, right = self._evaluate(node.left, columns), self._evaluate(node.right, columns)
-            return _BINARY[type(node.op)](_number(left), _number(right))
+            return node.value if isinstance(node.value, str) else np.float64(node.value)  # type: ignore[arg-type]  # checked
+        if isinstance(node, (ast.Name, ast.Call)) and (name := _column(node)) is not None:
+            return columns[name]
         if isinstance(node, ast.Compare):
             return self._compare(node, columns)
+        parts = [self._evaluate(part, columns) for part in _operands(node)]
+        if isinstance(node, ast.UnaryOp):
+            if isinstance(node.op, (ast.Not, ast.Invert)):
+                return ~_truth(parts[0])
+            number = np.asarray(parts[0], dtype=np.float64)
+            return -number if isinstance(node.op, ast.USub) else number
+        if isinstance(node, ast.BoolOp):
+            combine = np.logical_and if isinstance(node.op, ast.And) else np.logical_or
+            return combine.reduce(np.broadcast_arrays(*map(_truth, parts)))
+        numbers = [np.asarray(part, dtype=np.float64) for part in parts]
+        if isinstance(node, ast.BinOp):
+            return _BINARY[type(node.op)](*numbers)
         if not isinstance(node, ast.Call):
             raise self._refusal(f"{type(node).__name__} is not allowed")
-        if isinstance(node.func, ast.Name) and node.func.id == "col":
-            return np.asarray(columns[str(ast.literal_eval(node.args[0]))])
-        name = ast.unparse(node.func)
-        arguments = [self._evaluate(a, columns) for a in node.args]
-        if name == "where":
-            arguments[0] = _truth(arguments[0])
-        return _FUNCTIONS[name][0](*(_number(a) for a in arguments))
+        function = ast.unparse(node.func)
+        arguments = [_truth(numbers[0]), *numbers[1:]] if function == "where" else numbers
+        return _FUNCTIONS[function][0](*arguments)
 
     def _compare(self, node: ast.Compare, columns: Mapping[str, Any]) -> Any:
         left = self._evaluate(node.left, columns)
         parts = []
         for op, other in zip(node.ops, node.comparators, strict=True):
             if isinstance(op, (ast.In, ast.NotIn)):
-                elements = [self._evaluate(e, columns) for e in other.elts]  # type: ignore[attr-defined]  # checked
                 inside = np.zeros(np.shape(left), dtype=bool)
-                for element in elements:
-                    inside = inside | _compared(operator.eq, left, element)
+                for element in _operands(other):
+                    inside = inside | _compared(operator.eq, left, self._evaluate(element, columns))
                 parts.append(inside if isinstance(op, ast.In) else ~inside)
-                right = left
             else:
                 right = self._evaluate(other, columns)
                 parts.append(_compared(_COMPARE[type(op)], left, right))
-            left = right
+                left = right
         return np.logical_and.reduce(np.broadcast_arrays(*parts))
 
 
-def _is_text(value: Any) -> bool:
-    return np.asarray(value).dtype.kind in "OSU"
+def _with_words(text: str) -> str:
+    """Return the text with ``and`` for ``&`` and ``or`` for ``|``, outside of quotes."""
+    if "&" not in text and "|" not in text:
+        return text
+    lines = text.splitlines(keepends=True)
+    words = {"&": " and ", "|": " or "}
+    for token in reversed(list(tokenize.generate_tokens(io.StringIO(text).readline))):
+        if token.type == tokenize.OP and token.string in words:
+            line, column = token.start
+            lines[line - 1] = lines[line - 1][:column] + words[token.string] + lines[line - 1][column + 1 :]
+    return "".join(lines)
+
+
+def _column(node: ast.Name | ast.Call) -> str | None:
+    """Return the column that a name or ``col("name")`` stands for."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node.func, ast.Name) and node.func.id == "col":
+        return str(ast.literal_eval(node.args[0]))
+    return None
+
+
+def _operands(node: ast.expr) -> list[ast.expr]:
+    """Return the parts that an operation or a list works on."""
+    if isinstance(node, ast.UnaryOp):
+        return [node.operand]
+    if isinstance(node, ast.BinOp):
+        return [node.left, node.right]
+    if isinstance(node, ast.BoolOp):
+        return node.values
+    if isinstance(node, ast.Call):
+        return node.args
+    return node.elts if isinstance(node, (ast.Tuple, ast.List, ast.Set)) else []
+
+
+def _constant_kind(value: object) -> CellKind:
+    if isinstance(value, bool):
+        return "boolean"
+    return "text" if isinstance(value, str) else "number"
 
 
 def _compared(compare: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
-    """Compare numbers with numbers and texts with texts; refuse the mixture."""
-    if _is_text(left) != _is_text(right):
-        raise TypeError
-    if _is_text(left):
-        left, right = np.asarray(left, dtype=str), np.asarray(right, dtype=str)
-    return np.asarray(compare(left, right), dtype=bool)
-
-
-def _number(value: Any) -> Any:
-    if _is_text(value):
-        raise TypeError
-    return np.asarray(value) if np.asarray(value).dtype.kind == "b" else np.asarray(value, dtype=np.float64)
+    """Compare numbers with numbers, texts with texts."""
+    return np.asarray(compare(left, right)).astype(bool)
 
 
 def _truth(value: Any) -> NDArray[np.bool_]:
-    if _is_text(value):
-        raise TypeError
     array = np.asarray(value)
-    # a missing number is neither true nor an error: it counts as false
-    return array if array.dtype.kind == "b" else (array != 0) & ~np.isnan(array.astype(np.float64))
-
-
-def _signed(op: ast.unaryop, value: Any) -> Any:
-    number = np.asarray(_number(value), dtype=np.float64)
-    return -number if isinstance(op, ast.USub) else number
+    # a missing value is neither true nor an error: it counts as false
+    return array if array.dtype.kind == "b" else (array != 0) & ~np.isnan(array)

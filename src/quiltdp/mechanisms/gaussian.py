@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from quiltdp.accountant.specs import Gaussian, round_up
+from quiltdp.accountant.mechanisms import Gaussian
 from quiltdp.errors import InvalidArgument
-from quiltdp.mechanisms.laplace import checked_dimension, checked_values, released, smallest_sensitivity
+from quiltdp.mechanisms.laplace import charged_values, checked_dimension, released, smallest_sensitivity
 from quiltdp.mechanisms.noise import Grid, NoiseSource, SecureNoise, charged_units
+from quiltdp.rounding import round_up
 
 if TYPE_CHECKING:
     from quiltdp.accountant.ledger import Ledger
@@ -32,14 +33,15 @@ _RANDOM_ROUNDING = 6
 
 
 class GaussianMechanism:
-    """Release numbers with Gaussian noise; one release has the profile ``spec.profile(ε, gaussian_std)``.
+    """Release numbers with Gaussian noise; one release has the profile ``spec.profile(ε, scale)``.
 
     Parameters
     ----------
     spec
         The sensitivity of the whole vector in the L2 norm, and the δ aimed at.
-    gaussian_std
+    scale
         The standard deviation that was calibrated; :attr:`noise_std` is a little larger.
+        ``gaussian_std`` is another name for it.
     dimension
         How many numbers one release has.
     noise
@@ -49,7 +51,7 @@ class GaussianMechanism:
     --------
     >>> from quiltdp import Gaussian
     >>> from quiltdp.mechanisms import GaussianMechanism
-    >>> mechanism = GaussianMechanism(Gaussian(sensitivity=1.0, delta=1e-6), gaussian_std=5.0, dimension=2)
+    >>> mechanism = GaussianMechanism(Gaussian(sensitivity=1.0, delta=1e-6), scale=5.0, dimension=2)
     >>> mechanism.release([3.0, 4.0]).shape
     (2,)
     """
@@ -57,25 +59,32 @@ class GaussianMechanism:
     def __init__(
         self,
         spec: Gaussian,
-        gaussian_std: float,
+        scale: float | None = None,
         *,
         dimension: int = 1,
         noise: NoiseSource | None = None,
+        gaussian_std: float | None = None,
     ) -> None:
         if not isinstance(spec, Gaussian):
             raise InvalidArgument(f"GaussianMechanism needs a Gaussian specification, not {spec!r}")
         self.spec = spec
-        self.gaussian_std = float(gaussian_std)
-        if not 0.0 < self.gaussian_std < math.inf:
-            raise InvalidArgument(f"gaussian_std must be positive and finite, not {gaussian_std!r}")
+        given = gaussian_std if scale is None else scale
+        if given is None or not 0.0 < float(given) < math.inf:
+            raise InvalidArgument(f"scale must be positive and finite, not {given!r}")
+        self.scale = float(given)
         self.dimension = checked_dimension(dimension)
         smallest = smallest_sensitivity(spec.sensitivity)
-        self.grid = Grid.finer_than(smallest / self.dimension, self.gaussian_std)
+        self.grid = Grid.finer_than(smallest / self.dimension, self.scale)
         root = math.isqrt(self.dimension - 1) + 1  # ≥ √dimension
-        inner = Fraction(charged_units(self.gaussian_std, self.grid, smallest, root))
+        inner = Fraction(charged_units(self.scale, self.grid, smallest, root))
         # √(x² + 36) ≤ x + 18/x
         self._units = round_up(inner + Fraction(_RANDOM_ROUNDING**2, 2) / inner)
         self._noise: NoiseSource = noise if noise is not None else SecureNoise()
+
+    @property
+    def gaussian_std(self) -> float:
+        """Another name for the scale."""
+        return self.scale
 
     @property
     def noise_std(self) -> float:
@@ -86,8 +95,6 @@ class GaussianMechanism:
         self, values: ArrayLike, *, ledger: Ledger | None = None, label: str | None = None
     ) -> float | NDArray[np.float64]:
         """Return the values with noise; a ledger is charged, durably, before any noise is drawn."""
-        array = checked_values(values, self.dimension)
-        if ledger is not None:
-            ledger.charge_mechanism(self.spec, self.gaussian_std, label=label)
+        array = charged_values(values, self, self._noise, ledger, label)
         noisy = self._noise.gaussian([self.grid.units(v) for v in array.ravel()], self._units)
         return released(noisy, self.grid, array)

@@ -4,73 +4,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quiltdp.accountant.ledger import Entry, Ledger, LedgerTransaction, Odometer
-from quiltdp.accountant.specs import Thresholdout
-from quiltdp.errors import BudgetSpent, InvalidArgument, option
+from quiltdp.accountant.ledger import Entry, Ledger, Odometer, Outcome, Request, Visit, other_account
+from quiltdp.accountant.mechanisms import Thresholdout
+from quiltdp.errors import InvalidArgument, Refused, option
+from quiltdp.mechanisms.holdout_terms import Answer, checked_settings, setting
 from quiltdp.mechanisms.noise import NoiseSource
-from quiltdp.mechanisms.queries import InvalidOnHoldout, Query, TablePair, Value, describe
-from quiltdp.mechanisms.thresholdout import Outcome, Source, ThresholdoutMechanism, ThresholdoutState
+from quiltdp.mechanisms.queries import Query, TablePair, Value, describe
+from quiltdp.mechanisms.thresholdout import Source, ThresholdoutMechanism, ThresholdoutState
 
 if TYPE_CHECKING:
     from quiltdp.model import Model
 
 __all__ = ["Answer", "ReusableHoldout", "checked_settings"]
 
-
-@dataclass(frozen=True)
-class Answer:
-    """The answer to one query.
-
-    Attributes
-    ----------
-    value
-        A number, or None (⊥) when the budget is spent.
-    source
-        ``"train"``, ``"holdout"`` (with noise; this costs one unit of the budget) or ``"spent"``.
-    remaining
-        How many answers may still come from the holdout.
-    error_bound
-        |value − holdout value| is at most this for all answers together, with probability
-        1 − failure; ∞ for ⊥.
-    repeated
-        Whether this is a recorded answer, returned again for the same idempotency key.
-    """
-
-    value: float | None
-    source: Source
-    remaining: int
-    error_bound: float
-    repeated: bool = False
-
-    def __float__(self) -> float:
-        """Return the value, or refuse when the budget is spent."""
-        if self.value is None:
-            raise BudgetSpent("the holdout's budget is spent: no further answers")
-        return self.value
+FAILED = "the query failed on the holdout: it is recorded and charged like an answer"
 
 
-def checked_settings(
-    threshold: float, failure: float, queries: int | None, *, secure: bool = True
-) -> dict[str, Any]:
-    """Return what a reusable holdout binds its ledger to, besides the calibration, or refuse it."""
-    if not 0.0 <= threshold <= 1.0:
-        raise InvalidArgument(f"{option('threshold')} must lie in [0, 1], not {threshold!r}")
-    if not 0.0 < failure < 1.0:
-        raise InvalidArgument(f"{option('failure')} must lie strictly between 0 and 1, not {failure!r}")
-    if queries is not None and (isinstance(queries, bool) or not isinstance(queries, int) or queries < 1):
-        raise InvalidArgument(f"{option('queries')} must be a whole number ≥ 1, not {queries!r}")
-    return {
-        "kind": "thresholdout",
-        "threshold": float(threshold).hex(),
-        "failure": float(failure).hex(),
-        "queries": queries,
-        "noise": "secure" if secure else "insecure, for tests",
-    }
+_SPENT = Answer(None, "spent", 0, math.inf)
 
 
 class ReusableHoldout:
@@ -91,15 +46,27 @@ class ReusableHoldout:
         T in [0, 1].
     ledger
         The path of the ledger (made if there is none), ``":memory:"``, or a :class:`quiltdp.Ledger`.
+        It is bound to these holdout data from the first time on.
     failure
         β for the error bounds.
     queries
         The number of queries, if it is fixed beforehand: it makes the error bounds a little smaller.
         Answers to further queries come with the bound ∞.
+    resolution
+        Answers from the holdout are rounded to multiples of this: what a plan by description length asks
+        for (:func:`quiltdp.plan`).
+    accuracy
+        The plan's promise about the population, told with every planned answer.
     anchor
         The path of an anchor file, see :class:`quiltdp.Ledger`.
+    types
+        Column → ``"number"``, ``"boolean"`` or ``"text"``, where the training data should not decide.
+    second
+        Allow a second ledger for the same data: what the two leak adds up, and neither knows.
     noise
         Keyword for tests: ``InsecureDeterministicNoise(seed)``.
+    data_folders
+        Where else to look for a second ledger, besides the folder of this one.
 
     Examples
     --------
@@ -125,8 +92,13 @@ class ReusableHoldout:
         *,
         failure: float = 0.05,
         queries: int | None = None,
+        resolution: float | None = None,
+        accuracy: float | None = None,
         anchor: str | Path | None = None,
+        types: Mapping[str, str] | None = None,
+        second: bool = False,
         noise: NoiseSource | None = None,
+        data_folders: Sequence[str | Path] = (),
     ) -> None:
         if not isinstance(calibration.mechanism, Thresholdout):
             raise InvalidArgument(
@@ -134,20 +106,37 @@ class ReusableHoldout:
                 " a reusable holdout needs Thresholdout"
             )
         secure = noise is None or noise.secure
-        settings = checked_settings(threshold, failure, queries, secure=secure)
-        self._tables = TablePair(train, holdout)
+        settings = checked_settings(
+            threshold, failure, queries, resolution=resolution, accuracy=accuracy, secure=secure
+        )
+        self._tables = TablePair(train, holdout, types)
         self._mechanism = ThresholdoutMechanism(
             calibration.mechanism, calibration.sigma, threshold, noise=noise
         )
         self._covered = self._mechanism.covers(Fraction(1, self._tables.rows))
         self.failure, self.queries = failure, queries
+        self.resolution, self.accuracy = resolution, accuracy
+        budget = calibration.mechanism.budget
+        self._open_share, self._answer_share = Fraction(4, 9 * budget), Fraction(5, 9 * budget)
+        path = ledger.path if isinstance(ledger, Ledger) else ledger
+        if not second:
+            self._refuse_second(path, data_folders)
         if isinstance(ledger, Ledger):
             ledger.require(calibration, settings)
             self.ledger = ledger
         else:
             self.ledger = Ledger.open_or_create(ledger, calibration, settings=settings, anchor=anchor)
-        budget = calibration.mechanism.budget
-        self._open_share, self._answer_share = Fraction(4, 9 * budget), Fraction(5, 9 * budget)
+        if self._tables.identity is not None:
+            self.ledger.bind_data(self._tables.identity)
+
+    def _refuse_second(self, path: str | Path, folders: Sequence[str | Path]) -> None:
+        identity = self._tables.identity
+        other = None if identity is None else other_account(path, identity, folders)
+        if other is not None:
+            raise Refused(
+                f"{path}: {other} keeps the account of the same holdout data; go on with that ledger,"
+                f" or allow a {option('second')} one: what the two leak adds up"
+            )
 
     @classmethod
     def from_ledger(
@@ -157,7 +146,10 @@ class ReusableHoldout:
         ledger: str | Path | Ledger,
         *,
         anchor: str | Path | None = None,
+        types: Mapping[str, str] | None = None,
+        second: bool = False,
         noise: NoiseSource | None = None,
+        data_folders: Sequence[str | Path] = (),
     ) -> ReusableHoldout:
         """Go on with an existing ledger: calibration, threshold and the rest are read from it."""
         account = ledger if isinstance(ledger, Ledger) else Ledger.open(ledger, anchor=anchor)
@@ -172,27 +164,47 @@ class ReusableHoldout:
             account,
             failure=float.fromhex(settings["failure"]),
             queries=settings["queries"],
+            resolution=setting(settings, "resolution"),
+            accuracy=setting(settings, "accuracy"),
+            types=types,
+            second=second,
             noise=noise,
+            data_folders=data_folders,
         )
 
     # -- asking ----------------------------------------------------------------------------
 
-    def ask(self, query: Query, *, key: str | None = None, label: str | None = None) -> Answer:
+    def ask(
+        self,
+        query: Query,
+        *,
+        key: str | None = None,
+        label: str | None = None,
+        sensitivity: float | None = None,
+    ) -> Answer:
         """Answer one query; the entry is on the disk before the answer is returned.
 
         Parameters
         ----------
         query
             A callable on the data, giving one value in [0, 1] per row (its mean is asked; one row
-            then moves it by 1/n) or one number in [0, 1] whose sensitivity the caller vouches for;
-            or an expression over the columns.
+            then moves it by 1/n) or one number in [0, 1]; or an expression over the columns.
         key
-            An idempotency key: asking again with it returns the recorded answer at no cost.  Of a
-            callable only the name is compared, so choose keys that name the question.
+            An idempotency key: asking again with it returns the recorded answer at no cost.  Another
+            question under the same key is refused; callables are told apart by their content.
         label
             A note for the ledger.
+        sensitivity
+            For a callable that gives one number: how far one record can move it.  You vouch for it.
+
+        Raises
+        ------
+        InvalidArgument
+            For a query that makes no sense on the training data; nothing is spent.
+        Refused
+            If the query fails on the holdout, with one message for every cause; it is charged.
         """
-        return self.ask_many([query], keys=[key], labels=[label])[0]
+        return self.ask_many([query], keys=[key], labels=[label], sensitivity=sensitivity)[0]
 
     def ask_many(
         self,
@@ -200,118 +212,160 @@ class ReusableHoldout:
         *,
         keys: Sequence[str | None] | None = None,
         labels: Sequence[str | None] | None = None,
+        sensitivity: float | None = None,
     ) -> list[Answer]:
         """Answer queries one after the other with one trip to the disk.
 
         The answers have the same law as asking one by one.  If one query is refused, none is
-        answered and nothing is spent.
+        answered and nothing is spent; if one fails on the holdout, none is answered and those that
+        failed are charged.
         """
         asked = list(queries)
         names = _aligned(keys, len(asked), "keys")
         notes = _aligned(labels, len(asked), "labels")
-        requests = [describe(q) for q in asked]
-        if all(n is not None for n in names):
-            recorded = self._recorded(names, requests)
-            if recorded is not None:  # repeats need no data
-                return recorded
-        pairs = [self._units(q) for q in asked]
-        with self.ledger.transaction() as work:
-            answers = self._answer_all(work, pairs, names, requests, notes)
-        return answers
+        requests = [
+            Request(describe(q, keyed=key is not None), key, note)
+            for q, key, note in zip(asked, names, notes, strict=True)
+        ]
+        first = _first_of_each(requests)
+        if asked and all(n is not None for n in names):
+            with self.ledger.visit(requests) as visit:  # repeats need no data
+                if None not in visit.recalled:
+                    return [self._repeat(visit, entry) for entry in visit.recalled if entry is not None]
+        trained = [self._on_training(q, sensitivity) for q in asked]
+        with self.ledger.visit(requests) as visit:
+            return self._answers(visit, asked, trained, requests, first)
 
-    def _recorded(self, keys: Sequence[str | None], requests: Sequence[str]) -> list[Answer] | None:
-        """Return the recorded answers if every key has one."""
-        with self.ledger.transaction() as work:
-            found = [work.recall(key, request) for key, request in zip(keys, requests, strict=True)]
-            if any(entry is None for entry in found):
-                return None
-            return [self._repeat(work, entry) for entry in found if entry is not None]
-
-    def _units(self, query: Query) -> tuple[int, int, float]:
-        """Return (holdout, training) in grid steps and the training value; refuse nonsense."""
-        try:
-            holdout, train = self._tables.evaluate(query)
-        except InvalidOnHoldout as error:
-            with self.ledger.transaction() as work:  # the owner should see that it happened
-                work.append("refused")
-            raise InvalidArgument(str(error)) from None
-        self._check_sensitivity(holdout)
-        units = self._mechanism.units
-        return units(holdout.exact), units(train.exact), float(train.exact)
-
-    def _check_sensitivity(self, value: Value) -> None:
+    def _on_training(self, query: Query, sensitivity: float | None) -> Value:
+        """Return the value on the training data; refuse what the calibration does not cover."""
+        value = self._tables.on_training(query)
+        rows = self._tables.rows
         if value.statistical and not self._covered:
             raise InvalidArgument(
-                f"the mean over {self._tables.rows} holdout rows moves by 1/{self._tables.rows} with one row;"
+                f"the mean over {rows} holdout rows moves by 1/{rows} with one row;"
                 f" the calibration covers only {self._mechanism.spec.sensitivity!r}"
             )
+        if not value.statistical and sensitivity is None:
+            raise InvalidArgument(
+                "the query gives one number and not one value per row: say how far one record can move it"
+                f" with {option('sensitivity', '…')}, if you vouch for that"
+            )
+        if sensitivity is not None and not self._covers(sensitivity):
+            raise InvalidArgument(
+                f"{option('sensitivity')} {sensitivity!r} is not covered: the calibration is for"
+                f" {self._mechanism.spec.sensitivity!r}"
+            )
+        return value
 
-    def _answer_all(
+    def _covers(self, sensitivity: object) -> bool:
+        if isinstance(sensitivity, bool) or not isinstance(sensitivity, (int, float)):
+            raise InvalidArgument(f"{option('sensitivity')} must be a number, not {sensitivity!r}")
+        if not 0.0 <= sensitivity < math.inf:
+            raise InvalidArgument(f"{option('sensitivity')} must be finite and not negative")
+        return self._mechanism.covers(Fraction(sensitivity))
+
+    def _answers(
         self,
-        work: LedgerTransaction,
-        pairs: Sequence[tuple[int, int, float]],
-        keys: Sequence[str | None],
-        requests: Sequence[str],
-        labels: Sequence[str | None],
+        visit: Visit,
+        asked: Sequence[Query],
+        trained: Sequence[Value],
+        requests: Sequence[Request],
+        first: Sequence[int],
     ) -> list[Answer]:
-        recalled = [work.recall(key, request) for key, request in zip(keys, requests, strict=True)]
-        fresh = _first_of_each(keys, recalled)
-        state = ThresholdoutState(work.head.answers, work.threshold())
-        outcomes, _ = self._mechanism.run([pairs[k][:2] for k in fresh], state)
+        """Reserve, read the holdout, draw, settle; then put the answers in the order of the questions.
+
+        ``first[k]`` is the position of the first question with the key of question k.
+        """
+        fresh = [k for k in range(len(asked)) if first[k] == k and visit.recalled[k] is None]
         made = {}
-        for k, outcome in zip(fresh, outcomes, strict=True):
-            made[k] = self._record(work, outcome, pairs[k][2], keys[k], requests[k], labels[k])
+        if fresh and visit.head.answers < self._mechanism.spec.budget:
+            values = self._drawn(visit, [(asked[k], trained[k], requests[k]) for k in fresh])
+            made = dict(zip(fresh, values, strict=True))
         answers = []
-        for k, entry in enumerate(recalled):
-            if k in made:
-                answers.append(made[k])
-                continue
-            again = entry if entry is not None else work.recall(keys[k], requests[k])
-            answers.append(self._spent() if again is None else self._repeat(work, again))
+        for k, j in enumerate(first):
+            entry = visit.recalled[j]
+            answer = self._repeat(visit, entry) if entry is not None else made.get(j, _SPENT)
+            answers.append(answer if k == j or answer.value is None else replace(answer, repeated=True))
         return answers
 
-    def _record(
-        self,
-        work: LedgerTransaction,
-        outcome: Outcome,
-        train_value: float,
-        key: str | None,
-        request: str,
-        label: str | None,
-    ) -> Answer:
-        """Book one outcome and return its answer; ⊥ says nothing new and is not booked."""
-        if outcome.opened is not None:
-            work.open_epoch(outcome.opened, self._open_share)
-        if outcome.source == "spent":
-            return self._spent()
-        if outcome.source == "train":
-            work.append("train", value=train_value, key=key, request=request, label=label)
-            value = train_value
-        else:
-            if outcome.units is None:
-                raise InvalidArgument("an answer from the holdout has no value")
-            value = self._mechanism.grid.value(outcome.units)
-            work.close_epoch(value, self._answer_share, key=key, request=request, label=label)
-        return self._answer(value, outcome.source, work.head.answers, work.head.queries)
+    def _drawn(self, visit: Visit, asked: Sequence[tuple[Query, Value, Request]]) -> list[Answer]:
+        """Answer questions that were not asked before; after the reservation nothing is refused."""
+        before, threshold = visit.head, visit.threshold
+        is_open = threshold is not None
+        most = min(len(asked), self._mechanism.spec.budget - before.answers)
+        worst = most * self._answer_share + (most - is_open) * self._open_share
+        pledge = visit.reserve([request for _, _, request in asked], worst, most)
+        found = [self._tables.on_holdout(query, value) for query, value, _ in asked]
+        if None in found:
+            pledge.settle(self._failures([f is None for f in found], most, is_open), None)
+            raise Refused(FAILED)
+        values = [value for _, value, _ in asked]
+        units = self._mechanism.units
+        pairs = [(units(f), units(v.exact)) for f, v in zip(found, values, strict=True) if f is not None]
+        drawn, state = self._mechanism.run(pairs, ThresholdoutState(before.answers, threshold))
+        outcomes = []
+        for outcome, value in zip(drawn, values, strict=True):
+            share = self._open_share if outcome.opened is not None else Fraction(0)
+            if outcome.source == "spent" or outcome.units is None:
+                outcomes.append(Outcome("unasked"))
+            elif outcome.source == "train":
+                outcomes.append(Outcome("train", share, 0, float(value.exact)))
+            else:
+                number = self._rounded(self._mechanism.grid.value(outcome.units))
+                outcomes.append(Outcome("holdout", share + self._answer_share, 1, number))
+        entries = pledge.settle(outcomes, state.threshold)
+        return self._told(entries, before.answers, before.queries)
+
+    def _failures(self, failed: Sequence[bool], most: int, is_open: bool) -> list[Outcome]:
+        """Return what is booked when queries failed: each failure like an answer, the others nothing."""
+        outcomes, booked = [], 0
+        for bad in failed:
+            if not bad or booked == most:
+                outcomes.append(Outcome("unasked"))
+                continue
+            opened = Fraction(0) if is_open and not booked else self._open_share
+            outcomes.append(Outcome("failed", opened + self._answer_share, 1))
+            booked += 1
+        return outcomes
+
+    def _told(self, entries: Sequence[Entry], answers: int, number: int) -> list[Answer]:
+        told = []
+        for entry in entries:
+            answers += entry.answers
+            if entry.value is None or entry.kind not in ("train", "holdout"):
+                told.append(_SPENT)
+                continue
+            number += 1
+            told.append(self._answer(entry.value, entry.kind, answers, number))
+        return told
 
     def _answer(
         self, value: float, source: Source, answers: int, number: int, repeated: bool = False
     ) -> Answer:
-        bound = math.inf  # beyond the planned number of queries nothing is promised
+        bound, population = math.inf, None  # beyond the planned number of queries nothing is promised
         if self.queries is None or number <= self.queries:
             bound = self._mechanism.error_bound(
                 source, failure=self.failure, queries=self.queries, number=number
             )
-        return Answer(value, source, self._mechanism.spec.budget - answers, bound, repeated)
+            bound += (self.resolution or 0.0) / 2 if source == "holdout" else 0.0
+            population = self.accuracy
+        return Answer(value, source, self._mechanism.spec.budget - answers, bound, repeated, population)
 
-    def _spent(self) -> Answer:
-        return Answer(None, "spent", 0, math.inf)
+    def _rounded(self, number: float) -> float:
+        """Return the nearest multiple of the resolution: what is done to an answer costs nothing."""
+        if self.resolution is None:
+            return number
+        exact = Fraction(self.resolution)
+        step = exact.limit_denominator(10**9) or exact
+        return float(round(Fraction(number) / step) * step)
 
-    def _repeat(self, work: LedgerTransaction, entry: Entry) -> Answer:
+    def _repeat(self, visit: Visit, entry: Entry) -> Answer:
+        if entry.kind == "failed":
+            raise Refused(FAILED)
         if entry.kind not in ("train", "holdout") or entry.value is None:
-            raise InvalidArgument(f"ledger entry {entry.seq} is not an answer")
-        number = work.queries_until(entry)
-        return self._answer(entry.value, entry.kind, work.head.answers, number, repeated=True)
+            raise InvalidArgument("what is recorded under this key is not an answer")
+        number = visit.numbers[entry.seq]
+        return self._answer(entry.value, entry.kind, visit.head.answers, number, repeated=True)
 
     # -- reading ---------------------------------------------------------------------------
 
@@ -374,14 +428,13 @@ def _aligned(values: Sequence[Any] | None, count: int, name: str) -> Sequence[An
     return list(values)
 
 
-def _first_of_each(keys: Sequence[str | None], recalled: Sequence[Entry | None]) -> list[int]:
-    """Return the positions that need an answer: not recorded, and the first with their key."""
-    seen: set[str] = set()
-    fresh = []
-    for k, (key, entry) in enumerate(zip(keys, recalled, strict=True)):
-        if entry is not None or key in seen:
-            continue
-        if key is not None:
-            seen.add(key)
-        fresh.append(k)
-    return fresh
+def _first_of_each(requests: Sequence[Request]) -> list[int]:
+    """Return for every request the position of the first with its key; refuse one key for two questions."""
+    seen: dict[str, int] = {}
+    first = []
+    for k, request in enumerate(requests):
+        j = k if request.key is None else seen.setdefault(request.key, k)
+        if requests[j].text != request.text:
+            raise Refused(f"the key {request.key!a} is given to two different queries")
+        first.append(j)
+    return first

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from quiltdp.accountant.specs import Laplace
+from quiltdp.accountant.mechanisms import Laplace
 from quiltdp.errors import InvalidArgument
 from quiltdp.mechanisms.noise import Grid, NoiseSource, SecureNoise, charged_units
 
@@ -66,9 +66,7 @@ class LaplaceMechanism:
         self, values: ArrayLike, *, ledger: Ledger | None = None, label: str | None = None
     ) -> float | NDArray[np.float64]:
         """Return the values with noise; a ledger is charged, durably, before any noise is drawn."""
-        array = checked_values(values, self.dimension)
-        if ledger is not None:
-            ledger.charge_mechanism(self.spec, self.scale, label=label)
+        array = charged_values(values, self, self._noise, ledger, label)
         noisy = self._noise.laplace([self.grid.units(v) for v in array.ravel()], self._units)
         return released(noisy, self.grid, array)
 
@@ -87,13 +85,35 @@ def checked_dimension(dimension: Any) -> int:
     return int(dimension)
 
 
-def checked_values(values: ArrayLike, dimension: int) -> NDArray[np.float64]:
-    """Return the values as an array of the declared size, all finite, or refuse them."""
-    array = np.asarray(values, dtype=np.float64)
-    if array.size != dimension:
-        raise InvalidArgument(f"the mechanism was built for {dimension} numbers, {array.size} were given")
+class _Charged(Protocol):
+    spec: Any
+    scale: float
+    dimension: int
+
+
+def charged_values(
+    values: ArrayLike, mechanism: _Charged, noise: NoiseSource, ledger: Ledger | None, label: str | None
+) -> NDArray[np.float64]:
+    """Return the values as an array, all finite, once the ledger is charged for their release.
+
+    What does not depend on the numbers is refused before the charge; a NaN or an infinity after it,
+    because that refusal tells something about the data.
+    """
+    try:
+        array = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidArgument("the values to release must be numbers") from None
+    if array.size != mechanism.dimension:
+        raise InvalidArgument(
+            f"the mechanism was built for {mechanism.dimension} numbers, {array.size} were given"
+        )
+    if ledger is not None:
+        if not noise.secure and ledger.settings.get("noise", "secure") == "secure":
+            raise InvalidArgument(f"{ledger.path}: predictable noise must not be charged to this ledger")
+        ledger.charge_mechanism(mechanism.spec, mechanism.scale, label=label)
     if not np.all(np.isfinite(array)):
-        raise InvalidArgument("a value to release is NaN or infinite")
+        charged = "" if ledger is None else "; the release is charged"
+        raise InvalidArgument(f"a value to release is NaN or infinite{charged}")
     return array
 
 

@@ -9,7 +9,6 @@ failure probability of A.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -57,8 +56,9 @@ class Monitor(Generic[Sample, Query]):
 
     Reference
     ---------
-    Bassily, Nissim, Smith, Steinke, Stemmer, Ullman, Algorithmic stability for adaptive data analysis,
-    2016, Section 3.  The candidate set has 2T members, so its logarithm is ln(2T).
+    Lecture on the transfer theorem, Algorithm 2, after Bassily, Nissim, Smith, Steinke, Stemmer, Ullman,
+    Algorithmic stability for adaptive data analysis, 2016.  The candidate set has 2T members, so its
+    logarithm is ln(2T).
 
     Examples
     --------
@@ -107,24 +107,11 @@ class Monitor(Generic[Sample, Query]):
         )
 
     def gap_floor(self, runs: int) -> float:
-        """Return how far the expected gap picked may fall below E[largest gap]: 2 ln(2T) / (α n)."""
-        return self.mechanism.expected_regret(2 * runs)
+        """Return how far the expected gap picked may fall below E[largest gap]: 2 ln(2T) / (α n).
 
-    @staticmethod
-    def gap_ceiling(dp_epsilon: float, delta: float, runs: int) -> float:
-        """Return e^α − 1 + Tδ: the expected gap of any choice that is (α, δ)-DP in the T samples.
-
-        ``dp_epsilon`` is the cost of the algorithm and of the choice together.
-
-        Examples
-        --------
-        >>> from quiltdp.mechanisms import Monitor
-        >>> round(Monitor.gap_ceiling(0.1, 0.0, 10), 4)
-        0.1052
+        How large it can be at most is :func:`quiltdp.generalization.monitor_ceiling`.
         """
-        if dp_epsilon < 0.0 or not 0.0 <= delta <= 1.0 or runs < 1:
-            raise InvalidArgument("gap_ceiling needs dp_epsilon ≥ 0, delta in [0, 1] and runs ≥ 1")
-        return math.expm1(dp_epsilon) + runs * delta
+        return self.mechanism.expected_regret(2 * runs)
 
     @staticmethod
     def _unit(value: float) -> float:

@@ -1,10 +1,11 @@
-"""Secure noise: exact samplers of OpenDP on a stated grid.
+"""Secure noise: exact samplers on a stated grid, OpenDP's wherever 64 bits hold the noise.
 
 Every released number is a multiple of a *grid* step, a power of two.  The query value is rounded to
 the grid first, then discrete noise is drawn exactly (integer arithmetic, the operating system's
 entropy), so the low-order bits of a release say nothing.  Rounding may move two neighbouring values
 further apart, by at most one step; :func:`charged_units` raises the noise scale by exactly that
-much, so the cost promised for the stated scale holds for what is released.
+much, so the cost promised for the stated scale holds for what is released.  Noise is drawn around
+zero and added in whole numbers of any size: no value is too large for the grid.
 
 Tests pass ``noise=InsecureDeterministicNoise(seed)``.  Nothing else makes noise predictable: there is
 no global seed and no environment variable, and a ledger remembers what kind of noise it was made for.
@@ -13,14 +14,16 @@ no global seed and no environment variable, and a ledger remembers what kind of 
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, ClassVar, Protocol
 
-from quiltdp.accountant.specs import round_up
 from quiltdp.errors import InvalidArgument
+from quiltdp.mechanisms.wide_noise import wide_gaussian, wide_laplace
+from quiltdp.rounding import round_up
 
 __all__ = [
     "Grid",
@@ -33,7 +36,13 @@ __all__ = [
 GRID_BITS = 20
 """The grid is at least 2**20 times finer than the sensitivity and the noise scale."""
 
-_LARGEST_UNITS = 2**62
+WIDE_SCALE = 2.0**53
+"""In grid steps.  OpenDP draws 64-bit numbers; noise of this scale leaves them with probability e⁻¹⁰²⁴,
+and beyond it :mod:`.wide_noise` draws."""
+
+MARGIN = 1 + Fraction(1, 2**48)
+"""The noise drawn is larger by this factor than what is charged for, so that a scale computed in
+doubles (12 · σ, √12 · σ) is covered by the exact one, see ``mechanism_share``."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +82,7 @@ class Grid:
         return Fraction(2) ** self.exponent
 
     def units(self, value: float | Fraction) -> int:
-        """Return the nearest grid point in steps (ties to even), held within ±2**62."""
+        """Return the nearest grid point in steps (ties to even); nothing is clipped."""
         top, bottom = value.as_integer_ratio()
         if self.exponent < 0:
             top <<= -self.exponent
@@ -82,11 +91,15 @@ class Grid:
         whole, rest = divmod(top, bottom)
         if 2 * rest > bottom or (2 * rest == bottom and whole % 2):
             whole += 1
-        return max(-_LARGEST_UNITS, min(_LARGEST_UNITS, whole))
+        return whole
 
     def value(self, units: int) -> float:
         """Return the grid point as a double (a double beyond 2**53 steps is on a coarser grid)."""
-        return math.ldexp(float(units), self.exponent)
+        try:
+            return math.ldexp(float(units), self.exponent)
+        except OverflowError:  # the whole number is beyond doubles, the grid point perhaps not
+            exact, largest = units * self.exact_step, Fraction(sys.float_info.max)
+            return float(max(-largest, min(largest, exact)))
 
     def __contains__(self, value: object) -> bool:
         """Return whether a number is a grid point."""
@@ -99,7 +112,7 @@ def charged_units(
     """Return the noise scale in grid steps that keeps the cost Δ/scale after rounding to the grid.
 
     Rounding lets neighbours differ by Δ + r·step instead of Δ, so the scale becomes
-    scale · (1 + r·step/Δ), in steps, rounded up: (Δ + r·step) / charged ≤ Δ / scale.
+    scale · (1 + r·step/Δ) · (1 + 2⁻⁴⁸), in steps, rounded up: (Δ + r·step) / charged < Δ / scale.
 
     Parameters
     ----------
@@ -113,14 +126,14 @@ def charged_units(
     Examples
     --------
     >>> from quiltdp.mechanisms.noise import Grid, charged_units
-    >>> charged_units(0.5, Grid(-21), sensitivity=1.0) == 2.0**20 * (1 + 2.0**-21)
-    True
+    >>> round(charged_units(0.5, Grid(-21), sensitivity=1.0), 3)  # 2**20 steps, and half a step for rounding
+    1048576.5
     """
     exact = Fraction(scale)
     if exact <= 0:
         raise InvalidArgument(f"the noise scale must be positive, not {scale!r}")
     step = grid.exact_step
-    return round_up(exact * (1 + rounding_steps * step / Fraction(sensitivity)) / step)
+    return round_up(exact * (1 + rounding_steps * step / Fraction(sensitivity)) * MARGIN / step)
 
 
 class NoiseSource(Protocol):
@@ -155,19 +168,35 @@ class SecureNoise:
 
     def laplace(self, values: Sequence[int], scale: float) -> list[int]:
         """Return every value plus discrete Laplace noise."""
-        return list(_laplace(_checked_scale(scale))(list(values))) if values else []
+        if _checked_scale(scale) > WIDE_SCALE:
+            return [int(value) + wide_laplace(Fraction(scale)) for value in values]
+        return _added(values, _laplace(float(scale)))
 
     def gaussian(self, values: Sequence[int], std: float) -> list[int]:
         """Return every value plus discrete Gaussian noise."""
-        return list(_gaussian(_checked_scale(std))(list(values))) if values else []
+        if _checked_scale(std) > WIDE_SCALE:
+            return [int(value) + wide_gaussian(Fraction(std)) for value in values]
+        return _added(values, _gaussian(float(std)))
 
     def choose(self, scores: Sequence[int], scale: float) -> int:
         """Return an index by the exponential mechanism: the largest score + Gumbel(scale)."""
-        return int(_noisy_max(_checked_scale(scale))(list(scores)))
+        if _checked_scale(scale) > WIDE_SCALE:
+            raise InvalidArgument(f"the noise scale must be at most 2**53 steps for a choice, not {scale!r}")
+        best = max(scores)  # only differences matter; one of 2**62 is never made up for
+        return int(_noisy_max(float(scale))([max(s - best, -(2**62)) for s in scores]))
 
     def __repr__(self) -> str:
         """Name the source."""
         return "SecureNoise()"
+
+
+def _added(values: Sequence[int], measurement: Any) -> list[int]:
+    """Add noise, drawn around zero, to whole numbers of any size: 64 bits hold the noise, not the sum."""
+    if not values:
+        return []
+    return [
+        int(value) + int(noise) for value, noise in zip(values, measurement([0] * len(values)), strict=True)
+    ]
 
 
 def _checked_scale(scale: float) -> float:
@@ -232,7 +261,14 @@ class InsecureDeterministicNoise:
 
     def laplace(self, values: Sequence[int], scale: float) -> list[int]:
         """Return every value plus the difference of two geometric variables."""
-        p = -math.expm1(-1.0 / _checked_scale(scale))
+        if (
+            _checked_scale(scale) > WIDE_SCALE
+        ):  # beyond numpy's whole numbers, and this source need not be exact
+            wide = self._generator.laplace(0.0, 1.0, size=len(values))
+            return [
+                int(v) + int(Fraction(float(d)) * Fraction(scale)) for v, d in zip(values, wide, strict=True)
+            ]
+        p = -math.expm1(-1.0 / scale)
         draws = self._generator.geometric(p, size=(2, len(values)))
         return [int(v) + int(d) for v, d in zip(values, draws[0] - draws[1], strict=True)]
 
@@ -246,7 +282,8 @@ class InsecureDeterministicNoise:
         import numpy as np
 
         draws = self._generator.gumbel(0.0, _checked_scale(scale), size=len(scores))
-        return int(np.argmax(np.asarray(scores, dtype=np.float64) + draws))
+        best = max(scores)
+        return int(np.argmax(np.asarray([s - best for s in scores], dtype=np.float64) + draws))
 
     def __repr__(self) -> str:
         """Name the source."""

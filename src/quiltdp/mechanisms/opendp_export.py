@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from quiltdp.accountant.specs import Gaussian, Thresholdout
-from quiltdp.errors import InvalidArgument
-
 if TYPE_CHECKING:
     from quiltdp.accountant.calibration import Calibration
 
@@ -33,12 +30,4 @@ def to_opendp(calibration: Calibration) -> Any:
     >>> round(measurement.map(1.0), 4), type(measurement(42.0)).__name__
     (0.1123, 'float')
     """
-    if isinstance(calibration.mechanism, Thresholdout):
-        raise InvalidArgument("Thresholdout is an algorithm, not one release: use quiltdp.ReusableHoldout")
-    import opendp.prelude as dp
-
-    dp.enable_features("contrib")
-    space = dp.atom_domain(T=float, nan=False), dp.absolute_distance(T=float)
-    if isinstance(calibration.mechanism, Gaussian):
-        return dp.m.make_gaussian(*space, scale=calibration.sigma)
-    return dp.m.make_laplace(*space, scale=calibration.sigma)
+    return calibration.mechanism.to_opendp(calibration.sigma)

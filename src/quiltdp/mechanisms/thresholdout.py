@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
-from quiltdp.accountant.specs import Thresholdout
+from quiltdp.accountant.mechanisms import Thresholdout
 from quiltdp.errors import InvalidArgument
 from quiltdp.mechanisms.laplace import smallest_sensitivity
 from quiltdp.mechanisms.noise import Grid, NoiseSource, SecureNoise, charged_units

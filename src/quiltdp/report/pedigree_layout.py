@@ -8,9 +8,11 @@ import numpy as np
 
 from quiltdp.domains.pedigree.types import Pedigree
 
-__all__ = ["layout"]
+__all__ = ["MOST_DRAWN", "layout"]
 
 _SWEEPS = 24
+MOST_DRAWN = 400
+"""How many people fit a drawing."""
 
 
 def layout(family: Pedigree, people: Collection[str] | None = None) -> dict[str, tuple[float, float]]:

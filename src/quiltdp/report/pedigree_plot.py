@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from quiltdp.domains.pedigree.relations import kinship
 from quiltdp.domains.pedigree.types import Pedigree, Person
 from quiltdp.errors import DependencyMissing, InvalidArgument
-from quiltdp.report.pedigree_layout import layout
+from quiltdp.report.pedigree_layout import MOST_DRAWN, layout
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,7 +22,6 @@ _SIZE = 0.34
 _ROW = 1.7
 _LINE = "#444444"
 _BLANK = "#ffffff"
-_MOST = 400
 
 
 def draw_pedigree(
@@ -66,9 +65,12 @@ def draw_pedigree(
         from matplotlib.colors import Normalize
     except ImportError:
         raise DependencyMissing("drawings need matplotlib: pip install 'quiltdp[plot]'") from None
-    chosen = [p for p in family if people is None or p.name in people]
-    if not 0 < len(chosen) <= _MOST:
-        raise InvalidArgument(f"{len(chosen)} people do not fit a drawing (1 to {_MOST}); choose one family")
+    wanted = None if people is None else set(people)
+    chosen = [p for p in family if wanted is None or p.name in wanted]
+    if not 0 < len(chosen) <= MOST_DRAWN:
+        raise InvalidArgument(
+            f"{len(chosen)} people do not fit a drawing (1 to {MOST_DRAWN}); choose one family"
+        )
     place = {n: (x, _ROW * y) for n, (x, y) in layout(family, [p.name for p in chosen]).items()}
     axes = _axes(place) if ax is None else ax
     shown = dict(values or {})

@@ -11,8 +11,11 @@ from quiltdp.errors import DependencyMissing
 if TYPE_CHECKING:
     from quiltdp.accountant.calibration import Calibration
     from quiltdp.accountant.profile import LeakageProfile
+    from quiltdp.accountant.result import Leakage
+    from quiltdp.graph.quilt import Quilt
+    from quiltdp.graph.types import DependencyGraph
 
-__all__ = ["new_axes", "plot_calibration", "plot_profile"]
+__all__ = ["new_axes", "plot_calibration", "plot_graph", "plot_leakage", "plot_profile"]
 
 
 def new_axes(ax: Any = None) -> Any:
@@ -57,4 +60,55 @@ def plot_calibration(calibration: Calibration, *, ax: Any = None) -> Any:
     ax.set(xscale="log", xlabel="noise scale σ")
     ax.set_title(f"ε = {calibration.epsilon:g}, {calibration.adversary} adversary")
     ax.margins(x=0.15)
+    return ax
+
+
+def plot_leakage(leakage: Leakage, *, top: int = 20, ax: Any = None) -> Any:
+    """Draw the units that leak most as bars, with the mechanism's own α as a line."""
+    ax = new_axes(ax)
+    rows = leakage.per_record.top(top)[::-1]
+    ax.barh([n for n, _ in rows], [v for _, v in rows], color="#2a6f97")
+    if isinstance(leakage.dp_epsilon, float):
+        ax.axvline(leakage.dp_epsilon, ls=":", color="grey", label="α of the mechanism")
+        ax.legend(fontsize="small")
+    ax.set_xlabel("leakage ε")
+    left = len(leakage.per_record) - len(rows)
+    ax.set_title(f"{leakage.adversary} adversary" + (f", {left:,} smaller ones left out" if left else ""))
+    return ax
+
+
+_PARTS = {"target": "#8c1d40", "separator": "#1f5f8b", "nearby": "#d98c5f", "remote": "#d7dde2"}
+
+
+def plot_graph(graph: DependencyGraph, *, highlight: Quilt | None = None, ax: Any = None) -> Any:
+    """Draw a dependency graph; with ``highlight``, the parts of a quilt in their own colours.
+
+    The layout is networkx's Kamada–Kawai, the same every time.
+    """
+    import networkx as nx
+
+    ax = new_axes(ax)
+    drawn = graph.to_networkx()
+    places = nx.kamada_kawai_layout(drawn) if len(drawn) > 1 else dict.fromkeys(drawn, (0.0, 0.0))
+    part = dict.fromkeys(drawn, "remote")
+    if highlight is not None:
+        part.update(dict.fromkeys(highlight.separator, "separator"))
+        part.update(dict.fromkeys(highlight.nearby, "nearby"))
+        part[highlight.target] = "target"
+    for a, b in drawn.edges:
+        (x, y), (u, v) = places[a], places[b]
+        ax.plot([x, u], [y, v], color="#9aa4ae", lw=1, zorder=1)
+    for kind, colour in _PARTS.items():
+        inside = [n for n in drawn if part[n] == kind]
+        if inside:
+            spots = np.array([places[n] for n in inside])
+            label = kind if highlight is not None else None
+            ax.scatter(
+                spots[:, 0], spots[:, 1], s=160, color=colour, edgecolors="#444", zorder=2, label=label
+            )
+    for n in drawn:
+        ax.annotate(n, places[n], fontsize=8, xytext=(0, 9), textcoords="offset points", ha="center")
+    if highlight is not None:
+        ax.legend(fontsize="small", frameon=False)
+    ax.set_axis_off()
     return ax

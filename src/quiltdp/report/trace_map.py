@@ -18,6 +18,7 @@ __all__ = ["draw_cells", "map_picture", "save_map"]
 
 Outline = Sequence[tuple[float, float]]
 
+_BELOW_ZERO = "#f2b48a"
 _METRES_PER_DEGREE = 111_320.0  # of latitude; the scale bar is for the eye
 
 
@@ -34,7 +35,7 @@ def draw_cells(
 ) -> None:
     """Draw cells on matplotlib axes, coloured by value.
 
-    Noise can make a count negative; such cells get the lightest colour, that of 0.
+    Noise can make a count negative; such cells have a colour of their own, below the scale.
 
     Parameters
     ----------
@@ -53,6 +54,7 @@ def draw_cells(
     colour_bar
         Whether to draw the legend.
     """
+    from matplotlib import colormaps
     from matplotlib.collections import PolyCollection
 
     numbers = np.asarray(values, dtype=np.float64)
@@ -63,8 +65,9 @@ def draw_cells(
         raise InvalidArgument("map: no cell has an outline to draw")
     rings = [[(lon, lat) for lat, lon in outlines[k]] for k in shown]
     top = largest if largest is not None else max(float(numbers[shown].max()), 1e-9)
-    patches = PolyCollection(rings, edgecolors="#5b6770", linewidths=0.6, cmap="YlGnBu")
-    patches.set_array(np.maximum(numbers[shown], 0.0))
+    colours = colormaps["YlGnBu"].with_extremes(under=_BELOW_ZERO)
+    patches = PolyCollection(rings, edgecolors="#5b6770", linewidths=0.6, cmap=colours)
+    patches.set_array(numbers[shown])
     patches.set_clim(0.0, top)
     axes.add_collection(patches)
     corners = np.array([c for ring in rings for c in ring])
@@ -79,7 +82,14 @@ def draw_cells(
     if title:
         axes.set_title(title, fontsize=10)
     if colour_bar:
-        axes.figure.colorbar(patches, ax=axes, shrink=0.75, label=unit)
+        below = bool((numbers[shown] < 0).any())
+        axes.figure.colorbar(
+            patches,
+            ax=axes,
+            shrink=0.75,
+            extend="min" if below else "neither",
+            label=f"{unit} (orange: below 0, which is noise)" if below else unit,
+        )
 
 
 def _frame(axes: Any, corners: np.ndarray) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from quiltdp import markov_chain, markov_chains
+from quiltdp.accountant.bounds import ready
 from quiltdp.accountant.leakage.chain_prior import ChainPriorBound
 from quiltdp.accountant.leakage.mqm_chain import (
     GK16Bound,
@@ -24,7 +25,7 @@ def noise(bound, n, epsilon=1.0):
     low, high = 0.0, epsilon
     for _ in range(34):
         middle = (low + high) / 2
-        if bound.evaluate(np.full(n, middle)).epsilon.max() <= epsilon:
+        if bound.evaluate(np.full(n, middle)).values.max() <= epsilon:
             low = middle
         else:
             high = middle
@@ -35,12 +36,14 @@ def noise(bound, n, epsilon=1.0):
 def test_reproduces_the_authors_program(row):
     a, b = float(row["p01"]), float(row["p11"])
     chain = markov_chain([[1 - a, a], [1 - b, b]], length=100)
-    exact = noise(MarkovQuiltChainBound(chain), 100)
+    exact = noise(ready(MarkovQuiltChainBound, chain), 100)
     assert exact == pytest.approx(float(row["mqm_exact"]), rel=1e-6)
-    assert noise(MarkovQuiltApproxBound(chain), 100) == pytest.approx(float(row["mqm_approx"]), rel=1e-6)
-    gk16 = noise(GK16Bound(chain), 100)
+    assert noise(ready(MarkovQuiltApproxBound, chain), 100) == pytest.approx(
+        float(row["mqm_approx"]), rel=1e-6
+    )
+    gk16 = noise(ready(GK16Bound, chain), 100)
     assert np.isinf(gk16) if row["gk16"] == "NaN" else gk16 == pytest.approx(float(row["gk16"]), rel=1e-6)
-    assert noise(ChainPriorBound(chain, max_step=4), 100) <= exact
+    assert noise(ready(ChainPriorBound, chain, max_step=4), 100) <= exact
 
 
 def test_never_noisier_than_the_published_mechanism():
@@ -48,12 +51,12 @@ def test_never_noisier_than_the_published_mechanism():
         a, b = float(row["p01"]), float(row["p11"])
         chain = markov_chain([[1 - a, a], [1 - b, b]], length=100)
         alpha = np.full(100, 1 / float(row["mqm_exact"]))
-        assert ChainPriorBound(chain, max_step=3).evaluate(alpha).epsilon.max() <= 1.0
+        assert ready(ChainPriorBound, chain, max_step=3).evaluate(alpha).values.max() <= 1.0
 
 
 def test_quick_number():
     chain = markov_chain([[0.9, 0.1], [0.1, 0.9]], length=100)
-    assert noise(ChainPriorBound(chain), 100) == pytest.approx(8.64, abs=0.005)
+    assert noise(ready(ChainPriorBound, chain), 100) == pytest.approx(8.64, abs=0.005)
 
 
 def attained(model, alpha, unit):
@@ -96,15 +99,15 @@ def test_never_below_what_a_mechanism_attains(seed):
     chain = random_chain(seed)
     n = len(chain.nodes)
     alpha = np.random.default_rng(seed).choice([0.0, 0.1, 1.0, 2.0], n) if seed % 2 else np.full(n, 0.5)
-    alone = ChainPriorBound(chain).evaluate(alpha).epsilon
-    published = MarkovQuiltChainBound(chain).evaluate(alpha).epsilon
+    alone = ready(ChainPriorBound, chain).evaluate(alpha).values
+    published = ready(MarkovQuiltChainBound, chain).evaluate(alpha).values
     for k, node in enumerate(chain.nodes):
         truth = attained(chain, alpha, (node,))
         assert alone[k] >= truth
         assert published[k] >= truth
     windows = [tuple(chain.nodes[k : k + 2]) for k in range(n - 1)]
-    for bound in (ChainPriorBound(chain, windows), MarkovQuiltChainBound(chain, windows)):
-        found = bound.evaluate(alpha).epsilon
+    for bound in (ready(ChainPriorBound, chain, windows), ready(MarkovQuiltChainBound, chain, windows)):
+        found = bound.evaluate(alpha).values
         for k, unit in enumerate(windows):
             assert found[k] >= attained(chain, alpha, unit)
 
@@ -113,27 +116,27 @@ def test_units_with_a_gap_and_in_two_chains():
     chains = markov_chains([[0.8, 0.2], [0.3, 0.7]], {"a/": 4, "b/": 3})
     alpha = np.full(7, 0.3)
     units = [("a/0", "a/2"), ("a/1", "b/1"), ("b/0", "b/1", "b/2")]
-    found = ChainPriorBound(chains, units).evaluate(alpha).epsilon
-    single = ChainPriorBound(chains).evaluate(alpha).epsilon
+    found = ready(ChainPriorBound, chains, units).evaluate(alpha).values
+    single = ready(ChainPriorBound, chains).evaluate(alpha).values
     assert found[1] == pytest.approx(single[1] + single[5], abs=1e-9)
     assert found[2] == pytest.approx(0.9, abs=1e-9)
-    window = ChainPriorBound(chains, [("a/0", "a/1", "a/2")]).evaluate(alpha).epsilon
+    window = ready(ChainPriorBound, chains, [("a/0", "a/1", "a/2")]).evaluate(alpha).values
     assert found[0] == pytest.approx(window[0], abs=1e-12)
     with pytest.raises(InvalidArgument, match="empty"):
-        ChainPriorBound(chains, [()])
+        ready(ChainPriorBound, chains, [()])
 
 
 def test_a_million_steps_of_fifty_states():
     rng = np.random.default_rng(3)
     p = 0.8 * np.eye(50) + 0.2 * rng.dirichlet(np.ones(50), 50)
-    long = ChainPriorBound(markov_chain(p, length=1_000_000)).evaluate(np.full(1_000_000, 0.02)).epsilon
+    long = ready(ChainPriorBound, markov_chain(p, length=1_000_000)).evaluate(np.full(1_000_000, 0.02)).values
     assert long[500_000] == pytest.approx(long.max())
 
 
 def test_the_fixed_point_agrees_with_walking():
     p = np.array([[0.9, 0.1], [0.2, 0.8]])
-    walked = ChainPriorBound(markov_chain(p, length=390)).evaluate(np.full(390, 0.05)).epsilon
-    long = ChainPriorBound(markov_chain(p, length=100_000)).evaluate(np.full(100_000, 0.05)).epsilon
+    walked = ready(ChainPriorBound, markov_chain(p, length=390)).evaluate(np.full(390, 0.05)).values
+    long = ready(ChainPriorBound, markov_chain(p, length=100_000)).evaluate(np.full(100_000, 0.05)).values
     assert long.max() == pytest.approx(walked.max(), rel=1e-9)
     assert long.max() >= walked.max()
     assert long[:100] == pytest.approx(walked[:100], rel=1e-9)
@@ -142,14 +145,14 @@ def test_the_fixed_point_agrees_with_walking():
 def test_other_initial_laws_settle_on_the_stationary_answer():
     p = np.array([[0.9, 0.1], [0.2, 0.8]])
     alpha = np.full(5000, 0.05)
-    still = ChainPriorBound(markov_chain(p, length=5000)).evaluate(alpha).epsilon
-    moving = ChainPriorBound(markov_chain(p, length=5000, initial=[0.99, 0.01])).evaluate(alpha).epsilon
+    still = ready(ChainPriorBound, markov_chain(p, length=5000)).evaluate(alpha).values
+    moving = ready(ChainPriorBound, markov_chain(p, length=5000, initial=[0.99, 0.01])).evaluate(alpha).values
     assert moving[1000:] == pytest.approx(still[1000:], rel=1e-6)
 
 
 def test_a_chain_of_copies_is_group_privacy():
     periodic = markov_chain([[0.0, 1.0], [1.0, 0.0]], length=30_000, initial=[0.9, 0.1])
-    value = ChainPriorBound(periodic).evaluate(np.full(30_000, 1e-4)).epsilon
+    value = ready(ChainPriorBound, periodic).evaluate(np.full(30_000, 1e-4)).values
     assert np.all(value >= 3.0 - 1e-9)
 
 
@@ -157,8 +160,8 @@ def test_unequal_alpha_on_a_long_chain():
     p = np.array([[0.9, 0.1], [0.2, 0.8]])
     alpha = np.full(30_000, 0.05)
     alpha[::2] = 0.01
-    long = ChainPriorBound(markov_chain(p, length=30_000)).evaluate(alpha).epsilon
-    short = ChainPriorBound(markov_chain(p, length=1000)).evaluate(alpha[:1000]).epsilon
+    long = ready(ChainPriorBound, markov_chain(p, length=30_000)).evaluate(alpha).values
+    short = ready(ChainPriorBound, markov_chain(p, length=1000)).evaluate(alpha[:1000]).values
     middle = slice(400, 600)
     assert np.all(long[middle] >= short[middle] * (1 - 1e-9))
     assert np.all(long[middle] <= short[middle] * 1.01)
@@ -168,9 +171,9 @@ def test_comparisons_refuse_other_chains():
     p, q = [[0.9, 0.1], [0.2, 0.8]], [[0.8, 0.2], [0.1, 0.9]]
     other = markov_chain([p, q, p], initial=[0.5, 0.5])
     with pytest.raises(InvalidArgument, match="homogeneous"):
-        MarkovQuiltApproxBound(other)
+        ready(MarkovQuiltApproxBound, other)
     with pytest.raises(InvalidArgument, match="homogeneous"):
-        GK16Bound(other)
+        ready(GK16Bound, other)
     cyclic = markov_chain([[0.1, 0.8, 0.1], [0.1, 0.1, 0.8], [0.8, 0.1, 0.1]], length=5)
     with pytest.raises(InvalidArgument, match="reversible"):
-        MarkovQuiltApproxBound(cyclic)
+        ready(MarkovQuiltApproxBound, cyclic)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from strategies import models, reference_networks
 
 import quiltdp as qd
+from quiltdp.accountant.bounds import ready
 from quiltdp.accountant.leakage.adversaries import pair_tables
 from quiltdp.accountant.leakage.limit import ExactBound
 from quiltdp.accountant.leakage.worst_mechanism import by_heights, by_linear_program, height_functions
@@ -93,8 +94,8 @@ def test_impossible_evidence_is_never_conditioned_on() -> None:
 @pytest.mark.parametrize("k", range(60))
 def test_reference_limits(k: int) -> None:
     case = reference_networks()[k]
-    found = ExactBound(case.model).evaluate(alpha_of(case.model, case.dp_epsilon))
-    assert found.epsilon.max() == pytest.approx(case.limit, abs=2e-7)
+    found = ready(ExactBound, case.model).evaluate(alpha_of(case.model, case.dp_epsilon))
+    assert found.values.max() == pytest.approx(case.limit, abs=2e-7)
     assert not found.notes
 
 
@@ -103,29 +104,32 @@ def test_reference_limits(k: int) -> None:
 def test_unequal_programs_agree_with_heights_when_alphas_meet(model: qd.Model, alpha: float) -> None:
     if len(model.records) > 4:
         return
-    bound = ExactBound(model)
+    bound = ready(ExactBound, model)
     equal = alpha_of(model, alpha)
     nearly = equal * (1 + 1e-9 * np.arange(len(equal)))
-    a, b = bound.evaluate(equal).epsilon, bound.evaluate(nearly).epsilon
+    a, b = bound.evaluate(equal).values, bound.evaluate(nearly).values
     assert np.all(np.abs(a - b) <= 1e-5 * (1 + a))
 
 
 def test_floor_and_ceiling_only_skip_what_cannot_matter() -> None:
     m = qd.markov_chain([[0.9, 0.1], [0.1, 0.9]], length=5)
-    bound, alpha = ExactBound(m), np.full(5, 0.1)
-    plain = bound.evaluate(alpha).epsilon
-    floored = bound.evaluate(alpha, floor=0.36).epsilon
+    bound, alpha = ready(ExactBound, m), np.full(5, 0.1)
+    plain = bound.evaluate(alpha).values
+    known = np.full(5, 0.5)
+    floored = bound.refine(alpha, known, 0.36, np.inf).values
     assert np.all(np.where(plain > 0.36, np.abs(floored - plain) < 1e-12, floored <= 0.36 + 1e-9))
-    stopped = bound.evaluate(alpha, enough=0.2).epsilon
+    stopped = bound.refine(alpha, known, 0.0, 0.2).values
+    assert np.all((plain - 1e-12 <= stopped) & (stopped <= known))
     assert stopped.max() > 0.2
 
 
 def test_too_many_records_are_refused_before_any_work() -> None:
     with pytest.raises(ModelTooWide, match="has 1,000"):
-        ExactBound(
+        ready(
+            ExactBound,
             qd.markov_chain([[0.9, 0.1], [0.1, 0.9]], length=1000).with_records(
                 [f"X{k}" for k in range(1000)]
-            )
+            ),
         )
 
 
@@ -135,11 +139,11 @@ def test_the_limit_on_programs_is_told() -> None:
     for n, parents in (("B", ["A"]), ("C", ["A"]), ("D", ["B"])):
         tables[n] = (parents, rng.dirichlet(np.ones(3), size=3))
     m = qd.Model.from_tables(tables)
-    few = ExactBound(m, max_programs=0).evaluate(np.full(4, 0.5))
-    many = ExactBound(m).evaluate(np.full(4, 0.5))
+    few = ready(ExactBound, m, max_programs=0).evaluate(np.full(4, 0.5))
+    many = ready(ExactBound, m).evaluate(np.full(4, 0.5))
     assert few.notes
     assert not many.notes
-    assert np.all(few.epsilon >= many.epsilon - 1e-9)
+    assert np.all(few.values >= many.values - 1e-9)
 
 
 def test_certificates_stay_tight_where_alpha_is_large() -> None:

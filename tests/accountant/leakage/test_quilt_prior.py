@@ -5,6 +5,7 @@ import pytest
 from prior_oracle import REFERENCE, alphas, attained_limit, mendelian_family, random_dag, reference_model
 
 from quiltdp import markov_chain, max_influence
+from quiltdp.accountant.bounds import ready
 from quiltdp.accountant.leakage.chain_prior import ChainPriorBound
 from quiltdp.accountant.leakage.mqm_chain import MarkovQuiltChainBound
 from quiltdp.accountant.leakage.quilt_prior import MarkovQuiltBound, PriorQuiltsBound
@@ -15,8 +16,8 @@ def test_reference_networks():
         model = reference_model(entry)
         alpha = alphas(model, entry["dp_epsilon"])
         limit = np.array([entry["prior_limit"][r] for r in model.records])
-        published = MarkovQuiltBound(model).evaluate(alpha).epsilon
-        quilts = PriorQuiltsBound(model).evaluate(alpha).epsilon
+        published = ready(MarkovQuiltBound, model).evaluate(alpha).values
+        quilts = ready(PriorQuiltsBound, model).evaluate(alpha).values
         alive = limit > 0
         assert np.all(quilts[alive] >= limit[alive] - 1e-7)
         assert np.all(quilts <= published * (1 + 1e-12))
@@ -26,7 +27,7 @@ def test_published_is_the_best_quilt():
     entry = REFERENCE[5]
     model = reference_model(entry)
     a = entry["dp_epsilon"]
-    found = MarkovQuiltBound(model).evaluate(alphas(model, a)).epsilon
+    found = ready(MarkovQuiltBound, model).evaluate(alphas(model, a)).values
     for k, record in enumerate(model.records):
         best = np.inf
         for quilt in (q for q in entry["quilts"] if q["target"] == record):
@@ -39,8 +40,8 @@ def test_published_is_the_best_quilt():
 def test_never_below_what_a_mechanism_attains(seed):
     model, alpha = random_dag(seed, max_nodes=5, max_joint=40)
     truth = attained_limit(model, alpha)
-    assert np.all(PriorQuiltsBound(model).evaluate(alpha).epsilon >= truth)
-    assert np.all(MarkovQuiltBound(model).evaluate(alpha).epsilon >= truth)
+    assert np.all(ready(PriorQuiltsBound, model).evaluate(alpha).values >= truth)
+    assert np.all(ready(MarkovQuiltBound, model).evaluate(alpha).values >= truth)
 
 
 def test_units():
@@ -48,15 +49,15 @@ def test_units():
     alpha = alphas(family, 0.2)
     units = [("f", "m"), ("c0",)]
     truth = attained_limit(family, alpha, units)
-    assert np.all(PriorQuiltsBound(family, units).evaluate(alpha).epsilon >= truth)
+    assert np.all(ready(PriorQuiltsBound, family, units).evaluate(alpha).values >= truth)
 
 
 def test_agrees_with_the_chain_form():
     chain = markov_chain([[0.7, 0.3], [0.4, 0.6]], length=7)
     plain = chain.with_records(list(chain.nodes))
     alpha = np.full(7, 0.3)
-    one = MarkovQuiltBound(plain, max_nearby=7).evaluate(alpha).epsilon
-    two = MarkovQuiltChainBound(chain).evaluate(alpha).epsilon
+    one = ready(MarkovQuiltBound, plain, max_nearby=7).evaluate(alpha).values
+    two = ready(MarkovQuiltChainBound, chain).evaluate(alpha).values
     assert one == pytest.approx(two, abs=1e-9)
 
 
@@ -65,6 +66,6 @@ def test_windows():
     alpha = np.linspace(0.1, 0.4, 7)
     listed = [tuple(chain.nodes[k : k + 3]) for k in range(5)]
     for kind in (ChainPriorBound, MarkovQuiltChainBound):
-        one = kind(chain, listed).evaluate(alpha).epsilon
-        two = kind(chain, window=3).evaluate(alpha).epsilon
+        one = ready(kind, chain, listed).evaluate(alpha).values
+        two = ready(kind, chain, window=3).evaluate(alpha).values
         assert one == pytest.approx(two, rel=1e-12)

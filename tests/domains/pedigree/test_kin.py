@@ -194,8 +194,28 @@ def test_sensitivity_is_the_largest_change(make, x_linked):
 
 def test_twins_move_a_query_twice_as_far():
     model = pedigree(WITH_TWINS, 0.1)
+    assert dict(model.people) == {"kid": 2}
     assert allele_count(model).sensitivities == {"dad": 2, "mum": 2, "kid": 4}
+    assert (allele_count(model).sensitivity, allele_count(model).unit) == (2, "one person")
     assert genotype_histogram(model)(GENOTYPES).tolist() == [2, 1, 1]
+
+
+@pytest.mark.parametrize("make", [allele_count, carrier_count, genotype_histogram])
+@pytest.mark.parametrize("x_linked", [False, True])
+def test_a_person_moves_a_query_at_every_locus(make, x_linked):
+    model = pedigree(TRIO, {"rs1": 0.1, "rs2": 0.3}, x_linked=x_linked)
+    query = make(model)
+    assert query.unit == "one person, all 2 loci together"
+    base = dict.fromkeys(model.records, 0)
+    worst = 0.0
+    for person in ("dad", "mum", "kid"):
+        mine = [r for r in model.records if r.startswith(f"{person}@")]
+        assert query.protect[person] == tuple(mine)
+        for values in itertools.product(*(range(model.cardinality(r)) for r in mine)):
+            moved = np.abs(query({**base, **dict(zip(mine, values, strict=True))}) - query(base)).sum()
+            worst = max(worst, float(moved))
+    assert query.sensitivity == worst  # the loci of a person add up
+    assert query.sensitivity_per_locus == worst / 2
 
 
 def test_queries_by_name_and_refusals():

@@ -114,7 +114,8 @@ def test_twins_with_genotyping_error_share_the_true_genotype(tmp_path):
     model = pedigree(fam(tmp_path, *rows, twins=[("a", "b")]), 0.1, error_rate=0.01)
     assert parents(model)["a"] == parents(model)["b"] == ("a:true",)
     assert set(model.records) == {"f", "m", "a", "b"}
-    assert model.provenance["twins"] == "{}"
+    assert not model.people
+    assert model.headcount == 4
     one = pedigree(fam(tmp_path, *rows, twins=[("a", "b")]), 0.1, error_rate=0.01, study=["b"])
     assert one.records == ("b",)
 
@@ -194,7 +195,7 @@ def test_study_ids_in_several_families(tmp_path):
     ids = tmp_path / "ids.txt"
     ids.write_text("B 1\n")
     assert pedigree(family, 0.1, study=ids).records == ("B/1",)
-    with pytest.raises(InvalidArgument, match="in several families"):
+    with pytest.raises(InvalidArgument, match=r"'1' could be 'A/1' \(line 1\), 'B/1' \(line 2\)"):
         pedigree(family, 0.1, study=["1"])
 
 

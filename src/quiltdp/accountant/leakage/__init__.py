@@ -1,1 +1,33 @@
-"""From α to leakage: one bound per file, each sound."""
+"""One bound per file; this index says where each one lives, so that only what is needed is loaded.
+
+Each line is (adversary, method, module); the order of ``AUTOMATIC`` is the order in which ``auto``
+takes them, cheapest first.  ``ON_REQUEST`` are asked for by name only.
+"""
+
+__all__ = ["AUTOMATIC", "ON_REQUEST"]
+
+AUTOMATIC = (
+    ("informed", "group", "group"),
+    ("informed", "chain", "chain"),
+    ("informed", "propagation", "propagation"),
+    ("prior", "exact", "limit_prior"),
+    ("informed", "exact", "limit"),
+    ("prior", "chain", "chain_prior"),
+    ("informed", "informed-tree", "informed_tree"),
+    ("prior", "coupling", "coupling"),
+    ("prior", "forward-backward", "forward_backward"),
+    ("prior", "coupling-chosen", "coupling_wide"),
+    ("informed", "quilts", "quilts"),
+    ("prior", "quilts", "quilt_prior"),
+    ("informed", "conditioned", "conditioned"),
+)
+ON_REQUEST = (
+    ("informed", "swing", "quilts"),
+    ("informed", "published", "published"),
+    ("informed", "published-blanket", "published"),
+    ("informed", "lemma4", "lemma4"),
+    ("informed", "lange", "lange"),
+    ("prior", "published", "quilt_prior"),
+    ("prior", "mqm-approx", "mqm_chain"),
+    ("prior", "gk16", "mqm_chain"),
+)

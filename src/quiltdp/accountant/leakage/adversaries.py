@@ -13,13 +13,15 @@ record is unknown.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
 
-from quiltdp.accountant.leakage.base import Vector
+from quiltdp.accountant.bounds import Vector
+from quiltdp.accountant.leakage.worst_gains import log_ratios
 from quiltdp.rounding import EPS
 
 __all__ = ["PairTable", "count_entries", "pair_tables"]
@@ -59,32 +61,50 @@ class PairTable:
         exact_zero = (self.p == self.q).all(axis=1)
         value = np.where(exact_zero, 0.0, np.maximum(best, 0.0) + slack)
         if o > _EXP_LIMIT:
-            value = np.where(exact_zero, 0.0, np.inf)
+            value = np.where(exact_zero, 0.0, log_ratios(self.p, self.q))
         limit: Vector = np.minimum(value, o * (1 + 8 * EPS))
         return limit
 
+    def apart(self, alpha: Vector, members: Sequence[int], shape: Sequence[int]) -> Vector:
+        """Return Σ α of the members in which the two values of every row differ, rounded up."""
+        at = np.array(np.unravel_index(self.values, [shape[j] for j in members]))  # member, row, side
+        cost = (at[:, :, 0] != at[:, :, 1]) * alpha[list(members)][:, None]
+        return np.asarray(cost.sum(axis=0) * (1 + 4 * len(members) * EPS))
 
-def count_entries(sizes: Sequence[int], members: Sequence[int]) -> int:
+
+def count_entries(
+    sizes: Sequence[int],
+    members: Sequence[int],
+    may_know: Collection[int] | None = None,
+    most: int | None = None,
+) -> int:
     """Return how many numbers :func:`pair_tables` would hold for one unit."""
-    inside = int(np.prod([sizes[j] for j in members]))
-    outside = 1
-    for j, k in enumerate(sizes):
-        if j not in members:
-            outside *= 2 * k
-    return inside * (inside - 1) * outside
+    inside = math.prod(sizes[j] for j in members)
+    outside = math.prod(k for j, k in enumerate(sizes) if j not in members)
+    knowable = [j for j in range(len(sizes)) if j not in members and (may_know is None or j in may_know)]
+    most = len(knowable) if most is None else min(most, len(knowable))
+    sets = sum(math.comb(len(knowable), k) for k in range(most + 1))
+    return inside * (inside - 1) * outside * sets
 
 
-def pair_tables(joint: Vector, members: Sequence[int]) -> Iterator[PairTable]:
+def pair_tables(
+    joint: Vector,
+    members: Sequence[int],
+    may_know: Collection[int] | None = None,
+    most: int | None = None,
+) -> Iterator[PairTable]:
     """Yield the pairs of every adversary against the records at ``members`` of a joint table.
 
     ``joint`` has one axis per record and holds probabilities (any scale); zero means impossible.
-    Unordered pairs appear once in each direction.
+    Unordered pairs appear once in each direction.  ``may_know`` are the records that may be known
+    (default: any), ``most`` how many of them at once (default: all).
     """
     others = [j for j in range(joint.ndim) if j not in members]
-    for count in range(len(others) + 1):
-        for unknown in combinations(others, count):
-            known = [j for j in others if j not in unknown]
-            yield _pairs(joint, list(members), known, list(unknown))
+    knowable = [j for j in others if may_know is None or j in may_know]
+    most = len(knowable) if most is None else min(most, len(knowable))
+    for count in range(most, -1, -1):
+        for known in combinations(knowable, count):
+            yield _pairs(joint, list(members), list(known), [j for j in others if j not in known])
 
 
 def _pairs(joint: Vector, members: list[int], known: list[int], unknown: list[int]) -> PairTable:

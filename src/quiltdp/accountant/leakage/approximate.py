@@ -14,112 +14,164 @@ a + b − 1 records inside; near an end a one-sided quilt has fewer records and 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+import math
+from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from quiltdp.accountant.leakage.base import Vector
-from quiltdp.accountant.leakage.quilts import QuiltLimits, SwingBound
+from quiltdp.accountant.adversaries import INFORMED
+from quiltdp.accountant.bounds import Bounds, Problem, Vector
+from quiltdp.accountant.delta_bounds import register_delta
+from quiltdp.accountant.leakage.quilts import QuiltTerm, SwingBound
+from quiltdp.accountant.mechanisms import GroupProfile
+from quiltdp.errors import InvalidArgument
 from quiltdp.inference.path import path_of, step_spreads
-from quiltdp.model import Model
+from quiltdp.inference.workspace import Workspace
 from quiltdp.rounding import EPS
+from quiltdp.work import WorkBudget
 
-__all__ = ["DeltaBound", "GroupProfile"]
+__all__ = ["GroupDelta", "SwingDelta"]
 
 _MOST_DISTANCES = 48
 
 
-class GroupProfile(Protocol):
-    """δ of a mechanism when a group of records changes together."""
+@register_delta("group", against=INFORMED, says="group privacy: every record of the component counts")
+class GroupDelta:
+    """δ of the whole component as one group, for every unit."""
 
-    def delta(self, epsilon: float, weight: float) -> float:
-        """Return δ, rounded up, for a group whose sensitivities sum to ``weight``; ε may be negative."""
-        ...
+    def __init__(self, problem: Problem) -> None:
+        self._count = problem.count
+
+    def prepare(self, workspace: Workspace, budget: WorkBudget) -> None:
+        """Nothing is to be done."""
+
+    def weigh(self, weights: Vector) -> WeighedGroup:
+        """Add up all sensitivities."""
+        whole = float(weights.sum()) * (1 + len(weights) * _unit_error(weights))
+        return WeighedGroup(whole, np.zeros(self._count, dtype=np.intp))
 
 
-class DeltaBound:
-    """δ_BDP(ε) of every unit of a connected model.
+@dataclass(frozen=True, eq=False)
+class WeighedGroup:
+    """One group of this weight, whatever the unit."""
 
-    Parameters
-    ----------
-    model, units, window
-        As for the pure bounds.
-    seconds
-        How long the search for quilts may take.
+    whole: float
+    where: NDArray[np.intp]
+
+    def evaluate(self, profile: GroupProfile, epsilon: float) -> Bounds:
+        """Return δ of the group."""
+        return Bounds(np.array([profile.delta(epsilon, self.whole)]), "group")
+
+
+@register_delta("swing", against=INFORMED, says="group profiles inside the best quilt, at ε less its swing")
+class SwingDelta:
+    """δ of every unit of a connected model from quilts and their swings.
+
+    Raises
+    ------
+    InvalidArgument
+        For a model of one node: there are no quilts.
     """
 
-    def __init__(
-        self,
-        model: Model,
-        units: Sequence[tuple[str, ...]] | None = None,
-        *,
-        window: int = 1,
-        seconds: float = 15.0,
-    ) -> None:
-        self.count = len(model.records) if units is None else len(units)
-        if window > 1:
-            self.count = max(1, len(model.nodes) - window + 1)
-        path = path_of(model) if units is None or all(len(u) == 1 for u in units) else None
-        self._window = window
-        self._path: tuple[np.ndarray, Vector, Vector] | None = None
-        self._order: np.ndarray | None = None
+    def __init__(self, problem: Problem) -> None:
+        model = problem.model
+        if len(model.nodes) < 2:
+            raise InvalidArgument("a model of one node has no quilts")
+        self.count = problem.count
+        self._problem = problem
+        self._path = path_of(model) if problem.units is None or problem.singles else None
         self._quilts: SwingBound | None = None
-        if path is not None and len(path.nodes) > 1:
-            c = step_spreads(path)
-            keep = np.unique(np.linspace(0, len(c.distances) - 1, _MOST_DISTANCES).astype(int))
-            d = c.distances[keep]
-            self._path = (
-                d,
-                _reached(c.forward[keep], d, forward=True),
-                _reached(c.backward[keep], d, forward=False),
-            )
-            self._order = np.array([model.index[n] for n in path.nodes], dtype=np.intp)
-        elif len(model.nodes) > 1:
-            self._quilts = SwingBound(model, units, limits=QuiltLimits(seconds=seconds))
-        self._seen: set[float] = set()
 
-    def evaluate(self, profile: GroupProfile, weights: Vector, epsilon: float) -> Vector:
-        """Return δ of every unit; ``weights`` are the sensitivities of the nodes, 0 for latents."""
-        unit = _unit_error(weights)
-        whole = float(weights.sum()) * (1 + len(weights) * unit)
-        trivial = profile.delta(epsilon, whole)
-        if self._path is not None:
-            return np.full(self.count, min(trivial, self._along_path(profile, weights, epsilon)))
-        if self._quilts is None:
-            return np.full(self.count, trivial)
-        self._look_around(weights, epsilon)
-        values = np.full(self.count, trivial)
-        for k in range(self.count):
-            own = sum(float(weights[j]) for j in self._quilts.members(k)) * (1 + 8 * unit)
-            for term in self._quilts.terms(k):
-                inside = (own + term.unknown @ weights[term.near]) * (1 + 8 * len(weights) * unit)
-                worst = _largest(profile, epsilon, term.swing, inside, float(values[k]))
-                values[k] = min(values[k], worst)
-        return values
+    def prepare(self, workspace: Workspace, budget: WorkBudget) -> None:
+        """Find the spreads of a path, or what quilts are made of."""
+        model = self._problem.model
+        self._workspace = workspace
+        if self._path is None:
+            self._quilts = SwingBound(self._problem)
+            self._quilts.prepare(workspace, budget)
+            return
+        c = step_spreads(self._path)
+        keep = np.unique(np.linspace(0, len(c.distances) - 1, _MOST_DISTANCES).astype(int))
+        d = c.distances[keep]
+        self._spreads = (
+            d,
+            _reached(c.forward[keep], d, forward=True),
+            _reached(c.backward[keep], d, forward=False),
+        )
+        self._order = np.arange(len(self._path.nodes))
+        if self._path.nodes is not model.nodes:
+            self._order = np.array([model.index[n] for n in self._path.nodes], dtype=np.intp)
 
-    def _look_around(self, weights: Vector, epsilon: float) -> None:
-        """Let the pure bound look for quilts at a few strengths of noise."""
-        top = float(weights.max())
-        for share in (1.0, 0.3, 0.1, 0.03):
-            guide = epsilon * share
-            if guide not in self._seen and top > 0 and self._quilts is not None:
-                self._seen.add(guide)
-                self._quilts.evaluate(weights * (guide / top))
-
-    def _along_path(self, profile: GroupProfile, weights: Vector, epsilon: float) -> float:
-        """Return the smallest δ over two-sided quilts, the same for every position."""
-        assert self._path is not None
-        distances, forward, backward = self._path
-        best = 1.0
+    def weigh(self, weights: Vector) -> WeighedPath | WeighedQuilts:
+        """Return the quilts of a path, or those of every unit."""
+        if self._quilts is not None:
+            return WeighedQuilts(self._quilts, self._workspace, self._problem, weights)
+        distances, forward, backward = self._spreads
+        length = (distances[:, None] + distances[None, :] - 2 + self._problem.window).ravel()
         sums = _RunSums(weights[self._order])
-        for a, left in zip(distances.tolist(), backward.tolist(), strict=True):
-            for b, right in zip(distances.tolist(), forward.tolist(), strict=True):
-                if left + right >= epsilon + 40.0:
-                    continue
-                inside = sums(a + b - 2 + self._window)
-                best = min(best, profile.delta(epsilon - (left + right) * (1 + 4 * EPS), inside))
-        return best
+        known = {k: sums(k) for k in np.unique(length).tolist()}
+        inside = np.array([known[k] for k in length.tolist()])
+        swing = (backward[:, None] + forward[None, :]).ravel() * (1 + 4 * EPS)
+        return WeighedPath(swing, inside, np.zeros(self.count, dtype=np.intp))
+
+
+@dataclass(frozen=True, eq=False)
+class WeighedPath:
+    """Two-sided quilts of a path, the same for every position: their swings and what is inside."""
+
+    swing: Vector
+    inside: Vector
+    where: NDArray[np.intp]
+
+    def evaluate(self, profile: GroupProfile, epsilon: float) -> Bounds:
+        """Return the smallest δ over quilts."""
+        near = self.swing < epsilon + 40.0
+        found = profile.deltas(epsilon - self.swing[near], self.inside[near]) if near.any() else np.ones(1)
+        return Bounds(np.array([found.min()]), "swing")
+
+
+@dataclass(frozen=True, eq=False)
+class WeighedQuilts:
+    """The quilts of every unit that a search at a few strengths of noise looks at."""
+
+    quilts: SwingBound
+    workspace: Workspace
+    problem: Problem
+    weights: Vector
+
+    @property
+    def where(self) -> NDArray[np.intp]:
+        """Every unit by itself."""
+        return np.arange(self.problem.count, dtype=np.intp)
+
+    def evaluate(self, profile: GroupProfile, epsilon: float) -> Bounds:
+        """Return the smallest δ over quilts, for every unit."""
+        weights, unit = self.weights, _unit_error(self.weights)
+        values = np.ones(self.problem.count)
+        for k in range(self.problem.count):
+            own = sum(float(weights[j]) for j in self.quilts.members(k)) * (1 + 8 * unit)
+            for term in self._terms(epsilon, k):
+                inside = (own + term.unknown @ weights[term.near]) * (1 + 8 * len(weights) * unit)
+                possible = np.where(np.isinf(term.swing), 1e300, term.swing)
+                values[k] = min(values[k], float(profile.deltas(epsilon - possible, inside).max()))
+        return Bounds(values, "swing")
+
+    def _terms(self, epsilon: float, k: int) -> tuple[QuiltTerm, ...]:
+        """Let the pure bound look for quilts of a unit at a few strengths of noise."""
+        top = float(self.weights.max(initial=0.0))
+        near = 2.0 ** round(math.log2(min(max(epsilon, 1e-3), 1e3)))  # neighbouring ε share their quilts
+        relative = self.weights / top if top > 0.0 else self.weights
+
+        def look() -> tuple[QuiltTerm, ...]:
+            found: dict[frozenset[int], QuiltTerm] = {}
+            for share in (1.0, 0.3, 0.1, 0.03) if top > 0.0 else ():
+                for term in self.quilts.quilts_at(relative * (near * share), k):
+                    found.setdefault(term.closed, term)
+            return tuple(found.values())
+
+        key = (relative.tobytes(), near, k, self.problem.units)
+        return self.workspace.keep("quilts of a unit", key, look, lambda t: sum(q.size for q in t) + 256)
 
 
 def _reached(spreads: np.ndarray, distances: np.ndarray, *, forward: bool) -> Vector:
@@ -157,13 +209,3 @@ class _RunSums:
                 value = float((self._sums[length:] - self._sums[: n - length + 1]).max())
             self._known[length] = value * (1 + self._error)
         return self._known[length]
-
-
-def _largest(profile: GroupProfile, epsilon: float, swing: Vector, inside: Vector, cut: float) -> float:
-    """Return max_L δ, or ``cut`` as soon as that is reached."""
-    worst = 0.0
-    for s, w in zip(swing.tolist(), inside.tolist(), strict=True):
-        worst = max(worst, 1.0 if np.isinf(s) else profile.delta(epsilon - s, w))
-        if worst >= cut:
-            return cut
-    return worst

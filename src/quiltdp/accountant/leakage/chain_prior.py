@@ -15,32 +15,30 @@ function whose logarithm moves by at most o = α_{i+d} + F_{i+d}: the uniform ke
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
-from quiltdp.accountant.leakage.base import RecordBounds, Vector
-from quiltdp.accountant.leakage.chain_side import Side, backward_side, forward_side
-from quiltdp.accountant.leakage.chain_units import ChainUnits
-from quiltdp.chain import ChainModel
+from quiltdp.accountant.adversaries import PRIOR
+from quiltdp.accountant.bounds import Bounds, Problem, Vector, register
+from quiltdp.accountant.leakage.chain_curves import backward_side, forward_side
+from quiltdp.accountant.leakage.chain_recursion import Side
+from quiltdp.accountant.leakage.chain_units import ChainUnits, as_chain
 from quiltdp.inference.chain_laws import ChainLaws
+from quiltdp.inference.workspace import Workspace
 from quiltdp.rounding import up_array
+from quiltdp.work import WorkBudget
 
 __all__ = ["ChainPriorBound"]
 
 
+@register("chain", against=PRIOR, kind="certified bound", says="the chain recursion with Λ", settles=True)
 class ChainPriorBound:
     """The chain recursion (method ``"chain"``, prior adversary).
 
     Parameters
     ----------
-    model
-        One or more chains.
-    units
-        Protected sets; ``None`` means every record alone.  A set with gaps is protected through the
-        shortest windows that cover it, one per chain (the records in the gaps count as its own).
-    window
-        With ``units=None``: protect every run of this many steps instead of single records.
+    problem
+        One or more chains.  A set with gaps is protected through the shortest windows that cover it,
+        one per chain (the records in the gaps count as its own).
     max_step
         The largest d tried.
 
@@ -53,36 +51,34 @@ class ChainPriorBound:
     --------
     >>> import numpy as np
     >>> from quiltdp import markov_chain
-    >>> bound = ChainPriorBound(markov_chain([[0.9, 0.1], [0.1, 0.9]], length=100))
-    >>> bool(0.99 < bound.evaluate(np.full(100, 1 / 8.64)).epsilon.max() < 1.001)
+    >>> from quiltdp.accountant.bounds import ready
+    >>> bound = ready(ChainPriorBound, markov_chain([[0.9, 0.1], [0.1, 0.9]], length=100))
+    >>> bool(0.99 < bound.evaluate(np.full(100, 1 / 8.64)).values.max() < 1.001)
     True
     """
 
-    name = "chain"
-    adversary = "prior"
+    def __init__(self, problem: Problem, *, max_step: int = 32) -> None:
+        self._model = as_chain(problem.model)
+        self._units = ChainUnits(self._model, problem.units, problem.window)
+        self._max_step = max_step
 
-    def __init__(
-        self,
-        model: ChainModel,
-        units: Sequence[tuple[str, ...]] | None = None,
-        *,
-        window: int = 1,
-        max_step: int = 32,
-    ) -> None:
-        self._units = ChainUnits(model, units, window)
+    def prepare(self, workspace: Workspace, budget: WorkBudget) -> None:
+        """Read off the d-step laws of both directions."""
+        self._workspace = workspace
+        check = workspace.guard.check
         self._sides: list[tuple[Side, Side]] = []
         made: dict[object, tuple[Side, Side]] = {}
-        for segment in model.segments:
+        for segment in self._model.segments:
             key = (segment.length, id(segment.initial), tuple(map(id, segment.transitions)))
             if key not in made:
                 laws = ChainLaws(segment)
                 made[key] = (
-                    forward_side(laws, max_step=max_step),
-                    backward_side(laws, max_step=max_step),
+                    forward_side(laws, max_step=self._max_step, check=check),
+                    backward_side(laws, max_step=self._max_step, check=check),
                 )
             self._sides.append(made[key])
 
-    def evaluate(self, alpha: Vector) -> RecordBounds:
+    def evaluate(self, alpha: Vector) -> Bounds:
         """Return the leakage of every unit."""
         alpha = np.asarray(alpha, dtype=np.float64)
         after, before = np.empty(len(alpha)), np.empty(len(alpha))
@@ -91,6 +87,7 @@ class ChainPriorBound:
             own = alpha[start:stop]
             key = (id(forward), own.tobytes())
             if key not in known:
-                known[key] = (forward.leak(own[::-1])[::-1], backward.leak(own))
+                check = self._workspace.guard.check
+                known[key] = (forward.leak(own[::-1], check)[::-1], backward.leak(own, check))
             after[start:stop], before[start:stop] = known[key]
-        return RecordBounds(up_array(self._units.totals(alpha, after, before)), self.name)
+        return Bounds(up_array(self._units.totals(alpha, after, before)), "chain")

@@ -8,11 +8,19 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from quiltdp.accountant.leakage.base import Vector
+from quiltdp.accountant.bounds import Vector
 from quiltdp.chain import ChainModel
-from quiltdp.errors import InvalidArgument
+from quiltdp.errors import InvalidArgument, option
+from quiltdp.model import Model
 
-__all__ = ["ChainUnits"]
+__all__ = ["ChainUnits", "as_chain"]
+
+
+def as_chain(model: Model) -> ChainModel:
+    """Return the model as a Markov chain, or refuse it."""
+    if not isinstance(model, ChainModel):
+        raise InvalidArgument(f"this {option('method')} needs a Markov chain, and the model is none")
+    return model
 
 
 class ChainUnits:

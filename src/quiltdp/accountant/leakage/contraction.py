@@ -6,12 +6,14 @@ o, then ln(E_p A / E_p' A) ≤ Φ(c, o), and two points attain it (Birkhoff–Ho
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from quiltdp.rounding import up_array
+from quiltdp.rounding import EPS, up_array
 
-__all__ = ["phi"]
+__all__ = ["phi", "phi_at"]
 
 _LARGE = 1000.0  # beyond it exp(m/2) nears overflow, and the logarithmic form is exact to rounding
 
@@ -49,3 +51,16 @@ def phi(c: ArrayLike, o: ArrayLike) -> NDArray[np.float64]:
     value = np.where(m > _LARGE, m - 2.0 * np.log1p(ratio), stable)
     rounded: NDArray[np.float64] = np.minimum(up_array(value), m)
     return np.where(infinite, np.inf, rounded)
+
+
+def phi_at(c: float, o: float) -> float:
+    """Return Φ(c, o) of two numbers: :func:`phi` without arrays, for loops that ask one value at a time."""
+    small, large = (c, o) if c <= o else (o, c)
+    if math.isinf(small):
+        return small
+    ratio = math.exp(-0.5 * (large - small))
+    if small > _LARGE:
+        value = small - 2.0 * math.log1p(ratio)
+    else:
+        value = 2.0 * math.log1p(math.expm1(0.5 * small) * -math.expm1(-0.5 * large) / (1.0 + ratio))
+    return min(value * (1.0 + 64.0 * EPS), small)

@@ -4,11 +4,10 @@ Given the law of v, a distance D(v, v') and a grouping z = z(v), the message is
 
     m(z, z') = K( P(v | z), P(v | z'); D ).
 
-Groups of at most three states are answered in closed form.  Larger ones are merged in stages (first
-small groups inside each z, then groups of groups): at every stage the merged functions
-H(g) = Σ_{v ∈ g} P(v | g) H(v) obey the distance of that stage, so the last one is an upper bound on
-m.  Where the number of cells allows it a certified linear program does it in one stage, and the
-smaller of the two is kept.
+Groups of at most three states are answered in closed form, larger ones by transport.  Where that would
+take too long they are merged in stages (first small groups inside each z, then groups of groups): at
+every stage the merged functions H(g) = Σ_{v ∈ g} P(v | g) H(v) obey the distance of that stage, so the
+last one is an upper bound on m.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quiltdp.accountant.leakage.kernel import Array, closed_kernel
-from quiltdp.accountant.leakage.kernel_lp import kernel_lp, kernel_pairs
+from quiltdp.accountant.leakage.transport import transport
+from quiltdp.work import NO_GUARD, Guard
 
 __all__ = ["Elimination", "Ints"]
 
 Ints = NDArray[np.int64]
 _CHUNK = 1 << 18  # numbers per block: it should stay in the processor's cache
-_LP_BATCH = 40_000  # transport cells of one batch of linear programs
-_TRY_BOTH = 200  # states up to which two orders of merging are tried
+_EFFORT = 200.0  # how much one message may cost in one stage, see transport
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,21 +40,22 @@ class _Stage:
         return int(self.members.shape[1])
 
     @property
-    def cells(self) -> int:
-        """How many distances one message reads."""
-        return int(self.members.size) ** 2
+    def effort(self) -> float:
+        """What one message costs, in transports of four states."""
+        return len(self.members) ** 2 * (self.width / 4.0) ** 3
 
-    def message(self, d: Array, slack: float, *, programs: bool = False) -> Array:
+    def message(self, d: Array, slack: float, guard: Guard) -> Array:
         """Return m(g, g') for every ordered pair of groups; ``d`` has axes (problem, state, state)."""
         count, width = self.members.shape
         result = np.zeros((len(d), count, count))
         rows = max(1, _CHUNK // max(1, len(d) * count * width * width))
         q = [self.law[None, :, k] for k in range(width)]
         for start in range(0, count, rows):
+            guard.check()
             part = self.members[start : start + rows]
             block = d[:, part.T[:, None, :, None], self.members.T[None, :, None, :]]
             if width > 3:
-                result[:, start : start + rows] = _wide(self.law, start, block, programs)
+                result[:, start : start + rows] = _wide(self.law, start, block)
             else:
                 p = [self.law[start : start + rows, None, k] for k in range(width)]
                 result[:, start : start + rows] = closed_kernel(p, q, np.moveaxis(block, 0, 2))
@@ -64,16 +64,15 @@ class _Stage:
         return np.where(result > 0, np.minimum(result + 2.0 * slack, ceiling), 0.0)
 
 
-def _wide(law: Array, start: int, block: Array, programs: bool) -> Array:
-    """Return the uniform-distance bound of groups of more than three states, or linear programs."""
+def _wide(law: Array, start: int, block: Array) -> Array:
+    """Return the transports of groups of more than three states."""
     batch, _, width, rows, count = block.shape
     flat = block.transpose(0, 3, 4, 1, 2).reshape(-1, width, width)
     row, column = np.divmod(np.arange(batch * rows * count) % (rows * count), count)
     p, q = law[start + row], law[column]
     away = np.flatnonzero((flat.max(axis=(1, 2)) > 0) & (start + row != column))
-    solve = kernel_lp if programs else kernel_pairs
     value = np.zeros(len(flat))
-    value[away] = np.minimum(solve(p[away], q[away], flat[away]), flat[away].max(axis=(1, 2)))
+    value[away] = transport(p[away], q[away], flat[away])
     return value.reshape(batch, rows, count)
 
 
@@ -90,48 +89,27 @@ class Elimination:
         The states' coordinates, one row per state: stages merge one coordinate at a time.
     slack
         How far ln of a conditional may be from the truth.
-    both
-        Try two orders of merging and the uniform-distance bound too (twice the work).
     """
 
-    def __init__(
-        self, log_p: Array, label: Ints, count: int, columns: Ints, *, slack: float, both: bool = True
-    ) -> None:
+    def __init__(self, log_p: Array, label: Ints, count: int, columns: Ints, *, slack: float) -> None:
         self.count = count
         self._slack = slack
-        self._both = both and len(log_p) <= _TRY_BOTH
         self._direct = _stage(log_p, label, count)
-        self._plans: list[list[_Stage]] = []
-        if self._direct.width > 3:
-            order = list(range(columns.shape[1]))
-            orders = [order, order[::-1]] if self._both else [order]
-            self._plans = [_staged(log_p, label, columns, o) for o in orders]
-        self.lp = False
-        self.signature = b"".join((log_p.tobytes(), label.tobytes()))
+        self._plan = _staged(log_p, label, columns, list(range(columns.shape[1])))
 
-    @property
-    def lp_cells(self) -> int:
-        """How many cells the one-stage linear programs would have; 0 when none is needed."""
-        return self._direct.cells if self._direct.width > 3 else 0
-
-    def message(self, d: Array) -> Array:
-        """Return the distance between groups, rounded up.
+    def message(self, d: Array, guard: Guard = NO_GUARD) -> Array:
+        """Return the distance between groups, rounded up; ``guard`` is looked at between blocks.
 
         ``d`` is one distance, axes (state, state), or a batch of them, axes (problem, state, state).
         """
         if d.ndim == 2:
-            return np.asarray(self.message(d[None])[0])
-        if not self._plans:
-            return self._direct.message(d, self._slack)
-        if self.lp and len(d) * self.lp_cells <= _LP_BATCH:
-            return self._direct.message(d, self._slack, programs=True)
-        values = [self._direct.message(d, self._slack)] if self._both else []
-        for plan in self._plans:
-            value = d
-            for stage in plan:
-                value = stage.message(value, self._slack)
-            values.append(value)
-        return np.asarray(np.minimum.reduce(values))
+            return np.asarray(self.message(d[None], guard)[0])
+        if self._direct.width <= 3 or len(d) * self._direct.effort <= _EFFORT:
+            return self._direct.message(d, self._slack, guard)
+        value = d
+        for stage in self._plan:
+            value = stage.message(value, self._slack, guard)
+        return value
 
 
 def _stage(log_p: Array, label: Ints, count: int) -> _Stage:

@@ -12,74 +12,90 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from quiltdp.accountant.leakage.base import Vector
-from quiltdp.accountant.leakage.kernel import Array, closed_kernel, kernel
+from quiltdp.accountant.bounds import Vector
+from quiltdp.accountant.leakage.kernel import Array, closed_kernel
+from quiltdp.accountant.leakage.transport import transport
 from quiltdp.inference.ancestry import Ancestry
 from quiltdp.rounding import up_array
+from quiltdp.work import NO_GUARD, Guard
 
 __all__ = ["ChildKernels"]
 
-_CHUNK = 1 << 18
+_CHUNK = 1 << 18  # numbers per batch
+_EFFORT = 50_000.0  # beyond it a batch is answered by ceilings
+_MOST_PAIRS = 2_000_000  # pairs of rows of one table; a larger one is answered by the largest distance
 
 
 @dataclass(frozen=True, eq=False)
-class _Questions:
-    """max_u K(P(c | x, u), P(c | x', u); ·) for one table and parent slot: its distinct pairs of rows."""
+class _RowPairs:
+    """max_u K(P(c | x, u), P(c | x', u); ·) for one table and parent slot: its distinct pairs of rows.
+
+    ``rows[r]`` is the pair behind ``places[r]``, the flat position of (x, x'); a table with too many
+    pairs keeps none, and is answered by the largest distance.
+    """
 
     p: Array
     q: Array
     sources: NDArray[np.intp]
     sinks: NDArray[np.intp]
-    answers: NDArray[np.intp]
+    rows: NDArray[np.intp]
+    places: NDArray[np.intp]
     size: int
+    listed: bool = True
 
-    def ask(self, d: Array) -> Array:
-        """Return max_u K for every child and pair; ``d`` has axes (child, state, state)."""
+    def largest(self, d: Array, guard: Guard) -> Array:
+        """Return max_u K for every child and (x, x'); ``d`` has axes (child, state, state)."""
+        if not self.listed:
+            top = d.max(axis=(1, 2), initial=0.0)
+            return np.asarray(top[:, None, None] * (1.0 - np.eye(self.size)))
         result = np.zeros((len(d), self.size * self.size))
         if len(self.p):
-            states = self.p.shape[1]
-            step = max(1, _CHUNK // max(1, len(self.p) * states * states))
-            for s in range(0, len(d), step):
-                value = self._kernel(d[s : s + step])
-                for row, place in enumerate(self.answers):
-                    for k in place[place >= 0]:
-                        np.maximum(result[s : s + step, k], value[:, row], out=result[s : s + step, k])
+            pairs = max(1, _CHUNK // self.p.shape[1] ** 2)
+            children = max(1, pairs // len(self.p))
+            for s in range(0, len(d), children):
+                guard.check()
+                value = np.concatenate(
+                    [
+                        self._kernel(d[s : s + children], slice(r, r + pairs), guard)
+                        for r in range(0, len(self.p), pairs)
+                    ],
+                    axis=1,
+                )
+                np.maximum.at(result[s : s + children].T, self.places, value.T[self.rows])
         return result.reshape(len(d), self.size, self.size)
 
-    def _kernel(self, d: Array) -> Array:
-        states = self.p.shape[1]
-        block = d[:, self.sources.T[:, None, :], self.sinks.T[None, :, :]]
+    def _kernel(self, d: Array, part: slice, guard: Guard) -> Array:
+        guard.check()
+        p, q = self.p[part], self.q[part]
+        states = p.shape[1]
+        block = d[:, self.sources[part].T[:, None, :], self.sinks[part].T[None, :, :]]
         if states <= 3:
-            rows = [self.p[None, :, k] for k in range(states)]
-            columns = [self.q[None, :, k] for k in range(states)]
+            rows = [p[None, :, k] for k in range(states)]
+            columns = [q[None, :, k] for k in range(states)]
             return closed_kernel(rows, columns, np.moveaxis(block, 0, 2))
         flat = block.transpose(0, 3, 1, 2).reshape(-1, states, states)
-        p, q = np.tile(self.p, (len(d), 1)), np.tile(self.q, (len(d), 1))
-        return kernel(p, q, flat, lp_cells=4000).reshape(len(d), -1)
+        found = transport(np.tile(p, (len(d), 1)), np.tile(q, (len(d), 1)), flat, effort=_EFFORT)
+        return found.reshape(len(d), -1)
 
 
-def _questions(table: Array, slot: int) -> _Questions:
+def _row_pairs(table: Array, slot: int) -> _RowPairs:
     """List the distinct pairs of rows that differ in one parent, and which (x, x') they answer."""
     rows = np.moveaxis(table, slot, 0).reshape(table.shape[slot], -1, table.shape[-1])
-    size = len(rows)
-    found: dict[bytes, tuple[Array, Array, set[int]]] = {}
-    for x in range(size):
-        for y in range(size):
-            for p, q in zip(rows[x], rows[y], strict=True):
-                if x != y and not np.array_equal(p, q):
-                    key = p.tobytes() + q.tobytes()
-                    found.setdefault(key, (p, q, set()))[2].add(x * size + y)
-    if not found:
-        empty = np.zeros((0, table.shape[-1]))
-        none = np.zeros((0, table.shape[-1]), dtype=np.intp)
-        return _Questions(empty, empty, none, none, np.zeros((0, 1), dtype=np.intp), size)
-    p = np.array([f[0] for f in found.values()])
-    q = np.array([f[1] for f in found.values()])
-    most = max(len(f[2]) for f in found.values())
-    answers = np.full((len(p), most), -1, dtype=np.intp)
-    for k, (_, _, places) in enumerate(found.values()):
-        answers[k, : len(places)] = sorted(places)
-    return _Questions(p, q, _donors(p), _donors(q), answers, size)
+    size, others, states = rows.shape
+    distinct, which = np.unique(rows.reshape(-1, states), axis=0, return_inverse=True)
+    which = which.reshape(size, others)
+    if size * size * others > _MOST_PAIRS:
+        none = np.zeros((0, states))
+        empty = none.astype(np.intp)
+        return _RowPairs(none, none, empty, empty, empty[:, 0], empty[:, 0], size, listed=False)
+    x, y = np.nonzero(~np.eye(size, dtype=bool))
+    first, second = which[x].ravel(), which[y].ravel()
+    place = np.repeat(x * size + y, others)
+    keep = first != second
+    code = np.unique(np.stack([first[keep], second[keep], place[keep]]), axis=1)
+    pairs, index = np.unique(code[:2], axis=1, return_inverse=True)
+    p, q = distinct[pairs[0]], distinct[pairs[1]]
+    return _RowPairs(p, q, _donors(p), _donors(q), index.ravel(), code[2], size)
 
 
 def _donors(p: Array) -> NDArray[np.intp]:
@@ -100,17 +116,18 @@ class ChildKernels:
     [[0.0, 1.776137], [1.776137, 0.0]]
     """
 
-    def __init__(self, tree: Ancestry) -> None:
+    def __init__(self, tree: Ancestry, guard: Guard = NO_GUARD) -> None:
         self._tree = tree
-        self._questions: dict[tuple[int, int], _Questions] = {}
+        self._pairs: dict[tuple[int, int], _RowPairs] = {}
         self._levels: list[tuple[list[int], dict[int, list[int]]]] = []
         levels: dict[int, list[int]] = defaultdict(list)
         for i in tree.order:
             levels[tree.height[i]].append(i)
             for slot in range(len(tree.parents[i])):
                 key = (id(tree.tables[i]), slot)
-                if key not in self._questions:
-                    self._questions[key] = _questions(tree.tables[i], slot)
+                if key not in self._pairs:
+                    guard.check()
+                    self._pairs[key] = _row_pairs(tree.tables[i], slot)
         for height in sorted(levels):
             tables: dict[int, list[int]] = defaultdict(list)
             for i in levels[height]:
@@ -118,7 +135,7 @@ class ChildKernels:
                     tables[id(tree.tables[i])].append(i)
             self._levels.append((levels[height], dict(tables)))
 
-    def run(self, alpha: Vector) -> tuple[list[Array], list[Array]]:
+    def run(self, alpha: Vector, guard: Guard = NO_GUARD) -> tuple[list[Array], list[Array]]:
         """Return fw of every node and the message of every edge, rounded up."""
         tree = self._tree
         forward: list[Array] = [np.zeros((0, 0))] * len(tree.parents)
@@ -135,7 +152,7 @@ class ChildKernels:
                     np.array([forward[c] for c in children]), axis=0, return_inverse=True
                 )
                 for slot in range(len(tree.parents[children[0]])):
-                    found = self._questions[(table, slot)].ask(distances)
+                    found = self._pairs[(table, slot)].largest(distances, guard)
                     for c, k in zip(children, same.ravel(), strict=True):
                         messages[tree.edge_of[c][slot]] = found[k]
         return forward, messages

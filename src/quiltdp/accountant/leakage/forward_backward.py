@@ -27,35 +27,42 @@ laws: D(z, z') = Σ_{a: z_a ≠ z'_a} ℓ_a(z_a, z'_a) + Σ_u max ℓ_u for that
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from quiltdp.accountant.leakage.base import RecordBounds, Vector
+from quiltdp.accountant.adversaries import PRIOR
+from quiltdp.accountant.bounds import Bounds, Problem, Vector, register
 from quiltdp.accountant.leakage.elimination import Elimination
 from quiltdp.accountant.leakage.forward import ChildKernels
 from quiltdp.accountant.leakage.kernel import Array
 from quiltdp.accountant.leakage.loops import LoopMessages
 from quiltdp.inference.ancestry import Ancestry, FamilyLaw
 from quiltdp.inference.reordered import Loop, Reordered
-from quiltdp.model import Model
+from quiltdp.inference.workspace import Workspace
 from quiltdp.rounding import EPS, up, up_array
+from quiltdp.work import Guard, WorkBudget
 
 __all__ = ["ForwardBackwardBound"]
 
+_BATCH = 1 << 22  # distances held at once
 _SLACK = 1e-12  # how far ln of a conditional probability of a family may be from the truth
 
 
+@register(
+    "forward-backward",
+    against=PRIOR,
+    kind="certified bound",
+    says="forward–backward over the directed model",
+)
 class ForwardBackwardBound:
     """The forward–backward method (method ``"forward-backward"``, prior adversary).
 
     Parameters
     ----------
-    model
-        A Bayesian network of any size and width.
-    units
-        The protected sets; ``None`` for every record alone.  A set of several records gets the sum
-        of all α of its components (this method is about single records).
+    problem
+        A Bayesian network of any size and width.  A set of several records gets the sum of all α of
+        its components (this method is about single records).
     max_entries, max_work
         Limits on the loops of ancestors where lines meet, see
         :class:`~quiltdp.inference.ancestry.Ancestry`.
@@ -67,36 +74,38 @@ class ForwardBackwardBound:
     >>> import numpy as np
     >>> from quiltdp import Model
     >>> m = Model.from_tables({"A": ([], [0.5, 0.5]), "B": (["A"], [[0.9, 0.1], [0.1, 0.9]])})
-    >>> ForwardBackwardBound(m).evaluate(np.array([1.0, 1.0])).epsilon.round(6).tolist()
+    >>> from quiltdp.accountant.bounds import ready
+    >>> ready(ForwardBackwardBound, m).evaluate(np.array([1.0, 1.0])).values.round(6).tolist()
     [1.776137, 1.776137]
     """
 
-    name = "forward-backward"
-    adversary = "prior"
-
     def __init__(
-        self,
-        model: Model,
-        units: Sequence[tuple[str, ...]] | None = None,
-        *,
-        max_entries: int = 2**17,
-        max_work: int = 2**21,
-        max_group: int = 27,
+        self, problem: Problem, *, max_entries: int = 2**17, max_work: int = 2**21, max_group: int = 27
     ) -> None:
-        chosen = [(n,) for n in model.records] if units is None else units
-        self._units = [tuple(model.index[n] for n in unit) for unit in chosen]
-        tree = Ancestry(model, max_entries=max_entries, max_work=max_work)
+        self._model = problem.model
+        self._units = [tuple(self._model.index[n] for n in unit) for unit in problem.listed()]
+        self._max_entries, self._max_work, self._max_group = max_entries, max_work, max_group
+
+    def prepare(self, workspace: Workspace, budget: WorkBudget) -> None:
+        """Find the laws of families and of the loops above them, and the pairs of rows to compare."""
+        self._workspace = workspace
+        max_group = self._max_group
+        tree = Ancestry(
+            self._model, max_entries=self._max_entries, max_work=self._max_work, guard=workspace.guard
+        )
         self._tree = tree
         self._component = _components(tree)
         self._sizes = [t.shape[-1] for t in tree.tables]
-        self._forward = ChildKernels(tree)
+        self._families = [
+            f if f is not None and np.count_nonzero(f.joint) <= budget.states else None for f in tree.families
+        ]
+        self._forward = ChildKernels(tree, workspace.guard)
         self._inverse: dict[int, Elimination] = {}
         roundings = max((found.roundings for _, found in tree.loops.values()), default=0)
         self._loops = {c: _LoopAbove(tree, *found, max_group, roundings) for c, found in tree.loops.items()}
         self._waves = self._plan()
-        self._past: list[tuple[Vector, Vector]] = []
         met = [i for i, p in enumerate(tree.passages) if p]
-        lost = sum(1 for i, f in enumerate(tree.families) if f is None and tree.parents[i])
+        lost = sum(1 for i, f in enumerate(self._families) if f is None and tree.parents[i])
         notes = (
             [
                 f"forward-backward: ancestor lines meet above {len(met)} nodes,"
@@ -113,43 +122,37 @@ class ForwardBackwardBound:
         tree = self._tree
         waves: dict[int, dict[object, list[int]]] = defaultdict(lambda: defaultdict(list))
         for i in tree.order:
-            family = tree.families[i]
+            family = self._families[i]
             if not tree.parents[i]:
                 continue
             pattern = tuple(p.slots for p in tree.passages[i])
             looped = tree.parents[i] if pattern and family is not None else ()
             waves[tree.depth[i]][(id(family) if family is not None else -1 - i, pattern, looped)].append(i)
             if family is not None and id(family) not in self._inverse:
+                self._workspace.guard.check()
                 self._inverse[id(family)] = _elimination(family)
         return [list(waves[d].values()) for d in sorted(waves)]
 
-    def evaluate(self, alpha: Vector, *, floor: float = 0.0, enough: float = np.inf) -> RecordBounds:
-        """Return the leakage of every unit.
+    def evaluate(self, alpha: Vector) -> Bounds:
+        """Return the leakage of every unit."""
+        return self.refine(alpha, np.full(len(self._units), np.inf), 0.0, np.inf)
 
-        A unit that an earlier call with no smaller α found to leak at most ``floor`` keeps that
-        number: the bound grows with α.  Once the forward half alone exceeds ``enough`` every unit
-        gets the sum of all α of its components.
-        """
+    def refine(self, alpha: Vector, known: Vector, low: float, high: float) -> Bounds:
+        """Return the leakage of the units above ``low``; if the forward half exceeds ``high``, group's."""
         alpha = np.asarray(alpha, dtype=np.float64)
         group = up_array(np.bincount(self._component, weights=alpha).astype(np.float64), 8.0 + len(alpha))
         values = np.array(
             [up(float(sum(group[c] for c in set(self._component[list(u)])))) for u in self._units]
         )
-        forward, messages = self._forward.run(alpha)
-        alone = [k for k, unit in enumerate(self._units) if len(unit) == 1]
-        if max((forward[self._units[k][0]].max() for k in alone), default=0.0) > enough:
-            return RecordBounds(values, self.name, {}, self._notes)
-        before = np.full(len(values), np.inf)
-        for past, found in self._past if floor > 0.0 else ():
-            if np.all(past >= alpha):
-                before = np.minimum(before, found)
-        values = np.minimum(values, before)
-        asked = [k for k in alone if before[k] > floor]
-        backward = self._backward(forward, messages, self._behind([self._units[k][0] for k in asked]))
-        for k in asked:
-            values[k] = min(values[k], self._total(self._units[k][0], forward, backward))
-        self._past = [*self._past[-3:], (alpha, values)]
-        return RecordBounds(values.copy(), self.name, {}, self._notes)
+        values = np.minimum(values, known)
+        forward, messages = self._forward.run(alpha, self._workspace.guard)
+        asked = [k for k, unit in enumerate(self._units) if len(unit) == 1 and values[k] > low]
+        if max((forward[self._units[k][0]].max() for k in asked), default=0.0) <= high:
+            behind = self._behind([self._units[k][0] for k in asked])
+            backward = self._backward(forward, messages, behind)
+            for k in asked:
+                values[k] = min(values[k], self._total(self._units[k][0], forward, backward))
+        return Bounds(values, "forward-backward", notes=self._notes)
 
     def _behind(self, nodes: list[int]) -> set[int]:
         """Return the nodes whose bk the bk of ``nodes`` is made from, themselves included."""
@@ -182,12 +185,13 @@ class ForwardBackwardBound:
         above: dict[tuple[int, ...], Array] = {}
         spare = np.array([_less(forward[p], [messages[e]]).max() for e, (p, _, _) in enumerate(tree.edges)])
         for wave in self._waves:
-            for everybody in wave:
-                nodes = [i for i in everybody if i in wanted]
-                if not nodes:
-                    continue
+            for nodes in (
+                some for every in wave for some in self._batches([i for i in every if i in wanted])
+            ):
+                self._workspace.guard.check()
                 if self._looped(nodes[0]):
                     for i in nodes:
+                        self._workspace.guard.check()
                         backward[i] = self._around(i, forward, messages, backward, above, known)
                     continue
                 sides = [
@@ -200,10 +204,17 @@ class ForwardBackwardBound:
                     backward[i] = value
         return backward
 
+    def _batches(self, nodes: list[int]) -> Iterator[list[int]]:
+        """Yield nodes that share a family law, as many at once as their distances leave room for."""
+        family = self._families[nodes[0]] if nodes else None
+        size = 1 if family is None else int(np.count_nonzero(family.joint)) ** 2
+        step = max(1, _BATCH // size)
+        yield from (nodes[s : s + step] for s in range(0, len(nodes), step))
+
     def _looped(self, i: int) -> bool:
         """Return whether lines meet above i and the loop was summed out."""
         tree = self._tree
-        return bool(tree.passages[i]) and tree.families[i] is not None and tree.parents[i] in self._loops
+        return bool(tree.passages[i]) and self._families[i] is not None and tree.parents[i] in self._loops
 
     def _around(
         self,
@@ -219,8 +230,8 @@ class ForwardBackwardBound:
         couple = tree.parents[i]
         loop = self._loops[couple]
         if couple not in above:
-            above[couple] = loop.run(forward, messages, backward, known)
-        family = tree.families[i]
+            above[couple] = loop.run(forward, messages, backward, known, self._workspace.guard)
+        family = self._families[i]
         assert family is not None, "a loop that was summed out gives the law of the family"
         states = np.argwhere(family.joint > 0)
         flat = np.ravel_multi_index(tuple(states[:, :-1].T), family.joint.shape[:-1])
@@ -231,7 +242,7 @@ class ForwardBackwardBound:
             d = d + side[at[:, None], at[None, :]]
         result = np.zeros((self._sizes[i],) * 2)
         alive = np.flatnonzero(family.child > 0)
-        message = self._inverse[id(family)].message(up_array(d, 8.0 + len(couple)))
+        message = self._inverse[id(family)].message(up_array(d, 8.0 + len(couple)), self._workspace.guard)
         result[alive[:, None], alive[None, :]] = message
         return result
 
@@ -263,7 +274,7 @@ class ForwardBackwardBound:
         """Return bk for nodes that share a family law: K of the law of their parents."""
         tree = self._tree
         size = self._sizes[nodes[0]]
-        family = tree.families[nodes[0]]
+        family = self._families[nodes[0]]
         passages = tree.passages[nodes[0]]
         if family is None:
             top = sum((s.max(axis=(1, 2)) for s in sides), np.zeros(len(nodes))) + sum(jumps)
@@ -281,7 +292,7 @@ class ForwardBackwardBound:
         result = np.zeros((len(nodes), size, size))
         alive = np.flatnonzero(family.child > 0)
         distinct, where = _distinct(d)
-        message = self._inverse[id(family)].message(d[distinct])
+        message = self._inverse[id(family)].message(d[distinct], self._workspace.guard)
         result[:, alive[:, None], alive[None, :]] = message[where]
         return result
 
@@ -314,11 +325,13 @@ class _LoopAbove:
         messages: list[Array],
         backward: list[Array],
         known: dict[bytes, Array],
+        guard: Guard,
     ) -> Array:
         """Return the distance between the targets' states that the loop above them allows."""
         return self._messages.run(
             {u: self.own(u, (), forward, messages, backward) for u in self._inner if u not in self._targets},
             known,
+            guard,
         )
 
 
@@ -327,9 +340,7 @@ def _elimination(family: FamilyLaw) -> Elimination:
     states = np.argwhere(family.joint > 0)
     alive, label = np.unique(states[:, -1], return_inverse=True)
     log_p = np.log(family.joint[tuple(states.T)])
-    task = Elimination(log_p, label.astype(np.int64), len(alive), states[:, :-1], slack=_SLACK, both=False)
-    task.lp = 0 < task.lp_cells <= 400
-    return task
+    return Elimination(log_p, label.astype(np.int64), len(alive), states[:, :-1], slack=_SLACK)
 
 
 def _distinct(tables: Array) -> tuple[list[int], list[int]]:

@@ -7,41 +7,33 @@ components do not depend on T.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
-from quiltdp.accountant.leakage.base import RecordBounds, Vector
-from quiltdp.model import Model
+from quiltdp.accountant.adversaries import INFORMED
+from quiltdp.accountant.bounds import Bounds, Problem, Vector, register
+from quiltdp.inference.workspace import Workspace
 from quiltdp.rounding import up
+from quiltdp.work import WorkBudget
 
 __all__ = ["GroupBound"]
 
 
+@register(
+    "group",
+    against=INFORMED,
+    kind="certified bound",
+    says="group privacy: every record of the component counts",
+)
 class GroupBound:
-    """Σ α over a connected model, for every unit.
+    """Σ α over a connected model, for every unit."""
 
-    Parameters
-    ----------
-    model
-        One connected component.
-    units
-        The protected sets; only their number matters.
-    window
-        Protect runs of this many steps instead.
-    """
+    def __init__(self, problem: Problem) -> None:
+        self._count = problem.count
 
-    name = "group"
-    adversary = "informed"
+    def prepare(self, workspace: Workspace, budget: WorkBudget) -> None:
+        """Nothing is to be done."""
 
-    def __init__(
-        self, model: Model, units: Sequence[tuple[str, ...]] | None = None, *, window: int = 1
-    ) -> None:
-        self._count = len(model.records) if units is None else len(units)
-        if window > 1:
-            self._count = max(1, len(model.nodes) - window + 1)
-
-    def evaluate(self, alpha: Vector) -> RecordBounds:
+    def evaluate(self, alpha: Vector) -> Bounds:
         """Return the sum of all α for every unit."""
         total = up(float(alpha.sum()), len(alpha) + 8.0) if alpha.any() else 0.0
-        return RecordBounds(np.full(self._count, total), self.name)
+        return Bounds(np.full(self._count, total), "group")

@@ -10,12 +10,9 @@ data behind two states can differ.  When d obeys the triangle inequality (every 
 does) the direct constraints between sources and sinks imply all others; when it does not, dropping
 the others can only enlarge K, which is the safe side.
 
-**Dual.**  K = ln min λ over transports f ≥ 0 with Σ_j f_ij = p_i and Σ_i f_ij e^{d_ij} ≤ λ q_j.
-*Any* f whose rows are rescaled to p proves an upper bound, so a linear program's answer is never
-believed: its transport is read, repaired and evaluated (:func:`transport_bound`).
-
 **Closed forms.**  The maximum sits at a vertex where the ties d_ij + ln y_j = d_ik + ln y_k connect
-all sinks; with k = min(sources, sinks) ≤ 3 there are at most 3·n² such trees and all are tried.
+all sinks; with k = min(sources, sinks) ≤ 3 there are at most 3·n² such trees and all are tried.  Beyond
+that :mod:`.transport` solves the problem.
 """
 
 from __future__ import annotations
@@ -27,57 +24,12 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["closed_kernel", "kernel", "kernel_ceiling", "transport_bound"]
+__all__ = ["closed_kernel", "kernel_ceiling"]
 
 Array: TypeAlias = NDArray[np.float64]
 
 _EPS = float(np.finfo(np.float64).eps)
 _LARGEST = 200.0  # beyond this distance e^d would leave the range of doubles in the closed forms
-
-
-def kernel(p: Array, q: Array, d: Array, *, lp_limit: int = 4096, lp_cells: int = 40_000) -> Array:
-    """Return certified upper bounds on K(p, q; d), one per problem of the batch.
-
-    Parameters
-    ----------
-    p, q
-        Laws on sources, shape (B, n), and sinks, shape (B, m); zeros are impossible states.
-    d
-        Distances, shape (B, n, m), non-negative.
-    lp_limit, lp_cells
-        Problems with more than three sources and sinks go to a linear program while no more than
-        ``lp_limit`` cells n·m each and ``lp_cells`` cells in all are asked for; the rest get the
-        best of the closed bounds.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> p, q = np.array([[0.9, 0.1]]), np.array([[0.1, 0.9]])
-    >>> float(kernel(p, q, np.array([[[0.0, 1.0], [1.0, 0.0]]]))[0].round(6))
-    0.776137
-    """
-    p, q, d = (np.asarray(a, dtype=np.float64) for a in (p, q, d))
-    if np.isnan(d).any():
-        raise ValueError("a distance is NaN")
-    if not len(p):
-        return np.zeros(0)
-    sources, sinks = np.flatnonzero(p.any(axis=0)), np.flatnonzero(q.any(axis=0))
-    if len(sources) < p.shape[1] or len(sinks) < q.shape[1]:
-        p, q, d = p[:, sources], q[:, sinks], d[:, sources][:, :, sinks]
-    if not p.shape[1] or not q.shape[1]:
-        return np.zeros(len(p))
-    d = _duplicate_impossible(p, q, d)
-    n, m = p.shape[1], q.shape[1]
-    cells = np.ascontiguousarray(d.transpose(1, 2, 0))
-    result = closed_kernel(list(np.ascontiguousarray(p.T)), list(np.ascontiguousarray(q.T)), cells)
-    if min(n, m) > 3:
-        from quiltdp.accountant.leakage.kernel_lp import kernel_lp, kernel_pairs
-
-        open_ = np.flatnonzero((result > 0) & (cells.max(axis=(0, 1)) <= _LARGEST))
-        result[open_] = np.minimum(result[open_], kernel_pairs(p[open_], q[open_], d[open_]))
-        if n * m <= lp_limit and n * m * len(open_) <= lp_cells and len(open_):
-            result[open_] = np.minimum(result[open_], kernel_lp(p[open_], q[open_], d[open_]))
-    return result
 
 
 def closed_kernel(p: Sequence[Array], q: Sequence[Array], d: Array) -> Array:
@@ -163,37 +115,3 @@ def _vertices(e: Array) -> Iterator[list[Array]]:
         if s != t:  # at one point the three trees are the same vertex
             yield [one, to_one[s], to_one[s] * across[t]]
             yield [one, to_two[s] / across[t], to_two[s]]
-
-
-def transport_bound(p: Array, q: Array, d: Array, f: Array) -> Array:
-    """Return ln max_j Σ_i g_ij e^{d_ij} / q_j for g = f with its rows rescaled to p, rounded up.
-
-    Any non-negative f is a proof: Σ p_i x_i = Σ g_ij x_i ≤ Σ g_ij e^{d_ij} y_j ≤ λ Σ q_j y_j.
-    Rows that carry no mass use the cheapest single sink; mass on impossible sinks is dropped.
-    """
-    g = np.where((q[:, None, :] > 0) & np.isfinite(f), np.maximum(f, 0.0), 0.0)
-    rows = g.sum(axis=2)
-    cheapest = np.where(q[:, None, :] > 0, d, np.inf).argmin(axis=2)
-    lone = np.zeros_like(g)
-    np.put_along_axis(lone, cheapest[:, :, None], 1.0, axis=2)
-    g = np.where(rows[:, :, None] > 0, g, lone)
-    g = g * (p / g.sum(axis=2))[:, :, None]
-    shift = np.where(g > 0, d, 0.0).max(axis=(1, 2))
-    scaled = np.exp(np.where(g > 0, d - shift[:, None, None], -np.inf))
-    load = (g * scaled).sum(axis=1)
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        ratio = np.where(load > 0, load / q, 0.0).max(axis=1)
-        value = shift + np.log(ratio)
-    slack = (p.shape[1] + q.shape[1] + 16) * _EPS * (1.0 + shift)
-    return np.asarray(np.maximum(value, 0.0) + slack)
-
-
-def _duplicate_impossible(p: Array, q: Array, d: Array) -> Array:
-    """Give every impossible source (sink) the distances of a possible one: it then changes nothing."""
-    if not (p > 0).all():
-        donor = np.where(p > 0, np.arange(p.shape[1]), (p > 0).argmax(axis=1)[:, None])
-        d = np.take_along_axis(d, donor[:, :, None], axis=1)
-    if not (q > 0).all():
-        donor = np.where(q > 0, np.arange(q.shape[1]), (q > 0).argmax(axis=1)[:, None])
-        d = np.take_along_axis(d, donor[:, None, :], axis=2)
-    return d

@@ -3,55 +3,65 @@
 Nothing sound can be below it, so it is the yardstick of every other bound and the best method for
 small families.  All adversaries (which records are known, and their values) are listed; each has a
 cheap ceiling; the maximum itself is computed only for adversaries whose ceiling exceeds what has been
-proved already.
+proved already.  Every number is proved from above and attained from below; where the two do not meet
+(a work budget spent, α out of the range of doubles) the answer is called a certified bound, not exact.
 """
 
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
+from quiltdp.accountant.adversaries import INFORMED
+from quiltdp.accountant.bounds import Bounds, Problem, Vector, register
 from quiltdp.accountant.leakage.adversaries import PairTable, count_entries, pair_tables
-from quiltdp.accountant.leakage.base import RecordBounds, Vector
-from quiltdp.accountant.leakage.worst_mechanism import by_heights, by_linear_program, height_functions
+from quiltdp.accountant.leakage.informed_tree import InformedTreeBound
+from quiltdp.accountant.leakage.limit_search import Found, UnitSearch
 from quiltdp.errors import ModelTooWide, option
 from quiltdp.inference.junction_tree import junction_tree
+from quiltdp.inference.workspace import Workspace
 from quiltdp.model import Model
 from quiltdp.rounding import EPS, up
+from quiltdp.work import WorkBudget
 
-__all__ = ["ExactBound"]
+__all__ = ["ExactBound", "is_small"]
 
 _MOST_RECORDS = 16
 
 
-class _Budget:
-    """How many linear programs may still be solved."""
+def is_small(model: Model) -> bool:
+    """Return whether the exact limit takes moments: few records, few joint states."""
+    if len(model.records) > 8:
+        return False
+    states = 1
+    for r in model.records:
+        states *= model.cardinality(r)
+    return states <= 256
 
-    def __init__(self, programs: int, deadline: float) -> None:
-        self._programs, self._deadline = programs, deadline
 
-    def take(self) -> bool:
-        self._programs -= 1
-        return self._programs >= 0 and time.monotonic() < self._deadline
-
-
+@register(
+    "exact",
+    against=INFORMED,
+    kind="exact",
+    says="the limit over all α-DP mechanisms and adversaries",
+    auto=lambda problem: is_small(problem.model),
+    settles=True,
+)
 class ExactBound:
-    """Leakage(T) = Σ_{t∈T} α_t + max over adversaries of max_H ln E_p H / E_p' H.
+    """Leakage(T) = max of Σ_{t∈T} α_t·1[x_t ≠ x_t'] + max_H ln E_p H / E_p' H over adversaries, x_T ≠ x_T'.
 
     Parameters
     ----------
-    model
-        A small model: the tables of all adversaries together are predicted before any work.
-    units
-        The protected sets; ``None`` for every record alone.
+    problem
+        A small model, any units and any adversary: the tables of all that may be known are predicted
+        before any work.
     max_entries
         The most numbers the tables may hold.
-    max_programs, seconds
-        The most linear programs, and the time, that one evaluation may spend on them; adversaries
-        beyond it keep their ceiling, and the result says so.
+    max_programs
+        The most transports and linear programs of one unit in one evaluation (default: what the work
+        budget says); adversaries beyond it keep their ceiling, and the result says so.
 
     Raises
     ------
@@ -59,18 +69,10 @@ class ExactBound:
         Before any work, naming the size.
     """
 
-    name = "exact"
-    adversary = "informed"
-
     def __init__(
-        self,
-        model: Model,
-        units: Sequence[tuple[str, ...]] | None = None,
-        *,
-        max_entries: int = 4_000_000,
-        max_programs: int = 4000,
-        seconds: float = 60.0,
+        self, problem: Problem, *, max_entries: int = 4_000_000, max_programs: int | None = None
     ) -> None:
+        model = problem.model
         if len(model.records) > _MOST_RECORDS:
             raise ModelTooWide(
                 f"the exact limit lists every adversary of at most {_MOST_RECORDS} records,"
@@ -80,10 +82,11 @@ class ExactBound:
         records = tuple(model.records)
         sizes = [model.cardinality(r) for r in records]
         place = {r: k for k, r in enumerate(records)}
-        self._units: list[tuple[int, ...]] = [(k,) for k in range(len(records))]
-        if units is not None:
-            self._units = [tuple(place[n] for n in unit) for unit in units]
-        needed = sum(count_entries(sizes, unit) for unit in self._units)
+        self._units = [tuple(place[n] for n in unit) for unit in problem.listed()]
+        named = problem.adversary.records
+        self._may_know = None if named is None else frozenset(place[n] for n in named if n in place)
+        self._most = problem.adversary.at_most
+        needed = sum(count_entries(sizes, unit, self._may_know, self._most) for unit in self._units)
         if needed > max_entries:
             raise ModelTooWide(
                 f"the exact limit of {len(records)} records needs {needed:,} numbers,"
@@ -91,98 +94,67 @@ class ExactBound:
                 f"use another {option('method')}",
                 f"raise {option('max_entries')}",
             )
+        self._problem, self._model, self._names = problem, model, records
         self._records = np.array([model.index[r] for r in records], dtype=np.intp)
-        self._max_programs = max_programs
-        self._seconds = seconds
-        log_joint = junction_tree(model).log_marginal(records)
+        self._shape = tuple(sizes)
+        self._asked_programs = max_programs
+        self._otherwise: InformedTreeBound | None = None
+
+    def prepare(self, workspace: Workspace, budget: WorkBudget) -> None:
+        """List every adversary: the two laws that each pair of values leaves for the unknown records."""
+        self._workspace, self._budget = workspace, budget
+        asked = self._asked_programs
+        self._max_programs = max(1, budget.programs // len(self._units)) if asked is None else asked
+        log_joint = junction_tree(self._model, workspace=workspace).log_marginal(self._names)
         top = float(log_joint.max())
         joint = np.exp(log_joint - top)
         if np.any((joint < 1e-290) & np.isfinite(log_joint)):
             raise ModelTooWide("the exact limit: some joint states are too improbable for doubles")
         # the joint's relative error, four times, is how far a gain may be off on its account
         depth = float(np.abs(log_joint[np.isfinite(log_joint)]).max(initial=0.0))
-        self._slack = 256 * EPS * (len(model.nodes) + depth)
-        self._tables = [list(pair_tables(joint, unit)) for unit in self._units]
-        self._names = records
+        self._slack = 256 * EPS * (len(self._model.nodes) + depth)
+        self._tables = [list(pair_tables(joint, unit, self._may_know, self._most)) for unit in self._units]
 
-    def evaluate(
-        self,
-        alpha: Vector,
-        *,
-        floor: float = 0.0,
-        enough: float = math.inf,
-        ceiling: Vector | None = None,
-    ) -> RecordBounds:
-        """Return the leakage of every unit.
+    def evaluate(self, alpha: Vector) -> Bounds:
+        """Return the leakage of every unit."""
+        return self.refine(alpha, np.full(len(self._units), np.inf), 0.0, math.inf)
 
-        Parameters
-        ----------
-        floor
-            Leakages below it need not be told apart: they come back as at most ``floor``.
-        enough
-            Stop once some unit is proved to leak more than this: the values are then no bounds,
-            they only say that the largest leakage exceeds ``enough``.
-        ceiling
-            Bounds known already, one per unit; units at or below ``floor`` are passed over.
-        """
+    def refine(self, alpha: Vector, known: Vector, low: float, high: float) -> Bounds:
+        """Return the leakage of the units that decide whether all leak between ``low`` and ``high``."""
         a = alpha[self._records]
-        budget = _Budget(self._max_programs, time.monotonic() + self._seconds)
-        notes: set[str] = set()
-        values, witnesses = np.zeros(len(self._units)), {}
-        for k, unit in enumerate(self._units):
-            own = up(float(a[list(unit)].sum()))
-            if ceiling is not None and ceiling[k] <= floor:
-                values[k] = ceiling[k]
-                continue
-            span = (max(0.0, floor - own), enough - own)
-            found, witness = self._unit(self._tables[k], a, span, budget, notes)
-            others = float(a.sum()) - float(a[list(unit)].sum())
-            values[k] = up(own + min(found + self._slack, up(max(others, 0.0))))
-            if witness is not None:
-                witnesses[k] = self._describe(*witness)
-            if values[k] > enough:
-                values[k + 1 :] = values[k]
+        values, witnesses = np.array(known), {}
+        loose: list[int] = []
+        for k in np.argsort(-known, kind="stable").tolist():
+            if known[k] <= low:
                 break
-        return RecordBounds(values, self.name, witnesses, tuple(sorted(notes)))
-
-    def _unit(
-        self,
-        tables: list[PairTable],
-        a: Vector,
-        span: tuple[float, float],
-        budget: _Budget,
-        notes: set[str],
-    ) -> tuple[float, tuple[PairTable, int] | None]:
-        """Return the largest certified gain over all adversaries, and who attains it."""
-        ceilings = [table.ceilings(a) for table in tables]
-        which = np.concatenate([np.full(len(c), t) for t, c in enumerate(ceilings)])
-        row = np.concatenate([np.arange(len(c)) for c in ceilings])
-        flat = np.concatenate(ceilings)
-        best, witness = span[0], None
-        for k in np.argsort(-flat, kind="stable"):
-            if flat[k] <= best or best > span[1]:
+            found = self._unit(k, a, low)
+            values[k] = min(known[k], up(found.above))
+            if not found.exact and found.above > low:
+                loose.append(k)
+            if found.witness is not None:
+                witnesses[k] = self._describe(*found.witness)
+            if values[k] > high:
                 break
-            table, r = tables[int(which[k])], int(row[k])
-            value = self._gain(table, r, float(flat[k]), a, budget, notes)
-            if value > best:
-                best, witness = value, (table, r)
-        return best, witness
+        if not loose:
+            return Bounds(values, "exact", "exact", witnesses)
+        values = self._tree().refine(alpha, values, low, high).values
+        names = ", ".join(str(self._names[self._units[k][0]]) for k in loose[:3])
+        notes = (f"exact: proved and attained do not meet for {len(loose)} of the units ({names}, …)",)
+        return Bounds(values, "exact", "certified bound", witnesses, notes)
 
-    def _gain(
-        self, table: PairTable, row: int, ceiling: float, a: Vector, budget: _Budget, notes: set[str]
-    ) -> float:
-        """Return a certified value for one adversary: exact where a method reaches it."""
-        alphas = a[list(table.unknown)]
-        if len(table.unknown) == 1:
-            return ceiling
-        p, q = table.p[row], table.q[row]
-        if np.all(alphas == alphas[0]) and height_functions(table.sizes) is not None:
-            value = by_heights(p, q, table.sizes, float(alphas[0]))
-            return ceiling if value is None else min(ceiling, value)
-        if not budget.take():
-            notes.add("exact: the limit on linear programs was reached; some adversaries keep their ceiling")
-            return ceiling
-        return min(ceiling, by_linear_program(p, q, table.sizes, alphas) + 4 * EPS)
+    def _tree(self) -> InformedTreeBound:
+        """Return the clique tree, for what could not be settled."""
+        if self._otherwise is None:
+            self._otherwise = InformedTreeBound(self._problem)
+            self._otherwise.prepare(self._workspace, self._budget)
+        return self._otherwise
+
+    def _unit(self, k: int, a: Vector, least: float) -> Found:
+        """Return the largest leakage of one unit over all adversaries, or ``least`` if that is larger."""
+        tables, unit = self._tables[k], self._units[k]
+        own = [table.apart(a, unit, self._shape) + self._slack for table in tables]
+        found = UnitSearch(tables, own, a, self._max_programs, self._workspace.guard).run(least)
+        return replace(found, below=max(0.0, found.below - 2.0 * self._slack))
 
     def _describe(self, table: PairTable, row: int) -> dict[str, object]:
         """Say who the worst adversary is: what is known and which two values are told apart."""

@@ -1,6 +1,6 @@
 """The exact limit against the prior adversary, for small models.
 
-Leakage(T) = Σ_{t∈T} α_t + max over possible x_T, x_T' of max_H ln E_p H / E_p' H, with
+Leakage(T) = max over possible x_T ≠ x_T' of Σ_{t∈T} α_t·1[x_t ≠ x_t'] + max_H ln E_p H / E_p' H, with
 p = P(other records | x_T), p' = P(other records | x_T') and H the likelihoods that an α-DP mechanism
 allows: H(u) ≤ e^{α_j} H(u') when u and u' differ in record j only.  Nothing sound can be below it.
 """
@@ -11,31 +11,47 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from quiltdp.accountant.leakage.base import RecordBounds, Vector
-from quiltdp.accountant.leakage.kernel_lp import kernel_lp, uniform_kernel
-from quiltdp.accountant.leakage.worst_mechanism import by_heights, by_linear_program, height_functions
+from quiltdp.accountant.adversaries import PRIOR
+from quiltdp.accountant.bounds import Bounds, Problem, Vector, ready, register
+from quiltdp.accountant.leakage.limit import is_small
+from quiltdp.accountant.leakage.transport import transport, uniform_transport
+from quiltdp.accountant.leakage.worst_mechanism import (
+    by_heights,
+    by_linear_program,
+    by_transport_program,
+    height_functions,
+)
 from quiltdp.errors import ModelTooWide, option
 from quiltdp.inference.junction_tree import junction_tree
+from quiltdp.inference.workspace import Workspace
 from quiltdp.model import Model
 from quiltdp.rounding import EPS, up, up_array
+from quiltdp.work import WorkBudget
 
 __all__ = ["ExactPriorBound", "exact_prior_limit"]
 
 _TRANSPORT = 30  # joint states up to which the transport itself is solved, not only its edges (with
 # large α up to four times as many: the certificate of the edges loses digits there)
+_SIMPLEX = 31  # joint states up to which the network simplex solves it, beyond a linear program
 _MOST_RECORDS = 32  # a table has one axis per record
 _EXP_LIMIT = 600.0  # Σ α beyond which e^Σα times the smallest double is no longer nothing
 
 
+@register(
+    "exact",
+    against=PRIOR,
+    kind="exact",
+    says="the limit over all α-DP mechanisms",
+    auto=lambda problem: is_small(problem.model),
+    settles=True,
+)
 class ExactPriorBound:
     """The exact limit (method ``"exact"``, prior adversary).
 
     Parameters
     ----------
-    model
+    problem
         A small model.
-    units
-        The protected sets; ``None`` for every record alone.
     max_entries
         The most joint states of all records.
 
@@ -49,16 +65,12 @@ class ExactPriorBound:
     >>> import numpy as np
     >>> from quiltdp import Model
     >>> m = Model.from_tables({"A": ([], [0.5, 0.5]), "B": (["A"], [[0.9, 0.1], [0.1, 0.9]])})
-    >>> ExactPriorBound(m).evaluate(np.array([1.0, 1.0])).epsilon.round(6).tolist()
+    >>> ready(ExactPriorBound, m).evaluate(np.array([1.0, 1.0])).values.round(6).tolist()
     [1.776137, 1.776137]
     """
 
-    name = "exact"
-    adversary = "prior"
-
-    def __init__(
-        self, model: Model, units: Sequence[tuple[str, ...]] | None = None, *, max_entries: int = 4096
-    ) -> None:
+    def __init__(self, problem: Problem, *, max_entries: int = 4096) -> None:
+        model = problem.model
         records = tuple(model.records)
         size = 1
         for r in records:
@@ -72,21 +84,26 @@ class ExactPriorBound:
                 f"raise {option('max_entries')}",
             )
         place = {r: k for k, r in enumerate(records)}
-        chosen = [(r,) for r in records] if units is None else units
-        self._units = [tuple(place[n] for n in unit) for unit in chosen]
+        self._model, self._names = model, records
+        self._units = [tuple(place[n] for n in unit) for unit in problem.listed()]
         self._index = np.array([model.index[r] for r in records])
-        self._log_joint = junction_tree(model).log_marginal(records)
-        depth = float(np.abs(self._log_joint[np.isfinite(self._log_joint)]).max(initial=0.0))
-        self._slack = 256 * EPS * (len(model.nodes) + depth)
 
-    def evaluate(self, alpha: Vector) -> RecordBounds:
+    def prepare(self, workspace: Workspace, budget: WorkBudget) -> None:
+        """Compute the joint law of the records."""
+        self._workspace = workspace
+        self._log_joint = junction_tree(self._model, workspace=workspace).log_marginal(self._names)
+        depth = float(np.abs(self._log_joint[np.isfinite(self._log_joint)]).max(initial=0.0))
+        self._slack = 256 * EPS * (len(self._model.nodes) + depth)
+
+    def evaluate(self, alpha: Vector) -> Bounds:
         """Return the leakage of every unit, certified through the dual."""
         a = np.asarray(alpha, dtype=np.float64)[self._index]
         values = np.array([self._unit(unit, a) for unit in self._units])
-        return RecordBounds(values, self.name)
+        return Bounds(values, "exact", "exact")
 
     def _unit(self, unit: tuple[int, ...], a: Vector) -> float:
         """Return the limit of one unit: pairs in the order of their ceilings, until none can win."""
+        self._workspace.guard.check()
         shape = self._log_joint.shape
         others = [j for j in range(len(a)) if j not in unit and a[j] > 0 and shape[j] > 1]
         dropped = tuple(j for j in range(len(a)) if j not in unit and j not in others)
@@ -94,33 +111,40 @@ class ExactPriorBound:
         joint = table.reshape(
             int(np.prod([shape[j] for j in unit])), int(np.prod([shape[j] for j in others])), -1
         )
-        joint = joint[(joint > -np.inf).any(axis=(1, 2))]
+        possible = (joint > -np.inf).any(axis=(1, 2))
+        joint = joint[possible]
         if len(joint) < 2:
             return 0.0  # only one possible value: there is nothing to tell apart
-        own = up(float(a[list(unit)].sum()), 4.0 + len(unit))
+        values = np.array(list(np.ndindex(*(shape[j] for j in unit))))[possible]
+        apart = values[:, None, :] != values[None, :, :]
+        own = up_array((apart * a[list(unit)]).sum(axis=2), 4.0 + len(unit))
         rest = up(float(a[others].sum()), 4.0 + len(others))
         if rest > _EXP_LIMIT:  # then even what is lost below the smallest double could matter
-            return up(own + rest)
+            return up(float(own.max()) + rest)
         # each row relative to its own largest entry: an improbable x_T is as good as any other
         rows = np.exp(joint - joint.max(axis=(1, 2), keepdims=True)).sum(axis=2)
         rows = rows / rows.sum(axis=1, keepdims=True)
         sizes = tuple(shape[j] for j in others)
-        return up(own + min(_largest(rows, sizes, a[others]) + self._slack, rest))
+        return up(_largest(rows, own, sizes, a[others], rest, self._slack))
 
 
-def _largest(rows: Vector, sizes: tuple[int, ...], alphas: Vector) -> float:
-    """Return max over ordered pairs of rows of the certified maximum."""
+def _largest(
+    rows: Vector, own: Vector, sizes: tuple[int, ...], alphas: Vector, rest: float, slack: float
+) -> float:
+    """Return max over ordered pairs of rows of their own distance plus the certified maximum."""
     if not sizes:
-        return 0.0
+        return float(own.max())
     first, second = np.nonzero(~np.eye(len(rows), dtype=bool))
-    ceilings = uniform_kernel(rows[first], rows[second], np.full(len(first), up(float(alphas.sum()))))
+    ceilings = uniform_transport(rows[first], rows[second], np.full(len(first), up(float(alphas.sum()))))
+    ceilings = own[first, second] + np.minimum(ceilings + slack, rest)
     best = 0.0
     for k in np.argsort(-ceilings):
         if ceilings[k] <= best:
             break
         value = float(ceilings[k])
         if len(sizes) > 1:
-            value = min(value, _gain(rows[first[k]], rows[second[k]], sizes, alphas))
+            gain = _gain(rows[first[k]], rows[second[k]], sizes, alphas) + slack
+            value = min(value, float(own[first[k], second[k]]) + gain)
         best = max(best, value)
     return best
 
@@ -136,10 +160,12 @@ def _gain(p: Vector, q: Vector, sizes: tuple[int, ...], alphas: Vector) -> float
         return program
     points = np.array(list(np.ndindex(*sizes)))
     d = ((points[:, None, :] != points[None, :, :]) * alphas).sum(axis=2)
-    transport = kernel_lp(p[None], q[None], up_array(d, 4.0 + len(sizes))[None])[0]
-    return min(program, float(transport))  # two certificates of one maximum: either may be rounder
+    d = up_array(d, 4.0 + len(sizes))[None]
+    if len(p) <= _SIMPLEX:
+        return min(program, float(transport(p[None], q[None], d)[0]))
+    return min(program, by_transport_program(p, q, d[0]))  # either certificate may be the rounder one
 
 
 def exact_prior_limit(model: Model, alpha: Vector, units: Sequence[tuple[str, ...]] | None = None) -> Vector:
     """Return the exact limit of every unit against the prior adversary (the tests' oracle)."""
-    return ExactPriorBound(model, units).evaluate(alpha).epsilon
+    return ready(ExactPriorBound, model, units).evaluate(alpha).values

@@ -24,13 +24,16 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
-from quiltdp.accountant.leakage.kernel import Array, closed_kernel, kernel
+from quiltdp.accountant.leakage.kernel import Array, closed_kernel
+from quiltdp.accountant.leakage.transport import transport
 from quiltdp.inference.reordered import Reordered, Step
 from quiltdp.rounding import EPS, up_array
+from quiltdp.work import NO_GUARD, Guard
 
 __all__ = ["LoopMessages"]
 
 _CHUNK = 1 << 17
+_EFFORT = 50_000.0  # beyond it a batch is answered by ceilings
 
 
 class LoopMessages:
@@ -68,7 +71,12 @@ class LoopMessages:
         self._ulps = 8.0 + 4.0 * roundings
         self._slack = 1e-12 + 64 * EPS * roundings
 
-    def run(self, distance: Mapping[int, Array], known: dict[bytes, Array] | None = None) -> Array:
+    def run(
+        self,
+        distance: Mapping[int, Array],
+        known: dict[bytes, Array] | None = None,
+        guard: Guard = NO_GUARD,
+    ) -> Array:
         """Return D(z, z') between joint states of the targets, flattened, rounded up.
 
         ``distance[u]`` is ℓ_u of every node that is no target; the targets' own ℓ is not included.
@@ -91,7 +99,7 @@ class LoopMessages:
                     if u != step.node:
                         del tables[u][scope]
             for group in _groups(step, self._most):
-                add(tuple(step.given[k] for k in group), self._once(step, group, mine, known))
+                add(tuple(step.given[k] for k in group), self._once(step, group, mine, known, guard))
         left = {scope: table for mine in tables.values() for scope, table in mine.items()}
         return self._read(left)
 
@@ -101,6 +109,7 @@ class LoopMessages:
         group: tuple[int, ...],
         tables: Mapping[tuple[int, ...], Array],
         known: dict[bytes, Array],
+        guard: Guard,
     ) -> Array:
         """Return the message of a group, computed once for equal laws and distances."""
         digest = blake2b(repr((step.node, step.given, group)).encode())
@@ -110,10 +119,12 @@ class LoopMessages:
             digest.update(np.ascontiguousarray(tables[scope]).tobytes())
         key = digest.digest()
         if key not in known:
-            known[key] = self._message(step, group, tables)
+            known[key] = self._message(step, group, tables, guard)
         return known[key]
 
-    def _message(self, step: Step, group: tuple[int, ...], tables: Mapping[tuple[int, ...], Array]) -> Array:
+    def _message(
+        self, step: Step, group: tuple[int, ...], tables: Mapping[tuple[int, ...], Array], guard: Guard
+    ) -> Array:
         """Return the largest δ_N when the nodes of ``group`` change and the others do not."""
         size, shape = step.law.shape[-1], step.law.shape[:-1]
         rest = [k for k in range(len(shape)) if k not in group]
@@ -131,6 +142,7 @@ class LoopMessages:
         best = np.zeros(len(one))
         chunk = max(1, _CHUNK // (law.shape[1] * size * size))
         for s in range(0, len(one), chunk):
+            guard.check()
             part = slice(s, s + chunk)
             d = self._distance(step.node, tables, left, right, part, (len(one[part]), law.shape[1], size))
             found = self._kernel(
@@ -170,7 +182,7 @@ class LoopMessages:
         for s in range(0, len(p), step):
             part = slice(s, s + step)
             if size > 3:
-                found[part] = kernel(p[part], q[part], d[part], lp_cells=4000)
+                found[part] = transport(p[part], q[part], d[part], effort=_EFFORT)
             else:
                 cells = _donated(p[part], q[part], d[part])
                 found[part] = closed_kernel(list(p[part].T), list(q[part].T), cells)

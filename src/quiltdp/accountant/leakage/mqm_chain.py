@@ -20,13 +20,15 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from quiltdp.accountant.leakage.base import RecordBounds, Vector
-from quiltdp.accountant.leakage.chain_units import ChainUnits
-from quiltdp.chain import ChainModel
+from quiltdp.accountant.adversaries import PRIOR
+from quiltdp.accountant.bounds import Bounds, Problem, Vector, never, register
+from quiltdp.accountant.leakage.chain_units import ChainUnits, as_chain
 from quiltdp.errors import InvalidArgument
 from quiltdp.inference.chain_laws import ChainLaws
 from quiltdp.inference.path import spectral_gap
+from quiltdp.inference.workspace import Workspace
 from quiltdp.rounding import up_array
+from quiltdp.work import WorkBudget
 
 __all__ = ["GK16Bound", "MarkovQuiltApproxBound", "MarkovQuiltChainBound"]
 
@@ -52,10 +54,8 @@ class MarkovQuiltChainBound:
 
     Parameters
     ----------
-    model, units
+    problem
         As in :class:`~.chain_prior.ChainPriorBound`; a window's two ends count separately.
-    window
-        With ``units=None``: protect every run of this many steps.
     max_width
         The furthest quilt searched; the default is the whole chain up to 400 steps.
 
@@ -63,34 +63,31 @@ class MarkovQuiltChainBound:
     --------
     >>> import numpy as np
     >>> from quiltdp import markov_chain
-    >>> bound = MarkovQuiltChainBound(markov_chain([[0.9, 0.1], [0.1, 0.9]], length=100))
-    >>> round(float(bound.evaluate(np.full(100, 1 / 31.74)).epsilon.max()), 3)
+    >>> from quiltdp.accountant.bounds import ready
+    >>> bound = ready(MarkovQuiltChainBound, markov_chain([[0.9, 0.1], [0.1, 0.9]], length=100))
+    >>> round(float(bound.evaluate(np.full(100, 1 / 31.74)).values.max()), 3)
     1.0
     """
 
-    name = "published"
-    adversary = "prior"
+    def __init__(self, problem: Problem, *, max_width: int | None = None) -> None:
+        self._model = as_chain(problem.model)
+        self._units = ChainUnits(self._model, problem.units, problem.window)
+        self._max_width = max_width
 
-    def __init__(
-        self,
-        model: ChainModel,
-        units: Sequence[tuple[str, ...]] | None = None,
-        *,
-        window: int = 1,
-        max_width: int | None = None,
-    ) -> None:
-        self._units = ChainUnits(model, units, window)
+    def prepare(self, workspace: Workspace, budget: WorkBudget) -> None:
+        """Compute the influences of every distance, once for equal chains."""
         self._influences: list[_Influences] = []
         made: dict[object, _Influences] = {}
-        for segment in model.segments:
+        for segment in self._model.segments:
             key = (segment.length, id(segment.initial), tuple(map(id, segment.transitions)))
             if key not in made:
-                made[key] = _influences(ChainLaws(segment), max_width)
+                made[key] = _influences(ChainLaws(segment), self._max_width)
             self._influences.append(made[key])
 
-    def evaluate(self, alpha: Vector) -> RecordBounds:
+    def evaluate(self, alpha: Vector) -> Bounds:
         """Return the leakage of every unit."""
-        return RecordBounds(up_array(_over_chains(self._units, self._influences, alpha)), self.name)
+        values = up_array(_over_chains(self._units, self._influences, alpha))
+        return Bounds(values, "published", "published")
 
 
 def _over_chains(units: ChainUnits, influences: Sequence[_Influences], alpha: Vector) -> Vector:
@@ -256,6 +253,13 @@ def _log_ratio(rows: Vector | None, count: int) -> Vector:
 # -- comparisons on homogeneous chains ---------------------------------------------------------
 
 
+@register(
+    "mqm-approx",
+    against=PRIOR,
+    kind="published",
+    says="the Markov Quilt Mechanism's spectral form",
+    auto=never,
+)
 class MarkovQuiltApproxBound:
     """MQM-approx (method ``"mqm-approx"``): I from the spectral gap of a reversible chain.
 
@@ -268,16 +272,18 @@ class MarkovQuiltApproxBound:
         Unless every chain is homogeneous, stationary and reversible.
     """
 
-    name = "mqm-approx"
-    adversary = "prior"
-
-    def __init__(self, model: ChainModel, units: Sequence[tuple[str, ...]] | None = None) -> None:
-        self._units = ChainUnits(model, units)
+    def __init__(self, problem: Problem) -> None:
+        model = as_chain(problem.model)
+        self._units = ChainUnits(model, problem.units, problem.window)
         self._influences = [_spectral_influences(ChainLaws(s)) for s in model.segments]
 
-    def evaluate(self, alpha: Vector) -> RecordBounds:
+    def prepare(self, workspace: Workspace, budget: WorkBudget) -> None:
+        """Nothing is left to be done."""
+
+    def evaluate(self, alpha: Vector) -> Bounds:
         """Return the leakage of every unit."""
-        return RecordBounds(up_array(_over_chains(self._units, self._influences, alpha)), self.name)
+        values = up_array(_over_chains(self._units, self._influences, alpha))
+        return Bounds(values, "mqm-approx", "published")
 
 
 def _spectral_influences(laws: ChainLaws) -> _Influences:
@@ -291,6 +297,7 @@ def _spectral_influences(laws: ChainLaws) -> _Influences:
     return _Influences(2 * side[None], side[None], np.full((1, 1, 1), np.inf))
 
 
+@register("gk16", against=PRIOR, kind="published", says="the influence-matrix method", auto=never)
 class GK16Bound:
     """The influence-matrix method (method ``"gk16"``) on homogeneous chains.
 
@@ -298,14 +305,15 @@ class GK16Bound:
     tridiagonal with γ; ε = α · (largest row sum of 2 (I − Γ)^{−1}); ∞ when ‖Γ‖₂ ≥ 1.
     """
 
-    name = "gk16"
-    adversary = "prior"
-
-    def __init__(self, model: ChainModel, units: Sequence[tuple[str, ...]] | None = None) -> None:
-        self._units = ChainUnits(model, units)
+    def __init__(self, problem: Problem) -> None:
+        model = as_chain(problem.model)
+        self._units = ChainUnits(model, problem.units, problem.window)
         self._factor = [_gk16_factor(ChainLaws(s)) for s in model.segments]
 
-    def evaluate(self, alpha: Vector) -> RecordBounds:
+    def prepare(self, workspace: Workspace, budget: WorkBudget) -> None:
+        """Nothing is left to be done."""
+
+    def evaluate(self, alpha: Vector) -> Bounds:
         """Return the leakage of every unit (a window is charged for each of its records)."""
         each = np.empty(len(alpha))
         for (start, stop), factor in zip(self._units.spans, self._factor, strict=True):
@@ -313,7 +321,7 @@ class GK16Bound:
         u = self._units
         value = each[u.first] * (u.last - u.first + 1)
         total = np.bincount(u.owner, weights=value, minlength=u.count).astype(np.float64)
-        return RecordBounds(total, self.name)
+        return Bounds(total, "gk16", "published")
 
 
 def _gk16_factor(laws: ChainLaws) -> float:

@@ -14,19 +14,20 @@ component by component with F itself rounded up.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from quiltdp.accountant.leakage.base import RecordBounds, Vector
+from quiltdp.accountant.adversaries import INFORMED
+from quiltdp.accountant.bounds import Bounds, Problem, Vector, register
 from quiltdp.accountant.leakage.contraction import phi
 from quiltdp.graph.factor_graph import FactorGraph, factor_graph
 from quiltdp.inference.spread import all_spreads, unit_spread
-from quiltdp.model import Model
+from quiltdp.inference.workspace import Workspace
 from quiltdp.rounding import EPS, up_array
+from quiltdp.work import NO_GUARD, Guard, WorkBudget
 
-__all__ = ["Messages", "PropagationBound", "propagate"]
+__all__ = ["Messages", "Propagation", "PropagationBound", "propagate", "propagation_of"]
 
 _INFLATIONS = (1e-12, 1e-10, 1e-8, 1e-6, 1e-4, 1e-2)
 
@@ -89,7 +90,13 @@ class _Sweep:
 
 
 def propagate(
-    graph: FactorGraph, spreads: Vector, alpha: Vector, *, max_work: float = 4e8, tolerance: float = 1e-13
+    graph: FactorGraph,
+    spreads: Vector,
+    alpha: Vector,
+    *,
+    max_work: float = 4e8,
+    tolerance: float = 1e-13,
+    guard: Guard = NO_GUARD,
 ) -> Messages:
     """Return a certified super-solution of the propagation equations.
 
@@ -102,6 +109,8 @@ def propagate(
     max_work
         How many edge updates may be spent; where the iteration has not settled by then the
         messages descend from group privacy instead, which is certified at every step.
+    guard
+        Looked at before every sweep.
     """
     whole = np.bincount(graph.component, weights=alpha, minlength=1).astype(np.float64)
     cap = up_array(whole, len(alpha) + 8.0)
@@ -111,6 +120,7 @@ def propagate(
     sweeps = int(max(50, min(20_000, max_work / len(graph.edge_node))))
     out = np.zeros(len(graph.edge_node))
     for _ in range(sweeps):
+        guard.check()
         new, _into = sweep(out)
         settled = bool(np.all(new - out <= tolerance * new))
         out = new
@@ -168,68 +178,30 @@ def _settle(sweep: _Sweep, out: Vector) -> Found:
     return np.minimum(out, new), sweep.into(np.minimum(out, new))
 
 
-class PropagationBound:
-    """Bound 3: leakage propagation for every protected unit.
-
-    For a unit T of several nodes,
-    Leakage(T) ≤ Σ_{t∈T} α_t + Σ_{f meets T and its outside} Φ( c_{T,f}, Σ_{k ∈ f∖T} o_{k→f} ).
+class Propagation:
+    """The propagation equations of one model: its factor graph, its spreads, messages at any α.
 
     Parameters
     ----------
-    model
-        Any model.
-    units
-        The protected sets; ``None`` for every record alone.
+    workspace
+        Where messages are kept; its guard is looked at while they settle.
     """
 
-    name = "propagation"
-    adversary = "informed"
-
-    def __init__(
-        self, model: Model, units: Sequence[tuple[str, ...]] | None = None, *, max_work: float = 4e8
-    ) -> None:
-        self.model = model
-        self.graph = factor_graph(model)
-        self.spreads = all_spreads(model, self.graph)
+    def __init__(self, workspace: Workspace, *, max_work: float = 4e8) -> None:
+        self._workspace = workspace
         self._max_work = max_work
-        self._last: tuple[bytes, Messages] | None = None
-        singles = model.records if units is None else [u[0] for u in units if len(u) == 1]
-        self._units = None if units is None or len(singles) == len(units) else tuple(units)
-        self._single = np.array([model.index[r] for r in singles], dtype=np.intp)
+        self.model = workspace.model
+        self.graph = factor_graph(self.model)
+        self.spreads = all_spreads(self.model, self.graph)
 
     def messages(self, alpha: Vector) -> Messages:
-        """Return the certified messages at ``alpha`` (the last answer is remembered)."""
-        key = np.ascontiguousarray(alpha).tobytes() if len(alpha) < 100_000 else b""
-        if self._last is None or not key or self._last[0] != key:
-            found = propagate(self.graph, self.spreads, alpha, max_work=self._max_work)
-            self._last = (key, found)
-        return self._last[1]
+        """Return the certified messages at ``alpha``, kept for a while."""
+        key = np.ascontiguousarray(alpha).tobytes()
+        return self._workspace.keep("messages", (self._max_work, key), lambda: self._solve(alpha), _size)
 
-    def evaluate(self, alpha: Vector) -> RecordBounds:
-        """Return the propagation bound of every unit."""
-        messages = self.messages(alpha)
-        if self._units is None:
-            return RecordBounds(messages.total[self._single], self.name)
-        values = [self._unit(unit, alpha, messages) for unit in self._units]
-        return RecordBounds(np.array(values), self.name)
-
-    def _unit(self, unit: tuple[str, ...], alpha: Vector, messages: Messages) -> float:
-        """Return the bound for one protected set."""
-        model, g = self.model, self.graph
-        members = {model.index[n] for n in unit}
-        value = float(sum(alpha[j] for j in members))
-        for f in {f for n in unit for f in model.factors_of[n]}:
-            scope = [model.index[n] for n in model.factors[f].scope]
-            outside = [j for j in scope if j not in members]
-            if not outside:
-                continue
-            first = self.first_edge(f)
-            arriving = sum(float(messages.out[first + a]) for a, j in enumerate(scope) if j not in members)
-            inside = [model.nodes[j] for j in scope if j in members]
-            value += float(phi(unit_spread(model, inside, f), arriving * (1 + 64 * EPS)))
-        own = {int(g.component[j]) for j in members}
-        cap = sum(float(messages.cap[next(j for j in members if g.component[j] == c)]) for c in own)
-        return min(float(up_array(np.array(value), 64.0 + 4 * len(unit))), cap)
+    def _solve(self, alpha: Vector) -> Messages:
+        guard = self._workspace.guard
+        return propagate(self.graph, self.spreads, alpha, max_work=self._max_work, guard=guard)
 
     def first_edge(self, factor: int) -> int:
         """Return the first edge of a factor of the model."""
@@ -246,3 +218,65 @@ class PropagationBound:
             for e, v in zip(edges, into, strict=True)
         ]
         return sorted(named, key=lambda item: -item[1])
+
+
+def _size(messages: Messages) -> int:
+    """Return the bytes of the messages, with those of their key."""
+    return 3 * messages.out.nbytes + 3 * messages.total.nbytes
+
+
+def propagation_of(workspace: Workspace) -> Propagation:
+    """Return the propagation equations of the workspace's model, set up once."""
+    return workspace.keep("propagation", (), lambda: Propagation(workspace))
+
+
+@register(
+    "propagation",
+    against=INFORMED,
+    kind="certified bound",
+    says="leakage propagation, super-solution checked",
+    unless=("chain",),
+)
+class PropagationBound:
+    """Bound 3: leakage propagation for every protected unit.
+
+    For a unit T of several nodes,
+    Leakage(T) ≤ Σ_{t∈T} α_t + Σ_{f meets T and its outside} Φ( c_{T,f}, Σ_{k ∈ f∖T} o_{k→f} ).
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        model, singles = problem.model, problem.singles
+        self._model = model
+        self._units = None if singles else problem.listed()
+        chosen = problem.single_records("propagation") if singles else ()
+        self._single = np.array([model.index[r] for r in chosen], dtype=np.intp)
+
+    def prepare(self, workspace: Workspace, budget: WorkBudget) -> None:
+        """Compute the spread of every table in each of its nodes."""
+        self._propagation = propagation_of(workspace)
+
+    def evaluate(self, alpha: Vector) -> Bounds:
+        """Return the propagation bound of every unit."""
+        messages = self._propagation.messages(alpha)
+        if self._units is None:
+            return Bounds(messages.total[self._single], "propagation")
+        values = [self._unit(unit, alpha, messages) for unit in self._units]
+        return Bounds(np.array(values), "propagation")
+
+    def _unit(self, unit: tuple[str, ...], alpha: Vector, messages: Messages) -> float:
+        """Return the bound for one protected set."""
+        model, g = self._model, self._propagation.graph
+        members = {model.index[n] for n in unit}
+        value = float(sum(alpha[j] for j in members))
+        for f in {f for n in unit for f in model.factors_of[n]}:
+            scope = [model.index[n] for n in model.factors[f].scope]
+            outside = [j for j in scope if j not in members]
+            if not outside:
+                continue
+            first = self._propagation.first_edge(f)
+            arriving = sum(float(messages.out[first + a]) for a, j in enumerate(scope) if j not in members)
+            inside = [model.nodes[j] for j in scope if j in members]
+            value += float(phi(unit_spread(model, inside, f), arriving * (1 + 64 * EPS)))
+        own = {int(g.component[j]) for j in members}
+        cap = sum(float(messages.cap[next(j for j in members if g.component[j] == c)]) for c in own)
+        return min(float(up_array(np.array(value), 64.0 + 4 * len(unit))), cap)

@@ -16,26 +16,31 @@ The prior adversary conditions on nothing else, so no known sets L are needed.
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
 
-from quiltdp.accountant.leakage.base import RecordBounds, Vector
+from quiltdp.accountant.adversaries import PRIOR
+from quiltdp.accountant.bounds import Bound, Bounds, Problem, Vector, never, register
 from quiltdp.accountant.leakage.contraction import phi
-from quiltdp.accountant.leakage.propagation import Messages, PropagationBound
+from quiltdp.accountant.leakage.mqm_chain import MarkovQuiltChainBound
+from quiltdp.accountant.leakage.propagation import Messages, propagation_of
 from quiltdp.accountant.leakage.threshold import ThresholdCurve
+from quiltdp.chain import ChainModel
 from quiltdp.errors import ModelTooWide
 from quiltdp.graph.moral import moralize
 from quiltdp.graph.quilts import connected_sets
 from quiltdp.inference.marginals import log_marginal
-from quiltdp.model import Model
+from quiltdp.inference.workspace import Workspace
 from quiltdp.rounding import EPS, up
+from quiltdp.work import WorkBudget
 
 __all__ = ["MarkovQuiltBound", "PriorQuiltsBound"]
 
+_MOST_NODES = 300
+_UNITS = 20  # how many units' worth of quilts the units share
 _SLACK = 1e-12  # how far ln of a conditional probability may be from the truth
 
 
@@ -48,9 +53,10 @@ class _Quilt:
     curve: ThresholdCurve
     beyond: tuple[tuple[int, tuple[int, ...]], ...]
 
-    def near(self, alpha: Vector) -> float:
-        """Return Σ_C α, rounded up."""
-        return up(float(alpha[self.closed].sum()), 8.0 + len(self.closed))
+    @property
+    def size(self) -> int:
+        """Its bytes, roughly."""
+        return 2048 + 16 * len(self.closed) + 64 * len(self.beyond)
 
 
 class MarkovQuiltBound:
@@ -58,14 +64,16 @@ class MarkovQuiltBound:
 
     Parameters
     ----------
-    model, units
-        A model and its protected sets (``None``: every record alone).
+    problem
+        Any model.
     max_nearby, max_separator
         Which quilts are searched; the empty quilt always is.
     max_entries
         The largest table P(x_T, x_Q) that is computed; larger quilts are passed over.
-    per_unit, seconds
-        The most quilts of one unit, and when to stop looking for more.
+
+    Notes
+    -----
+    As many quilts of one unit are looked at as the work budget says.
 
     References
     ----------
@@ -76,68 +84,71 @@ class MarkovQuiltBound:
     >>> import numpy as np
     >>> from quiltdp import Model
     >>> m = Model.from_tables({"A": ([], [0.5, 0.5]), "B": (["A"], [[0.6, 0.4], [0.4, 0.6]])})
-    >>> MarkovQuiltBound(m).evaluate(np.array([1.0, 1.0])).epsilon.round(6).tolist()
+    >>> from quiltdp.accountant.bounds import ready
+    >>> ready(MarkovQuiltBound, m).evaluate(np.array([1.0, 1.0])).values.round(6).tolist()
     [1.405465, 1.405465]
     """
 
-    name = "published"
-    adversary = "prior"
+    theorem, kind = "published", "published"
 
     def __init__(
-        self,
-        model: Model,
-        units: Sequence[tuple[str, ...]] | None = None,
-        *,
-        max_nearby: int = 4,
-        max_separator: int = 8,
-        max_entries: int = 4096,
-        per_unit: int = 64,
-        seconds: float = 10.0,
+        self, problem: Problem, *, max_nearby: int = 4, max_separator: int = 8, max_entries: int = 4096
     ) -> None:
-        self.model = model
-        self.units = [(r,) for r in model.records] if units is None else [tuple(u) for u in units]
+        self.model = problem.model
+        self.units = problem.listed()
+        self._max_nearby, self._max_separator, self._max_entries = max_nearby, max_separator, max_entries
+
+    def prepare(self, workspace: Workspace, budget: WorkBudget) -> None:
+        """List the smallest quilts of every unit; their Λ is computed when an α asks for it."""
+        model = self.model
+        self._workspace = workspace
+        self._budget = budget
         self._graph = moralize(model)
-        self._deadline = time.monotonic() + seconds
         self._scopes = [tuple(model.index[n] for n in f.scope) for f in model.factors]
-        self._quilts: list[list[_Quilt]] = []
-        self._labels: list[list[int]] = []
-        for unit in self.units:
-            late = time.monotonic() > self._deadline
-            found = [] if late else self._search(unit, max_nearby, max_separator, max_entries, per_unit)
-            self._quilts.append(found)
-            labels = self._graph.component_labels[[model.index[n] for n in unit]]
-            self._labels.append(sorted(set(labels.tolist())))
+        self._labels = [
+            sorted(set(self._graph.component_labels[[model.index[n] for n in unit]].tolist()))
+            for unit in self.units
+        ]
 
-    def _search(
-        self, unit: tuple[str, ...], max_nearby: int, max_separator: int, max_entries: int, per_unit: int
-    ) -> list[_Quilt]:
-        """Return the smallest quilts of one unit (the empty one is added at evaluation)."""
-        found: list[_Quilt] = []
-        looked = 0
-        for closed, separator in connected_sets(self._graph, unit, max_nearby, max_separator):
-            if not separator:
-                continue
-            looked += 1
-            if looked > per_unit or time.monotonic() > self._deadline:
-                break
+    def _most_quilts(self) -> int:
+        return self._budget.quilts + self._budget.quilts // 3
+
+    def _listed(self, k: int) -> list[tuple[NDArray[np.intp], tuple[int, ...]]]:
+        """Return (C, Q) of the smallest quilts of one unit (the empty one is added at evaluation)."""
+
+        def make() -> list[tuple[NDArray[np.intp], tuple[int, ...]]]:
+            self._workspace.guard.check()
+            sets = connected_sets(self._graph, self.units[k], self._max_nearby, self._max_separator)
+            proper = ((closed, separator) for closed, separator in sets if separator)
             index = self.model.index
-            quilt = self._examine(
-                unit, frozenset(index[n] for n in closed), sorted(index[n] for n in separator), max_entries
-            )
-            if quilt is not None:
-                found.append(quilt)
-        return found
+            return [
+                (np.array(sorted(index[n] for n in c), dtype=np.intp), tuple(sorted(index[n] for n in q)))
+                for c, q in islice(proper, self._most_quilts())
+            ]
 
-    def _examine(
-        self, unit: tuple[str, ...], closed: frozenset[int], separator: list[int], max_entries: int
-    ) -> _Quilt | None:
+        key = (self._most_quilts(), self._max_nearby, self._max_separator, self.units[k])
+        return self._workspace.keep(
+            "listed quilts", key, make, lambda m: sum(c.nbytes + 16 * len(q) for c, q in m)
+        )
+
+    def _quilt(self, k: int, closed: NDArray[np.intp], separator: tuple[int, ...]) -> _Quilt | None:
+        """Return one quilt with its Λ, kept in the workspace."""
+        key = (self.theorem, self._max_entries, self.units[k], closed.tobytes())
+
+        def make() -> _Quilt | None:
+            self._workspace.guard.check()
+            return self._examine(self.units[k], frozenset(closed.tolist()), list(separator))
+
+        return self._workspace.keep("prior quilt", key, make, lambda q: 256 if q is None else q.size)
+
+    def _examine(self, unit: tuple[str, ...], closed: frozenset[int], separator: list[int]) -> _Quilt | None:
         """Compute Λ of one quilt, or pass it over if its table is too large."""
         names = self.model.nodes
         wanted = (*unit, *(names[q] for q in separator))
-        if math.prod(self.model.cardinality(n) for n in wanted) > max_entries:
+        if math.prod(self.model.cardinality(n) for n in wanted) > self._max_entries:
             return None
         try:
-            table = log_marginal(self.model, wanted)
+            table = log_marginal(self.model, wanted, workspace=self._workspace)
         except ModelTooWide:
             return None
         rows = table.reshape(math.prod(table.shape[: len(unit)]), -1)
@@ -160,28 +171,55 @@ class MarkovQuiltBound:
     def _messages(self, alpha: Vector) -> Messages | None:
         return None
 
-    def evaluate(self, alpha: Vector) -> RecordBounds:
+    def evaluate(self, alpha: Vector) -> Bounds:
         """Return the best quilt of every unit, or the sum of all α of its components."""
+        return self.refine(alpha, np.full(len(self.units), np.inf), 0.0, math.inf)
+
+    def refine(self, alpha: Vector, known: Vector, low: float, high: float) -> Bounds:
+        """Return the best quilt of the units that decide whether all leak at most ``high``."""
         alpha = np.asarray(alpha, dtype=np.float64)
         messages = self._messages(alpha)
         group = np.bincount(self._graph.component_labels, weights=alpha)
-        values, witnesses = np.zeros(len(self.units)), {}
-        for k, quilts in enumerate(self._quilts):
-            values[k] = up(float(group[self._labels[k]].sum()), 8.0 + len(alpha))
-            for quilt in quilts:
-                near = quilt.near(alpha)
-                if near < values[k]:
-                    value = up(near + quilt.curve(self._reach(quilt, alpha, messages)))
-                    if value < values[k]:
-                        values[k] = value
-                        names = self.model.nodes
-                        witnesses[k] = {
-                            "closed": [names[j] for j in quilt.closed],
-                            "separator": [names[j] for j in quilt.separator],
-                        }
-        return RecordBounds(values, self.name, witnesses)
+        whole = [up(float(group[labels].sum()), 8.0 + len(alpha)) for labels in self._labels]
+        values, witnesses = np.minimum(whole, known), {}
+        worst, partial = low, low > 0.0 or high < math.inf
+        for k in np.argsort(-values, kind="stable").tolist():
+            if partial and (values[k] <= worst or worst > high):
+                break  # something else leaks as much
+            for closed, separator in self._listed(k):
+                near = up(float(alpha[closed].sum()), 8.0 + len(closed))
+                quilt = self._quilt(k, closed, separator) if near < values[k] else None
+                if quilt is None:
+                    continue  # its own records cost as much already, or it is too large
+                value = up(near + quilt.curve(self._reach(quilt, alpha, messages)))
+                if value < values[k]:
+                    values[k] = value
+                    witnesses[k] = self._describe(quilt)
+            worst = max(worst, float(values[k]))
+        return Bounds(values, self.theorem, self.kind, witnesses)
+
+    def _describe(self, quilt: _Quilt) -> dict[str, object]:
+        names = self.model.nodes
+        return {
+            "closed": [names[j] for j in quilt.closed],
+            "separator": [names[j] for j in quilt.separator],
+        }
 
 
+@register("published", against=PRIOR, kind="published", says="the Markov Quilt Mechanism", auto=never)
+def markov_quilt_mechanism(problem: Problem) -> Bound:
+    """Return the Markov Quilt Mechanism in the form that fits the model."""
+    return (
+        MarkovQuiltChainBound(problem) if isinstance(problem.model, ChainModel) else MarkovQuiltBound(problem)
+    )
+
+
+def _worth_it(problem: Problem) -> bool:
+    """One quilt per record takes longer than it is worth on a large model."""
+    return len(problem.model.nodes) <= _MOST_NODES
+
+
+@register("quilts", against=PRIOR, kind="certified bound", says="Λ of the best quilt", auto=_worth_it)
 class PriorQuiltsBound(MarkovQuiltBound):
     """One quilt with Λ (method ``"quilts"``, prior adversary).
 
@@ -192,33 +230,21 @@ class PriorQuiltsBound(MarkovQuiltBound):
     >>> import numpy as np
     >>> from quiltdp import Model
     >>> m = Model.from_tables({"A": ([], [0.5, 0.5]), "B": (["A"], [[0.6, 0.4], [0.4, 0.6]])})
-    >>> PriorQuiltsBound(m).evaluate(np.array([1.0, 1.0])).epsilon.round(6).tolist()
+    >>> from quiltdp.accountant.bounds import ready
+    >>> ready(PriorQuiltsBound, m).evaluate(np.array([1.0, 1.0])).values.round(6).tolist()
     [1.185376, 1.185376]
     """
 
-    name = "quilts"
+    theorem, kind = "quilts", "certified bound"
 
-    def __init__(
-        self,
-        model: Model,
-        units: Sequence[tuple[str, ...]] | None = None,
-        *,
-        max_nearby: int = 4,
-        max_separator: int = 8,
-        max_entries: int = 4096,
-        per_unit: int = 16,
-        seconds: float = 5.0,
-    ) -> None:
-        self._propagation = PropagationBound(model)
-        super().__init__(
-            model,
-            units,
-            max_nearby=max_nearby,
-            max_separator=max_separator,
-            max_entries=max_entries,
-            per_unit=per_unit,
-            seconds=seconds,
-        )
+    def prepare(self, workspace: Workspace, budget: WorkBudget) -> None:
+        """Compute Λ of the smallest quilts of every unit, and the spreads beyond them."""
+        self._propagation = propagation_of(workspace)
+        super().prepare(workspace, budget)
+
+    def _most_quilts(self) -> int:
+        share = _UNITS * self._budget.quilts // len(self.units)
+        return min(max(share, 3), self._budget.quilts // 3)
 
     def _feeding(
         self, closed: frozenset[int], separator: list[int]

@@ -9,288 +9,223 @@ For any set C ∋ i grown from the unit under attack, with separator Q = ∂C,
 where L ranges over the records near the unit that the adversary may know and o are certified
 propagation messages.  The maximum over L is needed: L = ∅ alone is unsound.
 
-Which quilts to look at is a search, not a sweep: the unit with the largest bound is refined, by
-growing its best set one separator node at a time, until the largest bound stops falling.  Swings do
-not depend on α and are kept.
+Which quilts to look at is a search, not a sweep: a unit's best sets are grown by each of their
+neighbours until that stops helping.  Sets that tie are grown together, so that records which look the
+same get the same leakage.  The search is done at a few guiding strengths around α, on a fixed grid,
+and every quilt it meets is used: the answer depends on α and the work budget only.  Swings and searches
+are kept in the workspace, which makes the next question quicker and changes nothing.
+
+*Cost*: one swing per quilt (a table of the unit, its nearby records and the separator), as many quilts
+per unit and guide as the work budget says.  *Reference*: docs/theory, bounds 2 and 4.
 """
 
 from __future__ import annotations
 
-import heapq
 import math
-import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from itertools import groupby
 
 import numpy as np
 
-from quiltdp.accountant.leakage.base import RecordBounds, Vector
-from quiltdp.accountant.leakage.contraction import phi
-from quiltdp.accountant.leakage.propagation import Messages, PropagationBound
+from quiltdp.accountant.adversaries import INFORMED, PRIOR
+from quiltdp.accountant.bounds import Bounds, Problem, Vector, never, register
+from quiltdp.accountant.leakage.propagation import Messages, PropagationBound, propagation_of
+from quiltdp.accountant.leakage.quilt_terms import QuiltTable, QuiltTerm
 from quiltdp.errors import ModelTooWide
 from quiltdp.graph.moral import moralize
 from quiltdp.inference.influence import swings
-from quiltdp.model import Model
-from quiltdp.rounding import EPS, up
+from quiltdp.inference.workspace import Workspace
+from quiltdp.work import WorkBudget
 
-_EXHAUSTIVE = 8
+__all__ = ["QuiltTerm", "QuiltsBound", "SwingBound"]
 
-__all__ = ["QuiltLimits", "QuiltTerm", "QuiltsBound", "SwingBound"]
-
-
-@dataclass(frozen=True)
-class QuiltLimits:
-    """How far the search for quilts goes.
-
-    Attributes
-    ----------
-    nearby
-        The most nearby records of a quilt (the bound enumerates the 2^nearby sets L).
-    separator
-        The largest separator.
-    per_unit
-        The most quilts examined for one unit.
-    total
-        The most quilts examined altogether.
-    entries
-        The largest table on the way to a swing; quilts that need more are passed over.
-    seconds
-        When to stop looking for more quilts (those found stay in use).
-    """
-
-    nearby: int = 4
-    separator: int = 24
-    per_unit: int = 48
-    total: int = 2000
-    entries: int = 2**17
-    seconds: float = 15.0
+_EXHAUSTIVE = 8  # nodes up to which every quilt is looked at
+_MOST_NEARBY = 4  # the bound lists the 2^nearby sets L
+_PATIENCE = 3  # rounds of growing without an improvement
+_TIE = 1e-9  # values this close (relatively) are one value
+_LONG_PATH = 64  # on longer paths the chain solver's blocks are the quilts worth looking at
+_GUIDES = (-1, 0, 1, 2, 3)  # half decades around α at which quilts are looked for: what pays at a
+# larger α is often better than what a search at α itself gets stuck with
+_WEAKEST, _STRONGEST = -6, 4  # half decades beyond which guides tell nothing new
+_UNITS = 100  # how many units' worth of quilts one evaluation may look at
 
 
-@dataclass(frozen=True, eq=False)
-class QuiltTerm:
-    """One quilt of one unit, ready to be evaluated at any α."""
+def _worth_it(problem: Problem) -> bool:
+    """Against the informed adversary, except on long paths."""
+    if problem.adversary == PRIOR:
+        return False
+    from quiltdp.inference.path import path_of
 
-    closed: frozenset[int]
-    separator: tuple[int, ...]
-    near: np.ndarray  # nearby records, by position
-    unknown: Vector  # rows: known sets L; columns: near; 1 where the record is not in L
-    swing: Vector  # one per L
-    beyond: tuple[tuple[int, int, tuple[int, ...]], ...]  # (q, its edge to g, edges of g∖Q)
-
-    def value(self, own: float, alpha: Vector, out: float) -> tuple[float, int]:
-        """Return max_L and the L that attains it."""
-        inside = own + self.unknown @ alpha[self.near]
-        total = inside * (1 + 4 * len(self.near) * EPS) + phi(self.swing, out)
-        k = int(np.argmax(total))
-        return up(float(total[k])), k
+    return len(problem.model.nodes) <= _LONG_PATH or path_of(problem.model) is None
 
 
-class _Search:
-    """The quilts of one unit found so far, and where to grow next."""
-
-    def __init__(self, start: frozenset[int]) -> None:
-        self.terms: dict[frozenset[int], QuiltTerm | None] = {}
-        self.start = start
-        self.expanded: set[frozenset[int]] = set()
-
-
+@register(
+    "quilts",
+    against=INFORMED,
+    kind="certified bound",
+    says="swing of the best quilt, propagation beyond it",
+    auto=_worth_it,
+)
 class QuiltsBound:
-    """Bound 4: quilts with propagation beyond the separator, best-first on the binding unit.
+    """Bound 4: quilts with propagation beyond the separator.
 
     Parameters
     ----------
-    model, units
-        A connected model and its protected sets (``None``: every record alone).
-    propagation
-        The propagation bound of the same model, shared.
-    limits
-        How far the search goes.
+    problem
+        A connected model and its protected sets.
     """
 
-    name = "quilts"
-    adversary = "informed"
+    theorem = "quilts"
     _beyond = True
 
-    def __init__(
-        self,
-        model: Model,
-        units: Sequence[tuple[str, ...]] | None = None,
-        *,
-        propagation: PropagationBound | None = None,
-        limits: QuiltLimits | None = None,
-    ) -> None:
-        self.model = model
-        self.limits = limits if limits is not None else QuiltLimits()
-        self.propagation = propagation if propagation is not None else PropagationBound(model, units)
-        self.units = [(r,) for r in model.records] if units is None else [tuple(u) for u in units]
-        self._graph = moralize(model)
-        self._searches: dict[int, _Search] = {}
-        self._examined = 0
-        small = len(model.nodes) <= _EXHAUSTIVE  # every quilt is looked at, however busy the machine
-        self._deadline = math.inf if small else time.monotonic() + self.limits.seconds
-        self._scopes = [tuple(model.index[n] for n in f.scope) for f in model.factors]
+    def __init__(self, problem: Problem) -> None:
+        self.model = problem.model
+        self.units = problem.listed()
+        self._problem = problem
+        self._starts = [frozenset(self.model.index[n] for n in unit) for unit in self.units]
 
-    def evaluate(self, alpha: Vector, *, floor: float = 0.0) -> RecordBounds:
-        """Return the best quilt bound of every unit; units at or below ``floor`` are not refined."""
-        messages = self.propagation.messages(alpha)
-        values = np.array(self._initial(alpha, messages).epsilon)
+    def prepare(self, workspace: Workspace, budget: WorkBudget) -> None:
+        """Set up the propagation and the graph; swings are computed when a search asks for them."""
+        self._workspace = workspace
+        self._budget = budget
+        self._most_separator = min(24, 8 + budget.quilts // 24)  # wide ones seldom pay, and cost most
+        self._propagation = propagation_of(workspace)
+        self._outside = PropagationBound(self._problem)
+        self._outside.prepare(workspace, budget)
+        self._graph = moralize(self.model)
+        self._scopes = [tuple(self.model.index[n] for n in f.scope) for f in self.model.factors]
+
+    def evaluate(self, alpha: Vector) -> Bounds:
+        """Return the best quilt bound of every unit."""
+        return self.refine(alpha, np.full(len(self.units), np.inf), 0.0, math.inf)
+
+    def refine(self, alpha: Vector, known: Vector, low: float, high: float) -> Bounds:
+        """Return the best quilt bound of the units that decide whether all leak at most ``high``."""
+        messages = self._propagation.messages(alpha)
+        values = np.minimum(self._initial(alpha, messages), known)
         witnesses: dict[int, dict[str, object]] = {}
-        for k, search in self._searches.items():
-            self._use(k, search, alpha, messages, values, witnesses)
-        done: set[int] = set()
-        queue = [(-float(v), k) for k, v in enumerate(values)]
-        heapq.heapify(queue)
-        while queue:
-            negative, k = heapq.heappop(queue)
-            if -negative > values[k]:
-                heapq.heappush(queue, (-float(values[k]), k))
-                continue
-            if k in done or values[k] <= floor or self._spent():
-                break
-            before = values[k]
-            if not self._refine(k, alpha, messages, values, witnesses) or values[k] >= before:
-                done.add(k)
-            heapq.heappush(queue, (-float(values[k]), k))
-        return RecordBounds(values, self.name, witnesses)
+        worst, looked, partial = low, 0, low > 0.0 or high < math.inf
+        order = np.argsort(-values, kind="stable").tolist()
+        for _, tied in groupby(order, key=lambda k: float(f"{values[k]:.9e}")):
+            if looked > _UNITS * self._budget.quilts:
+                break  # units that tie are all searched, or none of them
+            for k in tied:
+                if partial and (values[k] <= worst or worst > high):
+                    break  # something else leaks as much
+                table = self._table(k, alpha)
+                looked += len(table.terms)
+                found, row = table.values(alpha, messages)
+                best = int(np.argmin(found)) if len(found) else 0
+                if len(found) and found[best] < values[k]:
+                    values[k] = found[best]
+                    witnesses[k] = self._describe(table.terms[best], int(row[best]))
+                worst = max(worst, float(values[k]))
+        return Bounds(values, self.theorem, witness=witnesses)
+
+    def quilts_at(self, alpha: Vector, k: int) -> tuple[QuiltTerm, ...]:
+        """Return the quilts of unit k that a search around ``alpha`` meets."""
+        return self._table(k, alpha).terms
 
     def members(self, k: int) -> list[int]:
         """Return the nodes of unit k, by position."""
         return [self.model.index[n] for n in self.units[k]]
 
-    def terms(self, k: int) -> list[QuiltTerm]:
-        """Return the quilts of unit k that have been examined so far."""
-        search = self._searches.get(k)
-        return [] if search is None else [t for t in search.terms.values() if t is not None]
-
-    def _initial(self, alpha: Vector, messages: Messages) -> RecordBounds:
+    def _initial(self, alpha: Vector, messages: Messages) -> Vector:
         """Where the search starts: what propagation says."""
-        return self.propagation.evaluate(alpha)
+        return self._outside.evaluate(alpha).values
 
-    def _spent(self) -> bool:
-        return self._examined >= self.limits.total or time.monotonic() > self._deadline
+    @property
+    def _spreads(self) -> Vector | None:
+        return self._propagation.spreads if self._beyond else None
 
-    def _use(
-        self,
-        k: int,
-        search: _Search,
-        alpha: Vector,
-        messages: Messages,
-        values: Vector,
-        witnesses: dict[int, dict[str, object]],
-    ) -> None:
-        """Apply every quilt known for unit k."""
-        for term in search.terms.values():
-            if term is not None:
-                self._apply(k, term, alpha, messages, values, witnesses)
+    # -- the search ---------------------------------------------------------------------------
 
-    def _apply(
-        self,
-        k: int,
-        term: QuiltTerm,
-        alpha: Vector,
-        messages: Messages,
-        values: Vector,
-        witnesses: dict[int, dict[str, object]],
-    ) -> float:
-        own = float(sum(alpha[j] for j in self._searches[k].start)) * (1 + 8 * EPS)
-        out = self._out(term, alpha, messages)
-        value, known = term.value(own, alpha, out)
-        if value < values[k]:
-            values[k] = value
-            witnesses[k] = self._describe(term, known)
-        return value
+    def _table(self, k: int, alpha: Vector) -> QuiltTable:
+        """Return the quilts met by the searches around α, kept for other α of the same half decade."""
+        top = float(alpha.max())
+        shape = np.round(alpha / top, 9)  # only a guide
+        decade = min(max(round(2 * math.log10(top)), _WEAKEST), _STRONGEST)
 
-    def _out(self, term: QuiltTerm, alpha: Vector, messages: Messages) -> float:
-        """Return Σ_q out_q(C), rounded up; ∞ where the propagation beyond Q is not used."""
-        if not self._beyond:
-            return float("inf")
-        total = float(sum(alpha[q] for q in term.separator))
-        for _q, edge, others in term.beyond:
-            arriving = sum(float(messages.out[e]) for e in others) * (1 + 64 * EPS)
-            total += float(phi(self.propagation.spreads[edge], arriving))
-        return up(total, 64.0 + 4 * (len(term.separator) + len(term.beyond)))
+        def make() -> QuiltTable:
+            found: dict[frozenset[int], QuiltTerm] = {}
+            for step in _GUIDES:
+                if _WEAKEST <= decade + step <= _STRONGEST or step == 0:
+                    found.update(self._search(k, shape * 10.0 ** ((decade + step) / 2)))
+            return QuiltTable(tuple(found.values()), self._starts[k], self._spreads)
 
-    def _refine(
-        self,
-        k: int,
-        alpha: Vector,
-        messages: Messages,
-        values: Vector,
-        witnesses: dict[int, dict[str, object]],
-    ) -> bool:
-        """Grow the unit's best sets by one separator node; return whether anything new was examined."""
-        search = self._searches.setdefault(k, _Search(frozenset(self.model.index[n] for n in self.units[k])))
-        if search.start not in search.terms:
-            self._examine(search, search.start)
-            term = search.terms[search.start]
-            if term is not None:
-                self._apply(k, term, alpha, messages, values, witnesses)
-        fresh = False
-        most = 256 if len(self.model.nodes) <= _EXHAUSTIVE else 3
-        patience = most
-        while patience and len(search.terms) < self.limits.per_unit and not self._spent():
-            closed = self._next(search, alpha, messages)
-            if closed is None:
-                break
-            search.expanded.add(closed)
-            before = values[k]
-            for grown in self._grown(closed):
-                if grown in search.terms or len(search.terms) >= self.limits.per_unit:
-                    continue
-                self._examine(search, grown)
-                fresh = True
-                term = search.terms[grown]
-                if term is not None:
-                    self._apply(k, term, alpha, messages, values, witnesses)
-            patience = most if values[k] < before else patience - 1
-        return fresh
+        key = (self._beyond, self._budget.quilts, self._budget.entries, decade, shape.tobytes(), k)
+        return self._workspace.keep("quilts", key, make, lambda table: sum(t.size for t in table.terms))
 
-    def _next(self, search: _Search, alpha: Vector, messages: Messages) -> frozenset[int] | None:
-        """Return the best set that has not been grown yet."""
-        own = float(sum(alpha[j] for j in search.start))
-        best, found = float("inf"), None
-        for closed, term in search.terms.items():
-            if closed in search.expanded:
-                continue
-            if term is None:
-                value = 1e300 + len(closed)  # impossible to examine, still possible to grow
-            else:
-                value = term.value(own, alpha, self._out(term, alpha, messages))[0]
-                value = min(value, 1e299)
-            if value < best:
-                best, found = value, closed
-        return found
+    def _search(self, k: int, guide: Vector) -> dict[frozenset[int], QuiltTerm]:
+        """Grow the unit's best sets by one neighbour each, round by round; return all that was met."""
+        messages = self._propagation.messages(guide)
+        found: dict[frozenset[int], QuiltTerm] = {}
+        seen = {self._starts[k]}
+        waiting: dict[frozenset[int], float] = {}
+        best = float(self._initial(guide, messages)[k])
+        fresh = [self._starts[k]]
+        most = 256 if len(self.model.nodes) <= _EXHAUSTIVE else _PATIENCE
+        patience = most + 1  # the unit alone is no disappointment
+        while True:
+            before = best
+            terms = {closed: self._examine(k, closed) for closed in fresh}
+            usable = {closed: term for closed, term in terms.items() if term is not None}
+            table = QuiltTable(tuple(usable.values()), self._starts[k], self._spreads)
+            values = table.values(guide, messages)[0].tolist()
+            # what cannot be examined can still be grown, after everything else
+            waiting.update({closed: 1e300 * (1 + len(closed)) for closed in fresh})
+            waiting.update({c: min(v, 1e299) for c, v in zip(usable, values, strict=True)})
+            found.update(usable)
+            best = min([best, *values])
+            patience = most if best < before else patience - 1
+            if not patience or not waiting or len(seen) >= self._budget.quilts:
+                return found
+            least = min(waiting.values())
+            chosen = [c for c, v in waiting.items() if v <= least * (1 + _TIE)]
+            grown = [g for c in chosen for g in self._grown(c)]
+            fresh = [g for g in dict.fromkeys(grown) if g not in seen]
+            seen.update(fresh)
+            for closed in chosen:
+                del waiting[closed]
 
     def _grown(self, closed: frozenset[int]) -> list[frozenset[int]]:
         """Return the set with each one of its neighbours."""
-        graph = self._graph
-        boundary = {v for u in closed for v in graph.neighbor_positions(u)} - closed
-        return [closed | {v} for v in sorted(boundary)]
+        return [closed | {v} for v in self._boundary(closed)]
 
-    def _examine(self, search: _Search, closed: frozenset[int]) -> None:
-        """Compute the swings of one quilt, or note that it is too large."""
-        graph, model = self._graph, self.model
-        separator = sorted({v for u in closed for v in graph.neighbor_positions(u)} - closed)
-        names = model.nodes
-        nearby = sorted(closed - search.start)
+    def _boundary(self, closed: frozenset[int]) -> list[int]:
+        graph = self._graph
+        return sorted({v for u in closed for v in graph.neighbor_positions(u)} - closed)
+
+    def _examine(self, k: int, closed: frozenset[int]) -> QuiltTerm | None:
+        """Return one quilt with its swings, or ``None`` if it is too large; kept in the workspace."""
+        return self._workspace.keep(
+            "quilt",
+            (self._beyond, self._budget.entries, self._starts[k], closed),
+            lambda: self._quilt(self._starts[k], closed),
+            lambda term: 256 if term is None else term.size,
+        )
+
+    def _quilt(self, start: frozenset[int], closed: frozenset[int]) -> QuiltTerm | None:
+        model, names = self.model, self.model.nodes
+        separator = self._boundary(closed)
+        nearby = sorted(closed - start)
         near = [j for j in nearby if model.is_record(names[j])]
-        search.terms[closed] = None
-        if not separator or len(near) > self.limits.nearby or len(separator) > self.limits.separator:
-            return
-        self._examined += 1
+        if not separator or len(near) > _MOST_NEARBY or len(separator) > self._most_separator:
+            return None
+        self._workspace.guard.check()
         try:
             found = swings(
                 model,
-                [names[j] for j in search.start],
+                [names[j] for j in sorted(start)],
                 [names[j] for j in nearby],
                 [names[j] for j in separator],
-                max_entries=self.limits.entries,
+                max_entries=self._budget.entries,
+                workspace=self._workspace,
             )
         except ModelTooWide:
-            return
+            return None
         rows = list(found.items())
         unknown = np.array([[0.0 if names[j] in known else 1.0 for j in near] for known, _ in rows])
-        search.terms[closed] = QuiltTerm(
+        return QuiltTerm(
             closed,
             tuple(separator),
             np.array(near, dtype=np.intp),
@@ -301,7 +236,7 @@ class QuiltsBound:
 
     def _edges_beyond(
         self, closed: frozenset[int], separator: list[int]
-    ) -> tuple[tuple[int, int, tuple[int, ...]], ...]:
+    ) -> tuple[tuple[int, tuple[int, ...]], ...]:
         """Return, for every q in Q and factor g ∋ q away from C, the edges that feed out_q."""
         inside, found = frozenset(separator), []
         for q in separator:
@@ -309,10 +244,10 @@ class QuiltsBound:
                 scope = self._scopes[f]
                 if len(scope) < 2 or closed.intersection(scope):
                     continue
-                first = self.propagation.first_edge(f)
+                first = self._propagation.first_edge(f)
                 others = tuple(first + a for a, j in enumerate(scope) if j not in inside)
                 if others:
-                    found.append((q, first + scope.index(q), others))
+                    found.append((first + scope.index(q), others))
         return tuple(found)
 
     def _describe(self, term: QuiltTerm, row: int) -> dict[str, object]:
@@ -327,16 +262,19 @@ class QuiltsBound:
         }
 
 
+@register("swing", against=INFORMED, kind="certified bound", says="swing of the best quilt", auto=never)
 class SwingBound(QuiltsBound):
     """Bound 2: Leakage(i) ≤ max_L { Σ_{C∖L} α + s_i(C, L) }, the best quilt found, or group privacy."""
 
-    name = "swing"
+    theorem = "swing"
     _beyond = False
 
-    def _initial(self, alpha: Vector, messages: Messages) -> RecordBounds:
+    def _initial(self, alpha: Vector, messages: Messages) -> Vector:
         """Where the search starts: group privacy, the trivial quilt."""
-        cap = [
-            sum({int(self.propagation.graph.component[j]): float(messages.cap[j]) for j in members}.values())
-            for members in ([self.model.index[n] for n in unit] for unit in self.units)
-        ]
-        return RecordBounds(np.array(cap), self.name)
+        labels = self._propagation.graph.component
+        return np.array(
+            [
+                sum({int(labels[j]): float(messages.cap[j]) for j in members}.values())
+                for members in self._starts
+            ]
+        )

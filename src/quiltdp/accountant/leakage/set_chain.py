@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from quiltdp.accountant.leakage.base import RecordBounds, Vector
-from quiltdp.accountant.leakage.chain import _uniform
+from quiltdp.accountant.bounds import Bounds, Vector
+from quiltdp.accountant.leakage.chain_recursion import Curves, PhiCurve, Side
 from quiltdp.errors import InvalidArgument
 from quiltdp.inference.set_chain import SetChain, set_chain_spreads
 from quiltdp.rounding import up
@@ -39,9 +39,6 @@ class SetChainBound:
     Every step of every chain uses a matrix of the set; the initial law is arbitrary.
     """
 
-    name = "set-chain"
-    adversary = "informed"
-
     def __init__(
         self, chain: SetChain, lengths: Sequence[int], *, window: int = 1, max_distance: int = 64
     ) -> None:
@@ -53,7 +50,7 @@ class SetChainBound:
         self.window = window
         self.distances, self.spreads = set_chain_spreads(chain, max_distance)
 
-    def evaluate(self, alpha: Vector) -> RecordBounds:
+    def evaluate(self, alpha: Vector) -> Bounds:
         """Return one bound per chain (its worst window); every step must cost the same α.
 
         Raises
@@ -65,7 +62,7 @@ class SetChainBound:
         if len(costs) != 1 or not costs[0] >= 0:
             raise InvalidArgument("set chain: every step must have the same dp_epsilon")
         made = {n: self._worst(n, float(costs[0])) for n in set(self.lengths)}
-        return RecordBounds(np.array([made[n] for n in self.lengths]), self.name)
+        return Bounds(np.array([made[n] for n in self.lengths]), "set-chain")
 
     def _worst(self, length: int, alpha: float) -> float:
         """Return the largest bound of a window in a chain of this length."""
@@ -73,7 +70,8 @@ class SetChainBound:
         total = up(length * alpha)
         if length == 1:
             return total
-        side = _uniform(self.distances, self.spreads, alpha, length)  # F by position
-        left = side[run - 1 :]  # F at the window's right end, window by window
-        right = side[::-1][: length - run + 1]  # B at its left end
+        curves = Curves.constant(self.distances.tolist(), [PhiCurve(float(c)) for c in self.spreads])
+        side = Side(length, curves).leak(np.full(length, alpha))  # outwards-in
+        left = side[::-1][run - 1 :]  # F at the window's right end, window by window
+        right = side[: length - run + 1]  # B at its left end
         return min(up(run * alpha + float((left + right).max())), total)

@@ -8,6 +8,10 @@ a 50-state table keeps about a hundred points instead of 120,000.
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_left
+from collections.abc import Iterator
+
 import numpy as np
 
 from quiltdp.accountant.leakage.kernel import Array
@@ -16,7 +20,9 @@ __all__ = ["ThresholdCurve"]
 
 _EPS = float(np.finfo(np.float64).eps)
 _LARGE = 600.0
-_BATCH = 20_000  # numbers per batch of pairs
+_BATCH = 200_000  # numbers per batch of pairs
+_CHORD = 1e-12  # a point below the chord of its neighbours by more than this part of it never matters
+_FEW = 12  # so many vertices are all tried
 
 
 class ThresholdCurve:
@@ -37,27 +43,41 @@ class ThresholdCurve:
     (0.776137, 2.197225)
     """
 
-    __slots__ = ("_bottom", "_single", "_slack", "_top")
+    __slots__ = ("_bottom", "_single", "_slack", "_switch", "_top")
 
     def __init__(self, rows: Array, *, slack: float = 1e-13) -> None:
-        points = _hull(_threshold_points(np.asarray(rows, dtype=np.float64)))
-        self._bottom, self._top = points[:, 0], points[:, 1]
-        self._slack = 2.0 * slack
+        points = _hull_of_rows(np.asarray(rows, dtype=np.float64))
+        self._bottom: list[float] = points[:, 0].tolist()
+        self._top: list[float] = points[:, 1].tolist()
+        self._switch = _switches(points)
+        self._slack = 2.0 * slack + (_CHORD * 4 if self._switch else 0.0)
         self._single = len(rows) < 2
 
     def __call__(self, o: float) -> float:
         """Return Λ(o); ``o = inf`` gives the max-influence."""
         if self._single or o <= 0.0:
             return 0.0
-        if not len(self._top):  # rows that agree to rounding
-            return min(self._slack + 32 * _EPS * min(o, _LARGE), o)
+        margin = self._slack + 32 * _EPS * min(o, _LARGE)
+        if not self._top:  # rows that agree to rounding
+            return min(margin, o)
         if o > _LARGE:
+            b, t = np.array(self._bottom), np.array(self._top)
             with np.errstate(divide="ignore"):
-                value = float((np.log(self._top) - np.log(self._bottom)).max())
-        else:
-            gain = np.expm1(o)
-            value = float(np.log(((1.0 + self._top * gain) / (1.0 + self._bottom * gain)).max()))
-        return min(value + self._slack + 32 * _EPS * min(o, _LARGE), o)
+                return min(float((np.log(t) - np.log(b)).max()) + margin, o)
+        gain = math.expm1(o)
+        first, last = self._around(gain)
+        best = max(
+            (1.0 + t * gain) / (1.0 + b * gain)
+            for b, t in zip(self._bottom[first:last], self._top[first:last], strict=True)
+        )
+        return min(math.log(best) + margin, o)
+
+    def _around(self, gain: float) -> tuple[int, int]:
+        """Return the vertices among which the largest ratio is: the best one moves left as e^o grows."""
+        if not self._switch:
+            return 0, len(self._top)
+        k = bisect_left(self._switch, -gain)
+        return max(0, k - 2), k + 3
 
     @property
     def influence(self) -> float:
@@ -65,23 +85,63 @@ class ThresholdCurve:
         return self(np.inf)
 
 
-def _threshold_points(rows: Array) -> Array:
-    """Return (p'(T), p(T)) for every ordered pair of rows and every threshold set of p/p'."""
+def _switches(points: Array) -> list[float]:
+    """Return −g_k ascending, vertex k + 1 beating vertex k while e^o − 1 < g_k; empty for few vertices.
+
+    (1 + t g)/(1 + b g) is the slope of the line through (b, t) and (−1/g, −1/g): on a concave hull the
+    best vertex moves one way.  Vertices that are on one line to rounding may stand in the wrong order;
+    they differ by less than the margin that is added.
+    """
+    if len(points) <= _FEW:
+        return []
+    slope = np.diff(points[:, 1]) / np.diff(points[:, 0])
+    below = points[:-1, 1] - slope * points[:-1, 0]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        switch = np.where(slope <= 1.0, 0.0, np.where(below > 0.0, (slope - 1.0) / below, np.inf))
+    ascending: list[float] = np.maximum.accumulate(-switch).tolist()
+    return ascending
+
+
+def _hull_of_rows(rows: Array) -> Array:
+    """Return the upper-left hull of (p'(T), p(T)) over all ordered pairs of rows and threshold sets.
+
+    Batches of pairs are filtered by the hull found so far, which most points are far below.
+    """
     size = max(1, _BATCH // max(rows.size, 1))
-    parts = [_points_from(rows[k : k + size], rows) for k in range(0, len(rows), size)]
-    return np.concatenate([np.zeros((0, 2)), *parts])
+    hull = np.zeros((0, 2))
+    for k in range(0, len(rows) - 1, size):
+        for points in _points_from(rows[k : k + size], rows[k:]):
+            hull = _hull(np.concatenate([hull, _above(hull, points)]))
+    return hull
 
 
-def _points_from(first: Array, rows: Array) -> Array:
-    """Return the useful points of all pairs whose first row is one of ``first``."""
+def _points_from(first: Array, rows: Array) -> Iterator[Array]:
+    """Yield the points of all pairs of one of ``first`` with one of ``rows``, in both directions.
+
+    The threshold sets of p'/p are the complements of those of p/p': one sort serves both.
+    """
     p = np.broadcast_to(first[:, None, :], (len(first), *rows.shape))
     q = np.broadcast_to(rows[None, :, :], p.shape)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         ratio = np.where(q > 0, p / q, np.where(p > 0, np.inf, 0.0))
     order = np.argsort(-ratio, axis=2)
-    top = np.cumsum(np.take_along_axis(p, order, axis=2), axis=2)[:, :, :-1]
-    bottom = np.cumsum(np.take_along_axis(q, order, axis=2), axis=2)[:, :, :-1]
-    return _pareto(np.column_stack([bottom.ravel(), top.ravel()]))
+    p, q = np.take_along_axis(p, order, axis=2), np.take_along_axis(q, order, axis=2)
+    for one, other, way in ((p, q, 1), (q, p, -1)):
+        top = np.cumsum(one[:, :, ::way], axis=2)[:, :, :-1]
+        bottom = np.cumsum(other[:, :, ::way], axis=2)[:, :, :-1]
+        useful = top > bottom
+        yield np.column_stack([bottom[useful], top[useful]])
+
+
+def _above(hull: Array, points: Array) -> Array:
+    """Return the points that are not below the hull and its ends (0, 0), (1, 1) by more than rounding."""
+    if not len(hull):
+        return points
+    b, t = np.append(hull[:, 0], max(1.0, hull[-1, 0])), np.append(hull[:, 1], max(1.0, hull[-1, 1]))
+    chord = np.interp(points[:, 0], b, t, left=0.0)
+    early = points[:, 0] < b[0]
+    chord[early] = points[early, 0] / b[0] * t[0] if b[0] > 0 else 0.0
+    return np.asarray(points[points[:, 1] >= chord * (1.0 - _CHORD)])
 
 
 def _pareto(points: Array) -> Array:
@@ -104,7 +164,7 @@ def _hull(points: Array) -> Array:
     for b, t in _pareto(points).tolist():
         while len(kept) >= 2:
             (b0, t0), (b1, t1) = kept[-2], kept[-1]
-            if (t1 - t0) * (b - b0) < (t - t0) * (b1 - b0) * (1.0 - 1e-12):
+            if (t1 - t0) * (b - b0) < (t - t0) * (b1 - b0) * (1.0 - _CHORD):
                 kept.pop()
             else:
                 break

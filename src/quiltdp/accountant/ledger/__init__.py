@@ -6,15 +6,21 @@ from quiltdp.accountant.ledger.account import Terms
 from quiltdp.accountant.ledger.entries import Entry, Head
 from quiltdp.accountant.ledger.ledger import Ledger, verify_export
 from quiltdp.accountant.ledger.odometer import AdversaryReading, Odometer
-from quiltdp.accountant.ledger.transaction import LedgerTransaction
+from quiltdp.accountant.ledger.requests import Outcome, Request
+from quiltdp.accountant.ledger.siblings import other_account
+from quiltdp.accountant.ledger.visit import Reservation, Visit
 
 __all__ = [
     "AdversaryReading",
     "Entry",
     "Head",
     "Ledger",
-    "LedgerTransaction",
     "Odometer",
+    "Outcome",
+    "Request",
+    "Reservation",
     "Terms",
+    "Visit",
+    "other_account",
     "verify_export",
 ]

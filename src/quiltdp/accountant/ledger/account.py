@@ -9,18 +9,24 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from quiltdp.accountant.specs import Gaussian, MechanismSpec, mechanism_from_dict, round_up
-from quiltdp.errors import InvalidArgument, LedgerCorrupt
+from quiltdp.accountant.mechanisms import Mechanism, mechanism_from_dict
+from quiltdp.errors import InvalidArgument, LedgerCorrupt, option
+from quiltdp.rounding import round_up
+
+if TYPE_CHECKING:
+    from quiltdp.model import Model
 
 __all__ = [
     "Terms",
     "binding_of",
     "calibration_document",
+    "checked_calibration",
     "mechanism_share",
     "spend_share",
     "total_dp_epsilon",
@@ -48,7 +54,7 @@ def binding_of(calibration: Any) -> dict[str, Any]:
 class Terms:
     """What a ledger knows of its calibration; stands in for it wherever only these are needed."""
 
-    mechanism: MechanismSpec
+    mechanism: Mechanism
     sigma: float
     epsilon: float
     dp_epsilon: float | dict[str, float] | None
@@ -99,6 +105,68 @@ def calibration_document(calibration: Any) -> Any:
     return json.loads(document) if isinstance(document, str) else document
 
 
+def checked_calibration(calibration: Any, model: Model | None = None, **options: Any) -> str:
+    """Refuse a calibration that cannot be true; return how far it was checked: ``cost`` or ``model``.
+
+    Without the model: its fingerprint is one, the mechanism at σ costs no more than the α that was
+    certified, and no record leaks less than its own cost, so α ≤ ε (for Gaussian noise: one record
+    alone keeps (ε, δ)).  With the model everything is certified anew.  ``options`` say what the
+    calibration protects, ``protect`` or ``window``, if that is not single records.
+    """
+    if not re.fullmatch("[0-9a-f]{64}", str(calibration.fingerprint)):
+        raise InvalidArgument(
+            "calibration: it does not say which model it was made for (no fingerprint); calibrate again"
+        )
+    total = total_dp_epsilon(calibration)
+    if total is None:
+        alone = calibration.mechanism.group_profile(calibration.sigma)
+        delta = alone.delta(calibration.epsilon, calibration.mechanism.max_sensitivity)
+        possible = delta <= calibration.delta
+    else:
+        largest = max(total.values()) if isinstance(total, Mapping) else total
+        possible = largest <= calibration.epsilon
+    if model is None and not possible:
+        raise InvalidArgument(
+            f"calibration: σ = {calibration.sigma:.6g} is too little noise for ε = {calibration.epsilon:g}"
+            f" even if records were independent; it was changed: calibrate again, or give {option('model')}"
+        )
+    if model is None:
+        return "cost"
+    _certify(calibration, model, options)
+    return "model"
+
+
+def _certify(calibration: Any, model: Model, options: Mapping[str, Any]) -> None:
+    from quiltdp.accountant.calibration import calibrate, leakage_of
+
+    if model.fingerprint != calibration.fingerprint:
+        raise InvalidArgument(
+            f"calibration: it was made for another model ({calibration.fingerprint[:12]}…),"
+            f" not for this one ({model.fingerprint[:12]}…)"
+        )
+    protected = getattr(calibration, "protected", SINGLE_RECORDS)
+    run = re.fullmatch(r"runs of (\d+) steps", protected)
+    chosen = {"window": int(run[1]), **options} if run and not options else options
+    spec, sigma = calibration.mechanism, calibration.sigma
+    found = leakage_of(model, spec, sigma, adversary=calibration.adversary, **chosen)
+    if found.protected != protected:
+        raise InvalidArgument(
+            f"calibration: it protects {protected}, this check is for {found.protected}:"
+            f" give the same {option('protect')} or {option('window')}"
+        )
+    if found.epsilon <= calibration.epsilon:
+        return
+    # ε is searched for, and may come out above the target by its last digits; σ itself then decides
+    anew = calibrate(
+        model, calibration.epsilon, spec, adversary=calibration.adversary, compare=False, **chosen
+    )
+    if sigma < anew.sigma:
+        raise InvalidArgument(
+            f"calibration: σ = {sigma:.6g} leaks up to {found.epsilon:.6g} on this model,"
+            f" more than its ε = {calibration.epsilon:g}; calibrate again"
+        )
+
+
 def total_dp_epsilon(calibration: Any) -> float | dict[str, float] | None:
     """Return the α that the whole ledger may spend: one number, a mapping, or None for Gaussian noise.
 
@@ -109,13 +177,13 @@ def total_dp_epsilon(calibration: Any) -> float | dict[str, float] | None:
         was not made by this library.
     """
     spec = calibration.mechanism
-    if isinstance(spec, Gaussian):
+    if not spec.pure:
         return None
     cost = spec.dp_epsilon(calibration.sigma)
     promised = calibration.dp_epsilon
     if isinstance(cost, Mapping):
         for name, own in cost.items():
-            allowed = promised[name] if isinstance(promised, Mapping) else promised
+            allowed = promised.get(name, -1.0) if isinstance(promised, Mapping) else promised
             if not own <= allowed:
                 raise InvalidArgument(
                     f"calibration: σ costs record {name!r} dp_epsilon {own!r} > {allowed!r}"
@@ -129,26 +197,49 @@ def total_dp_epsilon(calibration: Any) -> float | dict[str, float] | None:
 
 
 def spend_share(dp_epsilon: Any, total: float | Mapping[str, float] | None) -> Fraction:
-    """Return the share of one spend of ``dp_epsilon``; refuse negative, NaN, infinite amounts."""
+    """Return the share of one spend of ``dp_epsilon``.
+
+    Refused are negative, NaN and infinite amounts, one number where some record must not pay, and a
+    mapping that does not name exactly the records of the calibration.
+    """
     if total is None:
         raise InvalidArgument("this ledger counts Gaussian noise: charge a mechanism, not a dp_epsilon")
     if isinstance(dp_epsilon, Mapping):
-        shares = [
-            _ratio(a, total[n] if isinstance(total, Mapping) else total, n) for n, a in dp_epsilon.items()
-        ]
-        return max(shares, default=Fraction(0))
+        return _mapped_share(dp_epsilon, total)
     if isinstance(total, Mapping):
-        positive = [t for t in total.values() if t > 0.0]
-        return max(_ratio(dp_epsilon, t, None) for t in positive)
+        never = next((name for name, own in total.items() if own == 0.0), None)
+        if never is not None:
+            raise InvalidArgument(
+                f"dp_epsilon: the calibration says record {never!r} is never read, one number charges"
+                " every record; give one amount per record, 0 for that one"
+            )
+        return max(_ratio(dp_epsilon, own, None) for own in set(total.values()))
     return _ratio(dp_epsilon, total, None)
+
+
+def _mapped_share(amounts: Mapping[str, Any], total: float | Mapping[str, float]) -> Fraction:
+    if not isinstance(total, Mapping):
+        raise InvalidArgument(
+            "this ledger counts one dp_epsilon for every record: give one number (or one sensitivity),"
+            " the largest of any record"
+        )
+    unknown = next((n for n in amounts if n not in total), None)
+    if unknown is not None:
+        raise InvalidArgument(f"dp_epsilon: the calibration has no record {unknown!r}")
+    missing = next((n for n in total if n not in amounts), None)
+    if missing is not None:
+        raise InvalidArgument(f"dp_epsilon: record {missing!r} is missing; give 0 if it is not read")
+    return max(_ratio(amount, total[name], name) for name, amount in amounts.items())
 
 
 def _ratio(amount: Any, total: float, record: str | None) -> Fraction:
     where = "dp_epsilon" if record is None else f"dp_epsilon of record {record!r}"
     if isinstance(amount, bool) or not isinstance(amount, (int, float, Fraction)):
         raise InvalidArgument(f"{where} must be a number, not {amount!r}")
-    if not math.isfinite(amount) or amount < 0:
+    if isinstance(amount, float) and not math.isfinite(amount):
         raise InvalidArgument(f"{where} must be finite and not negative, {amount!r} was asked for")
+    if amount < 0:
+        raise InvalidArgument(f"{where} must be finite and not negative")
     if amount == 0:
         return Fraction(0)
     if total == 0.0:
@@ -156,26 +247,40 @@ def _ratio(amount: Any, total: float, record: str | None) -> Fraction:
     return Fraction(amount) / Fraction(total)
 
 
+_EQUAL = Fraction(1, 2**50)
+"""How far a scale computed in doubles (12 · σ, √12 · σ) may be from the one that was meant."""
+
+_MOST_PARTS = 2**20
+
+
 def mechanism_share(
-    spec: MechanismSpec, scale: float, calibration: Any, total: float | Mapping[str, float] | None
+    spec: Mechanism, scale: float, calibration: Any, total: float | Mapping[str, float] | None
 ) -> Fraction:
-    """Return the share of one use of a mechanism at a scale."""
-    if not isinstance(spec, Gaussian):
-        if total is None:
-            raise InvalidArgument("this ledger was calibrated for Gaussian noise, not for " + repr(spec))
-        return spend_share(spec.exact_dp_epsilon(scale), total)
-    own = calibration.mechanism
-    if not isinstance(own, Gaussian):
-        raise InvalidArgument("this ledger was calibrated for pure DP: Gaussian noise has no pure cost")
-    if not 0.0 < scale < math.inf:
-        raise InvalidArgument(f"the scale must be positive and finite, not {scale!r}")
-    if isinstance(spec.sensitivity, Mapping) or isinstance(own.sensitivity, Mapping):
-        if spec.sensitivity != own.sensitivity:
-            raise InvalidArgument("Gaussian releases must have the calibration's own sensitivities")
-        relative = Fraction(1)
-    else:
-        relative = Fraction(spec.sensitivity) / Fraction(own.sensitivity)
-    return (relative * Fraction(calibration.sigma) / Fraction(scale)) ** 2
+    """Return the share of one use of a mechanism at a scale.
+
+    A scale that is k · σ (for Gaussian noise √k · σ) up to a few roundings of doubles is read as
+    exactly that, and costs 1/k: k equal releases fit k times.  The mechanisms of this library draw
+    noise that is larger by more than those roundings.
+    """
+    own: Mechanism = calibration.mechanism
+    if total is not None:
+        if not spec.pure:
+            raise InvalidArgument(
+                f"this ledger was calibrated for {own.kind} noise, and {spec!r} has no pure cost"
+            )
+        return _whole_part(spend_share(spec.exact_dp_epsilon(scale), total))
+    if isinstance(spec.deltas, Mapping):  # the records must be the calibration's own
+        _mapped_share(spec.deltas, own.deltas)
+    return _whole_part(own.share_of(spec, scale, calibration.sigma))
+
+
+def _whole_part(share: Fraction) -> Fraction:
+    """Return 1/k for a share that differs from 1/k by roundings of doubles only."""
+    if not 0 < share <= 1 + _EQUAL:
+        return share
+    parts = round(1 / share)
+    equal = parts <= _MOST_PARTS and abs(share * parts - 1) <= _EQUAL
+    return Fraction(1, parts) if equal else share
 
 
 def part_of(total: float | Mapping[str, float], share: Fraction) -> float | dict[str, float]:

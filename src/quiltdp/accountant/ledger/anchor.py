@@ -1,7 +1,8 @@
 """An anchor: a small file outside the ledger that remembers how far the ledger had come.
 
 A chain of hashes cannot notice that the whole file was replaced by an older copy of itself.  A head
-written to another place (another disk, another owner) can.
+written to another place (another disk, another owner) can.  It is written before anything is drawn
+and again before anything is told, a recorded answer included.
 """
 
 from __future__ import annotations
@@ -9,10 +10,10 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from quiltdp.errors import LedgerCorrupt, Refused
+from quiltdp.errors import InvalidArgument, LedgerCorrupt, Refused
 
 __all__ = ["Anchor"]
 
@@ -21,7 +22,13 @@ class Anchor:
     """The file ``path`` holds ledger id, entry number and digest; it only ever moves forward."""
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+        self.path = Path(os.path.realpath(path))
+
+    def refuse_beside(self, ledger: str | Path) -> None:
+        """Refuse an anchor that is the ledger itself or one of the files SQLite keeps beside it."""
+        real = os.path.realpath(ledger)
+        if str(self.path) in {real, *(f"{real}-{end}" for end in ("journal", "wal", "shm", "lock"))}:
+            raise InvalidArgument(f"{self.path}: the anchor must be another file than the ledger")
 
     def read(self) -> tuple[str, int, str] | None:
         """Return (ledger id, entry number, digest), or None if there is no anchor yet."""
@@ -30,26 +37,52 @@ class Anchor:
             return str(document["id"]), int(document["seq"]), str(document["digest"])
         except FileNotFoundError:
             return None
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             raise LedgerCorrupt(
                 f"{self.path}: this anchor cannot be read; restore it or the ledger"
             ) from None
+        except OSError as error:
+            raise Refused(f"{self.path}: the anchor cannot be read ({error.strerror})") from None
 
     def advance(self, ledger: str, seq: int, digest: str) -> None:
         """Write a later head durably; an earlier one than the file's own changes nothing."""
+        if self._is_at(self.read(), ledger, seq, digest):
+            return
         with self._locked():
             known = self.read()
-            if known is not None and known[0] != ledger:
-                raise LedgerCorrupt(f"{self.path}: this anchor belongs to another ledger")
-            if known is not None and known[1] >= seq:
+            if self._is_at(known, ledger, seq, digest) or (known is not None and known[1] > seq):
                 return
-            temporary = self.path.with_name(f"{self.path.name}.{os.getpid()}.tmp")
-            with temporary.open("w", encoding="utf-8") as file:
-                json.dump({"id": ledger, "seq": seq, "digest": digest}, file)
+            try:
+                self._write(json.dumps({"id": ledger, "seq": seq, "digest": digest}))
+            except OSError as error:
+                raise Refused(
+                    f"{self.path}: the anchor cannot be written ({error.strerror}); nothing is told"
+                ) from None
+
+    def _is_at(self, known: tuple[str, int, str] | None, ledger: str, seq: int, digest: str) -> bool:
+        """Return whether the anchor is at this head already; refuse another ledger or another past."""
+        if known is None:
+            return False
+        if known[0] != ledger:
+            raise LedgerCorrupt(f"{self.path}: this anchor belongs to another ledger")
+        if known[1] == seq and known[2] != digest:
+            raise LedgerCorrupt(f"{self.path}: the anchor remembers another entry {seq} than the ledger has")
+        return known[1] == seq
+
+    def _write(self, text: str) -> None:
+        temporary = self.path.with_name(f"{self.path.name}.{os.getpid()}.tmp")
+        try:
+            with suppress(FileNotFoundError):
+                temporary.unlink()  # left by a process of this number that was killed
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
+            with os.fdopen(os.open(temporary, flags, 0o600), "w", encoding="utf-8") as file:
+                file.write(text)
                 file.flush()
                 os.fsync(file.fileno())
             temporary.replace(self.path)
-            sync_directory(self.path.parent)
+        finally:
+            temporary.unlink(missing_ok=True)
+        sync_directory(self.path.parent)
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -57,9 +90,15 @@ class Anchor:
             import fcntl
         except ImportError:
             raise Refused(f"{self.path}: anchors need POSIX file locks, which this system lacks") from None
-        with self.path.with_name(self.path.name + ".lock").open("a") as lock:
+        try:
+            lock = os.open(f"{self.path}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise Refused(f"{self.path}: the anchor cannot be locked ({error.strerror})") from None
+        try:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
+        finally:
+            os.close(lock)
 
 
 def sync_directory(directory: Path) -> None:

@@ -3,6 +3,11 @@
 The first link is the hash of the *genesis* document (what the ledger belongs to); every entry's
 digest covers its own fields and the digest before it.  So changing, dropping or inserting an entry
 breaks every digest after it, and dropping the last ones disagrees with the head.
+
+An answer whose cost depends on the data takes two steps.  A ``reserve`` entry charges the most that
+may come out; the *outcomes* that follow it directly replace that charge by what did come out.  A
+reservation that nothing follows stays charged for ever: whatever interrupted it, nothing was free.
+Every column of an outcome has a fixed width, so that the bytes written say nothing of what came out.
 """
 
 from __future__ import annotations
@@ -11,18 +16,36 @@ import hashlib
 import json
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Literal, get_args
 
 from quiltdp.errors import LedgerCorrupt
 
-__all__ = ["Entry", "Head", "Kind", "genesis_digest", "link", "replay"]
+__all__ = ["OUTCOMES", "Entry", "Head", "Kind", "Pending", "genesis_digest", "link", "replay"]
 
 _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 _NOTHING = Fraction(0)
+_WIDTHS = {"kind": 8, "share": 120, "value": 32, "commitment": 64}
 
-Kind = Literal["charge", "epoch", "holdout", "refused", "train"]
+Kind = Literal["charge", "data", "failed", "holdout", "reserve", "train", "unasked"]
+OUTCOMES: frozenset[str] = frozenset(("failed", "holdout", "train", "unasked"))
+"""What may come of a reserved question."""
+
+_NAMES = (
+    "seq",
+    "time",
+    "kind",
+    "share",
+    "count",
+    "answers",
+    "value",
+    "key",
+    "request",
+    "label",
+    "commitment",
+    "digest",
+)
 
 
 @dataclass(frozen=True)
@@ -31,13 +54,16 @@ class Entry:
 
     ``share`` is the exact part of the whole budget it costs; ``value`` the answer that was released;
     ``key`` a keyed hash of the caller's idempotency key and ``request`` of what was asked;
-    ``commitment`` binds the secret threshold of an epoch without showing it.
+    ``commitment`` binds the secret threshold in force after the entry without showing it.  A
+    ``reserve`` entry says for how many outcomes (``count``) and how many ``answers`` it charges.
     """
 
     seq: int
     time: str
     kind: Kind
     share: Fraction
+    count: int
+    answers: int
     value: float | None
     key: str | None
     request: str | None
@@ -46,18 +72,19 @@ class Entry:
     digest: str
 
     def fields(self) -> tuple[Any, ...]:
-        """Return what is stored, digest included, as text and numbers."""
-        value = None if self.value is None else self.value.hex()
+        """Return what is stored, digest included, as text of fixed width and numbers."""
         return (
             self.seq,
             self.time,
-            self.kind,
-            str(self.share),
-            value,
+            self.kind.ljust(_WIDTHS["kind"]),
+            str(self.share).ljust(_WIDTHS["share"]),
+            self.count,
+            self.answers,
+            ("" if self.value is None else self.value.hex()).ljust(_WIDTHS["value"]),
             self.key,
             self.request,
             self.label,
-            self.commitment,
+            (self.commitment or "").ljust(_WIDTHS["commitment"]),
             self.digest,
         )
 
@@ -65,79 +92,145 @@ class Entry:
     def read(cls, row: tuple[Any, ...]) -> Entry:
         """Read a stored row, or refuse it."""
         try:
-            seq, time, kind, share, value, key, request, label, commitment, digest = row
-            if kind not in get_args(Kind) or not isinstance(seq, int):
+            seq, time, kind, share, count, answers, value, key, request, label, commitment, digest = row
+            kind, share, value, commitment = (x.rstrip(" ") for x in (kind, share, value, commitment))
+            if kind not in get_args(Kind) or not all(type(n) is int for n in (seq, count, answers)):
                 raise ValueError(f"its kind is {kind!r}")
-            number = None if value is None else float.fromhex(value)
+            if count < 0 or answers < 0:
+                raise ValueError("a count is negative")
+            number = float.fromhex(value) if value else None
             if number is not None and not math.isfinite(number):
                 raise ValueError("its value is not finite")
             part = _NOTHING if share == "0" else Fraction(share)
             if part < 0:
                 raise ValueError("its share is negative")
-        except (TypeError, ValueError, ZeroDivisionError) as error:
+        except (AttributeError, TypeError, ValueError, ZeroDivisionError) as error:
             raise LedgerCorrupt(f"ledger entry {row[:1]} cannot be read: {error}") from None
-        return cls(seq, time, kind, part, number, key, request, label, commitment, digest)
+        return cls(
+            seq,
+            time,
+            kind,
+            part,
+            count,
+            answers,
+            number,
+            key,
+            request,
+            label,
+            commitment or None,
+            digest,
+        )
+
+    @classmethod
+    def after(cls, head: Head, kind: Kind, **fields: Any) -> Entry:
+        """Return the entry that follows a head, its digest computed."""
+        plain: dict[str, Any] = {
+            "share": _NOTHING,
+            "count": 0,
+            "answers": 0,
+            "value": None,
+            "key": None,
+            "request": None,
+            "label": None,
+            "commitment": None,
+        }
+        made = cls(seq=head.seq + 1, kind=kind, digest="", **{**plain, **fields})
+        return replace(made, digest=link(head.digest, made.fields()[:-1]))
 
     def public(self) -> dict[str, Any]:
         """Return the entry for people and for exports."""
-        return {
-            "seq": self.seq,
-            "time": self.time,
-            "kind": self.kind,
-            "share": str(self.share),
-            "value": self.value,
-            "value_hex": None if self.value is None else self.value.hex(),
-            "key": self.key,
-            "request": self.request,
-            "label": self.label,
-            "commitment": self.commitment,
-            "digest": self.digest,
-        }
+        shown = {name: getattr(self, name) for name in _NAMES}
+        hexadecimal = None if self.value is None else self.value.hex()
+        return {**shown, "share": str(self.share), "value_hex": hexadecimal}
 
     @classmethod
     def from_public(cls, item: Mapping[str, Any]) -> Entry:
         """Read one entry of an export."""
-        names = (
-            "seq",
-            "time",
-            "kind",
-            "share",
-            "value_hex",
-            "key",
-            "request",
-            "label",
-            "commitment",
-            "digest",
-        )
-        missing = [n for n in names if n not in item]
+        missing = [n for n in (*_NAMES, "value_hex") if n not in item]
         if missing:
             raise LedgerCorrupt(f"an exported entry lacks the field {missing[0]!r}")
-        return cls.read(tuple(item[n] for n in names))
+        texts = {"value": item["value_hex"] or "", "commitment": item["commitment"] or ""}
+        return cls.read(tuple({**item, **texts}[n] for n in _NAMES))
+
+
+@dataclass(frozen=True)
+class Pending:
+    """A reservation whose outcomes have not all come: what it still charges."""
+
+    share: Fraction
+    answers: int
+    count: int
 
 
 @dataclass(frozen=True)
 class Head:
-    """The running totals after the last entry; a redundant copy is stored and compared."""
+    """The running totals after the last entry; a redundant copy is stored and compared.
+
+    ``settled`` and ``settled_answers`` leave out what is ``pending``; ``spent`` and ``answers``
+    include it: a reservation is charged until its outcomes replace it.
+    """
 
     seq: int
     digest: str
-    spent: Fraction = Fraction(0)
-    answers: int = 0
+    time: str = ""
+    settled: Fraction = Fraction(0)
+    settled_answers: int = 0
     queries: int = 0
-    refused: int = 0
+    failed: int = 0
+    lost: int = 0
+    data: str | None = None
     commitment: str | None = None
+    pending: Pending | None = None
+
+    @property
+    def spent(self) -> Fraction:
+        """The part of the budget that is gone."""
+        return self.settled if self.pending is None else self.settled + self.pending.share
+
+    @property
+    def answers(self) -> int:
+        """How many answers from the holdout are used up."""
+        return self.settled_answers + (0 if self.pending is None else self.pending.answers)
 
     def after(self, entry: Entry) -> Head:
         """Return the totals with one more entry."""
-        commitment = {"epoch": entry.commitment, "holdout": None}.get(entry.kind, self.commitment)
-        return Head(
-            entry.seq,
-            entry.digest,
-            self.spent + entry.share if entry.share else self.spent,
-            self.answers + (entry.kind == "holdout"),
-            self.queries + (entry.kind in ("holdout", "train")),
-            self.refused + (entry.kind == "refused"),
-            commitment,
+        moved = replace(self, seq=entry.seq, digest=entry.digest, time=entry.time)
+        if entry.kind in OUTCOMES:
+            return moved._settled(entry)
+        moved = moved._lost()
+        if entry.kind == "reserve":
+            pending = Pending(entry.share, entry.answers, entry.count)
+            return replace(moved, pending=pending, commitment=None)
+        if entry.kind == "data":
+            return replace(moved, data=entry.request)
+        return replace(moved, settled=moved.settled + entry.share)
+
+    def _lost(self) -> Head:
+        """Return the totals with a reservation that will never be settled: it stays charged."""
+        if self.pending is None:
+            return self
+        return replace(
+            self,
+            settled=self.spent,
+            settled_answers=self.answers,
+            lost=self.lost + self.pending.answers,
+            pending=None,
+        )
+
+    def _settled(self, entry: Entry) -> Head:
+        """Return the totals with an outcome in place of its part of the reservation."""
+        held = self.pending
+        if held is None or entry.share > held.share or entry.answers > held.answers:
+            raise LedgerCorrupt(f"ledger entry {entry.seq} answers more than was reserved for it")
+        left = Pending(held.share - entry.share, held.answers - entry.answers, held.count - 1)
+        return replace(
+            self,
+            settled=self.settled + entry.share,
+            settled_answers=self.settled_answers + entry.answers,
+            queries=self.queries + (entry.kind in ("train", "holdout")),
+            failed=self.failed + (entry.kind == "failed"),
+            commitment=entry.commitment,
+            pending=left if left.count > 0 else None,
         )
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
-from collections.abc import Iterator, Mapping
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
@@ -15,6 +16,7 @@ from quiltdp.accountant.ledger.account import (
     Terms,
     binding_of,
     calibration_document,
+    checked_calibration,
     mechanism_share,
     part_of,
     spend_share,
@@ -23,17 +25,19 @@ from quiltdp.accountant.ledger.account import (
 from quiltdp.accountant.ledger.anchor import Anchor
 from quiltdp.accountant.ledger.entries import Entry, Head, genesis_digest, replay
 from quiltdp.accountant.ledger.odometer import Odometer, read_adversaries
+from quiltdp.accountant.ledger.requests import Request
+from quiltdp.accountant.ledger.schema import VERSION
 from quiltdp.accountant.ledger.store import MEMORY, Store
-from quiltdp.accountant.ledger.transaction import LedgerTransaction, now
-from quiltdp.accountant.specs import MechanismSpec, Thresholdout
-from quiltdp.errors import InvalidArgument, LedgerCorrupt, NotALedger
+from quiltdp.accountant.ledger.visit import Visit, bounded, now
+from quiltdp.accountant.mechanisms import Mechanism
+from quiltdp.errors import InvalidArgument, LedgerCorrupt, NotALedger, Refused, option
 
 if TYPE_CHECKING:
     from quiltdp.model import Model
 
 __all__ = ["Ledger", "verify_export"]
 
-FORMAT = 1
+TIMEOUT = 60.0
 
 
 class Ledger:
@@ -50,32 +54,21 @@ class Ledger:
         The opened file.
     anchor
         A small file elsewhere that remembers the newest entry; it notices when the whole ledger
-        is replaced by an older copy, which no chain inside the file can.
+        is replaced by an older copy, which no chain inside the file can.  A ledger that was made
+        with an anchor is never used without it.
+    timeout
+        How many seconds to wait for other threads and processes.
     """
 
-    def __init__(self, store: Store, anchor: Anchor | None = None) -> None:
+    def __init__(self, store: Store, anchor: Anchor | None = None, timeout: float = TIMEOUT) -> None:
         self._store = store
         self._anchor = anchor
         self._seen: Head | None = None
-        self._file: tuple[int, int] | None = None
-        try:
-            self._begin()
-        except BaseException:
-            store.close()
-            raise
-
-    def _begin(self) -> None:
-        """Read the genesis document and walk the whole chain."""
-        store = self._store
-        with store.transaction("DEFERRED") as connection:
-            self.genesis, self._root = store.genesis(connection)
-            if self.genesis.get("format") != FORMAT:
-                raise LedgerCorrupt(
-                    f"{store.path}: ledger format {self.genesis.get('format')!r}, this version reads {FORMAT}"
-                )
-            store.integrity(connection)
-            self._catch_up(connection)
-        self._notice_exchange()
+        self.timeout = _checked_timeout(timeout)
+        self.genesis: dict[str, Any] = {}
+        self._root = ""
+        with self._reading(afresh=True) as (connection, _):
+            self.store.integrity(connection)
 
     # -- life ------------------------------------------------------------------------------
 
@@ -87,35 +80,47 @@ class Ledger:
         *,
         settings: Mapping[str, Any] | None = None,
         anchor: str | Path | None = None,
-        timeout: float = 60.0,
+        model: Model | None = None,
+        timeout: float = TIMEOUT,
+        **protection: Any,
     ) -> Ledger:
         """Make a new ledger for a calibration; ``settings`` become part of what it is bound to.
+
+        Given the ``model``, the calibration is certified anew (with ``protect`` or ``window`` as it
+        was made); without it only what can be known of σ and ε alone is checked.
 
         Raises
         ------
         FileExistsError
             If the file exists: a ledger is never overwritten.
+        InvalidArgument
+            For a calibration that cannot be true.
         """
-        total_dp_epsilon(calibration)
+        _exists(path)  # or it is no file name
+        checked = checked_calibration(calibration, model, **protection)
         guard = Anchor(anchor) if anchor is not None else None
-        if guard is not None and guard.read() is not None:
-            raise LedgerCorrupt(
-                f"{anchor}: this anchor knows a ledger already, but {path} is new; restore the ledger"
-            )
+        if guard is not None:
+            guard.refuse_beside(path)
+            if guard.read() is not None:
+                raise LedgerCorrupt(
+                    f"{anchor}: this anchor knows a ledger already, but {path} is new; restore the ledger"
+                )
         salt = secrets.token_bytes(32)
         genesis = {
-            "format": FORMAT,
+            "format": VERSION,
             "id": secrets.token_hex(16),
             "created": now(),
             "binding": binding_of(calibration),
             "settings": dict(settings or {}),
             "calibration": calibration_document(calibration),
+            "checked": checked,
+            "anchor": guard is not None,
             "salt_sha256": hashlib.sha256(salt).hexdigest(),
         }
-        store = Store.create(path, genesis, salt, timeout=timeout)
+        store = Store.create(path, genesis, salt)
         if guard is not None:
-            guard.advance(genesis["id"], 0, genesis_digest(genesis))
-        return cls(store, guard)
+            guard.advance(str(genesis["id"]), 0, genesis_digest(genesis))
+        return cls(store, guard, timeout)
 
     @classmethod
     def open(
@@ -125,12 +130,12 @@ class Ledger:
         calibration: Any | None = None,
         settings: Mapping[str, Any] | None = None,
         anchor: str | Path | None = None,
-        timeout: float = 60.0,
+        timeout: float = TIMEOUT,
     ) -> Ledger:
         """Open an existing ledger and walk its whole chain; refuse another calibration or settings."""
-        if not os.path.exists(path):
+        if str(path) == MEMORY or not _exists(path):
             raise InvalidArgument(f"{path}: there is no ledger here; make one first")
-        ledger = cls(Store(path, timeout), Anchor(anchor) if anchor is not None else None)
+        ledger = cls(Store.at(path), Anchor(anchor) if anchor is not None else None, timeout)
         ledger.require(calibration, settings)
         return ledger
 
@@ -142,15 +147,16 @@ class Ledger:
         *,
         settings: Mapping[str, Any] | None = None,
         anchor: str | Path | None = None,
-        timeout: float = 60.0,
+        timeout: float = TIMEOUT,
     ) -> Ledger:
         """Open the ledger, or make it if there is none; safe when several processes start at once."""
-        if str(path) != MEMORY and os.path.exists(path):
-            return cls.open(path, calibration=calibration, settings=settings, anchor=anchor, timeout=timeout)
+        options: dict[str, Any] = {"settings": settings, "anchor": anchor, "timeout": timeout}
+        if str(path) != MEMORY and _exists(path):
+            return cls.open(path, calibration=calibration, **options)
         try:
-            return cls.create(path, calibration, settings=settings, anchor=anchor, timeout=timeout)
+            return cls.create(path, calibration, **options)
         except FileExistsError:
-            return cls.open(path, calibration=calibration, settings=settings, anchor=anchor, timeout=timeout)
+            return cls.open(path, calibration=calibration, **options)
 
     def require(self, calibration: Any | None, settings: Mapping[str, Any] | None = None) -> None:
         """Refuse unless the ledger belongs to this calibration, this model and these settings."""
@@ -176,9 +182,16 @@ class Ledger:
         if self.path == MEMORY:
             raise InvalidArgument("an in-memory ledger cannot be sent to another process: give it a file")
         anchor = None if self._anchor is None else self._anchor.path
-        return (_reopen, (self.path, anchor, self._store.timeout))
+        return (_reopen, (self.path, anchor, self.timeout))
 
     # -- what it is ------------------------------------------------------------------------
+
+    @property
+    def store(self) -> Store:
+        """The file; in a forked child, the child's own."""
+        if self._store.pid != os.getpid() and self._store.path != MEMORY:
+            self._store = Store.at(self._store.path)
+        return self._store
 
     @property
     def path(self) -> str:
@@ -203,160 +216,169 @@ class Ledger:
     @property
     def head(self) -> Head:
         """The totals after the newest entry, verified."""
-        with self._store.transaction("DEFERRED") as connection:
-            return self._catch_up(connection)
+        with self._reading() as (_, head):
+            return head
 
     def entries(self) -> list[Entry]:
         """Return all entries, verified."""
-        with self._store.transaction("DEFERRED") as connection:
-            self._catch_up(connection)
-            return list(self._store.entries(connection))
+        with self._reading() as (connection, _):
+            return list(self.store.entries(connection))
 
     # -- integrity -------------------------------------------------------------------------
 
     def verify(self) -> Head:
-        """Check every page, every hash and the anchor from the beginning; return the totals.
+        """Check schema, pages, hashes and anchor from the beginning; return the totals.
 
         Raises
         ------
         LedgerCorrupt
-            Naming the entry.
+            Naming the entry, table or trigger.
         """
-        with self._store.transaction("DEFERRED") as connection:
-            self._store.integrity(connection)
-            document, self._root = self._store.genesis(connection)
-            if document["id"] != self.genesis["id"]:
-                raise LedgerCorrupt(f"{self.path}: the file was exchanged for another ledger")
-            if self._seen is not None:
-                self._catch_up(connection)
+        with self._reading(afresh=True) as (connection, _):  # it must still have what was seen before
+            self.store.integrity(connection)
             self._seen = None
             return self._catch_up(connection)
 
-    def _catch_up(self, connection: Any) -> Head:
+    @contextmanager
+    def _reading(self, *, afresh: bool = False) -> Iterator[tuple[sqlite3.Connection, Head]]:
+        """Hold the ledger for reading; what is read may be told once the anchor knows it."""
+        with self.store.held(self.timeout, writing=False):
+            with self.looking("DEFERRED", afresh=afresh) as (connection, head):
+                yield connection, head
+            self.anchored(head)
+
+    @contextmanager
+    def looking(self, mode: str, *, afresh: bool = False) -> Iterator[tuple[sqlite3.Connection, Head]]:
+        """Run a transaction of a held store, after walking the chain to its head."""
+        with self.store.transaction(mode, afresh=afresh) as connection:
+            yield connection, self._catch_up(connection)
+
+    def _catch_up(self, connection: sqlite3.Connection) -> Head:
         """Walk the chain from the last entry seen to the stored head, or refuse the file."""
-        store = self._store
-        known = self._seen
+        store, known = self.store, self._seen
         if known is None:
+            self._read_genesis(connection)
             known = Head(0, self._root)
-            self._check_salt(connection)
-            head = self._replayed(connection, known)
-            self._check_anchor(connection)
-        else:
-            where = self._digest_at(connection, known.seq)
-            if where != known.digest:
-                raise LedgerCorrupt(f"{self.path}: entry {known.seq} was changed or removed while in use")
-            head = self._replayed(connection, known)
+        elif store.digest_at(connection, known.seq) != known.digest:
+            raise LedgerCorrupt(f"{self.path}: entry {known.seq} was changed or removed while in use")
+        try:
+            head = replay(known, store.entries(connection, known.seq))
+        except LedgerCorrupt as error:
+            raise LedgerCorrupt(f"{self.path}: {error}") from None
         if store.head(connection) != head:
             raise LedgerCorrupt(f"{self.path}: the last entries were removed or the head was changed")
+        self._check_anchor(connection)
         self._seen = head
         return head
 
-    def _replayed(self, connection: Any, known: Head) -> Head:
-        try:
-            return replay(known, self._store.entries(connection, known.seq))
-        except LedgerCorrupt as error:
-            raise LedgerCorrupt(f"{self.path}: {error}") from None
-
-    def _digest_at(self, connection: Any, seq: int) -> str | None:
-        if seq == 0:
-            row = connection.execute("SELECT digest FROM genesis").fetchone()
-        else:
-            row = connection.execute("SELECT digest FROM entries WHERE seq = ?", (seq,)).fetchone()
-        return None if row is None else str(row[0])
-
-    def _check_salt(self, connection: Any) -> None:
-        salt = self._store.secret(connection)[0]
-        if hashlib.sha256(salt).hexdigest() != self.genesis.get("salt_sha256"):
+    def _read_genesis(self, connection: sqlite3.Connection) -> None:
+        document, root = self.store.genesis(connection)
+        if document.get("format") != VERSION:
+            raise LedgerCorrupt(
+                f"{self.path}: ledger format {document.get('format')!r}, this version reads {VERSION}"
+            )
+        if self.genesis and document.get("id") != self.genesis["id"]:
+            raise LedgerCorrupt(f"{self.path}: the file was exchanged for another ledger")
+        salt = self.store.secret(connection)[0]
+        if hashlib.sha256(salt).hexdigest() != document.get("salt_sha256"):
             raise LedgerCorrupt(f"{self.path}: the ledger's secret was changed")
+        self.genesis, self._root = document, root
 
-    def _check_anchor(self, connection: Any) -> None:
+    def _check_anchor(self, connection: sqlite3.Connection) -> None:
         if self._anchor is None:
+            if self.genesis.get("anchor"):
+                raise Refused(
+                    f"{self.path}: this ledger was made with an anchor and is not used without it:"
+                    f" give {option('anchor', '…')}"
+                )
             return
         known = self._anchor.read()
         if known is None:
             raise LedgerCorrupt(f"{self._anchor.path}: the anchor is missing; restore it")
         if known[0] != self.genesis["id"]:
             raise LedgerCorrupt(f"{self._anchor.path}: this anchor belongs to another ledger")
-        if self._digest_at(connection, known[1]) != known[2]:
+        if self.store.digest_at(connection, known[1]) != known[2]:
             raise LedgerCorrupt(
                 f"{self.path}: the anchor remembers entry {known[1]}, which this file does not have:"
                 " it is an older copy"
             )
 
+    def anchored(self, head: Head) -> None:
+        """Move the anchor to a head, before anything that the head knows is told."""
+        if self._anchor is not None:
+            self._anchor.advance(self.genesis["id"], head.seq, head.digest)
+
+    def remember(self, head: Head) -> None:
+        """Note the head that this object has just written."""
+        self._seen = head
+
     # -- spending --------------------------------------------------------------------------
 
     @contextmanager
-    def transaction(self) -> Iterator[LedgerTransaction]:
-        """Hold the ledger alone; what is appended is on the disk when the block has ended."""
-        with self._store.transaction() as connection:
-            self._notice_exchange()
-            head = self._catch_up(connection)
-            if self._anchor is not None:
-                self._check_anchor(connection)
-            work = LedgerTransaction(self._store, connection, head)
-            yield work
-            work.write()
-        if work.head.seq > head.seq:
-            if self._anchor is not None:
-                self._anchor.advance(self.genesis["id"], work.head.seq, work.head.digest)
-            self._seen = work.head
-
-    def _notice_exchange(self) -> None:
-        """Refuse when the name now leads to another file than the one opened."""
-        if self.path == MEMORY:
-            return
-        try:
-            found = os.stat(self.path)
-        except FileNotFoundError:
-            raise LedgerCorrupt(f"{self.path}: the ledger file is gone; restore it") from None
-        if self._file is not None and (found.st_dev, found.st_ino) != self._file:
-            raise LedgerCorrupt(f"{self.path}: the ledger file was exchanged while in use; open it again")
-        self._file = (found.st_dev, found.st_ino)
+    def visit(self, requests: Sequence[Request] = ()) -> Iterator[Visit]:
+        """Hold the ledger alone, from the first look to the last entry; see :mod:`.visit`."""
+        with self.store.held(self.timeout, writing=True):
+            yield Visit(self, requests)
 
     def charge(
         self, dp_epsilon: Any, *, count: int = 1, label: str | None = None, key: str | None = None
     ) -> Entry:
         """Charge ``count`` uses that cost ``dp_epsilon`` each; the entry is durable on return.
 
-        The same ``key`` again returns the entry already there and charges nothing.
+        The same ``key`` again returns the entry already there and charges nothing: it is for asking
+        again whether the charge was booked, and nothing may be released for it a second time.
 
         Raises
         ------
         InvalidArgument
-            For a negative, NaN or infinite amount.
+            For a negative, NaN or infinite amount, and for records that do not match.
         BudgetSpent
             If the budget does not cover it; nothing is charged.
         """
-        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-            raise InvalidArgument(f"count must be a whole number ≥ 1, not {count!r}")
-        total = total_dp_epsilon(self.terms)
-        share = count * spend_share(dp_epsilon, total)
-        return self._charge(share, label, key, f"charge {share}")
+        share = _checked_count(count) * spend_share(dp_epsilon, total_dp_epsilon(self.terms))
+        return self._charge(share, label, key)
 
     def charge_mechanism(
         self,
-        spec: MechanismSpec,
+        spec: Mechanism,
         scale: float,
         *,
         count: int = 1,
         label: str | None = None,
         key: str | None = None,
     ) -> Entry:
-        """Charge ``count`` uses of a mechanism at a scale (Gaussian noise: the squares add)."""
-        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-            raise InvalidArgument(f"count must be a whole number ≥ 1, not {count!r}")
-        terms = self.terms
-        share = count * mechanism_share(spec, scale, terms, total_dp_epsilon(terms))
-        return self._charge(share, label, key, f"charge {share}")
+        """Charge ``count`` uses of a mechanism at a scale (Gaussian noise: the squares add).
 
-    def _charge(self, share: Fraction, label: str | None, key: str | None, request: str) -> Entry:
+        k uses at k · σ, or √k · σ for Gaussian noise, are exactly the whole budget.
+        """
+        terms = self.terms
+        share = _checked_count(count) * mechanism_share(spec, scale, terms, total_dp_epsilon(terms))
+        return self._charge(share, label, key)
+
+    def _charge(self, share: Fraction, label: str | None, key: str | None) -> Entry:
         if self.settings.get("kind") == "thresholdout":
             raise InvalidArgument(f"{self.path}: this ledger belongs to a reusable holdout; ask through it")
-        with self.transaction() as work:
-            known = work.recall(key, request)
-            if known is not None:
-                return known
-            return work.append("charge", share=share, label=label, key=key, request=request)
+        share = bounded(min(share, Fraction(2)))  # 2 is refused as well as any number above
+        request = Request(f"charge {share}", key, label)
+        with self.visit([request]) as visit:
+            (known,) = visit.recalled
+            return known if known is not None else visit.charge(share, request)
+
+    def bind_data(self, identity: str) -> None:
+        """Bind the ledger to data, once; refuse other data from then on.
+
+        ``identity`` is a digest of the data; the ledger keeps a keyed hash of it, which says nothing
+        to somebody without the ledger's secret.
+        """
+        with self.visit() as visit:
+            same = visit.is_bound_to(identity)
+            if same is False:
+                raise Refused(
+                    f"{self.path}: this ledger keeps the account of other holdout data;"
+                    " give the data it was begun with, or make a ledger for these"
+                )
+            if same is None:
+                visit.bind(identity)
 
     # -- reading ---------------------------------------------------------------------------
 
@@ -375,16 +397,16 @@ class Ledger:
         if model is not None and spent is not None:
             informed, prior = read_adversaries(model, terms, spent, **options)
         spec = terms.mechanism
-        remaining = spec.budget - head.answers if isinstance(spec, Thresholdout) else None
+        remaining = None if spec.answers is None else spec.answers - head.answers
+        lost = head.lost + (0 if head.pending is None else head.pending.answers)
         return Odometer(
-            head.spent, spent, left, head.answers, head.queries, remaining, head.refused, informed, prior
+            head.spent, spent, left, head.answers, head.queries, remaining, head.failed, lost, informed, prior
         )
 
     def export(self) -> dict[str, Any]:
         """Return everything that may be shown: genesis and entries, never the secret threshold."""
-        with self._store.transaction("DEFERRED") as connection:
-            head = self._catch_up(connection)
-            entries = [entry.public() for entry in self._store.entries(connection)]
+        with self._reading() as (connection, head):
+            entries = [entry.public() for entry in self.store.entries(connection)]
         return {"genesis": self.genesis, "entries": entries, "head": {"seq": head.seq, "digest": head.digest}}
 
 
@@ -410,6 +432,31 @@ def verify_export(document: Mapping[str, Any]) -> Head:
 
 def _reopen(path: str, anchor: Path | None, timeout: float) -> Ledger:
     return Ledger.open(path, anchor=anchor, timeout=timeout)
+
+
+def _exists(path: str | Path) -> bool:
+    """Return whether there is something of this name; refuse what is no name of a file."""
+    if not str(path) or "\0" in str(path):
+        raise InvalidArgument(f"{str(path)!a}: this is no name of a file")
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise Refused(f"{path}: the ledger cannot be opened: {error.strerror}") from None
+    return True
+
+
+def _checked_timeout(timeout: float) -> float:
+    if not 0.0 <= timeout <= 1e6:
+        raise InvalidArgument(f"{option('timeout')} must be a number of seconds, at most a million")
+    return float(timeout)
+
+
+def _checked_count(count: object) -> int:
+    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+        raise InvalidArgument(f"{option('count')} must be a whole number ≥ 1, not {count!r}")
+    return count
 
 
 def _short(value: Any) -> str:

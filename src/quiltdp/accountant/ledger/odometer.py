@@ -33,7 +33,9 @@ class Odometer:
 
     ``spent_dp_epsilon`` is an *ex-post* bound: for the transcript that really happened, no record's
     change alters its probability by more than e^spent.  ``informed`` and ``prior`` convert that one
-    total, once; they are None when no model was given, or for Gaussian noise.
+    total, once; they are None when no model was given, or for Gaussian noise.  ``failed`` queries
+    broke on the holdout and were charged like answers; ``lost`` answers were charged and never
+    told, because something interrupted them.
     """
 
     share: Fraction
@@ -42,7 +44,8 @@ class Odometer:
     answers: int
     queries: int
     remaining: int | None
-    refused: int
+    failed: int
+    lost: int
     informed: AdversaryReading | None = None
     prior: AdversaryReading | None = None
 

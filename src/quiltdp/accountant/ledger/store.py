@@ -3,6 +3,9 @@
 Why a rollback journal and not a write-ahead log: with a log the newest entries live in a second file,
 and losing that file silently forgets them.  ``synchronous=EXTRA`` also syncs the directory after the
 journal is removed, so that a power cut cannot bring the journal, and the older state, back.
+
+A process has one store per file, whatever the number of threads, :class:`quiltdp.Ledger` objects and
+names that lead to the file, and nothing but SQLite opens the file (:mod:`.locks` says why).
 """
 
 from __future__ import annotations
@@ -13,187 +16,191 @@ import sqlite3
 import threading
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 from quiltdp.accountant.ledger.anchor import sync_directory
-from quiltdp.accountant.ledger.entries import Entry, Head, canonical, genesis_digest
+from quiltdp.accountant.ledger.entries import Entry, Head, Pending, canonical, genesis_digest
+from quiltdp.accountant.ledger.locks import FileLock, ThreadLock, refuse_after_fork
+from quiltdp.accountant.ledger.schema import APPLICATION_ID, SCHEMA, VERSION, check_kind, check_schema
 from quiltdp.errors import InvalidArgument, LedgerCorrupt, NotALedger, QuiltdpError, Refused
 
-__all__ = ["MEMORY", "Store"]
+__all__ = ["MEMORY", "Store", "data_binding"]
 
 MEMORY = ":memory:"
 
-# Transactions under way, as (process, token).  A child that was forked in the middle of one inherits
-# the entry: SQLite's lock table in its memory is then wrong, and no ledger may be used there.
-_UNDER_WAY: set[tuple[int, object]] = set()
+_HEAD_WIDTH = 1024
+_THRESHOLD_WIDTH = 64
+_NONCE_BYTES = 32
+_ENTRIES = (
+    "SELECT seq, time, kind, share, count, answers, value, key, request, label, commitment, digest"
+    " FROM entries"
+)
 
-_APPLICATION_ID = 0x51445031  # "QDP1"
+_STORES: dict[int, tuple[threading.Lock, WeakValueDictionary[tuple[int, int], Store]]] = {}
+_INHERITED: list[sqlite3.Connection | None] = []  # a forked child must not even close its parent's
 
-_SCHEMA = """
-CREATE TABLE genesis (id INTEGER PRIMARY KEY CHECK (id = 1), document TEXT NOT NULL, digest TEXT NOT NULL);
-CREATE TABLE entries (
-  seq INTEGER PRIMARY KEY, time TEXT NOT NULL, kind TEXT NOT NULL, share TEXT NOT NULL, value TEXT,
-  key TEXT UNIQUE, request TEXT, label TEXT, commitment TEXT, digest TEXT NOT NULL);
-CREATE TABLE head (
-  id INTEGER PRIMARY KEY CHECK (id = 1), seq INTEGER NOT NULL, digest TEXT NOT NULL, spent TEXT NOT NULL,
-  answers INTEGER NOT NULL, queries INTEGER NOT NULL, refused INTEGER NOT NULL, commitment TEXT);
-CREATE TABLE secret (
-  id INTEGER PRIMARY KEY CHECK (id = 1), salt BLOB NOT NULL, threshold TEXT, nonce BLOB);
-CREATE TRIGGER entries_stay BEFORE UPDATE ON entries
-  BEGIN SELECT RAISE(ABORT, 'entries are append-only'); END;
-CREATE TRIGGER entries_last BEFORE DELETE ON entries
-  BEGIN SELECT RAISE(ABORT, 'entries are append-only'); END;
-"""
+
+def _registry() -> tuple[threading.Lock, WeakValueDictionary[tuple[int, int], Store]]:
+    """Return this process's stores by file; a forked child starts with none, and with a free lock."""
+    return _STORES.setdefault(os.getpid(), (threading.Lock(), WeakValueDictionary()))
 
 
 class Store:
-    """Rows in and out of the file; it knows nothing of privacy.
+    """Rows in and out of the file; it knows nothing of privacy.  Made by :meth:`at` and :meth:`create`."""
 
-    One connection per process.  A forked child opens its own; the child of a process with an
-    in-memory ledger is refused, because two copies of one budget would both be spent.
-    """
-
-    def __init__(self, path: str | Path, timeout: float) -> None:
-        self.path = str(path)
-        self.timeout = timeout
-        self._lock = threading.RLock()
-        self._pid = os.getpid()
+    def __init__(self, path: str, file: tuple[int, int] | None) -> None:
+        self.path = path
+        self.file = file
+        self.pid = os.getpid()
+        self._threads = ThreadLock()
+        self._others = None if path == MEMORY else FileLock(path)
         self._connection: sqlite3.Connection | None = None
+        self._schema_version: int | None = None
+        self._timeout = 60.0
 
     # -- life ------------------------------------------------------------------------------
 
     @classmethod
-    def create(cls, path: str | Path, genesis: Mapping[str, Any], salt: bytes, *, timeout: float) -> Store:
+    def at(cls, path: str | Path) -> Store:
+        """Return this process's one store for the file that a path leads to."""
+        refuse_after_fork(str(path))
+        real = os.path.realpath(path)
+        file = identity(real, str(path))
+        lock, stores = _registry()
+        with lock:
+            found = stores.get(file)
+            if found is None:
+                found = stores[file] = cls(real, file)
+        if found.path != real:
+            found._follow(real)
+        return found
+
+    def _follow(self, path: str) -> None:
+        """Take the file's new name: the journal and the lock must be beside it."""
+        self.close()
+        self.path, self._others = path, FileLock(path)
+
+    @classmethod
+    def create(cls, path: str | Path, genesis: Mapping[str, Any], salt: bytes) -> Store:
         """Make a ledger file that appears complete or not at all; refuse to replace an existing one."""
-        store = cls(path, timeout)
-        if store.path == MEMORY:
-            store._initialise(store._open(MEMORY), genesis, salt)
+        refuse_after_fork(str(path))
+        if str(path) == MEMORY:
+            store = cls(MEMORY, None)
+            store._connection = store._connected(MEMORY)
+            _initialise(store._connection, genesis, salt)
             return store
-        target = Path(store.path)
+        target = Path(os.path.realpath(path))
         temporary = target.with_name(f"{target.name}.{uuid.uuid4().hex}.new")
         try:
             _claim(temporary, target)
-            connection = store._open(str(temporary))
-            store._initialise(connection, genesis, salt)
-            store.close()
+            FileLock(str(target)).make()
+            with _translated(str(path)):
+                connection = sqlite3.connect(temporary, isolation_level=None)
+                try:
+                    _initialise(connection, genesis, salt)
+                finally:
+                    connection.close()
             _publish(temporary, target)
         finally:
             temporary.unlink(missing_ok=True)
+            Path(f"{temporary}-journal").unlink(missing_ok=True)
         sync_directory(target.parent)
-        return store
+        return cls.at(target)
 
-    def _initialise(self, connection: sqlite3.Connection, genesis: Mapping[str, Any], salt: bytes) -> None:
-        digest = genesis_digest(genesis)
-        connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
-        connection.executescript(f"BEGIN IMMEDIATE;{_SCHEMA}")
-        text = canonical(genesis).decode()
-        connection.execute("INSERT INTO genesis VALUES (1, ?, ?)", (text, digest))
-        connection.execute("INSERT INTO secret VALUES (1, ?, NULL, NULL)", (salt,))
-        connection.execute("INSERT INTO head VALUES (1, 0, ?, '0', 0, 0, 0, NULL)", (digest,))
-        connection.execute("COMMIT")
-
-    def _open(self, where: str) -> sqlite3.Connection:
+    def _connected(self, where: str) -> sqlite3.Connection:
+        """Open the file, look at what it is, and only then change any setting."""
         connection = sqlite3.connect(
-            where, timeout=self.timeout, isolation_level=None, check_same_thread=False
+            where, uri=where != MEMORY, timeout=self._timeout, isolation_level=None, check_same_thread=False
         )
-        for setting in (
-            "journal_mode = DELETE",
-            "synchronous = EXTRA",
-            "secure_delete = ON",
-            "trusted_schema = OFF",
-        ):
-            connection.execute(f"PRAGMA {setting}")
-        self._connection, self._pid = connection, os.getpid()
+        try:
+            if where != MEMORY:
+                check_kind(connection, self.path)
+                mode = connection.execute("PRAGMA journal_mode = DELETE").fetchone()[0]
+                if mode != "delete":
+                    raise Refused(f"{self.path}: the journal cannot be set to 'delete', it is {mode!r}")
+            for setting in ("synchronous = EXTRA", "secure_delete = ON", "trusted_schema = OFF"):
+                connection.execute(f"PRAGMA {setting}")
+            connection.execute("PRAGMA temp_store = MEMORY")
+        except BaseException:
+            connection.close()
+            raise
         return connection
 
-    def connection(self) -> sqlite3.Connection:
-        """Return this process's connection."""
-        self._notice_fork()
-        if self._connection is not None:
-            return self._connection
-        self._check_kind()
-        return self._open(self.path)
-
-    def _check_kind(self) -> None:
-        """Refuse by its first bytes what is no ledger: SQLite would change another database's settings."""
-        if os.path.isdir(self.path):
-            raise NotALedger(f"{self.path}: this is a directory, not a quiltdp ledger")
-        try:
-            with open(self.path, "rb") as file:
-                head = file.read(72)
-        except FileNotFoundError:
-            raise LedgerCorrupt(
-                f"{self.path}: the ledger file is gone; restore it before asking anything"
-            ) from None
-        except OSError as error:
-            raise Refused(f"{self.path}: the ledger cannot be opened: {error.strerror}") from None
-        if not head:
-            raise NotALedger(
-                f"{self.path}: this file is empty, not a quiltdp ledger; if it was one, restore a copy"
-            )
-        if not head.startswith(b"SQLite format 3\0"):
-            raise NotALedger(f"{self.path}: this is not a quiltdp ledger")
-        if int.from_bytes(head[68:72], "big") != _APPLICATION_ID:
-            raise NotALedger(f"{self.path}: this is a database, but not a quiltdp ledger")
-
-    def _notice_fork(self) -> None:
-        """In a forked child, leave the parent's connection and lock alone."""
-        if any(process != os.getpid() for process, _ in tuple(_UNDER_WAY)):
-            raise Refused(
-                f"{self.path}: this process was forked while its parent was using a ledger;"
-                " start processes between questions, or with the spawn method"
-            )
-        if self._pid == os.getpid():
-            return
-        if self.path == MEMORY:
-            raise Refused("an in-memory ledger cannot be used by a second process: give it a file")
-        self._lock = threading.RLock()  # another thread of the parent may have held it at the fork
-        self._connection, self._pid = None, os.getpid()
+    def _own(self) -> sqlite3.Connection:
+        """Return this process's connection; the caller holds the thread lock."""
+        if self._connection is None:
+            self._connection = self._connected(f"{Path(self.path).as_uri()}?mode=rw")
+            self._schema_version = None
+        return self._connection
 
     def close(self) -> None:
-        """Close this process's connection."""
-        if self._connection is not None and self._pid == os.getpid():
-            self._connection.close()
-        self._connection = None
+        """Close this process's connection; the next use opens it again."""
+        if self.pid != os.getpid() or self.path == MEMORY:
+            return
+        with self._threads.held(self.path, self._timeout):
+            if self._connection is not None:
+                self._connection.close()
+            self._connection = None
+
+    def __del__(self) -> None:
+        """Close what this process opened, and only that."""
+        connection = getattr(self, "_connection", None)
+        if connection is None:
+            return
+        if self.pid == os.getpid():
+            connection.close()
+        else:
+            _INHERITED.append(connection)
+
+    def check_name(self) -> None:
+        """Refuse when the name now leads to another file than the one opened, or the file has two."""
+        if self.path != MEMORY and identity(self.path, self.path) != self.file:
+            raise LedgerCorrupt(f"{self.path}: the ledger file was exchanged while in use; open it again")
+
+    # -- transactions ----------------------------------------------------------------------
 
     @contextmanager
-    def transaction(self, mode: str = "IMMEDIATE") -> Iterator[sqlite3.Connection]:
-        """Hold the file for one all-or-nothing change; on the disk when this returns."""
-        self._notice_fork()
-        token = (os.getpid(), object())
-        with self._translated(), self._lock:
-            connection = self.connection()
-            _UNDER_WAY.add(token)
+    def held(self, timeout: float, *, writing: bool) -> Iterator[None]:
+        """Keep other threads out, and other processes from writing, or from reading too if this writes."""
+        if self.pid != os.getpid():
+            raise Refused(f"{self.path}: an in-memory ledger cannot be used by a second process")
+        others = self._others.held(self.path, timeout, alone=writing) if self._others else nullcontext()
+        with self._threads.held(self.path, timeout), others:
+            self._timeout = timeout
+            yield
+
+    @contextmanager
+    def transaction(self, mode: str, *, afresh: bool = False) -> Iterator[sqlite3.Connection]:
+        """Run one all-or-nothing change inside :meth:`held`; on the disk when this returns.
+
+        ``afresh`` reads every page from the disk, and none that this process still remembers.
+        """
+        with _translated(self.path):
+            self.check_name()
+            connection = self._own()
+            if afresh:
+                connection.execute("PRAGMA shrink_memory")
+                self._schema_version = None
+            connection.execute(f"PRAGMA busy_timeout = {int(1000 * self._timeout)}")
+            connection.execute(f"BEGIN {mode}")
             try:
-                connection.execute(f"BEGIN {mode}")
+                self._check_schema(connection)
                 yield connection
                 connection.execute("COMMIT")
             except BaseException:
-                if connection.in_transaction:
+                if connection.in_transaction and self.pid == os.getpid():
                     connection.execute("ROLLBACK")
                 raise
-            finally:
-                _UNDER_WAY.discard(token)
 
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except QuiltdpError:
-            raise
-        except sqlite3.OperationalError as error:
-            if "locked" in str(error) or "busy" in str(error):
-                raise Refused(
-                    f"{self.path}: other processes held the ledger for {self.timeout:g} s; try again"
-                ) from None
-            if "no such" in str(error):
-                raise LedgerCorrupt(f"{self.path}: the file is damaged ({error})") from None
-            raise Refused(f"{self.path}: the ledger cannot be used now: {error}") from None
-        except sqlite3.DatabaseError as error:
-            raise LedgerCorrupt(f"{self.path}: the file is damaged ({error})") from None
+    def _check_schema(self, connection: sqlite3.Connection) -> None:
+        version = connection.execute("PRAGMA schema_version").fetchone()[0]
+        if version != self._schema_version:
+            check_schema(connection, self.path)
+            self._schema_version = version
 
     # -- rows ------------------------------------------------------------------------------
 
@@ -202,84 +209,76 @@ class Store:
         row = connection.execute("SELECT document, digest FROM genesis").fetchone()
         try:
             document = json.loads(row[0])
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, RecursionError):
             raise LedgerCorrupt(f"{self.path}: the genesis document cannot be read") from None
         digest = genesis_digest(document)
-        if digest != row[1]:
+        if digest != row[1] or not isinstance(document, dict):
             raise LedgerCorrupt(f"{self.path}: the genesis document was changed")
         return document, digest
 
     def head(self, connection: sqlite3.Connection) -> Head:
         """Return the stored totals."""
-        row = connection.execute(
-            "SELECT seq, digest, spent, answers, queries, refused, commitment FROM head"
-        ).fetchone()
+        row = connection.execute("SELECT document FROM head").fetchone()
         try:
-            return Head(
-                int(row[0]), str(row[1]), Fraction(row[2]), int(row[3]), int(row[4]), int(row[5]), row[6]
-            )
-        except (TypeError, ValueError, ZeroDivisionError):
+            return _read_head(json.loads(row[0]))
+        except (AttributeError, KeyError, TypeError, ValueError, ZeroDivisionError, RecursionError):
             raise LedgerCorrupt(f"{self.path}: the head of the ledger cannot be read") from None
 
     def entries(self, connection: sqlite3.Connection, after: int = 0) -> Iterator[Entry]:
         """Return the entries after a number, in order."""
-        rows = connection.execute(
-            "SELECT seq, time, kind, share, value, key, request, label, commitment, digest"
-            " FROM entries WHERE seq > ? ORDER BY seq",
-            (after,),
-        )
-        for row in rows:
+        for row in connection.execute(f"{_ENTRIES} WHERE seq > ? ORDER BY seq", (after,)):
             yield Entry.read(row)
 
     def find(self, connection: sqlite3.Connection, key: str) -> Entry | None:
         """Return the entry with an idempotency key."""
-        row = connection.execute(
-            "SELECT seq, time, kind, share, value, key, request, label, commitment, digest"
-            " FROM entries WHERE key = ?",
-            (key,),
-        ).fetchone()
+        row = connection.execute(f"{_ENTRIES} WHERE key = ?", (key,)).fetchone()
         return None if row is None else Entry.read(row)
+
+    def digest_at(self, connection: sqlite3.Connection, seq: int) -> str | None:
+        """Return the digest of an entry, of the genesis document for 0, or None."""
+        if seq == 0:
+            row = connection.execute("SELECT digest FROM genesis").fetchone()
+        else:
+            row = connection.execute("SELECT digest FROM entries WHERE seq = ?", (seq,)).fetchone()
+        return None if row is None else str(row[0])
 
     def count_queries(self, connection: sqlite3.Connection, until: int) -> int:
         """Return how many stored entries up to a number are answers."""
         row = connection.execute(
-            "SELECT COUNT(*) FROM entries WHERE seq <= ? AND kind IN ('train', 'holdout')", (until,)
+            "SELECT COUNT(*) FROM entries WHERE seq <= ? AND rtrim(kind) IN ('train', 'holdout')", (until,)
         ).fetchone()
         return int(row[0])
 
-    def secret(self, connection: sqlite3.Connection) -> tuple[bytes, str | None, bytes | None]:
-        """Return (salt, threshold, nonce)."""
+    def secret(self, connection: sqlite3.Connection) -> tuple[bytes, str, bytes]:
+        """Return (salt, threshold or "", nonce)."""
         row = connection.execute("SELECT salt, threshold, nonce FROM secret").fetchone()
-        if row is None or not isinstance(row[0], bytes):
+        if row is None or [type(x) for x in row] != [bytes, str, bytes]:
             raise LedgerCorrupt(f"{self.path}: the ledger's secret is missing")
-        return row[0], row[1], row[2]
+        return row[0], row[1].rstrip(" "), row[2]
 
     def write(
         self,
         connection: sqlite3.Connection,
         entries: Iterable[Entry],
         head: Head,
-        secret: tuple[str | None, bytes | None] | None,
+        threshold: str,
+        nonce: bytes,
     ) -> None:
-        """Append entries, move the head, replace the secret if one is given."""
-        connection.executemany(
-            "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", [e.fields() for e in entries]
-        )
-        connection.execute(
-            "UPDATE head SET seq = ?, digest = ?, spent = ?, answers = ?, queries = ?, refused = ?,"
-            " commitment = ?",
-            (
-                head.seq,
-                head.digest,
-                str(head.spent),
-                head.answers,
-                head.queries,
-                head.refused,
-                head.commitment,
-            ),
-        )
-        if secret is not None:
-            connection.execute("UPDATE secret SET threshold = ?, nonce = ?", secret)
+        """Append entries, move the head, replace the secret; the same pages whatever they say."""
+        places = ", ".join("?" * 12)
+        connection.executemany(f"INSERT INTO entries VALUES ({places})", [e.fields() for e in entries])
+        connection.execute("UPDATE head SET document = ?", (_head_text(head),))
+        secret = (threshold.ljust(_THRESHOLD_WIDTH), nonce.ljust(_NONCE_BYTES, b"\0"))
+        connection.execute("UPDATE secret SET threshold = ?, nonce = ?", secret)
+
+    def make_room(self, connection: sqlite3.Connection, rows: int, longest: int) -> None:
+        """Have so many pages free in the file that a number of entries can be added without growing it."""
+        size = int(connection.execute("PRAGMA page_size").fetchone()[0])
+        wanted = 16 + rows * (longest + 1200) // size + rows // 8
+        free = int(connection.execute("PRAGMA freelist_count").fetchone()[0])
+        if free < wanted:  # deleted securely: zeros are written, so the disk has the blocks
+            connection.execute("INSERT INTO room VALUES (1, zeroblob(?))", ((wanted + 16) * size,))
+            connection.execute("DELETE FROM room")
 
     def integrity(self, connection: sqlite3.Connection) -> None:
         """Refuse a file whose pages are damaged."""
@@ -288,12 +287,122 @@ class Store:
             raise LedgerCorrupt(f"{self.path}: the file is damaged ({found})")
 
 
+def data_binding(path: str | Path) -> tuple[bytes, str] | None:
+    """Return (salt, keyed identity of the data) of another ledger, or None if it tells none.
+
+    Nothing is changed, nothing is waited for: this only looks for a second account of the same data.
+    """
+    try:
+        connection = sqlite3.connect(f"{Path(os.path.realpath(path)).as_uri()}?mode=ro", uri=True, timeout=1)
+        try:
+            check_kind(connection, str(path))
+            salt = connection.execute("SELECT salt FROM secret").fetchone()[0]
+            data = json.loads(connection.execute("SELECT document FROM head").fetchone()[0])["data"]
+        finally:
+            connection.close()
+    except (sqlite3.Error, QuiltdpError, KeyError, TypeError, ValueError):
+        return None
+    return (salt, data) if isinstance(salt, bytes) and isinstance(data, str) else None
+
+
+@contextmanager
+def _translated(path: str) -> Iterator[None]:
+    """Turn SQLite's errors into refusals; none of them says what was to be written."""
+    try:
+        yield
+    except QuiltdpError:
+        raise
+    except sqlite3.OperationalError as error:
+        if "locked" in str(error) or "busy" in str(error):
+            raise Refused(f"{path}: other processes held the ledger too long; try again") from None
+        if "no such" in str(error):
+            raise LedgerCorrupt(f"{path}: the file is damaged ({error})") from None
+        raise Refused(f"{path}: the ledger cannot be used now: {error}") from None
+    except sqlite3.DatabaseError as error:
+        raise LedgerCorrupt(f"{path}: the file is damaged ({error})") from None
+
+
+def _initialise(connection: sqlite3.Connection, genesis: Mapping[str, Any], salt: bytes) -> None:
+    digest = genesis_digest(genesis)
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    connection.execute(f"PRAGMA user_version = {VERSION}")
+    connection.execute("PRAGMA synchronous = EXTRA")
+    connection.executescript(f"BEGIN IMMEDIATE;{SCHEMA}")
+    connection.execute("INSERT INTO genesis VALUES (1, ?, ?)", (canonical(genesis).decode(), digest))
+    blank = (salt, " " * _THRESHOLD_WIDTH, b"\0" * _NONCE_BYTES)
+    connection.execute("INSERT INTO secret VALUES (1, ?, ?, ?)", blank)
+    connection.execute("INSERT INTO head VALUES (1, ?)", (_head_text(Head(0, digest)),))
+    connection.execute("COMMIT")
+
+
+def _head_text(head: Head) -> str:
+    """Return the totals as JSON of a width that a few digits more do not change."""
+    held = head.pending
+    document = {
+        "seq": head.seq,
+        "digest": head.digest,
+        "time": head.time,
+        "settled": str(head.settled),
+        "settled_answers": head.settled_answers,
+        "queries": head.queries,
+        "failed": head.failed,
+        "lost": head.lost,
+        "data": head.data,
+        "commitment": head.commitment,
+        "pending": None if held is None else [str(held.share), held.answers, held.count],
+    }
+    text = canonical(document).decode()
+    return text.ljust(-(-len(text) // _HEAD_WIDTH) * _HEAD_WIDTH)
+
+
+def _read_head(document: Mapping[str, Any]) -> Head:
+    held = document["pending"]
+    pending = None if held is None else Pending(Fraction(held[0]), int(held[1]), int(held[2]))
+    settled = Fraction(document["settled"])
+    return Head(**{**document, "settled": settled, "pending": pending})
+
+
+def identity(path: str, shown: str) -> tuple[int, int]:
+    """Return (device, inode) of a ledger file without opening it; refuse a file of two names."""
+    try:
+        found = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        raise LedgerCorrupt(f"{shown}: the ledger file is gone; restore it before asking anything") from None
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise Refused(f"{shown}: the ledger cannot be opened: {why}") from None
+    if not os.path.isfile(path):
+        what = "a directory" if os.path.isdir(path) else "no regular file"
+        raise NotALedger(f"{shown}: this is {what}, not a quiltdp ledger")
+    if found.st_nlink > 1:
+        _drop_leftovers(Path(path), found)
+    return found.st_dev, found.st_ino
+
+
+def _drop_leftovers(path: Path, found: os.stat_result) -> None:
+    """Remove the second name that a process killed while making the ledger left; refuse any other."""
+    for other in path.parent.glob(f"{_escaped(path.name)}.*.new"):
+        with suppress(FileNotFoundError):  # its maker was quicker
+            if os.path.samestat(os.lstat(other), found):
+                other.unlink()
+    if os.stat(path).st_nlink > 1:
+        raise Refused(
+            f"{path}: this file has more than one name (hard links); SQLite's journal follows the name,"
+            " so a crash could be undone under one and not under the other: keep one name"
+        )
+
+
+def _escaped(name: str) -> str:
+    return "".join(f"[{c}]" if c in "*?[" else c for c in name)
+
+
 def _claim(temporary: Path, target: Path) -> None:
     """Make the empty file, for its owner only, or say why ``target`` cannot be made there."""
     try:
         os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-    except OSError as error:
-        raise InvalidArgument(f"{target}: the ledger cannot be made here ({error.strerror})") from None
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise InvalidArgument(f"{target}: the ledger cannot be made here ({why})") from None
 
 
 def _publish(temporary: Path, target: Path) -> None:

@@ -174,7 +174,15 @@ class _Build:
                 mum = self._unknown("mother", key, row, dad if father else None)
             people.append(
                 Person(
-                    self.names[key], dad, mum, sexes[key], row.family, row.id, row.line, alleles=row.alleles
+                    self.names[key],
+                    dad,
+                    mum,
+                    sexes[key],
+                    row.family,
+                    row.id,
+                    row.line,
+                    alleles=row.alleles,
+                    label=row.label,
                 )
             )
         mentioned = {

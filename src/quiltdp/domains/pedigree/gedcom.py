@@ -74,6 +74,7 @@ def read_gedcom(path: str | Path) -> RowFile:
                 couple=_plain(union)
                 if union and _shares_parents(families.get(union), father, mother)
                 else "",
+                label=_label(p),
             )
         )
     return RowFile(tuple(rows), str(path), "GEDCOM", tuple(warnings), global_ids=True)
@@ -82,7 +83,6 @@ def read_gedcom(path: str | Path) -> RowFile:
 def _parse(path: Path) -> tuple[list[Any], dict[str, Any]]:
     try:
         from ged4py import GedcomReader
-        from ged4py.parser import CodecError, IntegrityError, ParserError
     except ImportError:
         raise DependencyMissing(
             f"{path}: reading GEDCOM needs ged4py; install it with: pip install 'quiltdp[gedcom]'"
@@ -97,25 +97,23 @@ def _parse(path: Path) -> tuple[list[Any], dict[str, Any]]:
             families = {r.xref_id: r for r in reader.records0("FAM") if r.xref_id}
             for record in (*people, *families.values()):
                 record.sub_tags("FAMC")  # read the links while the file is open
-    except (CodecError, IntegrityError, ParserError, UnicodeError, OSError) as error:
-        raise FileFormatError(path, None, f"not a GEDCOM file ged4py can read: {error}") from None
+    except Exception as error:  # ged4py raises its own errors, and whatever its parsing trips over
+        reason = f"{error!s:.200}" or type(error).__name__
+        raise FileFormatError(path, None, f"not a GEDCOM file ged4py can read: {reason}") from None
     finally:
         log.setLevel(level)
     if not people:
         raise FileFormatError(path, None, "no INDI records: this GEDCOM file has nobody in it")
-    twice = _first_repeated([p.xref_id for p in people])
-    if twice is not None:
-        raise FileFormatError(path, None, f"two people have the id {twice}")
+    seen: dict[str, Any] = {}
+    for p in people:
+        if p.xref_id in seen:
+            starts = _line_starts(path)
+            first, again = (bisect_right(starts, q.offset) for q in (seen[p.xref_id], p))
+            raise FileFormatError(
+                path, again, f"the id {p.xref_id} is on line {first} already: two people need two ids"
+            )
+        seen[p.xref_id] = p
     return people, families
-
-
-def _first_repeated(ids: Sequence[str]) -> str | None:
-    seen: set[str] = set()
-    for i in ids:
-        if i in seen:
-            return i
-        seen.add(i)
-    return None
 
 
 def _plain(xref: str) -> str:
@@ -179,10 +177,16 @@ def _shares_parents(family: Any, father: str | None, mother: str | None) -> bool
     return family is not None and (father is None or mother is None)
 
 
-def _name(p: Any) -> str:
+def _label(p: Any) -> str:
+    """Return the name of a person as people write it: given names, then the family's."""
     parts = p.sub_tag_value("NAME")
     words = " ".join(w for w in parts if w) if isinstance(parts, tuple) else str(parts or "")
-    return f"{_plain(p.xref_id)} ({words.strip()})" if words.strip() else _plain(p.xref_id)
+    return " ".join(words.split())
+
+
+def _name(p: Any) -> str:
+    label = _label(p)
+    return f"{_plain(p.xref_id)} ({label})" if label else _plain(p.xref_id)
 
 
 def _line_starts(path: Path) -> list[int]:

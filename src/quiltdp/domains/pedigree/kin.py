@@ -11,13 +11,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from quiltdp.domains.pedigree.relations import kinship, relation
+from quiltdp.domains.pedigree.relations import ancestors, kinship, kinship_matrix, relation
 from quiltdp.domains.pedigree.types import Pedigree
-from quiltdp.errors import InvalidArgument
-from quiltdp.inference.junction_tree import junction_tree
+from quiltdp.errors import InvalidArgument, option
+from quiltdp.inference.trees import junction_tree
 from quiltdp.model import Model, Table
 
-__all__ = ["Kin", "ancestral_model", "kin_table", "pair_table"]
+__all__ = ["Kin", "ancestral_model", "kin_table", "pair_table", "relatives"]
+
+_MOST_IN_TABLE = 4_000  # people: a table of their kinships takes 128 MB
+_MOST_WORK = 5_000_000  # relatives times ancestors: some minutes
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,15 +84,22 @@ def kin_table(model: Model, family: Pedigree, person: str, *, limit: int | None 
     model
         The network of ``family`` (one locus).
     person
-        Whose privacy it is about, by name.
+        Whose privacy it is about, by name, id or label.
     limit
         How many relatives at most, nearest by kinship; all by default.
     """
-    me = family[person].name
+    me = family[family.find(person, f"{option('kin')}: ")].name
     if me not in model.states:
         raise InvalidArgument(f"{me!r} is not a node of the model; for several loci take one locus")
-    above = {a for a in _related(family, me) if a != me}
-    ranked = sorted(((kinship(family, me, n), n) for n in above), key=lambda pair: (-pair[0], pair[1]))
+    above = relatives(family, me)
+    deepest = max((family.generation[n] for n in above), default=0)
+    if len(above) * (deepest + len(ancestors(family, me))) > _MOST_WORK:
+        raise InvalidArgument(
+            f"{me!r} has {len(above):,} relatives in {deepest + 1:,} generations, too many for a kin table:"
+            " cut the pedigree to the generations that matter"
+        )
+    shared = _kinships(family, me, above)
+    ranked = sorted(((shared[n], n) for n in above), key=lambda pair: (-pair[0], pair[1]))
     rows = []
     for phi, name in ranked[:limit]:
         joint = pair_table(model, me, name)
@@ -106,8 +116,25 @@ def kin_table(model: Model, family: Pedigree, person: str, *, limit: int | None 
     return tuple(sorted(rows, key=lambda k: (-k.influence, -k.information, k.relative)))
 
 
-def _related(family: Pedigree, me: str) -> set[str]:
-    """Return everybody who shares an ancestor with a person: all descendants of all ancestors."""
+def _kinships(family: Pedigree, me: str, others: Collection[str]) -> dict[str, float]:
+    """Return the kinship of a person with each of some relatives, from one table where it fits."""
+    lines = {a for n in (me, *others) for a in (n, *family[n].parents)}
+    frontier = list(lines)
+    for n in frontier:  # grows while it is walked
+        for p in family[n].parents:
+            if p not in lines:
+                lines.add(p)
+                frontier.append(p)
+    if len(lines) > _MOST_IN_TABLE:
+        return {n: kinship(family, me, n) for n in others}
+    names = [p.name for p in family.ordered if p.name in lines]
+    mine = kinship_matrix(family, names)[names.index(me)]
+    place = {n: k for k, n in enumerate(names)}
+    return {n: float(mine[place[n]]) for n in others}
+
+
+def relatives(family: Pedigree, me: str) -> set[str]:
+    """Return everybody else who shares an ancestor with a person: all descendants of all ancestors."""
     found = {me}
     frontier = [me]
     for n in frontier:
@@ -121,7 +148,7 @@ def _related(family: Pedigree, me: str) -> set[str]:
             if c not in found:
                 found.add(c)
                 frontier.append(c)
-    return found
+    return found - {me}
 
 
 def influence_of_pair(joint: Table) -> float:

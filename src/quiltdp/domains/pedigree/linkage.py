@@ -22,7 +22,7 @@ _COLUMNS = 9
 
 def looks_like_linkage(path: str | Path) -> bool:
     """Return whether a headless file has LINKAGE's offspring pointers: each points to an own child."""
-    rows = _loose(Path(path)).cells
+    rows = [tuple(_zero(c) for c in r) for r in _loose(Path(path)).cells]
     if any(len(r) < _COLUMNS or not all(c.lstrip("-").isdigit() for c in r[2:_COLUMNS]) for r in rows):
         return False
     parents = {(r[0], r[1]): (r[2], r[3]) for r in rows}
@@ -42,12 +42,23 @@ def read_linkage(path: str | Path) -> RowFile:
     table = _loose(path)
     rows: list[Row] = []
     copies: dict[tuple[str, str], list[Row]] = {}
+    seen: dict[tuple[str, str], int] = {}
+    stars = 0
     for line, cells in zip(table.lines, table.cells, strict=True):
         if len(cells) < _COLUMNS:
             raise FileFormatError(
                 path, line, f"{len(cells)} columns; a post-MAKEPED file has at least {_COLUMNS}"
             )
-        family, person, father, mother = cells[:4]
+        family, person, father, mother = cells[0], cells[1], _zero(cells[2]), _zero(cells[3])
+        stars += father != cells[2] or mother != cells[3]
+        if (family, person) in seen:
+            raise FileFormatError(
+                path,
+                line,
+                f"{person!r} of family {family!r} is on line {seen[family, person]} already; in a LINKAGE"
+                " file copies that break a loop have ids of their own and a code above 1 in column 9",
+            )
+        seen[family, person] = line
         row = Row(
             id=person,
             father=None if father == "0" else father,
@@ -58,10 +69,17 @@ def read_linkage(path: str | Path) -> RowFile:
         )
         rows.append(row)
         code = cells[8]
-        if code.isdigit() and int(code) >= 2:
+        if code.isascii() and code.isdigit() and code.lstrip("0") not in ("", "1"):
             copies.setdefault((family, code), []).append(row)
     merged, warnings = _merge(path, rows, copies)
+    if stars:
+        warnings += (f"{stars} people have parents written '*', '.' or '?': read as unknown, like 0",)
     return RowFile(merged, str(path), "LINKAGE", warnings)
+
+
+def _zero(cell: str) -> str:
+    """Return 0 for what some programs write where nobody is known."""
+    return "0" if cell in ("*", ".", "?") else cell
 
 
 def _merge(

@@ -16,7 +16,7 @@ import numpy as np
 
 from quiltdp.domains.pedigree.queries import GenotypeQuery
 from quiltdp.errors import InvalidArgument, option
-from quiltdp.inference.junction_tree import junction_tree
+from quiltdp.inference.trees import junction_tree
 from quiltdp.model import Factor, Model, Table
 
 __all__ = ["KinPrivacy", "count_table", "kin_privacy"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -145,13 +145,15 @@ def pedigree(
     warnings = _check(family, some)
     members = study_members(family, study)
     tables: Tables = {}
-    records: list[str] = []
+    people: dict[str, int] = {}
     for name, locus in loci.items():
         suffix = f"@{name}" if name else ""
         tables.update(_tables(family, locus, members, suffix))
-        records += [f"{m}{suffix}" for m in _record_names(family, members, layered=error_rate > 0)]
+        people |= {f"{r}{suffix}": k for r, k in _people(family, members, layered=error_rate > 0).items()}
     notes = (*_genetics(loci), *_who(family, members), *warnings)
-    return Model.from_tables(tables, records, notes=notes, provenance=_provenance(family, loci, members))
+    return Model.from_tables(
+        tables, list(people), people=people, notes=notes, provenance=_provenance(family, loci, members)
+    )
 
 
 def load(path: str | Path, **options: object) -> Model:
@@ -243,53 +245,43 @@ def _check(family: Pedigree, locus: Locus) -> tuple[str, ...]:
 
 
 def _tables(family: Pedigree, locus: Locus, members: Collection[str], suffix: str) -> Tables:
-    pool: dict[object, Table] = {}
-
-    def shared(key: object, make: Table) -> Table:
-        return pool.setdefault(key, make)
-
     chosen = frozenset(members)
     genome = {
         p.name: f"{p.name}{suffix}" + (_TRUE if locus.error_rate > 0 and chosen & {p.name, *p.also} else "")
         for p in family.people
     }
+    law = _laws(locus)
+    called = {k: mendel.call_table(locus.error_rate, k) for k in (2, 3)}
     tables: Tables = {}
     calls: Tables = {}
     for p in family.people:
-        parents, table = _transmission(family, p, locus)
-        names = [genome[q] for q in parents]
-        tables[genome[p.name]] = (names, shared((len(parents), table.shape), table))
+        parents = p.parents[1:] if locus.x_linked and p.sex == "male" else p.parents
+        tables[genome[p.name]] = ([genome[q] for q in parents], law[len(parents), locus.copies(p)])
         if genome[p.name].endswith(_TRUE):
-            states = locus.copies(p) + 1
-            call = shared(("call", states), mendel.call_table(locus.error_rate, states))
+            call = called[locus.copies(p) + 1]
             for twin in (p.name, *p.also):
                 if twin in chosen:
                     calls[f"{twin}{suffix}"] = ([genome[p.name]], call)
     return {**tables, **calls}
 
 
-def _record_names(family: Pedigree, members: Sequence[str], *, layered: bool) -> Sequence[str]:
-    """Return the record of each member: the called genotype, or the genome that twins share."""
-    return members if layered else tuple(dict.fromkeys(family[m].name for m in members))
+def _people(family: Pedigree, members: Sequence[str], *, layered: bool) -> Mapping[str, int]:
+    """Return how many members each record stands for: a called genotype for one, a genome for its twins."""
+    return Counter(members if layered else (family[m].name for m in members))
 
 
-def _transmission(family: Pedigree, p: Person, locus: Locus) -> tuple[Sequence[str], Table]:
-    if p.founder:
-        return (), mendel.founder_table(
-            locus.allele_frequency, inbreeding=locus.inbreeding, copies=locus.copies(p)
-        )
-    if not locus.x_linked:
-        return p.parents, mendel.child_table(locus.mutation_rate)
-    if p.sex == "male":
-        return p.parents[1:], mendel.son_table(locus.mutation_rate)
-    return p.parents, mendel.x_daughter_table(locus.mutation_rate)
-
-
-def _shared_records(family: Pedigree, members: Sequence[str]) -> dict[str, list[str]]:
-    """Return the records that stand for several people of the study: genome -> all their names."""
-    inside = set(members)
-    groups = {p.name: [n for n in (p.name, *p.also) if n in inside] for p in family.people if p.also}
-    return {name: people for name, people in groups.items() if len(people) > 1}
+def _laws(locus: Locus) -> dict[tuple[int, int], Table]:
+    """Return the table of a genotype by how many parents it depends on and how many alleles it has."""
+    found = {
+        (0, k): mendel.founder_table(locus.allele_frequency, inbreeding=locus.inbreeding, copies=k)
+        for k in (1, 2)
+    }
+    if locus.x_linked:
+        found[1, 1] = mendel.son_table(locus.mutation_rate)
+        found[2, 2] = mendel.x_daughter_table(locus.mutation_rate)
+    else:
+        found[2, 2] = mendel.child_table(locus.mutation_rate)
+    return found
 
 
 def _genetics(loci: Mapping[str, Locus]) -> list[str]:
@@ -326,5 +318,4 @@ def _provenance(family: Pedigree, loci: Mapping[str, Locus], members: Sequence[s
         "error_rate": f"{locus.error_rate:g}",
         "inbreeding": f"{locus.inbreeding:g}",
         "x_linked": "yes" if locus.x_linked else "no",
-        "twins": json.dumps(_shared_records(family, members) if locus.error_rate == 0 else {}),
     }

@@ -13,10 +13,12 @@ from typing import Any
 
 from quiltdp.domains.pedigree.kin import Kin
 from quiltdp.domains.pedigree.metrics import KinPrivacy
+from quiltdp.domains.pedigree.queries import records_by_person
 from quiltdp.domains.pedigree.types import Pedigree
 from quiltdp.graph.moral import moralize
 from quiltdp.graph.quilts import markov_blanket
 from quiltdp.model import Model
+from quiltdp.printable import printable
 
 _SIX_UP = Context(prec=6, rounding=ROUND_CEILING)  # a leakage is never shown below its value
 
@@ -30,7 +32,8 @@ class PersonLeakage:
     Attributes
     ----------
     family, person, locus
-        FID, IID, and the locus where the model has several.
+        FID, IID, and what the leakage is about where the model has several loci: one of them by name,
+        or ``"all 3 loci"`` together.
     informed, prior
         Leakage against the informed and the prior adversary.
     quilt
@@ -38,6 +41,8 @@ class PersonLeakage:
         other parents of the children).
     driver
         The relatives in the study that drive the leakage, nearest first.
+    name, label
+        The person's own name in the pedigree, and what people call them where the file tells.
     """
 
     family: str
@@ -47,6 +52,8 @@ class PersonLeakage:
     prior: float
     quilt: tuple[str, ...]
     driver: str
+    name: str = ""
+    label: str = ""
 
 
 def person_table(
@@ -57,14 +64,19 @@ def person_table(
     Parameters
     ----------
     informed, prior
-        ``leakage(model, dp_epsilon=α, adversary=…).per_record`` for the two adversaries.
+        ``leakage(model, dp_epsilon=α, adversary=…).per_record`` for the two adversaries: by record, or
+        by person where ``protect=records_by_person(model)`` protects the loci together.
     """
     graph = moralize(model)
     place = {p.name: k for k, p in enumerate(family)}
     members = {family[_split(family, r)[0]].name for r in model.records}
     rows = []
-    for record in model.records:
+    own = records_by_person(model)
+    single = all(len(records) == 1 for records in own.values())
+    units = {r: (r,) for r in model.records} if single or own.keys() != set(informed) else own
+    for unit, (record, *others) in units.items():
         name, locus = _split(family, record)
+        locus = f"all {len(others) + 1} loci" if others else locus
         person = family[name]
         node = f"{record}:true" if f"{record}:true" in model.states else record
         blanket = {family[_split(family, n)[0]].name for n in markov_blanket(graph, node)} - {person.name}
@@ -72,7 +84,8 @@ def person_table(
         rows.append(
             PersonLeakage(
                 person.family, person.id if name == person.name and person.id else name, locus,
-                informed[record], prior[record], quilt, _driver(family, person.name, members),
+                informed[unit], prior[unit], quilt, _driver(family, person.name, members),
+                name, person.label,
             )
         )  # fmt: skip
     return tuple(rows)
@@ -113,8 +126,23 @@ def _plural(count: int, word: str) -> str:
 
 def leakage_tsv(rows: Iterable[PersonLeakage]) -> str:
     """Return the table per person as tab-separated text, ``inf`` where the leakage is unbounded."""
-    table = [(r.family, r.person, r.locus, r.informed, r.prior, ",".join(r.quilt), r.driver) for r in rows]
-    header = ("FID", "IID", "LOCUS", "LEAKAGE_INFORMED", "LEAKAGE_PRIOR", "NEAREST_QUILT", "DRIVEN_BY")
+    found = list(rows)
+    labelled = any(r.label for r in found)
+    table = [
+        (
+            r.family,
+            r.person,
+            *([r.label] if labelled else []),
+            r.locus,
+            r.informed,
+            r.prior,
+            ",".join(r.quilt),
+            r.driver,
+        )
+        for r in found
+    ]
+    name = ("NAME",) if labelled else ()
+    header = ("FID", "IID", *name, "LOCUS", "LEAKAGE_INFORMED", "LEAKAGE_PRIOR", "NEAREST_QUILT", "DRIVEN_BY")
     return _tsv(header, table)
 
 
@@ -144,7 +172,7 @@ def _tsv(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 def _cell(value: object) -> str:
     if isinstance(value, float):
         return "inf" if math.isinf(value) else f"{_SIX_UP.create_decimal_from_float(value):g}"
-    return str(value)
+    return printable(str(value))
 
 
 def summary(family: Pedigree) -> dict[str, Any]:

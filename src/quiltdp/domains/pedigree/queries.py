@@ -1,15 +1,17 @@
-"""Queries by name, each with its sensitivity per person.
+"""Queries by name, each with how far one person moves it.
 
 Every query is a sum over the records of a small vector that depends on one genotype, so changing one
-person moves it by at most Δ = max over pairs of genotypes of the L1 distance of their vectors.
-Divide by the noise scale to get the person's own dp_epsilon.
+record moves it by at most Δ = max over pairs of genotypes of the L1 distance of their vectors.  A person
+has one record at each locus, and changing the person changes them all: Δ of a person is the sum over
+the loci.  ``GenotypeQuery.unit`` says in words which of the two a number is about.
 """
 
 from __future__ import annotations
 
-import json
+import math
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -24,8 +26,25 @@ __all__ = [
     "chi_square_cells",
     "genotype_histogram",
     "query_by_name",
-    "twin_counts",
+    "records_by_person",
 ]
+
+
+def records_by_person(model: Model) -> dict[str, tuple[str, ...]]:
+    """Return every person's records, one for each locus: what is protected together.
+
+    Examples
+    --------
+    >>> from quiltdp.domains.pedigree import Pedigree, Person, pedigree
+    >>> m = pedigree(Pedigree((Person("a"), Person("b"))), allele_frequency={"rs1": 0.1, "rs2": 0.3})
+    >>> records_by_person(m)
+    {'a': ('a@rs1', 'a@rs2'), 'b': ('b@rs1', 'b@rs2')}
+    """
+    named = all("@" in r for r in model.records)
+    found: dict[str, list[str]] = {}
+    for record in model.records:
+        found.setdefault(record.rpartition("@")[0] if named else record, []).append(record)
+    return {person: tuple(records) for person, records in found.items()}
 
 
 @dataclass(frozen=True)
@@ -39,12 +58,18 @@ class GenotypeQuery:
     cells
         The names of the numbers it returns.
     terms
-        For every record it reads, a read-only table, genotypes × cells.
+        For every record it reads, a read-only table, genotypes × cells, everybody behind it counted.
+    people
+        The records that stand for several people (monozygotic twins), and for how many.
+    protect
+        Whose records they are: person → records, one for each locus.
     """
 
     name: str
     cells: tuple[str, ...]
     terms: Mapping[str, Table]
+    people: Mapping[str, int] = field(default_factory=dict)
+    protect: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Freeze the tables."""
@@ -56,6 +81,8 @@ class GenotypeQuery:
             array.flags.writeable = False
             frozen[record] = array
         object.__setattr__(self, "terms", frozen)
+        object.__setattr__(self, "people", dict(self.people))
+        object.__setattr__(self, "protect", dict(self.protect) or {r: (r,) for r in frozen})
 
     def __call__(self, genotypes: Mapping[str, int]) -> Table:
         """Return the cells for the genotypes of everybody the query reads."""
@@ -69,42 +96,71 @@ class GenotypeQuery:
             total += table[value]
         return total
 
+    @cached_property
+    def loci(self) -> int:
+        """How many records a person has at most: the loci that are protected together."""
+        return max(map(len, self.protect.values()), default=1)
+
     @property
+    def unit(self) -> str:
+        """What :attr:`sensitivity` is about, in words."""
+        return "one person" if self.loci == 1 else f"one person, all {self.loci} loci together"
+
+    @cached_property
     def sensitivities(self) -> dict[str, float]:
-        """L1 change of the answer when one record changes, for every record."""
+        """L1 change of the answer when one record (a person at one locus) changes, twins together.
+
+        ``calibrate(model, ε, Laplace(query.sensitivities), protect=query.protect)`` is the calibration
+        that protects a person's loci together.
+        """
         return {record: _spread(table) for record, table in self.terms.items()}
 
     @property
     def sensitivity(self) -> float:
-        """The largest of :attr:`sensitivities`."""
-        return max(self.sensitivities.values(), default=0.0)
+        """The most that one person moves the answer, all their loci together."""
+        one = self._for_one
+        return max((math.fsum(one[r] for r in own if r in one) for own in self.protect.values()), default=0.0)
+
+    @property
+    def largest(self) -> float:
+        """The largest number that any cell can have, without noise."""
+        cells = sum(t.max(axis=0) for t in self.terms.values())
+        return float(np.max(cells)) if len(self.terms) else 0.0
+
+    @property
+    def sensitivity_per_locus(self) -> float:
+        """The most that one person's genotype at one locus moves the answer."""
+        return max(self._for_one.values(), default=0.0)
+
+    @cached_property
+    def _for_one(self) -> dict[str, float]:
+        """Return the sensitivities for one of the people behind each record."""
+        return {r: d / self.people.get(r, 1) for r, d in self.sensitivities.items()}
 
 
 def _spread(table: Table) -> float:
     return float(np.abs(table[:, None, :] - table[None, :, :]).sum(axis=-1).max())
 
 
-def twin_counts(model: Model) -> dict[str, int]:
-    """Return how many people a record stands for, where monozygotic twins make it more than one."""
-    twins = json.loads(model.provenance.get("twins", "{}"))
-    counts = {person: len(people) for person, people in twins.items()}
-    return {r: k for r in model.records if (k := counts.get(r) or counts.get(r.rpartition("@")[0], 1)) > 1}
+def _query(model: Model, name: str, cells: tuple[str, ...], terms: Mapping[str, Table]) -> GenotypeQuery:
+    """Build a query from one person's vector at each record, everybody behind a record counted."""
+    counted = {r: t * model.people.get(r, 1) for r, t in terms.items()}
+    return GenotypeQuery(name, cells, counted, model.people, records_by_person(model))
 
 
 def _sum(model: Model, name: str, cells: tuple[str, ...], rows: Mapping[int, Table]) -> GenotypeQuery:
     """Build a query whose vector depends only on the number of genotypes (3, or 2 on a male's X)."""
-    people = twin_counts(model)
     terms = {}
     for record in model.records:
         size = model.cardinality(record)
         if size not in rows:
             raise InvalidArgument(f"query {name}: record {record!r} has {size} states, not genotypes")
-        terms[record] = rows[size] * people.get(record, 1)
-    return GenotypeQuery(name, cells, terms)
+        terms[record] = rows[size]
+    return _query(model, name, cells, terms)
 
 
 def allele_count(model: Model) -> GenotypeQuery:
-    """Number of alternative alleles in the study; Δ = 2 (1 for a male on the X).
+    """Number of alternative alleles in the study; one person moves it by 2 per locus (1 on a male's X).
 
     Examples
     --------
@@ -113,6 +169,9 @@ def allele_count(model: Model) -> GenotypeQuery:
     >>> q = allele_count(m)
     >>> q({"a": 2, "b": 1}).tolist(), q.sensitivities
     ([3.0], {'a': 2.0, 'b': 2.0})
+    >>> two = pedigree(Pedigree((Person("a"),)), allele_frequency={"rs1": 0.1, "rs2": 0.3})
+    >>> allele_count(two).sensitivity, allele_count(two).unit
+    (4.0, 'one person, all 2 loci together')
     """
     return _sum(
         model, "allele count", ("alternative alleles",), {k: np.arange(float(k))[:, None] for k in (2, 3)}
@@ -120,18 +179,18 @@ def allele_count(model: Model) -> GenotypeQuery:
 
 
 def carrier_count(model: Model) -> GenotypeQuery:
-    """Number of people with at least one alternative allele; Δ = 1."""
+    """Number of people with at least one alternative allele; one person moves it by 1 per locus."""
     rows = {k: (np.arange(k) > 0).astype(np.float64)[:, None] for k in (2, 3)}
     return _sum(model, "carrier count", ("carriers",), rows)
 
 
 def genotype_histogram(model: Model) -> GenotypeQuery:
-    """Number of people with 0, 1 and 2 alternative alleles; Δ = 2 (one cell loses, one gains)."""
+    """Number of people with 0, 1 and 2 alternative alleles; Δ = 2 per locus (one cell loses, one gains)."""
     return _sum(model, "genotype histogram", ("0", "1", "2"), {k: np.eye(3)[:k] for k in (2, 3)})
 
 
 def chi_square_cells(model: Model, cases: Collection[str], *, allelic: bool = False) -> GenotypeQuery:
-    """Cells of the case–control table: genotype × status (Δ = 2), or allele × status (Δ = 4).
+    """Cells of the case–control table: genotype × status (Δ = 2), or allele × status (Δ = 4), per locus.
 
     Publish the noisy cells and compute the statistic from them: the χ² statistic itself has no useful
     sensitivity.
@@ -146,7 +205,6 @@ def chi_square_cells(model: Model, cases: Collection[str], *, allelic: bool = Fa
     model.require(cases)
     kinds = ("reference", "alternative") if allelic else ("0", "1", "2")
     cells = tuple(f"{status} {kind}" for status in ("case", "control") for kind in kinds)
-    people = twin_counts(model)
     chosen = frozenset(cases)
     terms = {}
     for record in model.records:
@@ -154,9 +212,9 @@ def chi_square_cells(model: Model, cases: Collection[str], *, allelic: bool = Fa
         own = np.stack([size - 1 - np.arange(size), np.arange(size)], axis=1) if allelic else np.eye(3)[:size]
         table = np.zeros((size, len(cells)))
         start = 0 if record in chosen else len(kinds)
-        table[:, start : start + len(kinds)] = own * people.get(record, 1)
+        table[:, start : start + len(kinds)] = own
         terms[record] = table
-    return GenotypeQuery("chi-square cells", cells, terms)
+    return _query(model, "chi-square cells", cells, terms)
 
 
 QUERIES = {

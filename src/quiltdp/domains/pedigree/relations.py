@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
 from quiltdp.domains.pedigree.types import Pedigree
 
-__all__ = ["ancestors", "kinship", "relation"]
+__all__ = ["ancestors", "kinship", "kinship_matrix", "relation"]
 
 
 def ancestors(family: Pedigree, name: str) -> dict[str, int]:
@@ -59,6 +64,27 @@ def kinship(family: Pedigree, first: str, second: str) -> float:
     return known[family[first].name, family[second].name]
 
 
+def kinship_matrix(
+    family: Pedigree, people: Sequence[str], founder_inbreeding: float = 0.0
+) -> NDArray[np.float64]:
+    """Return φ for all pairs of ``people``, who must include all their ancestors, parents first.
+
+    The tabular method: φ(i, j) = ½(φ(father_i, j) + φ(mother_i, j)) for j before i, and
+    φ(i, i) = ½(1 + φ(father_i, mother_i)).
+    """
+    place = {name: k for k, name in enumerate(people)}
+    phi = np.zeros((len(people), len(people)))
+    for k, name in enumerate(people):
+        parents = [place[q] for q in family[name].parents]
+        if parents:
+            f, m = parents
+            phi[k, :k] = phi[:k, k] = 0.5 * (phi[f, :k] + phi[m, :k])
+            phi[k, k] = 0.5 * (1.0 + phi[f, m])
+        else:
+            phi[k, k] = 0.5 * (1.0 + founder_inbreeding)
+    return phi
+
+
 def relation(family: Pedigree, person: str, relative: str) -> str:
     """Return what ``relative`` is to ``person``: parent, full sib, first cousin, partner and so on."""
     me, other = family[person], family[relative]
@@ -90,11 +116,15 @@ def relation(family: Pedigree, person: str, relative: str) -> str:
 def _line(steps: int, word: str) -> str:
     if steps == 1:
         return word
-    return "great-" * (steps - 2) + f"grand{word}"
+    return f"{_great(steps - 2)}grand{word}"
 
 
 def _generations(steps: int, word: str, half: str) -> str:
-    return half + ("great-" * (steps - 1)) + word
+    return half + _great(steps - 1) + word
+
+
+def _great(times: int) -> str:
+    return "great-" * times if times <= 4 else f"{times} times great-"
 
 
 def _unrelated(family: Pedigree, me: str, other: str) -> str:

@@ -36,34 +36,10 @@ def study_members(family: Pedigree, study: str | Path | Collection[str] | None) 
     if study is None:
         chosen = {n for p in family.people if p.stated for n in (p.name, *p.also)}
     elif isinstance(study, (str, Path)):
-        chosen = {_resolve(family, text, f"{study}:{line}: ") for line, text in read_ids(study)}
+        chosen = {family.find(text, f"{study}:{line}: ") for line, text in read_ids(study)}
     else:
-        chosen = {_resolve(family, str(i), "study: ") for i in study}
+        chosen = {family.find(str(i), "study: ") for i in study}
     members = tuple(n for p in family.people for n in (p.name, *p.also) if n in chosen)
     if not members:
         raise InvalidArgument(f"{family.source}: the study has nobody in it")
     return members
-
-
-def _resolve(family: Pedigree, text: str, where: str) -> str:
-    if text in family.by_name:
-        return text
-    words = text.split()
-    if len(words) == 2 and (hit := _within(family, words[0], words[1])) is not None:
-        return hit
-    found = [p.name for p in family.people if p.id == text]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise InvalidArgument(
-            f"{where}{text!r} is in several families ({', '.join(found[:3])}); write family/id"
-        )
-    raise InvalidArgument(f"{where}{text!r} is not in the pedigree {family.source}")
-
-
-def _within(family: Pedigree, fid: str, iid: str) -> str | None:
-    for name in (f"{fid}/{iid}", iid):
-        person = family.by_name.get(name)
-        if person is not None and (person.family in (fid, "") or name != iid):
-            return person.name
-    return None

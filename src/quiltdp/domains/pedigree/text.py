@@ -11,7 +11,7 @@ from pathlib import Path
 
 from quiltdp.domains.pedigree.columns import is_header
 from quiltdp.errors import FileFormatError
-from quiltdp.io.text import read_bytes
+from quiltdp.io import text as shared
 
 __all__ = ["Cells", "read_cells", "read_text"]
 
@@ -32,17 +32,7 @@ class Cells:
 
 def read_text(path: Path) -> str:
     """Return the text: UTF-8 or UTF-16 with their marks, else Latin-1; every line end is a newline."""
-    raw = read_bytes(path)
-    if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
-        text = raw.decode("utf-16")
-    else:
-        try:
-            text = raw.decode("utf-8-sig")
-        except UnicodeDecodeError:
-            text = raw.decode("latin-1")
-    if "\0" in text:
-        raise FileFormatError(path, None, "this is a binary file, not a pedigree in text form")
-    return text.replace("\r\n", "\n").replace("\r", "\n")
+    return shared.read_text(path, otherwise="latin-1")
 
 
 def read_cells(path: Path, delimiter: str | None = None) -> Cells:
@@ -72,6 +62,8 @@ def read_cells(path: Path, delimiter: str | None = None) -> Cells:
     if len(cells) != len(numbered):
         raise FileFormatError(path, None, "a quotation mark is left open, or a quoted cell has several lines")
     filled = [(n, row) for (n, _), row in zip(numbered, cells, strict=True) if any(row)]
+    if not filled:
+        raise FileFormatError(path, None, "the file has no lines with people in them")
     return _rectangular(Cells(str(path), tuple(n for n, _ in filled), tuple(r for _, r in filled), commented))
 
 

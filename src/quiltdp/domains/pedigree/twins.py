@@ -88,7 +88,7 @@ def merge_twins(
             stands_for[twin.name] = first.name
         notes.append(
             f"{shown} are monozygotic twins: one node, {first.name!r}. One record stands for {len(twins)}"
-            f" people, so a query that counts each of them moves {len(twins)} times as far when it changes"
+            f" people: a sensitivity or an α for one person counts {len(twins)} times there"
         )
     return _merged(people, stands_for), notes
 

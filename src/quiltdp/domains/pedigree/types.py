@@ -7,11 +7,11 @@ them into :class:`Person` objects with unique names and complete parents, held b
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal, TypeAlias
 
-from quiltdp.errors import InvalidModel, UnknownNode
+from quiltdp.errors import InvalidArgument, InvalidModel, UnknownNode
 
 __all__ = ["Alleles", "Pedigree", "Person", "Row", "RowFile", "Sex"]
 
@@ -25,6 +25,7 @@ class Row:
 
     ``couple`` names the parents' union where the format has one (a GEDCOM family): children of one
     union share its unknown parent.  ``twins`` labels a set of twins, ``zygosity`` is "mz", "dz" or "".
+    ``label`` is what people call the person, where the format tells (a GEDCOM name).
     """
 
     id: str
@@ -37,6 +38,7 @@ class Row:
     twins: str = ""
     zygosity: str = ""
     alleles: tuple[Alleles, ...] = ()
+    label: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,7 @@ class Person:
 
     ``stated`` says whether the file has a row for the person; parents who are only mentioned and
     unknown parents who were added have none.  ``also`` names the monozygotic twins this person
-    stands for.
+    stands for.  ``label`` is what people call the person, where the file tells.
     """
 
     name: str
@@ -71,6 +73,7 @@ class Person:
     stated: bool = True
     also: tuple[str, ...] = ()
     alleles: tuple[Alleles, ...] = ()
+    label: str = ""
 
     def __post_init__(self) -> None:
         """Refuse half a couple, and a person without a name."""
@@ -87,6 +90,11 @@ class Person:
     def founder(self) -> bool:
         """Whether the pedigree says nothing about the parents."""
         return self.father is None
+
+    @property
+    def shown(self) -> str:
+        """How the person is called in tables: the id, and the label where there is one."""
+        return f"{self.id or self.name} ({self.label})" if self.label else self.id or self.name
 
     @property
     def parents(self) -> tuple[str, ...]:
@@ -146,6 +154,68 @@ class Pedigree:
         if found is None:
             raise UnknownNode(f"person {name!r} is not in the pedigree {self.source}")
         return found
+
+    def find(self, text: str, where: str = "") -> str:
+        """Return the name of the one person that is meant: by name, family and id, id, label or its words.
+
+        Raises
+        ------
+        InvalidArgument
+            If nobody is, or several are, with their lines.
+
+        Examples
+        --------
+        >>> from quiltdp.domains.pedigree import Pedigree, Person
+        >>> pair = Pedigree((Person("I1", label="Ann Lee"), Person("I2", label="Bob")))
+        >>> pair.find("ann lee"), pair.find("I2")
+        ('I1', 'I2')
+        """
+        if text in self.by_name:
+            return text
+        words = text.split()
+        if len(words) == 2:
+            for name in (f"{words[0]}/{words[1]}", words[1]):
+                person = self.by_name.get(name)
+                if person is not None and (person.family in (words[0], "") or name != words[1]):
+                    return person.name
+        for found in (self._by_id.get(text, ()), self._by_label.get(_plain(text), ()), self._saying(text)):
+            if len(found) == 1:
+                return found[0].name
+            if found:
+                several = ", ".join(f"{p.name!r} (line {p.line})" for p in found[:3])
+                raise InvalidArgument(f"{where}{text!r} could be {several}: write one of these")
+        raise InvalidArgument(f"{where}{text!r} is not in the pedigree {self.source}")
+
+    def _saying(self, text: str) -> list[Person]:
+        """Return everybody whose label has all these words."""
+        words = set(_plain(text).split())
+        return [p for p in self.people if words and words <= set(_plain(p.label).split())]
+
+    @cached_property
+    def _by_id(self) -> Mapping[str, list[Person]]:
+        found: dict[str, list[Person]] = {}
+        for p in self.people:
+            if p.id:
+                found.setdefault(p.id, []).append(p)
+        return found
+
+    @cached_property
+    def _by_label(self) -> Mapping[str, list[Person]]:
+        found: dict[str, list[Person]] = {}
+        for p in self.people:
+            if p.label:
+                found.setdefault(_plain(p.label), []).append(p)
+        return found
+
+    def only(self, text: str) -> Pedigree:
+        """Return the family with this label (FID), or the one this person belongs to.
+
+        Whoever is connected with it by parenthood stays.
+        """
+        labelled = {p.name for p in self.people if p.family and p.family == text}
+        wanted = labelled or {self[self.find(text, "family: ")].name}
+        inside = {name for part in self.components if wanted & set(part) for name in part}
+        return replace(self, people=tuple(p for p in self.people if p.name in inside), facts={})
 
     def __repr__(self) -> str:
         """Say how large it is."""
@@ -228,3 +298,8 @@ class Pedigree:
         """Independent cycles of the graph of people and couples: consanguinity, exchange, remarriage."""
         edges = 2 * len(self.couples) + sum(1 for p in self.people if not p.founder)
         return edges - len(self.people) - len(self.couples) + len(self.components)
+
+
+def _plain(label: str) -> str:
+    """Return a label as people compare them: case and blanks do not matter."""
+    return " ".join(label.casefold().split())

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from quiltdp.domains.trace.cells import Cells, ring, square_corners
 from quiltdp.domains.trace.extras import need
 from quiltdp.domains.trace.queries import CellQuery
-from quiltdp.errors import InvalidArgument, option
+from quiltdp.errors import FileFormatError, InvalidArgument, option
+from quiltdp.io.json_parse import parse_json
+from quiltdp.io.text import read_source
 
-__all__ = ["AreaQuery", "over_area", "parse_area"]
+__all__ = ["Area", "AreaQuery", "over_area", "parse_area"]
 
 Outlines = tuple[tuple[tuple[float, float], ...], ...]
 
@@ -31,27 +34,93 @@ class AreaQuery:
     left_out: int
 
 
-def parse_area(text: str) -> tuple[float, float, float, float]:
-    """Return south, west, north, east of ``"47.36,8.51,47.39,8.56"``.
+@dataclass(frozen=True)
+class Area:
+    """A public area: a box in degrees (south, west, north, east), and rings (lat, lon) inside it, if any.
+
+    With rings, a cell belongs to the area when its centre lies in an odd number of them.
+    """
+
+    box: tuple[float, float, float, float]
+    rings: tuple[tuple[tuple[float, float], ...], ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse a box that is empty or off the globe."""
+        south, west, north, east = self.box
+        if not (-90 <= south < north <= 90 and -180 <= west < east <= 180):
+            raise InvalidArgument(
+                f"{option('area')} {','.join(f'{v:g}' for v in self.box)}: south must be below north and west"
+                " before east, in degrees"
+            )
+
+    def holds(self, lat: float, lon: float) -> bool:
+        """Return whether a point lies in the area."""
+        south, west, north, east = self.box
+        if not (south <= lat <= north and west <= lon <= east):
+            return False
+        return not self.rings or sum(_inside(ring, lat, lon) for ring in self.rings) % 2 == 1
+
+
+def _inside(points: tuple[tuple[float, float], ...], lat: float, lon: float) -> bool:
+    """Return whether a point lies in a ring (even–odd rule)."""
+    found = False
+    for (a, b), (c, d) in zip(points, (*points[1:], points[0]), strict=True):
+        if (a > lat) != (c > lat) and lon < b + (lat - a) / (c - a) * (d - b):
+            found = not found
+    return found
+
+
+def parse_area(text: str) -> Area:
+    """Return the area of ``"47.36,8.51,47.39,8.56"`` (south, west, north, east) or of a GeoJSON file.
 
     Examples
     --------
-    >>> parse_area("47.36, 8.51, 47.39, 8.56")
+    >>> parse_area("47.36, 8.51, 47.39, 8.56").box
     (47.36, 8.51, 47.39, 8.56)
     """
+    if text.lower().endswith((".geojson", ".json")):
+        return _area_file(text)
     parts = text.split(",")
     try:
         south, west, north, east = (float(p) for p in parts)
     except ValueError:
-        raise InvalidArgument(f"area {text!r} must be four numbers: south,west,north,east") from None
-    if not (-90 <= south < north <= 90 and -180 <= west < east <= 180):
         raise InvalidArgument(
-            f"{option('area')} {text!r}: south must be below north and west before east, in degrees"
-        )
-    return south, west, north, east
+            f"{option('area')} {text!r} must be four numbers (south,west,north,east) or a .geojson file"
+        ) from None
+    return Area((south, west, north, east))
 
 
-def over_area(query: CellQuery, cells: Cells, area: tuple[float, float, float, float]) -> AreaQuery:
+def _area_file(path: str) -> Area:
+    """Return the polygons of a GeoJSON file as an area."""
+    document = parse_json(read_source(path))
+    rings: list[tuple[tuple[float, float], ...]] = []
+    pending: list[Any] = [document]
+    while pending:
+        item = pending.pop()
+        if not isinstance(item, dict):
+            continue
+        pending.extend(item.get("features") or [])
+        pending.extend(item.get("geometries") or [])
+        if isinstance(item.get("geometry"), dict):
+            pending.append(item["geometry"])
+        if item.get("type") in ("Polygon", "MultiPolygon"):
+            rings.extend(_rings(path, item))
+    if not rings:
+        raise FileFormatError(path, None, "no Polygon or MultiPolygon is in it: an area needs one")
+    lats, lons = ([p[k] for ring in rings for p in ring] for k in (0, 1))
+    return Area((min(lats), min(lons), max(lats), max(lons)), tuple(rings))
+
+
+def _rings(path: str, polygon: dict[str, Any]) -> list[tuple[tuple[float, float], ...]]:
+    whole: Any = polygon.get("coordinates")
+    parts = [whole] if polygon["type"] == "Polygon" else whole
+    try:
+        return [tuple((float(lat), float(lon)) for lon, lat, *_ in ring) for part in parts for ring in part]
+    except (TypeError, ValueError):
+        raise FileFormatError(path, None, "the coordinates of a polygon are not pairs of numbers") from None
+
+
+def over_area(query: CellQuery, cells: Cells, area: Area | tuple[float, float, float, float]) -> AreaQuery:
     """Return the query on all cells of an area that is chosen without looking at the data.
 
     A cell belongs to the area when its centre does.  Cells never visited have value 0 and get noise
@@ -65,22 +134,27 @@ def over_area(query: CellQuery, cells: Cells, area: tuple[float, float, float, f
     cells
         The cells of the steps the query was asked on.
     area
-        South, west, north, east in degrees.
+        The area, or south, west, north, east in degrees.
 
     Raises
     ------
     InvalidArgument
         Stay points have no fixed cells; an area with no cell or with too many.
     """
+    public = area if isinstance(area, Area) else Area(area)
     if cells.shape == "square":
-        names, outlines = _squares(cells, area)
+        names, outlines = _squares(cells, public.box)
     elif cells.shape == "h3":
-        names, outlines = _hexagons(int(cells.size), area)
+        names, outlines = _hexagons(int(cells.size), public.box)
     else:
         raise InvalidArgument("area: stay points are places found in the data; use squares or h3 cells")
+    if public.rings:
+        kept = [k for k, r in enumerate(outlines) if public.holds(*np.mean(r, axis=0).tolist())]
+        names, outlines = tuple(names[k] for k in kept), tuple(outlines[k] for k in kept)
     if not names:
         raise InvalidArgument(
-            f"{option('area')} {area} holds no cell's centre: choose a larger area or smaller cells"
+            f"{option('area')} {','.join(f'{v:g}' for v in public.box)} holds no cell's centre: choose a"
+            " larger area or smaller cells"
         )
     known = dict(zip(query.cells, query.values.tolist(), strict=True))
     values = np.array([known.get(n, 0.0) for n in names])

@@ -27,6 +27,7 @@ __all__ = [
     "discretise",
     "location_chain",
     "location_study",
+    "study_from_past",
     "whole_traces",
 ]
 
@@ -195,6 +196,57 @@ def location_study(
         gap_steps=int(split // steps.interval) if math.isfinite(split) else None,
     )
     return LocationStudy(points, steps, made, facts, chain_from_steps(steps, made, initial=initial))
+
+
+def study_from_past(
+    past: LocationStudy, present: LocationStudy, *, initial: str = "occupancy"
+) -> LocationStudy:
+    """Return the present steps under the chain fitted on past ones: nothing of the present is fitted.
+
+    Cells are those of both; only the moves of the past are counted.
+
+    Raises
+    ------
+    InvalidArgument
+        If the two use other cells or steps, or if the present has cells that the past never saw and the
+        estimator adds nothing to them.
+    """
+    before, now = past.steps, present.steps
+    for what in ("cells", "interval"):
+        if before.provenance[what] != now.provenance[what]:
+            raise InvalidArgument(
+                f"the past has {what} {before.provenance[what]}, the present {now.provenance[what]}:"
+                " they must agree"
+            )
+    place = {name: k for k, name in enumerate(now.cells.names)}
+    shared = [place.get(name) for name in before.cells.names]
+    new = set(now.cells.names) - set(before.cells.names)
+    if new and not past.estimate.estimator.smoothing:
+        raise InvalidArgument(
+            f"{len(new)} of {len(place)} cells were never seen in the past: add to every count"
+            f" ({option('estimator', 'additive:0.1')}), or use larger cells"
+        )
+    gone = [k for k, p in enumerate(shared) if p is None]
+    kept = [k for k, p in enumerate(shared) if p is not None]
+    counts = np.zeros((len(place), len(place)), dtype=np.int64)
+    old = before.counts()
+    where = np.array([shared[k] for k in kept], dtype=np.int64)
+    counts[np.ix_(where, where)] = old[np.ix_(kept, kept)]
+    made = estimate_transitions(counts, past.estimate.estimator)
+    visits = np.full(len(place), past.estimate.estimator.smoothing)
+    visits[where] += before.visits()[kept]
+    law = visits / visits.sum() if initial == "occupancy" else initial
+    model = chain_from_steps(now, made, initial=law)
+    note = f"fitted on earlier data ({past.points.source}), of which nothing is released here"
+    if gone:
+        note += f"; {len(gone)} cells that only the past visited are left out"
+    model = ChainModel(
+        model.segments,
+        now.cells.names,
+        notes=(*model.notes, note),
+        provenance={**model.provenance, "initial": initial},
+    )
+    return LocationStudy(present.points, now, made, diagnose(made.counts, made.matrix), model)
 
 
 def location_chain(

@@ -103,7 +103,7 @@ def release_cells(query: CellQuery, scale: float, *, noise: NoiseSource | None =
     noise
         A noise source of :mod:`quiltdp.mechanisms`; the default is secure.
     """
-    from quiltdp.accountant.specs import Laplace
+    from quiltdp.accountant.mechanisms import Laplace
     from quiltdp.mechanisms.laplace import LaplaceMechanism
 
     spec = Laplace(sensitivity=query.sensitivity)

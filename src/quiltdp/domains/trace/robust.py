@@ -195,7 +195,7 @@ class RegionBound:
         """Return a leakage that no chain of the region exceeds when the mechanism is α-DP."""
         if not (math.isfinite(dp_epsilon) and dp_epsilon >= 0):
             raise InvalidArgument(f"{option('dp_epsilon')} must be finite and at least 0, not {dp_epsilon!r}")
-        return float(self.bound.evaluate(np.array([dp_epsilon])).epsilon.max())
+        return float(self.bound.evaluate(np.array([dp_epsilon])).values.max())
 
     def dp_epsilon(self, bdp_epsilon: float) -> float:
         """Return the largest α found with leakage ≤ ``bdp_epsilon`` over the region, rounded down."""

@@ -26,11 +26,11 @@ def find_zone(name: str | None) -> tzinfo | None:
         return None
     if name.upper() in ("UTC", "Z", "GMT"):
         return timezone.utc
-    if re.fullmatch(r"[+-][0-9]{2}:?[0-9]{2}", name):
-        return datetime.fromisoformat(f"2000-01-01T00:00:00{name[:3]}:{name[-2:]}").tzinfo
     from zoneinfo import ZoneInfo
 
     try:
+        if re.fullmatch(r"[+-][0-9]{2}:?[0-9]{2}", name):
+            return datetime.fromisoformat(f"2000-01-01T00:00:00{name[:3]}:{name[-2:]}").tzinfo
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError):
         raise InvalidArgument(
@@ -70,7 +70,14 @@ def parse_times(
     if any(naive):
         notes = _zone_notes(stamps, zone, time_zone)
         stamps = [s.replace(tzinfo=zone or timezone.utc) for s in stamps]
-    return np.array([s.timestamp() for s in stamps], dtype=np.float64), notes
+    return np.array([_seconds(s, n, source) for s, n in zip(stamps, lines, strict=True)]), notes
+
+
+def _seconds(stamp: datetime, line: int, source: object) -> float:
+    try:
+        return stamp.timestamp()
+    except (OverflowError, ValueError, OSError):
+        raise FileFormatError(source, line, f"the time {stamp} is beyond the calendar") from None
 
 
 def _zone_notes(stamps: list[datetime], zone: tzinfo | None, name: str | None) -> tuple[str, ...]:
@@ -94,7 +101,7 @@ def _stamp(text: str, line: int, source: object, time_format: str | None) -> dat
         if time_format is not None:
             return datetime.strptime(text, time_format)
         return datetime.fromisoformat(_iso(text))
-    except ValueError:
+    except (ValueError, OverflowError):
         pass
     hint = f"expected ISO 8601 such as 2008-10-23T05:53:05Z, or give {option('time_format')}"
     if _DAY_FIRST.match(text):
@@ -106,7 +113,7 @@ def _stamp(text: str, line: int, source: object, time_format: str | None) -> dat
         hint = f"it has no date; if that is another column, name both: {option('time', 'date+time')}"
     if time_format is not None:
         hint = f"it does not match {option('time_format')} {time_format!r}"
-    raise FileFormatError(source, line, f"{text!r} is not a time: {hint}")
+    raise FileFormatError(source, line, f"{text!r:.60} is not a time: {hint}")
 
 
 def _iso(text: str) -> str:
@@ -133,5 +140,5 @@ def _epoch(texts: Sequence[str], lines: Sequence[int], source: object) -> tuple[
             return years, (f"times read as {unit} since 1970 UTC",)
     k = int(np.argmin(values))
     raise FileFormatError(
-        source, lines[k], f"the time {texts[k]!r} is a number but not seconds or milliseconds since 1970"
+        source, lines[k], f"the time {texts[k]!r:.60} is a number but not seconds or milliseconds since 1970"
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 
@@ -90,8 +91,8 @@ def _files(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> l
         raise InvalidArgument("no file of points was given")
     found: list[Path] = []
     for item in map(Path, given):
-        if item.is_dir():
-            inside = sorted(f for f in item.rglob("*") if f.is_file() and _ending(f) in FORMATS)
+        if _is_folder(item):
+            inside = sorted(_inside(item))
             if any(_ending(f) == ".plt" for f in inside):  # GeoLife folders also hold labels.txt
                 inside = [f for f in inside if _ending(f) == ".plt"]
             if not inside:
@@ -100,6 +101,27 @@ def _files(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> l
         else:
             found.append(item)
     return found
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except (OSError, ValueError) as error:  # a folder above it that may not be searched, a name too long
+        reason = getattr(error, "strerror", None) or error
+        raise FileFormatError(path, None, f"the file cannot be read ({reason})") from None
+
+
+def _inside(folder: Path) -> list[Path]:
+    """Return the files of a known kind in a folder and the folders in it; refuse one that is closed."""
+
+    def refuse(error: OSError) -> NoReturn:
+        where = error.filename or folder
+        raise FileFormatError(where, None, f"the folder cannot be searched ({error.strerror})") from None
+
+    found = []
+    for root, _, names in os.walk(folder, onerror=refuse):
+        found += [Path(root, name) for name in names if _ending(Path(name)) in FORMATS]
+    return [file for file in found if file.is_file()]
 
 
 def _rows(path: Path, given: dict[str, str | None], separator: str | None, header: str | None) -> Rows:

@@ -1,4 +1,4 @@
-"""Which column is which: recognised by name, given by the caller, never guessed when ambiguous."""
+"""Which column of a trace is which: latitude, longitude, time and user by their usual names."""
 
 from __future__ import annotations
 
@@ -6,57 +6,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from quiltdp.errors import FileFormatError, option
+from quiltdp.io.columns import Role, find_column, listed, recognise
 
 __all__ = ["Columns", "find_columns"]
 
-# One rank per tuple: a role is decided by the first rank that has a column.
-_LAT = (("lat", "latitude", "lat_deg", "location-lat", "location_lat", "gps_lat", "latitude_deg"), ("y",))
-_LON = (
-    (
-        "lon",
-        "lng",
-        "long",
-        "longitude",
-        "lon_deg",
-        "location-long",
-        "location_long",
-        "gps_lon",
-        "gps_lng",
-        "longitude_deg",
-    ),
-    ("x",),
-)
-_TIME = (
-    (
+_ROLES = {
+    "lat": Role("latitude", "lat latitude latdeg locationlat gpslat latitudedeg", "y"),
+    "lon": Role("longitude", "lon lng long longitude londeg locationlong gpslon gpslng longitudedeg", "x"),
+    "time": Role(
         "time",
-        "timestamp",
-        "datetime",
-        "date_time",
-        "tracked_at",
-        "recorded_at",
-        "t",
-        "utc",
-        "check-in_time",
-        "ts",
+        "time timestamp datetime trackedat recordedat t utc checkintime ts",
+        "date createdat eventtime timeutc",
     ),
-    ("date", "created_at", "event_time", "time_utc"),
-)
-_USER = (
-    ("user", "user_id", "userid", "uid", "person", "person_id"),
-    (
-        "tracker",
-        "tracker_id",
-        "device",
-        "device_id",
-        "individual-local-identifier",
-        "individual_id",
-        "animal_id",
-        "vehicle_id",
-        "mmsi",
-        "taxi_id",
+    "user": Role(
+        "user",
+        "user userid uid person personid",
+        "tracker trackerid device deviceid individuallocalidentifier individualid animalid vehicleid"
+        " mmsi taxiid",
     ),
-)
-_SAY = {"lat": "latitude", "lon": "longitude", "time": "time", "user": "user"}
+}
 
 
 @dataclass(frozen=True)
@@ -80,58 +48,36 @@ def find_columns(header: Sequence[str], source: object, given: Mapping[str, str 
     Raises
     ------
     FileFormatError
-        If a given column is absent, a role has no column, or several would fit.
+        If a role has no column, or several would fit.
+    InvalidArgument
+        If a given column is absent.
     """
-    names = [h.strip().strip('"').lower() for h in header]
-
-    def one(role: str, ranks: Sequence[Sequence[str]]) -> int | None:
-        wanted = given.get(role)
-        return _named(names, header, wanted, source, role) if wanted else _known(names, ranks, source, role)
-
-    lat, lon = (_required(one(r, ranks), r, header, source) for r, ranks in (("lat", _LAT), ("lon", _LON)))
-    wanted = given.get("time") or ""
-    if "+" in wanted and wanted.lower() not in names:
-        time = tuple(_named(names, header, part.strip(), source, "time") for part in wanted.split("+"))
-    else:
-        time = (_required(one("time", _TIME), "time", header, source),)
-    if len({lat, lon, *time}) < 2 + len(time):
-        raise FileFormatError(source, 1, "latitude, longitude and time must be three different columns")
-    return Columns(lat, lon, time, one("user", _USER))
-
-
-def _required(found: int | None, role: str, header: Sequence[str], source: object) -> int:
-    if found is None:
-        raise FileFormatError(
-            source, 1, f"no {_SAY[role]} column among {_list(header)}: name it with {option(role)}"
-        )
-    return found
-
-
-def _named(names: list[str], header: Sequence[str], wanted: str, source: object, role: str) -> int:
-    exact = [k for k, h in enumerate(header) if h.strip() == wanted]
-    if len(exact) == 1:
-        return exact[0]
-    same = [k for k, n in enumerate(names) if n == wanted.lower()]
-    if len(same) == 1:
-        return same[0]
-    what = "is not a column" if not same else "names several columns"
-    raise FileFormatError(source, 1, f"{option(role)} {wanted!r} {what}; the columns are {_list(header)}")
-
-
-def _known(names: list[str], ranks: Sequence[Sequence[str]], source: object, role: str) -> int | None:
-    for rank in ranks:
-        fits = [k for k, n in enumerate(names) if n in rank]
-        if len(fits) > 1:
-            several = " and ".join(repr(names[k]) for k in fits)
+    said = {role: name for role, name in given.items() if name}
+    parts = _clock(header, said.get("time", ""))
+    clock = tuple(find_column(header, part, source, _said("time", part)) for part in parts)
+    if clock:
+        said.pop("time")
+    names = [name.strip().strip('"') for name in header]
+    roles = {role: kind for role, kind in _ROLES.items() if not (role == "time" and clock)}
+    found = recognise(names, roles, said, source=source, line=1, say=_said)
+    for role in ("lat", "lon", *(() if clock else ("time",))):
+        if role not in found:
+            what = _ROLES[role].says
             raise FileFormatError(
-                source, 1, f"{several} could each be the {_SAY[role]}: say which with {option(role)}"
+                source, 1, f"no {what} column among {listed(header)}: name it with {option(role)}"
             )
-        if fits:
-            return fits[0]
-    return None
+    time = clock or (found["time"],)
+    if len({found["lat"], found["lon"], *time}) < 2 + len(time):
+        raise FileFormatError(source, 1, "latitude, longitude and time must be three different columns")
+    return Columns(found["lat"], found["lon"], time, found.get("user"))
 
 
-def _list(header: Sequence[str]) -> str:
-    shown = [h.strip() for h in header[:12]]
-    more = f", … ({len(header)} columns)" if len(header) > 12 else ""
-    return ", ".join(repr(h) for h in shown) + more
+def _clock(header: Sequence[str], said: str) -> list[str]:
+    """Return the two columns of ``date+clock``, nothing if that is a column's own name."""
+    if "+" not in said or said.strip().lower() in [name.strip().lower() for name in header]:
+        return []
+    return said.split("+")
+
+
+def _said(role: str, name: str | int = "") -> str:
+    return f"{option(role)} {name!r}" if name != "" else option(role)

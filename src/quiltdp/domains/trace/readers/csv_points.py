@@ -6,11 +6,13 @@ import csv
 import io
 import re
 from pathlib import Path
+from typing import Any
 
 from quiltdp.domains.trace.readers.columns import Columns, find_columns
-from quiltdp.domains.trace.readers.rows import Rows, text_of
+from quiltdp.domains.trace.readers.rows import Rows
 from quiltdp.domains.trace.units import many
 from quiltdp.errors import FileFormatError, InvalidArgument, option
+from quiltdp.io.text import read_text
 
 __all__ = ["read_csv"]
 
@@ -34,18 +36,15 @@ def read_csv(
     FileFormatError
         Naming the line: no header, a row with another number of fields, not a number.
     """
-    text = text_of(path)
+    text = read_text(path)
     first = next((line for line in text.splitlines() if line.strip()), None)
     if first is None:
         raise FileFormatError(path, None, "the file is empty")
     mark = separator or max(";,\t|", key=first.count)
-    if len(mark) != 1:
+    if len(mark) != 1 or mark in '\r\n"':
         raise InvalidArgument(f"{option('separator')} must be one character, not {mark!r}")
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=mark)
-    if header is not None:
-        names = [n.strip() for n in header.split(",")]
-    else:
-        names = next(row for row in reader if any(field.strip() for field in row))
+    names = _header(reader, header, path)
     if header is None and any(_is_number(n) for n in names):
         raise FileFormatError(
             path,
@@ -62,6 +61,19 @@ def read_csv(
     if columns.user is None:
         rows.notes.append("no user column: all points are taken as one user's")
     return rows
+
+
+def _header(reader: Any, header: str | None, path: Path) -> list[str]:
+    """Return the names of the columns: those given, or the first line that is not empty."""
+    if header is not None:
+        return [n.strip() for n in header.split(",")]
+    try:
+        found = next((row for row in reader if any(field.strip() for field in row)), None)
+    except csv.Error as error:
+        raise FileFormatError(path, reader.line_num, f"not a table ({error})") from None
+    if found is None:
+        raise FileFormatError(path, None, "the file has no column names and no rows")
+    return [str(name) for name in found]
 
 
 def _fill(rows: Rows, reader: object, columns: Columns, *, width: int, mark: str, path: Path) -> None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from quiltdp.domains.trace.readers.google import google_rows
-from quiltdp.domains.trace.readers.rows import Rows, first_of, text_of
+from quiltdp.domains.trace.readers.rows import Rows, first_of
 from quiltdp.errors import FileFormatError
+from quiltdp.io.json_parse import parse_json
+from quiltdp.io.text import read_source
 
 __all__ = ["read_geojson"]
 
@@ -29,10 +30,7 @@ def read_geojson(path: Path, given: Mapping[str, str | None]) -> Rows:
     FileFormatError
         Naming the feature: no times, times and coordinates of different number, unknown geometry.
     """
-    try:
-        document = json.loads(text_of(path))
-    except json.JSONDecodeError as error:
-        raise FileFormatError(path, error.lineno, f"not JSON ({error.msg})") from None
+    document = parse_json(read_source(path))
     if isinstance(document, dict) and isinstance(document.get("locations"), list):
         return google_rows(document["locations"], path)
     rows = Rows(str(path), provenance={"format": "geojson"})
@@ -65,7 +63,8 @@ def _feature(rows: Rows, feature: Any, number: int, path: Path, given: Mapping[s
     if moving is not None:
         rows.provenance["format"] = "moving-features"
         user = str(_user(feature, properties, given) or number)
-        for part in moving.get("prisms", [moving]) if isinstance(moving, dict) else [moving]:
+        prisms = moving.get("prisms", [moving]) if isinstance(moving, dict) else [moving]
+        for part in prisms if isinstance(prisms, list) else [prisms]:
             if not isinstance(part, dict) or part.get("type") not in ("MovingPoint", "MovingGeomPoint"):
                 raise FileFormatError(path, None, f"feature {number}: only MovingPoint has a trace")
             _add(rows, part.get("coordinates"), part.get("datetimes"), user, number=number, path=path)
@@ -114,9 +113,10 @@ def _add(rows: Rows, coordinates: Any, times: Any, user: str, *, number: int, pa
         )
     for position, time in zip(coordinates, times, strict=True):
         try:
-            lon, lat = float(position[0]), float(position[1])
-        except (TypeError, ValueError, LookupError):
-            raise FileFormatError(path, None, f"feature {number}: {position!r} is not a position") from None
+            lon, lat = (float(x) for x in position[:2] if isinstance(position, list))
+        except (TypeError, ValueError, LookupError, OverflowError):
+            shown = f"{position!r:.60}"
+            raise FileFormatError(path, None, f"feature {number}: {shown} is not a position") from None
         rows.lon.append(lon)
         rows.lat.append(lat)
         rows.time.append(str(time))

@@ -31,9 +31,9 @@ def google_rows(locations: Sequence[Any], path: Path) -> Rows:
         try:
             rows.lat.append(float(lat) / 1e7)
             rows.lon.append(float(lon) / 1e7)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise FileFormatError(
-                path, None, f"record {number}: {lat!r}, {lon!r} are not coordinates"
+                path, None, f"record {number}: {lat!r:.60}, {lon!r:.60} are not coordinates"
             ) from None
         rows.time.append(str(time))
         rows.user.append("user")

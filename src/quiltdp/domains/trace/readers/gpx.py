@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from datetime import timezone
 from pathlib import Path
+from xml.etree import ElementTree
 
 from quiltdp.domains.trace.extras import need
-from quiltdp.domains.trace.readers.rows import Rows, text_of
+from quiltdp.domains.trace.readers.rows import Rows
 from quiltdp.domains.trace.units import many
 from quiltdp.errors import FileFormatError
+from quiltdp.io.xml_parse import read_xml
 
 __all__ = ["read_gpx"]
 
@@ -19,10 +21,12 @@ def read_gpx(path: Path) -> Rows:
     Points without a time are left out and counted; a file without timed points is refused.
     """
     gpxpy = need("gpxpy", "reading GPX")
+    text = ElementTree.tostring(read_xml(path), encoding="unicode")
     try:
-        document = gpxpy.parse(text_of(path))
-    except gpxpy.gpx.GPXException as error:
-        raise FileFormatError(path, None, f"not a GPX file ({' '.join(str(error).split())})") from None
+        document = gpxpy.parse(text)
+    except Exception as error:  # gpxpy raises whatever its parsing trips over
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        raise FileFormatError(path, None, f"not a GPX file ({reason})") from None
     rows = Rows(str(path), provenance={"format": "gpx"})
     number = untimed = naive = 0
     for track in document.tracks:

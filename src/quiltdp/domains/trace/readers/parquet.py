@@ -9,9 +9,11 @@ from quiltdp.domains.trace.extras import need
 from quiltdp.domains.trace.readers.columns import find_columns
 from quiltdp.domains.trace.readers.rows import Rows
 from quiltdp.domains.trace.units import many
-from quiltdp.errors import FileFormatError
+from quiltdp.errors import FileFormatError, InvalidArgument
 
 __all__ = ["read_parquet"]
+
+_MOST_ROWS = 5_000_000  # beyond what the bytes could spell out: repeated values take no room
 
 
 def read_parquet(path: Path, given: dict[str, str | None]) -> Rows:
@@ -22,13 +24,18 @@ def read_parquet(path: Path, given: dict[str, str | None]) -> Rows:
     parquet = need("pyarrow.parquet", "reading Parquet", "parquet")
     arrow = need("pyarrow", "reading Parquet", "parquet")
     try:
-        schema = parquet.read_schema(path)
+        file = parquet.ParquetFile(path)
+        rows_there, schema = file.metadata.num_rows, file.schema_arrow
+        if rows_there > _MOST_ROWS + path.stat().st_size:
+            raise FileFormatError(path, None, f"the file claims {rows_there:,} rows, more than it can hold")
         columns = find_columns(schema.names, path, given)
         if len(columns.time) > 1:
             raise FileFormatError(path, None, "the time of a Parquet file is one column")
         wanted = [k for k in (columns.lat, columns.lon, columns.time[0], columns.user) if k is not None]
         table = parquet.read_table(path, columns=[schema.names[k] for k in wanted])
-    except arrow.ArrowInvalid as error:
+    except (arrow.ArrowException, OSError, ValueError) as error:
+        if isinstance(error, (FileFormatError, InvalidArgument)):
+            raise
         raise FileFormatError(
             path, None, f"not a Parquet file ({' '.join(str(error).split())[:80]})"
         ) from None
@@ -43,8 +50,10 @@ def read_parquet(path: Path, given: dict[str, str | None]) -> Rows:
         try:
             rows.lat.append(float(y))
             rows.lon.append(float(x))
-        except (TypeError, ValueError):
-            raise FileFormatError(path, number, f"row {number}: {y!r}, {x!r} are not coordinates") from None
+        except (TypeError, ValueError, OverflowError):
+            raise FileFormatError(
+                path, number, f"row {number}: {y!r:.60}, {x!r:.60} are not coordinates"
+            ) from None
         rows.time.append(t.isoformat() if hasattr(t, "isoformat") else str(t))
         rows.user.append(str(u))
         rows.line.append(number)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from pathlib import Path
 
-from quiltdp.domains.trace.readers.rows import Rows, text_of
+from quiltdp.domains.trace.readers.rows import Rows
 from quiltdp.errors import FileFormatError
+from quiltdp.io.text import read_text
 
 __all__ = ["read_plt", "user_of"]
 
@@ -34,7 +35,7 @@ def read_plt(path: Path) -> Rows:
     FileFormatError
         Naming the line that is not a PLT point.
     """
-    lines = text_of(path).splitlines()
+    lines = read_text(path).splitlines()
     if len(lines) < _HEADER_LINES or "wgs 84" not in " ".join(lines[:_HEADER_LINES]).lower():
         raise FileFormatError(path, 1, "not a GeoLife PLT file: six header lines naming WGS 84 are expected")
     rows = Rows(str(path), provenance={"format": "plt"})

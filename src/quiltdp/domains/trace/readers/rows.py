@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import gzip
 import math
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 
@@ -17,7 +14,7 @@ from quiltdp.domains.trace.times import parse_times
 from quiltdp.domains.trace.units import many
 from quiltdp.errors import FileFormatError, option
 
-__all__ = ["Rows", "first_of", "make_points", "text_of"]
+__all__ = ["Rows", "first_of", "make_points"]
 
 
 @dataclass
@@ -33,25 +30,6 @@ class Rows:
     line: list[int] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     provenance: dict[str, str] = field(default_factory=dict)
-
-
-def text_of(path: Path) -> str:
-    """Return the text of a file, unpacked if its name ends in ``.gz``.
-
-    Raises
-    ------
-    FileFormatError
-        If it is no text in UTF-8, or no gzip file.
-    """
-    data = path.read_bytes()
-    try:
-        if path.suffix.lower() == ".gz":
-            data = gzip.decompress(data)
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise FileFormatError(path, None, "this is not a text file in UTF-8") from None
-    except (OSError, EOFError, zlib.error):
-        raise FileFormatError(path, None, "this is not a gzip file, although its name says so") from None
 
 
 def make_points(

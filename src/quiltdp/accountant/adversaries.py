@@ -1,0 +1,100 @@
+"""Who is attacking: what the adversary may know besides the model.
+
+An adversary is an object, made by :func:`adversary_from` from what people write.  ``informed`` may
+know any subset of the other records, ``prior`` none of them; :func:`knows` makes those in between.
+Leakage is monotone in what is known, so a bound for a stronger adversary also holds for a weaker one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from quiltdp.errors import InvalidArgument, option
+
+__all__ = ["INFORMED", "PRIOR", "Adversary", "adversary_from", "knows"]
+
+
+@dataclass(frozen=True)
+class Adversary:
+    """What an adversary may know.
+
+    Attributes
+    ----------
+    records
+        The declared records that may be known; ``None``: any.
+    at_most
+        How many records may be known at once; ``None``: all of them.
+    """
+
+    records: frozenset[str] | None = None
+    at_most: int | None = None
+
+    @property
+    def name(self) -> str:
+        """How people write it: ``informed``, ``prior``, ``knows=A,B`` or ``knows:k``."""
+        if self.at_most == 0 or self.records == frozenset():
+            return "prior"
+        if self.records is not None:
+            return "knows=" + ",".join(sorted(self.records))
+        return "informed" if self.at_most is None else f"knows:{self.at_most}"
+
+    def __str__(self) -> str:
+        """Read as people write it."""
+        return self.name
+
+    def covers(self, other: Adversary) -> bool:
+        """Return whether this adversary may know whatever ``other`` may: then its bounds hold for both."""
+        if other.name == "prior":
+            return True
+        wider = self.records is None or (other.records is not None and other.records <= self.records)
+        most = len(other.records) if other.records is not None else None
+        theirs = (
+            other.at_most if most is None else min(most, other.at_most if other.at_most is not None else most)
+        )
+        return wider and (self.at_most is None or (theirs is not None and theirs <= self.at_most))
+
+
+INFORMED = Adversary()
+PRIOR = Adversary(at_most=0)
+
+
+def knows(*records: str | int) -> Adversary:
+    """Return the adversary who may know the named records, or any ``k`` records: ``knows(2)``.
+
+    Examples
+    --------
+    >>> knows("mother", "father").name, knows(2).name, knows(0).name
+    ('knows=father,mother', 'knows:2', 'prior')
+    """
+    if len(records) == 1 and isinstance(records[0], int) and not isinstance(records[0], bool):
+        if records[0] < 0:
+            raise InvalidArgument(f"{option('adversary')}: {records[0]} records cannot be known")
+        return Adversary(at_most=records[0])
+    odd = next((r for r in records if not isinstance(r, str)), None)
+    if odd is not None:
+        raise InvalidArgument(f"{option('adversary')}: {odd!r} is not the name of a record")
+    return Adversary(records=frozenset(str(r) for r in records))
+
+
+def adversary_from(given: object) -> Adversary:
+    """Return the adversary that ``given`` names, or ``given`` itself if it is one.
+
+    Raises
+    ------
+    InvalidArgument
+        If it is not ``informed``, ``prior``, ``knows=A,B`` or ``knows:k``.
+    """
+    if isinstance(given, Adversary):
+        return given
+    if given == "informed":
+        return INFORMED
+    if given == "prior":
+        return PRIOR
+    if isinstance(given, str) and given.startswith("knows="):
+        return knows(*(n for n in given.removeprefix("knows=").split(",") if n))
+    if isinstance(given, str) and given.startswith("knows:") and given.removeprefix("knows:").isdigit():
+        return knows(int(given.removeprefix("knows:")))
+    raise InvalidArgument(
+        f"{option('adversary')} must be 'informed', 'prior', 'knows=A,B' (declared records) or 'knows:2'"
+        f" (any two records), not {given!r}"
+    )

@@ -1,0 +1,267 @@
+"""The contract of a leakage bound, and the registry that ``auto``, help texts and certificates read.
+
+A bound is one file: a class with ``prepare`` and ``evaluate``, registered by decorator.
+
+    @register("coupling", against=PRIOR, kind="certified bound", says="sequential coupling on a tree",
+              auto=lambda problem: len(problem.model.nodes) <= 20_000)
+    class CouplingBound:
+        def __init__(self, problem: Problem) -> None: ...             # cheap; refuses what it does not fit
+        def prepare(self, workspace: Workspace, budget: WorkBudget) -> None: ...   # all α-free work
+        def evaluate(self, alpha: Vector) -> Bounds: ...              # pure: same α, same bytes
+
+``evaluate`` never depends on earlier calls, and every value it returns is sound.  The order in which
+``auto`` takes bounds is the order of :data:`quiltdp.accountant.leakage.AUTOMATIC`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quiltdp.accountant.adversaries import INFORMED, Adversary
+from quiltdp.errors import InvalidArgument, option
+from quiltdp.inference.workspace import Workspace
+from quiltdp.model import Model
+from quiltdp.work import WorkBudget
+
+__all__ = [
+    "Bound",
+    "Bounds",
+    "Problem",
+    "Refining",
+    "Registered",
+    "Vector",
+    "always",
+    "never",
+    "ready",
+    "register",
+    "registered",
+]
+
+Vector: TypeAlias = NDArray[np.float64]
+
+_MOST_LISTED = 200_000  # records in all windows together that may be written out
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """A connected component, what is protected in it, and against whom.
+
+    ``units`` is ``None`` for every record alone (in node order); ``window`` > 1 asks for runs of
+    that many consecutive steps of a chain instead.
+    """
+
+    model: Model
+    units: tuple[tuple[str, ...], ...] | None = None
+    adversary: Adversary = INFORMED
+    window: int = 1
+
+    @property
+    def singles(self) -> bool:
+        """Whether every unit is one record."""
+        return self.window == 1 and (self.units is None or all(len(u) == 1 for u in self.units))
+
+    @property
+    def count(self) -> int:
+        """How many units there are."""
+        if self.window > 1:
+            return max(1, len(self.model.nodes) - self.window + 1)
+        return len(self.model.records) if self.units is None else len(self.units)
+
+    def listed(self) -> tuple[tuple[str, ...], ...]:
+        """Return the units as sets of names; single records and runs of steps are written out.
+
+        Raises
+        ------
+        InvalidArgument
+            If the runs of a long chain would hold too many names.
+        """
+        if self.window == 1:
+            return tuple((r,) for r in self.model.records) if self.units is None else self.units
+        nodes, count = self.model.nodes, self.count
+        if count * self.window > _MOST_LISTED:
+            raise InvalidArgument(
+                f"this method takes no windows on a chain of this length; use {option('method', 'chain')}"
+            )
+        return tuple(tuple(nodes[k : k + self.window]) for k in range(count))
+
+    def single_records(self, name: str) -> tuple[str, ...]:
+        """Return the protected records of a bound that is stated for single ones, or refuse the rest."""
+        if not self.singles:
+            raise InvalidArgument(
+                f"the {name} bound is stated for single records, not for sets or windows;"
+                f" use another {option('method')}"
+            )
+        return tuple(self.model.records) if self.units is None else tuple(u[0] for u in self.units)
+
+
+@dataclass(frozen=True, eq=False)
+class Bounds:
+    """What one bound says at one α.
+
+    Attributes
+    ----------
+    values
+        One leakage per protected unit, sound and rounded up; ``inf`` is a value, NaN is refused.
+    theorem
+        The registered name of the bound that gave them.
+    kind
+        ``exact``, ``certified bound`` or ``published``.
+    witness
+        For some units, what forces the value (quilt, states, …).
+    notes
+        What fell back to something looser, for people to read.
+    """
+
+    values: Vector
+    theorem: str
+    kind: str = "certified bound"
+    witness: Mapping[int, Mapping[str, object]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Freeze a copy of the values; refuse NaN and negative ones."""
+        values = np.array(self.values, dtype=np.float64)
+        if values.ndim != 1 or np.isnan(values).any() or (values < 0).any():
+            raise ValueError(f"{self.theorem}: leakages must be a vector of numbers in [0, ∞]")
+        values.flags.writeable = False
+        object.__setattr__(self, "values", values)
+
+
+class Bound(Protocol):
+    """A sound leakage bound for one component."""
+
+    def prepare(self, workspace: Workspace, budget: WorkBudget) -> None:
+        """Do all work that does not depend on α, as far as the budget goes; deterministic."""
+        ...
+
+    def evaluate(self, alpha: Vector) -> Bounds:
+        """Return the leakage of every unit; ``alpha`` is aligned with ``model.nodes``, 0 for latents."""
+        ...
+
+
+@runtime_checkable
+class Refining(Protocol):
+    """A bound that can answer less than everything, in less time; optional.
+
+    The search for the largest α asks only whether the largest leakage is below or above a target.
+    """
+
+    def refine(self, alpha: Vector, known: Vector, low: float, high: float) -> Bounds:
+        """Return sound values, as good as they need be; pure, like ``evaluate``.
+
+        ``known`` are sound values from other bounds.  Units at or below ``low`` in them may be
+        answered by them; once a unit is found to leak more than ``high`` all others may be.
+        """
+        ...
+
+
+Applies = Callable[[Problem], bool]
+
+
+def always(problem: Problem) -> bool:
+    """``auto`` takes it wherever it applies."""
+    return True
+
+
+def never(problem: Problem) -> bool:
+    """``auto`` leaves it alone: it is asked for by name only."""
+    return False
+
+
+@dataclass(frozen=True)
+class Registered:
+    """A bound as the registry knows it.
+
+    Attributes
+    ----------
+    name, against, kind, says
+        Its method name, the strongest adversary it holds for, how its numbers are to be read, and one
+        line for people.
+    make
+        The class.
+    auto
+        Whether ``auto`` takes it for a problem.
+    unless
+        ``auto`` passes it over where one of these bounds already answers.
+    settles
+        Where it answers, ``auto`` looks no further.
+    """
+
+    name: str
+    against: Adversary
+    kind: str
+    says: str
+    make: Callable[[Problem], Bound]
+    auto: Applies = always
+    unless: tuple[str, ...] = ()
+    settles: bool = False
+
+
+_FOUND: dict[tuple[str, str], Registered] = {}
+_Class = TypeVar("_Class")
+
+
+def register(
+    name: str,
+    *,
+    against: Adversary,
+    kind: str,
+    says: str,
+    auto: Applies = always,
+    unless: tuple[str, ...] = (),
+    settles: bool = False,
+) -> Callable[[_Class], _Class]:
+    """Register a bound class (or a function that picks one) under a name for an adversary.
+
+    ``says`` is its one line for people; ``auto``, ``unless`` and ``settles`` as in :class:`Registered`.
+    """
+
+    def add(made: _Class) -> _Class:
+        if (against.name, name) in _FOUND:
+            raise ValueError(f"the bound {name!r} against {against.name} is registered twice")
+        entry = Registered(name, against, kind, says, made, auto, unless, settles)  # type: ignore[arg-type]
+        _FOUND[against.name, name] = entry
+        return made
+
+    return add
+
+
+def registered() -> Mapping[tuple[str, str], Registered]:
+    """Return every bound registered so far, by adversary and name."""
+    return MappingProxyType(_FOUND)
+
+
+_Made = TypeVar("_Made", bound=Bound)
+
+
+def ready(
+    kind: Callable[..., _Made],
+    model: Model,
+    units: Any = None,
+    *,
+    window: int = 1,
+    adversary: Adversary = INFORMED,
+    budget: WorkBudget | None = None,
+    **limits: Any,
+) -> _Made:
+    """Return one bound, made and prepared: for tests, notebooks and bounds built on other bounds.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from quiltdp import markov_chain
+    >>> from quiltdp.accountant.leakage.group import GroupBound
+    >>> chain = markov_chain([[0.9, 0.1], [0.1, 0.9]], length=3)
+    >>> ready(GroupBound, chain).evaluate(np.full(3, 0.1)).values.round(6).tolist()
+    [0.3, 0.3, 0.3]
+    """
+    chosen = None if units is None else tuple(tuple(u) for u in units)
+    bound = kind(Problem(model, chosen, adversary, window), **limits)
+    bound.prepare(Workspace(model), budget if budget is not None else WorkBudget())
+    return bound

@@ -1,0 +1,148 @@
+"""Summing out part of a clique: from a distance between its states to one between groups of states.
+
+    m(g, g') = T( P(v | v ∈ g), P(v | v ∈ g'); D )
+
+Groups of at most three states are answered in closed form.  Larger ones are merged one coordinate at a time,
+or answered by one transport each where the work budget has room for it: at every
+stage the merged functions H(g) = Σ_{v ∈ g} P(v | g) H(v) obey the distance of that stage, so the last one
+is an upper bound.  All pairs of groups are answered side by side.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quiltdp.accountant.leakage.kernel import closed_kernel
+from quiltdp.accountant.leakage.transport import transport
+
+__all__ = ["SummingOut"]
+
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+_CELLS = 1 << 20  # distances gathered at once
+_THIN = 1e-250  # a possible state that weighs less is not put into a transport
+_CLOSED = 3  # states of a group up to which there is a closed form
+_WIDEST = 64  # states of a group up to which a transport is solved
+
+
+@dataclass(frozen=True, eq=False)
+class _Stage:
+    """One merge: ``members[g]`` are the states of group g, ``law[g]`` their P(· | g), padding has mass 0.
+
+    Only the pairs (left[k], right[k]) of groups are compared.
+    """
+
+    members: Ints
+    law: Array
+    left: Ints
+    right: Ints
+
+    def distances(self, d: Array, slack: float) -> Array:
+        """Return m(left[k], right[k]) for every k."""
+        width = self.members.shape[1]
+        if width == 1:
+            return np.asarray(d[self.members[self.left, 0], self.members[self.right, 0]])
+        found = np.empty(len(self.left))
+        thin = np.asarray(((self.law > 0) & (self.law < _THIN)).any(axis=1))
+        for start in range(0, len(found), max(1, _CELLS // width**2)):
+            left, right = (a[start : start + max(1, _CELLS // width**2)] for a in (self.left, self.right))
+            block = d[self.members[left][:, :, None], self.members[right][:, None, :]]
+            top = block.max(axis=(1, 2))
+            if width <= _CLOSED:
+                p, q = (np.ascontiguousarray(self.law[side].T) for side in (left, right))
+                value = closed_kernel(list(p), list(q), np.ascontiguousarray(block.transpose(1, 2, 0)))
+            else:
+                value = transport(self.law[left], self.law[right], block)
+            value = np.where((left == right) | (top <= 0), 0.0, np.minimum(value + 2.0 * slack, top))
+            found[start : start + len(left)] = np.where(thin[left] | thin[right], top, value)
+        return found
+
+
+class SummingOut:
+    """The map from distances between states to distances between groups of them.
+
+    Parameters
+    ----------
+    members, law
+        Axes (group, state): the states of every group and P(state | group); padding has mass 0 and
+        repeats a state of the group.
+    columns
+        The coordinates of every state (one row each): stages merge one of them at a time.
+    left, right
+        The pairs of groups to be compared.
+    slack
+        How far ln of a conditional may be from the truth.
+
+    Attributes
+    ----------
+    programs
+        How many transports of four states (or the work of so many) one answer in one step would solve.
+    at_once
+        Whether it does; otherwise groups are merged in stages of at most three.
+    """
+
+    def __init__(
+        self, members: Ints, law: Array, columns: Ints, left: Ints, right: Ints, *, slack: float
+    ) -> None:
+        self._slack = slack
+        self._direct = _Stage(members, law, left, right)
+        self._stages = [self._direct]
+        self.programs = 0
+        self.at_once = False
+        if members.shape[1] > _CLOSED:
+            if members.shape[1] <= _WIDEST:
+                self.programs = len(left) * max(1, members.shape[1] ** 3 // 64)
+            order = [k for k in range(columns.shape[1]) if _moves(columns[:, k][members], law)]
+            *before, last = _staged(members, law, columns, order)
+            self._stages = [*before, _Stage(last.members, last.law, left, right)]
+
+    def distances(self, d: Array) -> Array:
+        """Return m(left[k], right[k]) for every k, rounded up."""
+        if self.at_once:
+            return self._direct.distances(d, self._slack)
+        *before, last = self._stages
+        for stage in before:
+            d = stage.distances(d, self._slack).reshape(len(stage.members), -1)
+        return last.distances(d, self._slack)
+
+
+def _moves(values: Ints, law: Array) -> bool:
+    """Return whether a coordinate differs inside some group."""
+    return bool(((values != values[:, :1]) & (law > 0)).any())
+
+
+def _staged(members: Ints, law: Array, columns: Ints, order: list[int]) -> list[_Stage]:
+    """Return merges of at most three states each that sum out the coordinates in ``order``.
+
+    A coordinate with many values is halved, or cut to thirds, until one is left.
+    """
+    group, place = np.nonzero(law > 0)
+    state, weight = members[group, place], law[group, place]
+    keys = np.column_stack([group, columns[state][:, order]])
+    stages = []
+    for column in range(len(order), 0, -1):
+        while keys[:, column].any():
+            keys[:, column] = keys[:, column] // (3 if keys[:, column].max() == 2 else 2)
+            distinct, label = np.unique(keys, axis=0, return_inverse=True)
+            if len(distinct) < len(keys):
+                stages.append(_merge(state, weight, label.ravel(), len(distinct)))
+                total = np.bincount(label.ravel(), weights=weight, minlength=len(distinct))
+                weight, state = np.asarray(total, dtype=np.float64), np.arange(len(distinct))
+                keys = distinct
+    return stages
+
+
+def _merge(state: Ints, weight: Array, label: Ints, count: int) -> _Stage:
+    order = np.argsort(label, kind="stable")
+    sizes = np.bincount(label, minlength=count)
+    place = np.arange(len(label)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    first = state[order[np.cumsum(sizes) - sizes]]
+    members = np.repeat(first[:, None], int(sizes.max()), axis=1)
+    members[label[order], place] = state[order]
+    law = np.zeros(members.shape)
+    law[label[order], place] = weight[order]
+    left, right = (a.ravel() for a in np.indices((count, count)))
+    return _Stage(members.astype(np.int64), law / law.sum(axis=1, keepdims=True), left, right)

@@ -1,0 +1,223 @@
+"""T(p, q; D): how far one mixture can exceed another when D bounds every pair, by lossy transport.
+
+For laws p on sources and q on sinks and costs D ≥ 0 from sources to sinks
+
+    T(p, q; D) = max ln Σ p_i H_i / Σ q_j G_j    over H, G > 0 with H_i ≤ e^{D_ij} G_j
+               = min { ln t : f ≥ 0, Σ_i f_ij ≤ t q_j, Σ_j f_ij e^{−D_ij} ≥ p_i }.
+
+H and G are the unknown values of E[likelihood | state] on the two sides; only possible states count.
+The second line is a transport in which goods lose the share 1 − e^{−D} on the way; *any* f is a proof:
+
+    Σ p_i H_i ≤ Σ_ij f_ij e^{−D_ij} H_i + Σ_i u_i H_i
+              ≤ Σ_j (Σ_i f_ij) G_j + Σ_i u_i e^{max_j D_ij} Σ_j q_j G_j,
+
+u_i = what of the demand p_i is not met.  So ln( max_j (Σ_i f_ij) / q_j + Σ_i u_i e^{max_j D_ij} ) is an
+upper bound whatever f is, and every answer here that is not a closed form is that number, rounded up.
+
+**Closed form** for at most two sinks (or one source): the maximum over G is reached where all of it is
+tied to one source, G_j = e^{−D_xj}.  **Otherwise** a network simplex (:mod:`.ties`) finds f.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quiltdp.accountant.leakage.ties import MOST_NODES, Array, Ties, best_ties, proved, star
+from quiltdp.rounding import EPS
+
+__all__ = [
+    "FARTHEST",
+    "nothing_moves",
+    "transport",
+    "transport_certificate",
+    "transport_of_columns",
+    "transport_renewed",
+    "uniform_transport",
+]
+
+FARTHEST = 250.0  # beyond this cost e^D times a small mass would leave the range of doubles
+_CHUNK = 1 << 19  # numbers per block: it should stay in the processor's cache
+_TINY = 1e-300  # what a possible state may weigh although its double is 0
+
+
+def transport(p: Array, q: Array, d: Array, *, effort: float = np.inf) -> Array:
+    """Return certified upper bounds on T(p, q; D), one per problem of the batch.
+
+    Parameters
+    ----------
+    p, q
+        Laws on sources, shape (B, n), and on sinks, shape (B, m), each of total 1 up to rounding;
+        zeros are impossible states.
+    d
+        Costs, shape (B, n, m), non-negative; ``inf`` forbids a pair.
+    effort
+        When the whole batch would take more work than this, in units of one problem of four states,
+        simple ceilings are returned instead (where there is no closed form).
+
+    Returns
+    -------
+    NDArray
+        Shape (B,).  The bound holds for p and q as given: who computed them with a relative error of
+        at most e^{±s} adds 2 s.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> p, q = np.array([[0.9, 0.1]]), np.array([[0.1, 0.9]])
+    >>> float(transport(p, q, np.array([[[0.0, 1.0], [1.0, 0.0]]]))[0].round(6))
+    0.776137
+    """
+    p, q, d = (np.asarray(a, dtype=np.float64) for a in (p, q, d))
+    if np.isnan(d).any() or (d < 0).any():
+        raise ValueError("costs must be numbers in [0, ∞]")
+    if not len(p):
+        return np.zeros(0)
+    sources, sinks = np.flatnonzero(p.any(axis=0)), np.flatnonzero(q.any(axis=0))
+    if len(sources) < p.shape[1] or len(sinks) < q.shape[1]:
+        p, q, d = p[:, sources], q[:, sinks], d[:, sources][:, :, sinks]
+    if not p.shape[1] or not q.shape[1]:
+        return np.zeros(len(p))
+    n, m = d.shape[1:]
+    if len(p) * (n + m) ** 3 > 512 * effort and n > 1 and m > 2:
+        return _ceiling(p, q, _as_possible(p, q, d))
+    step = max(256, _CHUNK // (n + m) ** 2)
+    parts = [slice(k, k + step) for k in range(0, len(p), step)]
+    return np.concatenate([_block(p[s], q[s], _as_possible(p[s], q[s], d[s])) for s in parts])
+
+
+def _block(p: Array, q: Array, d: Array) -> Array:
+    """Answer one block: the closed form or the simplex, ceilings where costs are out of their range."""
+    n, m = d.shape[1:]
+    result = np.empty(len(p))
+    far = d.max(axis=(1, 2)) > FARTHEST
+    if n + m > MOST_NODES and m > 2 and n > 1:
+        far[:] = True
+    near = np.flatnonzero(~far)
+    if len(near):
+        first, second, cells = (np.ascontiguousarray(a[near].reshape(len(near), -1).T) for a in (p, q, d))
+        result[near] = transport_of_columns(first, second, cells)
+    result[far] = _ceiling(p[far], q[far], d[far])
+    return result
+
+
+def transport_of_columns(p: Array, q: Array, d: Array) -> Array:
+    """Return T with the problems on the last axis: ``p`` (n, B), ``q`` (m, B), ``d`` (n·m, B).
+
+    Costs must be at most ``FARTHEST``; an impossible source or sink (mass 0) must have the costs of a
+    possible one.
+    """
+    n, m = len(p), len(q)
+    top = d.max(axis=0)
+    if n == 1 or m <= 2:
+        best = star(p, q, d, 0)[0]
+        for x in range(1, n):
+            best = np.maximum(best, star(p, q, d, x)[0])
+        value = np.log(best) + (n + m + 24 + 4 * top) * EPS + (n * _TINY) * np.exp(top)
+    else:
+        value = np.log(proved(p, q, d, best_ties(p, q, d))[0])
+    value = np.minimum(np.maximum(value, 0.0), top)
+    return np.where(nothing_moves(p, q, d), 0.0, value)
+
+
+def transport_renewed(p: Array, q: Array, d: Array, ties: Ties, *, tolerance: float = 1e-7) -> Array:
+    """Return T as :func:`transport_of_columns` does, from trees that were optimal for similar costs.
+
+    Where they no longer are, by more than ``tolerance`` of T, the problem is solved anew.
+    """
+    top = d.max(axis=0)
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        above, below = proved(p, q, d, ties)
+        value = np.minimum(np.maximum(np.log(above), 0.0), top)
+        fine = value - np.log(below) <= tolerance * value + 1e-12
+    again = np.flatnonzero(~fine)  # also where the trees led out of the range of doubles
+    if len(again):
+        value[again] = transport_of_columns(p[:, again], q[:, again], d[:, again])
+    return np.where(nothing_moves(p, q, d), 0.0, value)
+
+
+def nothing_moves(p: Array, q: Array, d: Array) -> NDArray[Any]:
+    """Return where the two laws are the same and staying put costs nothing: there T is exactly 0."""
+    n, m = len(p), len(q)
+    if n != m:
+        return np.zeros(d.shape[1], dtype=bool)
+    still = np.ones(d.shape[1], dtype=bool)
+    for k in range(n):
+        still &= (p[k] == q[k]) & (d[k * m + k] == 0.0)
+    return still
+
+
+def _ceiling(p: Array, q: Array, d: Array) -> Array:
+    """Return the smallest of the transports that need no search.
+
+    All pairs cost at most max D; staying put costs max_k D_kk + ln p_k / q_k; and with
+    δ = max_k D_kk, o = max D − δ, no more than δ + Λ(p, q; o) (:func:`uniform_transport`).
+    """
+    ceiling = d.max(axis=(1, 2))
+    if p.shape[1] != q.shape[1]:
+        return np.asarray(ceiling)
+    stay = np.diagonal(d, axis1=1, axis2=2)
+    least = np.where((p > 0) & (q > 0), stay, 0.0).max(axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        moved = stay + np.where(p > 0, np.log(p) - np.maximum(np.log(q), -1e6), -np.inf)
+        beyond = np.where(np.isinf(ceiling), np.inf, ceiling - least)
+    put = moved.max(axis=1) * (1 + 8 * EPS) + 1e-12  # each logarithm is below 746
+    spread = least + uniform_transport(p, q, np.maximum(beyond, 0.0))
+    ceiling = np.minimum(ceiling, np.minimum(np.maximum(put, 0.0), spread * (1 + 4 * EPS)))
+    return np.asarray(np.where((p == q).all(axis=1), np.minimum(ceiling, least), ceiling))
+
+
+def uniform_transport(p: Array, q: Array, o: Array) -> Array:
+    """Return Λ = T(p, q; o·1[i ≠ j]) = max over threshold sets S of p/q, rounded up.
+
+    Λ = max_S ln (p(S)(e^o − 1) + 1) / (q(S)(e^o − 1) + 1): the extreme H takes two values, the large
+    one where p/q is above a threshold.
+    """
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        ratio = np.where(q > 0, p / q, np.where(p > 0, np.inf, 0.0))
+    order = np.argsort(-ratio, axis=1, kind="stable")
+    above = np.cumsum(np.take_along_axis(p, order, axis=1), axis=1)
+    below = np.cumsum(np.take_along_axis(q, order, axis=1), axis=1)
+    gain = np.expm1(np.minimum(o, 600.0))[:, None]
+    value = (np.log1p(above * gain) - np.log1p(below * gain)).max(axis=1)
+    slack = (p.shape[1] + 16) * EPS * (1.0 + np.minimum(o, 600.0))
+    return np.where(o > 600.0, o, np.maximum(value, 0.0) + slack)
+
+
+def _as_possible(p: Array, q: Array, d: Array) -> Array:
+    """Give every impossible source (sink) the costs of a possible one: it then changes nothing."""
+    if not (p > 0).all():
+        donor = np.where(p > 0, np.arange(p.shape[1]), (p > 0).argmax(axis=1)[:, None])
+        d = np.take_along_axis(d, donor[:, :, None], axis=1)
+    if not (q > 0).all():
+        donor = np.where(q > 0, np.arange(q.shape[1]), (q > 0).argmax(axis=1)[:, None])
+        d = np.take_along_axis(d, donor[:, None, :], axis=2)
+    return d
+
+
+def transport_certificate(p: Array, q: Array, d: Array, f: Array) -> Array:
+    """Return what the transport f proves about T(p, q; D), rounded up; any f ≥ 0 will do.
+
+    Two repairs of f are evaluated and the smaller is kept: every row rescaled to meet its demand, or
+    every column cut to the same multiple t of q and the demand left unmet priced at e^{max_j D_ij}.
+    """
+    f = np.where((q > 0)[:, None, :] & np.isfinite(f), np.maximum(f, 0.0), 0.0)
+    keep = np.exp(-d)
+    top = d.max(axis=2)
+    price = np.exp(top)
+    met = (f * keep).sum(axis=2)
+    roundings = (sum(d.shape[1:]) + 16) * EPS + 4 * EPS * top.max(axis=1)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        whole = f * np.where(met > 0, p / met, 0.0)[:, :, None]
+        unsent = np.where(met > 0, _TINY, p + _TINY)
+        load = np.where(q > 0, whole.sum(axis=1) / q, 0.0)
+        value = np.nan_to_num(load.max(axis=1), nan=np.inf) + (unsent * price).sum(axis=1)
+        t = f.sum(axis=(1, 2)) / q.sum(axis=1)  # the mean load; an optimal f has no other
+        load = np.where(q > 0, f.sum(axis=1) / q, 0.0)
+        cut = f * np.where(load > t[:, None], t[:, None] / load, 1.0)[:, None, :]
+        unmet = np.maximum(p * (1.0 + roundings)[:, None] - (cut * keep).sum(axis=2), 0.0) + _TINY
+        priced = t + (unmet * price).sum(axis=1)
+    best = np.minimum(np.where(np.isnan(value), np.inf, value), np.where(np.isnan(priced), np.inf, priced))
+    return np.asarray(np.maximum(np.log(best), 0.0) + roundings)

@@ -1,0 +1,205 @@
+"""Several uses of one mechanism on the same records, under (ε, δ): privacy-loss distributions compose."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, ClassVar
+
+from quiltdp.accountant.mechanisms.contract import (
+    GroupProfile,
+    Mechanism,
+    OneByOne,
+    checked_times,
+    dp_accounting,
+    mechanism_from_dict,
+    register,
+)
+from quiltdp.accountant.mechanisms.gaussian import Gaussian, checked_delta
+from quiltdp.accountant.mechanisms.sensitivities import Sensitivity, number, positive
+from quiltdp.errors import InvalidArgument
+from quiltdp.rounding import up
+
+__all__ = ["LossProfile", "Repeated"]
+
+_GRID = 0.004  # weights are rounded up by at most this share, so that distributions are made once
+_FINEST, _POINTS = 1e-4, 8_000  # of a discretized privacy loss
+_MOST_KEPT = 400
+
+
+@register(
+    "repeated", says="several uses of one mechanism on the same records: (ε, δ) by privacy-loss distributions"
+)
+@dataclass(frozen=True)
+class Repeated(Mechanism):
+    """``times`` uses of a mechanism on the same records, adaptively, for (ε, δ) together.
+
+    For many Laplace releases this needs less noise than pure DP, where the costs add up.  A group of
+    total sensitivity w shifts every one of the uses by at most w, so the group's privacy loss is that of
+    the mechanism at sensitivity w, composed.  The scale is that of each use.
+
+    Parameters
+    ----------
+    base
+        The mechanism that is used.
+    times
+        How often.
+    delta
+        The δ that a calibration aims at, for all uses together.
+
+    Examples
+    --------
+    >>> from quiltdp import Laplace
+    >>> from quiltdp.accountant.mechanisms import Repeated
+    >>> many = Repeated(Laplace(sensitivity=1.0), times=100, delta=1e-6)
+    >>> many.scale(dp_epsilon=1.0) < Laplace(1.0).repeated(1.0, 100)
+    True
+    """
+
+    pure: ClassVar[bool] = False
+
+    base: Mechanism
+    times: int
+    delta: float
+    losses: dict[int, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """Privacy-loss distributions made so far, by weight / scale; they change no answer."""
+
+    def __post_init__(self) -> None:
+        """Refuse what is not a mechanism, fewer than one use, and δ outside (0, 1)."""
+        if isinstance(self.base, Mapping):
+            object.__setattr__(self, "base", mechanism_from_dict(self.base))
+        if not isinstance(self.base, Mechanism) or isinstance(self.base, Repeated):
+            raise InvalidArgument(f"base must be a mechanism that is used once, not {self.base!r}")
+        object.__setattr__(self, "times", checked_times(self.times))
+        object.__setattr__(self, "delta", checked_delta(self.delta))
+
+    @property
+    def deltas(self) -> Sensitivity:
+        """Δ of one use."""
+        return self.base.deltas
+
+    @property
+    def target_delta(self) -> float:
+        """The δ that a calibration aims at."""
+        return self.delta
+
+    @property
+    def answers(self) -> int | None:
+        """How many answers all uses give, where that is limited."""
+        return None if self.base.answers is None else self.base.answers * self.times
+
+    def group(self, sensitivity: Sensitivity) -> Mechanism:
+        """Return the same for another sensitivity."""
+        return dataclasses.replace(self, base=self.base.group(sensitivity))
+
+    def group_profile(self, scale: float) -> GroupProfile:
+        """Return δ(ε) of all uses together; Gaussian ones are one, with √times the sensitivity."""
+        sigma = positive(scale, "scale")
+        if isinstance(self.base, Gaussian):
+            return self.base.group_profile(sigma / math.sqrt(self.times) * (1.0 - 2.0**-50))
+        return LossProfile(self.base, sigma, self.times, self.losses)
+
+    def scale(self, dp_epsilon: float | Mapping[str, float]) -> float:
+        """Return the smallest scale of each use that is (dp_epsilon, delta)-DP for one record."""
+        if isinstance(dp_epsilon, Mapping):
+            raise InvalidArgument("dp_epsilon must be one number for (ε, δ)")
+        target = number(dp_epsilon, "dp_epsilon")
+        if not 0.0 <= target < math.inf:
+            raise InvalidArgument(f"dp_epsilon must be finite and ≥ 0, not {dp_epsilon!r}")
+        weight = self.max_sensitivity
+
+        def fits(scale: float) -> bool:
+            return self.group_profile(scale).delta(target, weight) <= self.delta
+
+        low = high = weight
+        while not fits(high):
+            low, high = high, 2.0 * high
+        while fits(low):
+            low, high = low / 2.0, low
+        while high > low * (1.0 + 1e-6):
+            middle = math.sqrt(low * high)
+            low, high = (low, middle) if fits(middle) else (middle, high)
+        return high
+
+    def scaled(self, scale: float, share: Fraction) -> float:
+        """Return the scale of one of the uses, each 1/times of the whole; refuse other shares."""
+        if share * self.times == 1:
+            return positive(scale, "scale")
+        raise InvalidArgument(
+            f"this was calibrated for {self.times} uses: make it for as many as there will be"
+        )
+
+    def share(self, scale: float, calibrated: Mechanism, calibrated_scale: float) -> Fraction:
+        """Return the whole: all uses together, at the calibrated scale or more."""
+        if calibrated != self or scale < calibrated_scale:
+            raise InvalidArgument("only the calibrated uses, at the calibrated scale, can be charged")
+        return Fraction(1)
+
+    def share_of(self, use: Mechanism, scale: float, own_scale: float) -> Fraction:
+        """Return 1/times for one use that costs no record more than one was calibrated to cost."""
+        if use == self:
+            return self.share(scale, self, own_scale)
+        if use.kind != self.base.kind or self.base.share_of(use, scale, own_scale) > 1:
+            raise InvalidArgument(
+                f"this was calibrated for {self.times} uses of {self.base!r} at scale {own_scale:.6g} or more"
+            )
+        return Fraction(1, self.times)
+
+    def rdp(self, scale: float, order: float) -> float:
+        """Return the Rényi DP of all uses: it adds up."""
+        return up(self.times * self.base.rdp(scale, order), 4)
+
+    def zcdp(self, scale: float) -> float:
+        """Return ρ of all uses: it adds up."""
+        return up(self.times * self.base.zcdp(scale), 4)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready description."""
+        return {
+            "mechanism": self.kind,
+            "base": self.base.to_dict(),
+            "times": self.times,
+            "delta": self.delta,
+        }
+
+    def to_dp_event(self, scale: float) -> Any:
+        """Return the event of all uses."""
+        return dp_accounting().SelfComposedDpEvent(self.base.to_dp_event(scale), self.times)
+
+
+@dataclass(frozen=True, eq=False)
+class LossProfile(OneByOne):
+    """δ(ε) for groups from ``dp_accounting``'s privacy-loss distributions (its pessimistic estimates).
+
+    One distribution is made per weight, on a grid of weights that are rounded up by at most 0.4 per
+    cent; it depends on weight / scale only.
+    """
+
+    base: Mechanism
+    scale: float
+    times: int = 1
+    made: dict[int, Any] = field(default_factory=dict)
+
+    def delta(self, epsilon: float, weight: float) -> float:
+        """Return δ(ε), rounded up and at most 1; for ε < 0 by δ(−ε) of the swapped pair."""
+        if weight <= 0.0:
+            return 0.0 if epsilon >= 0 else min(1.0, up(-math.expm1(epsilon)))
+        if epsilon < 0.0:
+            other = self.delta(-epsilon, weight)
+            return min(1.0, up(-math.expm1(epsilon) + math.exp(epsilon) * other))
+        k = math.ceil(math.log(weight / self.scale) / _GRID - 1e-9)
+        if k not in self.made:
+            while len(self.made) >= _MOST_KEPT:
+                self.made.pop(next(iter(self.made)))
+            self.made[k] = self._loss(up(math.exp(_GRID * k)))
+        found = float(self.made[k].get_delta_for_epsilon(epsilon))
+        return min(1.0, up(max(found, 0.0)) + 1e-15)
+
+    def _loss(self, ratio: float) -> Any:
+        """Return the distribution of all uses for a group whose weight is ``ratio`` times the scale."""
+        interval = max(_FINEST, self.times * ratio / _POINTS)
+        one = self.base.privacy_loss(1.0, ratio, interval)
+        return one if self.times == 1 else one.self_compose(self.times)

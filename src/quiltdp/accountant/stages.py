@@ -1,0 +1,136 @@
+"""The bounds of one component, taken stage by stage: the smallest is sound, because each is.
+
+A stage is one bound.  ``auto`` takes them cheapest first; each is deterministic, so what is known
+after a stage does not depend on the clock.  A guard that strikes inside a stage leaves the component
+as it was before that stage.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quiltdp.accountant.bounds import Bound, Bounds, Problem, Refining, Registered, Vector
+from quiltdp.errors import InvalidArgument, ModelTooWide
+from quiltdp.inference.workspace import Workspace
+from quiltdp.work import WorkBudget
+
+__all__ = ["Component", "Smallest"]
+
+
+@dataclass(frozen=True, eq=False)
+class Smallest:
+    """The smallest bound of every unit of a component, and which of the bounds gave it.
+
+    ``given[k]`` is the place in ``bounds`` of what won at unit k.
+    """
+
+    values: Vector
+    given: NDArray[np.intp]
+    bounds: tuple[tuple[Registered, Bounds], ...]
+
+    @property
+    def largest(self) -> Mapping[str, float]:
+        """The largest leakage according to every method."""
+        found: dict[str, float] = {}
+        for entry, bounds in self.bounds:
+            top = float(bounds.values.max(initial=0.0))
+            found[entry.name] = min(top, found.get(entry.name, top))
+        return found
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What fell back to something looser."""
+        return tuple(dict.fromkeys(n for _, bounds in self.bounds for n in bounds.notes))
+
+
+@dataclass(eq=False)
+class Component:
+    """One component with the bounds prepared so far.
+
+    ``settled`` says that a bound has answered beyond which ``auto`` looks no further.
+    """
+
+    problem: Problem
+    workspace: Workspace
+    budget: WorkBudget
+    bounds: list[tuple[Registered, Bound]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    settled: bool = False
+
+    def wants(self, entry: Registered) -> bool:
+        """Return whether ``auto`` takes this bound here."""
+        if self.settled or any(known.name in entry.unless for known, _ in self.bounds):
+            return False
+        if not entry.against.covers(self.problem.adversary):
+            return False
+        return entry.auto(self.problem)
+
+    def offer(self, entry: Registered) -> bool:
+        """Prepare a bound if it applies and is not too large; return whether it was taken."""
+        try:
+            self.take(entry)
+        except InvalidArgument:
+            return False
+        except ModelTooWide as error:
+            if entry.kind != "exact":  # nobody expects the limit of a large model
+                self.notes.append(f"{entry.name} was passed over: {error.reason}")
+            return False
+        self.settled = self.settled or entry.settles
+        return True
+
+    def take(self, entry: Registered) -> None:
+        """Prepare a bound, or refuse as it does."""
+        bound = entry.make(self.problem)
+        bound.prepare(self.workspace, self.budget)
+        self.bounds.append((entry, bound))
+
+    def evaluate(self, alpha: Vector, bounds: int, before: Smallest | None = None) -> Smallest:
+        """Return the smallest of the first ``bounds`` bounds of every unit.
+
+        ``before`` is the answer of fewer bounds at the same α; only the others are evaluated then.
+        """
+        said = [] if before is None else list(before.bounds)
+        best = np.full(self.problem.count, np.inf) if before is None else before.values
+        given = np.zeros(len(best), dtype=np.intp) if before is None else before.given
+        for entry, bound in self.bounds[len(said) : bounds]:
+            if not alpha.any():
+                found = self._nothing(entry)
+            elif said and isinstance(bound, Refining):
+                found = bound.refine(alpha, best, 0.0, math.inf)
+            else:
+                found = bound.evaluate(alpha)
+            given = np.where(found.values < best, len(said), given)
+            best = np.minimum(best, found.values)
+            said.append((entry, found))
+        return Smallest(best, given, tuple(said))
+
+    def _nothing(self, entry: Registered) -> Bounds:
+        """No record of the component is read: nothing leaks."""
+        return Bounds(np.zeros(self.problem.count), entry.name, entry.kind)
+
+    def decide(self, alpha: Vector, bounds: int, low: float, high: float) -> Smallest:
+        """Return sound values, as good as it takes to tell where the largest of them lies.
+
+        Nothing is refined that is known to be at most ``low``, or once something exceeds ``high``.
+        """
+        said: list[tuple[Registered, Bounds]] = []
+        best = np.full(self.problem.count, np.inf)
+        given = np.zeros(len(best), dtype=np.intp)
+        for entry, bound in self.bounds[:bounds]:
+            if said and best.max(initial=0.0) <= low:
+                break
+            if not alpha.any():
+                found = self._nothing(entry)
+            elif isinstance(bound, Refining):
+                found = bound.refine(alpha, best, low, high)
+            else:
+                found = bound.evaluate(alpha)
+            given = np.where(found.values < best, len(said), given)
+            best = np.minimum(best, found.values)
+            said.append((entry, found))
+        return Smallest(best, given, tuple(said))

@@ -1,0 +1,171 @@
+"""``quiltdp pedigree`` at one locus, or a few named ones: leakage, kin table, metrics."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from quiltdp.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from quiltdp.domains.pedigree import Pedigree
+    from quiltdp.model import Model
+
+__all__ = ["account"]
+
+_MOST_KIN = 100
+
+
+def account(
+    payload: dict[str, Any],
+    family: Pedigree,
+    genetics: dict[str, Any],
+    *,
+    dp_epsilon: float | None,
+    epsilon: float | None,
+    adversary: str,
+    query: str,
+    kin: str | None,
+    metrics: bool,
+    work: str,
+    time_limit: float,
+) -> None:
+    """Fill in leakage, kin table and metrics, whichever were asked for."""
+    from quiltdp.domains.pedigree import pedigree
+    from quiltdp.domains.pedigree.metrics import kin_privacy
+    from quiltdp.domains.pedigree.output import as_json
+    from quiltdp.domains.pedigree.queries import query_by_name
+
+    model = pedigree(family, **genetics)
+    payload["genetics"] = {k: v for k, v in model.provenance.items() if k != "source"}
+    payload["notes"] = list(model.notes)
+    count = query_by_name(model, query)
+    if metrics and len(count.cells) > 1:
+        raise InvalidArgument(f"--metrics needs a single count, {query} returns {len(count.cells)} numbers")
+    if kin is not None:
+        family.find(kin, "--kin: ")
+    alpha = dp_epsilon
+    if dp_epsilon is not None or epsilon is not None:
+        alpha = _leakages(
+            payload, model, family, dp_epsilon, epsilon,
+            adversary=adversary, work=work, time_limit=time_limit,
+        )  # fmt: skip
+    if kin is not None:
+        payload["kin"] = _kin(model, family, kin)
+    if metrics and alpha is not None:
+        rows = kin_privacy(model, count, dp_epsilon=alpha)
+        payload["metrics"] = {"query": query, "dp_epsilon": alpha, "people": as_json(rows)}
+
+
+def _kin(model: Model, family: Pedigree, who: str) -> dict[str, Any]:
+    from quiltdp.domains.pedigree.kin import kin_table, relatives
+
+    person = family[family.find(who)]
+    everybody = len(relatives(family, person.name))
+    rows = kin_table(model, family, person.name, limit=_MOST_KIN)
+    found = [
+        {
+            "relative": k.relative, "shown": family[k.relative].shown, "relation": k.relation,
+            "kinship": k.kinship, "influence": k.influence, "information": k.information, "record": k.record,
+        }
+        for k in rows
+    ]  # fmt: skip
+    return {"person": person.name, "shown": person.shown, "of": everybody, "relatives": found}
+
+
+def _leakages(
+    payload: dict[str, Any],
+    model: Model,
+    family: Pedigree,
+    dp_epsilon: float | None,
+    epsilon: float | None,
+    *,
+    adversary: str,
+    work: str,
+    time_limit: float,
+) -> float:
+    """Account for both adversaries at one α, the given one or the largest that keeps ε."""
+    from quiltdp.accountant.profile import analyze
+    from quiltdp.cli.accounting import progress_bar
+    from quiltdp.domains.pedigree.output import as_json, person_table
+    from quiltdp.domains.pedigree.queries import records_by_person
+    from quiltdp.numbers import down, up
+
+    own = records_by_person(model)
+    loci = max(map(len, own.values()))
+    together = own if loci > 1 else None
+    with progress_bar() as progress:
+        profiles = {
+            a: analyze(
+                model, adversary=a, protect=together, work=work, time_limit=time_limit, progress=progress
+            )
+            for a in ("informed", "prior")
+        }
+    if epsilon is not None:
+        shares = {a: p.dp_epsilon(epsilon) for a, p in profiles.items()}  # of one locus
+        found = {a: down(loci * s, 160.0) if loci > 1 else s for a, s in shares.items()}
+        payload["dp_epsilon_for"] = {"epsilon": epsilon, **found}
+        payload["noise"] = _noise(model, found)
+        alpha = found[adversary]
+    else:
+        assert dp_epsilon is not None
+        alpha = dp_epsilon
+    results = {a: p.leakage(up(alpha / loci) if loci > 1 else alpha) for a, p in profiles.items()}
+    payload["unit"] = "one person" if loci == 1 else f"one person, all {loci} loci together"
+    payload["leakage"] = {
+        "dp_epsilon": alpha,
+        **{
+            a: {
+                "epsilon": r.epsilon,
+                "method": r.method,
+                "certificate": str(r.certificate),
+                "binding": str(r.binding),
+                "notes": list(r.notes),
+            }
+            for a, r in results.items()
+        },
+    }
+    payload["width"] = _width(model, {a: r.method for a, r in results.items()})
+    rows = person_table(model, family, results["informed"].per_record, results["prior"].per_record)
+    payload["people"] = as_json(rows)
+    payload["_rows"] = rows
+    return alpha
+
+
+def _noise(model: Model, alphas: dict[str, float]) -> list[dict[str, Any]]:
+    """Return the Laplace scale of every query by name: σ = Δ/α, Δ the most one person moves it."""
+    from quiltdp.domains.pedigree.queries import QUERIES, query_by_name
+
+    rows = []
+    for name in (*QUERIES, "chi-square-cells"):
+        query = query_by_name(model, name)
+        delta = query.sensitivity
+        scales = {
+            f"sigma_{a}": math.nextafter(delta / x, math.inf) if x else math.inf for a, x in alphas.items()
+        }
+        rows.append(
+            {
+                "query": name,
+                "sensitivity": delta,
+                "unit": query.unit,
+                "largest_count": query.largest / query.loci,
+                **scales,
+            }
+        )
+    return rows
+
+
+def _width(model: Model, methods: dict[str, str]) -> dict[str, Any]:
+    """Say how wide the network is, and which method stands in where a clique tree does not fit."""
+    from quiltdp.inference.trees import plan_junction_tree
+
+    plan = plan_junction_tree(model)
+    width = len(plan.cliques[plan.largest]) - 1
+    found: dict[str, Any] = {"treewidth": width, "largest_table": plan.sizes[plan.largest], "fits": plan.fits}
+    if not plan.fits:
+        found["note"] = (
+            f"treewidth about {width}: a clique tree needs a table of {plan.sizes[plan.largest]:.3g} entries,"
+            f" over the limit of {plan.limit:,}; used instead: {methods['informed']} against the informed"
+            f" adversary, {methods['prior']} against the prior one"
+        )
+    return found

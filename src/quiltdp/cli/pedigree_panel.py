@@ -1,0 +1,141 @@
+"""``quiltdp pedigree --frequencies FILE``: all loci of a person together, and the noisy table."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from quiltdp.cli.pedigree_files import Outputs
+    from quiltdp.domains.pedigree import Pedigree
+    from quiltdp.domains.pedigree.genotypes import GenotypeCounts
+    from quiltdp.domains.pedigree.panel import PanelProfile
+    from quiltdp.domains.pedigree.panel_calibration import PanelCalibration
+
+__all__ = ["account"]
+
+
+def account(
+    payload: dict[str, Any],
+    family: Pedigree,
+    frequencies: Path,
+    genetics: dict[str, Any],
+    *,
+    dp_epsilon: float | None,
+    epsilon: float | None,
+    adversary: str,
+    query: str,
+    per_locus: bool,
+    split: str,
+    nodes: int,
+    genotypes: Path | None,
+    ledger: Path | None,
+    outputs: Outputs,
+    time_limit: float,
+) -> None:
+    """Read everything, then analyse, then prepare the release: what can fail fails first."""
+    from quiltdp.cli.accounting import progress_bar
+    from quiltdp.domains.pedigree.frequencies import read_frequencies
+    from quiltdp.domains.pedigree.genotypes import count_genotypes
+    from quiltdp.domains.pedigree.panel import analyze_panel
+    from quiltdp.domains.pedigree.study import study_members
+
+    panel = read_frequencies(frequencies)
+    counts = None
+    if genotypes is not None:
+        counts = count_genotypes(genotypes, panel, family, study_members(family, genetics.get("study")))
+    if ledger is not None and ledger.exists():
+        from quiltdp.accountant.ledger import Ledger
+
+        Ledger.open(ledger)
+    wanted = {k: v for k, v in genetics.items() if k != "x_linked"}
+    with progress_bar() as progress:
+        profile = analyze_panel(
+            family, panel, query, nodes=nodes, time_limit=time_limit, progress=progress, **wanted
+        )
+        payload["genetics"] = {k: v for k, v in profile.provenance.items() if k not in ("source", "loci")}
+        payload["notes"] = list(profile.notes)
+        payload["unit"] = "one person at one locus" if per_locus else profile.unit
+        found = _calibrations(profile, dp_epsilon, epsilon, per_locus=per_locus, split=split)
+    _people(payload, profile, found, adversary, dp_epsilon, per_locus=per_locus)
+    if counts is not None:
+        _prepare(payload, found[adversary], counts, ledger)
+
+
+def _calibrations(
+    profile: PanelProfile, dp_epsilon: float | None, epsilon: float | None, *, per_locus: bool, split: str
+) -> dict[str, PanelCalibration]:
+    from quiltdp.domains.pedigree.panel_calibration import calibrate_panel
+
+    if epsilon is None:
+        return {}
+    return {
+        a: calibrate_panel(profile, epsilon, adversary=a, split=split, per_locus=per_locus)
+        for a in ("informed", "prior")
+    }
+
+
+def _people(
+    payload: dict[str, Any],
+    profile: PanelProfile,
+    found: dict[str, PanelCalibration],
+    adversary: str,
+    dp_epsilon: float | None,
+    *,
+    per_locus: bool,
+) -> None:
+    """Fill in the noise, and both adversaries' leakage of every person at the noise of the chosen one."""
+    from quiltdp.domains.pedigree.output import as_json, person_table
+
+    payload["panel"] = {
+        "loci": len(profile.panel),
+        "query": profile.query,
+        "sensitivity": profile.sensitivity,
+        "sensitivity_unit": profile.unit,
+        "largest_count": profile.largest_count,
+        "analysed_frequencies": sum(len(kind.nodes) for kind in profile.kinds),
+        **{a: cal.to_dict() for a, cal in found.items()},
+    }
+    if found:
+        sigma, weights = found[adversary].sigma, found[adversary].weights
+    elif dp_epsilon is not None:
+        sigma, weights = profile.sensitivity / dp_epsilon, None
+    else:
+        return
+
+    def leakage(who: str) -> Any:
+        if found and who == adversary:
+            return dict(found[who].leakage)
+        values = profile.leakage_per_locus(sigma, who) if per_locus else profile.leakage(sigma, who, weights)
+        return dict(zip(profile.people, values.tolist(), strict=True))
+
+    both = {who: leakage(who) for who in ("informed", "prior")}
+    payload["panel"]["leakage"] = {
+        "sigma": sigma, "adversary": adversary, **{who: max(v.values()) for who, v in both.items()}
+    }  # fmt: skip
+    words = "one locus" if per_locus else f"all {len(profile.panel):,} loci"
+    rows = person_table(profile.kinds[0].model, profile.family, both["informed"], both["prior"])
+    rows = tuple(replace(r, locus=words) for r in rows)
+    payload["people"] = as_json(rows)
+    payload["_rows"] = rows
+
+
+def _prepare(
+    payload: dict[str, Any], cal: PanelCalibration, counts: GenotypeCounts, ledger: Path | None
+) -> None:
+    """Note what the genotypes lack, and how the release is made when everything else is ready."""
+    payload["notes"] += list(counts.notes)
+    payload["missing_calls"] = counts.missing
+    payload["_release"] = partial(_release, cal, counts, ledger)
+    if ledger is not None:
+        payload["ledger"] = str(ledger)
+
+
+def _release(cal: PanelCalibration, counts: GenotypeCounts, ledger: Path | None) -> str:
+    from quiltdp.domains.pedigree.release import noisy_counts, open_ledger, release_table, to_calibration
+
+    account = open_ledger(ledger, to_calibration(cal)) if ledger is not None else None
+    noisy = noisy_counts(cal, counts, ledger=account, label=f"{cal.profile.query}, {cal.unit}")
+    return release_table(cal, noisy, people=counts.people, notes=cal.profile.notes)

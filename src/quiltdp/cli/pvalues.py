@@ -1,0 +1,172 @@
+"""``quiltdp pvalues P...``: p-values of hypotheses that were chosen after looking, corrected for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from quiltdp.cli.accounting import AsJson, TimeLimit
+from quiltdp.cli.app import emit_json, guarded
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from quiltdp.generalization import MaxInformation
+
+__all__ = ["pvalues"]
+
+SOURCES = "--ledger with --model, --step, --bits or --mutual-bits"
+
+
+def pvalues(
+    p: Annotated[list[float], typer.Argument(metavar="P...", help="The p-values as they came out.")],
+    *,
+    ledger: Annotated[
+        Path | None,
+        typer.Option(metavar="LEDGER", help="Correct for everything this ledger says was released."),
+    ] = None,
+    model: Annotated[
+        Path | None, typer.Option(metavar="MODEL", help="The model of the ledger's calibration.")
+    ] = None,
+    step: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="STEP", help="A step of the analysis as for 'quiltdp maxinfo', in order; repeated."
+        ),
+    ] = None,
+    records: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="The number of records, for DP steps.")
+    ] = None,
+    bits: Annotated[
+        float | None, typer.Option(metavar="K", help="The analysis has max-information of at most K bits …")
+    ] = None,
+    beta: Annotated[
+        float | None,
+        typer.Option(metavar="P", help="… with approximation β (default 0; of steps: the best for each p)."),
+    ] = None,
+    mutual_bits: Annotated[
+        float | None, typer.Option(metavar="M", help="The analysis has at most M bits of mutual information.")
+    ] = None,
+    level: Annotated[
+        float, typer.Option(metavar="A", help="The level at which hypotheses are rejected.")
+    ] = 0.05,
+    time_limit: TimeLimit = 30.0,
+    json: AsJson = False,
+) -> None:
+    """Correct p-values for hypotheses that were chosen by an analysis that saw the data.
+
+    Testing "p ≤ α" is wrong by far more than α when the hypothesis was picked because it looked good.  What
+    the analysis knows about the data bounds by how much: give the ledger of what was released and its
+    model, the steps of the analysis, or a number of bits.
+
+    Examples
+    --------
+    $ quiltdp pvalues 0.0004 0.01 --ledger study.db --model holdout_chain.json
+    $ quiltdp pvalues 0.0004 0.01 --step leakage=0.002 --records 10000
+    $ quiltdp pvalues 0.0004 --bits 3 --beta 0.001
+    """
+    with guarded():
+        from quiltdp.errors import InvalidArgument
+        from quiltdp.generalization import correct_p_values
+        from quiltdp.generalization._checks import probability
+
+        probability("level", level)
+        given = [name for name, value in _given(ledger, step, bits, mutual_bits).items() if value]
+        if len(given) != 1:
+            raise InvalidArgument(f"say what the analysis knew, in one way: {SOURCES}")
+        if mutual_bits is not None:
+            corrected = correct_p_values(p, mutual_bits=mutual_bits)
+            known = f"mutual information of at most {mutual_bits:g} bits with the data"
+        else:
+            bounds, known = _bounds(ledger, model, step, records, bits, beta, time_limit)
+            corrected = correct_p_values(p, max_information=bounds)
+        rows = [(raw, float(new), bool(new <= level)) for raw, new in zip(p, corrected, strict=True)]
+        if json:
+            listed = [{"p": a, "corrected": b, "rejected": c} for a, b, c in rows]
+            emit_json("pvalues", {"known": known, "level": level, "p_values": listed})
+        else:
+            _show(rows, known, level)
+
+
+def _given(
+    ledger: Path | None, step: list[str] | None, bits: float | None, mutual_bits: float | None
+) -> dict[str, bool]:
+    return {
+        "ledger": ledger is not None,
+        "step": bool(step),
+        "bits": bits is not None,
+        "mutual": mutual_bits is not None,
+    }
+
+
+def _bounds(
+    ledger: Path | None,
+    model: Path | None,
+    step: list[str] | None,
+    records: int | None,
+    bits: float | None,
+    beta: float | None,
+    time_limit: float,
+) -> tuple[Sequence[MaxInformation], str]:
+    """Return the bounds, fixed before the p-values are looked at, and what they are of."""
+    import math
+
+    from quiltdp.generalization import MaxInformation
+
+    if ledger is not None:
+        return _from_ledger(ledger, model, time_limit)
+    if step:
+        return _from_steps(step, records, beta)
+    given = float(bits if bits is not None else 0.0)
+    found = MaxInformation(given * math.log(2), 0.0 if beta is None else beta, "this law", "as given")
+    return [found], f"max-information of at most {given:g} bits, β = {found.beta:g}"
+
+
+def _from_steps(
+    steps: list[str], records: int | None, beta: float | None
+) -> tuple[Sequence[MaxInformation], str]:
+    """Compose the steps at the given β, or at many, so that every p-value has the one that suits it."""
+    from quiltdp.cli.maxinfo import read_steps
+    from quiltdp.errors import QuiltdpError
+    from quiltdp.generalization import compose_max_information
+
+    first = compose_max_information(read_steps(steps, records, 0.01 if beta is None else beta))
+    found = [first]
+    for k in range(1, 49) if beta is None else ():
+        try:
+            found.append(compose_max_information(read_steps(steps, records, 10.0 ** (-k / 4))))
+        except QuiltdpError:  # too small a β for some step
+            break
+    known = f"max-information of at most {first.bits:.4g} bits at β = {first.beta:.3g}"
+    return found, known if beta is not None else f"{known}, and the best β for each p-value"
+
+
+def _from_ledger(ledger: Path, model: Path | None, time_limit: float) -> tuple[Sequence[MaxInformation], str]:
+    """Compose what the ledger spent, convert it once, and bound the max-information at many β."""
+    from quiltdp.accountant.ledger import Ledger
+    from quiltdp.errors import InvalidArgument, option
+    from quiltdp.generalization import bayesian_dp_bounds
+    from quiltdp.io.load import load_model
+
+    if model is None:
+        raise InvalidArgument(f"{option('ledger')} needs {option('model')}: the DP cost is converted by it")
+    loaded = load_model(model)
+    reading = Ledger.open(ledger).odometer(loaded, time_limit=time_limit)
+    spent: Any = reading.spent_dp_epsilon
+    if reading.informed is None or spent is None:
+        raise InvalidArgument(f"{ledger}: its noise has no pure DP cost, so this correction does not apply")
+    leaks = [reading.informed.per_record[record] for record in loaded.records]
+    largest = max(spent.values()) if isinstance(spent, dict) else float(spent)
+    bounds = bayesian_dp_bounds(leaks, None, dp_epsilon=largest)
+    leaked = f"which leaks at most {reading.informed.epsilon:.4g} about a record"
+    return bounds, f"the releases of {ledger}: α = {largest:.4g} spent, {leaked}"
+
+
+def _show(rows: list[tuple[float, float, bool]], known: str, level: float) -> None:
+    from quiltdp.cli.show import say, show_table
+
+    say(f"corrected for {known}")
+    shown = [(f"{a:g}", f"{b:.4g}", "reject" if c else "keep") for a, b, c in rows]
+    show_table(("p", "corrected", f"at level {level:g}"), shown, right=("p", "corrected"))

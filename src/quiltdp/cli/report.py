@@ -1,0 +1,111 @@
+"""``quiltdp report MODEL --epsilon E -o report.html``: the answer as a page to hand on."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from quiltdp.cli.accounting import (
+    Adversary,
+    AsJson,
+    Method,
+    ModelFile,
+    Protect,
+    TimeLimit,
+    Window,
+    progress_bar,
+    protection,
+)
+from quiltdp.cli.app import emit_json, guarded
+from quiltdp.cli.calibrate import chosen_mechanism
+from quiltdp.cli.model_options import load, model_options
+
+__all__ = ["report"]
+
+
+@model_options
+def report(
+    model: ModelFile,
+    *,
+    epsilon: Annotated[float, typer.Option(metavar="E", help="The Bayesian DP target: the leakage allowed.")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="Where to write the page (.html).")
+    ] = Path("report.html"),
+    budget: Annotated[
+        int | None,
+        typer.Option(metavar="B", min=1, help="Thresholdout: how many answers may come from the holdout."),
+    ] = None,
+    sensitivity: Annotated[
+        float | None,
+        typer.Option(metavar="D", help="How far one record moves the query; default 1.", show_default=False),
+    ] = None,
+    query: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Pedigrees: allele-count, carrier-count or genotype-histogram; its sensitivity is known.",
+            show_default=False,
+        ),
+    ] = None,
+    mechanism: Annotated[
+        str | None,
+        typer.Option(metavar="KIND", help="laplace, gaussian or thresholdout.", show_default=False),
+    ] = None,
+    delta: Annotated[
+        float | None, typer.Option(metavar="D", help="Gaussian: the δ allowed.", show_default=False)
+    ] = None,
+    method: Method = "auto",
+    adversary: Adversary = "informed",
+    window: Window = 1,
+    protect: Protect = None,
+    time_limit: TimeLimit = 30.0,
+    title: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="The page's title.", show_default=False)
+    ] = None,
+    json: AsJson = False,
+    options: dict[str, Any],
+) -> None:
+    """Write the calibration as one self-contained page: the answer, its reasons, every record.
+
+    The page needs no network and can be mailed, archived and printed.
+
+    Examples
+    --------
+    $ quiltdp report models/asia.bif --epsilon 1 -o asia.html
+    $ quiltdp report models/location_chain.json --epsilon 1 --adversary prior -o trace.html
+    """
+    with guarded():
+        import quiltdp as qd
+        from quiltdp.io.replace import check_writable
+        from quiltdp.report.html_report import write_report
+
+        check_writable(output, model)
+        loaded = load(model, **options)
+        spec, together = chosen_mechanism(loaded, mechanism, budget, sensitivity, query, delta)
+        asked: dict[str, Any] = {
+            "method": method,
+            "protect": protection(loaded, protect) or together,
+            "window": window,
+            "time_limit": time_limit,
+        }
+        with progress_bar() as progress:
+            found = qd.calibrate(loaded, epsilon, spec, adversary=adversary, progress=progress, **asked)
+            write_report(
+                found,
+                output,
+                loaded,
+                options=asked,
+                name=title or str(model),
+                command=shlex.join(["quiltdp", *sys.argv[1:]]),
+                progress=progress,
+            )
+        if json:
+            emit_json("report", {"file": str(output), "sigma": found.sigma, "epsilon": found.epsilon})
+        else:
+            from quiltdp.cli.show import say
+
+            say(f"wrote {output}: σ = {found.sigma:.6g} for ε = {found.epsilon:g}")

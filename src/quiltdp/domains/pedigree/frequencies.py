@@ -1,0 +1,313 @@
+"""Panels of loci: one allele frequency each, from the tables that PLINK, vcftools and VCF files have.
+
+========================= ===================================================== =========================
+file                      columns                                               frequency of
+========================= ===================================================== =========================
+PLINK 2 ``.afreq``        #CHROM ID REF ALT ALT_FREQS OBS_CT                    ALT
+PLINK 1 ``.frq``          CHR SNP A1 A2 MAF NCHROBS                             A1
+vcftools ``.frq``         CHROM POS N_ALLELES N_CHR {ALLELE:FREQ}               the second allele
+VCF ``.vcf``              #CHROM POS ID REF ALT … INFO with AF=                 ALT
+``.bim`` and a frequency  chromosome, id, cM, position, A1, A2, frequency       A1
+any table with a header   a locus, a frequency, perhaps chromosome and alleles  the alternative allele
+========================= ===================================================== =========================
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quiltdp.errors import FileFormatError, InvalidArgument, option
+from quiltdp.io.columns import Role, listed, plain, recognise
+from quiltdp.io.text import read_text
+
+__all__ = ["Panel", "read_frequencies"]
+
+_ROLES = {
+    "locus": Role(
+        "locus", "id snp rsid snpid marker markername locus variant variantid", "name pos position"
+    ),
+    "frequency": Role(
+        "frequency",
+        "altfreqs altfreq af freq frequency allelefrequency altaf altfrequency eaf effectallelefrequency",
+        "maf minorallelefrequency",
+    ),
+    "chromosome": Role("chromosome", "chrom chr chromosome"),
+    "reference": Role("reference allele", "ref a2 otherallele reference referenceallele noneffectallele"),
+    "alternative": Role("alternative allele", "alt a1 effectallele alternative alternate minorallele"),
+}
+_UNKNOWN = frozenset({"", ".", "na", "nan", "-9", "-"})
+_X = frozenset({"x", "23", "chrx", "chr23"})
+_NOT_DIPLOID = frozenset({"y", "24", "chry", "chr24", "m", "mt", "26", "chrm", "chrmt", "chr26"})
+_AF = re.compile(r"(?:^|;)AF=([^;]*)")
+
+
+@dataclass(frozen=True, eq=False)
+class Panel:
+    """Loci in file order: names, frequencies of the alternative allele, and what is known of them.
+
+    Attributes
+    ----------
+    names
+        What the loci are called, each once.
+    frequency
+        Of the alternative allele; NaN where the file has none.
+    x_linked
+        Which loci are on the X chromosome.
+    chromosome, reference, alternative
+        As the file has them, ``"."`` where it does not.
+    source, notes
+        The file, and what was noticed while reading it.
+    """
+
+    names: tuple[str, ...]
+    frequency: NDArray[np.float64]
+    x_linked: NDArray[np.bool_]
+    chromosome: tuple[str, ...]
+    reference: tuple[str, ...]
+    alternative: tuple[str, ...]
+    source: str = "panel"
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Copy, freeze and check the columns."""
+        if not self.names:
+            raise InvalidArgument(f"{self.source}: the panel has no loci")
+        for name, kind in (("frequency", np.float64), ("x_linked", np.bool_)):
+            array = np.array(getattr(self, name), dtype=kind)
+            if array.shape != (len(self.names),):
+                raise InvalidArgument(
+                    f"{self.source}: {name} has shape {array.shape} for {len(self.names)} loci"
+                )
+            array.flags.writeable = False
+            object.__setattr__(self, name, array)
+        with np.errstate(invalid="ignore"):
+            odd = np.flatnonzero((self.frequency < 0) | (self.frequency > 1))
+        if len(odd):
+            k = int(odd[0])
+            raise InvalidArgument(
+                f"{self.source}: locus {self.names[k]!r} has the frequency {self.frequency[k]:g},"
+                " not a number from 0 to 1"
+            )
+        seen: set[str] = set()
+        for name in self.names:
+            if name in seen:
+                raise InvalidArgument(f"{self.source}: two loci are called {name!r}")
+            seen.add(name)
+
+    def __len__(self) -> int:
+        """Return the number of loci."""
+        return len(self.names)
+
+    def __repr__(self) -> str:
+        """Say how many loci."""
+        return f"<Panel: {len(self)} loci>"
+
+    @classmethod
+    def of(cls, frequencies: dict[str, float], *, x_linked: bool = False) -> Panel:
+        """Return the panel of a mapping locus → frequency.
+
+        Examples
+        --------
+        >>> Panel.of({"rs1": 0.1, "rs2": 0.3})
+        <Panel: 2 loci>
+        """
+        blank = (".",) * len(frequencies)
+        values = np.array(list(frequencies.values()), dtype=np.float64)
+        return cls(tuple(map(str, frequencies)), values, np.full(len(blank), x_linked), blank, blank, blank)
+
+
+def read_frequencies(path: str | os.PathLike[str]) -> Panel:
+    """Read a panel of loci with one allele frequency each.
+
+    Loci on the Y chromosome and in mitochondria are left out and counted, as are loci with more than
+    two alleles: no Mendelian table here describes them.
+
+    Raises
+    ------
+    FileFormatError
+        With the line: no frequency column, not a number from 0 to 1, a locus named twice.
+    """
+    name = Path(path)
+    rows = _rows(name)
+    found = _Columns()
+    for line, cells in rows:
+        found.add(name, line, cells)
+    return found.panel(name)
+
+
+_Cells = tuple[str, str, str, str, str]  # locus, frequency, chromosome, reference, alternative
+
+
+class _Columns:
+    """The loci read so far."""
+
+    def __init__(self) -> None:
+        self.cells: list[_Cells] = []
+        self.values: list[float] = []
+        self.first: dict[str, int] = {}
+        self.left_out: dict[str, int] = {}
+
+    def add(self, path: Path, line: int, cells: _Cells) -> None:
+        locus, text, chromosome, _, alternative = cells
+        if locus in ("", "."):
+            locus = f"line {line}"
+            cells = (locus, *cells[1:])
+        if chromosome.lower() in _NOT_DIPLOID:
+            self._leave_out("on Y or mitochondrial")
+            return
+        if "," in text or "," in alternative:
+            self._leave_out("with more than two alleles")
+            return
+        if locus in self.first:
+            raise FileFormatError(
+                path, line, f"the locus {locus!r} is on line {self.first[locus]} already: keep one of them"
+            )
+        self.first[locus] = line
+        self.cells.append(cells)
+        self.values.append(_frequency(path, line, locus, text))
+
+    def _leave_out(self, why: str) -> None:
+        self.left_out[why] = self.left_out.get(why, 0) + 1
+
+    def panel(self, path: Path) -> Panel:
+        notes = tuple(f"{count:,} loci {why} were left out" for why, count in self.left_out.items())
+        if not self.cells:
+            raise FileFormatError(
+                path, None, f"there are no loci in this file{'; ' * bool(notes)}{'; '.join(notes)}"
+            )
+        names, _, chromosomes, references, alternatives = zip(*self.cells, strict=True)
+        on_x = np.array([c.lower() in _X for c in chromosomes])
+        return Panel(
+            names, np.array(self.values), on_x, chromosomes, references, alternatives, str(path), notes
+        )
+
+
+def _frequency(path: Path, line: int, locus: str, text: str) -> float:
+    if text.strip().lower() in _UNKNOWN:
+        return math.nan
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0.0 <= value <= 1.0:
+        raise FileFormatError(
+            path, line, f"locus {locus!r}: the frequency {text[:40]!r} is not a number from 0 to 1"
+        )
+    return value
+
+
+# -- the layouts -------------------------------------------------------------------------------------
+
+
+def _rows(path: Path) -> Iterator[tuple[int, _Cells]]:
+    """Return line and cells of every locus, whatever the layout."""
+    lines = [(k, t) for k, t in enumerate(read_text(path).split("\n"), start=1) if t.strip()]
+    body = [(k, t) for k, t in lines if not t.startswith("##")]
+    if not body:
+        raise FileFormatError(path, None, "there are no loci in this file")
+    mark = _mark(body[0][1])
+    first = _split(body[0][1].lstrip("#"), mark)
+    kind = [plain(cell) for cell in first]
+    if kind[:5] == ["chrom", "pos", "id", "ref", "alt"] and "info" in kind:
+        return _from_vcf(path, body[1:], kind)
+    if kind[:4] == ["chrom", "pos", "nalleles", "nchr"]:
+        return _from_vcftools(path, body[1:], mark)
+    if any(_ROLES["frequency"].rank(cell) is not None for cell in first):
+        return _from_table(path, first, body, mark)
+    if len(first) in (2, 7) and _is_number(first[-1]):
+        return _headless(path, body, len(first), mark)
+    raise FileFormatError(
+        path,
+        body[0][0],
+        f"no frequency column among {listed(first)}: expected .afreq or .frq of PLINK, a VCF with AF,"
+        " or a header that names a locus and a frequency",
+    )
+
+
+def _split(text: str, mark: str | None) -> list[str]:
+    return [cell.strip() for cell in text.split(mark)]
+
+
+def _mark(header: str) -> str | None:
+    """Return what separates the columns: tabs, commas or any blanks, as the first line has them."""
+    return next((mark for mark in "\t,;" if mark in header), None)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+Lines = Sequence[tuple[int, str]]
+
+
+def _table_cells(path: Path, lines: Lines, width: int, mark: str | None) -> Iterator[tuple[int, list[str]]]:
+    for line, text in lines:
+        cells = _split(text, mark)
+        if len(cells) != width:
+            raise FileFormatError(path, line, f"{len(cells)} columns, the lines above have {width}")
+        yield line, cells
+
+
+def _from_table(path: Path, header: list[str], body: Lines, mark: str | None) -> Iterator[tuple[int, _Cells]]:
+    where = recognise(header, _ROLES, {}, source=path, line=body[0][0], say=_said)
+    for role in ("locus", "frequency"):
+        if role not in where:
+            raise FileFormatError(path, body[0][0], f"no {role} column among {listed(header)}")
+
+    def cell(cells: list[str], role: str) -> str:
+        return cells[where[role]] if role in where else "."
+
+    for line, cells in _table_cells(path, body[1:], len(header), mark):
+        yield line, (
+            cells[where["locus"]], cells[where["frequency"]],
+            cell(cells, "chromosome"), cell(cells, "reference"), cell(cells, "alternative"),
+        )  # fmt: skip
+
+
+def _said(role: str, column: str | int = "") -> str:
+    return f"another header for the {role}" if column == "" else option(role)
+
+
+def _headless(path: Path, body: Lines, width: int, mark: str | None) -> Iterator[tuple[int, _Cells]]:
+    """Read two columns, locus and frequency, or a .bim with the frequency of A1 as its seventh column."""
+    for line, cells in _table_cells(path, body, width, mark):
+        if width == 2:
+            yield line, (cells[0], cells[1], ".", ".", ".")
+        else:
+            yield line, (cells[1], cells[6], cells[0], cells[5], cells[4])
+
+
+def _from_vcftools(path: Path, body: Lines, mark: str | None) -> Iterator[tuple[int, _Cells]]:
+    for line, text in body:
+        cells = _split(text, mark)
+        if len(cells) < 5:
+            raise FileFormatError(path, line, f"{len(cells)} columns, at least 5 are expected")
+        alleles = [cell.rpartition(":") for cell in cells[4:]]
+        if len(alleles) == 1:
+            alleles.append((".", ":", "0"))
+        several = "," if len(alleles) > 2 else ""
+        locus = f"{cells[0]}:{cells[1]}"
+        yield line, (locus, alleles[1][2] + several, cells[0], alleles[0][0], alleles[1][0] + several)
+
+
+def _from_vcf(path: Path, body: Lines, header: list[str]) -> Iterator[tuple[int, _Cells]]:
+    at = {name: k for k, name in enumerate(header)}
+    for line, text in body:
+        cells = text.split("\t")
+        if len(cells) <= at["info"]:
+            raise FileFormatError(path, line, f"{len(cells)} columns, a VCF line has at least 8")
+        found = _AF.search(cells[at["info"]])
+        name = cells[at["id"]] if cells[at["id"]] != "." else f"{cells[0]}:{cells[at['pos']]}"
+        yield line, (name, found[1] if found else ".", cells[0], cells[at["ref"]], cells[at["alt"]])

@@ -1,0 +1,356 @@
+"""Genotypes of a study at the loci of a panel, counted while they are read.
+
+========================== ================================================================================
+file                       what it is
+========================== ================================================================================
+PLINK ``.raw``             one line per person; columns ``rs1_G`` count the allele G: 0, 1, 2 or NA
+PLINK ``.ped`` + ``.map``  one line per person; two allele letters per locus, 0 where there is none
+VCF ``.vcf``               one line per locus; ``GT`` of every sample
+a table                    a line per locus: its name, then 0, 1, 2 or NA for every person of the header
+========================== ================================================================================
+
+Only how many people have 0, 1 or 2 alternative alleles at each locus is kept, so the size of a file does
+not matter.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quiltdp.domains.pedigree.frequencies import Panel
+from quiltdp.domains.pedigree.types import Pedigree
+from quiltdp.errors import FileFormatError
+from quiltdp.io.text import read_text
+
+__all__ = ["GenotypeCounts", "count_genotypes"]
+
+Ints = NDArray[np.int64]
+
+_MISSING = frozenset({"0", "N", "n", ".", "-", "-9"})
+_CALLS = {"0": 0, "1": 1, "2": 2}
+_NONE = 3  # the code of a call that is missing
+_RAW = ("fid", "iid", "pat", "mat", "sex", "phenotype")
+
+
+@dataclass(frozen=True, eq=False)
+class GenotypeCounts:
+    """How many people of the study have each genotype, at every locus of a panel.
+
+    ``counts[l, g]`` for g = 0, 1, 2 alternative alleles; a missing call is in none of them.
+    """
+
+    counts: Ints
+    people: int
+    missing: int
+    notes: tuple[str, ...] = ()
+
+    def answer(self, query: str) -> NDArray[np.float64]:
+        """Return the true numbers of a query, loci × cells."""
+        c = self.counts.astype(np.float64)
+        if query == "allele-count":
+            return (c[:, 1] + 2.0 * c[:, 2])[:, None]
+        if query == "carrier-count":
+            return (c[:, 1] + c[:, 2])[:, None]
+        return c
+
+
+def count_genotypes(
+    path: str | os.PathLike[str], panel: Panel, family: Pedigree, people: Sequence[str]
+) -> GenotypeCounts:
+    """Count the genotypes of the study's people at the loci of a panel.
+
+    Parameters
+    ----------
+    path
+        The genotypes.
+    panel
+        The loci; where it names the alleles, they must be those of the file, in either order.
+    family
+        Whose ids the file has.
+    people
+        The members of the study, each by their own name (twins too).
+
+    Raises
+    ------
+    FileFormatError
+        With the line: a locus that is missing, an allele or a call that cannot be, a person twice.
+    """
+    file = Path(path)
+    reading = _Reading(file, panel, family, people)
+    lines = [(k, t) for k, t in enumerate(read_text(file).split("\n"), start=1) if t.strip()]
+    body = [(k, t) for k, t in lines if not t.startswith("##")]
+    if not body:
+        raise FileFormatError(file, None, "there are no genotypes in this file")
+    first = body[0][1].split()
+    names = [cell.lstrip("#").lower() for cell in first]
+    if tuple(names[:6]) == _RAW:
+        reading.raw(body)
+    elif names[:2] == ["chrom", "pos"] and "format" in names:
+        reading.vcf(body)
+    elif file.name.lower().removesuffix(".gz").endswith(".ped"):
+        reading.ped(body)
+    else:
+        reading.table(body)
+    return reading.result()
+
+
+class _Reading:
+    """One file being read: which column is which locus, who was seen, what was counted."""
+
+    def __init__(self, path: Path, panel: Panel, family: Pedigree, people: Sequence[str]) -> None:
+        self.path, self.panel, self.family = path, panel, family
+        self.members = frozenset(people)
+        self.place = {name: k for k, name in enumerate(panel.names)}
+        self.counts = np.zeros((len(panel), 4), dtype=np.int64)
+        self.loci_seen = np.zeros(len(panel), dtype=bool)
+        self.seen: dict[str, int] = {}
+        self.strangers: dict[str, None] = {}
+        self.extra_loci = 0
+
+    # -- who and where ---------------------------------------------------------------------
+
+    def member(self, family: str, person: str, line: int) -> str | None:
+        """Return whose line or column this is; ``None`` for somebody outside the study."""
+        for name in (f"{family}/{person}" if family else person, person):
+            found = self.family.by_name.get(name)
+            if found is not None and (found.family in (family, "") or not family or name != person):
+                return self._once(name, line)
+        several = [p for p in self.family.people if p.id == person and (not family or p.family == family)]
+        if len(several) == 1:
+            return self._once(several[0].name, line)
+        self.strangers[person] = None
+        return None
+
+    def _once(self, name: str, line: int) -> str | None:
+        if name not in self.members:
+            self.strangers[name] = None
+            return None
+        if name in self.seen:
+            raise FileFormatError(
+                self.path, line, f"{name!r} has genotypes on line {self.seen[name]} already"
+            )
+        self.seen[name] = line
+        return name
+
+    def locus(self, name: str, line: int) -> int | None:
+        """Return where a locus stands in the panel; ``None`` if it is not in it."""
+        k = self.place.get(name)
+        if k is None:
+            self.extra_loci += 1
+            return None
+        if self.loci_seen[k]:
+            raise FileFormatError(self.path, line, f"the locus {name!r} is in the file twice")
+        self.loci_seen[k] = True
+        return k
+
+    def flipped(self, k: int, counted: str, other: str, line: int) -> bool:
+        """Return whether a file counts the panel's reference allele; refuse other alleles."""
+        alt, ref = self.panel.alternative[k], self.panel.reference[k]
+        if alt == "." or counted in (".", alt):
+            return False
+        if counted == ref and other in (".", alt):
+            return True
+        raise FileFormatError(
+            self.path,
+            line,
+            f"locus {self.panel.names[k]!r}: the file counts {counted!r}, the panel has {ref!r} and {alt!r}",
+        )
+
+    def males_on_x(self, names: Sequence[str | None]) -> NDArray[np.bool_]:
+        return np.array([n is not None and self.family[n].sex == "male" for n in names], dtype=bool)
+
+    # -- layouts ---------------------------------------------------------------------------
+
+    def raw(self, body: Sequence[tuple[int, str]]) -> None:
+        """Read PLINK's additive recoding."""
+        line, header = body[0][0], body[0][1].split()
+        columns, places, flips = [], [], []
+        for j, cell in enumerate(header[6:], start=6):
+            name, _, alleles = cell.rpartition("_")
+            counted, _, other = alleles.partition("(/")
+            k = self.locus(name or cell, line)
+            if k is not None:
+                columns.append(j)
+                places.append(k)
+                flips.append(self.flipped(k, counted if name else ".", other.rstrip(")") or ".", line))
+        at, flip = np.array(places, dtype=np.intp), np.array(flips, dtype=bool)
+        for number, text in body[1:]:
+            cells = text.split()
+            if len(cells) != len(header):
+                raise FileFormatError(
+                    self.path, number, f"{len(cells)} columns, the header has {len(header)}"
+                )
+            who = self.member(cells[0], cells[1], number)
+            if who is not None:
+                calls = self._calls([cells[j] for j in columns], number)
+                self._add(at, calls, flip, male=self.family[who].sex == "male")
+
+    def ped(self, body: Sequence[tuple[int, str]]) -> None:
+        """Read pairs of allele letters, the loci named in the .map file beside it."""
+        beside = Path(str(self.path).removesuffix(".gz")).with_suffix(".map")
+        names = [t.split()[1] for t in read_text(beside).split("\n") if len(t.split()) > 1]
+        at = [self.locus(name, k) for k, name in enumerate(names, start=1)]
+        for number, text in body:
+            cells = text.split()
+            if len(cells) != 6 + 2 * len(names):
+                raise FileFormatError(
+                    self.path, number, f"{len(cells)} columns, {len(names)} loci ask for {6 + 2 * len(names)}"
+                )
+            name = self.member(cells[0], cells[1], number)
+            if name is None:
+                continue
+            male = self.family[name].sex == "male"
+            for j, k in enumerate(at):
+                if k is not None:
+                    call = self._letters(k, cells[6 + 2 * j], cells[7 + 2 * j], number)
+                    self._add(np.array([k]), np.array([call]), np.zeros(1, dtype=bool), male=male)
+
+    def vcf(self, body: Sequence[tuple[int, str]]) -> None:
+        """Read GT of every sample, a line per locus."""
+        header = body[0][1].lstrip("#").split("\t")
+        samples = [self.member("", name, body[0][0]) for name in header[9:]]
+        males = self.males_on_x(samples)
+        inside = np.array([s is not None for s in samples], dtype=bool)
+        for number, text in body[1:]:
+            cells = text.split("\t")
+            if len(cells) != len(header):
+                raise FileFormatError(
+                    self.path, number, f"{len(cells)} columns, the header has {len(header)}"
+                )
+            name = cells[2] if cells[2] != "." else f"{cells[0]}:{cells[1]}"
+            k = self.locus(name, number)
+            if k is None:
+                continue
+            flip = self.flipped(k, cells[4], cells[3], number)
+            calls = np.array([self._gt(cell, name, number) for cell in cells[9:]], dtype=np.int64)
+            self._add_locus(k, calls[inside], males[inside], flip=flip)
+
+    def table(self, body: Sequence[tuple[int, str]]) -> None:
+        """Read a line per locus: its name, then a call for every person of the header."""
+        mark = "\t" if "\t" in body[0][1] else "," if "," in body[0][1] else None
+        header = [c.strip() for c in body[0][1].split(mark)]
+        if len(header) < 2:
+            raise FileFormatError(
+                self.path, body[0][0], "expected PLINK's .raw or .ped, a VCF, or a table of loci × people"
+            )
+        samples = [self.member("", name, body[0][0]) for name in header[1:]]
+        if not self.seen:
+            raise FileFormatError(
+                self.path,
+                body[0][0],
+                f"nobody of the study is among the columns ({', '.join(header[1:4])}, …)",
+            )
+        males = self.males_on_x(samples)
+        inside = np.array([s is not None for s in samples], dtype=bool)
+        for number, text in body[1:]:
+            cells = [c.strip() for c in text.split(mark)]
+            if len(cells) != len(header):
+                raise FileFormatError(
+                    self.path, number, f"{len(cells)} columns, the header has {len(header)}"
+                )
+            k = self.locus(cells[0], number)
+            if k is not None:
+                calls = self._calls(cells[1:], number)
+                self._add_locus(k, calls[inside], males[inside], flip=False)
+
+    # -- calls -----------------------------------------------------------------------------
+
+    def _calls(self, cells: Sequence[str], line: int) -> Ints:
+        found = [_CALLS.get(c, _NONE if c.upper() in ("NA", ".", "-9", "NAN", "") else -1) for c in cells]
+        if -1 in found:
+            odd = cells[found.index(-1)]
+            raise FileFormatError(self.path, line, f"{odd[:40]!r} is not a genotype: expected 0, 1, 2 or NA")
+        return np.array(found, dtype=np.int64)
+
+    def _gt(self, cell: str, name: str, line: int) -> int:
+        alleles = cell.partition(":")[0].replace("|", "/").split("/")
+        if "." in alleles:
+            return _NONE
+        if not 1 <= len(alleles) <= 2 or any(a not in ("0", "1") for a in alleles):
+            raise FileFormatError(
+                self.path, line, f"locus {name!r}: {cell[:40]!r} is not a genotype of two alleles"
+            )
+        return alleles.count("1") * (2 if len(alleles) == 1 else 1)  # one allele: as PLINK, 0 or 2
+
+    def _letters(self, k: int, first: str, second: str, line: int) -> int:
+        if first in _MISSING or second in _MISSING:
+            return _NONE
+        alt, ref = self.panel.alternative[k], self.panel.reference[k]
+        if alt == ".":
+            raise FileFormatError(
+                self.path,
+                line,
+                f"locus {self.panel.names[k]!r}: the panel does not say which allele is counted",
+            )
+        for allele in (first, second):
+            if allele not in (alt, ref):
+                raise FileFormatError(
+                    self.path,
+                    line,
+                    f"locus {self.panel.names[k]!r}: {allele[:20]!r} is neither {ref!r} nor {alt!r}",
+                )
+        return (first == alt) + (second == alt)
+
+    def _add(self, at: NDArray[np.intp], calls: Ints, flip: NDArray[np.bool_], *, male: bool) -> None:
+        """Count one person at many loci."""
+        calls = np.where(flip & (calls < _NONE), 2 - calls, calls)
+        if male:  # one allele on the X, whether it is written 1 or 2
+            calls = np.where(self.panel.x_linked[at] & (calls == 2), 1, calls)
+        np.add.at(self.counts, (at, calls), 1)
+
+    def _add_locus(self, k: int, calls: Ints, males: NDArray[np.bool_], *, flip: bool) -> None:
+        """Count many people at one locus."""
+        if flip:
+            calls = np.where(calls < _NONE, 2 - calls, calls)
+        if self.panel.x_linked[k]:
+            calls = np.where(males & (calls == 2), 1, calls)
+        self.counts[k] += np.bincount(calls, minlength=4)
+
+    # -- the end ---------------------------------------------------------------------------
+
+    def result(self) -> GenotypeCounts:
+        """Refuse loci that are missing; say who and what is missing."""
+        absent = np.flatnonzero(~self.loci_seen)
+        if len(absent):
+            more = f" (and {len(absent) - 1:,} more)" if len(absent) > 1 else ""
+            raise FileFormatError(
+                self.path, None, f"the locus {self.panel.names[absent[0]]!r} of the panel is not here{more}"
+            )
+        if not self.seen:
+            raise FileFormatError(
+                self.path, None, "nobody of the study is in this file: are the ids the same?"
+            )
+        return GenotypeCounts(
+            self.counts[:, :3], len(self.members), int(self.counts[:, _NONE].sum()), tuple(self._notes())
+        )
+
+    def _notes(self) -> Iterator[str]:
+        missing = int(self.counts[:, _NONE].sum())
+        if missing:
+            share = missing / (len(self.seen) * len(self.panel))
+            yield (
+                f"{missing:,} calls ({share:.2%}) are missing and count as no alternative allele; that a call"
+                " is missing must not depend on the genotype"
+            )
+        absent = [n for n in self.members if n not in self.seen]
+        if absent:
+            yield f"{len(absent)} people of the study have no genotypes here (first: {min(absent)!r})"
+        if self.strangers:
+            first = next(iter(self.strangers))
+            yield f"{len(self.strangers):,} people of the file are not in the study (first: {first!r})"
+        if self.extra_loci:
+            yield f"{self.extra_loci:,} loci of the file are not in the panel: left out"
+
+
+def cell_names(query: str) -> Mapping[str, str]:
+    """Return the columns of a released table, as PLINK calls them."""
+    return {
+        "allele-count": {"alternative alleles": "ALT_CTS"},
+        "carrier-count": {"carriers": "CARRIER_CT"},
+    }.get(query, {"0": "HOM_REF_CT", "1": "HET_REF_ALT_CTS", "2": "TWO_ALT_GENO_CTS"})

@@ -1,0 +1,258 @@
+"""The noise that is enough for a whole panel: one σ, or one per locus for the least total error."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quiltdp.domains.pedigree.panel import ADVERSARIES, Kind, PanelProfile
+from quiltdp.errors import InvalidArgument, NoCertificate, option
+from quiltdp.numbers import digits_up, up
+from quiltdp.printable import json_text
+
+__all__ = ["PanelCalibration", "calibrate_panel"]
+
+Vector = NDArray[np.float64]
+
+SPLITS = ("equal", "least-error")
+_CLOSE = 1e-3  # a σ that leaves less of ε than this unused is not searched further
+
+
+@dataclass(frozen=True, eq=False)
+class PanelCalibration:
+    """A noise scale for every locus, with its reasons.
+
+    Attributes
+    ----------
+    sigma
+        The Laplace scale at a locus of weight 1.
+    weights
+        For every locus, its scale in units of ``sigma``: all 1 unless the error was minimised.
+    epsilon, adversary, unit
+        The target, against whom, and what it is about.
+    leakage
+        The certified leakage of every person at this noise.
+    binding
+        Who forces it.
+    """
+
+    profile: PanelProfile
+    sigma: float
+    weights: Vector
+    epsilon: float
+    adversary: str
+    unit: str
+    leakage: Mapping[str, float]
+    notes: tuple[str, ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        """Refuse a leakage above the target."""
+        if not max(self.leakage.values()) <= self.epsilon:
+            raise NoCertificate(f"the leakage {max(self.leakage.values())} exceeds the target {self.epsilon}")
+
+    @property
+    def sigmas(self) -> Vector:
+        """The Laplace scale of every locus."""
+        scales: Vector = self.sigma * self.weights
+        return scales
+
+    @property
+    def binding(self) -> str:
+        """The person with the largest leakage, the first of several."""
+        return max(self.leakage, key=self.leakage.__getitem__)
+
+    @property
+    def dp_epsilon(self) -> float:
+        """α of the whole release for one person (per locus: at one locus), rounded up."""
+        if self.per_locus:
+            return up(max(k.query.sensitivity for k in self.profile.kinds) / self.sigma)
+        parts = (
+            float((kind.query.sensitivity / self.weights[kind.loci]).sum()) for kind in self.profile.kinds
+        )
+        return up(math.fsum(parts) / self.sigma, 4096.0)
+
+    @property
+    def per_locus(self) -> bool:
+        """Whether the target holds for each locus alone, not for a person's loci together."""
+        return "one locus" in self.unit
+
+    @property
+    def useless(self) -> bool:
+        """Whether the noise at some locus exceeds the largest count that is possible there."""
+        return bool(self.sigmas.max() > self.profile.largest_count)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready dictionary."""
+        profile = self.profile
+        scales = self.sigmas
+        return {
+            "sigma": self.sigma,
+            "smallest_sigma": float(scales.min()),
+            "largest_sigma": float(scales.max()),
+            "epsilon": self.epsilon,
+            "adversary": self.adversary,
+            "unit": self.unit,
+            "query": profile.query,
+            "loci": len(profile.panel),
+            "sensitivity": profile.sensitivity,
+            "sensitivity_unit": profile.unit,
+            "largest_count": profile.largest_count,
+            "dp_epsilon": self.dp_epsilon,
+            "leakage": max(self.leakage.values()),
+            "binding": self.binding,
+            "fingerprint": profile.fingerprint,
+        }
+
+    def to_json(self) -> str:
+        """Return one JSON object."""
+        return json_text(self.to_dict(), indent=2)
+
+
+def calibrate_panel(
+    profile: PanelProfile,
+    epsilon: float,
+    *,
+    adversary: str = "informed",
+    split: str = "equal",
+    per_locus: bool = False,
+) -> PanelCalibration:
+    """Return the smallest noise found that is certified to leak at most ``epsilon`` about any person.
+
+    Parameters
+    ----------
+    profile
+        From :func:`~quiltdp.domains.pedigree.panel.analyze_panel`.
+    epsilon
+        The leakage allowed, for all loci of a person together.
+    adversary
+        ``informed`` or ``prior``.
+    split
+        ``equal``: one σ for all loci.  ``least-error``: σ_l in proportion to the cube root of what a
+        unit of α costs at locus l, which makes the sum of squared errors least: minimise Σ σ_l² under
+        Σ s_l / σ_l ≤ ε.
+    per_locus
+        Let ``epsilon`` be for each locus alone; what a person loses at all loci is then the sum.
+
+    Examples
+    --------
+    >>> from quiltdp.domains.pedigree import Pedigree, Person
+    >>> from quiltdp.domains.pedigree.panel import analyze_panel
+    >>> trio = Pedigree((Person("dad"), Person("mum"), Person("kid", "dad", "mum")))
+    >>> profile = analyze_panel(trio, {"rs1": 0.1, "rs2": 0.3, "rs3": 0.3})
+    >>> cal = calibrate_panel(profile, epsilon=1.0)
+    >>> round(cal.sigma, 2), cal.unit, cal.useless
+    (15.33, 'one person, all 3 loci together', True)
+    >>> round(calibrate_panel(profile, 1.0, per_locus=True).sigma, 2)
+    5.66
+    """
+    if not (epsilon > 0 and math.isfinite(epsilon)):
+        raise InvalidArgument(f"{option('epsilon')} must be a finite number above 0, not {epsilon!r}")
+    if adversary not in ADVERSARIES:
+        raise InvalidArgument(
+            f"{option('adversary')} must be one of {', '.join(ADVERSARIES)}, not {adversary!r}"
+        )
+    if split not in SPLITS:
+        raise InvalidArgument(f"{option('split')} must be one of {', '.join(SPLITS)}, not {split!r}")
+    if per_locus and split != "equal":
+        raise InvalidArgument("per locus every locus has the noise it needs: leave the split equal")
+    weights = np.ones(len(profile.panel))
+    start = _enough(profile, epsilon, per_locus=per_locus)
+    if split == "least-error":
+        weights = _least_error(profile, adversary, start)
+
+    def leakage(sigma: float) -> Vector:
+        if per_locus:
+            return profile.leakage_per_locus(sigma, adversary)
+        return profile.leakage(sigma, adversary, weights)
+
+    guess = start if per_locus else start * _estimate(profile, adversary, weights, start) / epsilon * 1.0003
+    sigma, found = _smallest(leakage, epsilon, guess, start / float(weights.min()))
+    people = dict(zip(profile.people, found.tolist(), strict=True))
+    unit = "one person at one locus" if per_locus else profile.unit
+    return PanelCalibration(profile, sigma, weights, epsilon, adversary, unit, people)
+
+
+def _enough(profile: PanelProfile, epsilon: float, *, per_locus: bool) -> float:
+    """Return a σ that is surely enough: the whole family's sensitivity over ε."""
+    totals = [
+        (1 if per_locus else len(kind.loci)) * float((kind.bridge.others + kind.bridge.own).max())
+        for kind in profile.kinds
+    ]
+    return up((max(totals) if per_locus else math.fsum(totals)) / epsilon, 4096.0)
+
+
+def _least_error(profile: PanelProfile, adversary: str, sigma: float) -> Vector:
+    """Return weights in proportion to the cube root of the slope at each locus, 1 on average."""
+    weights = np.ones(len(profile.panel))
+    for kind in profile.kinds:
+        known = ~np.isnan(kind.folded)
+        own = np.full(len(kind.loci), float(kind.any_frequency(adversary, 1.0 / sigma).max()))
+        if known.any():
+            own[known] = _node_values(kind, adversary, 1.0 / sigma).max(axis=1)[kind.stands_on[known]]
+        weights[kind.loci] = np.cbrt(own)
+    return weights / float(weights.mean())
+
+
+def _node_values(kind: Kind, adversary: str, scale: float) -> Vector:
+    """Return about the leakage at every node, nodes × records: some evaluated, a curve through them."""
+    count = len(kind.nodes)
+    some = np.unique(np.linspace(0, count - 1, min(count, 6)).round().astype(int))
+    values = np.array([kind.at_node(adversary, int(k), scale) for k in some])
+    if count == len(some):
+        return values
+    middle = kind.nodes - kind.nodes.mean()
+    curve = np.polyfit(middle[some], values, 4)
+    return np.vander(middle, 5) @ curve
+
+
+def _estimate(profile: PanelProfile, adversary: str, weights: Vector, sigma: float) -> float:
+    """Return about what the leakage is, without looking at every node: only where to begin."""
+    total = np.zeros(len(profile.people))
+    place = {name: k for k, name in enumerate(profile.people)}
+    for kind in profile.kinds:
+        known = ~np.isnan(kind.folded)
+        w = weights[kind.loci]
+        here = kind.any_frequency(adversary, 1.0 / sigma) * float((1.0 / w[~known]).sum())
+        if known.any():
+            share = np.bincount(kind.stands_on[known], 1.0 / w[known], minlength=len(kind.nodes))
+            here = here + share @ _node_values(kind, adversary, 1.0 / sigma)
+            if adversary == "prior":
+                here = here + kind.ways(w, 1.0 / sigma)
+        total[[place[r] for r in kind.model.records]] += here
+    return float(total.max())
+
+
+def _smallest(
+    leakage: Callable[[float], Vector], epsilon: float, guess: float, enough: float
+) -> tuple[float, Vector]:
+    """Return the smallest σ that passed its own check, and the leakages there.
+
+    Leakage is nearly proportional to 1/σ, so a few steps of proportion end close to ε.
+    """
+    best: tuple[float, Vector] | None = None
+    sigma = guess
+    for _ in range(40):
+        sigma = digits_up(sigma)
+        values = leakage(sigma)
+        worst = float(values.max())
+        if worst <= epsilon:
+            if best is None or sigma < best[0]:
+                best = (sigma, values)
+            if worst >= epsilon * (1.0 - _CLOSE):
+                return best
+        elif best is not None and sigma >= best[0] * (1.0 - _CLOSE):
+            return best
+        step = sigma * worst / epsilon * (1.0 + 1e-5)
+        sigma = step if best is None or step < best[0] else math.sqrt(sigma * best[0])
+    if best is None:
+        enough = digits_up(enough)
+        values = leakage(enough)
+        if not float(values.max()) <= epsilon:
+            raise NoCertificate("no noise passed its own certificate, not even that of group privacy")
+        best = (enough, values)
+    return best

@@ -1,0 +1,231 @@
+"""A Markov chain fitted to one column over time, with what the data cannot rule out.
+
+The order is chosen by the Bayesian information criterion (named in the result); stationarity is
+looked at by comparing the two halves of the series; mixing by the spectral gap.  The confidence
+region of the transition matrix gives the answer that holds if the fit is off by its sampling error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quiltdp.accountant.leakage.set_chain import SetChainBound
+from quiltdp.chain import ChainModel, markov_chain
+from quiltdp.domains.series.bins import Bins, find_bins
+from quiltdp.domains.trace.diagnostics import Diagnostics, diagnose
+from quiltdp.domains.trace.estimate import Estimate, estimate_transitions
+from quiltdp.domains.trace.region import transition_region
+from quiltdp.errors import InvalidArgument, option
+from quiltdp.inference.set_chain import SetChain
+
+__all__ = ["ChainFit", "fit_chain", "fit_series"]
+
+Ints = NDArray[np.int64]
+_WARNING = "fit on public or past data: a model fitted on the records to be protected tells about them itself"
+_ORDERS = 3
+
+
+@dataclass(frozen=True, eq=False)
+class ChainFit:
+    """A fitted chain with its reasons.
+
+    Attributes
+    ----------
+    model
+        The first-order chain.
+    bins
+        The states and the rule that made them.
+    counts
+        Transitions counted.
+    order, criterion, scores
+        The order with the smallest criterion, the criterion's name, and its value for orders 0 to 3.
+        The model is of first order; where a higher order is preferred the notes say so.
+    stationarity
+        The largest total variation between rows of the matrices of the two halves that were left at
+        least thirty times in both; ``None`` if there is no such row.
+    diagnostics
+        Classes, period, spectral gap.
+    """
+
+    model: ChainModel
+    bins: Bins
+    counts: Ints
+    order: int
+    criterion: str
+    scores: tuple[float, ...]
+    stationarity: float | None
+    diagnostics: Diagnostics
+
+    def region(self, confidence: float = 0.95) -> SetChain:
+        """Return the box of transition matrices that the counts cannot rule out."""
+        return transition_region(self.counts, confidence)
+
+    def robust_dp_epsilon(self, bdp_epsilon: float, confidence: float = 0.95, *, window: int = 1) -> float:
+        """Return the largest α whose leakage is at most ε for every chain of the region, rounded down.
+
+        Guaranteed with the stated confidence over the series, if it is a first-order chain.
+        """
+        lengths = [s.length for s in self.model.segments]
+        bound = SetChainBound(self.region(confidence), lengths, window=window)
+
+        def leaks(alpha: float) -> float:
+            return float(bound.evaluate(np.array([alpha])).values.max())
+
+        low, high = 0.0, float(bdp_epsilon)
+        if leaks(high) <= bdp_epsilon:
+            return high
+        for _ in range(60):
+            middle = 0.5 * (low + high)
+            low, high = (middle, high) if leaks(middle) <= bdp_epsilon else (low, middle)
+        return low  # its own certificate passed
+
+    def __str__(self) -> str:
+        """Read as a short paragraph."""
+        lines = [
+            f"a chain of {len(self.bins.names)} states, {self.model.segments[0].length:,} steps,"
+            f" from {int(self.counts.sum()):,} transitions",
+            f"  states     {self.bins.rule}: {', '.join(self.bins.names)}",
+            f"  order      {self.order} by {self.criterion}"
+            + ("" if self.order <= 1 else "; the model is of order 1, see the notes"),
+            f"  mixing     spectral gap {self.diagnostics.gap:.3g}",
+        ]
+        if self.stationarity is not None:
+            lines.append(f"  halves     differ by at most {self.stationarity:.3g} in total variation")
+        return "\n".join([*lines, *(f"  note       {n}" for n in self.model.notes)])
+
+
+def fit_chain(series: Sequence[object], states: int = 8, **options: Any) -> ChainModel:
+    """Return the Markov chain of a series; see :func:`fit_series` for the options and the reasons.
+
+    Examples
+    --------
+    >>> import quiltdp as qd
+    >>> chain = qd.fit_chain([0, 0, 1, 1, 0, 0, 1, 1, 0], states=2)
+    >>> len(chain.nodes), chain.segments[0].transitions[0].round(2).tolist()
+    (9, [[0.5, 0.5], [0.5, 0.5]])
+    """
+    return fit_series(series, states, **options).model
+
+
+def fit_series(
+    series: Sequence[object],
+    states: int = 8,
+    *,
+    binning: str = "quantile",
+    edges: Sequence[float] | None = None,
+    estimator: str = "mle",
+    length: int | None = None,
+    source: str = "a series",
+) -> ChainFit:
+    """Fit a first-order Markov chain to a series, and say what speaks for and against it.
+
+    Parameters
+    ----------
+    series
+        The values in the order of time, without gaps.
+    states, binning, edges
+        How numbers become states; see :func:`~quiltdp.domains.series.bins.find_bins`.
+    estimator
+        ``mle``, ``additive:<smoothing>`` or ``reversible``.
+    length
+        The number of steps to be protected; default that of the series.
+
+    Raises
+    ------
+    InvalidArgument
+        If there are fewer than two values, or an option makes no sense.
+    """
+    if len(series) < 2:
+        raise InvalidArgument(f"a chain needs at least two values, not {len(series)}")
+    bins = find_bins(series, states, binning, edges)
+    steps = bins.states(series)
+    size = len(bins.names)
+    counts = _counts(steps, size)
+    if size > 1 and len(np.unique(steps)) < size:
+        kept = np.unique(steps)
+        raise InvalidArgument(
+            f"{size - len(kept)} of {size} states have no value: use fewer {option('states')} or other edges"
+        )
+    estimate = estimate_transitions(counts, estimator)
+    scores = tuple(_bic(steps, size, order) for order in range(_ORDERS + 1))
+    order = int(np.argmin(scores))
+    wanted = len(series) if length is None else length
+    initial = np.bincount(steps, minlength=size) / len(steps)
+    halves = _halves(steps, size)
+    model = markov_chain(
+        estimate.matrix,
+        length=wanted,
+        initial=initial,
+        states=bins.names,
+        notes=(*_notes(estimate, order, halves), _WARNING),
+        provenance={
+            "source": source,
+            "format": "fitted chain",
+            "estimator": str(estimate.estimator),
+            "states": f"{bins.rule}: {', '.join(bins.names)}",
+            "order": f"{order} by BIC",
+        },
+    )
+    return ChainFit(
+        model, bins, counts, order, "BIC", scores, halves, diagnose(counts, np.asarray(estimate.matrix))
+    )
+
+
+def _counts(steps: Ints, size: int) -> Ints:
+    table = np.zeros((size, size), dtype=np.int64)
+    np.add.at(table, (steps[:-1], steps[1:]), 1)
+    return table
+
+
+def _bic(steps: Ints, size: int, order: int) -> float:
+    """Return −2 ln L + k ln n of a chain of this order, on the same transitions for every order.
+
+    k = contexts seen × (states − 1): contexts that never occur have no parameters to fit.
+    """
+    n = len(steps) - _ORDERS
+    if n < 2:
+        return 0.0 if order == min(1, size - 1) else float("inf")
+    context = np.zeros(n, dtype=np.int64)
+    for back in range(order, 0, -1):
+        context = context * size + steps[_ORDERS - back : len(steps) - back]
+    now = steps[_ORDERS:]
+    seen, label = np.unique(context, return_inverse=True)
+    table = np.zeros((len(seen), size))
+    np.add.at(table, (label, now), 1.0)
+    rows = table.sum(axis=1, keepdims=True)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        likelihood = float(np.where(table > 0, table * np.log(table / rows), 0.0).sum())
+    return -2.0 * likelihood + len(seen) * (size - 1) * float(np.log(n))
+
+
+def _halves(steps: Ints, size: int) -> float | None:
+    """Return the largest total variation between rows of the two halves' matrices, or ``None``."""
+    middle = len(steps) // 2
+    first, second = _counts(steps[:middle], size), _counts(steps[middle:], size)
+    enough = (first.sum(axis=1) >= 30) & (second.sum(axis=1) >= 30)
+    if not enough.any():
+        return None
+    p, q = (t[enough] / t[enough].sum(axis=1, keepdims=True) for t in (first, second))
+    return float(np.abs(p - q).sum(axis=1).max() / 2)
+
+
+def _notes(estimate: Estimate, order: int, halves: float | None) -> tuple[str, ...]:
+    said = list(estimate.notes)
+    if order == 0:
+        said.append("BIC prefers independent steps (order 0): the chain may show memory that is chance")
+    if order > 1:
+        said.append(
+            f"BIC prefers order {order}: a first-order chain forgets too quickly, and the noise may be too"
+            " small; fit a coarser or a slower series, or give runs of steps as the protected unit"
+        )
+    if halves is not None and halves > 0.1:
+        said.append(
+            f"the two halves of the series differ (total variation {halves:.2g} in a row): the chain may"
+            " change over time"
+        )
+    return tuple(said)

@@ -1,0 +1,98 @@
+"""A matrix for every hour of the day, where the data show that the hours differ.
+
+The transition matrix at a step is that of the hour (UTC) in which the step begins.  A row that an hour
+never saw is the pooled one.  Whether the hours differ is judged by the Bayesian information criterion:
+24 matrices against one, on the same transitions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from quiltdp.chain import ChainModel, ChainSegment
+from quiltdp.domains.trace.estimate import Estimate, estimate_transitions
+from quiltdp.domains.trace.points import Floats, Ints
+from quiltdp.domains.trace.steps import UNSEEN, Steps
+
+__all__ = ["HourlyFit", "hourly_chain", "hourly_fit"]
+
+
+@dataclass(frozen=True, eq=False)
+class HourlyFit:
+    """Transition matrices by hour, and the criterion for one matrix and for twenty-four."""
+
+    matrices: Floats
+    pooled: Estimate
+    bic_pooled: float
+    bic_hourly: float
+
+    @property
+    def hours_differ(self) -> bool:
+        """Whether the criterion prefers a matrix per hour."""
+        return self.bic_hourly < self.bic_pooled
+
+
+def hourly_fit(steps: Steps, estimator: str = "mle") -> HourlyFit:
+    """Return the matrices of the hours of the day."""
+    counts = _counts_by_hour(steps)
+    pooled = estimate_transitions(counts.sum(axis=0), estimator)
+    matrices = np.empty(counts.shape, dtype=np.float64)
+    for hour in range(24):
+        own = np.asarray(estimate_transitions(counts[hour], estimator).matrix)
+        seen = counts[hour].sum(axis=1) > 0
+        matrices[hour] = np.where(seen[:, None], own, pooled.matrix)
+    matrices.flags.writeable = False
+    return HourlyFit(matrices, pooled, _bic(counts.sum(axis=0)[None]), _bic(counts))
+
+
+def hourly_chain(steps: Steps, fit: HourlyFit, initial: Floats) -> ChainModel:
+    """Return the model: one chain per stretch, at each step the matrix of its hour."""
+    tables = [np.array(m) for m in fit.matrices]
+    segments = []
+    for s in steps.stretches:
+        hours = _hours(s.start, len(s), steps.interval)
+        moves = tuple(tables[h] for h in hours[:-1].tolist()) or (tables[0],)
+        segments.append(ChainSegment(s.prefix, len(s), initial, moves))
+    return ChainModel(
+        segments,
+        steps.cells.names,
+        notes=(*steps.notes, *fit.pooled.notes, _said(fit)),
+        provenance={
+            **steps.provenance,
+            "domain": "location trace",
+            "estimator": f"{fit.pooled.estimator}, by hour of the day",
+            "initial": "given",
+        },
+    )
+
+
+def _said(fit: HourlyFit) -> str:
+    verdict = "the hours differ" if fit.hours_differ else "one matrix would do: the hours do not differ"
+    return f"a matrix for every hour of the day (UTC); by BIC {verdict}"
+
+
+def _hours(start: float, length: int, interval: float) -> Ints:
+    found: Ints = np.floor((start + interval * np.arange(length)) / 3600.0).astype(np.int64) % 24
+    return found
+
+
+def _counts_by_hour(steps: Steps) -> Ints:
+    size = len(steps.cells.names)
+    table = np.zeros((24, size, size), dtype=np.int64)
+    for s in steps.stretches:
+        a, b = s.cells[:-1], s.cells[1:]
+        both = (a != UNSEEN) & (b != UNSEEN)
+        hours = _hours(s.start, len(s), steps.interval)[:-1]
+        np.add.at(table, (hours[both], a[both], b[both]), 1)
+    return table
+
+
+def _bic(counts: Ints) -> float:
+    """Return −2 ln L + k ln n over a stack of count tables; rows never left have no parameters."""
+    rows = counts.sum(axis=2, keepdims=True)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        terms = np.where(counts > 0, counts * np.log(counts / rows), 0.0)
+    free = int((rows > 0).sum()) * (counts.shape[2] - 1)
+    return float(-2.0 * terms.sum() + free * np.log(max(int(counts.sum()), 1)))

@@ -1,0 +1,259 @@
+"""Visits per cell, ready to publish: calibrated, noisy, over cells that were chosen without the data."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from quiltdp.accountant.calibration import Calibration, calibrate, leakage_of
+from quiltdp.accountant.mechanisms import Laplace
+from quiltdp.domains.trace.area import Area, over_area
+from quiltdp.domains.trace.build import LocationStudy, whole_traces
+from quiltdp.domains.trace.points import Floats
+from quiltdp.domains.trace.queries import CellQuery, release_cells, visits_per_cell
+from quiltdp.domains.trace.steps import Steps
+from quiltdp.errors import InvalidArgument, option
+
+if TYPE_CHECKING:
+    from quiltdp.mechanisms.noise import NoiseSource
+
+__all__ = ["CellRelease", "name_step", "release_visits"]
+
+LEVELS = ("step", "user")
+
+
+@dataclass(frozen=True, eq=False)
+class CellRelease:
+    """A noisy count for every cell of a public area, with the calibration behind it.
+
+    Attributes
+    ----------
+    cells, centres, outlines
+        The cells' names, their (lat, lon) and corners.
+    values
+        The noisy counts: whole cells may be negative, which is noise and stays.
+    sigma, epsilon
+        The Laplace scale that was used, and the leakage that it is certified for.
+    calibration
+        How much noise the target asked for, and why.
+    notes
+        What a reader of the release must know.
+    remarks
+        What the analyst should know; they tell about the true counts and are not for publication.
+    """
+
+    cells: tuple[str, ...]
+    centres: tuple[tuple[float, float], ...]
+    outlines: tuple[tuple[tuple[float, float], ...], ...]
+    values: Floats
+    sigma: float
+    epsilon: float
+    level: str
+    calibration: Calibration
+    notes: tuple[str, ...]
+    remarks: tuple[str, ...]
+
+    def about(self) -> dict[str, Any]:
+        """Return what stands beside the counts: the promise, the scale, the calibration."""
+        return {
+            "query": "visits per cell",
+            "sigma": self.sigma,
+            "epsilon": self.epsilon,
+            "protects": self.level,
+            "adversary": self.calibration.adversary,
+            "notes": list(self.notes),
+            "calibration": json.loads(self.calibration.to_json()),
+        }
+
+    def to_csv(self) -> str:
+        """Return cell, centre, noisy count and σ, one line per cell, the calibration in a first comment."""
+        text = io.StringIO()
+        text.write("# quiltdp: " + json.dumps(self.about(), ensure_ascii=True) + "\n")
+        rows = csv.writer(text, lineterminator="\n")
+        rows.writerow(["cell", "latitude", "longitude", "noisy_count", "sigma"])
+        for cell, (lat, lon), value in zip(self.cells, self.centres, self.values.tolist(), strict=True):
+            rows.writerow([cell, f"{lat:.6f}", f"{lon:.6f}", f"{value:.12g}", f"{self.sigma:.12g}"])
+        return text.getvalue()
+
+    def to_geojson(self) -> str:
+        """Return the cells as polygons with their noisy counts, the calibration as a member."""
+        features = []
+        for k, cell in enumerate(self.cells):
+            ring = [[lon, lat] for lat, lon in self.outlines[k]]
+            features.append(
+                {
+                    "type": "Feature",
+                    "geometry": {"type": "Polygon", "coordinates": [[*ring, ring[0]]]},
+                    "properties": {
+                        "cell": cell,
+                        "latitude": self.centres[k][0],
+                        "longitude": self.centres[k][1],
+                        "noisy_count": float(self.values[k]),
+                        "sigma": self.sigma,
+                    },
+                }
+            )
+        return json.dumps({"type": "FeatureCollection", "quiltdp": self.about(), "features": features})
+
+
+def release_visits(
+    study: LocationStudy,
+    epsilon: float,
+    area: Area,
+    *,
+    level: str | None = None,
+    window: int = 1,
+    adversary: str = "informed",
+    sigma: float | None = None,
+    force: bool = False,
+    past: bool = False,
+    noise: NoiseSource | None = None,
+    **options: Any,
+) -> CellRelease:
+    """Return visits per cell of a public area with noise certified for ``epsilon``.
+
+    Parameters
+    ----------
+    study
+        The steps to be counted, and the model of their correlation.
+    epsilon
+        The Bayesian DP target.
+    area
+        The public area: its cells are published, visited or not.
+    level
+        ``step`` (any one step, or with ``window`` any run of steps) or ``user`` (everything a user did);
+        needed when there are several users.
+    sigma, force
+        A scale of your own; one below what the target asks for is refused unless forced, and then the
+        release says which ε it has.
+    past
+        Whether the model was fitted on other, earlier data.
+
+    Raises
+    ------
+    InvalidArgument
+        Several users and no level; an area that holds none of the points; too small a ``sigma``.
+    """
+    chosen = _level(study.steps, level)
+    query, centres, outlines = _over(study.steps, area)
+    protect = whole_traces(study.model) if chosen == "user" else None
+    asked = {"adversary": adversary, "protect": protect, "window": window, **options}
+    spec = Laplace(sensitivity=query.sensitivity)
+    found = calibrate(study.model, epsilon, spec, **asked)
+    scale, reached = _scale(study, spec, found, sigma, force, asked)
+    values = release_cells(query, scale, noise=noise)
+    return CellRelease(
+        query.cells,
+        centres,
+        outlines,
+        values,
+        scale,
+        reached,
+        _protects(chosen, window),
+        found,
+        _notes(study, found, past=past),
+        _remarks(query, scale),
+    )
+
+
+def _level(steps: Steps, level: str | None) -> str:
+    if level is None and len(steps.users) > 1:
+        raise InvalidArgument(
+            f"there are {len(steps.users)} users: say what is protected,"
+            f" {option('level', 'user')} (everything a user did) or {option('level', 'step')} (any one step)"
+        )
+    chosen = level if level is not None else "step"
+    if chosen not in LEVELS:
+        raise InvalidArgument(f"{option('level')} must be step or user, not {chosen!r}")
+    return chosen
+
+
+def _protects(level: str, window: int) -> str:
+    if level == "user":
+        return "everything a user did"
+    return "any one step" if window == 1 else f"any {window} steps in a row"
+
+
+def _over(
+    steps: Steps, area: Area
+) -> tuple[CellQuery, tuple[tuple[float, float], ...], tuple[tuple[tuple[float, float], ...], ...]]:
+    """Return the query over every cell of the area; refuse one that holds no point."""
+    whole = visits_per_cell(steps)
+    wide = over_area(whole, steps.cells, area)
+    if not wide.query.values.any():
+        lat, lon = float(np.mean(steps.cells.lat)), float(np.mean(steps.cells.lon))
+        south, west, north, east = area.box
+        swapped = south <= lon <= north and west <= lat <= east
+        hint = (
+            "latitude and longitude look swapped: write south,west,north,east"
+            if swapped
+            else f"the points lie around latitude {lat:.3f}, longitude {lon:.3f}"
+        )
+        raise InvalidArgument(f"{option('area')} holds none of the points; {hint}")
+    middle = [np.mean(r, axis=0) for r in wide.outlines]
+    return wide.query, tuple((float(m[0]), float(m[1])) for m in middle), wide.outlines
+
+
+def _scale(
+    study: LocationStudy,
+    spec: Laplace,
+    found: Calibration,
+    sigma: float | None,
+    force: bool,
+    asked: Mapping[str, Any],
+) -> tuple[float, float]:
+    """Return the scale to use and the leakage it is certified for."""
+    if sigma is None or sigma == found.sigma:
+        return found.sigma, found.epsilon
+    reached = leakage_of(study.model, spec, sigma, **asked).epsilon
+    if sigma < found.sigma and not force:
+        raise InvalidArgument(
+            f"{option('sigma')} {sigma:g} is less noise than ε = {found.epsilon:g} asks for"
+            f" ({found.sigma:.6g}): it leaks up to {reached:.4g}; leave it out, or insist with"
+            f" {option('force')}"
+        )
+    return sigma, reached
+
+
+def _notes(study: LocationStudy, found: Calibration, *, past: bool) -> tuple[str, ...]:
+    forced = f"forced by {name_step(study.steps, found.binding.unit)}"
+    if past:
+        return (forced,)
+    fitted = "the model was fitted on the steps that are counted here, which tells about them itself"
+    return (f"{fitted}: fit it on earlier data", forced)
+
+
+def _remarks(query: CellQuery, scale: float) -> tuple[str, ...]:
+    if scale >= float(query.values.max()):
+        return (
+            "this is useless: the noise is larger than the largest count; larger cells, longer steps, a"
+            " longer period, the prior adversary or a larger ε would help",
+        )
+    if scale >= float(np.mean(query.values[query.values > 0])):
+        return ("the noise is larger than a typical count: only the busiest cells can be told apart",)
+    return ()
+
+
+def name_step(steps: Steps, unit: str) -> str:
+    """Return a step by its time: ``ann, Tue 2024-05-07 08:05 UTC``; other units as they are.
+
+    Examples
+    --------
+    >>> from quiltdp.domains.trace import Points, location_study
+    >>> p = Points(("ann",), [0] * 3, [0, 300, 600], [47.37, 47.37, 47.38], [8.54] * 3)
+    >>> name_step(location_study(p, "500m", "5min").steps, "ann/0/2")
+    'ann, Thu 1970-01-01 00:10 UTC'
+    """
+    prefix, _, number = unit.rpartition("/")
+    stretch = next((s for s in steps.stretches if s.prefix == prefix + "/"), None)
+    if stretch is None or not number.isdigit():
+        return unit
+    moment = datetime.fromtimestamp(stretch.start + int(number) * steps.interval, tz=timezone.utc)
+    return f"{stretch.user}, {moment:%a %Y-%m-%d %H:%M} UTC"

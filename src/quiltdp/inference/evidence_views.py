@@ -1,0 +1,250 @@
+"""A clique as evidence below it sees it: from its separator Z down to the branches beyond it.
+
+What is known below a separator are records of the clique V itself and records beyond its branches.  For a
+choice of both, the coordinates of W = V∖Z fall into three kinds: *known* ones (equal on both sides),
+*tilted* ones (they lie in the separator of a branch with known records, whose likelihood moves their
+law), and *free* ones, whose conditional law is the model's own:
+
+    P(w | z, evidence) = P(free | z, tilted, known) · π_z(tilted),
+    π_z(u) ∝ P(u, known | z) · Π likelihoods of the branches with known records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quiltdp.inference.clique_states import CliqueForest, CliqueStates
+
+__all__ = ["LEAST", "Branch", "Choice", "Part", "View", "Views"]
+
+Ints = NDArray[np.int64]
+Array = NDArray[np.float64]
+_Item = TypeVar("_Item")
+LEAST = 1e-300  # what a possible state weighs at least, so that 0 means impossible
+
+
+@dataclass(frozen=True, eq=False)
+class Branch:
+    """What lies beyond one tree edge of a clique.
+
+    Attributes
+    ----------
+    key
+        The edge and the clique beyond it: the name of the message that comes from there.
+    separator
+        The nodes shared with it.
+    label
+        The separator state of every state of this clique.
+    knowable
+        Whether a record beyond may be known.
+    """
+
+    key: tuple[int, int]
+    separator: tuple[str, ...]
+    label: Ints
+    knowable: bool
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What is known below: records of the clique, and the branches that hold known records.
+
+    ``only`` tells whether each of ``branches`` surely holds known records; if not, each may or may not.
+    """
+
+    known: tuple[str, ...]
+    tilted: tuple[str, ...]
+    branches: tuple[int, ...]
+    only: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """The possible states under one choice, for every value of the known records.
+
+    Attributes
+    ----------
+    states, law
+        Axes (known, z, u, free): positions of states, and P(free | z, u, known); padding has mass 0 and
+        repeats a possible state (of the same group, where there is one).
+    log_p
+        ln P(u, known | z), axes (known, z, u); −∞ where impossible.
+    """
+
+    states: Ints
+    law: Array
+    log_p: Array
+
+    @property
+    def possible(self) -> NDArray[np.bool_]:
+        """Which (known, z, u) are possible."""
+        return np.asarray(self.log_p > -np.inf)
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """A clique seen from some of its nodes, ``top``, with the branches that lie beyond it.
+
+    ``label`` numbers the values of ``top`` (``count`` of them); ``may_know`` are the other nodes of the
+    clique that an adversary may know.
+    """
+
+    clique: CliqueStates
+    top: tuple[str, ...]
+    label: Ints
+    count: int
+    branches: tuple[Branch, ...]
+    may_know: tuple[str, ...]
+
+    def choices(self, *, each: bool) -> Iterator[Choice]:
+        """Yield what may be known below, except nothing at all.
+
+        With ``each`` every set of branches is a choice of its own (2^branches); otherwise all branches
+        whose separator is inside known and tilted nodes go together, and may or may not know.
+        """
+        inside = {n for n in self.clique.nodes if n not in self.top}
+        knowing = [b for b, branch in enumerate(self.branches) if branch.knowable]
+        for known in _subsets(self.may_know):
+            seen = set(known)
+            tilts = [frozenset(self.branches[b].separator) & inside - seen for b in knowing]
+            if each:
+                for chosen in _subsets(range(len(knowing))):
+                    if known or chosen:
+                        tilted = frozenset[str]().union(*(tilts[c] for c in chosen))
+                        branches = tuple(knowing[c] for c in chosen)
+                        yield Choice(known, self._ordered(tilted), branches, only=True)
+                continue
+            for tilted in _unions(tilts):
+                within = tuple(b for b, tilt in zip(knowing, tilts, strict=True) if tilt <= tilted)
+                if known or within:
+                    yield Choice(known, self._ordered(tilted), within, only=False)
+
+    def _ordered(self, nodes: Collection[str]) -> tuple[str, ...]:
+        return tuple(n for n in self.clique.nodes if n in nodes)
+
+    def part(self, choice: Choice) -> Part:
+        """Return the states of a choice, grouped by the known records, the top and the tilted nodes."""
+        clique = self.clique
+        known, values = clique.labels(choice.known)
+        u, width = clique.labels(choice.tilted)
+        shape = (values, self.count, width)
+        group = (known * self.count + self.label) * width + u
+        order = np.argsort(group, kind="stable")
+        group = group[order]
+        groups = values * self.count * width
+        sizes = np.bincount(group, minlength=groups)
+        place = np.arange(len(group)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        first = np.zeros(groups, dtype=np.int64)
+        first[group[::-1]] = order[::-1]
+        states = np.repeat(first[:, None], int(sizes.max()), axis=1)
+        states[group, place] = order
+        total = _log_sums(clique.log_p[order], group, groups)
+        law = np.zeros(states.shape)
+        law[group, place] = np.maximum(np.exp(clique.log_p[order] - total[group]), LEAST)
+        above = _log_sums(clique.log_p, self.label, self.count)
+        log_p = total.reshape(shape) - above[None, :, None]
+        return Part(states.reshape(*shape, -1), law.reshape(*shape, -1), log_p)
+
+    def pairs(self, *, each: bool) -> int:
+        """Return how many pairs of states all parts of all choices compare."""
+        total = len(self.clique.states) ** 2
+        for choice in self.choices(each=each):
+            sizes = np.bincount(self.clique.labels(choice.known)[0])
+            total += int((sizes.astype(np.int64) ** 2).sum())
+        return total
+
+
+class Views:
+    """The views of all cliques of a forest, for an adversary who may know ``may_know``."""
+
+    def __init__(self, forest: CliqueForest, may_know: Collection[str]) -> None:
+        self.forest = forest
+        self._may_know = frozenset(may_know)
+        self._edges_at: list[list[int]] = [[] for _ in forest.cliques]
+        for k, e in enumerate(forest.edges):
+            self._edges_at[e.parent].append(k)
+            self._edges_at[e.child].append(k)
+        self._knowable = self.beyond(dict.fromkeys(sorted(self._may_know), 1.0))
+
+    def beyond(self, weight: Mapping[str, float]) -> dict[tuple[int, int], float]:
+        """Return, for every edge and either clique at it, the total weight of the nodes beyond it there."""
+        forest = self.forest
+        home: dict[str, int] = {}
+        for k, clique in enumerate(forest.cliques):
+            for n in clique.nodes:
+                home.setdefault(n, k)  # parents come first, so this is the topmost clique
+        below = np.zeros(len(forest.cliques))
+        for n, k in home.items():
+            below[k] += weight.get(n, 0.0)
+        downwards = sorted(range(len(forest.edges)), key=lambda k: forest.edges[k].child)
+        for k in reversed(downwards):
+            below[forest.edges[k].parent] += below[forest.edges[k].child]
+        total = below.copy()  # of the component: its root's sum
+        for k in downwards:
+            total[forest.edges[k].child] = total[forest.edges[k].parent]
+        found = {}
+        for k, e in enumerate(forest.edges):
+            shared = sum(weight.get(n, 0.0) for n in e.separator)
+            found[k, e.child] = float(below[e.child])
+            found[k, e.parent] = max(0.0, float(total[e.child] - below[e.child] - shared))
+        return found
+
+    def order(self) -> list[tuple[int, int]]:
+        """Return every edge in both directions (edge, clique beyond), branches before what needs them."""
+        edges = self.forest.edges
+        downwards = sorted(range(len(edges)), key=lambda k: edges[k].child)
+        return [(k, edges[k].child) for k in reversed(downwards)] + [(k, edges[k].parent) for k in downwards]
+
+    def edge(self, key: tuple[int, int]) -> View:
+        """Return the view of the clique beyond an edge, from the separator."""
+        e, clique = self.forest.edges[key[0]], key[1]
+        label = e.child_label if clique == e.child else e.parent_label
+        return self._view(clique, e.separator, (label, e.count), without=key[0])
+
+    def root(self, unit: Collection[str], clique: int) -> View:
+        """Return the view of a clique from the nodes of ``unit`` inside it: everything else is below."""
+        states = self.forest.cliques[clique]
+        top = tuple(n for n in states.nodes if n in unit)
+        return self._view(clique, top, states.labels(top), without=-1)
+
+    def _view(self, clique: int, top: tuple[str, ...], numbered: tuple[Ints, int], without: int) -> View:
+        states = self.forest.cliques[clique]
+        branches = []
+        for k in self._edges_at[clique]:
+            if k != without:
+                e = self.forest.edges[k]
+                down = e.parent == clique
+                key = (k, e.child if down else e.parent)
+                label = e.parent_label if down else e.child_label
+                branches.append(Branch(key, e.separator, label, self._knowable[key] > 0.5))
+        own = tuple(n for n in states.nodes if n in self._may_know and n not in top)
+        return View(states, top, *numbered, tuple(branches), own)
+
+
+def _subsets(items: Sequence[_Item]) -> Iterator[tuple[_Item, ...]]:
+    for size in range(len(items) + 1):
+        yield from combinations(items, size)
+
+
+def _unions(sets: Collection[frozenset[str]]) -> list[frozenset[str]]:
+    """Return every union of some of the sets, the empty one first."""
+    found: dict[frozenset[str], None] = {frozenset(): None}
+    for s in sets:
+        found.update(dict.fromkeys([s | f for f in found]))
+    return list(found)
+
+
+def _log_sums(log_p: Array, label: Ints, count: int) -> Array:
+    top = np.full(count, -np.inf)
+    np.maximum.at(top, label, log_p)
+    safe = np.where(top > -np.inf, top, 0.0)
+    with np.errstate(divide="ignore"):
+        return np.asarray(
+            np.log(np.bincount(label, weights=np.exp(log_p - safe[label]), minlength=count)) + safe
+        )

@@ -1,0 +1,316 @@
+"""How far evidence beyond a separator can couple two of its sides: the interaction J.
+
+For a separator Z, a bipartition P | Q of its nodes and states z = (p, q), z' = (p', q'),
+
+    J(z, z'; P) ≥ ln [ l(p,q) l(p',q') / (l(p',q) l(p,q')) ]    for every evidence beyond the separator,
+
+l(z) = P(evidence | z), whenever l(p,q) l(p',q') > 0; ∞ if the denominator may vanish then.  No evidence
+at all has l = 1, so J ≥ 0.  J knows nothing of mechanisms: it is a property of the model.
+
+**Recursion** over the clique V ⊃ Z, its known nodes K, its tilted nodes u and its branches c (each may or
+may not hold evidence), with cross ratios
+
+    C(z, z'; u, u') = ln [P(u,K|z) P(u',K|z')] / [P(u,K|z') P(u',K|z)] + Σ_c J_c((z,u), (z',u'); Z)
+    E(u, u') = ln [P(u,K|p,q) P(u',K|p',q')] / [P(u,K|p',q) P(u',K|p,q')] + Σ_c J_c((p,q,u), (p',q',u'); P)
+
+J is at most the two-point maximum (:mod:`.two_point`) with μ = E and tilt C((p',q), (p',q'); u, u'); the
+range of t is C((p,q'), (p',q'); u, u').
+
+*Proof.*  The likelihood of a branch touches u and z only, so l(z) = Σ_u P(u,K|z) Π_c l_c(z,u).  Write
+R(q; u) for the quotient of the u-th terms of l(p,q) and l(p',q), and π for the law of u given the evidence.
+If E is finite wherever P(u,K|p,q) P(u',K|p',q') > 0, then u possible at (p,q) is possible at (p',q), u'
+possible at (p',q') is possible at (p,q'), and
+
+    l(p,q) l(p',q') / (l(p',q) l(p,q')) = E_{π(p',q)} R(q; ·) / E_{π(p',q')} R(q'; ·):
+
+two laws with tilt C((p',q), (p',q')) and two functions with R(q; u) ≤ e^{E(u,u')} R(q'; u').  Where a pair
+has no finite tilt, or E is infinite, the maximum of E is the answer, and it always is an upper bound: it
+compares the two products of sums term by term.  Relabelling P and Q, or the two corners, proves three
+more bounds; the least is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quiltdp.inference.evidence_views import Part, View
+from quiltdp.inference.two_point import two_point
+
+__all__ = ["Interaction", "cross_ratios", "interaction", "rectangles"]
+
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+_CHUNK = 1 << 16  # rectangles times pairs of tilted states handled at once
+
+
+@dataclass(frozen=True, eq=False)
+class Interaction:
+    """J of one separator, for every pair of its states and every set of its nodes.
+
+    ``values[s, k]`` is the value of node k in state s; ``table[P, s, s']`` has one layer for every set P
+    of nodes, written as a bit mask; ``None`` stands for ∞ wherever P | Q divides what differs.
+    """
+
+    nodes: tuple[str, ...]
+    values: Ints
+    table: Array | None
+
+    def mask(self, nodes: Collection[str]) -> int:
+        """Return the bit mask of the nodes of the separator among ``nodes``."""
+        return sum(1 << k for k, n in enumerate(self.nodes) if n in nodes)
+
+    def of(self, mask: Ints | int, first: Ints, second: Ints) -> Array:
+        """Return J(first, second; mask); the arguments broadcast."""
+        if self.table is not None:
+            return np.asarray(self.table[mask, first, second])
+        differ = self._differences(first, second)
+        cut = differ & mask
+        return np.where((cut == 0) | (cut == differ), 0.0, np.inf)
+
+    def _differences(self, first: Ints, second: Ints) -> Ints:
+        found = np.zeros(np.broadcast_shapes(np.shape(first), np.shape(second)), dtype=np.int64)
+        for k in range(len(self.nodes)):
+            found |= (self.values[first, k] != self.values[second, k]).astype(np.int64) << k
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class _Corners:
+    """Rectangles (p,q), (p',q'), (p',q), (p,q') of possible states, with the mask of P."""
+
+    mask: Ints
+    first: Ints
+    second: Ints
+    turned: Ints  # (p', q)
+    other: Ints  # (p, q')
+
+    def __len__(self) -> int:
+        return len(self.mask)
+
+    def cut(self, some: slice | NDArray[np.bool_]) -> _Corners:
+        """Return some of them."""
+        return _Corners(
+            self.mask[some], self.first[some], self.second[some], self.turned[some], self.other[some]
+        )
+
+
+def rectangles(view: View) -> int:
+    """Return how many pairs the interaction of a view compares: rectangles times pairs of tilted states."""
+    nodes = len(view.top)
+    if nodes < 2:
+        return 0
+    inner = 0
+    for choice in view.choices(each=False):
+        known, tilted = view.clique.labels(choice.known)[1], view.clique.labels(choice.tilted)[1]
+        inner += known * tilted**2
+    return int(inner * view.count**2 * 2 ** max(0, nodes - 2))
+
+
+def interaction(
+    view: View, beyond: Mapping[tuple[int, int], Interaction], *, slack: float, most: int
+) -> Interaction:
+    """Return J of the separator ``view.top``.
+
+    Parameters
+    ----------
+    view
+        The clique beyond the separator.
+    beyond
+        The interactions of its branches, by key.
+    slack
+        How far ln of a conditional probability may be from the truth.
+    most
+        The most pairs compared; beyond it J is ∞ where it matters.
+    """
+    values = _values(view)
+    nodes, count = view.top, view.count
+    if len(nodes) < 2 or 2 ** len(nodes) * count**2 > most or rectangles(view) > most:
+        return Interaction(nodes, values, None)
+    corners, impossible = _corners(values)
+    best = np.zeros(len(corners))
+    coupled = {b: _Coupled(view, b, beyond[view.branches[b].key]) for b in _with_sides(view)}
+    for choice in view.choices(each=False):
+        part = view.part(choice)
+        tilts = cross_ratios(view, part, choice.branches, beyond, slack)
+        branches = [coupled[b] for b in choice.branches if b in coupled]
+        for known in range(len(part.log_p)):
+            here = _Here(part.log_p[known], part.states[known, :, :, 0], branches, 2 ** len(nodes) - 1)
+            step = max(1, _CHUNK // part.log_p.shape[2] ** 2)
+            for start in range(0, len(corners), step):
+                some = slice(start, start + step)
+                _raise(best[some], here, corners.cut(some), tilts[known], slack)
+    return Interaction(nodes, values, _spread_out(values, corners, best, impossible))
+
+
+def _with_sides(view: View) -> list[int]:
+    """Return the branches whose evidence can couple nodes at all."""
+    return [b for b, branch in enumerate(view.branches) if branch.knowable and len(branch.separator) > 1]
+
+
+def cross_ratios(
+    view: View,
+    part: Part,
+    branches: Collection[int],
+    beyond: Mapping[tuple[int, int], Interaction],
+    slack: float,
+) -> Array:
+    """Return C(z, z'; u, u'), axes (known, z, z', u, u'), rounded up; ∞ where a corner is impossible."""
+    p, possible = part.log_p, part.possible
+    safe = np.where(possible, p, 0.0)
+    c = safe[:, :, None, :, None] + safe[:, None, :, None, :]
+    c = c - safe[:, None, :, :, None] - safe[:, :, None, None, :] + 4.0 * slack
+    for b in branches:
+        branch = view.branches[b]
+        j = beyond[branch.key]
+        mask = j.mask(view.top)
+        if mask not in (0, 2 ** len(j.nodes) - 1):
+            here = branch.label[part.states[:, :, :, 0]]
+            c += j.of(mask, here[:, :, None, :, None], here[:, None, :, None, :])
+    whole = possible[:, :, None, :, None] & possible[:, None, :, None, :]
+    whole = whole & possible[:, None, :, :, None] & possible[:, :, None, None, :]
+    return np.where(whole, c, np.inf)
+
+
+class _Coupled:
+    """A branch whose separator has two nodes or more, as its interaction is read from a clique."""
+
+    def __init__(self, view: View, branch: int, j: Interaction) -> None:
+        self.j = j
+        self.label = view.branches[branch].label
+        self.masks = np.zeros(2 ** len(view.top), dtype=np.int64)  # of the same nodes over its separator
+        for k, n in enumerate(view.top):
+            self.masks[(np.arange(len(self.masks)) >> k) & 1 == 1] |= j.mask((n,))
+
+
+@dataclass(frozen=True, eq=False)
+class _Here:
+    """One choice with one value of the known records: ln P(u, known | z) and a state of every (z, u)."""
+
+    log_p: Array
+    state: Ints
+    branches: Sequence[_Coupled]
+    full: int
+
+
+def _raise(best: Array, here: _Here, corners: _Corners, tilts: Array, slack: float) -> None:
+    """Raise ``best`` to J of the rectangles in one place: the least of the four ways to prove it."""
+    through = np.full(len(corners), np.inf)
+    for way in _ways(corners, here.full):
+        np.minimum(through, _quotients(here, way).max(axis=(1, 2)) + 4.0 * slack, out=through)
+    active = through > best
+    if not active.any():
+        return
+    found = through[active]
+    if here.log_p.shape[1] > 1:
+        for way in _ways(corners.cut(active), here.full):
+            e = _quotients(here, way) + 4.0 * slack
+            value = _two_points(e, tilts[way.turned, way.second], tilts[way.other, way.second])
+            np.minimum(found, value, out=found)
+    best[active] = np.maximum(best[active], found)
+
+
+def _ways(c: _Corners, full: int) -> tuple[_Corners, ...]:
+    """Return the same rectangles with P and Q, or the two corners, in each other's place."""
+    return (
+        c,
+        _Corners(full ^ c.mask, c.first, c.second, c.other, c.turned),
+        _Corners(c.mask, c.second, c.first, c.other, c.turned),
+        _Corners(full ^ c.mask, c.second, c.first, c.turned, c.other),
+    )
+
+
+def _quotients(here: _Here, corners: _Corners) -> Array:
+    """Return E(u, u') of every rectangle, axes (rectangle, u, u'); −∞ where its numerator is impossible."""
+    p, first, second = here.log_p, corners.first, corners.second
+    above = p[first][:, :, None] + p[second][:, None, :]
+    below = p[corners.turned][:, :, None] + p[corners.other][:, None, :]
+    with np.errstate(invalid="ignore"):
+        e = np.where(above > -np.inf, np.where(below > -np.inf, above - below, np.inf), -np.inf)
+    for branch in here.branches:
+        label = branch.label[here.state]
+        masks = branch.masks[corners.mask][:, None, None]
+        add = branch.j.of(masks, label[first][:, :, None], label[second][:, None, :])
+        e = np.where(np.isfinite(e), np.where(np.isfinite(e), e, 0.0) + add, e)
+    return e
+
+
+def _two_points(e: Array, tilt: Array, span: Array) -> Array:
+    """Return the two-point maximum of every rectangle; all arrays have axes (rectangle, u, u')."""
+    width = e.shape[1]
+    own = np.arange(width)
+    best = np.asarray(e[:, own, own].max(axis=1))
+    u, w = np.triu_indices(width, 1)
+    if len(u):
+        pairs = two_point(
+            (e[:, u, u], e[:, w, w]),
+            (e[:, u, w], e[:, w, u]),
+            (tilt[:, u, w], tilt[:, w, u]),
+            (span[:, u, w], span[:, w, u]),
+        )
+        best = np.maximum(best, pairs.max(axis=1))
+    return best
+
+
+def _values(view: View) -> Ints:
+    """Return the value of every node of ``view.top`` in every one of its states."""
+    columns = [view.clique.nodes.index(n) for n in view.top]
+    values = np.zeros((view.count, len(columns)), dtype=np.int64)
+    values[view.label] = view.clique.states[:, columns]
+    return values
+
+
+def _differing(values: Ints) -> Ints:
+    """Return the bit mask of the nodes in which two states differ, for every pair of states."""
+    weights = 1 << np.arange(values.shape[1])
+    return np.asarray(((values[:, None, :] != values[None, :, :]) * weights).sum(axis=2))
+
+
+def _corners(values: Ints) -> tuple[_Corners, Array]:
+    """Return every rectangle once (P holds the first differing node), and ∞ where a corner is impossible.
+
+    The second result has axes (mask, state, state), like the table it goes into.
+    """
+    count, nodes = values.shape
+    strides = np.append(1, np.cumprod(values.max(axis=0) + 1)[:-1])
+    codes = (values * strides).sum(axis=1)
+    order = np.argsort(codes)
+    differ = _differing(values)
+    lowest = differ & -differ
+    found = []
+    impossible = np.zeros((2**nodes, count, count))
+    for mask in range(1, 2**nodes):
+        first, second = np.nonzero((mask & ~differ == 0) & (mask & lowest != 0) & (mask != differ))
+        first, second = first[first < second], second[first < second]
+        column = np.array([mask >> k & 1 for k in range(nodes)])
+        shift = ((values[second] - values[first]) * column * strides).sum(axis=1)
+        places = []
+        for code in (codes[first] + shift, codes[second] - shift):
+            at = np.minimum(np.searchsorted(codes[order], code), count - 1)
+            places.append(np.where(codes[order][at] == code, order[at], -1))
+        there = (places[0] >= 0) & (places[1] >= 0)
+        impossible[mask, first[~there], second[~there]] = np.inf
+        chosen = (first[there], second[there], places[0][there], places[1][there])
+        found.append((np.full(int(there.sum()), mask, dtype=np.int64), *chosen))
+    columns = [np.concatenate(c).astype(np.int64) for c in zip(*found, strict=True)]
+    return _Corners(*columns), impossible
+
+
+def _spread_out(values: Ints, corners: _Corners, best: Array, impossible: Array) -> Array:
+    """Return the table over all masks and ordered pairs from the values of the rectangles."""
+    store = impossible
+    store[corners.mask, corners.first, corners.second] = np.maximum(best, 0.0)
+    store = np.maximum(store, store.transpose(0, 2, 1))
+    differ = _differing(values)
+    lowest = differ & -differ
+    first, second = np.indices(differ.shape)
+    table = np.zeros_like(store)
+    for mask in range(1, len(store) - 1):
+        cut = differ & mask
+        canonical = np.where(cut & lowest != 0, cut, differ ^ cut)
+        divides = (cut != 0) & (cut != differ)
+        table[mask] = np.where(divides, store[np.where(divides, canonical, 0), first, second], 0.0)
+    return table

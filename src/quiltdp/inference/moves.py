@@ -1,0 +1,397 @@
+"""The moves of a quilt: how far its separator shifts the log-odds of two values of the targets.
+
+For targets T, known records L and separator Q, with x = x_T, x' = x_T' and l = x_L,
+
+    M(x, x', l) = max over x_Q of ln P(x_Q, x, l) − ln P(x_Q, x', l)      (up to a term that cancels).
+
+Observe L and Q.  The hidden nodes fall into connected components, and the log-odds of T are a sum of a
+few small tables (:class:`Piece`): the factors that contain a target and otherwise only observed nodes, and
+each component next to a target, summed out given its boundary.  What is next to no target cancels, except
+that it may forbid something.  Nothing beyond Q is touched, except for what it forbids
+(:mod:`quiltdp.inference.support`).
+
+The first axis of a table of moves is that of the *ordered pairs* of joint states of T: first the pairs
+x < x', then the same pairs the other way round.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+
+from quiltdp.errors import ModelTooWide
+from quiltdp.inference.elimination import max_out, product, sum_out, summed_law
+from quiltdp.inference.plan import Limits
+from quiltdp.inference.tables import LogTable, aligned, factor_tables, make_room
+from quiltdp.inference.workspace import Workspace
+from quiltdp.model import Table
+from quiltdp.numbers import EPS
+
+__all__ = [
+    "BIG",
+    "PAIRS",
+    "ComponentTooWide",
+    "Found",
+    "Moves",
+    "Piece",
+    "both_ways",
+    "finite",
+    "moved",
+    "ordered_pairs",
+    "shared_names",
+    "subsets",
+]
+
+BIG = 1e150
+"""Stands for +∞ inside sums, so that +∞ and −∞ never meet: −∞ (impossible) always wins."""
+
+PAIRS = "\0pairs"
+"""The name of the axis of ordered pairs."""
+
+RANGE = 600.0
+"""The logarithms of a product of probabilities may add up to this: the smallest double is e^-708."""
+
+_CHUNK = 2**18  # differences computed at once
+_SMALL = 2**12  # differences that are kept for every pair, to be maximised over other nodes in other quilts
+_MANY = 100  # pieces beyond which it is not looked at which of them can be there together
+_NONE: frozenset[str] = frozenset()
+
+
+def subsets(nodes: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """Yield every subset, small ones first."""
+    for size in range(len(nodes) + 1):
+        yield from combinations(nodes, size)
+
+
+def ordered_pairs(states: int) -> tuple[list[int], list[int]]:
+    """Return x and x' of the pairs x < x', then of the same pairs the other way round.
+
+    Examples
+    --------
+    >>> ordered_pairs(3)
+    ([0, 0, 1, 1, 2, 2], [1, 2, 2, 0, 0, 1])
+    """
+    pairs = list(combinations(range(states), 2))
+    first, second = [x for x, _ in pairs], [y for _, y in pairs]
+    return first + second, second + first
+
+
+def both_ways(moves: Table) -> Table:
+    """Return M(x, x', ·) + M(x', x, ·) for the pairs x < x'."""
+    half = len(moves) // 2
+    return np.asarray(moves[:half] + moves[half:])
+
+
+def finite(best: float) -> float:
+    """Return a largest entry as a number: 0 if nothing is possible, ∞ if it stands for ∞."""
+    return math.inf if best >= BIG / 2 else max(best, 0.0)
+
+
+def moved(
+    table: LogTable,
+    targets: Sequence[str],
+    shape: Sequence[int],
+    kept: Sequence[str] | None,
+    *,
+    zeros: bool = False,
+) -> LogTable:
+    """Return the largest ln φ(x, ·) − ln φ(x', ·) over the nodes neither in T nor kept: axes pairs, kept.
+
+    ``shape`` has the number of states of every target; targets that the table lacks do not move it.
+    With ``zeros`` an impossible numerator is −∞, a possible numerator over an impossible denominator is
+    ``BIG``.  Without ``kept`` all nodes are, in the order of their names.
+    """
+    if len(targets) == 1:
+        axis = table.scope.index(targets[0])
+        array = table.array if axis == 0 else np.moveaxis(table.array, axis, 0)
+        names = table.scope[:axis] + table.scope[axis + 1 :]
+    else:
+        array, names = _joint_states_first(table, targets, shape)
+    if kept is None:
+        kept = sorted(names)
+    private = tuple([k for k, n in enumerate(names, 1) if n not in kept])
+    largest = _moves_with_zeros if zeros and array.min() == -np.inf else _moves
+    made = largest(array, private)
+    own = [n for n in names if n in kept]
+    if own != list(kept):
+        made = made.transpose([0, *[1 + own.index(n) for n in kept]])
+    return LogTable((PAIRS, *kept), made, 2 * table.size, 2 * table.error + 2 * table.size * EPS)
+
+
+def _moves(array: Table, private: tuple[int, ...]) -> Table:
+    """Return the largest differences of two states (the first axis) over the private axes."""
+    step = max(1, _CHUNK // max(1, array[0].size))
+    up, down = [], []
+    for x in range(len(array) - 1):
+        for y in range(x + 1, len(array), step):
+            ratio = array[x] - array[y : y + step]
+            if private:
+                up.append(np.maximum.reduce(ratio, axis=private))
+                down.append(-np.minimum.reduce(ratio, axis=private))
+            else:
+                up.append(ratio)
+                down.append(-ratio)
+    return np.concatenate(up + down)
+
+
+def _moves_with_zeros(array: Table, private: tuple[int, ...]) -> Table:
+    """Return the same where some entries are −∞."""
+    below = np.maximum(array, -BIG)
+    step = max(1, _CHUNK // max(1, array[0].size))
+    up, down = [], []
+    for x in range(len(array) - 1):
+        for y in range(x + 1, len(array), step):
+            up.append(np.maximum.reduce(array[x] - below[y : y + step], axis=private))
+            down.append(np.maximum.reduce(array[y : y + step] - below[x], axis=private))
+    return np.asarray(np.minimum(np.concatenate(up + down), BIG))
+
+
+def _joint_states_first(
+    table: LogTable, targets: Sequence[str], shape: Sequence[int]
+) -> tuple[Table, tuple[str, ...]]:
+    """Return the table with one axis for the joint states of the targets, then its other nodes."""
+    own = [table.scope.index(n) for n in targets if n in table.scope]
+    rest = [k for k in range(len(table.scope)) if k not in own]
+    array = table.array.transpose([*own, *rest])
+    array = array.reshape(-1, *[table.array.shape[k] for k in rest])
+    if len(own) < len(targets):  # every joint state in full
+        inner = [n if t in table.scope else 1 for t, n in zip(targets, shape, strict=True)]
+        array = array[np.broadcast_to(np.arange(len(array)).reshape(inner), shape).ravel()]
+    return array, tuple([table.scope[k] for k in rest])
+
+
+class Piece(NamedTuple):
+    """A table of the sum: one factor, or hidden nodes summed out of their factors."""
+
+    nodes: frozenset[str]  # summed out; none for a factor
+    factors: tuple[int, ...]
+    names: frozenset[str]  # of its axes, targets apart
+    moves: bool  # whether it is next to a target; if not, it matters only through its zeros
+    forbids: bool  # whether it has any
+
+
+class Found(NamedTuple):
+    """The table of a piece, its nodes that nobody else contains maximised away."""
+
+    table: LogTable
+    rays: bool = False  # found by rays: there is no table of the piece with all its nodes
+    exact: bool = True
+
+
+class ComponentTooWide(ModelTooWide):
+    """A hidden component whose moves are too large for a table even with its hub maximised."""
+
+    def __init__(self, hub: str) -> None:
+        super().__init__(f"the hidden nodes around {hub!r} need too large a table")
+        self.hub = hub
+
+
+class Moves:
+    """The pieces of a model's quilts and their moves, kept in its workspace for the other quilts."""
+
+    def __init__(self, workspace: Workspace, limits: Limits) -> None:
+        self.space = workspace
+        self.limits = limits
+        self.tables = factor_tables(workspace)
+        self._ways = (limits.entries, limits.direct, limits.component, limits.rays, limits.rays_from)
+
+    # -- pieces ------------------------------------------------------------------------------
+
+    def given(self, targets: tuple[str, ...], factors: Iterable[int], hidden: frozenset[str]) -> list[Piece]:
+        """Return the pieces of some factors with these nodes hidden and all others observed."""
+        found = [self._piece(c, targets) for c in self.tables.components(hidden)]
+        found += [self._piece(f, targets) for f in factors if hidden.isdisjoint(self.tables.scope_set(f))]
+        return [p for p in found if p.moves or p.forbids]
+
+    def for_all_known_sets(
+        self, targets: tuple[str, ...], nearby: frozenset[str], records: Collection[str]
+    ) -> list[Piece]:
+        """Return every piece that some set of known records gives rise to.
+
+        A factor is there when its nearby nodes are known; connected nearby nodes are a component when they
+        are hidden and the nearby nodes around them known.
+        """
+        tables = self.tables
+        near = tables.near(targets[0]) if len(targets) == 1 else tables.near_any(targets)
+        if tables.has_zeros and nearby:
+            walls = [f for n in sorted(nearby) for f in tables.near_with_zeros(n)]
+            near = list(dict.fromkeys([*near, *walls]))
+        found = [self._piece(f, targets) for f in near]
+        found += [self._piece(c, targets) for c in tables.connected_subsets(nearby)]
+        if len(records) < len(nearby):
+            latent = nearby.difference(records)
+            found = [p for p in found if latent.isdisjoint(p.names)]
+        return [p for p in found if p.moves or p.forbids]
+
+    def _piece(self, part: int | frozenset[str], targets: tuple[str, ...]) -> Piece:
+        """Return the piece of one factor, or of hidden nodes."""
+        tables = self.tables
+        found: Piece | None = tables.pieces.get((part, targets))
+        if found is None:
+            make_room(tables.pieces)
+            nodes = _NONE if isinstance(part, int) else part
+            factors = (part,) if isinstance(part, int) else tables.near_set(part)
+            around = tables.scope_set(part) if isinstance(part, int) else tables.boundary(part)
+            names = around.difference(targets)
+            forbids = tables.has_zeros and any(map(tables.with_zeros, factors))
+            found = tables.pieces[part, targets] = Piece(
+                nodes, factors, names, len(names) < len(around), forbids
+            )
+        return found
+
+    # -- their tables ------------------------------------------------------------------------
+
+    def table(self, piece: Piece, targets: tuple[str, ...], kept: frozenset[str]) -> Found:
+        """Return the largest moves of a piece over the nodes that are not kept: axes pairs, kept sorted.
+
+        For a piece that does not move, what it forbids.  A component whose table is too large has its hub
+        maximised instead of summed: Σ_k A_k / Σ_k B_k ≤ max_k A_k / B_k, so treating a hidden node as if
+        its value could be chosen never makes a ratio smaller.
+        """
+        key = (piece.nodes or piece.factors, targets if piece.moves else (), kept, self._ways)
+        return self.space.keep("move", key, lambda: self._made(piece, targets, kept), _found_bytes)
+
+    def _made(self, piece: Piece, targets: tuple[str, ...], kept: frozenset[str]) -> Found:
+        tables, limits = self.tables, self.limits
+        if not piece.moves:
+            return Found(self.largest(self.walls(piece), sorted(kept)))
+        if piece.nodes:
+            entries = tables.entries(tables.boundary(piece.nodes))
+            if limits.rays and entries > limits.rays_from:
+                from quiltdp.inference.rays import RayTables
+
+                by_rays = RayTables(self.space).move(piece.nodes, targets, kept, limit=limits.component)
+                if by_rays is not None:
+                    return Found(by_rays, rays=True)
+            if entries > min(limits.component, limits.entries):
+                return self._hub_maximised(piece, targets, kept)
+        try:
+            source = self.source(piece)
+        except ModelTooWide:
+            return self._hub_maximised(piece, targets, kept)
+        shape = [tables.states(n) for n in targets]
+        if piece.forbids or len(targets) > 1 or source.array.size * shape[0] > _SMALL:
+            return Found(moved(source, targets, shape, sorted(kept), zeros=piece.forbids))
+        key = (piece.nodes or piece.factors, targets)
+        every = self.space.keep("differences", key, lambda: moved(source, targets, shape, None), _bytes)
+        return Found(_maximised(every, kept))
+
+    def walls(self, piece: Piece) -> list[LogTable]:
+        """Return what the factors of a piece forbid."""
+        return [w for f in piece.factors if (w := self.tables.barrier(f)) is not None]
+
+    def source(self, piece: Piece) -> LogTable:
+        """Return the table of a piece over all its nodes."""
+        if not piece.nodes:
+            return self.tables.logs(piece.factors[0])
+        return self.summed(piece.nodes, piece.factors)
+
+    def _hub_maximised(self, piece: Piece, targets: tuple[str, ...], kept: frozenset[str]) -> Found:
+        """Return an upper bound on the move of a component: its hub is observed, and the worst is taken."""
+        hub = max(sorted(piece.nodes), key=lambda n: len(self.tables.around(n)))
+        pieces = self.given(targets, piece.factors, piece.nodes - {hub})
+        shared = shared_names(pieces)
+        try:
+            tables = [self.table(p, targets, p.names & (shared | kept)).table for p in pieces]
+            return Found(self.largest(tables, sorted(kept)), exact=False)
+        except ModelTooWide as error:
+            raise ComponentTooWide(hub) from error
+
+    def summed(self, nodes: frozenset[str], factors: tuple[int, ...]) -> LogTable:
+        """Return hidden nodes summed out of their factors; the same for every target."""
+
+        def make() -> LogTable:
+            tables, limit, guard = self.tables, self.limits.entries, self.space.guard
+            logs = [tables.logs(f) for f in factors]
+            if sum([t.size for t in logs]) > RANGE:
+                return product(sum_out(logs, nodes, limit=limit, guard=guard), limit=limit)
+            laws = [t._replace(array=tables.table(f), error=0.0) for f, t in zip(factors, logs, strict=True)]
+            return _logs(summed_law(laws, nodes, limit=limit, guard=guard))
+
+        key = (nodes, factors, self.limits.entries)
+        return self.space.keep("component", key, make, _bytes)
+
+    def largest(self, tables: Sequence[LogTable], keep: Sequence[str]) -> LogTable:
+        """Return the sum of the tables, maximised over everything but pairs and ``keep``, in that order."""
+        if len(tables) == 1 and tables[0].scope == (PAIRS, *keep):
+            return tables[0]
+        sizes: dict[str, int] = {}
+        size = error = 0.0
+        for t in tables:
+            sizes.update(zip(t.scope, t.array.shape, strict=True))
+            size += t.size
+            error += t.error
+        error += len(tables) * EPS * size
+        stay = [n for n in (PAIRS, *keep) if n in sizes]
+        gone = [n for n in sizes if n not in stay]
+        if gone and math.prod(sizes.values()) > self.limits.direct:
+            limit = self.limits.entries
+            found = product(max_out(tables, gone, limit=limit, guard=self.space.guard), limit=limit)
+            error = found.error + len(tables) * EPS * size
+            return LogTable(tuple(stay), aligned((found.scope, found.array), stay), size, error)
+        order = (*stay, *gone)
+        total = np.zeros(()) if not tables else aligned((tables[0].scope, tables[0].array), order)
+        for t in tables[1:]:
+            total = total + aligned((t.scope, t.array), order)
+        if gone:
+            total = np.maximum.reduce(total, axis=tuple(range(len(stay), len(order))))
+        return LogTable(tuple(stay), total, size, error)
+
+
+def shared_names(pieces: Sequence[Piece], others: Iterable[Collection[str]] = ()) -> frozenset[str]:
+    """Return the nodes that two pieces of one sum contain, or a piece and another table."""
+    seen = twice = _NONE
+    for p in pieces:
+        twice |= seen & p.names
+        seen |= p.names
+    if twice:
+        twice = _met_together(pieces, twice)
+    for names in others:
+        twice |= seen.intersection(names)
+        seen = seen.union(names)
+    return twice
+
+
+def _met_together(pieces: Sequence[Piece], names: frozenset[str]) -> frozenset[str]:
+    """Return those names that two pieces contain which can be there at the same time.
+
+    With very many pieces all names are taken: more axes than needed, the same numbers.
+    """
+    if len(pieces) > _MANY:
+        return names
+    found = _NONE
+    for one, two in combinations(pieces, 2):
+        both = one.names & two.names & names
+        if both and both - found:
+            apart = one.nodes.isdisjoint(two.nodes) and one.nodes.isdisjoint(two.names)
+            if apart and two.nodes.isdisjoint(one.names):
+                found |= both
+    return found
+
+
+def _logs(law: LogTable) -> LogTable:
+    """Return the logarithms of a table of probabilities, whose error is relative."""
+    with np.errstate(divide="ignore"):
+        array = np.log(law.array)
+    return LogTable(law.scope, array, law.size, law.error + EPS * (1 + law.size))
+
+
+def _bytes(table: LogTable) -> int:
+    return int(table.array.nbytes) + 512
+
+
+def _found_bytes(found: Found) -> int:
+    return _bytes(found.table)
+
+
+def _maximised(table: LogTable, kept: frozenset[str]) -> LogTable:
+    """Return a table of moves maximised over the nodes that are not kept."""
+    if len(table.scope) == 1 + len(kept):
+        return table
+    gone = tuple([k for k, n in enumerate(table.scope) if k and n not in kept])
+    scope = (PAIRS, *[n for n in table.scope[1:] if n in kept])
+    return LogTable(scope, np.maximum.reduce(table.array, axis=gone), table.size, table.error)

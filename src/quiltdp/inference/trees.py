@@ -1,0 +1,386 @@
+"""Clique trees: exact marginals of any clique or small set of nodes, by a tree calibrated once.
+
+All tables are logarithms, so neither a chain of thousands of nodes nor a table entry of 1e-300
+underflows, and a state is possible exactly when its entry is above −∞.  Every message is scaled by
+its largest entry, so no precision is lost to the total mass.  Nothing is recursive.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quiltdp.errors import InvalidArgument, InvalidModel, ModelTooWide, option
+from quiltdp.inference.plan import MAX_ENTRIES, EliminationPlan, plan_elimination
+from quiltdp.inference.tables import NamedTable, aligned, log_sum, log_table
+from quiltdp.inference.workspace import Workspace
+from quiltdp.model import Model, Table
+from quiltdp.work import NO_GUARD, Guard
+
+__all__ = ["CliqueTree", "JunctionTree", "junction_tree", "plan_junction_tree"]
+
+_SMALL = (
+    2**12
+)  # entries up to which the law of a clique, given its separator or not, is kept as probabilities
+_FEW = 6  # cliques whose laws are multiplied as probabilities
+_DEEP = 100.0  # and down to e to the minus this: six of them stay far from the smallest double
+
+
+def plan_junction_tree(
+    model: Model,
+    *,
+    join: Iterable[Collection[str]] = (),
+    max_entries: int = MAX_ENTRIES,
+    workspace: Workspace | None = None,
+) -> EliminationPlan:
+    """Return the plan of :func:`junction_tree`: order, cliques, largest table and memory; no work yet.
+
+    Parameters
+    ----------
+    join
+        Sets of nodes that must end up together in one clique.
+    max_entries
+        The limit on one table that the plan is judged against.
+
+    Examples
+    --------
+    >>> from quiltdp import markov_chain
+    >>> from quiltdp.inference.trees import plan_junction_tree
+    >>> print(plan_junction_tree(markov_chain([[0.9, 0.1], [0.2, 0.8]], 1000)))
+    elimination of 1000 nodes: 999 cliques, 1 components
+    order           {X0, X1, X2, X3, X4, X5, X6, X7, X8, X9, X10, X11, … (1000 nodes)}
+    largest clique  {X998, X999}: 4 entries
+    all tables      3,996 entries, about 64 kB
+    limit           16,777,216 entries per table: fits
+    """
+    joined = _checked_join(model, join)
+
+    def make() -> EliminationPlan:
+        sizes = {n: model.cardinality(n) for n in model.nodes}
+        return plan_elimination(sizes, [*(f.scope for f in model.factors), *joined], max_entries=max_entries)
+
+    if workspace is None:
+        return make()
+    return workspace.keep("tree plan", (joined, max_entries), make, lambda p: 512 * len(p.order) + 512)
+
+
+def junction_tree(
+    model: Model,
+    *,
+    join: Iterable[Collection[str]] = (),
+    max_entries: int = MAX_ENTRIES,
+    workspace: Workspace | None = None,
+) -> JunctionTree:
+    """Return a calibrated junction tree (a forest when the model has separate parts).
+
+    With a ``workspace`` the tree is kept there, and its guard is looked at between cliques.
+
+    Raises
+    ------
+    ModelTooWide
+        If a table would exceed ``max_entries``, or all of them together four times that; the
+        message names the clique and its size.  Nothing has been allocated then.
+    InvalidModel
+        If every joint state of the model is impossible (potentials that contradict each other).
+
+    References
+    ----------
+    Lauritzen and Spiegelhalter (1988), Local computations with probabilities on graphical structures.
+
+    Examples
+    --------
+    >>> from quiltdp import Model
+    >>> from quiltdp.inference.trees import junction_tree
+    >>> m = Model.from_tables({"A": ([], [0.3, 0.7]), "B": (["A"], [[0.9, 0.1], [0.2, 0.8]])})
+    >>> tree = junction_tree(m)
+    >>> tree.cliques, tree.marginal(["B"]).round(3).tolist()
+    ((('A', 'B'),), [0.41, 0.59])
+    """
+    space = workspace if workspace is not None else Workspace(model)
+    joined = _checked_join(model, join)
+
+    def make() -> JunctionTree:
+        plan = plan_junction_tree(model, join=joined, max_entries=max_entries, workspace=workspace)
+        plan.check()
+        space.guard.check(plan.memory)
+        sizes = {n: model.cardinality(n) for n in model.nodes}
+        cache: dict[int, Table] = {}
+        tables = [(f.scope, log_table(f.table, cache)) for f in model.factors]
+        return JunctionTree(plan, sizes, tables, space.guard)
+
+    return space.keep("junction tree", (joined, max_entries), make, lambda tree: tree.plan.memory)
+
+
+def _checked_join(model: Model, join: Iterable[Collection[str]]) -> tuple[tuple[str, ...], ...]:
+    joined = []
+    for j in join:
+        if isinstance(j, str):
+            raise InvalidArgument(f"join must hold collections of node names, not the string {j!r}")
+        model.require(j)
+        joined.append(tuple(sorted(j)))
+    return tuple(joined)
+
+
+class CliqueTree:
+    """Cliques, the tree edges between them and who holds whom; parents come before their children.
+
+    Every clique lists its nodes in the order of elimination, so the axes of a separator come in the
+    same order at both ends.
+
+    Attributes
+    ----------
+    cliques
+        The nodes of each clique, one per axis of its table.
+    edges
+        ``(u, v, separator)`` for each tree edge; clique u is the parent of v.
+    plan
+        The plan it was built from.
+    """
+
+    def __init__(self, plan: EliminationPlan, sizes: Mapping[str, int]) -> None:
+        self.plan = plan
+        self.cliques = plan.cliques
+        self._parent = plan.parent
+        self._sizes = dict(sizes)
+        self._members = [frozenset(c) for c in plan.cliques]
+        self._separators = tuple(
+            () if p < 0 else tuple([n for n in c if n in self._members[p]])
+            for p, c in zip(plan.parent, plan.cliques, strict=True)
+        )
+        self.edges = tuple((p, k, self._separators[k]) for k, p in enumerate(plan.parent) if p >= 0)
+        self._depth = [0] * len(self.cliques)
+        self._root = list(range(len(self.cliques)))
+        self._children: list[list[int]] = [[] for _ in self.cliques]
+        self._holding: dict[str, list[int]] = {}
+        for k, p in enumerate(plan.parent):
+            if p >= 0:
+                self._depth[k], self._root[k] = self._depth[p] + 1, self._root[p]
+                self._children[p].append(k)
+            for n in self.cliques[k]:
+                self._holding.setdefault(n, []).append(k)
+
+    def _owner(self, scope: Collection[str]) -> int:
+        """Return the clique that a table over ``scope`` belongs to: the deepest home of its nodes."""
+        return max([self.plan.home[n] for n in scope], key=lambda k: (self._depth[k], k))
+
+    def _between(self, cliques: Iterable[int]) -> list[int]:
+        """Return the cliques together with the tree paths between them, deepest first."""
+        found = set(cliques)
+        waiting: dict[int, int] = {}
+        for k in found:
+            waiting[self._root[k]] = waiting.get(self._root[k], 0) + 1
+        heap = [(-self._depth[k], -k) for k in found]
+        heapq.heapify(heap)
+        while heap:
+            k = -heapq.heappop(heap)[1]
+            if waiting[self._root[k]] == 1:
+                continue  # the top one of its tree
+            p = self._parent[k]
+            if p in found:
+                waiting[self._root[k]] -= 1
+            else:
+                found.add(p)
+                heapq.heappush(heap, (-self._depth[p], -p))
+        return sorted(found, key=lambda k: (-self._depth[k], -k))
+
+
+class JunctionTree(CliqueTree):
+    """A calibrated clique tree: every clique's table is ln of its marginal."""
+
+    def __init__(
+        self,
+        plan: EliminationPlan,
+        sizes: Mapping[str, int],
+        tables: Iterable[tuple[Sequence[str], Table]],
+        guard: Guard = NO_GUARD,
+    ) -> None:
+        super().__init__(plan, sizes)
+        self._conditionals: dict[int, Table] = {}
+        self._laws: dict[tuple[int, bool], Table | None] = {}
+        self._beliefs = [np.zeros(tuple(self._sizes[n] for n in c)) for c in self.cliques]
+        for scope, table in tables:
+            if scope:
+                k = self._owner(scope)
+                self._beliefs[k] += aligned((tuple(scope), table), self.cliques[k])
+            elif not float(table) > -np.inf:
+                raise InvalidModel("every joint state of the model is impossible")
+        self._calibrate(guard)
+
+    def __repr__(self) -> str:
+        """Say how large it is."""
+        return f"<JunctionTree: {len(self.cliques)} cliques, largest {max(self.plan.sizes):,} entries>"
+
+    # -- reading it ------------------------------------------------------------------------
+
+    def clique_of(self, node: str) -> int:
+        """Return the position of the clique nearest to the root that holds ``node``."""
+        return self.plan.home[node]
+
+    def clique_marginal(self, k: int) -> Table:
+        """Return P over the axes of clique ``k``, normalised."""
+        return _frozen(np.exp(self._beliefs[k]))
+
+    def clique_log_marginal(self, k: int) -> Table:
+        """Return ln P over the axes of clique ``k``: −∞ exactly where the state is impossible."""
+        return _frozen(self._beliefs[k].copy())
+
+    def clique_support(self, k: int) -> NDArray[np.bool_]:
+        """Return which states of clique ``k`` are possible in the whole model."""
+        return np.asarray(self._beliefs[k] > -np.inf)
+
+    def marginal(self, nodes: Sequence[str]) -> Table:
+        """Return P(x_nodes), axes in the order of ``nodes``; separate components multiply."""
+        return _frozen(np.exp(self.log_marginal(nodes)))
+
+    def log_marginal(self, nodes: Sequence[str]) -> Table:
+        """Return ln P(x_nodes) by elimination over the smallest subtree that holds the nodes.
+
+        Raises
+        ------
+        ModelTooWide
+            If a table on the way would exceed the limit of the plan.
+        """
+        wanted = tuple(nodes)
+        if isinstance(nodes, str) or len(set(wanted)) < len(wanted):
+            raise InvalidArgument(f"nodes must be different node names, not {nodes!r}")
+        for n in wanted:
+            if n not in self._sizes:
+                raise InvalidArgument(f"node {n!r} is not in the model")
+        parts: dict[int, list[str]] = {}
+        for n in wanted:
+            parts.setdefault(self._root[self.plan.home[n]], []).append(n)
+        total = np.zeros((1,) * len(wanted))
+        for part in parts.values():
+            total = total + aligned(self._within(frozenset(part)), wanted)
+        return np.asarray(np.broadcast_to(total, tuple(self._sizes[n] for n in wanted)))
+
+    def law(self, nodes: frozenset[str]) -> NamedTable | None:
+        """Return P of nodes of one component with its axes, by sums of probabilities instead of logarithms.
+
+        None where a probability could be too small for a double, where a table is large, or where the
+        nodes are in separate components.
+        """
+        if len({self._root[self.plan.home[n]] for n in nodes}) > 1:
+            return None
+        subtree = self._subtree(nodes)
+        if len(subtree) > _FEW:
+            return None
+        arrived: dict[int, list[tuple[tuple[str, ...], Table]]] = {}
+        for k in subtree:
+            top = k == subtree[-1]
+            found = self._law_of(k, given_above=not top)
+            if found is None:
+                return None
+            scope: tuple[str, ...] = self.cliques[k]
+            for axes, table in arrived.get(k, ()):
+                wide = (*scope, *[n for n in axes if n not in scope])
+                found = aligned((scope, found), wide) * aligned((axes, table), wide)
+                scope = wide
+                if found.size > _SMALL:
+                    return None
+            stay = nodes if top else nodes.union(self._separators[k])
+            gone = tuple([a for a, n in enumerate(scope) if n not in stay])
+            keep = tuple([n for n in scope if n in stay])
+            if gone:
+                found = np.add.reduce(found, axis=gone)
+            if top:
+                return keep, found
+            arrived.setdefault(self._parent[k], []).append((keep, found))
+        raise AssertionError("a subtree has a top clique")  # pragma: no cover
+
+    # -- making it -------------------------------------------------------------------------
+
+    def _calibrate(self, guard: Guard) -> None:
+        """Pass messages to the roots and back, dividing on the way back what was sent up."""
+        sent: list[Table | None] = [None] * len(self.cliques)
+        for k in range(len(self.cliques) - 1, -1, -1):  # children come after their parents
+            guard.check()
+            p = self._parent[k]
+            message = log_sum((self.cliques[k], self._beliefs[k]), self._separators[k])
+            top = message.max()
+            if top == -np.inf:
+                raise InvalidModel(f"every joint state of the model is impossible: see {self.cliques[k]}")
+            if p >= 0:
+                sent[k] = message - top
+                self._beliefs[p] += aligned((self._separators[k], message - top), self.cliques[p])
+        for k, p in enumerate(self._parent):
+            guard.check()
+            up = sent[k]
+            if up is not None:
+                down = log_sum((self.cliques[p], self._beliefs[p]), self._separators[k])
+                ratio = np.where(down > -np.inf, down - np.where(up > -np.inf, up, 0.0), -np.inf)
+                self._beliefs[k] += aligned((self._separators[k], ratio), self.cliques[k])
+            self._beliefs[k] -= log_sum((self.cliques[k], self._beliefs[k]), ())
+
+    # -- marginals across cliques ------------------------------------------------------------
+
+    def _subtree(self, wanted: frozenset[str]) -> list[int]:
+        """Return the cliques needed for nodes of one component, deepest first, the top one last."""
+        holders = min([self._holding[n] for n in wanted], key=len, default=[0])
+        inside = [k for k in holders if wanted <= self._members[k]]
+        if inside:
+            return [min(inside, key=self.plan.sizes.__getitem__)]
+        ordered = self._between(self.plan.home[n] for n in wanted)
+        while len(ordered) > 1 and wanted & self._members[ordered[-1]] <= set(self._separators[ordered[-2]]):
+            if sum(self._parent[k] == ordered[-1] for k in ordered) > 1:
+                break
+            ordered.pop()  # the top clique adds nothing that its only child does not have
+        return ordered
+
+    def _within(self, wanted: frozenset[str]) -> NamedTable:
+        """Return ln P of nodes of one component with its axes."""
+        subtree = self._subtree(wanted)
+        arrived: dict[int, list[NamedTable]] = {k: [] for k in subtree}
+        for k in subtree:
+            scope = tuple(dict.fromkeys([*self.cliques[k], *(n for s, _ in arrived[k] for n in s)]))
+            self._check_size(scope)
+            below = k != subtree[-1]
+            total = aligned((self.cliques[k], self._given_above(k) if below else self._beliefs[k]), scope)
+            for message in arrived.pop(k):
+                total = total + aligned(message, scope)
+            keep = tuple(n for n in scope if n in wanted or (below and n in self._separators[k]))
+            result = (keep, log_sum((scope, total), keep))
+            if not below:
+                return result
+            arrived[self._parent[k]].append(result)
+        raise AssertionError("a subtree has a top clique")  # pragma: no cover
+
+    def _given_above(self, k: int) -> Table:
+        """Return ln P(clique | separator): the rest of the tree brings the separator's law."""
+        found = self._conditionals.get(k)
+        if found is None:
+            own = log_sum((self.cliques[k], self._beliefs[k]), self._separators[k])
+            law = np.where(own > -np.inf, own, 0.0)
+            found = self._beliefs[k] - aligned((self._separators[k], law), self.cliques[k])
+            if found.size <= _SMALL:
+                self._conditionals[k] = found
+        return found
+
+    def _law_of(self, k: int, *, given_above: bool) -> Table | None:
+        """Return P(clique) or P(clique | separator), None if it is large or an entry is too small."""
+        key = (k, given_above)
+        if key not in self._laws:
+            logs = self._given_above(k) if given_above else self._beliefs[k]
+            small = logs.size <= _SMALL and logs.min(initial=0.0, where=logs > -np.inf) > -_DEEP
+            self._laws[key] = np.exp(logs) if small else None
+        return self._laws[key]
+
+    def _check_size(self, scope: Sequence[str]) -> None:
+        size = math.prod(self._sizes[n] for n in scope)
+        if size > self.plan.limit:
+            raise ModelTooWide(
+                f"the marginal needs a table over {{{', '.join(scope)}}} of {size:,} entries,"
+                f" the limit is {self.plan.limit:,}",
+                "ask for fewer nodes",
+                f"raise {option('max_entries')}",
+            )
+
+
+def _frozen(table: Table) -> Table:
+    array = np.asarray(table)
+    array.flags.writeable = False
+    return array

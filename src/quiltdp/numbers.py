@@ -1,0 +1,144 @@
+"""Directed rounding: how a double becomes a bound.
+
+numpy's elementary functions are accurate to a few units in the last place, not correctly rounded.
+A quantity computed with a handful of them is therefore true up to a small relative error, and
+:func:`up` and :func:`down` step over that error in the direction of privacy.  Where the error is
+known, :func:`above` adds it.
+"""
+
+from __future__ import annotations
+
+import math
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = [
+    "DIGITS",
+    "EPS",
+    "above",
+    "above_array",
+    "digits_down",
+    "digits_up",
+    "digits_up_array",
+    "down",
+    "down_array",
+    "round_down",
+    "round_up",
+    "up",
+    "up_array",
+]
+
+DIGITS = 12
+"""Significant digits of a number that people get: the last bits of a library do not show in it."""
+
+EPS = float(np.finfo(np.float64).eps)
+_TINY = 5e-324
+
+
+def up(value: float, ulps: float = 64.0) -> float:
+    """Return a double above ``value`` by at least ``ulps`` relative units; ∞ stays ∞.
+
+    Examples
+    --------
+    >>> up(1.0) > 1.0, up(float("inf"))
+    (True, inf)
+    """
+    return float(value + abs(value) * ulps * EPS + _TINY)
+
+
+def down(value: float, ulps: float = 64.0) -> float:
+    """Return a double below ``value`` by at least ``ulps`` relative units; ∞ stays ∞."""
+    if np.isinf(value):
+        return float(value)
+    return float(value - abs(value) * ulps * EPS - _TINY)
+
+
+def up_array(values: NDArray[np.float64], ulps: float = 64.0) -> NDArray[np.float64]:
+    """Round a whole array up; zeros stay zero (a sum of nothing is exact), ∞ stays ∞."""
+    return values + np.abs(values) * (ulps * EPS)
+
+
+def down_array(values: NDArray[np.float64], ulps: float = 64.0) -> NDArray[np.float64]:
+    """Round a whole array down; zeros stay zero, ∞ stays ∞."""
+    step = np.abs(np.where(np.isinf(values), 0.0, values)) * (ulps * EPS)
+    return values - step
+
+
+def above(value: float, error: float) -> float:
+    """Return a double that is no less than the true value, given a bound on the error.
+
+    Examples
+    --------
+    >>> above(1.0, 0.0), above(1.0, 1e-16) > 1.0
+    (1.0, True)
+    """
+    return value + error if error == 0 or value == math.inf else math.nextafter(value + error, math.inf)
+
+
+def above_array(values: NDArray[np.float64], errors: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return :func:`above` entry by entry."""
+    return np.where(errors == 0, values, np.nextafter(values + errors, np.inf))
+
+
+def round_up(value: Fraction) -> float:
+    """Return the smallest double that is not below ``value`` (∞ above the range of doubles).
+
+    Examples
+    --------
+    >>> round_up(Fraction(1, 4)), round_up(Fraction(1, 3)) >= Fraction(1, 3)
+    (0.25, True)
+    """
+    try:
+        nearest = float(value)
+    except OverflowError:
+        return math.inf
+    return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)
+
+
+def round_down(value: Fraction) -> float:
+    """Return the largest double that is not above ``value``."""
+    return -round_up(-value)
+
+
+def digits_up(value: float) -> float:
+    """Return the smallest number of twelve significant digits that is not below ``value``; ∞ stays ∞.
+
+    Examples
+    --------
+    >>> digits_up(1 / 3), digits_up(0.25), digits_up(2.0000000000000004)
+    (0.333333333334, 0.25, 2.00000000001)
+    """
+    # the nearest double of a decimal above a double is not below that double
+    return float(_CEILING.create_decimal(Decimal(value)))
+
+
+def digits_down(value: float) -> float:
+    """Return the largest number of twelve significant digits that is not above ``value``; ∞ stays ∞.
+
+    Examples
+    --------
+    >>> digits_down(1 / 3), digits_down(0.25)
+    (0.333333333333, 0.25)
+    """
+    return float(_FLOOR.create_decimal(Decimal(value)))
+
+
+def digits_up_array(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Round a whole array of non-negative numbers up to twelve digits; what differs by rounding only is one.
+
+    Values closer than 1e-13 (relatively) to each other all become the largest of them first, so that
+    equal numbers computed in different orders come out equal.
+    """
+    distinct, where = np.unique(values, return_inverse=True)
+    with np.errstate(invalid="ignore"):  # ∞ against ∞ cannot happen among distinct values
+        last = np.append(distinct[1:] > distinct[:-1] * (1 + 1e-13), True)
+    group = np.cumsum(np.append(0, last[:-1])).astype(np.intp)
+    tops = np.array([digits_up(v) for v in distinct[last].tolist()])
+    return np.asarray(tops[group][where.ravel()] if len(distinct) else values.copy())
+
+
+_CEILING = Context(prec=DIGITS, rounding=ROUND_CEILING, Emin=-400, Emax=400)
+_FLOOR = Context(prec=DIGITS, rounding=ROUND_FLOOR, Emin=-400, Emax=400)

@@ -1,0 +1,201 @@
+"use strict";
+// The page shows what stands in the data; it computes nothing but places and colours.
+const data = JSON.parse(document.getElementById("data").textContent);
+const $ = (id) => document.getElementById(id);
+const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+const number = (x) => (x === null || x === undefined ? "–" : x === "inf" ? "∞" : String(Number(Number(x).toPrecision(6))));
+const value = (x) => (x === "inf" ? Infinity : x);
+
+function element(tag, text, className) {
+  const made = document.createElement(tag);
+  if (text !== undefined) made.textContent = text;
+  if (className) made.className = className;
+  return made;
+}
+
+function facts(list, pairs) {
+  for (const [name, text] of pairs) list.append(element("dt", name), element("dd", text));
+}
+
+// -- the first screen ----------------------------------------------------------------------------
+
+function firstScreen() {
+  document.title = data.title;
+  $("title").textContent = data.title;
+  $("sigma").textContent = "σ = " + number(data.sigma);
+  $("scale-name").textContent = data.scale_name;
+  $("sentence").textContent = data.sentence;
+  const finite = data.bars.map((b) => value(b.sigma)).filter(Number.isFinite);
+  const [most, least] = [Math.max(...finite), Math.min(...finite)];
+  const wide = most > 60 * least; // then lengths are logarithms, and the page says so
+  const length = (x) => (wide ? (1 + Math.log(x / least)) / (1 + Math.log(most / least)) : x / most);
+  $("bars-say").hidden = !wide;
+  for (const bar of data.bars) {
+    const row = element("div", undefined, bar.ours ? "bar ours" : "bar");
+    const track = element("div", undefined, "track");
+    const fill = element("div", undefined, "fill");
+    fill.style.width = 60 * Math.min(1, length(value(bar.sigma))) + "%";
+    track.append(fill, element("b", number(bar.sigma)), element("small", bar.remark));
+    row.append(element("span", bar.label), track);
+    $("bars").append(row);
+  }
+  $("bracket").textContent = data.bracket_sentence;
+}
+
+// -- targets and curves ----------------------------------------------------------------------------
+
+function curve(target, xs, series, xLabel) {
+  const stroke = [css("--accent"), css("--high"), css("--quiet")];
+  const options = {
+    width: Math.max(260, target.clientWidth), height: 240, cursor: { points: { show: false } },
+    scales: { x: { time: false, distr: 3 }, y: { distr: 3 } },
+    axes: [0, 1].map(() => ({ stroke: css("--ink"), grid: { stroke: css("--line") }, ticks: { stroke: css("--line") },
+      values: (_, ticks) => ticks.map((t) => (t === null ? "" : number(t))) })),
+    series: [{ label: xLabel, value: (_, v) => number(v) },
+      ...series.map((s, k) => ({ label: s.label, stroke: stroke[k], width: 2, points: { show: true }, value: (_, v) => number(v) }))],
+  };
+  return new uPlot(options, [xs, ...series.map((s) => s.values.map((v) => (value(v) > 0 && Number.isFinite(value(v)) ? v : null)))], target);
+}
+
+function targets() {
+  const t = data.targets;
+  const slider = $("target");
+  slider.max = t.epsilon.length - 1;
+  slider.value = t.chosen;
+  const say = () => {
+    const k = Number(slider.value);
+    $("slider-says").textContent = `ε = ${number(t.epsilon[k])} needs σ = ${number(t.sigma[k])}`;
+  };
+  slider.addEventListener("input", say);
+  say();
+  curve($("curve-sigma"), t.epsilon, [{ label: "σ", values: t.sigma }], "ε");
+  if (data.leakage.alpha.length) curve($("curve-leak"), data.leakage.alpha, data.leakage.series, "α");
+  else $("curve-leak").closest("figure").hidden = true;
+}
+
+// -- the graph --------------------------------------------------------------------------------------
+
+let drawing = null;
+const most = Math.max(...data.records.map((r) => value(r.leaks)).filter(Number.isFinite), 0);
+const least = Math.min(...data.records.map((r) => value(r.leaks)), most);
+const share = (leak) => (most > least ? (Math.min(value(leak), most) - least) / (most - least) : 1);
+
+function mixed(from, to, t) {
+  const rgb = (hex) => [1, 3, 5].map((k) => parseInt(hex.slice(k, k + 2), 16));
+  const [a, b] = [rgb(from), rgb(to)];
+  return "rgb(" + a.map((x, k) => Math.round(x + (b[k] - x) * t)).join(",") + ")";
+}
+
+function draw() {
+  const g = data.graph;
+  $("graph-says").textContent = g.says;
+  const place = new Map(data.records.map((r) => [r.name, r]));
+  const elements = g.nodes.map((n) => ({ data: { id: n.id, label: n.label, shape: n.shape, latent: n.latent ? 1 : 0,
+    colour: n.leaks === undefined || n.leaks === null ? css("--panel") : mixed(css("--low"), css("--high"), share(n.leaks)) },
+    position: { x: n.x, y: n.y } }));
+  for (const [a, b, arrow] of g.edges) elements.push({ data: { source: a, target: b, arrow: arrow ? "triangle" : "none" } });
+  drawing = cytoscape({
+    container: $("graph"), elements, layout: { name: "preset", padding: 24 }, wheelSensitivity: 0.2,
+    autoungrabify: true, boxSelectionEnabled: false, hideEdgesOnViewport: g.edges.length > 2000, textureOnViewport: g.nodes.length > 800,
+    style: [
+      { selector: "node", style: { "background-color": "data(colour)", shape: "data(shape)", label: "data(label)", width: 22, height: 22,
+        "font-size": 9, color: css("--ink"), "text-valign": "bottom", "text-margin-y": 3, "border-width": 1, "border-color": css("--quiet"),
+        "min-zoomed-font-size": 7 } },
+      { selector: "node[latent = 1]", style: { "border-style": "dashed" } },
+      { selector: "edge", style: { width: 1, "line-color": css("--quiet"), "curve-style": "straight", "target-arrow-shape": "data(arrow)",
+        "target-arrow-color": css("--quiet"), "arrow-scale": 0.7 } },
+      { selector: ".target", style: { "border-width": 4, "border-color": css("--ink") } },
+      { selector: ".separator", style: { "border-width": 4, "border-color": css("--accent") } },
+      { selector: ".nearby", style: { "border-width": 4, "border-color": css("--high") } },
+      { selector: ".remote", style: { opacity: 0.45 } },
+    ],
+  });
+  drawing.on("tap", "node", (event) => {
+    const id = event.target.id();
+    if (place.has(id)) choose(id); else if (g.bins && g.bins[id]) chooseBin(id);
+  });
+  window.quiltdpDrawing = drawing;
+}
+
+// -- one record ---------------------------------------------------------------------------------------
+
+function choose(name) {
+  const record = data.records.find((r) => r.name === name);
+  const box = $("detail");
+  box.replaceChildren(element("h3", name));
+  const list = element("dl");
+  facts(list, [...Object.entries(record.leaks_to).map(([who, leak]) => ["leaks to " + who, number(leak)])]);
+  if (record.method) facts(list, [["found by", record.method]]);
+  const q = data.details[name];
+  if (q) {
+    facts(list, [["separator", q.separator.join(", ") || "–"], ["nearby", q.nearby.join(", ") || "–"],
+      ["remote", q.remote_count + (q.remote.length ? ": " + q.remote.join(", ") + (q.remote_count > q.remote.length ? ", …" : "") : "")],
+      ...(q.influence === null ? [] : [["influence b", number(q.influence)]]), ["swing s", number(q.swing)]]);
+    if (q.known) facts(list, [["worst adversary", "knows {" + q.known.join(", ") + "}"]]);
+  }
+  box.append(list);
+  if (drawing) {
+    const quilt = q || { separator: [], nearby: [] };
+    drawing.nodes().forEach((n) => {
+      n.removeClass("target separator nearby remote");
+      if (n.id() === name) n.addClass("target");
+      else if (quilt.separator.includes(n.id())) n.addClass("separator");
+      else if (quilt.nearby.includes(n.id())) n.addClass("nearby");
+      else if (q) n.addClass("remote");
+    });
+  }
+}
+
+function chooseBin(id) {
+  $("search").value = "";
+  const inside = new Set(data.graph.bins[id]);
+  table.setFilter((row) => inside.has(row.name));
+  $("records-says").textContent = `${inside.size} records of the chosen part`;
+}
+
+// -- the table ----------------------------------------------------------------------------------------
+
+let table = null;
+
+function records() {
+  const number_ = (cell) => number(cell.getValue());
+  const adversaries = Object.keys((data.records[0] || { leaks_to: {} }).leaks_to);
+  const rows = data.records.map((r) => {
+    const row = { name: r.name };
+    adversaries.forEach((who, k) => { row["to" + k] = value(r.leaks_to[who]); });
+    return row;
+  });
+  const before = (a, b) => (a === b ? 0 : a < b ? -1 : 1);
+  table = new Tabulator("#table", {
+    data: rows, height: Math.min(420, 60 + 38 * rows.length), layout: "fitColumns", index: "name", headerSortElement: "↕",
+    initialSort: adversaries.length ? [{ column: "to0", dir: "desc" }] : [],
+    columns: [{ title: "record", field: "name", formatter: "plaintext" },
+      ...adversaries.map((who, k) => ({ title: "leaks to " + who, field: "to" + k, formatter: number_, sorter: before, hozAlign: "right" }))],
+  });
+  table.on("rowClick", (_, row) => choose(row.getData().name));
+  table.on("tableBuilt", () => { document.body.dataset.ready = "yes"; });
+  $("search").addEventListener("input", (event) => {
+    const wanted = event.target.value.toLowerCase();
+    table.setFilter((row) => row.name.toLowerCase().includes(wanted));
+  });
+  $("csv").addEventListener("click", () => table.download("csv", "leakage.csv"));
+  $("records-says").textContent = data.records_say;
+  window.quiltdpTable = table;
+}
+
+function rest() {
+  facts($("assumptions"), data.assumptions);
+  facts($("how"), data.how);
+  $("command").textContent = data.command;
+  if (data.wrong && data.wrong.length) {
+    $("wrong").hidden = false;
+    for (const line of data.wrong) $("wrong-says").append(element("p", line));
+  }
+}
+
+firstScreen();
+rest();
+records();
+targets();
+draw();
+if (data.binding) choose(data.binding);

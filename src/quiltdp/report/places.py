@@ -1,0 +1,182 @@
+"""Where nodes stand in a picture: pedigrees by generation, chains as a strip, networks in layers.
+
+Places are found here, not in the browser, so that the same model always gives the same picture.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from quiltdp.chain import ChainModel
+from quiltdp.errors import QuiltdpError
+from quiltdp.model import Model
+
+__all__ = ["Picture", "picture_of"]
+
+_SHOWN = 600  # nodes drawn one by one; more are drawn in parts, or the ones that leak most
+_STRIP = 150  # marks of one chain
+_LINE = 25  # marks in a line of a strip
+_STEP = 40.0  # points between neighbours
+
+
+@dataclass(frozen=True)
+class Picture:
+    """Nodes with places and edges between them; ``parts`` lists the records behind a mark of many.
+
+    Attributes
+    ----------
+    kind
+        ``pedigree``, ``strip`` or ``network``.
+    places
+        Mark → (x, y), y downwards.
+    edges
+        Pairs of marks, and whether the edge has a direction.
+    parts
+        Mark → the records it stands for; empty when every mark is a node.
+    left_out
+        How many nodes are not shown.
+    """
+
+    kind: str
+    places: Mapping[str, tuple[float, float]]
+    edges: tuple[tuple[str, str, bool], ...]
+    parts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    left_out: int = 0
+
+
+def picture_of(model: Model, leaks: Mapping[str, float]) -> Picture:
+    """Return the places of a model's nodes.
+
+    Parameters
+    ----------
+    model
+        The model.
+    leaks
+        Leakage by record; of a large network the records that leak most are shown.
+
+    Examples
+    --------
+    >>> import quiltdp as qd
+    >>> chain = qd.markov_chain([[0.9, 0.1], [0.1, 0.9]], length=3)
+    >>> picture = picture_of(chain, {})
+    >>> picture.kind, picture.places["X1"]
+    ('strip', (40.0, 0.0))
+    """
+    if isinstance(model, ChainModel):
+        return _strip(model)
+    shown = _shown_nodes(model, leaks)
+    if len(shown) == len(model.nodes) and model.provenance.get("format", "").endswith("pedigree"):
+        found = _pedigree(model)
+        if found is not None:
+            return found
+    return _network(model, shown)
+
+
+def _strip(model: ChainModel) -> Picture:
+    """One row per chain; a long chain is cut into parts, each a mark of its own."""
+    places: dict[str, tuple[float, float]] = {}
+    edges: list[tuple[str, str, bool]] = []
+    parts: dict[str, tuple[str, ...]] = {}
+    rows = model.segments[: _SHOWN // 20]
+    per_row = max(10, min(_STRIP, _SHOWN // len(rows)))
+    first = line = 0
+    for segment in rows:
+        names = [str(n) for n in model.nodes[first : first + segment.length]]
+        first += segment.length
+        marks: list[tuple[str, ...]] = [(n,) for n in names]
+        if len(names) > per_row:
+            marks = [tuple(str(n) for n in part) for part in np.array_split(np.array(names), per_row)]
+        before = ""
+        for k, inside in enumerate(marks):
+            mark = inside[0] if len(inside) == 1 else f"{inside[0]} … {inside[-1]}"
+            if len(inside) > 1:
+                parts[mark] = inside
+            places[mark] = (k % _LINE * _STEP, (line + k // _LINE) * 1.6 * _STEP)
+            if before:
+                edges.append((before, mark, True))
+            before = mark
+        line += 1 + (len(marks) - 1) // _LINE
+    left = sum(s.length for s in model.segments[len(rows) :])
+    return Picture("strip", places, tuple(edges), parts, left)
+
+
+def _shown_nodes(model: Model, leaks: Mapping[str, float]) -> list[str]:
+    """Return all nodes, or of a large model those that leak most and their neighbours."""
+    nodes = list(model.nodes)
+    if len(nodes) <= _SHOWN:
+        return nodes
+    wanted = sorted(leaks, key=lambda n: (-leaks[n], model.index[n]))[: _SHOWN // 2]
+    chosen = dict.fromkeys(wanted)
+    for n in wanted:
+        for f in model.factors_of[n]:
+            for other in model.factors[f].scope:
+                if len(chosen) < _SHOWN:
+                    chosen.setdefault(other)
+    return [n for n in nodes if n in chosen]
+
+
+def _pedigree(model: Model) -> Picture | None:
+    from quiltdp.domains.pedigree.types import Pedigree, Person
+    from quiltdp.report.pedigree_layout import layout
+
+    people = []
+    for factor in model.factors:
+        *parents, name = factor.scope
+        if factor.child != name or len(parents) not in (0, 2):
+            return None
+        father, mother = parents or (None, None)
+        people.append(Person(name, father, mother))
+    try:
+        places = layout(Pedigree(tuple(people)))
+    except QuiltdpError:
+        return None
+    edges = tuple((p, q.name, False) for q in people for p in q.parents)
+    return Picture("pedigree", {n: (1.5 * _STEP * x, -2 * _STEP * y) for n, (x, y) in places.items()}, edges)
+
+
+def _network(model: Model, shown: list[str]) -> Picture:
+    """Layers from parents to children for a directed model, a spring layout otherwise (networkx)."""
+    import networkx as nx
+
+    inside = set(shown)
+    graph = nx.DiGraph() if model.directed else nx.Graph()
+    graph.add_nodes_from(shown)
+    for factor in model.factors:
+        scope = [n for n in factor.scope if n in inside]
+        if model.directed and factor.child in inside:
+            graph.add_edges_from((p, factor.child) for p in scope if p != factor.child)
+        elif not model.directed:
+            graph.add_edges_from((a, b) for k, a in enumerate(scope) for b in scope[k + 1 :])
+    places = _layers(graph) if model.directed else _springs(graph)
+    edges = tuple((str(a), str(b), model.directed) for a, b in graph.edges)
+    return Picture("network", places, edges, {}, len(model.nodes) - len(shown))
+
+
+def _layers(graph: object) -> dict[str, tuple[float, float]]:
+    import networkx as nx
+
+    places: dict[str, tuple[float, float]] = {}
+    x: dict[str, float] = {}
+    for depth, layer in enumerate(nx.topological_generations(graph)):
+
+        def wish(n: str) -> float:
+            above = [x[p] for p in graph.predecessors(n) if p in x]  # type: ignore[attr-defined]
+            return float(np.mean(above)) if above else 0.0
+
+        ordered = sorted(layer, key=lambda n: (wish(n), str(n)))
+        start = -0.5 * (len(ordered) - 1)
+        for k, n in enumerate(ordered):
+            x[n] = start + k
+            places[str(n)] = (x[n] * 1.8 * _STEP, depth * 2.2 * _STEP)
+    return places
+
+
+def _springs(graph: object) -> dict[str, tuple[float, float]]:
+    import networkx as nx
+
+    scale = _STEP * max(4.0, 1.5 * float(np.sqrt(len(graph))))  # type: ignore[arg-type]
+    found = nx.spring_layout(graph, seed=1, iterations=80, scale=scale)
+    return {str(n): (float(p[0]), float(p[1])) for n, p in found.items()}

@@ -1,0 +1,336 @@
+"""What the report says, as one JSON-ready dictionary: every number in it is a certified one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from quiltdp import __version__
+from quiltdp.accountant.attack import attack
+from quiltdp.accountant.calibration import Calibration, calibrate, calibrate_profile
+from quiltdp.accountant.profile import LeakageProfile
+from quiltdp.accountant.result import Leakage, jsonable
+from quiltdp.errors import QuiltdpError
+from quiltdp.graph.moral import moralize
+from quiltdp.graph.quilts import quilts
+from quiltdp.inference.quilts import quilt_influence
+from quiltdp.inference.workspace import Workspace
+from quiltdp.model import Model
+from quiltdp.report.places import Picture, picture_of
+
+__all__ = ["ReportRequest", "report_data"]
+
+_STEPS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)  # multiples of the target and of its α that are tabulated
+_DETAILS = 200  # records whose quilt is described
+_ROWS = 20_000  # records in the table
+_REMOTE = 12  # remote records named
+_OTHERS = {"informed": "prior", "prior": "informed"}
+
+
+@dataclass(frozen=True, eq=False)
+class ReportRequest:
+    """A calibration with the model and the options it was made from."""
+
+    calibration: Calibration
+    model: Model
+    options: Mapping[str, Any]
+    name: str
+    command: str
+
+
+def report_data(
+    request: ReportRequest, progress: Callable[[str, float], None] | None = None
+) -> dict[str, Any]:
+    """Return what the page shows: answer, comparison, curves, picture, records, assumptions."""
+    tell = progress if progress is not None else _silent
+    cal, model = request.calibration, request.model
+    tell("other adversaries", 0.0)
+    profiles = _profiles(request)
+    found = _leakages(request, profiles)
+    tell("targets", 0.3)
+    targets = _targets(request, profiles)
+    tell("curves", 0.6)
+    curves = _curves(cal, profiles)
+    leaks = dict(found[cal.adversary].per_record) if cal.adversary in found else {}
+    tell("picture", 0.8)
+    picture = picture_of(model, leaks)
+    rows, says = _records(cal, found)
+    tell("quilts", 0.9)
+    data = {
+        "title": request.name,
+        "sigma": cal.sigma,
+        "scale_name": cal.mechanism.scale_name,
+        "sentence": _sentence(cal, len(model.records)),
+        "bars": _bars(request, profiles),
+        "bracket_sentence": _bracket(cal, model),
+        "targets": targets,
+        "leakage": curves,
+        "graph": _graph(model, picture, leaks),
+        "records": rows,
+        "records_say": says,
+        "details": _details(model, cal, [r["name"] for r in rows[:_DETAILS]]),
+        "binding": cal.binding.unit if cal.binding.unit in leaks else None,
+        "assumptions": _assumptions(cal, model),
+        "how": _how(cal),
+        "command": request.command,
+        "wrong": [],
+    }
+    tell("done", 1.0)
+    plain: dict[str, Any] = jsonable(data)
+    return plain
+
+
+def _silent(label: str, share: float) -> None:
+    """Tell nobody."""
+
+
+def _profiles(request: ReportRequest) -> dict[str, LeakageProfile]:
+    """Return the analysis for the chosen adversary and for the usual other one."""
+    cal = request.calibration
+    if not cal.mechanism.pure:
+        return {}
+    names = [
+        cal.adversary,
+        *([_OTHERS[cal.adversary]] if cal.adversary in _OTHERS else ["prior", "informed"]),
+    ]
+    return {who: LeakageProfile(request.model, adversary=who, **request.options) for who in names}
+
+
+def _leakages(request: ReportRequest, profiles: Mapping[str, LeakageProfile]) -> dict[str, Leakage]:
+    alpha = request.calibration.dp_epsilon
+    return {} if alpha is None else {who: p.leakage(alpha) for who, p in profiles.items()}
+
+
+def _sigma_at(
+    request: ReportRequest, profiles: Mapping[str, LeakageProfile], epsilon: float, adversary: str
+) -> float | None:
+    mechanism = request.calibration.mechanism
+    try:
+        if adversary in profiles:  # one analysis, several targets
+            return calibrate_profile(profiles[adversary], epsilon, mechanism, compare=False).sigma
+        return calibrate(
+            request.model, epsilon, mechanism, adversary=adversary, compare=False, **request.options
+        ).sigma
+    except QuiltdpError:
+        return None  # a target so small or large that no scale is representable
+
+
+def _targets(request: ReportRequest, profiles: Mapping[str, LeakageProfile]) -> dict[str, Any]:
+    cal = request.calibration
+    pairs = []
+    for step in _STEPS:
+        sigma = cal.sigma if step == 1.0 else _sigma_at(request, profiles, cal.epsilon * step, cal.adversary)
+        if sigma is not None:
+            pairs.append((cal.epsilon * step, sigma))
+    return {
+        "epsilon": [e for e, _ in pairs],
+        "sigma": [s for _, s in pairs],
+        "chosen": next(k for k, (e, _) in enumerate(pairs) if e == cal.epsilon),
+    }
+
+
+def _curves(cal: Calibration, profiles: Mapping[str, LeakageProfile]) -> dict[str, Any]:
+    """Return leakage against α, one line per adversary; nothing where the mechanism is not pure."""
+    if cal.dp_epsilon is None:
+        return {"alpha": [], "series": []}
+    top = max(cal.dp_epsilon.values()) if isinstance(cal.dp_epsilon, Mapping) else cal.dp_epsilon
+    alphas = [top * step for step in _STEPS]
+
+    def at(step: float) -> Any:
+        given = cal.dp_epsilon
+        return {n: a * step for n, a in given.items()} if isinstance(given, Mapping) else given * step  # type: ignore[operator]
+
+    series = [
+        {"label": f"to the {who} adversary", "values": [p.epsilon(at(step)) for step in _STEPS]}
+        for who, p in profiles.items()
+    ]
+    return {"alpha": alphas, "series": [*series, {"label": "independent records", "values": alphas}]}
+
+
+def _sentence(cal: Calibration, records: int) -> str:
+    promise = f"ε = {cal.epsilon:g}" + (f", δ = {cal.delta:g}" if cal.delta else "")
+    who = {
+        "informed": "someone who knows the model and any of the other records",
+        "prior": "someone who knows the model but none of the records",
+    }.get(cal.adversary, f"someone who knows the model and {cal.adversary.removeprefix('knows').strip(':=')}")
+    return (
+        f"With noise of this size, what is published about these {records:,} correlated records moves the"
+        f" odds that {who} gives to any two values of {_unit(cal)} by a factor of at most"
+        f" {math.exp(min(cal.epsilon, 700.0)):.4g} ({promise})."
+    )
+
+
+def _unit(cal: Calibration) -> str:
+    return "a record" if cal.protected == "single records" else f"a protected unit ({cal.protected})"
+
+
+def _bars(request: ReportRequest, profiles: Mapping[str, LeakageProfile]) -> list[dict[str, Any]]:
+    cal = request.calibration
+    compared = cal.compared
+    bars: list[dict[str, Any]] = []
+
+    def add(label: str, sigma: float | None, remark: str, ours: bool = False) -> None:
+        if sigma is not None:
+            bars.append({"label": label, "sigma": sigma, "remark": remark, "ours": ours})
+
+    add("independent records", compared.get("independent"), "too little if records are correlated")
+    other = _OTHERS.get(cal.adversary)
+    lines: list[tuple[str, float | None, bool]] = [(cal.adversary, cal.sigma, True)]
+    if other is not None:
+        lines.append((other, _sigma_at(request, profiles, cal.epsilon, other), False))
+    for who, sigma, ours in sorted(lines, key=lambda line: line[0] != "prior"):
+        add(f"quiltdp, {who}", sigma, "this answer" if ours else "for comparison", ours)
+    add("published lemma", compared.get("published"), "|C| α + 4 b of the best quilt")
+    add("group privacy", compared.get("group"), "the whole component as one record")
+    return bars
+
+
+def _bracket(cal: Calibration, model: Model) -> str:
+    """Say how close the certified number is to what an explicit attack attains."""
+    unknown = "No attack was run beside this answer: the true leakage may be smaller than the certified one."
+    if cal.dp_epsilon is None or cal.protected != "single records":
+        return unknown
+    try:
+        attained = attack(model, cal.dp_epsilon, cal.adversary, work="quick").leakage
+    except QuiltdpError:
+        return unknown  # no junction tree of affordable width
+    return (
+        f"Certified: no mechanism with this noise leaks more than {cal.leakage:.4g}. Attained: an explicit"
+        f" attack leaks {attained:.4g}. The answer is within a factor {cal.leakage / attained:.3g} of the"
+        " best possible."
+    )
+
+
+def _graph(model: Model, picture: Picture, leaks: Mapping[str, float]) -> dict[str, Any]:
+    nodes = []
+    for mark, (x, y) in picture.places.items():
+        inside = picture.parts.get(mark, (mark,))
+        known = [leaks[n] for n in inside if n in leaks]
+        latent = len(inside) == 1 and not model.is_record(mark)
+        nodes.append(
+            {
+                "id": mark,
+                "label": mark if len(mark) <= 24 else mark[:23] + "…",
+                "x": x,
+                "y": y,
+                "shape": "round-rectangle" if len(inside) > 1 else "ellipse",
+                "latent": latent,
+                "leaks": max(known) if known else None,
+            }
+        )
+    says = {
+        "pedigree": "Parents stand above their children.",
+        "strip": "Time runs from left to right"
+        + (
+            "; each mark stands for many steps, coloured by the one that leaks most."
+            if picture.parts
+            else "."
+        ),
+        "network": "Parents stand above their children."
+        if model.directed
+        else "Neighbours depend on each other.",
+    }[picture.kind]
+    left = (
+        f" {picture.left_out:,} nodes are not drawn; all records are in the table."
+        if picture.left_out
+        else ""
+    )
+    return {
+        "kind": picture.kind,
+        "says": f"{says} Darker records leak more.{left}",
+        "nodes": nodes,
+        "edges": [list(e) for e in picture.edges],
+        "bins": {mark: list(names) for mark, names in picture.parts.items()},
+    }
+
+
+def _records(cal: Calibration, found: Mapping[str, Leakage]) -> tuple[list[dict[str, Any]], str]:
+    """Return the table's rows, the ones that leak most to the chosen adversary first."""
+    if not found:
+        return [], "Every record has the same (ε, δ): there is no table for this mechanism."
+    own = found[cal.adversary].per_record
+    top = own.top(_ROWS)
+    rows = []
+    for name, leak in top:
+        to = {who: f.per_record[name] for who, f in found.items()}
+        rows.append({"name": name, "leaks": leak, "leaks_to": to, "method": None})
+    if rows:
+        rows[0]["method"] = cal.binding.method
+    left = len(own) - len(rows)
+    return rows, f"{len(own):,} in all" + (f"; the {left:,} that leak least are left out" if left else "")
+
+
+def _details(model: Model, cal: Calibration, names: Sequence[str]) -> dict[str, Any]:
+    """Describe a quilt of each record: the one that forces the answer, or the record's Markov blanket."""
+    graph, space = moralize(model), Workspace(model)
+    found: dict[str, Any] = {}
+    for name in names:
+        if name not in model.index:
+            continue  # a window or a named set
+        try:
+            quilt = next(iter(quilts(graph, name, max_nearby=0)))
+            told = quilt_influence(model, quilt, max_entries=2**14, workspace=space)
+        except (QuiltdpError, StopIteration):
+            continue  # too large to describe; the leakage itself does not need it
+        found[name] = _quilt(quilt.separator, quilt.nearby, quilt.remote, told.b, told.swing)
+    witness = cal.binding.witness
+    if cal.binding.unit in found and "closed" in witness:
+        separator, closed = frozenset(witness["separator"]), frozenset(witness["closed"])
+        rest = [n for n in model.nodes if n not in separator and n not in closed]
+        described = _quilt(separator, closed - {cal.binding.unit}, rest, None, witness["swing"])
+        found[cal.binding.unit] = {**described, "known": list(witness.get("known", ()))}
+    return found
+
+
+def _quilt(
+    separator: Collection[str],
+    nearby: Collection[str],
+    remote: Collection[str],
+    b: float | None,
+    swing: float,
+) -> dict[str, Any]:
+    return {
+        "separator": sorted(separator),
+        "nearby": sorted(nearby),
+        "remote": sorted(remote)[:_REMOTE],
+        "remote_count": len(remote),
+        "influence": b,
+        "swing": swing,
+    }
+
+
+def _assumptions(cal: Calibration, model: Model) -> list[list[str]]:
+    who = {
+        "informed": "knows the model and may know any of the other records",
+        "prior": "knows the model, and none of the records",
+    }.get(cal.adversary, f"knows the model, and {cal.adversary}")
+    return [
+        ["protected", f"{cal.protected}; replacing one may change the published numbers as stated below"],
+        ["against", f"an adversary who {who}"],
+        ["the model", "is taken as true: its tables, and which records depend on which"],
+        ["the noise", f"is drawn afresh, with the stated scale, by {cal.mechanism}"],
+        ["released", "once; several releases add up before they are converted (ask for that many releases)"],
+        *[["note", n] for n in (*model.notes, *cal.notes)],
+    ]
+
+
+def _how(cal: Calibration) -> list[list[str]]:
+    alpha = cal.dp_epsilon
+    cost = "unequal, per record" if isinstance(alpha, Mapping) else "–" if alpha is None else f"{alpha:.12g}"
+    return [
+        ["method", f"{cal.method} (docs: theory, {cal.method})"],
+        ["certificate", str(cal.certificate)],
+        ["forced by", str(cal.binding)],
+        ["plain DP cost α", cost],
+        ["certified leakage", f"{cal.leakage:.12g}"],
+        ["work budget", ", ".join(f"{k} {v}" for k, v in _work(cal).items()) or "–"],
+        ["model fingerprint", cal.fingerprint],
+        ["version", f"quiltdp {__version__}"],
+    ]
+
+
+def _work(cal: Calibration) -> Mapping[str, Any]:
+    work = cal.certificate.to_dict().get("work") or {}
+    return work if isinstance(work, Mapping) else {"level": work}

@@ -1,0 +1,144 @@
+"""How far a search may go: work budgets in counts, and guards in seconds and bytes.
+
+A :class:`WorkBudget` decides how good an answer is and stands in its certificate: the same model,
+request and budget give the same number on every machine.  A :class:`Guard` never decides a number:
+it is looked at between deterministic stages, and when it strikes, the answer is the one of the last
+stage that was finished.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from quiltdp.errors import InvalidArgument, option
+
+__all__ = ["LEVELS", "Guard", "GuardStruck", "WorkBudget"]
+
+
+@dataclass(frozen=True)
+class WorkBudget:
+    """How far a search may go, in counts.
+
+    Attributes
+    ----------
+    level
+        The name it goes by: ``quick``, ``normal``, ``thorough``, or ``custom``.
+    quilts
+        The most quilts looked at for one unit.
+    entries
+        The most entries of any one table.
+    states
+        The most possible states of a clique in methods that list them.
+    pairs
+        The most pairs of states that one tree method may compare, over all its cliques.
+    programs
+        The most linear programs solved.
+    evidence
+        The most sets and values of known records that a model is conditioned on.
+    until
+        The last stage that is taken; empty for all.
+
+    Examples
+    --------
+    >>> WorkBudget.named("quick").level, WorkBudget.named("normal:propagation").until
+    ('quick', 'propagation')
+    """
+
+    level: str = "normal"
+    quilts: int = 48
+    entries: int = 2**17
+    states: int = 2_000
+    pairs: int = 20_000_000
+    programs: int = 20_000
+    evidence: int = 300
+    until: str = ""
+
+    @classmethod
+    def named(cls, level: str | WorkBudget) -> WorkBudget:
+        """Return the budget of that name, or the budget itself; ``level:stage`` stops after a stage."""
+        if isinstance(level, WorkBudget):
+            return level
+        name, _, until = level.partition(":") if isinstance(level, str) else (level, "", "")
+        if name not in LEVELS:
+            raise InvalidArgument(f"{option('work')} must be one of {', '.join(LEVELS)}, not {level!r}")
+        return replace(LEVELS[name], until=until) if until else LEVELS[name]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready dictionary."""
+        return asdict(self)
+
+
+_NORMAL = WorkBudget()
+LEVELS = {
+    "quick": replace(
+        _NORMAL,
+        level="quick",
+        quilts=8,
+        entries=2**14,
+        states=500,
+        pairs=1_000_000,
+        programs=1_000,
+        evidence=30,
+    ),
+    "normal": _NORMAL,
+    "thorough": replace(
+        _NORMAL,
+        level="thorough",
+        quilts=400,
+        entries=2**22,
+        states=20_000,
+        pairs=1_000_000_000,
+        programs=10**6,
+        evidence=5_000,
+    ),
+}
+
+
+class GuardStruck(Exception):
+    """A limit of time or memory was reached; what had been finished before stands."""
+
+
+class Guard:
+    """A limit in seconds and bytes, looked at between chunks of work; it decides no number.
+
+    Parameters
+    ----------
+    seconds, max_bytes
+        The limits; ``None`` for none.  Bytes are what the process has taken since the guard was made.
+
+    Examples
+    --------
+    >>> Guard(seconds=60.0).check(planned_bytes=10**12)
+    >>> Guard(max_bytes=10**6).check(planned_bytes=10**12)
+    Traceback (most recent call last):
+    quiltdp.work.GuardStruck: the memory limit was reached
+    """
+
+    def __init__(self, seconds: float | None = None, max_bytes: int | None = None) -> None:
+        self._deadline = None if seconds is None else time.monotonic() + seconds
+        self._bytes = None if max_bytes is None else max_bytes + _resident()
+
+    def check(self, planned_bytes: int = 0) -> None:
+        """Raise :class:`GuardStruck` past the deadline, or if ``planned_bytes`` more would be too many."""
+        if self._deadline is not None and time.monotonic() > self._deadline:
+            raise GuardStruck("the time limit was reached")
+        if self._bytes is not None and _resident() + planned_bytes > self._bytes:
+            raise GuardStruck("the memory limit was reached")
+
+
+def _resident() -> int:
+    """Return the bytes of memory that the process holds (where the system does not tell: its peak)."""
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        import resource
+
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+NO_GUARD = Guard()

@@ -1,0 +1,85 @@
+"""The registry: the index says where each bound lives, decorators say what it is, and they agree."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import quiltdp as qd
+from quiltdp.accountant import leakage
+from quiltdp.accountant.adversaries import INFORMED, PRIOR, knows
+from quiltdp.accountant.bounds import registered
+from quiltdp.accountant.methods import METHODS, available, candidates, find_method, method_names
+from quiltdp.errors import InvalidArgument
+
+INDEX = (*leakage.AUTOMATIC, *leakage.ON_REQUEST)
+
+
+def test_every_decorator_has_a_line_in_the_index_and_the_other_way_round() -> None:
+    found = set()
+    for path in Path(leakage.__file__).parent.glob("*.py"):
+        for name, who in re.findall(r'@register\(\s*"([^"]+)",\s*against=(\w+)', path.read_text()):
+            found.add((who.lower(), name, path.stem))
+    assert found == set(INDEX)
+    for adversary, name, _ in INDEX:
+        entry = available(adversary)[name]
+        assert (entry.name, entry.against.name) == (name, adversary)
+        assert entry.kind in ("exact", "certified bound", "published")
+        assert entry.says
+        assert registered()[adversary, name] is entry
+
+
+def test_names_are_known_without_loading_anything() -> None:
+    program = (
+        "import sys; from quiltdp.accountant.methods import method_names;"
+        "method_names('prior'); print([m for m in sys.modules if 'leakage.' in m])"
+    )
+    out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "[]"
+
+
+def test_a_bound_against_a_stronger_adversary_is_offered_too() -> None:
+    assert set(METHODS["informed"]) == set(method_names("informed")) - {"auto"}
+    assert find_method(PRIOR, "propagation").against == INFORMED
+    assert find_method(PRIOR, "exact").against == PRIOR  # its own hides the namesake
+    assert next(e.name for e in candidates(INFORMED)) == "group"
+    some = {e.name for e in candidates(knows("A"))}
+    assert {"group", "propagation", "quilts"} <= some
+    assert "coupling" not in some
+    with pytest.raises(InvalidArgument, match="coupling"):
+        find_method(INFORMED, "coupling")
+
+
+def test_the_certificate_is_in_the_words_of_the_bound_that_won() -> None:
+    """On an identity chain the informed chain solver already attains what the prior one says."""
+    chain = qd.markov_chain([[1.0, 0.0], [0.0, 1.0]], length=20, initial=[0.5, 0.5])
+    found = qd.leakage(chain, 0.1, adversary="prior")
+    assert found.epsilon == pytest.approx(2.0)
+    assert available("informed")[found.method].says in found.certificate.statement
+
+
+def test_a_bound_may_be_registered_elsewhere() -> None:
+    program = """
+import numpy as np, quiltdp as qd
+from quiltdp.accountant.adversaries import INFORMED
+from quiltdp.accountant.bounds import Bounds, register
+
+@register("mine", against=INFORMED, kind="certified bound", says="everything counts twice")
+class Mine:
+    def __init__(self, problem):
+        self.count = problem.count
+    def prepare(self, workspace, budget):
+        pass
+    def evaluate(self, alpha):
+        return Bounds(np.full(self.count, 2 * alpha.sum()), "mine")
+
+found = qd.leakage(qd.example("asia"), 0.1, "mine") if hasattr(qd, "example") else None
+chain = qd.markov_chain([[0.9, 0.1], [0.1, 0.9]], length=200)
+print(qd.leakage(chain, 0.1, "mine").certificate, "mine" in qd.leakage(chain, 0.1).by_method)
+"""
+    out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert out.stdout.strip().endswith("everything counts twice; rounded up in floating point True")

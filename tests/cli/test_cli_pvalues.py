@@ -1,0 +1,118 @@
+"""``quiltdp pvalues`` and ``quiltdp maxinfo``: numbers, the order rule, a real ledger, mistakes."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import quiltdp as qd
+from quiltdp.generalization import (
+    bayesian_dp_bounds,
+    bayesian_dp_max_information,
+    compose_max_information,
+    correct_p_values,
+    description_length_max_information,
+)
+
+
+def test_steps_add_in_the_right_order(cli) -> None:
+    result = cli("maxinfo", "leakage=0.002", "bits=12", "--records", 10_000, "--beta", 0.001, "--json")
+    assert result.code == 0
+    document = json.loads(result.out)
+    both = [
+        bayesian_dp_max_information(0.002, 10_000, 0.0005),
+        description_length_max_information(12, 0.0005),
+    ]
+    assert document["bits"] == pytest.approx(compose_max_information(both).bits)
+    assert document["beta"] == pytest.approx(0.001)
+    assert [s["laws"] for s in document["steps"]] == ["this law", "every law"]
+
+
+def test_every_kind_of_step(cli) -> None:
+    for step in ("pure=0.01", "product=0.01", "approximate=0.01:1e-20", "bits=3", "mutual=0.1:60"):
+        result = cli("maxinfo", step, "--records", 100, "--event", 1e-6)
+        assert result.code == 0, result.err
+        assert step in result.out
+        assert "p = 1e-06: at most" in result.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("bits=12", "leakage=0.002", "--records", 100), "may come first only"),
+        (("leakage=0.002",), "--records"),
+        (("nonsense=1",), "is no step"),
+        (("bits=many",), "a number"),
+        (("approximate=0.1", "--records", 5), "two numbers"),
+        (("bits=3", "--beta", 2), "beta"),
+    ],
+)
+def test_mistakes_of_maxinfo(cli, arguments, words) -> None:
+    result = cli("maxinfo", *arguments)
+    assert result.code == 2
+    assert words in result.err
+    assert len(result.err.strip().splitlines()) == 1
+
+
+def test_correction_from_bits(cli) -> None:
+    result = cli("pvalues", 0.0004, 0.01, "--bits", 3, "--beta", 0.001, "--json")
+    assert result.code == 0
+    rows = json.loads(result.out)["p_values"]
+    assert [r["corrected"] for r in rows] == pytest.approx([8 * 0.0004 + 0.001, 8 * 0.01 + 0.001])
+    assert [r["rejected"] for r in rows] == [True, False]
+
+
+def test_correction_from_steps_takes_the_best_beta(cli) -> None:
+    fixed = cli("pvalues", 1e-5, "--step", "leakage=0.002", "--records", 10_000, "--beta", 0.01, "--json")
+    best = cli("pvalues", 1e-5, "--step", "leakage=0.002", "--records", 10_000, "--json")
+    first, second = (json.loads(r.out)["p_values"][0]["corrected"] for r in (fixed, best))
+    assert second < first / 100
+
+
+def test_correction_from_mutual_information(cli) -> None:
+    result = cli("pvalues", 1e-9, "--mutual-bits", 1, "--json")
+    found = json.loads(result.out)["p_values"][0]["corrected"]
+    assert found == pytest.approx(float(correct_p_values([1e-9], mutual_bits=1.0)[0]))
+
+
+def test_correction_from_a_ledger(cli, tmp_path) -> None:
+    """The DP cost that the ledger really spent, converted once by its model."""
+    length = 400
+    chain = qd.markov_chain([[0.7, 0.3], [0.3, 0.7]], length)
+    path = tmp_path / "chain.json"
+    qd.save_model(chain, path)
+    spec = qd.Thresholdout(budget=3, sensitivity=1 / length)
+    calibration = qd.calibrate(chain, epsilon=0.5, mechanism=spec)
+    rng = np.random.default_rng(0)
+    train, holdout = rng.random((length, 2)), rng.random((length, 2))
+    study = qd.ReusableHoldout(train, holdout, calibration, 0.3, tmp_path / "study.db")
+    study.ask(lambda data: data[:, 0] < 0.5)
+    spent = study.ledger.odometer().spent_dp_epsilon
+    result = cli("pvalues", 1e-4, "--ledger", tmp_path / "study.db", "--model", path, "--json")
+    assert result.code == 0, result.err
+    found = json.loads(result.out)["p_values"][0]["corrected"]
+    leaks = qd.leakage(chain, spent).per_record
+    bounds = bayesian_dp_bounds([leaks[r] for r in chain.records], None, dp_epsilon=spent)
+    assert found == pytest.approx(float(correct_p_values([1e-4], max_information=bounds)[0]), rel=1e-9)
+    assert found > 1e-4
+    refused = cli("pvalues", 1e-4, "--ledger", tmp_path / "study.db")
+    assert refused.code == 2
+    assert "--model" in refused.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((0.01,), "in one way"),
+        ((0.01, "--bits", 3, "--mutual-bits", 1), "in one way"),
+        ((1.5, "--bits", 3), "probabilities"),
+        ((0.01, "--bits", 3, "--level", 1), "level"),
+    ],
+)
+def test_mistakes_of_pvalues(cli, arguments, words) -> None:
+    result = cli("pvalues", *arguments)
+    assert result.code == 2
+    assert words in result.err
+    assert len(result.err.strip().splitlines()) == 1

@@ -1,0 +1,118 @@
+"""Models from data: quiltdp.domains.series (bins, chain, network, read) and ``quiltdp fit``."""
+
+import json
+
+import numpy as np
+import pytest
+
+import quiltdp as qd
+from quiltdp.domains.series import find_bins, fit_network, fit_series
+from quiltdp.domains.series.bins import Bins
+from quiltdp.domains.series.read import read_columns
+from quiltdp.errors import FileFormatError, InvalidArgument
+
+
+def sticky(rng, n, stay=0.8, states=2):
+    steps = [0]
+    for _ in range(n - 1):
+        steps.append(steps[-1] if rng.random() < stay else int(rng.integers(states)))
+    return steps
+
+
+def test_quantiles_hold_equal_shares():
+    values = np.random.default_rng(1).normal(size=1000).tolist()
+    bins = find_bins(values, 5)
+    assert np.bincount(bins.states(values)).tolist() == [200] * 5
+
+
+def test_ties_make_fewer_states_and_none_is_empty():
+    values = [0.0] * 90 + [1.0, 2.0, 3.0, 4.0, 5.0] * 2
+    bins = find_bins(values, 4)
+    assert set(bins.states(values)) == set(range(len(bins.names)))
+
+
+def test_given_edges_and_texts():
+    assert find_bins([1.0, 5.0], edges=[3.0]).states([2.9, 3.0]).tolist() == [0, 1]
+    assert find_bins(["b", "a", "b"]) == Bins("texts", (), ("a", "b"))
+    with pytest.raises(InvalidArgument, match="none of the states"):
+        find_bins(["b", "a"]).states(["c"])
+
+
+def test_the_matrix_is_the_one_that_was_drawn_from():
+    series = sticky(np.random.default_rng(2), 40_000, stay=0.7)
+    model = qd.fit_chain(series, states=2)
+    assert model.segments[0].transitions[0] == pytest.approx(np.array([[0.85, 0.15], [0.15, 0.85]]), abs=0.01)
+
+
+@pytest.mark.parametrize("order", [0, 1, 2])
+def test_bic_finds_the_order(order):
+    rng = np.random.default_rng(order)
+    x = [0, 1]
+    for _ in range(6000):
+        last = {0: 0.5, 1: 0.85 if x[-1] else 0.15, 2: 0.9 if x[-2] else 0.1}[order]
+        x.append(int(rng.random() < last))
+    found = fit_series(x, 2)
+    assert found.order == order
+    assert any(f"order {order}" in n for n in found.model.notes) == (order != 1)
+
+
+def test_a_series_that_changes_is_told():
+    rng = np.random.default_rng(3)
+    series = sticky(rng, 3000, stay=0.95) + sticky(rng, 3000, stay=0.1)
+    assert any("two halves" in n for n in fit_series(series, 2).model.notes)
+
+
+def test_the_region_covers_the_truth_and_asks_for_more_noise():
+    """The truth's own α is at least the robust one, in every one of forty draws at 95 %."""
+    truth = qd.markov_chain([[0.85, 0.15], [0.15, 0.85]], length=400)
+    best = qd.dp_epsilon(truth, 1.0)
+    for seed in range(40):
+        found = fit_series(sticky(np.random.default_rng(seed), 400, stay=0.7), 2)
+        assert found.robust_dp_epsilon(1.0) <= best
+        assert [[0.85, 0.15], [0.15, 0.85]] in found.region()
+
+
+def test_a_network_through_pgmpy_and_with_given_edges():
+    rng = np.random.default_rng(4)
+    a = rng.integers(0, 2, 3000)
+    b = (a + (rng.random(3000) < 0.1)) % 2
+    c = rng.integers(0, 2, 3000)
+    columns = {"a": [f"v{x}" for x in a], "b": [f"v{x}" for x in b], "c": [f"v{x}" for x in c]}
+    learned = fit_network(columns)
+    assert {frozenset(e) for e in learned.edges} == {frozenset("ab")}
+    given = fit_network(columns, edges=[("a", "b")]).model
+    rows = np.array([[np.mean(b[a == x] == y) for y in (0, 1)] for x in (0, 1)])
+    assert given.factors[1].table == pytest.approx(rows, abs=2e-3)
+    with pytest.raises(InvalidArgument, match="no column 'z'"):
+        fit_network(columns, edges=[("z", "b")])
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "empty"),
+        ("t,x\n", "no rows"),
+        ("t,x\n1,2\n2,\n", ":3: no value in column 'x'"),
+        ("t,x\n1,2,3\n", ":2: 3 values"),
+        ("t,y\n1,2\n", "there is no column 'x'"),
+        ("x,x\n1,2\n", "several columns 'x'"),
+    ],
+)
+def test_a_broken_table_is_told_by_line(tmp_path, text, says):
+    path = tmp_path / "a.csv"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(FileFormatError, match=says):
+        read_columns(path, ["x"])
+
+
+def test_fit_then_calibrate_from_the_command_line(cli, tmp_path):
+    series = sticky(np.random.default_rng(5), 2000)
+    data, model = tmp_path / "load.csv", tmp_path / "chain.json"
+    data.write_text("hour,load\n" + "".join(f"{k},{v}\n" for k, v in enumerate(series)), encoding="utf-8")
+    told = cli("fit", data, "--column", "load", "--states", 2, "-o", model, "--json")
+    assert told.code == 0, told.err
+    found = json.loads(told.out)
+    assert found["sigma_if_off_by_sampling_error"] >= found["sigma_of_the_fit"]
+    assert any("public or past data" in n for n in found["notes"])
+    answer = json.loads(cli("calibrate", model, "--epsilon", 1, "--json").out)
+    assert answer["sigma"] == pytest.approx(found["sigma_of_the_fit"], rel=1e-6)

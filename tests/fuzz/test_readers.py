@@ -1,0 +1,81 @@
+"""Every reader against broken files, in short; ``make fuzz`` runs the long form (docs/benchmarks/fuzz.md)."""
+
+from __future__ import annotations
+
+import importlib.util
+import resource
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+INPUTS = 40
+NAMES = [
+    "bif", "bif.gz", "json", "uai", "net", "xmlbif", "xdsl", "fam", "ped", "psam", "linkage", "family table",
+    "gedcom", "study ids", "frequencies", "points", "plt", "gpx", "geojson", "parquet", "calibration",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def fuzz() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("fuzz", ROOT / "benchmarks/fuzz.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["fuzz"] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def little_memory(fuzz: ModuleType):
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    fuzz.little_memory()
+    yield
+    resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+def test_every_reader_is_known(fuzz: ModuleType) -> None:
+    assert list(fuzz.readers()) == NAMES
+    for reader in fuzz.readers().values():
+        assert all(reader.seeds)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_broken_files_are_read_or_refused(fuzz: ModuleType, little_memory, name: str, tmp_path: Path) -> None:
+    reader = fuzz.readers()[name]
+    for example in reader.seeds:  # what is whole is read
+        path = tmp_path / f"whole{reader.suffix}"
+        path.write_bytes(example)
+        assert fuzz.judge(reader, path) == "read"
+    tally = fuzz.run(reader, 11, iter(range(INPUTS)), tmp_path)
+    assert tally.failures == []
+
+
+def test_the_judge_notices(fuzz: ModuleType, tmp_path: Path) -> None:
+    """A traceback, a message of two lines and a raw escape are failures, so that green means something."""
+    path = tmp_path / "x"
+    path.write_text("")
+
+    def wrong(make):
+        return fuzz.judge(fuzz.Reader("wrong", "", (b"x",), make), path)
+
+    def crash(_: Path) -> None:
+        raise IndexError("oops")
+
+    def two_lines(_: Path) -> None:
+        raise fuzz.QuiltdpError("a\nb")
+
+    assert wrong(crash).startswith("traceback: IndexError: oops")
+    assert wrong(two_lines).startswith("message")
+    assert wrong(lambda _: bytearray(1 << 62)) == "memory"
+    assert wrong(lambda _: 1) == "read"
+
+
+def test_inputs_depend_on_their_number_alone(fuzz: ModuleType) -> None:
+    reader = fuzz.readers()["net"]
+    again = [fuzz.make_input(reader, 3, k) for k in range(20)]
+    assert again == [fuzz.make_input(reader, 3, k) for k in range(20)]
+    assert len(set(again)) > 15

@@ -1,0 +1,56 @@
+"""The models that come with the package (quiltdp.io.examples), from a checkout and from a wheel."""
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import quiltdp as qd
+from quiltdp.errors import InvalidArgument
+from quiltdp.io.examples import EXAMPLES
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_is_the_shipped_model(name):
+    shipped = qd.load_model(ROOT / "models" / EXAMPLES[name])
+    assert qd.example(name).fingerprint == shipped.fingerprint
+
+
+def test_an_unknown_example_lists_the_others():
+    with pytest.raises(InvalidArgument, match=r"no example 'asiaa'; there are alarm, asia"):
+        qd.example("asiaa")
+
+
+def test_the_wheel_is_told_to_carry_every_example():
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    for file in EXAMPLES.values():
+        assert f'"models/{file}" = "quiltdp/examples/{file}"' in text
+
+
+@pytest.mark.slow
+def test_wheel_and_sdist_work_in_a_clean_environment(tmp_path):
+    """Built, installed without extras, and asked for its first answer, away from the checkout."""
+    build = [sys.executable, "-m", "build", "--outdir", str(tmp_path / "dist"), str(ROOT)]
+    subprocess.run(build, check=True, capture_output=True)
+    (wheel,) = (tmp_path / "dist").glob("*.whl")
+    assert list((tmp_path / "dist").glob("*.tar.gz"))
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {f"quiltdp/examples/{f}" for f in EXAMPLES.values()} <= set(names)
+    assert "quiltdp/report/assets/report.html" in names
+    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "clean")], check=True)
+    python = tmp_path / "clean" / "bin" / "python"
+    quiet = ["--quiet", "--disable-pip-version-check", "--constraint", str(ROOT / "constraints.txt")]
+    subprocess.run([python, "-m", "pip", "install", *quiet, str(wheel)], check=True, capture_output=True)
+    subprocess.run([python, "-m", "pip", "check"], check=True, capture_output=True)
+    code = (
+        "import quiltdp as qd; m = qd.example('asia');"
+        "c = qd.calibrate(m, epsilon=1.0, mechanism=qd.Laplace(sensitivity=1.0));"
+        "c.report('asia.html'); print(c.sigma)"
+    )
+    found = subprocess.run([python, "-c", code], check=True, capture_output=True, text=True, cwd=tmp_path)
+    assert 1.0 < float(found.stdout) < 8.0
+    assert (tmp_path / "asia.html").stat().st_size > 500_000
