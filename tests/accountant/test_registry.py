@@ -83,3 +83,10 @@ print(qd.leakage(chain, 0.1, "mine").certificate, "mine" in qd.leakage(chain, 0.
 """
     out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert out.stdout.strip().endswith("everything counts twice; rounded up in floating point True")
+
+
+def test_the_name_of_the_version_before_is_understood_with_a_warning() -> None:
+    model = qd.example("asia")
+    with pytest.warns(FutureWarning, match="'clique-tree' is now called 'coupling'"):
+        before = qd.leakage(model, 0.1, "clique-tree", "prior")
+    assert before.to_json() == qd.leakage(model, 0.1, "coupling", "prior").to_json()

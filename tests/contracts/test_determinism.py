@@ -128,12 +128,12 @@ def test_when_a_guard_strikes_the_last_finished_stage_answers_and_says_so(monkey
         return real(self, alpha)
 
     monkeypatch.setattr(propagation.Propagation, "messages", late)
-    from quiltdp.accountant.leakage.quilts import QuiltsBound
+    from quiltdp.accountant.leakage.limit import ExactBound
 
     def struck(self, *rest):
         raise GuardStruck("the time limit was reached")
 
-    monkeypatch.setattr(QuiltsBound, "refine", struck)
+    monkeypatch.setattr(ExactBound, "prepare", struck)
     found = qd.calibrate(model, 1.0, qd.Laplace(1.0), compare=False)
     assert calls
     assert (found.sigma, found.certificate.stage) == (expected.sigma, "propagation")

@@ -6,12 +6,13 @@ adversary the registry offers its own bounds and those of every adversary that c
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping
 from importlib import import_module
 
 from quiltdp.accountant.adversaries import INFORMED, PRIOR, Adversary, adversary_from
 from quiltdp.accountant.bounds import Registered, registered
-from quiltdp.accountant.leakage import AUTOMATIC, ON_REQUEST
+from quiltdp.accountant.leakage import AUTOMATIC, ON_REQUEST, RENAMED
 from quiltdp.errors import InvalidArgument, option
 
 __all__ = ["METHODS", "available", "candidates", "check_adversary", "find_method", "method_names"]
@@ -76,6 +77,11 @@ def find_method(adversary: Adversary, name: object) -> Registered:
     InvalidArgument
         If there is none against this adversary, listing those that are.
     """
+    if isinstance(name, str) and name in RENAMED:
+        now = RENAMED[name]
+        said = f"{option('method')} {name!r} is now called {now!r}; the old name goes with the next version"
+        warnings.warn(said, FutureWarning, stacklevel=2)
+        name = now
     for against, known, module in _listed(adversary):
         if known == name:
             return _load(against, known, module)

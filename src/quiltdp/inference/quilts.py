@@ -115,7 +115,7 @@ def quilt_influences(
     >>> m = qd.markov_chain([[0.9, 0.1], [0.1, 0.9]], length=9)
     >>> g = qd.moralize(m)
     >>> [round(qi.swing, 3) for qi in qd.quilt_influences(m, qd.quilts(g, "X4", max_nearby=1))]
-    [8.789, 8.789, 8.789, 0.0]
+    [8.789, 7.427, 7.427, 0.0]
     """
     chosen = limits if limits is not None else Limits(rays=rays)
     space = workspace if workspace is not None else Workspace(model)
@@ -160,8 +160,9 @@ def plan_quilt(
     way       all known sets together: 6 entries
     support   no zeros
     shared    {}
-    all known sets  {X5} next to {X4, X6}: 4
     factor          {} next to {X3, X4}: 4
+    factor          {} next to {X4, X5}: 4
+    summed out      {X5} next to {X4, X6}: 4
     """
     space = workspace if workspace is not None else Workspace(model)
     chosen = limits if limits is not None else _LIMITS

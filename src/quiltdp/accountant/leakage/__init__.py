@@ -1,10 +1,11 @@
 """One bound per file; this index says where each one lives, so that only what is needed is loaded.
 
 Each line is (adversary, method, module); the order of ``AUTOMATIC`` is the order in which ``auto``
-takes them, cheapest first.  ``ON_REQUEST`` are asked for by name only.
+takes them, cheapest first.  ``ON_REQUEST`` are asked for by name only.  ``RENAMED`` are names of the
+version before, which are still understood, with a warning.
 """
 
-__all__ = ["AUTOMATIC", "ON_REQUEST"]
+__all__ = ["AUTOMATIC", "ON_REQUEST", "RENAMED"]
 
 AUTOMATIC = (
     ("informed", "group", "group"),
@@ -31,3 +32,4 @@ ON_REQUEST = (
     ("prior", "mqm-approx", "mqm_chain"),
     ("prior", "gk16", "mqm_chain"),
 )
+RENAMED = {"clique-tree": "coupling"}

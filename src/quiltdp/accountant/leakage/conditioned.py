@@ -69,7 +69,7 @@ class ConditionedBound:
     >>> step = [[0.9, 0.1], [0.1, 0.9]]
     >>> m = Model.from_tables({"A": ([], [0.5, 0.5]), "B": (["A"], step), "C": (["B"], step)})
     >>> ready(ConditionedBound, m, adversary=knows("B")).evaluate(np.ones(3)).values.round(4).tolist()
-    [2.392, 2.5523, 2.392]
+    [2.2902, 2.5523, 2.2902]
     """
 
     def __init__(self, problem: Problem) -> None:
