@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ledger_fakes import terms
 
-from quiltdp.accountant.ledger import Ledger
+from quiltdp.accountant.ledger import Ledger, store
+from quiltdp.accountant.ledger.store import Store
 from quiltdp.errors import BudgetSpent
 
 THREADS, PROCESSES, EACH = 4, 2, 24
@@ -65,3 +68,56 @@ def test_every_answer_is_booked_and_none_is_over_budget(quick_path: Path, backup
     assert sorted(granted) == sorted(map(str, booked))
     assert len(granted) == BUDGET
     assert ledger.verify().spent == Fraction(1)
+
+
+class _Connection:
+    """A connection that does something while it is being closed, as another thread might."""
+
+    def __init__(self, real: Any, meanwhile: Any) -> None:
+        self._real, self._meanwhile = real, meanwhile
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+    def close(self) -> None:
+        self._meanwhile()
+        self._real.close()
+
+
+def test_a_dying_store_is_given_to_nobody(quick_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last user of a file goes while another comes: the newcomer's connection stays open."""
+    path = quick_path / "study.db"
+    Ledger.create(path, terms()).close()
+    connected, newcomers = Store._connected, []
+
+    def watched(self: Store, where: str) -> Any:
+        return _Connection(connected(self, where), lambda: newcomers.append(Store.at(path)))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Store, "_connected", watched)
+        Ledger.open(path)  # and gone again
+    assert len(newcomers) == 1
+    assert Ledger(newcomers[0]).charge(0.5).share == Fraction(1, 2)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+def test_a_child_forked_in_the_middle_undoes_nothing_when_it_ends(quick_path: Path) -> None:
+    """It has the parent's connection and journal open, and closes neither."""
+    ledger = Ledger.create(quick_path / "study.db", terms())
+    committed, tell = os.pipe()
+    with ledger.store.held(1.0, writing=True), ledger.store.transaction("IMMEDIATE") as connection:
+        connection.execute("UPDATE head SET document = document || ' '")
+        child = os.fork()
+        if child == 0:  # as an interpreter that ends would, once the parent has committed
+            os.read(committed, 1)
+            del connection, ledger
+            store._CONNECTIONS.clear()
+            gc.collect()
+            os._exit(0)
+    os.write(tell, b"!")
+    assert os.waitpid(child, 0)[1] == 0
+    for end in (committed, tell):
+        os.close(end)
+    with ledger.store.held(1.0, writing=False), ledger.store.transaction("DEFERRED", afresh=True) as after:
+        assert after.execute("SELECT document FROM head").fetchone()[0].endswith("  ")
+    assert ledger.charge(1.0).share == 1

@@ -26,7 +26,7 @@ _UNDER_WAY: set[tuple[int, object]] = set()
 
 def refuse_after_fork(path: str) -> None:
     """Refuse in a process that was forked while its parent was using a ledger."""
-    if any(process != os.getpid() for process, _ in tuple(_UNDER_WAY)):
+    if any(process != os.getpid() for process, _ in _UNDER_WAY.copy()):
         raise Refused(
             f"{path}: this process was forked while its parent was using a ledger;"
             " start processes between questions, or with the spawn method"

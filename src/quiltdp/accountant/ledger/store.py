@@ -10,6 +10,7 @@ names that lead to the file, and nothing but SQLite opens the file (:mod:`.locks
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import sqlite3
@@ -20,7 +21,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
-from weakref import WeakValueDictionary
+from weakref import WeakValueDictionary, finalize
 
 from quiltdp.accountant.ledger.anchor import sync_directory
 from quiltdp.accountant.ledger.entries import Entry, Head, Pending, canonical, genesis_digest
@@ -41,12 +42,47 @@ _ENTRIES = (
 )
 
 _STORES: dict[int, tuple[threading.Lock, WeakValueDictionary[tuple[int, int], Store]]] = {}
-_INHERITED: list[sqlite3.Connection | None] = []  # a forked child must not even close its parent's
+_CONNECTIONS: dict[int, sqlite3.Connection] = {}  # open ones, by id, until they are let go
 
 
 def _registry() -> tuple[threading.Lock, WeakValueDictionary[tuple[int, int], Store]]:
     """Return this process's stores by file; a forked child starts with none, and with a free lock."""
     return _STORES.setdefault(os.getpid(), (threading.Lock(), WeakValueDictionary()))
+
+
+def _closed_with(store: Store, connection: sqlite3.Connection) -> finalize[Any, Store]:
+    """Have a connection closed when its store is gone.
+
+    Not by ``__del__``: another thread that asks for the file meanwhile could still be given the dying
+    store, its connection closed.  A finalizer runs when no weak reference leads to the store any more.
+    """
+    if hasattr(os, "register_at_fork") and not _FORK_HOOK.is_set():
+        _FORK_HOOK.set()
+        os.register_at_fork(after_in_child=_keep_for_ever)
+    _CONNECTIONS[id(connection)] = connection
+    ending = finalize(store, _close, connection, os.getpid())
+    ending.atexit = False  # a daemon thread may be in the middle of something
+    return ending
+
+
+def _close(connection: sqlite3.Connection, process: int) -> None:
+    if os.getpid() == process:
+        connection.close()
+        _CONNECTIONS.pop(id(connection), None)
+
+
+_FORK_HOOK = threading.Event()
+
+
+def _keep_for_ever() -> None:
+    """In a forked child: never close the parent's connections, not even when the child ends.
+
+    Closing one in the middle of the parent's transaction would roll that back, on the disk, even
+    after the parent has committed it: the child has the journal open.
+    """
+    for connection in _CONNECTIONS.copy().values():
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
+    _CONNECTIONS.clear()
 
 
 class Store:
@@ -59,6 +95,7 @@ class Store:
         self._threads = ThreadLock()
         self._others = None if path == MEMORY else FileLock(path)
         self._connection: sqlite3.Connection | None = None
+        self._let_go: finalize[Any, Store] | None = None
         self._schema_version: int | None = None
         self._timeout = 60.0
 
@@ -90,8 +127,7 @@ class Store:
         refuse_after_fork(str(path))
         if str(path) == MEMORY:
             store = cls(MEMORY, None)
-            store._connection = store._connected(MEMORY)
-            _initialise(store._connection, genesis, salt)
+            _initialise(store._own(), genesis, salt)
             return store
         target = Path(os.path.realpath(path))
         temporary = target.with_name(f"{target.name}.{uuid.uuid4().hex}.new")
@@ -133,7 +169,9 @@ class Store:
     def _own(self) -> sqlite3.Connection:
         """Return this process's connection; the caller holds the thread lock."""
         if self._connection is None:
-            self._connection = self._connected(f"{Path(self.path).as_uri()}?mode=rw")
+            memory = self.path == MEMORY
+            made = self._connected(MEMORY if memory else f"{Path(self.path).as_uri()}?mode=rw")
+            self._connection, self._let_go = made, _closed_with(self, made)
             self._schema_version = None
         return self._connection
 
@@ -142,19 +180,9 @@ class Store:
         if self.pid != os.getpid() or self.path == MEMORY:
             return
         with self._threads.held(self.path, self._timeout):
-            if self._connection is not None:
-                self._connection.close()
+            if self._let_go is not None:
+                self._let_go()
             self._connection = None
-
-    def __del__(self) -> None:
-        """Close what this process opened, and only that."""
-        connection = getattr(self, "_connection", None)
-        if connection is None:
-            return
-        if self.pid == os.getpid():
-            connection.close()
-        else:
-            _INHERITED.append(connection)
 
     def check_name(self) -> None:
         """Refuse when the name now leads to another file than the one opened, or the file has two."""
