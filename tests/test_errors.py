@@ -16,6 +16,7 @@ from quiltdp import errors
         errors.ModelTooWide("too wide", "take a smaller quilt", f"raise {errors.option('max_entries')}"),
         errors.NoCertificate("none", "raise the limit"),
         errors.NotALedger("notes.txt is no ledger"),
+        errors.WorkerLost("a worker did not finish its part"),
     ],
 )
 def test_errors_can_be_pickled(error):

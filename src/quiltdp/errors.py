@@ -30,6 +30,7 @@ __all__ = [
     "QuiltdpError",
     "Refused",
     "UnknownNode",
+    "WorkerLost",
     "in_python",
     "option",
     "options_in",
@@ -164,6 +165,10 @@ class Refused(QuiltdpError):
     """A request that is well formed but not allowed (exit code 1)."""
 
     exit_code = 1
+
+
+class WorkerLost(Refused):
+    """A worker died and its part could not be done again: the run has no answer."""
 
 
 class BudgetSpent(Refused):

@@ -122,6 +122,11 @@ class Guard:
         self._deadline = None if seconds is None else time.monotonic() + seconds
         self._bytes = None if max_bytes is None else max_bytes + _resident()
 
+    def left(self) -> tuple[float | None, int | None]:
+        """Return the seconds and bytes that are left, for a guard in another process."""
+        seconds = None if self._deadline is None else max(0.0, self._deadline - time.monotonic())
+        return seconds, None if self._bytes is None else max(0, self._bytes - _resident())
+
     def check(self, planned_bytes: int = 0) -> None:
         """Raise :class:`GuardStruck` past the deadline, or if ``planned_bytes`` more would be too many."""
         if self._deadline is not None and time.monotonic() > self._deadline:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from quiltdp.accountant.bounds import Bounds, Registered, Vector
+from quiltdp.accountant.elsewhere import Elsewhere, Question
 from quiltdp.accountant.result import Binding, Certificate, PerUnit
 from quiltdp.accountant.search import Passing, largest_scale
 from quiltdp.accountant.stages import Component, Smallest
@@ -87,6 +88,8 @@ class Answers:
         Whether some unit reaches into several pieces; its leakages add up.
     rough
         Whether a search may end within a percent or so of its goal.
+    elsewhere
+        The pieces in workers; ``None`` if they are asked here.
     """
 
     model: Model
@@ -96,15 +99,16 @@ class Answers:
     counts: tuple[int, ...]
     additive: bool
     rough: bool = False
+    elsewhere: Elsewhere | None = None
 
     def leakages(self, alpha: Vector, before: Leakages | None = None) -> Leakages:
         """Return the leakage of every unit; ``before`` is an earlier stage's answer at the same α."""
         known = {} if before is None else before.results
 
-        def ask(p: int, key: bytes, own: Vector) -> Smallest:
-            return self.pieces[p].component.evaluate(own, self.counts[p], known.get((p, key)))
+        def question(p: int, key: bytes, own: Vector) -> Question:
+            return Question(p, self.counts[p], own, known.get((p, key)))
 
-        return self._over_pieces(alpha, ask)
+        return self._over_pieces(alpha, question)
 
     def decide(self, alpha: Vector, target: float) -> Leakages:
         """Return sound leakages, as good as it takes to tell whether the largest exceeds ``target``."""
@@ -112,23 +116,26 @@ class Answers:
         if self.additive:  # a unit's parts add up: none can be judged alone
             low, high = 0.0, math.inf
 
-        def ask(p: int, key: bytes, own: Vector) -> Smallest:
-            return self.pieces[p].component.decide(own, self.counts[p], low, high)
+        def question(p: int, key: bytes, own: Vector) -> Question:
+            return Question(p, self.counts[p], own, between=(low, high))
 
-        return self._over_pieces(alpha, ask)
+        return self._over_pieces(alpha, question)
 
-    def _over_pieces(self, alpha: Vector, ask: Callable[[int, bytes, Vector], Smallest]) -> Leakages:
+    def _over_pieces(self, alpha: Vector, question: Callable[[int, bytes, Vector], Question]) -> Leakages:
         """Put together what each piece says, asked once per distinct α vector."""
         values, owner = np.zeros(len(self.units)), np.full(len(self.units), -1, dtype=np.intp)
         local = np.zeros(len(self.units), dtype=np.intp)
-        results: dict[tuple[int, bytes], Smallest] = {}
         equal = bool(len(alpha)) and bool(np.all(alpha == alpha[0]))
+        asked: dict[tuple[int, bytes], Question] = {}
+        for p, piece in enumerate(self.pieces):
+            for copy in piece.found.copies:
+                key = b"" if equal else alpha[copy].tobytes()
+                if (p, key) not in asked:
+                    asked[p, key] = question(p, key, alpha[copy])
+        results = dict(zip(asked, self._ask(list(asked.values())), strict=True))
         for p, piece in enumerate(self.pieces):
             for copy, (inside, outside) in zip(piece.found.copies, piece.places, strict=True):
-                own = alpha[copy]
-                key = b"" if equal else own.tobytes()
-                if (p, key) not in results:
-                    results[p, key] = ask(p, key, own)
+                key = b"" if equal else alpha[copy].tobytes()
                 mine = results[p, key].values[inside]
                 if self.additive:
                     np.add.at(values, outside, mine * (1 + 1e-15))  # sums of rounded-up parts stay so
@@ -136,6 +143,11 @@ class Answers:
                     values[outside] = mine
                 owner[outside], local[outside] = p, inside
         return Leakages(alpha, values, owner, local, results)
+
+    def _ask(self, questions: list[Question]) -> list[Smallest]:
+        if self.elsewhere is not None:
+            return self.elsewhere.ask(questions)
+        return [q.answer(self.pieces[q.piece].component) for q in questions]
 
     def scale(
         self, target: float, weights: Vector, tolerance: float = TOLERANCE, before: Scale | None = None

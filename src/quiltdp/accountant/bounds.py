@@ -202,6 +202,12 @@ class Registered:
     unless: tuple[str, ...] = ()
     settles: bool = False
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle by name: the process that reads it has its own registry."""
+        from quiltdp.accountant.methods import by_name
+
+        return by_name, (self.against.name, self.name)
+
 
 _FOUND: dict[tuple[str, str], Registered] = {}
 _Class = TypeVar("_Class")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -249,6 +250,7 @@ def calibrate(
     memory_limit: float | None = None,
     compare: bool = True,
     progress: Progress | None = None,
+    executor: Executor | None = None,
 ) -> Calibration:
     """Return the smallest noise scale certified to leak at most ``epsilon`` about any unit.
 
@@ -260,7 +262,7 @@ def calibrate(
         The Bayesian DP target.
     mechanism
         :class:`Laplace`, :class:`Gaussian` or :class:`Thresholdout`, with its sensitivity.
-    method, adversary, protect, window, work, time_limit, memory_limit, progress
+    method, adversary, protect, window, work, time_limit, memory_limit, progress, executor
         As for :func:`quiltdp.leakage`.
     compare
         Also tell what independent records, group privacy and the published lemma would give.
@@ -297,6 +299,7 @@ def calibrate(
         time_limit=time_limit,
         memory_limit=memory_limit,
         progress=progress,
+        executor=executor,
     )
     return calibrate_profile(profile, target, mechanism, compare=compare)
 

@@ -15,7 +15,7 @@ from quiltdp.accountant.bounds import Registered, registered
 from quiltdp.accountant.leakage import AUTOMATIC, ON_REQUEST, RENAMED
 from quiltdp.errors import InvalidArgument, option
 
-__all__ = ["METHODS", "available", "candidates", "check_adversary", "find_method", "method_names"]
+__all__ = ["METHODS", "available", "by_name", "candidates", "check_adversary", "find_method", "method_names"]
 
 _HOME = "quiltdp.accountant.leakage"
 
@@ -67,6 +67,17 @@ def candidates(*adversaries: Adversary) -> Iterator[Registered]:
     for a in adversaries:
         elsewhere.update(_elsewhere(a))
     yield from elsewhere.values()
+
+
+def by_name(against: str, name: str) -> Registered:
+    """Return the bound registered against an adversary under a name, loaded if the index has it."""
+    for line in (*AUTOMATIC, *ON_REQUEST):
+        if line[:2] == (against, name):
+            return _load(*line)
+    found = registered().get((against, name))
+    if found is None:
+        raise InvalidArgument(f"the bound {name!r} is registered by a module that was not imported here")
+    return found
 
 
 def find_method(adversary: Adversary, name: object) -> Registered:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Executor
 from typing import Any, TypeVar
 
 from quiltdp.accountant.adversaries import Adversary, adversary_from
 from quiltdp.accountant.answers import TOLERANCE, Answers, Leakages, Piece, certificate
 from quiltdp.accountant.bounds import Problem, Registered, Vector
+from quiltdp.accountant.elsewhere import Elsewhere
 from quiltdp.accountant.known_records import check_known, known_in
 from quiltdp.accountant.leakage import AUTOMATIC
 from quiltdp.accountant.methods import candidates, find_method, method_names
@@ -68,6 +70,7 @@ class LeakageProfile:
         time_limit: float = 30.0,
         memory_limit: float | None = None,
         progress: Progress | None = None,
+        executor: Executor | None = None,
     ) -> None:
         self.adversary = check_known(adversary_from(adversary), model)
         self._limits = (positive_epsilon(time_limit, "time_limit"), _bytes(memory_limit))
@@ -83,6 +86,9 @@ class LeakageProfile:
         self._entry = None if method == "auto" else find_method(self.adversary, method)
         _check_stage(self.budget.until, self.adversary)
         self._pieces = tuple(self._take_apart())
+        self._elsewhere: Elsewhere | None = None
+        if executor is not None and len(self._pieces) > 1:  # one piece is asked here: nothing is gained
+            self._elsewhere = Elsewhere([p.component for p in self._pieces], self.budget, executor)
         self._additive = self._some_unit_is_cut()
         self._stages: list[Answers] = []
         self._waiting = self._next_stages()
@@ -121,21 +127,34 @@ class LeakageProfile:
         last = self.budget.until
         for entry in entries:
             name = self._stage_name(entry)
-            taken = [self._prepare(piece, entry) for piece in self._pieces]
-            if any(taken):
+            if any(self._prepare(entry)):
                 counts = tuple(len(p.component.bounds) for p in self._pieces)
-                yield Answers(self.model, self.units, self._pieces, name, counts, self._additive)
+                yield Answers(
+                    self.model,
+                    self.units,
+                    self._pieces,
+                    name,
+                    counts,
+                    self._additive,
+                    elsewhere=self._elsewhere,
+                )
             if name == last.removesuffix("~"):
                 return
 
-    def _prepare(self, piece: Piece, entry: Registered) -> bool:
-        """Add one bound to a piece where it is wanted; return whether it was."""
+    def _prepare(self, entry: Registered) -> list[bool]:
+        """Add one bound to every piece where it is wanted; return in which it was taken."""
         if self._progress is not None:
             self._progress(f"preparing {entry.name}", min(0.9, 0.1 * len(self._stages)))
-        if self._entry is not None:
-            piece.component.take(entry)
-            return True
-        return piece.component.wants(entry) and piece.component.offer(entry)
+        components = [piece.component for piece in self._pieces]
+        if self._entry is not None:  # asked for by name: it refuses in its own words
+            if self._elsewhere is not None:
+                return self._elsewhere.offer(entry, range(len(components)), insist=True)
+            for component in components:
+                component.take(entry)
+            return [True] * len(components)
+        if self._elsewhere is None:
+            return [component.wants(entry) and component.offer(entry) for component in components]
+        return self._elsewhere.offer(entry, [p for p, c in enumerate(components) if c.wants(entry)])
 
     def _stage_name(self, entry: Registered) -> str:
         """Return the name of a stage; a namesake for a stronger adversary says so."""
@@ -306,6 +325,7 @@ def analyze(
     time_limit: float = 30.0,
     memory_limit: float | None = None,
     progress: Progress | None = None,
+    executor: Executor | None = None,
 ) -> LeakageProfile:
     """Do the α-independent work once and return the profile.
 
@@ -329,6 +349,9 @@ def analyze(
         strikes, the answer is that of the last finished stage, and says so.
     progress
         Called with a label and a fraction in [0, 1].
+    executor
+        Any ``concurrent.futures.Executor``: components of the model are analysed there, with the same
+        answer (see :mod:`quiltdp.parallel`).
     """
     profile = LeakageProfile(
         model,
@@ -340,6 +363,7 @@ def analyze(
         time_limit=time_limit,
         memory_limit=memory_limit,
         progress=progress,
+        executor=executor,
     )
     profile.prepare()
     return profile
@@ -357,6 +381,7 @@ def leakage(
     time_limit: float = 30.0,
     memory_limit: float | None = None,
     progress: Progress | None = None,
+    executor: Executor | None = None,
 ) -> Leakage:
     """Return how much an α-DP mechanism leaks about each record of correlated data.
 
@@ -370,7 +395,7 @@ def leakage(
         The model of the correlation.
     dp_epsilon
         α, the mechanism's DP guarantee with respect to replacing one record; or one α per record.
-    method, adversary, protect, window, work, time_limit, memory_limit, progress
+    method, adversary, protect, window, work, time_limit, memory_limit, progress, executor
         As for :func:`analyze`.
 
     Examples
@@ -392,6 +417,7 @@ def leakage(
         time_limit=time_limit,
         memory_limit=memory_limit,
         progress=progress,
+        executor=executor,
     )
     return profile.leakage(dp_epsilon)
 
@@ -408,6 +434,7 @@ def dp_epsilon(
     time_limit: float = 30.0,
     memory_limit: float | None = None,
     progress: Progress | None = None,
+    executor: Executor | None = None,
 ) -> float:
     """Return the largest α for which every α-DP mechanism is certified to leak at most ε.
 
@@ -428,5 +455,6 @@ def dp_epsilon(
         time_limit=time_limit,
         memory_limit=memory_limit,
         progress=progress,
+        executor=executor,
     )
     return profile.dp_epsilon(bdp_epsilon)

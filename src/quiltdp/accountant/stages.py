@@ -48,6 +48,21 @@ class Smallest:
         return tuple(dict.fromkeys(n for _, bounds in self.bounds for n in bounds.notes))
 
 
+class _InAWorker:
+    """Stands for a bound that was prepared in a worker."""
+
+    def prepare(self, workspace: Workspace, budget: WorkBudget) -> None:
+        """Refuse."""
+        raise AssertionError("this bound lives in a worker")
+
+    def evaluate(self, alpha: Vector) -> Bounds:
+        """Refuse."""
+        raise AssertionError("this bound lives in a worker")
+
+
+_ELSEWHERE = _InAWorker()
+
+
 @dataclass(eq=False)
 class Component:
     """One component with the bounds prepared so far.
@@ -88,6 +103,11 @@ class Component:
         bound = entry.make(self.problem)
         bound.prepare(self.workspace, self.budget)
         self.bounds.append((entry, bound))
+
+    def taken_elsewhere(self, entry: Registered) -> None:
+        """Note a bound that was prepared in a worker, which also evaluates it."""
+        self.bounds.append((entry, _ELSEWHERE))
+        self.settled = self.settled or entry.settles
 
     def evaluate(self, alpha: Vector, bounds: int, before: Smallest | None = None) -> Smallest:
         """Return the smallest of the first ``bounds`` bounds of every unit.

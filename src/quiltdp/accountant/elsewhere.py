@@ -1,0 +1,143 @@
+"""Components asked in workers: what an analysis asks of its pieces, answered where the executor is.
+
+A piece is prepared in the worker that is asked about it, from the same problem and work budget, so the
+answer is the one that would be found here.  Questions carry the seconds that are left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import Any
+
+from quiltdp.accountant.bounds import Bound, Problem, Registered, Vector
+from quiltdp.accountant.methods import by_name
+from quiltdp.accountant.stages import Component, Smallest
+from quiltdp.inference.workspace import Workspace
+from quiltdp.parallel import each
+from quiltdp.work import Guard, WorkBudget
+
+__all__ = ["Elsewhere", "Question"]
+
+Names = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """What is asked of one piece at one α: its leakages, or (with ``between``) only where they lie.
+
+    Attributes
+    ----------
+    piece, bounds
+        Which piece, and how many of its bounds may be used.
+    before
+        The answer of fewer bounds at the same α.
+    between
+        Nothing at or below the first number is refined, and nothing once something exceeds the second.
+    """
+
+    piece: int
+    bounds: int
+    alpha: Vector
+    before: Smallest | None = None
+    between: tuple[float, float] | None = None
+
+    def answer(self, component: Component) -> Smallest:
+        """Ask the component."""
+        if self.between is None:
+            return component.evaluate(self.alpha, self.bounds, self.before)
+        return component.decide(self.alpha, self.bounds, *self.between)
+
+
+class _Prepared:
+    """The pieces as a worker knows them; it prepares the bounds that it is asked about, and keeps them."""
+
+    def __init__(self, problems: tuple[Problem, ...], budget: WorkBudget) -> None:
+        self.problems = problems
+        self.budget = budget
+        self._spaces: dict[int, Workspace] = {}
+        self._bounds: dict[tuple[int, tuple[str, str]], tuple[Registered, Bound]] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Send the questions, not what was found here."""
+        return {"problems": self.problems, "budget": self.budget, "_spaces": {}, "_bounds": {}}
+
+    def component(self, piece: int, names: Names, guard: Guard) -> Component:
+        """Return a piece with exactly these bounds."""
+        problem = self.problems[piece]
+        space = self._spaces.setdefault(piece, Workspace(problem.model))
+        space.guard = guard
+        found = Component(problem, space, self.budget)
+        for name in names:
+            if (piece, name) not in self._bounds:
+                found.take(by_name(*name))
+                self._bounds[piece, name] = found.bounds.pop()
+            found.bounds.append(self._bounds[piece, name])
+        return found
+
+    def keep(self, piece: int, bounds: Sequence[tuple[Registered, Bound]]) -> None:
+        """Remember bounds that were prepared."""
+        for entry, bound in bounds:
+            self._bounds[piece, (entry.against.name, entry.name)] = (entry, bound)
+
+
+def _names(component: Component) -> Names:
+    return tuple((entry.against.name, entry.name) for entry, _ in component.bounds)
+
+
+class Elsewhere:
+    """The pieces of an analysis, asked through an executor.
+
+    Parameters
+    ----------
+    components
+        The pieces as they are known here; their bounds need not be prepared here.
+    """
+
+    def __init__(self, components: Sequence[Component], budget: WorkBudget, executor: Executor) -> None:
+        self.components = components
+        self.executor = executor
+        self._shared = _Prepared(tuple(c.problem for c in components), budget)
+
+    def offer(self, entry: Registered, pieces: Sequence[int], *, insist: bool = False) -> list[bool]:
+        """Prepare a bound in some pieces, where it applies; return in which of them it was taken.
+
+        With ``insist`` it refuses in its own words what it does not fit.
+        """
+        asked = [(p, _names(self.components[p]), entry, insist, self._left(p)) for p in pieces]
+        taken = []
+        for p, (took, notes) in zip(pieces, self._each(_offer, asked), strict=True):
+            self.components[p].notes.extend(notes)
+            if took:
+                self.components[p].taken_elsewhere(entry)
+            taken.append(took)
+        return taken
+
+    def ask(self, questions: Sequence[Question]) -> list[Smallest]:
+        """Return the answers to all questions, in their order."""
+        asked = [(q, _names(self.components[q.piece])[: q.bounds], self._left(q.piece)) for q in questions]
+        return list(self._each(_ask, asked))
+
+    def _each(self, work: Any, asked: Sequence[Any]) -> Any:
+        return each(work, asked, shared=self._shared, executor=self.executor)
+
+    def _left(self, piece: int) -> tuple[float | None, int | None]:
+        return self.components[piece].workspace.guard.left()
+
+
+def _offer(shared: _Prepared, asked: tuple[int, Names, Registered, bool, Any]) -> tuple[bool, list[str]]:
+    piece, names, entry, insist, left = asked
+    component = shared.component(piece, names, Guard(*left))
+    took = True
+    if insist:
+        component.take(entry)
+    else:
+        took = component.offer(entry)
+    shared.keep(piece, component.bounds)
+    return took, component.notes
+
+
+def _ask(shared: _Prepared, asked: tuple[Question, Names, Any]) -> Smallest:
+    question, names, left = asked
+    return question.answer(shared.component(question.piece, names, Guard(*left)))
