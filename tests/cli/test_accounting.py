@@ -45,6 +45,20 @@ def test_calibrate_gaussian(cli) -> None:
     assert "standard deviation, for ε = 1, δ = 1e-06" in shown.out
 
 
+@pytest.mark.parametrize(
+    "command",
+    [("calibrate", "--epsilon", 1), ("leakage", "--dp-epsilon", 0.1), ("audit", "--dp-epsilon", 0.1)],
+    ids=lambda command: command[0],
+)
+def test_workers_change_nothing_but_the_time(cli, command: tuple[Any, ...]) -> None:
+    name, *options = command
+    file = SMALL if name == "audit" else "models/two_families.json"
+    extra = () if name == "audit" else ("--method", "propagation")
+    here = cli(name, file, *options, *extra, "--json")
+    there = cli(name, file, *options, *extra, "--workers", 2, "--json")
+    assert (there.code, there.err, there.out) == (0, "", here.out)
+
+
 def test_windows_sets_and_adversaries(cli) -> None:
     window = json.loads(cli("leakage", CHAIN, "--dp-epsilon", 0.01, "--window", 3, "--json").out)
     single = json.loads(cli("leakage", CHAIN, "--dp-epsilon", 0.01, "--json").out)

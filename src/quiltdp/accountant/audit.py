@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any
 
-from quiltdp.accountant.adversaries import adversary_from
+from quiltdp.accountant.adversaries import Adversary, adversary_from
 from quiltdp.accountant.leakage.laplace_sum import LaplaceSum
 from quiltdp.accountant.methods import available
-from quiltdp.accountant.profile import Who, Work
+from quiltdp.accountant.profile import Progress, Who, Work
 from quiltdp.accountant.profile import leakage as leakage_at
 from quiltdp.accountant.units import positive_epsilon
 from quiltdp.errors import ModelTooWide, QuiltdpError, option
 from quiltdp.model import Model
+from quiltdp.parallel import each
 
 __all__ = ["Audit", "AuditRow", "audit"]
 
@@ -70,8 +72,12 @@ def audit(
     *,
     work: Work = "normal",
     time_limit: float = 60.0,
+    progress: Progress | None = None,
+    executor: Executor | None = None,
 ) -> Audit:
     """Compare every method with the exact limit, on a model small enough to have one.
+
+    With an ``executor`` the methods are asked there, with the same answers.
 
     Raises
     ------
@@ -96,13 +102,20 @@ def audit(
             "use leakage, which bounds models of any size,",
             f"name fewer {option('records')}",
         ) from None
-    rows = []
-    for name, method in available(who).items():
-        try:
-            found = leakage_at(model, alpha, name, who, work=work, time_limit=time_limit)
-            note = "; ".join(found.notes)
-            rows.append(AuditRow(name, found.epsilon, found.seconds, method.kind, note))
-        except QuiltdpError as error:
-            rows.append(AuditRow(name, None, 0.0, method.kind, error.reason))
+    shared = (model, alpha, who, work, time_limit)
+    rows = list(
+        each(_row, list(available(who)), shared=shared, executor=executor, progress=progress, label="methods")
+    )
     rows.sort(key=lambda row: (row.epsilon is None, row.epsilon or 0.0))
     return Audit(alpha, who.name, exact.epsilon, reached, tuple(rows), model.fingerprint)
+
+
+def _row(shared: tuple[Model, float, Adversary, Work, float], name: str) -> AuditRow:
+    """Return what one method says, or why it has no answer."""
+    model, alpha, who, work, time_limit = shared
+    kind = available(who)[name].kind
+    try:
+        found = leakage_at(model, alpha, name, who, work=work, time_limit=time_limit)
+    except QuiltdpError as error:
+        return AuditRow(name, None, 0.0, kind, error.reason)
+    return AuditRow(name, found.epsilon, found.seconds, kind, "; ".join(found.notes))

@@ -24,6 +24,7 @@ __all__ = [
     "TimeLimit",
     "Window",
     "Work",
+    "WorkerCount",
     "memory_bytes",
     "progress_bar",
     "protection",
@@ -89,6 +90,15 @@ TimeLimit = Annotated[
 MemoryLimit = Annotated[
     str | None,
     typer.Option(metavar="SIZE", help="The same for memory, for example 500M or 2G.", show_default=False),
+]
+WorkerCount = Annotated[
+    int,
+    typer.Option(
+        "--workers",
+        metavar="N",
+        min=1,
+        help="Processes to work with; the answer is the same with any number.",
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Plain JSON on stdout, nothing else.")]
 

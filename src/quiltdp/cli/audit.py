@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from quiltdp.cli.accounting import Adversary, AsJson, ModelFile, TimeLimit, Work
+from quiltdp.cli.accounting import Adversary, AsJson, ModelFile, TimeLimit, Work, WorkerCount, progress_bar
 from quiltdp.cli.app import emit_json, guarded
 from quiltdp.cli.model_options import load, model_options
 
@@ -23,6 +23,7 @@ def audit(
     adversary: Adversary = "informed",
     work: Work = "normal",
     time_limit: TimeLimit = 60.0,
+    workers: WorkerCount = 1,
     json: AsJson = False,
     options: dict[str, Any],
 ) -> None:
@@ -38,8 +39,19 @@ def audit(
     """
     with guarded():
         import quiltdp as qd
+        from quiltdp import parallel
 
-        found = qd.audit(load(model, **options), dp_epsilon, adversary, work=work, time_limit=time_limit)
+        loaded = load(model, **options)
+        with parallel.workers(workers) as executor, progress_bar() as progress:
+            found = qd.audit(
+                loaded,
+                dp_epsilon,
+                adversary,
+                work=work,
+                time_limit=time_limit,
+                progress=progress,
+                executor=executor,
+            )
         if json:
             emit_json("audit", {"model": model, **found.to_dict()})
             return

@@ -16,6 +16,7 @@ from quiltdp.cli.accounting import (
     TimeLimit,
     Window,
     Work,
+    WorkerCount,
     memory_bytes,
     progress_bar,
     protection,
@@ -89,6 +90,7 @@ def calibrate(
     work: Work = "normal",
     time_limit: TimeLimit = 30.0,
     memory_limit: MemoryLimit = None,
+    workers: WorkerCount = 1,
     bracket: Annotated[
         bool, typer.Option("--bracket", help="Also run an attack: what no method can be below.")
     ] = False,
@@ -110,11 +112,12 @@ def calibrate(
     """
     with guarded():
         import quiltdp as qd
+        from quiltdp import parallel
 
         loaded = load(model, **options)
         several = releases if not disjoint else 1
         spec, together = chosen_mechanism(loaded, mechanism, budget, sensitivity, query, delta, several)
-        with progress_bar() as progress:
+        with parallel.workers(workers) as executor, progress_bar() as progress:
             found = qd.calibrate(
                 loaded,
                 epsilon,
@@ -127,6 +130,7 @@ def calibrate(
                 time_limit=time_limit,
                 memory_limit=memory_bytes(memory_limit),
                 progress=progress,
+                executor=executor,
             )
         attained = _attained(loaded, found) if bracket else None
         if json:

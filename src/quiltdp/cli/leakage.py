@@ -16,6 +16,7 @@ from quiltdp.cli.accounting import (
     TimeLimit,
     Window,
     Work,
+    WorkerCount,
     memory_bytes,
     progress_bar,
     protection,
@@ -46,6 +47,7 @@ def leakage(
     work: Work = "normal",
     time_limit: TimeLimit = 30.0,
     memory_limit: MemoryLimit = None,
+    workers: WorkerCount = 1,
     json: AsJson = False,
     options: dict[str, Any],
 ) -> None:
@@ -59,9 +61,10 @@ def leakage(
     """
     with guarded():
         import quiltdp as qd
+        from quiltdp import parallel
 
         loaded = load(model, **options)
-        with progress_bar() as progress:
+        with parallel.workers(workers) as executor, progress_bar() as progress:
             found = qd.leakage(
                 loaded,
                 dp_epsilon,
@@ -73,6 +76,7 @@ def leakage(
                 time_limit=time_limit,
                 memory_limit=memory_bytes(memory_limit),
                 progress=progress,
+                executor=executor,
             )
         if json:
             document = found.to_dict(top if len(found.per_record) > 10_000 else None)
