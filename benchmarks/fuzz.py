@@ -13,7 +13,9 @@ Input k of a reader depends on its name, the seed and k alone.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import gzip
+import io
 import json
 import math
 import random
@@ -25,11 +27,40 @@ import time
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from types import FrameType
 from typing import Any
+
+from fuzz_examples import (
+    AFREQ,
+    BAYES,
+    CELLS,
+    CHAIN,
+    FAM,
+    FRQ,
+    GED,
+    GEOJSON,
+    GOOGLE,
+    GPX,
+    HOSTILE,
+    LINKAGE,
+    MARKOV,
+    MOVING,
+    NET,
+    NETWORK,
+    PED,
+    PLT,
+    POINTS,
+    SERIES,
+    STUDY,
+    TABLE,
+    VCF,
+    XDSL,
+    XMLBIF,
+)
 
 import quiltdp as qd
 from quiltdp.errors import QuiltdpError
@@ -37,164 +68,9 @@ from quiltdp.printable import printable
 
 ROOT = Path(__file__).resolve().parents[1]
 SECONDS = 20.0
+ROUND = 50
 MEMORY = 1 << 30
 LONGEST_MESSAGE = 1_600
-
-NET = (
-    'net { }\nnode a { states = ("x" "y"); }\nnode b { states = ("u" "v" "w"); }\n'
-    "potential ( a ) { data = ( 0.15 0.85 ); }\n"
-    "potential ( b | a ) { data = ((0.5 0.3 0.2)(0.1 0.2 0.7)); }\n"
-)
-XMLBIF = (
-    '<?xml version="1.0"?>\n<BIF VERSION="0.3"><NETWORK><NAME>n</NAME>'
-    '<VARIABLE TYPE="nature"><NAME>a</NAME><OUTCOME>x</OUTCOME><OUTCOME>y</OUTCOME></VARIABLE>'
-    '<VARIABLE TYPE="nature"><NAME>b</NAME><OUTCOME>u</OUTCOME><OUTCOME>v</OUTCOME></VARIABLE>'
-    "<DEFINITION><FOR>a</FOR><TABLE>0.2 0.8</TABLE></DEFINITION>"
-    "<DEFINITION><FOR>b</FOR><GIVEN>a</GIVEN><TABLE>0.3 0.7 0.6 0.4</TABLE></DEFINITION></NETWORK></BIF>"
-)
-XDSL = (
-    '<?xml version="1.0"?>\n<smile id="n" version="1.0"><nodes>'
-    '<cpt id="a"><state id="x"/><state id="y"/><probabilities>0.2 0.8</probabilities></cpt>'
-    '<cpt id="b"><state id="u"/><state id="v"/><parents>a</parents>'
-    "<probabilities>0.3 0.7 0.6 0.4</probabilities></cpt></nodes></smile>"
-)
-MARKOV = "MARKOV\n3\n2 2 3\n2\n2 0 1\n2 1 2\n4\n1.0 2.0 3.0 0.5\n6\n1 2 3 4 5 6\n"
-BAYES = "BAYES\n2\n2 2\n2\n1 0\n2 0 1\n2\n0.2 0.8\n4\n0.3 0.7 0.6 0.4\n"
-CHAIN = '{"transition": [[0.9, 0.1], [0.2, 0.8]], "length": 50, "initial": "stationary", "prefix": "X"}'
-NETWORK = json.dumps(
-    {
-        "nodes": [
-            {"name": "a", "states": ["x", "y"], "table": [0.2, 0.8]},
-            {"name": "b", "states": ["u", "v"], "parents": ["a"], "table": [[0.3, 0.7], [0.6, 0.4]]},
-        ],
-        "records": ["a", "b"],
-        "people": {"b": 2},
-        "notes": ["made"],
-    }
-)
-FAM = "F1 dad 0 0 1 -9\nF1 mum 0 0 2 -9\nF1 kid dad mum 1 2\nF1 sis dad mum 2 1\n"
-PED = "F1 dad 0 0 1 1 A A\nF1 mum 0 0 2 1 A G\nF1 kid dad mum 1 2 A G\n"
-LINKAGE = "1 1 0 0 3 0 0 1 1 0 0\n1 2 0 0 3 0 0 2 0 0 0\n1 3 1 2 0 4 4 1 0 0 0\n1 4 1 2 0 0 0 2 0 0 0\n"
-TABLE = "id,father,mother,sex,twin,zygosity\nf,,,1,,\nm,,,2,,\na,f,m,1,b,mz\nb,f,m,1,a,mz\n"
-GED = (
-    "0 HEAD\n1 CHAR UTF-8\n0 @I1@ INDI\n1 NAME Ann /Lee/\n1 SEX F\n1 FAMS @F1@\n0 @I2@ INDI\n1 SEX M\n"
-    "1 FAMS @F1@\n0 @I3@ INDI\n1 FAMC @F1@\n2 PEDI birth\n0 @F1@ FAM\n1 HUSB @I2@\n1 WIFE @I1@\n1 CHIL @I3@\n"
-    "0 TRLR\n"
-)
-POINTS = "user,time,lat,lon\n" + "".join(
-    f"u{k % 2},2020-01-01T00:{k:02d}:00Z,47.{k},8.{k}\n" for k in range(12)
-)
-PLT = "Geolife trajectory\nWGS 84\nAltitude is in Feet\nReserved 3\n0,2,255\n0\n" + "".join(
-    f"39.9{k},116.3{k},0,492,39744.1,2008-10-23,02:53:{k:02d}\n" for k in range(9)
-)
-GPX = (
-    '<?xml version="1.0"?><gpx version="1.1" xmlns="http://www.topografix.com/GPX/1/1"><trk><trkseg>'
-    + "".join(
-        f'<trkpt lat="47.{k}" lon="8.{k}"><time>2020-01-01T00:0{k}:00Z</time></trkpt>' for k in range(6)
-    )
-    + "</trkseg></trk></gpx>"
-)
-GEOJSON = json.dumps(
-    {
-        "type": "FeatureCollection",
-        "features": [
-            {
-                "type": "Feature",
-                "properties": {"time": f"2020-01-01T00:0{k}:00Z", "user": "a"},
-                "geometry": {"type": "Point", "coordinates": [8.5 + k / 10, 47.1]},
-            }
-            for k in range(5)
-        ],
-    }
-)
-MOVING = json.dumps(
-    {
-        "type": "Feature",
-        "id": "a",
-        "temporalGeometry": {
-            "type": "MovingPoint",
-            "datetimes": ["2020-01-01T00:00:00Z", "2020-01-01T00:05:00Z"],
-            "coordinates": [[8.5, 47.1], [8.6, 47.2]],
-        },
-    }
-)
-GOOGLE = json.dumps(
-    {"locations": [{"latitudeE7": 471000000, "longitudeE7": 85000000, "timestamp": "2020-01-01T00:00:00Z"}]}
-)
-AFREQ = "#CHROM\tID\tREF\tALT\tALT_FREQS\tOBS_CT\n1\trs1\tA\tG\t0.2\t9\nX\trs2\tC\tT\t0.5\t9\n"
-FRQ = " CHR  SNP  A1  A2  MAF  NCHROBS\n   1  rs1   G   A  0.2  100\n   1  rs2   T   C  0.5  100\n"
-VCF = (
-    "##fileformat=VCFv4.2\n#CHROM\tPOS\tID\tREF\tALT\tQUAL\tFILTER\tINFO\tFORMAT\tdad\tmum\n"
-    "1\t10\trs1\tA\tG\t.\tPASS\tAF=0.25\tGT:DP\t0/1:9\t1|1:8\n1\t20\trs2\tC\tT\t.\tPASS\tAF=0.5\tGT\t./.\t0/0\n"
-)
-STUDY = "# who\nkid\nF1 sis\ndad\n"
-
-HOSTILE = [
-    "",
-    "0",
-    "-1",
-    "1e999",
-    "-1e-999",
-    "nan",
-    "NaN",
-    "inf",
-    "1" * 5000,
-    "9" * 400,
-    "1e400",
-    "0x10",
-    "1_000",
-    "٣",
-    "\x00",
-    "\x1b[2J",
-    "\u202e",
-    "\ufeff",
-    "\ud800".encode("utf-8", "surrogatepass").decode("latin-1"),
-    '"',
-    "'",
-    "`",
-    "{",
-    "}",
-    "[",
-    "]",
-    "(",
-    ")",
-    "<",
-    ">",
-    "/*",
-    "*/",
-    "//",
-    "%",
-    "#",
-    "|",
-    ";",
-    ",",
-    "\t",
-    "\r",
-    "\n\n",
-    "&a;",
-    "<!ENTITY a 'b'>",
-    "<!DOCTYPE x>",
-    "<![CDATA[",
-    "]]>",
-    "null",
-    "true",
-    "[]",
-    "{}",
-    "../../etc/passwd",
-    "a" * 3000,
-    "2147483648",
-    "-2147483649",
-    "99999999999999999999",
-    "1000000000",
-    "0001-01-01T00:00:00+23:59",
-    "9999-12-31T23:59:60Z",
-    "@I1@",
-    "0 HEAD",
-    "type discrete [ 2 ] { x, y };",
-    "default 0.5, 0.5;",
-    "table",
-    "property",
-]
 
 
 @dataclass(frozen=True)
@@ -235,7 +111,91 @@ def _panel(path: Path) -> Any:
 
 
 def _calibration(path: Path) -> Any:
-    return qd.Calibration.from_json(path.read_bytes().decode("utf-8", "replace"))
+    from quiltdp.cli.holdout import read_calibration
+
+    return read_calibration(path)
+
+
+def _plan(path: Path) -> Any:
+    from quiltdp.cli.holdout import read_terms
+
+    return read_terms(path, None, None, 0.05, None)
+
+
+def _ledger(path: Path) -> Any:
+    """Open, walk, show and charge an account; what was refused must not have been charged."""
+    Path(f"{path}-journal").unlink(missing_ok=True)
+    ledger = qd.Ledger.open(path)
+    ledger.export()
+    ledger.odometer()
+    before = ledger.verify().spent
+    if before < 1:
+        ledger.charge(ledger.terms.dp_epsilon, count=1) if before == 0 else None
+    return ledger.verify().spent
+
+
+def _export(path: Path) -> Any:
+    from quiltdp.cli.ledger import _verify_export
+
+    return _verify_export(path)
+
+
+def _anchor(path: Path) -> Any:
+    from quiltdp.accountant.ledger.anchor import Anchor
+
+    return Anchor(path).read()
+
+
+def _holdout_table(path: Path) -> Any:
+    from quiltdp.cli.columns import read_columns
+    from quiltdp.mechanisms.identity import data_identity
+
+    return data_identity(read_columns(path))
+
+
+def _series(path: Path) -> Any:
+    from quiltdp.domains.series.read import read_columns
+
+    return len(read_columns(path))
+
+
+def _genotypes(path: Path) -> Any:
+    from quiltdp.domains.pedigree import read_pedigree
+    from quiltdp.domains.pedigree.frequencies import read_frequencies
+    from quiltdp.domains.pedigree.genotypes import count_genotypes
+
+    folder = path.parent
+    (folder / "family.fam").write_text(FAM)
+    (folder / "panel.txt").write_text("rs1 0.1\nrs2 0.2\n")
+    family = read_pedigree(folder / "family.fam")
+    panel = read_frequencies(folder / "panel.txt")
+    return count_genotypes(path, panel, family, ["dad", "mum", "kid"])
+
+
+def _accounts(calibration: Any) -> dict[str, bytes]:
+    """Return a ledger with two entries, its export and its anchor, and a plan."""
+    with tempfile.TemporaryDirectory() as folder:
+        path, anchor = Path(folder, "study.db"), Path(folder, "anchor")
+        plain = qd.Ledger.create(path, calibration)
+        plain.charge(calibration.dp_epsilon / 4, label="first")
+        plain.charge(calibration.dp_epsilon / 4, key="again")
+        export = json.dumps(plain.export())
+        plain.close()
+        other = qd.Ledger.create(Path(folder, "other.db"), calibration, anchor=anchor)
+        other.close()
+        return {"ledger": path.read_bytes(), "export": export.encode(), "anchor": anchor.read_bytes()}
+
+
+def _plans() -> bytes:
+    """Return what ``quiltdp plan … --json`` prints for a chain."""
+    from quiltdp.cli import main as command
+
+    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()) as said:
+        model = Path(folder, "chain.json")
+        qd.save_model(qd.markov_chain([[0.6, 0.4], [0.4, 0.6]], length=100_000), model)
+        with contextlib.suppress(SystemExit):
+            command(["plan", str(model), "--budget", "5", "--queries", "200", "--epsilon", "8", "--json"])
+    return said.getvalue().encode()
 
 
 def _parquet() -> bytes:
@@ -252,10 +212,12 @@ def _shipped(*names: str) -> tuple[bytes, ...]:
     return tuple((ROOT / name).read_bytes() for name in names)
 
 
+@cache
 def readers() -> dict[str, Reader]:
     """Return every reader by name."""
     cancer = qd.load_model(ROOT / "models/cancer.bif")
-    calibration = qd.calibrate(cancer, 1.0, qd.Laplace(1.0)).to_json()
+    calibration = qd.calibrate(cancer, 1.0, qd.Laplace(1.0))
+    accounts = _accounts(calibration)
     made = [
         Reader("bif", ".bif", _shipped("models/cancer.bif", "models/asia.bif", "models/survey.bif"), _model),
         Reader("bif.gz", ".bif.gz", tuple(map(gzip.compress, _shipped("models/cancer.bif"))), _model),
@@ -284,7 +246,14 @@ def readers() -> dict[str, Reader]:
         Reader("gpx", ".gpx", _texts(GPX), _points),
         Reader("geojson", ".geojson", _texts(GEOJSON, MOVING, GOOGLE), _points),
         Reader("parquet", ".parquet", (_parquet(),), _points),
-        Reader("calibration", ".json", _texts(calibration), _calibration),
+        Reader("genotypes", ".vcf", _texts(VCF), _genotypes),
+        Reader("holdout table", ".csv", _texts(CELLS), _holdout_table),
+        Reader("series", ".csv", _texts(SERIES), _series),
+        Reader("calibration", ".json", _texts(calibration.to_json()), _calibration),
+        Reader("plan", ".json", (_plans(),), _plan),
+        Reader("ledger", ".db", (accounts["ledger"],), _ledger),
+        Reader("exported ledger", ".json", (accounts["export"],), _export),
+        Reader("anchor", ".json", (accounts["anchor"],), _anchor),
     ]
     return {reader.name: reader for reader in made}
 
@@ -466,6 +435,17 @@ class Tally:
     slowest: float = 0.0
     failures: list[tuple[int, str]] = field(default_factory=list)
 
+    @property
+    def count(self) -> int:
+        """How many inputs were read or refused, or went wrong."""
+        return sum(self.outcomes.values())
+
+    def add(self, other: Tally) -> None:
+        """Take another run's numbers in."""
+        self.outcomes += other.outcomes
+        self.slowest = max(self.slowest, other.slowest)
+        self.failures += other.failures
+
 
 def run(reader: Reader, seed: int, numbers: Iterator[int], folder: Path) -> Tally:
     """Read inputs until ``numbers`` ends."""
@@ -482,8 +462,47 @@ def run(reader: Reader, seed: int, numbers: Iterator[int], folder: Path) -> Tall
     return tally
 
 
+def fuzz(chosen: Sequence[Reader], seed: int, inputs: int, seconds: float) -> dict[str, Tally]:
+    """Read in rounds over all readers, so that a run that is stopped early has been fair to each."""
+    each = -(-inputs // len(chosen))
+    ends = time.monotonic() + seconds
+    tallies = {reader.name: Tally() for reader in chosen}
+    with tempfile.TemporaryDirectory() as folder:
+        for first in range(0, each, ROUND):
+            for reader in chosen:
+                numbers = range(first, min(first + ROUND, each))
+                tallies[reader.name].add(
+                    run(reader, seed, (k for k in numbers if time.monotonic() < ends), Path(folder))
+                )
+    return tallies
+
+
+def page(tallies: Mapping[str, Tally], seed: int, seconds: float) -> str:
+    """Return docs/benchmarks/fuzz.md."""
+    lines = ["| reader | inputs | read | refused | failed | slowest (s) |", "|---|---|---|---|---|---|"]
+    failures = []
+    for name, tally in tallies.items():
+        count, good, refused = tally.count, tally.outcomes["read"], tally.outcomes["refused"]
+        lines.append(
+            f"| {name} | {count:,} | {good:,} | {refused:,} | {count - good - refused} |"
+            f" {tally.slowest:.1f} |"
+        )
+        failures += [f"- {name} {number}: {said}" for number, said in tally.failures[:20]]
+    total = sum(tally.count for tally in tallies.values())
+    wrong = sum(len(tally.failures) for tally in tallies.values())
+    text = (
+        "# Broken files\n\n"
+        "Every reader against mutated files and structured garbage: it must return, or refuse in one\n"
+        f"printable line, within {SECONDS:g} s of processor time and 1 GiB of memory. `make fuzz` runs it;"
+        " `make test` runs 40 inputs each.\n\n"
+        f"{total:,} inputs, {seconds / 60:,.0f} minutes ({time.process_time() / 60:,.0f} of processor time),"
+        f" seed {seed}: **{wrong} failures**.\n\n"
+    )
+    return text + "\n".join([*lines, *([""] if failures else []), *failures]) + "\n"
+
+
 def main() -> None:
-    """Run, and print the table of docs/benchmarks/fuzz.md."""
+    """Run, print the table and write docs/benchmarks/fuzz.md."""
     options = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -491,6 +510,7 @@ def main() -> None:
     options.add_argument("--seed", type=int, default=1)
     options.add_argument("--seconds", type=float, default=math.inf, help="stop after this long")
     options.add_argument("--only", nargs="*", help="readers by name")
+    options.add_argument("--docs", type=Path, help="write the page here")
     options.add_argument("--replay", nargs=2, metavar=("READER", "NUMBER"))
     given = options.parse_args()
     known = readers()
@@ -502,31 +522,14 @@ def main() -> None:
         reader.read(path)
         return
     little_memory()
+    started = time.monotonic()
     chosen = [known[name] for name in given.only] if given.only else list(known.values())
-    each = -(-given.inputs // len(chosen))
-    ends = time.monotonic() + given.seconds
-    print("| reader | inputs | read | refused | failed | slowest (s) |\n|---|---|---|---|---|---|")
-    failures, total, started = [], 0, time.monotonic()
-    with tempfile.TemporaryDirectory() as folder:
-        for reader in chosen:
-            numbers = (k for k in range(each) if time.monotonic() < ends)
-            tally = run(reader, given.seed, numbers, Path(folder))
-            count = sum(tally.outcomes.values())
-            total += count
-            good, refused = tally.outcomes["read"], tally.outcomes["refused"]
-            print(
-                f"| {reader.name} | {count:,} | {good:,} | {refused:,} | {count - good - refused} |"
-                f" {tally.slowest:.1f} |",
-                flush=True,
-            )
-            failures += [(reader.name, number, said) for number, said in tally.failures]
-    print(
-        f"\n{total:,} inputs, {time.monotonic() - started:,.0f} s,"
-        f" seed {given.seed}, {len(failures)} failures"
-    )
-    for name, number, said in failures[:200]:
-        print(f"{name} {number}: {said}")
-    sys.exit(bool(failures))
+    tallies = fuzz(chosen, given.seed, given.inputs, given.seconds)
+    text = page(tallies, given.seed, time.monotonic() - started)
+    print(text)
+    if given.docs is not None:
+        given.docs.write_text(text, encoding="utf-8")
+    sys.exit(any(tally.failures for tally in tallies.values()))
 
 
 if __name__ == "__main__":

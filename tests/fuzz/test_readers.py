@@ -14,7 +14,8 @@ ROOT = Path(__file__).parents[2]
 INPUTS = 40
 NAMES = [
     "bif", "bif.gz", "json", "uai", "net", "xmlbif", "xdsl", "fam", "ped", "psam", "linkage", "family table",
-    "gedcom", "study ids", "frequencies", "points", "plt", "gpx", "geojson", "parquet", "calibration",
+    "gedcom", "study ids", "frequencies", "points", "plt", "gpx", "geojson", "parquet", "genotypes",
+    "holdout table", "series", "calibration", "plan", "ledger", "exported ledger", "anchor",
 ]  # fmt: skip
 
 
@@ -22,6 +23,7 @@ NAMES = [
 def fuzz() -> ModuleType:
     spec = importlib.util.spec_from_file_location("fuzz", ROOT / "benchmarks/fuzz.py")
     assert spec is not None
+    sys.path.append(str(ROOT / "benchmarks"))  # it imports its neighbours
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules["fuzz"] = module  # dataclasses look their module up
