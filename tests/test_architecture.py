@@ -217,7 +217,6 @@ UNNAMED = {
     "quiltdp.accountant.audit",
     "quiltdp.accountant.delta_bounds",
     "quiltdp.accountant.leakage.approximate",
-    "quiltdp.accountant.leakage.base",
     "quiltdp.accountant.leakage.chain_units",
     "quiltdp.accountant.leakage.elimination",
     "quiltdp.accountant.leakage.worst_gains",
@@ -245,7 +244,6 @@ UNNAMED = {
     "quiltdp.accountant.pieces",
     "quiltdp.accountant.result",
     "quiltdp.accountant.search",
-    "quiltdp.accountant.specs",
     "quiltdp.accountant.stages",
     "quiltdp.accountant.units",
     "quiltdp.chain_views",
@@ -299,7 +297,7 @@ UNNAMED = {
     "quiltdp.generalization.sum_law",
     "quiltdp.generalization.thresholdout_accuracy",
     "quiltdp.generalization.typical_composition",
-    "quiltdp.inference.reordered",
+    "quiltdp.inference.ancestry",
     "quiltdp.io.columns",
     "quiltdp.io.declared",
     "quiltdp.io.json_parse",
@@ -315,7 +313,7 @@ UNNAMED = {
     "quiltdp.mechanisms.opendp_export",
     "quiltdp.mechanisms.queries",
     "quiltdp.report.tables",
-    "quiltdp.rounding",
+    "quiltdp.numbers",
 }
 
 

@@ -1,4 +1,5 @@
-"""The old name of :mod:`quiltdp.numbers`: add new roundings there."""
+"""The old address of :mod:`quiltdp.numbers`; it goes with the next version."""
 
-from quiltdp.numbers import *  # noqa: F403
-from quiltdp.numbers import __all__ as __all__  # noqa: PLC0414
+from quiltdp.moved import names_from
+
+__getattr__ = names_from(__name__, "quiltdp.numbers")

@@ -119,6 +119,15 @@ class Guard:
     """
 
     def __init__(self, seconds: float | None = None, max_bytes: int | None = None) -> None:
+        self._limits = (seconds, max_bytes)
+        self.restart()
+
+    def restart(self, like: Guard | None = None) -> None:
+        """Begin anew, for the next question, with the limits of another guard if one is given.
+
+        Whoever holds this guard sees the new limits.
+        """
+        seconds, max_bytes = self._limits = self._limits if like is None else like._limits
         self._deadline = None if seconds is None else time.monotonic() + seconds
         self._bytes = None if max_bytes is None else max_bytes + _resident()
 

@@ -116,7 +116,9 @@ def test_messages_name_what_can_be_typed(cli, arguments, told_so: str) -> None:
 @pytest.mark.parametrize("wait", [0.05, 0.1, 0.4, 1.2])
 def test_an_interruption_is_one_line_and_exit_code_130(wait: float) -> None:
     """While modules are imported, the file is read, the work is done: never a traceback."""
-    heard = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"  # a parent may ignore it
+    heard = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"  # a parent may ignore it
+    )
     code = f"{heard}; from quiltdp.cli import main; print('ready', flush=True); main()"
     call = [sys.executable, "-c", code, "calibrate", "models/link.bif", "--epsilon", "1"]
     work = subprocess.Popen(call, stdout=-1, stderr=-1, text=True, cwd=ROOT, env=ENVIRONMENT)

@@ -7,10 +7,14 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import quiltdp as qd
+from quiltdp import work
+from quiltdp.accountant.adversaries import adversary_from
+from quiltdp.accountant.methods import method_names
 from quiltdp.errors import ModelTooWide
 from quiltdp.work import GuardStruck
 
@@ -145,3 +149,18 @@ def test_a_method_by_name_that_does_not_finish_is_an_error_not_another_method() 
     model = qd.example("asia")
     with pytest.raises(ModelTooWide, match="time limit"):
         qd.leakage(model, 0.1, "exact", "prior", time_limit=1e-6)
+
+
+def test_every_question_has_its_own_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bound that was prepared long ago answers under the guard of the question, not under its own."""
+    now = [0.0]
+    monkeypatch.setattr(work, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    chain = qd.markov_chain([[0.9, 0.1], [0.2, 0.8]], 4)
+    for adversary, method in [(a, m) for a in ("informed", "prior") for m in method_names(adversary_from(a))]:
+        try:
+            profile = qd.analyze(chain, method=method, adversary=adversary, time_limit=5.0)
+        except qd.QuiltdpError:
+            continue  # not for chains
+        now[0] += 1000.0
+        assert profile.epsilon(0.3) >= 0.3 * (1 - 1e-9)
+        assert not profile.struck

@@ -20,9 +20,9 @@ from quiltdp.accountant.result import Binding, Certificate, PerUnit
 from quiltdp.accountant.search import Passing, largest_scale
 from quiltdp.accountant.stages import Component, Smallest
 from quiltdp.accountant.units import Units
-from quiltdp.inference.components import ComponentClass
+from quiltdp.graph.components import ComponentClass
 from quiltdp.model import Model
-from quiltdp.rounding import digits_up, digits_up_array
+from quiltdp.numbers import digits_up, digits_up_array
 
 __all__ = ["TOLERANCE", "Answers", "Leakages", "Piece", "Scale", "certificate"]
 

@@ -34,8 +34,8 @@ from quiltdp.accountant.units import (
 from quiltdp.edges import edge
 from quiltdp.errors import InvalidArgument, NoCertificate, QuiltdpError
 from quiltdp.model import Model
+from quiltdp.numbers import digits_up
 from quiltdp.printable import json_text, printable
-from quiltdp.rounding import digits_up
 
 if TYPE_CHECKING:
     from quiltdp.accountant.composition import Split
@@ -314,6 +314,7 @@ def calibrate_profile(
     )
     check_scale(passed.sigma, epsilon)
     found = profile.explain(passed.leakages, stage, passed.cost)
+    compared, left_out = _compared(profile, mechanism, epsilon, weights) if compare else ({}, ())
     return Calibration(
         sigma=passed.sigma,
         epsilon=epsilon,
@@ -326,9 +327,9 @@ def calibrate_profile(
         certificate=found.certificate,
         fingerprint=found.fingerprint,
         protected=found.protected,
-        compared=_compared(profile, mechanism, epsilon, weights) if compare else {},
+        compared=compared,
         per_record=tuple(found.per_record.top(10)),
-        notes=found.notes,
+        notes=(*found.notes, *left_out),
         seconds=found.seconds,
         origin=(profile.model, {"method": profile.method, "work": profile.budget, **profile.protection}),
     )
@@ -379,20 +380,21 @@ def _weights(model: Model, mechanism: Mechanism) -> Vector:
 
 def _compared(
     profile: LeakageProfile, mechanism: Mechanism, epsilon: float, weights: Vector
-) -> dict[str, float]:
-    """Return the scales of independent records, group privacy, and the published formula."""
+) -> tuple[dict[str, float], tuple[str, ...]]:
+    """Return the scales of independent records, group privacy, and the published formula, with notes.
+
+    The published formula gets the smallest work budget, and what is left of the answer's own limits.
+    """
     alone = epsilon / heaviest(profile.units, profile.model, weights)
-    compared = {"independent": digits_up(mechanism.scale(alone))}
+    compared, notes = {"independent": digits_up(mechanism.scale(alone))}, []
     for name in ("group", "published"):
+        other = profile.with_method(name, "quick")
         try:
-            other = LeakageProfile(
-                profile.model, method=name, adversary=profile.adversary, **profile.protection
-            )
-            other.workspace.guard = profile.workspace.guard  # one limit for the answer and its comparison
             compared[name] = digits_up(mechanism.scale(other.scale(epsilon, weights, tolerance=1e-6)))
-        except QuiltdpError:
-            continue  # not for this kind of model or unit
-    return compared
+        except QuiltdpError:  # not for this kind of model or unit
+            if other.struck:
+                notes.append(f"not compared with {name!r}: a limit of time or memory was reached")
+    return compared, tuple(notes)
 
 
 def leakage_of(

@@ -18,7 +18,7 @@ from quiltdp.accountant.mechanisms.contract import checked_times
 from quiltdp.accountant.result import Leakage
 from quiltdp.accountant.units import positive_epsilon
 from quiltdp.errors import InvalidArgument
-from quiltdp.rounding import down, round_up
+from quiltdp.numbers import down, round_up
 
 __all__ = ["Split", "compose", "compose_gaussian", "split"]
 

@@ -18,10 +18,10 @@ from quiltdp.accountant.pieces import assign_units
 from quiltdp.accountant.result import Binding, Certificate, Leakage, PerUnit
 from quiltdp.accountant.units import Protect, Units, alpha_vector, heaviest, make_units, positive_epsilon
 from quiltdp.errors import InvalidArgument, ModelTooWide, NoCertificate, option
-from quiltdp.inference.components import component_classes
+from quiltdp.graph.components import component_classes
 from quiltdp.inference.workspace import Workspace
 from quiltdp.model import Model
-from quiltdp.rounding import digits_up
+from quiltdp.numbers import digits_up
 from quiltdp.work import Guard, GuardStruck, WorkBudget
 
 __all__ = ["ApproximateCalibration", "DeltaProfile", "approximate_leakage", "smallest_scale"]
@@ -91,13 +91,13 @@ class DeltaProfile:
         work: WorkBudget | str = "normal",
         time_limit: float = 30.0,
     ) -> None:
-        self._limit = positive_epsilon(time_limit, "time_limit")
+        limit = positive_epsilon(time_limit, "time_limit")
         self.model = model
         self.adversary = adversary_from(adversary)
         self.units: Units = make_units(model, protect, window)
         self.budget = WorkBudget.named(work)
         self.notes: tuple[str, ...] = ()
-        self._workspace = Workspace(model, guard=Guard(time_limit))
+        self._workspace = Workspace(model, guard=Guard(limit))
         chosen = self._chosen(method)
         classes = component_classes(model)
         local, places = assign_units(model, self.units, classes)
@@ -144,7 +144,7 @@ class DeltaProfile:
 
     def weigh(self, weights: Vector | None = None) -> WeighedProfile:
         """Return the profile for given sensitivities per node, 1 for every record by default."""
-        self._workspace.guard = Guard(self._limit)  # every question has its own
+        self._workspace.guard.restart()  # every question has its own limit
         w = alpha_vector(self.model, 1.0) if weights is None else np.asarray(weights, dtype=np.float64)
         parts, known = [], {}
         for p, piece in enumerate(self._pieces):

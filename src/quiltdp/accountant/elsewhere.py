@@ -67,7 +67,7 @@ class _Prepared:
         """Return a piece with exactly these bounds."""
         problem = self.problems[piece]
         space = self._spaces.setdefault(piece, Workspace(problem.model))
-        space.guard = guard
+        space.guard.restart(guard)
         found = Component(problem, space, self.budget)
         for name in names:
             if (piece, name) not in self._bounds:

@@ -8,7 +8,7 @@ from typing import Any
 from quiltdp.accountant.mechanisms import GaussianProfile
 from quiltdp.accountant.mechanisms.contract import OneByOne
 from quiltdp.errors import DependencyMissing, InvalidArgument
-from quiltdp.rounding import up
+from quiltdp.numbers import up
 
 __all__ = ["EventProfile", "GaussianProfile"]
 

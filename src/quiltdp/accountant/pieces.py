@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from quiltdp.accountant.units import Units
-from quiltdp.inference.components import ComponentClass
+from quiltdp.graph.components import ComponentClass
 from quiltdp.model import Model
 
 __all__ = ["Places", "assign_units"]

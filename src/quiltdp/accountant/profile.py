@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Executor
-from typing import Any, TypeVar
+from copy import copy
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from quiltdp.accountant.adversaries import Adversary, adversary_from
 from quiltdp.accountant.answers import TOLERANCE, Answers, Leakages, Piece, certificate
 from quiltdp.accountant.bounds import Problem, Registered, Vector
-from quiltdp.accountant.elsewhere import Elsewhere
 from quiltdp.accountant.known_records import check_known, known_in
 from quiltdp.accountant.leakage import AUTOMATIC
 from quiltdp.accountant.methods import candidates, find_method, method_names
@@ -31,10 +31,15 @@ from quiltdp.accountant.units import (
 )
 from quiltdp.edges import edge
 from quiltdp.errors import InvalidArgument, ModelTooWide, option
-from quiltdp.inference.components import component_classes
+from quiltdp.graph.components import component_classes
 from quiltdp.inference.workspace import Workspace
 from quiltdp.model import Model
 from quiltdp.work import Guard, GuardStruck, WorkBudget
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+    from quiltdp.accountant.elsewhere import Elsewhere
 
 __all__ = ["LeakageProfile", "analyze", "dp_epsilon", "leakage"]
 
@@ -73,13 +78,13 @@ class LeakageProfile:
         executor: Executor | None = None,
     ) -> None:
         self.adversary = check_known(adversary_from(adversary), model)
-        self._limits = (positive_epsilon(time_limit, "time_limit"), _bytes(memory_limit))
+        limits = (positive_epsilon(time_limit, "time_limit"), _bytes(memory_limit))
         self.budget = WorkBudget.named(work)
         self.model = model
         self.method = method
         self.units = make_units(model, protect, window)
         self.protection: dict[str, Any] = {"protect": protect, "window": window}
-        self.workspace = Workspace(model, guard=Guard(*self._limits))
+        self.workspace = Workspace(model, guard=Guard(*limits))
         self._fresh = True
         self._progress = progress
         self._started = time.monotonic()
@@ -88,11 +93,15 @@ class LeakageProfile:
         self._pieces = tuple(self._take_apart())
         self._elsewhere: Elsewhere | None = None
         if executor is not None and len(self._pieces) > 1:  # one piece is asked here: nothing is gained
+            from quiltdp.accountant.elsewhere import Elsewhere
+
             self._elsewhere = Elsewhere([p.component for p in self._pieces], self.budget, executor)
         self._additive = self._some_unit_is_cut()
         self._stages: list[Answers] = []
         self._waiting = self._next_stages()
         self._stopped: str | None = None
+        self.struck = False
+        """Whether a limit of time or memory was reached."""
 
     # -- building --------------------------------------------------------------------------
 
@@ -106,6 +115,20 @@ class LeakageProfile:
                 problem = Problem(found.model, local[k], adversary, self.units.window)
                 space = self.workspace.part(k, found.model)
                 yield Piece(found, Component(problem, space, self.budget), places[k])
+
+    def with_method(self, method: str, work: Work) -> LeakageProfile:
+        """Return the same units and components, workspace and guard, for one method by name."""
+        other = copy(self)
+        other.method, other.budget = method, WorkBudget.named(work)
+        other._entry = find_method(self.adversary, method)
+        other._pieces = tuple(
+            replace(p, component=Component(p.component.problem, p.component.workspace, other.budget))
+            for p in self._pieces
+        )
+        other._stages, other._stopped, other._progress, other.struck = [], None, None, False
+        other._elsewhere, other._fresh = None, True
+        other._waiting = other._next_stages()
+        return other
 
     def _some_unit_is_cut(self) -> bool:
         """Return whether a named set reaches into several components."""
@@ -186,6 +209,7 @@ class LeakageProfile:
     def _stop(self, stages: int, struck: GuardStruck, last: Answers | None) -> None:
         """Keep only the stages that were finished (``last`` may be the rough half of one), and say so."""
         del self._stages[stages:]
+        self.struck = True
         if last is None:
             raise ModelTooWide(
                 f"{option('method', self.method)}: {struck} before it was finished",
@@ -210,7 +234,7 @@ class LeakageProfile:
         of the last finished stage counts.  A ``search`` asks every stage twice, roughly at first.
         """
         if not self._fresh:
-            self.workspace.guard = Guard(*self._limits)
+            self.workspace.guard.restart()
         self._fresh = False
         found: _Answer | None = None
         last: Answers | None = None

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from quiltdp.accountant.bounds import Vector
 from quiltdp.errors import NoCertificate, option
-from quiltdp.rounding import digits_down, down
+from quiltdp.numbers import digits_down, down
 
 __all__ = ["Passing", "largest_scale"]
 

@@ -1,27 +1,5 @@
-"""The old name of :mod:`quiltdp.accountant.mechanisms`; it goes with the next version."""
+"""The old address of :mod:`quiltdp.accountant.mechanisms`; it goes with the next version."""
 
-from __future__ import annotations
+from quiltdp.moved import names_from
 
-from quiltdp.accountant.mechanisms import (
-    Gaussian,
-    Laplace,
-    Mechanism,
-    Sensitivities,
-    Thresholdout,
-    gaussian_delta,
-    mechanism_from_dict,
-)
-from quiltdp.rounding import round_up
-
-MechanismSpec = Mechanism
-
-__all__ = [
-    "Gaussian",
-    "Laplace",
-    "MechanismSpec",
-    "Sensitivities",
-    "Thresholdout",
-    "gaussian_delta",
-    "mechanism_from_dict",
-    "round_up",
-]
+__getattr__ = names_from(__name__, "quiltdp.accountant.mechanisms", {"MechanismSpec": "Mechanism"})

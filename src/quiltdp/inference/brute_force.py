@@ -3,7 +3,7 @@
 Nothing here is clever, and nothing is shared with the fast code: it writes the joint as one table
 (in log space, so that products of tiny entries keep their support), and reads every definition off
 it literally.  Signatures equal those of :mod:`quiltdp.inference.influence` and
-:mod:`quiltdp.inference.junction_tree`, so one test runs both.
+:mod:`quiltdp.inference.trees`, so one test runs both.
 """
 
 from __future__ import annotations

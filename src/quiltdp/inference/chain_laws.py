@@ -15,7 +15,7 @@ from quiltdp.chain import ChainSegment, stationary_distribution
 from quiltdp.errors import InvalidModel
 from quiltdp.inference.spread import spread_of_rows
 from quiltdp.model import Table
-from quiltdp.rounding import EPS
+from quiltdp.numbers import EPS
 
 __all__ = ["ChainLaws", "normalised"]
 

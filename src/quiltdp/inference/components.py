@@ -1,5 +1,5 @@
-"""The old place of :mod:`quiltdp.graph.components`."""
+"""The old address of :mod:`quiltdp.graph.components`; it goes with the next version."""
 
-from quiltdp.graph.components import ComponentClass, component_classes
+from quiltdp.moved import names_from
 
-__all__ = ["ComponentClass", "component_classes"]
+__getattr__ = names_from(__name__, "quiltdp.graph.components")

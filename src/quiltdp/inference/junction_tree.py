@@ -1,5 +1,5 @@
-"""The old place of :mod:`quiltdp.inference.trees`."""
+"""The old address of :mod:`quiltdp.inference.trees`; it goes with the next version."""
 
-from quiltdp.inference.trees import JunctionTree, junction_tree, plan_junction_tree
+from quiltdp.moved import names_from
 
-__all__ = ["JunctionTree", "junction_tree", "plan_junction_tree"]
+__getattr__ = names_from(__name__, "quiltdp.inference.trees")

@@ -19,7 +19,7 @@ from quiltdp.chain import ChainModel, ChainSegment, stationary_distribution
 from quiltdp.errors import InvalidArgument
 from quiltdp.inference.spread import spread_of_rows, spreads_of_tables
 from quiltdp.model import Model, Table
-from quiltdp.rounding import EPS
+from quiltdp.numbers import EPS
 
 __all__ = ["Path", "StepFamily", "StepSpreads", "path_of", "spectral_gap", "step_families", "step_spreads"]
 

@@ -1,5 +1,5 @@
-"""The old place of the loops in :mod:`quiltdp.inference.ancestry`."""
+"""The old address of :mod:`quiltdp.inference.ancestry`; it goes with the next version."""
 
-from quiltdp.inference.ancestry import Loop, Reordered, Step, loop_above, reorder
+from quiltdp.moved import names_from
 
-__all__ = ["Loop", "Reordered", "Step", "loop_above", "reorder"]
+__getattr__ = names_from(__name__, "quiltdp.inference.ancestry")

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from quiltdp.errors import InvalidModel, ModelTooWide
 from quiltdp.model import Table
-from quiltdp.rounding import EPS, up_array
+from quiltdp.numbers import EPS, up_array
 
 __all__ = ["SetChain", "set_chain_spreads"]
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from quiltdp.errors import InvalidArgument
 from quiltdp.graph.factor_graph import FactorGraph
 from quiltdp.model import Model, Table
-from quiltdp.rounding import EPS
+from quiltdp.numbers import EPS
 
 __all__ = ["all_spreads", "spread", "spread_of_rows", "spreads_of_tables", "unit_spread"]
 

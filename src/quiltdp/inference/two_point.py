@@ -37,7 +37,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from quiltdp.rounding import EPS
+from quiltdp.numbers import EPS
 
 __all__ = ["least_rate", "two_point"]
 

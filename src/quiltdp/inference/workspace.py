@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from quiltdp.model import Model
 from quiltdp.work import Guard
 
-__all__ = ["Workspace"]
+if TYPE_CHECKING:
+    from quiltdp.graph.types import DependencyGraph
+
+__all__ = ["Workspace", "moral_graph"]
 
 _Made = TypeVar("_Made")
 
@@ -44,12 +47,8 @@ class Workspace:
 
     @property
     def guard(self) -> Guard:
-        """Looked at by long steps; a new question may bring a new one."""
+        """Looked at by long steps; a new question restarts it."""
         return self._shelf.guard
-
-    @guard.setter
-    def guard(self, guard: Guard) -> None:
-        self._shelf.guard = guard
 
     def part(self, name: Hashable, model: Model) -> Workspace:
         """Return the workspace of a part of the model: room and guard are shared, keys are its own."""
@@ -65,6 +64,13 @@ class Workspace:
         ``size`` tells its bytes (256 by default); what is larger than the whole room is not kept.
         """
         return self._shelf.keep((kind, self._part, key), make, size)
+
+
+def moral_graph(workspace: Workspace) -> DependencyGraph:
+    """Return the moral graph of the workspace's model, made once."""
+    from quiltdp.graph.moral import moralize
+
+    return workspace.keep("moral graph", (), lambda: moralize(workspace.model), lambda g: 64 * len(g))
 
 
 class _Shelf:

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from quiltdp.errors import InvalidArgument
 from quiltdp.mechanisms.noise import Grid, NoiseSource, SecureNoise, charged_units
-from quiltdp.rounding import round_up
+from quiltdp.numbers import round_up
 
 __all__ = ["ExponentialMechanism"]
 

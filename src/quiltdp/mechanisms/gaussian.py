@@ -21,7 +21,7 @@ from quiltdp.accountant.mechanisms import Gaussian
 from quiltdp.errors import InvalidArgument
 from quiltdp.mechanisms.laplace import charged_values, checked_dimension, released, smallest_sensitivity
 from quiltdp.mechanisms.noise import Grid, NoiseSource, SecureNoise, charged_units
-from quiltdp.rounding import round_up
+from quiltdp.numbers import round_up
 
 if TYPE_CHECKING:
     from quiltdp.accountant.ledger import Ledger

@@ -23,7 +23,7 @@ from typing import Any, ClassVar, Protocol
 
 from quiltdp.errors import InvalidArgument
 from quiltdp.mechanisms.wide_noise import wide_gaussian, wide_laplace
-from quiltdp.rounding import round_up
+from quiltdp.numbers import round_up
 
 __all__ = [
     "Grid",

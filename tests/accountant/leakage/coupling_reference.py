@@ -6,7 +6,7 @@ import numpy as np
 from scipy.optimize import linprog
 
 from quiltdp.inference.coupling_tree import reading_order
-from quiltdp.inference.junction_tree import junction_tree
+from quiltdp.inference.trees import junction_tree
 
 
 def joint_table(model):

@@ -7,7 +7,7 @@ import numpy as np
 from strategies import random_network
 
 from quiltdp import Model
-from quiltdp.inference.junction_tree import junction_tree
+from quiltdp.inference.trees import junction_tree
 
 DATA = Path(__file__).parents[2] / "data" / "reference"
 REFERENCE = json.loads((DATA / "networks.json").read_text())

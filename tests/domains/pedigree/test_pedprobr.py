@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from quiltdp.domains.pedigree import Pedigree, Person, pedigree, read_pedigree
-from quiltdp.inference.junction_tree import junction_tree
+from quiltdp.inference.trees import junction_tree
 
 DATA = Path(__file__).parents[2] / "data"
 TOLERANCE = 1e-12

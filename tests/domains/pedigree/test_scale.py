@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import quiltdp as qd
-from quiltdp.inference.components import component_classes
+from quiltdp.graph.components import component_classes
 
 MODELS = Path(__file__).parents[3] / "models" / "pedigree"
 

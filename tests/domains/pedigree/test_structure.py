@@ -11,7 +11,7 @@ import pytest
 from quiltdp import load_model, pedigree
 from quiltdp.domains.pedigree import Locus, Pedigree, Person, loci_by_frequency, read_pedigree
 from quiltdp.errors import InvalidArgument, InvalidModel, UnknownNode
-from quiltdp.inference.junction_tree import junction_tree
+from quiltdp.inference.trees import junction_tree
 
 ROOT = Path(__file__).parents[3]
 DATA = ROOT / "tests" / "data" / "pedigree"

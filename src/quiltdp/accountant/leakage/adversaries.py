@@ -22,7 +22,7 @@ import numpy as np
 
 from quiltdp.accountant.bounds import Vector
 from quiltdp.accountant.leakage.worst_gains import log_ratios
-from quiltdp.rounding import EPS
+from quiltdp.numbers import EPS
 
 __all__ = ["PairTable", "count_entries", "pair_tables"]
 

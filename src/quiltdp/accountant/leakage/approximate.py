@@ -28,7 +28,7 @@ from quiltdp.accountant.mechanisms import GroupProfile
 from quiltdp.errors import InvalidArgument
 from quiltdp.inference.path import path_of, step_spreads
 from quiltdp.inference.workspace import Workspace
-from quiltdp.rounding import EPS
+from quiltdp.numbers import EPS
 from quiltdp.work import WorkBudget
 
 __all__ = ["GroupDelta", "SwingDelta"]

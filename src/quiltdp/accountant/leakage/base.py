@@ -1,5 +1,5 @@
-"""The vector type under its old address; use :mod:`quiltdp.accountant.bounds`."""
+"""The old address of :mod:`quiltdp.accountant.bounds`; it goes with the next version."""
 
-from quiltdp.accountant.bounds import Vector
+from quiltdp.moved import names_from
 
-__all__ = ["Vector"]
+__getattr__ = names_from(__name__, "quiltdp.accountant.bounds")

@@ -23,7 +23,7 @@ from quiltdp.errors import InvalidArgument
 from quiltdp.inference.path import path_of, step_spreads
 from quiltdp.inference.workspace import Workspace
 from quiltdp.model import Model
-from quiltdp.rounding import EPS, up, up_array
+from quiltdp.numbers import EPS, up, up_array
 from quiltdp.work import WorkBudget
 
 __all__ = ["ChainBound", "runs_of"]

@@ -24,7 +24,7 @@ from quiltdp.accountant.leakage.chain_recursion import Side
 from quiltdp.accountant.leakage.chain_units import ChainUnits, as_chain
 from quiltdp.inference.chain_laws import ChainLaws
 from quiltdp.inference.workspace import Workspace
-from quiltdp.rounding import up_array
+from quiltdp.numbers import up_array
 from quiltdp.work import WorkBudget
 
 __all__ = ["ChainPriorBound"]

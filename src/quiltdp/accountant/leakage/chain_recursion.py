@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 from quiltdp.accountant.bounds import Vector
 from quiltdp.accountant.leakage.contraction import phi_at
-from quiltdp.rounding import EPS, up, up_array
+from quiltdp.numbers import EPS, up, up_array
 
 __all__ = ["Curve", "Curves", "PhiCurve", "Side"]
 

@@ -115,7 +115,7 @@ class ConditionedBound:
     ) -> _Given | None:
         """Return the prior bounds of the model given one evidence; ``None`` if it is impossible."""
         from quiltdp.accountant.methods import candidates  # the registry lists this module too
-        from quiltdp.inference.junction_tree import junction_tree
+        from quiltdp.inference.trees import junction_tree
 
         try:
             after = condition(model, evidence) if evidence else model

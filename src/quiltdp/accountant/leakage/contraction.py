@@ -11,7 +11,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from quiltdp.rounding import EPS, up_array
+from quiltdp.numbers import EPS, up_array
 
 __all__ = ["phi", "phi_at"]
 

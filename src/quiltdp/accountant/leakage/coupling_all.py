@@ -21,7 +21,7 @@ from quiltdp.accountant.leakage.transport import (
     transport_renewed,
 )
 from quiltdp.inference.coupling_tree import CouplingTree, Ints, Reveal, Step
-from quiltdp.rounding import up, up_array
+from quiltdp.numbers import up, up_array
 from quiltdp.work import Guard
 
 __all__ = ["AllPairs", "differing"]

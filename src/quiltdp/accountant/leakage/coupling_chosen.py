@@ -11,7 +11,7 @@ from quiltdp.accountant.leakage.coupling_guess import Guesses
 from quiltdp.accountant.leakage.ties import Array
 from quiltdp.accountant.leakage.transport import FARTHEST, transport, transport_of_columns, transport_renewed
 from quiltdp.inference.coupling_tree import CouplingTree
-from quiltdp.rounding import up, up_array
+from quiltdp.numbers import up, up_array
 from quiltdp.work import Guard
 
 __all__ = ["ChosenPairs"]

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quiltdp.accountant.leakage.ties import MOST_NODES, Array, arrivals, best_ties
-from quiltdp.rounding import EPS
+from quiltdp.numbers import EPS
 
 __all__ = ["LARGEST_COST", "MOST_STATES", "transport_flows"]
 

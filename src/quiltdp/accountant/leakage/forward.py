@@ -16,7 +16,7 @@ from quiltdp.accountant.bounds import Vector
 from quiltdp.accountant.leakage.kernel import Array, closed_kernel
 from quiltdp.accountant.leakage.transport import transport
 from quiltdp.inference.ancestry import Ancestry
-from quiltdp.rounding import up_array
+from quiltdp.numbers import up_array
 from quiltdp.work import NO_GUARD, Guard
 
 __all__ = ["ChildKernels"]
@@ -82,20 +82,20 @@ def _row_pairs(table: Array, slot: int) -> _RowPairs:
     """List the distinct pairs of rows that differ in one parent, and which (x, x') they answer."""
     rows = np.moveaxis(table, slot, 0).reshape(table.shape[slot], -1, table.shape[-1])
     size, others, states = rows.shape
-    distinct, which = np.unique(rows.reshape(-1, states), axis=0, return_inverse=True)
-    which = which.reshape(size, others)
     if size * size * others > _MOST_PAIRS:
         none = np.zeros((0, states))
         empty = none.astype(np.intp)
         return _RowPairs(none, none, empty, empty, empty[:, 0], empty[:, 0], size, listed=False)
+    distinct, which = np.unique(rows.reshape(-1, states), axis=0, return_inverse=True)
+    which = which.reshape(size, others)
     x, y = np.nonzero(~np.eye(size, dtype=bool))
     first, second = which[x].ravel(), which[y].ravel()
     place = np.repeat(x * size + y, others)
     keep = first != second
-    code = np.unique(np.stack([first[keep], second[keep], place[keep]]), axis=1)
-    pairs, index = np.unique(code[:2], axis=1, return_inverse=True)
-    p, q = distinct[pairs[0]], distinct[pairs[1]]
-    return _RowPairs(p, q, _donors(p), _donors(q), index.ravel(), code[2], size)
+    code = np.unique((first[keep] * len(distinct) + second[keep]) * size**2 + place[keep])
+    pairs, index = np.unique(code // size**2, return_inverse=True)
+    p, q = distinct[pairs // len(distinct)], distinct[pairs % len(distinct)]
+    return _RowPairs(p, q, _donors(p), _donors(q), index.ravel(), code % size**2, size)
 
 
 def _donors(p: Array) -> NDArray[np.intp]:

@@ -37,10 +37,9 @@ from quiltdp.accountant.leakage.elimination import Elimination
 from quiltdp.accountant.leakage.forward import ChildKernels
 from quiltdp.accountant.leakage.kernel import Array
 from quiltdp.accountant.leakage.loops import LoopMessages
-from quiltdp.inference.ancestry import Ancestry, FamilyLaw
-from quiltdp.inference.reordered import Loop, Reordered
+from quiltdp.inference.ancestry import Ancestry, FamilyLaw, Loop, Reordered
 from quiltdp.inference.workspace import Workspace
-from quiltdp.rounding import EPS, up, up_array
+from quiltdp.numbers import EPS, up, up_array
 from quiltdp.work import Guard, WorkBudget
 
 __all__ = ["ForwardBackwardBound"]

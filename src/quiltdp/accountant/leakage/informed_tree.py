@@ -47,7 +47,7 @@ from quiltdp.inference.evidence_views import Choice, View, Views
 from quiltdp.inference.interaction import Interaction, cross_ratios, interaction, rectangles
 from quiltdp.inference.two_point import two_point
 from quiltdp.inference.workspace import Workspace
-from quiltdp.rounding import EPS, up, up_array
+from quiltdp.numbers import EPS, up, up_array
 from quiltdp.work import WorkBudget
 
 __all__ = ["InformedTreeBound"]

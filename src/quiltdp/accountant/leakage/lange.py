@@ -20,7 +20,7 @@ from quiltdp.accountant.adversaries import INFORMED
 from quiltdp.accountant.bounds import Bounds, Problem, Vector, never, register
 from quiltdp.accountant.leakage.chain_units import as_chain
 from quiltdp.inference.workspace import Workspace
-from quiltdp.rounding import up, up_array
+from quiltdp.numbers import up, up_array
 from quiltdp.work import WorkBudget
 
 __all__ = ["LangeBound"]

@@ -15,7 +15,7 @@ import numpy as np
 
 from quiltdp.accountant.leakage.adversaries import PairTable, count_entries, pair_tables
 from quiltdp.errors import ModelTooWide
-from quiltdp.inference.junction_tree import junction_tree
+from quiltdp.inference.trees import junction_tree
 from quiltdp.model import Model
 
 __all__ = ["LaplaceSum"]

@@ -24,7 +24,7 @@ from quiltdp.chain import ChainModel
 from quiltdp.errors import InvalidArgument, option
 from quiltdp.inference.path import spectral_gap
 from quiltdp.inference.workspace import Workspace
-from quiltdp.rounding import up
+from quiltdp.numbers import up
 from quiltdp.work import WorkBudget
 
 __all__ = ["Lemma4Bound", "lemma4_distances", "lemma4_dp_epsilon", "lemma4_leakage"]

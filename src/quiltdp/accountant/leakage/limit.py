@@ -20,10 +20,10 @@ from quiltdp.accountant.leakage.adversaries import PairTable, count_entries, pai
 from quiltdp.accountant.leakage.informed_tree import InformedTreeBound
 from quiltdp.accountant.leakage.limit_search import Found, UnitSearch
 from quiltdp.errors import ModelTooWide, option
-from quiltdp.inference.junction_tree import junction_tree
+from quiltdp.inference.trees import junction_tree
 from quiltdp.inference.workspace import Workspace
 from quiltdp.model import Model
-from quiltdp.rounding import EPS, up
+from quiltdp.numbers import EPS, up
 from quiltdp.work import WorkBudget
 
 __all__ = ["ExactBound", "is_small"]

@@ -22,10 +22,10 @@ from quiltdp.accountant.leakage.worst_mechanism import (
     height_functions,
 )
 from quiltdp.errors import ModelTooWide, option
-from quiltdp.inference.junction_tree import junction_tree
+from quiltdp.inference.trees import junction_tree
 from quiltdp.inference.workspace import Workspace
 from quiltdp.model import Model
-from quiltdp.rounding import EPS, up, up_array
+from quiltdp.numbers import EPS, up, up_array
 from quiltdp.work import WorkBudget
 
 __all__ = ["ExactPriorBound", "exact_prior_limit"]

@@ -1,6 +1,6 @@
 """What the ancestors above lines that meet can tell about the nodes below them.
 
-The loop is read in reverse (:mod:`quiltdp.inference.reordered`): every ancestor w has a law
+The loop is read in reverse (:mod:`quiltdp.inference.ancestry`): every ancestor w has a law
 P(w | N) given the nodes left.  Write the distance of the function that is left as a sum of small
 tables, ln H(v) − ln H(v') ≤ Σ_F δ_F(v_F, v'_F); at first δ_u = ℓ_u, what u's other descendants (and
 for the top of a line its ancestors) can tell.  Summing out w replaces the tables that hold w by
@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 
 from quiltdp.accountant.leakage.kernel import Array, closed_kernel
 from quiltdp.accountant.leakage.transport import transport
-from quiltdp.inference.reordered import Reordered, Step
-from quiltdp.rounding import EPS, up_array
+from quiltdp.inference.ancestry import Reordered, Step
+from quiltdp.numbers import EPS, up_array
 from quiltdp.work import NO_GUARD, Guard
 
 __all__ = ["LoopMessages"]
@@ -53,7 +53,7 @@ class LoopMessages:
     Examples
     --------
     >>> import numpy as np
-    >>> from quiltdp.inference.reordered import Loop, reorder
+    >>> from quiltdp.inference.ancestry import Loop, reorder
     >>> flip = np.array([[0.9, 0.1], [0.1, 0.9]])
     >>> laws = [np.full(2, 0.5), None]
     >>> found = reorder(Loop((1,), (0, 1), frozenset({0})), [(), (0,)], [laws[0], flip], laws, max_entries=64)

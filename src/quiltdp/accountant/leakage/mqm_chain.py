@@ -27,7 +27,7 @@ from quiltdp.errors import InvalidArgument
 from quiltdp.inference.chain_laws import ChainLaws
 from quiltdp.inference.path import spectral_gap
 from quiltdp.inference.workspace import Workspace
-from quiltdp.rounding import up_array
+from quiltdp.numbers import up_array
 from quiltdp.work import WorkBudget
 
 __all__ = ["GK16Bound", "MarkovQuiltApproxBound", "MarkovQuiltChainBound"]

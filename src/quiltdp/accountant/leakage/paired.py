@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quiltdp.accountant.mechanisms import GroupProfile
-from quiltdp.rounding import EPS
+from quiltdp.numbers import EPS
 
 __all__ = [
     "RATES",

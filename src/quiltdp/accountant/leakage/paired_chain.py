@@ -43,7 +43,7 @@ from quiltdp.accountant.leakage.paired import (
     WeightLaw,
     moved,
 )
-from quiltdp.rounding import EPS, up
+from quiltdp.numbers import EPS, up
 
 __all__ = ["BlockSide", "CurveOf", "SideLaws", "endless_side", "side_laws"]
 

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from quiltdp.accountant.leakage.flows import LARGEST_COST, transport_flows
 from quiltdp.accountant.leakage.paired import NEGLIGIBLE, SLACK, Vector, WeightLaw
-from quiltdp.rounding import EPS
+from quiltdp.numbers import EPS
 
 __all__ = ["StateSide", "state_side"]
 

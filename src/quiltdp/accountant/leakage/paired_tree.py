@@ -45,7 +45,7 @@ from quiltdp.errors import InvalidArgument, ModelTooWide, option
 from quiltdp.inference.clique_states import CliqueForest, clique_forest
 from quiltdp.inference.path import path_of
 from quiltdp.inference.workspace import Workspace
-from quiltdp.rounding import EPS
+from quiltdp.numbers import EPS
 from quiltdp.work import WorkBudget
 
 __all__ = ["PairedTreeBound"]

@@ -24,7 +24,7 @@ from quiltdp.accountant.leakage.contraction import phi
 from quiltdp.graph.factor_graph import FactorGraph, factor_graph
 from quiltdp.inference.spread import all_spreads, unit_spread
 from quiltdp.inference.workspace import Workspace
-from quiltdp.rounding import EPS, up_array
+from quiltdp.numbers import EPS, up_array
 from quiltdp.work import NO_GUARD, Guard, WorkBudget
 
 __all__ = ["Messages", "Propagation", "PropagationBound", "propagate", "propagation_of"]

@@ -17,17 +17,18 @@ import itertools
 import math
 
 import numpy as np
+from numpy.typing import NDArray
 
 from quiltdp.accountant.adversaries import INFORMED
 from quiltdp.accountant.bounds import Bound, Bounds, Problem, Vector, never, register
 from quiltdp.accountant.leakage.mqm_chain import MarkovQuiltChainBound
 from quiltdp.chain import ChainModel
 from quiltdp.errors import InvalidArgument, ModelTooWide, option
-from quiltdp.graph.moral import moralize
+from quiltdp.graph.quilt import Quilt
 from quiltdp.graph.quilts import quilts
 from quiltdp.inference.influence import blanket_influence, quilt_influence
-from quiltdp.inference.workspace import Workspace
-from quiltdp.rounding import up, up_array
+from quiltdp.inference.workspace import Workspace, moral_graph
+from quiltdp.numbers import up, up_array
 from quiltdp.work import WorkBudget
 
 __all__ = [
@@ -55,37 +56,62 @@ class PublishedBound:
         self._max_nearby = max_nearby
 
     def prepare(self, workspace: Workspace, budget: WorkBudget) -> None:
-        """Compute the influence of the smallest quilts of every record."""
-        model = self._model
-        graph = moralize(model)
-        self._quilts: list[list[tuple[frozenset[str], np.ndarray, float]]] = []
-        for record in self._records:
-            found = []
-            listed = quilts(graph, record, max_nearby=self._max_nearby, max_separator=24)
-            for quilt in itertools.islice(listed, 4 * budget.quilts):
-                if not quilt.separator:
-                    continue
-                workspace.guard.check()
-                try:
-                    b = quilt_influence(model, quilt, max_entries=budget.entries, workspace=workspace).b
-                except ModelTooWide:
-                    continue
-                inside = [n for n in quilt.closed if model.is_record(n)]
-                if math.isfinite(b):
-                    places = np.array([model.index[n] for n in inside], dtype=np.intp)
-                    found.append((quilt.separator, places, b))
-            self._quilts.append(found)
+        """Moralize; quilts are listed, and their influences computed, when an α asks for them."""
+        self._workspace, self._budget = workspace, budget
+        self._graph = moral_graph(workspace)
+
+    def _listed(self, record: str) -> list[tuple[Quilt, NDArray[np.intp]]]:
+        """Return the smallest quilts of a record, each with the records whose α it pays."""
+
+        def make() -> list[tuple[Quilt, NDArray[np.intp]]]:
+            self._workspace.guard.check()
+            found = quilts(self._graph, record, max_nearby=self._max_nearby, max_separator=24)
+            first = itertools.islice(found, 4 * self._budget.quilts)
+            return [(q, self._paying(q)) for q in first if q.separator]
+
+        key = (record, self._max_nearby, self._budget.quilts)
+        return self._workspace.keep("quilts of the lemma", key, make, lambda made: 1024 * len(made))
+
+    def _paying(self, quilt: Quilt) -> NDArray[np.intp]:
+        return np.array(
+            [self._model.index[n] for n in quilt.closed if self._model.is_record(n)], dtype=np.intp
+        )
+
+    def _influence(self, quilt: Quilt) -> float:
+        """Return b of a quilt, kept in the workspace; ∞ where its table is too large."""
+
+        def make() -> float:
+            self._workspace.guard.check()
+            entries = self._budget.entries
+            try:
+                return quilt_influence(self._model, quilt, max_entries=entries, workspace=self._workspace).b
+            except ModelTooWide:
+                return math.inf
+
+        return self._workspace.keep("b", (quilt.target, quilt.closed, self._budget.entries), make)
 
     def evaluate(self, alpha: Vector) -> Bounds:
         """Return the smallest |C| α + 4 b of every record."""
+        return self.refine(alpha, np.full(len(self._records), np.inf), 0.0, math.inf)
+
+    def refine(self, alpha: Vector, known: Vector, low: float, high: float) -> Bounds:
+        """Return it for the records that decide whether all leak at most ``high``."""
         whole = up(float(alpha.sum()), len(alpha) + 8.0)
-        values, witnesses = np.full(len(self._quilts), whole), {}
-        for k, found in enumerate(self._quilts):
-            for separator, inside, b in found:
-                value = up(float(alpha[inside].sum()) + 4.0 * b * (1 + 1e-12), 64.0)
+        values, witnesses = np.minimum(whole, known), {}
+        worst, partial = low, low > 0.0 or high < math.inf
+        for k in np.argsort(-values, kind="stable").tolist():
+            if partial and (values[k] <= worst or worst > high):
+                break  # something else leaks as much
+            for quilt, paying in self._listed(self._records[k]):
+                near = float(alpha[paying].sum())
+                if near >= values[k] or (partial and values[k] <= worst):
+                    continue  # its own records cost as much already, or nothing hangs on this record
+                b = self._influence(quilt)
+                value = up(near + 4.0 * b * (1 + 1e-12), 64.0)
                 if value < values[k]:
                     values[k] = value
-                    witnesses[k] = {"separator": sorted(separator), "b": b}
+                    witnesses[k] = {"separator": sorted(quilt.separator), "b": b}
+            worst = max(worst, float(values[k]))
         return Bounds(values, "published", "published", witnesses)
 
 

@@ -30,11 +30,10 @@ from quiltdp.accountant.leakage.propagation import Messages, propagation_of
 from quiltdp.accountant.leakage.threshold import ThresholdCurve
 from quiltdp.chain import ChainModel
 from quiltdp.errors import ModelTooWide
-from quiltdp.graph.moral import moralize
 from quiltdp.graph.quilts import connected_sets
 from quiltdp.inference.marginals import log_marginal
-from quiltdp.inference.workspace import Workspace
-from quiltdp.rounding import EPS, up
+from quiltdp.inference.workspace import Workspace, moral_graph
+from quiltdp.numbers import EPS, up
 from quiltdp.work import WorkBudget
 
 __all__ = ["MarkovQuiltBound", "PriorQuiltsBound"]
@@ -103,7 +102,7 @@ class MarkovQuiltBound:
         model = self.model
         self._workspace = workspace
         self._budget = budget
-        self._graph = moralize(model)
+        self._graph = moral_graph(workspace)
         self._scopes = [tuple(model.index[n] for n in f.scope) for f in model.factors]
         self._labels = [
             sorted(set(self._graph.component_labels[[model.index[n] for n in unit]].tolist()))

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from quiltdp.accountant.bounds import Vector
 from quiltdp.accountant.leakage.contraction import phi
 from quiltdp.accountant.leakage.propagation import Messages
-from quiltdp.rounding import EPS, up_array
+from quiltdp.numbers import EPS, up_array
 
 __all__ = ["QuiltTable", "QuiltTerm"]
 

@@ -31,9 +31,8 @@ from quiltdp.accountant.bounds import Bounds, Problem, Vector, never, register
 from quiltdp.accountant.leakage.propagation import Messages, PropagationBound, propagation_of
 from quiltdp.accountant.leakage.quilt_terms import QuiltTable, QuiltTerm
 from quiltdp.errors import ModelTooWide
-from quiltdp.graph.moral import moralize
 from quiltdp.inference.influence import swings
-from quiltdp.inference.workspace import Workspace
+from quiltdp.inference.workspace import Workspace, moral_graph
 from quiltdp.work import WorkBudget
 
 __all__ = ["QuiltTerm", "QuiltsBound", "SwingBound"]
@@ -91,7 +90,7 @@ class QuiltsBound:
         self._propagation = propagation_of(workspace)
         self._outside = PropagationBound(self._problem)
         self._outside.prepare(workspace, budget)
-        self._graph = moralize(self.model)
+        self._graph = moral_graph(workspace)
         self._scopes = [tuple(self.model.index[n] for n in f.scope) for f in self.model.factors]
 
     def evaluate(self, alpha: Vector) -> Bounds:

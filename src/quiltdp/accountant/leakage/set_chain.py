@@ -10,7 +10,7 @@ from quiltdp.accountant.bounds import Bounds, Vector
 from quiltdp.accountant.leakage.chain_recursion import Curves, PhiCurve, Side
 from quiltdp.errors import InvalidArgument
 from quiltdp.inference.set_chain import SetChain, set_chain_spreads
-from quiltdp.rounding import up
+from quiltdp.numbers import up
 
 __all__ = ["SetChainBound"]
 

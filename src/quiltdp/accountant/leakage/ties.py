@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quiltdp.rounding import EPS
+from quiltdp.numbers import EPS
 
 __all__ = ["MOST_NODES", "Array", "Ties", "arrivals", "best_ties", "proved", "star", "transported"]
 

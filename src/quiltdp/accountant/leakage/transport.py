@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quiltdp.accountant.leakage.ties import MOST_NODES, Array, Ties, best_ties, proved, star
-from quiltdp.rounding import EPS
+from quiltdp.numbers import EPS
 
 __all__ = [
     "FARTHEST",

@@ -18,7 +18,7 @@ from quiltdp.accountant.leakage.kernel import closed_kernel
 from quiltdp.accountant.leakage.ties import best_ties
 from quiltdp.accountant.leakage.transport import FARTHEST, transport, uniform_transport
 from quiltdp.accountant.leakage.worst_mechanism import by_linear_program, height_functions
-from quiltdp.rounding import EPS
+from quiltdp.numbers import EPS
 
 __all__ = ["in_closed_form", "is_quick", "log_ratios", "staged_ceiling", "worst_gains"]
 

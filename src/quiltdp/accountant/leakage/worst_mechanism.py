@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from quiltdp.accountant.bounds import Vector
 from quiltdp.accountant.leakage.transport import FARTHEST, transport_certificate
-from quiltdp.rounding import EPS, up
+from quiltdp.numbers import EPS, up
 
 __all__ = ["by_heights", "by_linear_program", "by_transport_program", "height_functions"]
 

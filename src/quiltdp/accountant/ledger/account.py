@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from quiltdp.accountant.mechanisms import Mechanism, mechanism_from_dict
 from quiltdp.errors import InvalidArgument, LedgerCorrupt, option
-from quiltdp.rounding import round_up
+from quiltdp.numbers import round_up
 
 if TYPE_CHECKING:
     from quiltdp.model import Model

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from quiltdp.accountant.mechanisms.sensitivities import Sensitivities, Sensitivity, plain, positive
 from quiltdp.errors import DependencyMissing, InvalidArgument, option
-from quiltdp.rounding import round_up, up
+from quiltdp.numbers import round_up, up
 
 __all__ = [
     "GroupProfile",

@@ -20,7 +20,7 @@ from quiltdp.accountant.mechanisms.contract import (
 )
 from quiltdp.accountant.mechanisms.sensitivities import Sensitivity, frozen_sensitivity, number, positive
 from quiltdp.errors import InvalidArgument, option
-from quiltdp.rounding import down, round_up, up, up_array
+from quiltdp.numbers import down, round_up, up, up_array
 
 __all__ = [
     "SMALLEST_DELTA",

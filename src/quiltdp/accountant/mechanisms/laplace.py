@@ -16,7 +16,7 @@ from quiltdp.accountant.mechanisms.contract import (
     register,
 )
 from quiltdp.accountant.mechanisms.sensitivities import Sensitivity, frozen_sensitivity, positive
-from quiltdp.rounding import EPS, down, up
+from quiltdp.numbers import EPS, down, up
 
 __all__ = ["Laplace", "LaplaceProfile"]
 

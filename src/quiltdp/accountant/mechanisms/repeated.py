@@ -21,7 +21,7 @@ from quiltdp.accountant.mechanisms.contract import (
 from quiltdp.accountant.mechanisms.gaussian import Gaussian, checked_delta
 from quiltdp.accountant.mechanisms.sensitivities import Sensitivity, number, positive
 from quiltdp.errors import InvalidArgument
-from quiltdp.rounding import up
+from quiltdp.numbers import up
 
 __all__ = ["LossProfile", "Repeated"]
 

@@ -16,7 +16,7 @@ from quiltdp.accountant.mechanisms.contract import (
 )
 from quiltdp.accountant.mechanisms.sensitivities import Sensitivity, frozen_sensitivity, positive
 from quiltdp.errors import InvalidArgument, option
-from quiltdp.rounding import up
+from quiltdp.numbers import up
 
 __all__ = ["PureProfile", "Thresholdout"]
 

@@ -17,7 +17,7 @@ import numpy as np
 from quiltdp.domains.trace.points import Floats
 from quiltdp.domains.trace.steps import UNSEEN, Steps
 from quiltdp.errors import InvalidArgument
-from quiltdp.rounding import EPS
+from quiltdp.numbers import EPS
 
 if TYPE_CHECKING:
     from quiltdp.mechanisms.noise import NoiseSource
