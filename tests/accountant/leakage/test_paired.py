@@ -14,7 +14,7 @@ import quiltdp as qd
 from quiltdp.accountant.delta import DeltaProfile
 from quiltdp.accountant.leakage.contraction import phi
 from quiltdp.accountant.leakage.flows import transport_flows
-from quiltdp.accountant.leakage.paired import Pairing, WeightLaw, coarsened, joined, moved, units_of
+from quiltdp.accountant.leakage.paired import Pairing, WeightLaw, coarsened, joined, mixed, moved, units_of
 from quiltdp.accountant.leakage.paired_chain import endless_side, side_laws
 from quiltdp.accountant.leakage.paired_states import state_side
 from quiltdp.accountant.leakage.transport import transport
@@ -92,7 +92,7 @@ def test_coarse_laws_overstate_weights_and_understate_gains() -> None:
     law = WeightLaw(rng.dirichlet(np.full(50, 0.3)))
     profile = GaussianProfile(9.0)
     fine = Pairing(0.3, law, 1.0).delta(profile, 1.0, 0.05, 1.0)
-    for step in (2, 3, 7):
+    for step in (2, 3, 7):  # weights rounded up
         coarse = coarsened(law, step)
         assert coarse.masses.sum() == pytest.approx(1.0)
         found = Pairing(0.3, coarse, 1.0).delta(profile, 1.0, 0.05, 1.0)
@@ -105,6 +105,22 @@ def test_coarse_laws_overstate_weights_and_understate_gains() -> None:
     assert Pairing(0.3, moved(law, 5), 1.0).delta(profile, 1.0, 0.05, 1.0) <= Pairing(
         0.3, shifted, 1.0
     ).delta(profile, 1.0, 0.05, 1.0)
+
+
+def test_laws_of_different_steps_add_up_in_units() -> None:
+    """Steps of 2 and of 3 units share steps of 6: every weight is counted for at least what it is."""
+    two, three = WeightLaw(np.eye(5)[4], 0.0, 2, 1), WeightLaw(np.eye(4)[3], 0.0, 3, 2)  # 8 and 9 units
+    both = joined(two, three)
+    assert np.flatnonzero(both.masses)[0] * both.step >= 17
+    assert np.flatnonzero(both.masses)[0] * both.step - both.excess <= 7 + 7
+    either = mixed([(0.25, two), (0.75, three)], tail=0.5)
+    heavy = np.flatnonzero(either.masses) * either.step
+    assert heavy.min() >= 9
+    assert heavy.max() - either.excess <= 7
+    assert either.tail >= 0.5
+    assert either.masses.sum() == pytest.approx(1.0)
+    with pytest.raises(ValueError, match="do not make"):
+        coarsened(two, 3)
 
 
 # -- fifty digits --------------------------------------------------------------------------------

@@ -7,8 +7,14 @@ import pytest
 from gaussian_oracle import aligned_query, hockey_stick, hypotheses, joint, random_query
 
 import quiltdp as qd
+from quiltdp.accountant.adversaries import PRIOR
+from quiltdp.accountant.bounds import Problem
 from quiltdp.accountant.delta import DeltaProfile
+from quiltdp.accountant.leakage.paired import RATES, Pairing
+from quiltdp.accountant.leakage.paired_tree import PairedTreeBound
 from quiltdp.accountant.mechanisms import GaussianProfile
+from quiltdp.inference.workspace import Workspace
+from quiltdp.work import WorkBudget
 
 
 def random_network(rng: np.random.Generator) -> tuple[qd.Model, list[str]]:
@@ -86,3 +92,31 @@ def test_a_time_limit_leaves_the_quick_answer() -> None:
     cal = qd.calibrate(model, 1.0, spec, adversary="prior", time_limit=1e-3)
     assert cal.sigma <= cal.compared["group"] * (1 + 1e-8)
     assert any("time limit" in n for n in cal.notes)
+
+
+def test_heavy_laws_are_counted_in_their_own_steps() -> None:
+    """A hub with 40 near copies of unequal sensitivities: laws of more units than are joined as they are."""
+    names = [f"x{k:02d}" for k in range(40)]
+    copies = {n: (["hub"], [[0.99, 0.01], [0.01, 0.99]]) for n in names}
+    model = qd.Model.from_tables({"hub": ([], [0.5, 0.5]), **copies})
+    units = {n: 61 + k % 4 for k, n in enumerate(model.nodes)}
+    deltas = np.array([units[n] / 64 for n in model.nodes])
+    bound = PairedTreeBound(Problem(model, None, PRIOR))
+    bound.prepare(Workspace(model), WorkBudget.named("normal"))
+    weighed, rate = bound.weigh(deltas), -110
+    pairings = weighed.pairings.at(rate)
+    assert pairings is not None
+    toll, law = pairings[model.index["hub"]][0]
+    assert law.step > 1
+    own = units["hub"]
+    pairing = Pairing(toll, law, own / 64)
+    certified = pairing.delta(GaussianProfile(12.0), 1.0, RATES[rate], weighed.unit)
+    up, down = np.ones(1), np.ones(1)
+    for n in names:  # the law of the sum of all copies, given the hub
+        up = np.convolve(up, np.concatenate([[0.01], np.zeros(units[n] - 1), [0.99]]))
+        down = np.convolve(down, np.concatenate([[0.99], np.zeros(units[n] - 1), [0.01]]))
+    at = np.arange(-60.0, 100.0, 0.5)
+    noise = np.exp(-0.5 * ((at[:, None] - np.arange(len(up)) / 64) / 12.0) ** 2)
+    shifted = np.exp(-0.5 * ((at[:, None] - np.arange(own, own + len(up)) / 64) / 12.0) ** 2)
+    attained = 0.5 * np.maximum(shifted @ up - np.e * (noise @ down), 0.0).sum() / (12.0 * np.sqrt(2 * np.pi))
+    assert 0.5 < attained <= certified

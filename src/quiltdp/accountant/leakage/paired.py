@@ -25,7 +25,7 @@ This module holds the laws of the weight and their evaluation; ``paired_chain`` 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,6 +35,7 @@ from quiltdp.accountant.mechanisms import GroupProfile
 from quiltdp.numbers import EPS
 
 __all__ = [
+    "NOTHING",
     "RATES",
     "SLACK",
     "Pairing",
@@ -42,6 +43,7 @@ __all__ = [
     "WeightLaw",
     "coarsened",
     "joined",
+    "mixed",
     "moved",
     "rate_near",
     "smallest_over_rates",
@@ -72,6 +74,10 @@ class WeightLaw:
     excess: int = 0
 
 
+NOTHING = WeightLaw(np.ones(1))
+"""The weight 0 for sure."""
+
+
 @dataclass(frozen=True, eq=False)
 class Pairing:
     """A pairing of two hypotheses: its toll, the law of its weight, and the weight of the unit itself."""
@@ -96,9 +102,10 @@ class Pairing:
 
 def joined(first: WeightLaw, second: WeightLaw) -> WeightLaw:
     """Return the law of the sum of two independent weights."""
-    step = max(first.step, second.step)
+    step = math.lcm(first.step, second.step)
     longest = max(len(first.masses) * first.step, len(second.masses) * second.step)
-    step = max(step, -(-longest // _MOST_JOINED))
+    while longest > _MOST_JOINED * step:
+        step *= 2
     first, second = coarsened(first, step), coarsened(second, step)
     a, b = first.masses, second.masses
     if len(a) == 1:
@@ -112,11 +119,26 @@ def joined(first: WeightLaw, second: WeightLaw) -> WeightLaw:
     return WeightLaw(found.masses, found.tail, step, first.excess + second.excess)
 
 
+def mixed(parts: Sequence[tuple[float, WeightLaw]], tail: float = 0.0) -> WeightLaw:
+    """Return Σ mass · law over the parts, each counted in its own steps, and ``tail`` besides."""
+    step = math.lcm(*(law.step for _, law in parts))
+    parts = [(mass, coarsened(law, step)) for mass, law in parts]
+    masses = np.zeros(max((len(law.masses) for _, law in parts), default=1))
+    for mass, law in parts:
+        masses[: len(law.masses)] += mass * law.masses
+        tail += mass * law.tail
+    growth = 1.0 + (len(parts) + 8.0) * EPS
+    excess = max((law.excess for _, law in parts), default=0)
+    return WeightLaw(masses * growth, tail * growth, step, excess)
+
+
 def coarsened(law: WeightLaw, step: int) -> WeightLaw:
-    """Return the law with weights rounded up to multiples of at least ``step``."""
-    if step <= law.step:
+    """Return the law with weights rounded up to multiples of ``step``, itself a multiple of the law's own."""
+    if step % law.step:
+        raise ValueError(f"steps of {law.step} units do not make steps of {step}")
+    if step == law.step:
         return law
-    many = -(-step // law.step)  # old steps in a new one
+    many = step // law.step  # old steps in a new one
     k = np.arange(len(law.masses))
     masses = np.asarray(np.bincount(-(-k // many), law.masses), dtype=np.float64) * (1.0 + (many + 2.0) * EPS)
     return WeightLaw(masses, law.tail, many * law.step, law.excess + (many - 1) * law.step)

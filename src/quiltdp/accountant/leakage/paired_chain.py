@@ -38,9 +38,11 @@ from numpy.typing import NDArray
 from quiltdp.accountant.leakage.paired import (
     MOST_MASSES,
     NEGLIGIBLE,
+    NOTHING,
     SLACK,
     Vector,
     WeightLaw,
+    mixed,
     moved,
 )
 from quiltdp.numbers import EPS, up
@@ -78,7 +80,7 @@ def side_laws(curve: CurveOf, distances: Sequence[int], units: Sequence[int], ra
     sums = np.concatenate([[0], np.cumsum(np.asarray(units, dtype=np.int64))])
     steps = np.asarray(distances, dtype=np.intp)
     tolls = np.zeros(len(units))
-    laws = [WeightLaw(np.ones(1))]
+    laws = [NOTHING]
     for k in range(1, len(units)):
         d = steps[steps <= k]
         between = sums[k] - sums[k - d + 1]
@@ -89,7 +91,7 @@ def side_laws(curve: CurveOf, distances: Sequence[int], units: Sequence[int], ra
         whole = rate * float(sums[k]) * (1.0 + 4.0 * EPS)
         if j < 0 or not totals[j] < whole:
             tolls[k] = whole
-            laws.append(moved(WeightLaw(np.ones(1)), int(sums[k])))
+            laws.append(moved(NOTHING, int(sums[k])))
             continue
         tolls[k] = totals[j]
         far = k - int(d[j])
@@ -110,10 +112,7 @@ def _different(through: float, o: float) -> float:
 
 def _mixed(phi: float, beyond: WeightLaw, between: int, unit: int) -> WeightLaw:
     """Return weight ``between`` with mass 1 − φ, and ``between + unit`` plus the weight beyond otherwise."""
-    further = moved(beyond, unit)
-    masses = phi * further.masses * (1.0 + 2.0 * EPS)
-    masses[0] += (1.0 - phi) * (1.0 + 2.0 * EPS)
-    return moved(WeightLaw(masses, phi * further.tail * (1.0 + 2.0 * EPS)), between)
+    return moved(mixed([(1.0 - phi, NOTHING), (phi, moved(beyond, unit))]), between)
 
 
 @dataclass(frozen=True)
@@ -127,7 +126,7 @@ class BlockSide:
     def law(self, unit: int) -> WeightLaw:
         """Return the law of the weight: (d − 1) + j d records with mass (1 − φ) φ^j."""
         if unit == 0 or self.phi <= 0.0:
-            return moved(WeightLaw(np.ones(1)), (self.steps - 1) * unit)
+            return moved(NOTHING, (self.steps - 1) * unit)
         width = self.steps * unit
         count = _blocks(self.phi, MOST_MASSES // width)
         powers = np.exp(np.arange(count) * math.log(self.phi)) * _CLOSED_FORM
@@ -138,7 +137,7 @@ class BlockSide:
     def twice(self, unit: int) -> WeightLaw:
         """Return the law of two such sides together: mass (1 − φ)² (j + 1) φ^j for j blocks."""
         if unit == 0 or self.phi <= 0.0:
-            return moved(WeightLaw(np.ones(1)), 2 * (self.steps - 1) * unit)
+            return moved(NOTHING, 2 * (self.steps - 1) * unit)
         width = self.steps * unit
         count = _blocks(self.phi, MOST_MASSES // width)
         j = np.arange(count, dtype=np.float64)

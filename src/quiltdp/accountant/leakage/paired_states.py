@@ -161,7 +161,7 @@ def _laws(flows: Vector, first: NDArray[np.intp], second: NDArray[np.intp], size
 
 
 def _coarseness(between: Vector) -> int:
-    """Return how many steps make one entry, from how slowly the pairs become equal."""
+    """Return how many steps make one entry, a power of two, from how slowly the pairs become equal."""
     slow = np.ones(len(between))
     decay = 0.0
     for _ in range(64):
@@ -172,4 +172,5 @@ def _coarseness(between: Vector) -> int:
         slow = new / decay
     if decay >= 1.0:
         return 1
-    return max(1, math.ceil(math.log(NEGLIGIBLE) / math.log(decay) / _MOST_ENTRIES))
+    least = max(1, math.ceil(math.log(NEGLIGIBLE) / math.log(decay) / _MOST_ENTRIES))
+    return 1 << (least - 1).bit_length()  # so that the two sides of a chain count in steps that fit

@@ -31,11 +31,13 @@ from quiltdp.accountant.bounds import Bounds, Problem, Vector
 from quiltdp.accountant.delta_bounds import register_delta
 from quiltdp.accountant.leakage.flows import LARGEST_COST, MOST_STATES, transport_flows
 from quiltdp.accountant.leakage.paired import (
+    NOTHING,
     RATES,
     SLACK,
     Pairing,
     WeightLaw,
     joined,
+    mixed,
     moved,
     smallest_over_rates,
     units_of,
@@ -53,7 +55,6 @@ __all__ = ["PairedTreeBound"]
 _LONG_PATH = 40  # longer paths have pairings of their own
 _COST = 4000  # a pair of separator states is counted as so many pairs: it takes a transport and its laws
 _SHARE = 1.2  # of ε: the toll of group privacy at the rate where the search begins
-_NOTHING = WeightLaw(np.ones(1))
 _RARE = 1e-30  # flows below it are not worth a law: they count as δ = 1
 
 Ints = NDArray[np.int64]
@@ -285,7 +286,7 @@ class _Pairings:
             toll = max(v, 0.0) + slack
             if toll >= cap:  # call everything beyond different: group privacy of what lies there
                 result.tolls[z, y] = cap
-                result.laws[z, y] = moved(_NOTHING, self._beyond(task))
+                result.laws[z, y] = moved(NOTHING, self._beyond(task))
                 continue
             result.tolls[z, y] = toll
             result.laws[z, y] = self._weights(task, groups[z], groups[y], f, weight, found, known)
@@ -325,18 +326,14 @@ class _Pairings:
                 (other, int(label[v]), int(label[w])) for other, label in task.beyond if label[v] != label[w]
             )
             if key not in known:
-                law = _NOTHING
+                law = NOTHING
                 for other, a, b in key:
                     law = joined(law, found[other].laws[a, b])
                 known[key] = law
             parts.append((float(f[i, j]), moved(known[key], int(weight[v, w]))))
-        size = max(len(law.masses) for _, law in parts)
-        masses = np.zeros(size)
-        for mass, law in parts:
-            masses[: len(law.masses)] += mass * law.masses
-            tail += mass * law.tail
-        growth = 1.0 + (len(parts) + 8.0) * EPS + 2.0 * self.tree.forest.slack
-        return WeightLaw(masses * growth, tail * growth)
+        law = mixed(parts, tail)
+        growth = 1.0 + 4.0 * EPS + 2.0 * self.tree.forest.slack
+        return WeightLaw(law.masses * growth, law.tail * growth, law.step, law.excess)
 
 
 def _law(log_p: Vector) -> Vector:
