@@ -156,3 +156,41 @@ def test_refusals_are_one_line(cli, trio, words, complaint):
 def test_other_commands_take_pedigrees(cli, trio):
     found = cli("info", trio, "--allele-frequency", 0.1, "--json")
     assert json.loads(found.out)["nodes"] == 4
+
+
+def test_linked_loci_say_what_independence_would_have_missed(cli, tmp_path):
+    family, study = tmp_path / "pair.fam", tmp_path / "study.txt"
+    family.write_text("F kid dad mum 1 1\nF dad 0 0 1 1\nF mum 0 0 2 1\n")
+    study.write_text("kid\ndad\n")
+    loci = ("--allele-frequency", "rs1=0.1", "--allele-frequency", "rs2=0.1", "--study", study)
+    asked = ("pedigree", family, *loci, "--recombination", 0.01, "--ld", 1, "--epsilon", 1)
+    found = json.loads(cli(*asked, "--json").out)
+    for cost in found["linkage"]:
+        assert cost["exact"]
+        assert cost["sigma"] > cost["sigma_if_unlinked"]
+        assert cost["leakage_if_unlinked"] > 1 >= found["leakage"][cost["adversary"]]["epsilon"]
+        assert cost["one_locus"] > 1.9 * cost["one_locus_if_unlinked"]
+    assert {p["locus"] for p in found["people"]} == {"all 2 loci"}
+    assert "if unlinked" in cli(*asked).out
+    rows = ("--haplotype", "00=0.9", "--haplotype", "11=0.1", "--recombination", 0.01)
+    same = json.loads(cli("pedigree", family, *loci, *rows, "--epsilon", 1, "--json").out)
+    assert same["linkage"] == found["linkage"]
+    sigma = json.loads(
+        cli("calibrate", family, *loci, *rows, "--query", "allele-count", "--epsilon", 1, "--json").out
+    )["sigma"]
+    assert sigma == pytest.approx(found["linkage"][0]["sigma"], rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (("--recombination", 0.1), "needs two loci"),
+        (("--allele-frequency", 0.1, "--ld", 0.5), "--ld is about linked loci: give --recombination 0.01"),
+        (("--frequencies", "models/pedigree/panel.afreq", "--recombination", 0.1), "taken as unlinked"),
+        (("--haplotype", "0", "--recombination", 0.1), "--haplotype: expected NAME=VALUE"),
+    ],
+)
+def test_linkage_that_makes_no_sense_is_refused(cli, trio, given, words):
+    found = cli("pedigree", trio, *given, "--epsilon", 1)
+    assert found.code == 2
+    assert words in found.err

@@ -207,11 +207,24 @@ class Answers:
         return PerUnit(self.units.names, found.shown)
 
     def by_method(self, found: Leakages) -> dict[str, float]:
-        """Return the largest leakage according to every method."""
+        """Return what every method says overall: the best one stands in for it where it was not tried.
+
+        Every number is about the whole model, with a unit's parts in several components added up.
+        """
+        names = dict.fromkeys(n for smallest in found.results.values() for n in smallest.by_method)
+        equal = bool(len(found.alpha)) and bool(np.all(found.alpha == found.alpha[0]))
         largest: dict[str, float] = {}
-        for smallest in found.results.values():
-            for name, value in smallest.largest.items():
-                largest[name] = max(largest.get(name, 0.0), digits_up(value))
+        for name in names:
+            values = np.zeros(len(self.units))
+            for p, piece in enumerate(self.pieces):
+                for copy, (inside, outside) in zip(piece.found.copies, piece.places, strict=True):
+                    smallest = found.results[p, b"" if equal else found.alpha[copy].tobytes()]
+                    mine = smallest.by_method.get(name, smallest.values)[inside]
+                    if self.additive:
+                        np.add.at(values, outside, mine * (1 + 1e-15))
+                    else:
+                        values[outside] = mine
+            largest[name] = digits_up(float(values.max(initial=0.0)))
         return largest
 
 

@@ -133,7 +133,8 @@ class Leakage:
     certificate
         How it was obtained.
     by_method
-        The largest leakage according to every method that was tried.
+        The largest leakage of any unit according to every method that was tried, over the whole model:
+        in components where a method was not tried, the best of those that were stands in for it.
     """
 
     epsilon: float

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,13 +34,13 @@ class Smallest:
     given: NDArray[np.intp]
     bounds: tuple[tuple[Registered, Bounds], ...]
 
-    @property
-    def largest(self) -> Mapping[str, float]:
-        """The largest leakage according to every method."""
-        found: dict[str, float] = {}
+    @cached_property
+    def by_method(self) -> Mapping[str, Vector]:
+        """What every method says about every unit."""
+        found: dict[str, Vector] = {}
         for entry, bounds in self.bounds:
-            top = float(bounds.values.max(initial=0.0))
-            found[entry.name] = min(top, found.get(entry.name, top))
+            before = found.get(entry.name)
+            found[entry.name] = bounds.values if before is None else np.minimum(before, bounds.values)
         return found
 
     @property

@@ -102,7 +102,12 @@ def leakage(
             )
         if len(found.by_method) > 1:
             by = [(n, number(v, 6)) for n, v in sorted(found.by_method.items(), key=lambda i: i[1])]
-            show_table(["method", "largest leakage"], by, right=["largest leakage"])
+            show_table(
+                ["method", "largest leakage"],
+                by,
+                title="\nThe whole model by each method (where one was not tried, by the best that was)",
+                right=["largest leakage"],
+            )
 
 
 def _ratio(value: float, alpha: float) -> str:

@@ -69,6 +69,20 @@ _OPTIONS: dict[str, Any] = {
         float | None, _option("Inbreeding coefficient of founders; default 0.", metavar="F")
     ],
     "x_linked": Annotated[bool | None, _option("The locus is on the X chromosome.", "--x-linked")],
+    "recombination": Annotated[
+        list[float] | None,
+        _option("The loci are linked, in the order given: recombination fraction between neighbours, one"
+                " for all or repeated for each pair.", metavar="T"),
+    ],
+    "ld": Annotated[
+        list[float] | None,
+        _option("Linked loci: D' of neighbouring alleles among founders, -1 to 1; default 0.", metavar="D"),
+    ],
+    "haplotypes": Annotated[
+        list[str] | None,
+        _option("Linked loci: how often founders carry a haplotype, 01=0.2; repeated, instead of --ld.",
+                "--haplotype", metavar="ROW=P"),
+    ],
     "study": Annotated[
         Path | None,
         _option("The ids in the study, one per line; everybody else is latent.", metavar="FILE"),
@@ -165,7 +179,7 @@ def genetic_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _flag(name: str) -> str:
-    return {"columns": "--column"}.get(name, f"--{name.replace('_', '-')}")
+    return {"columns": "--column", "haplotypes": "--haplotype"}.get(name, f"--{name.replace('_', '-')}")
 
 
 def _parsed(name: str, value: Any) -> Any:
@@ -179,6 +193,11 @@ def _parsed(name: str, value: Any) -> Any:
             k: int(v) if re.fullmatch("[0-9]{1,9}", v) else v
             for k, v in (_pair("--column", text) for text in value)
         }
+    if name == "haplotypes" and not isinstance(value, dict):
+        rows = [_pair("--haplotype", text) for text in value]
+        if len(dict(rows)) < len(rows):
+            raise InvalidArgument("--haplotype: a row is given twice")
+        return {row: _number(share, "--haplotype") for row, share in rows}
     if name == "twins":
         return [group.split(",") if isinstance(group, str) else group for group in value]
     return value
@@ -205,11 +224,11 @@ def _frequencies(values: Sequence[Any]) -> float | dict[str, float]:
     return {k: _number(v) for k, v in pairs}
 
 
-def _number(text: object) -> float:
+def _number(text: object, flag: str = "--allele-frequency") -> float:
     try:
         return float(str(text))
     except ValueError:
-        raise InvalidArgument(f"--allele-frequency: {text!r} is not a number") from None
+        raise InvalidArgument(f"{flag}: {text!r} is not a number") from None
 
 
 def _pair(flag: str, text: str) -> tuple[str, str]:

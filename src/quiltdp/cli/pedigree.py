@@ -15,6 +15,7 @@ from quiltdp.errors import InvalidArgument
 __all__ = ["pedigree"]
 
 _PANEL = "Many loci (a panel)"
+_GENETICS = {"allele_frequency", "recombination", "haplotypes", "ld"}  # a model is asked for
 
 
 @model_options
@@ -114,6 +115,7 @@ def pedigree(
     $ quiltdp pedigree models/pedigree/ceph1463.fam --allele-frequency 0.1 --epsilon 1 --tsv leakage.tsv
     $ quiltdp pedigree models/pedigree/ceph1463.fam --frequencies models/pedigree/panel.afreq --epsilon 1
     $ quiltdp pedigree models/pedigree/ceph1463.fam --allele-frequency 0.1 --kin NA12877
+    $ quiltdp pedigree F.fam --allele-frequency a=.1 --allele-frequency b=.2 --recombination .01 --epsilon 1
     """  # fmt: skip
     with guarded():
         from quiltdp.cli.pedigree_files import Outputs
@@ -142,7 +144,7 @@ def pedigree(
                 **asked, per_locus=per_locus, split=split, nodes=nodes, genotypes=genotypes, ledger=ledger,
                 outputs=outputs, time_limit=time_limit,
             )  # fmt: skip
-        elif kin is not None or metrics or dp_epsilon or epsilon or "allele_frequency" in options:
+        elif kin is not None or metrics or dp_epsilon or epsilon or _GENETICS & options.keys():
             from quiltdp.cli.pedigree_locus import account as account_locus
 
             account_locus(
@@ -190,6 +192,12 @@ def _belong_together(*, options: dict[str, Any], **given: Any) -> None:
     )
     _need(not given["per_locus"] or given["split"] == "equal", "--per-locus has one σ: leave --split out")
     _need("allele_frequency" not in options, "give --frequencies or --allele-frequency, not both")
+    for name in ("recombination", "ld", "haplotypes"):
+        _need(
+            name not in options,
+            "a panel's loci are taken as unlinked; a few linked ones go into one model with --recombination"
+            " and --allele-frequency LOCUS=P, repeated",
+        )
     _need(given["kin"] is None and not given["metrics"], "--kin and --metrics need --allele-frequency")
     _need(
         (given["release"] is None) == (given["genotypes"] is None),

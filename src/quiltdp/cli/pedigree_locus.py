@@ -44,17 +44,43 @@ def account(
         raise InvalidArgument(f"--metrics needs a single count, {query} returns {len(count.cells)} numbers")
     if kin is not None:
         family.find(kin, "--kin: ")
+    alone = _unlinked(model, family, genetics) if "recombination" in genetics else model
     alpha = dp_epsilon
     if dp_epsilon is not None or epsilon is not None:
         alpha = _leakages(
-            payload, model, family, dp_epsilon, epsilon,
+            payload, model, alone, family, dp_epsilon, epsilon,
             adversary=adversary, work=work, time_limit=time_limit,
         )  # fmt: skip
+    if alone is not model and epsilon is not None:
+        payload["linkage"] = _linkage(model, alone, epsilon, query, work=work, time_limit=time_limit)
     if kin is not None:
         payload["kin"] = _kin(model, family, kin)
     if metrics and alpha is not None:
         rows = kin_privacy(model, count, dp_epsilon=alpha)
         payload["metrics"] = {"query": query, "dp_epsilon": alpha, "people": as_json(rows)}
+
+
+def _unlinked(model: Model, family: Pedigree, genetics: dict[str, Any]) -> Model:
+    """Return the same people and loci as if the loci were independent."""
+    from quiltdp.domains.pedigree import pedigree
+    from quiltdp.domains.pedigree.network import frequencies_of
+
+    linked = ("recombination", "ld", "haplotypes", "allele_frequency")
+    rest = {k: v for k, v in genetics.items() if k not in linked}
+    return pedigree(family, frequencies_of(model), **rest)
+
+
+def _linkage(
+    linked: Model, unlinked: Model, epsilon: float, query: str, *, work: str, time_limit: float
+) -> list[dict[str, Any]]:
+    from quiltdp.domains.pedigree.linked_cost import linkage_cost
+
+    return [
+        linkage_cost(
+            linked, unlinked, epsilon, query=query, adversary=who, work=work, time_limit=time_limit
+        ).to_dict()
+        for who in ("informed", "prior")
+    ]
 
 
 def _kin(model: Model, family: Pedigree, who: str) -> dict[str, Any]:
@@ -76,6 +102,7 @@ def _kin(model: Model, family: Pedigree, who: str) -> dict[str, Any]:
 def _leakages(
     payload: dict[str, Any],
     model: Model,
+    shape: Model,
     family: Pedigree,
     dp_epsilon: float | None,
     epsilon: float | None,
@@ -126,7 +153,7 @@ def _leakages(
         },
     }
     payload["width"] = _width(model, {a: r.method for a, r in results.items()})
-    rows = person_table(model, family, results["informed"].per_record, results["prior"].per_record)
+    rows = person_table(shape, family, results["informed"].per_record, results["prior"].per_record)
     payload["people"] = as_json(rows)
     payload["_rows"] = rows
     return alpha

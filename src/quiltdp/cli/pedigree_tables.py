@@ -20,6 +20,8 @@ def for_people(payload: dict[str, Any]) -> None:
         _panel(payload)
     if "leakage" in payload:
         _leakage(payload)
+    if "linkage" in payload:
+        _linkage(payload["linkage"])
     if "people" in payload:
         _people(payload)
     if "kin" in payload:
@@ -121,6 +123,25 @@ def _leakage(payload: dict[str, Any]) -> None:
             show_line(f"· {adversary}: {note}", style="dim")
     if "note" in payload["width"]:
         show_line(f"· {payload['width']['note']}", style="dim")
+
+
+def _linkage(found: list[dict[str, Any]]) -> None:
+    """Print what independence would have missed."""
+    show_table(
+        ["adversary", "σ", "σ if unlinked", "which leaks", "one locus", "believed"],
+        [
+            (
+                c["adversary"], number(c["sigma"]), number(c["sigma_if_unlinked"]),
+                ("" if c["exact"] else "≤ ") + number(c["leakage_if_unlinked"]),
+                number(c["one_locus"]), number(c["one_locus_if_unlinked"]),
+            )
+            for c in found
+        ],
+        title=f"Taking the loci for unlinked would miss ({found[0]['query']}, ε = {found[0]['epsilon']:g}"
+        " for a person's loci together); on the right, what the counts tell about one genotype, and what"
+        " independence believes",
+        right=["σ", "σ if unlinked", "which leaks", "one locus", "believed"],
+    )  # fmt: skip
 
 
 def _people(payload: dict[str, Any]) -> None:

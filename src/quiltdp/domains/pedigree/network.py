@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from quiltdp.domains.pedigree import checks, mendel
+from quiltdp.domains.pedigree.linked import LinkedLoci, linked_tables
 from quiltdp.domains.pedigree.read import read_pedigree
 from quiltdp.domains.pedigree.study import study_members
 from quiltdp.domains.pedigree.types import Pedigree, Person
 from quiltdp.errors import InvalidArgument, InvalidModel, option
 from quiltdp.model import Model, Table
 
-__all__ = ["Locus", "load", "loci_by_frequency", "pedigree"]
+__all__ = ["Locus", "frequencies_of", "load", "loci_by_frequency", "pedigree"]
 
 _TRUE = ":true"
 
@@ -77,12 +79,15 @@ class Locus:
 
 def pedigree(
     source: str | Path | Pedigree,
-    allele_frequency: float | Mapping[str, float] | None = None,
+    allele_frequency: float | Mapping[str, float] | Sequence[str] | None = None,
     *,
     mutation_rate: float = 0.0,
     error_rate: float = 0.0,
     inbreeding: float = 0.0,
     x_linked: bool = False,
+    recombination: float | Sequence[float] | None = None,
+    ld: float | Sequence[float] | None = None,
+    haplotypes: Mapping[str, float] | None = None,
     study: str | Path | Collection[str] | None = None,
     **reading: object,
 ) -> Model:
@@ -100,6 +105,13 @@ def pedigree(
         of the family per locus, nodes called ``person@locus``.
     mutation_rate, error_rate, inbreeding, x_linked
         See :class:`Locus`.  Zero rates are allowed; the model's notes say what they imply.
+    recombination
+        Makes the loci of a mapping *linked*, in the order given: the recombination fraction between
+        neighbours, one number or one per pair; see :mod:`~quiltdp.domains.pedigree.linked`.
+    ld, haplotypes
+        Of linked loci, what founders carry together: Lewontin's D' between neighbours (default 0), or
+        the frequency of every haplotype, written like ``{"00": 0.6, "11": 0.4}`` in the order of the
+        loci (then ``allele_frequency`` may be a list of their names).
     study
         Who is in the study: ids, or a file with one id (or family and id) per line.  Everybody else
         is latent.  Default: everybody with a row in the file.
@@ -133,14 +145,19 @@ def pedigree(
     ((P(dad), P(mum), P(kid | dad, mum)), ('0', '1', '2'))
     """
     family = _family(source, reading)
-    loci = _loci(
-        allele_frequency,
-        family.source,
-        mutation_rate=mutation_rate,
-        error_rate=error_rate,
-        inbreeding=inbreeding,
-        x_linked=x_linked,
-    )
+    genetics: dict[str, Any] = {
+        "mutation_rate": mutation_rate, "error_rate": error_rate,
+        "inbreeding": inbreeding, "x_linked": x_linked,
+    }  # fmt: skip
+    if recombination is not None:
+        linked = _linked(allele_frequency, recombination, ld, haplotypes, genetics)
+        return _linked_model(family, linked, study)
+    if ld is not None or haplotypes is not None:
+        raise InvalidArgument(
+            f"{option('ld' if ld is not None else 'haplotypes')} is about linked loci:"
+            f" give {option('recombination', 0.01)} too"
+        )
+    loci = _loci(allele_frequency, family.source, **genetics)
     some = next(iter(loci.values()))
     warnings = _check(family, some)
     members = study_members(family, study)
@@ -154,6 +171,12 @@ def pedigree(
     return Model.from_tables(
         tables, list(people), people=people, notes=notes, provenance=_provenance(family, loci, members)
     )
+
+
+def frequencies_of(linked: Model) -> dict[str, float]:
+    """Return the allele frequencies of a model of linked loci: for the unlinked model beside it."""
+    found: dict[str, float] = json.loads(linked.provenance["allele_frequencies"])
+    return found
 
 
 def load(path: str | Path, **options: object) -> Model:
@@ -209,7 +232,7 @@ def _family(source: str | Path | Pedigree, reading: Mapping[str, object]) -> Ped
 
 
 def _loci(
-    frequency: float | Mapping[str, float] | None,
+    frequency: float | Mapping[str, float] | Sequence[str] | None,
     source: str,
     **genetics: Any,
 ) -> dict[str, Locus]:
@@ -218,10 +241,66 @@ def _loci(
             f"{source}: a pedigree needs the frequency of the alternative allele,"
             f" for example {option('allele_frequency', 0.1)}"
         )
+    if isinstance(frequency, Sequence):
+        raise InvalidArgument(
+            f"{option('allele_frequency')}: every locus needs a frequency, or give haplotypes"
+        )
     named = dict(frequency) if isinstance(frequency, Mapping) else {"": frequency}
     if not named:
         raise InvalidArgument(f"{option('allele_frequency')}: the mapping of loci is empty")
     return {str(n): Locus(f, **genetics) for n, f in named.items()}
+
+
+def _linked(
+    frequency: float | Mapping[str, float] | Sequence[str] | None,
+    recombination: float | Sequence[float],
+    ld: float | Sequence[float] | None,
+    haplotypes: Mapping[str, float] | None,
+    genetics: Mapping[str, Any],
+) -> LinkedLoci:
+    if haplotypes is not None:
+        if ld is not None:
+            raise InvalidArgument(f"{option('ld')} and haplotypes both say what founders carry together")
+        names = list(frequency) if isinstance(frequency, Mapping | Sequence) else None
+        found = LinkedLoci.of_haplotypes(haplotypes, names, recombination=recombination, **genetics)
+        if isinstance(frequency, Mapping):
+            for locus, p in frequency.items():
+                if abs(p - found.frequencies[locus]) > 1e-6:
+                    raise InvalidArgument(
+                        f"{option('allele_frequency')}: {locus!r} has {p:g}, the haplotypes give"
+                        f" {found.frequencies[locus]:g}"
+                    )
+        return found
+    if not isinstance(frequency, Mapping):
+        raise InvalidArgument(
+            f"{option('recombination')} needs two loci or more with their frequencies:"
+            f" {option('allele_frequency', 0.1, key='rs1')}, and another"
+        )
+    return LinkedLoci.of(frequency, recombination=recombination, ld=0.0 if ld is None else ld, **genetics)
+
+
+def _linked_model(family: Pedigree, loci: LinkedLoci, study: Any) -> Model:
+    """Return the network of haplotypes, with a record for every member and locus."""
+    single = {
+        n: Locus(p, loci.mutation_rate, loci.error_rate, loci.inbreeding, loci.x_linked)
+        for n, p in loci.frequencies.items()
+    }
+    warnings = _check(family, next(iter(single.values())))
+    members = study_members(family, study)
+    counts = _people(family, members, layered=loci.error_rate > 0)
+    people = {f"{r}@{n}": k for n in loci.names for r, k in counts.items()}
+    theta = ", ".join(f"{t:g}" for t in loci.recombination)
+    return Model.from_tables(
+        linked_tables(family, loci, members),
+        list(people),
+        people=people,
+        notes=(*loci.explanation, *_who(family, members), *warnings),
+        provenance={
+            **_provenance(family, single, members),
+            "recombination": theta,
+            "allele_frequencies": json.dumps(loci.frequencies),
+        },
+    )
 
 
 def _check(family: Pedigree, locus: Locus) -> tuple[str, ...]:

@@ -373,7 +373,10 @@ def _profile(model: Model, adversary: str, few: bool, time_limit: float) -> Leak
 
 
 def _notes(panel: Panel, kinds: Sequence[Kind], folded: Vector) -> tuple[str, ...]:
-    said = [f"{len(panel):,} unlinked loci, independent of each other given the pedigree"]
+    said = [
+        f"{len(panel):,} loci, taken as unlinked: independent of each other given the pedigree; what linked"
+        " loci tell about each other is not counted"
+    ]
     distinct = sum(len(np.unique(k.folded[~np.isnan(k.folded)])) for k in kinds)
     analysed = sum(len(k.nodes) for k in kinds)
     if analysed < distinct:
