@@ -135,8 +135,9 @@ class LinkedLoci:
 
         Examples
         --------
-        >>> LinkedLoci.of_haplotypes({"00": 0.7, "01": 0.2, "11": 0.1}, recombination=0.01).frequencies
-        {'locus 1': 0.1, 'locus 2': 0.30000000000000004}
+        >>> found = LinkedLoci.of_haplotypes({"00": 0.5, "01": 0.25, "11": 0.25}, recombination=0.01)
+        >>> found.frequencies
+        {'locus 1': 0.25, 'locus 2': 0.5}
         """
         rows = [str(h) for h in haplotypes]
         size = len(rows[0]) if rows else 0
