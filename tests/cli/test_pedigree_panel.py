@@ -130,7 +130,8 @@ def test_a_release_is_written_once_it_is_whole(cli, trio, tmp_path: Path) -> Non
     ],
 )
 def test_what_cannot_work_is_refused_before_the_work(cli, trio, tmp_path, monkeypatch, words, said) -> None:
-    monkeypatch.setattr("quiltdp.domains.pedigree.panel.analyze", lambda *_, **__: pytest.fail("too late"))
+    analysis = "quiltdp.domains.pedigree.panel_nodes.analyze"
+    monkeypatch.setattr(analysis, lambda *_, **__: pytest.fail("too late"))
     fam, afreq, raw = trio
     names = {"RAW": raw, "FAM": fam, "c.tsv": tmp_path / "c.tsv", "x.db": tmp_path / "x.db"}
     extra = () if "--epsilon" in words else ("--epsilon", 1)

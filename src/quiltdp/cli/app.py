@@ -50,6 +50,7 @@ COMMANDS = {
     "fit": Command("quiltdp.cli.fit", "A model from public or past data: a chain or a network."),
     "trace": Command("quiltdp.cli.trace", "From points to the Markov chain of a location trace."),
     "pedigree": Command("quiltdp.cli.pedigree", "A family file: summary, leakage per person, kin table."),
+    "genome": Command("quiltdp.cli.genome", "Many families at many loci, streamed; resumable."),
     "quilts": Command("quiltdp.cli.quilts", "The Markov quilts of a node, smallest first."),
     "influence": Command("quiltdp.cli.influence", "How strongly some nodes tell about another."),
     "holdout": Command("quiltdp.cli.holdout", "A reusable holdout from the shell: init, ask, status."),

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from quiltdp.cli.accounting import AsJson, TimeLimit, Work
+from quiltdp.cli.accounting import AsJson, TimeLimit, Work, WorkerCount
 from quiltdp.cli.app import emit_json, guarded
 from quiltdp.cli.model_options import genetic_options, model_options, reading_options
 from quiltdp.errors import InvalidArgument
@@ -101,6 +101,7 @@ def pedigree(
     ] = None,
     work: Work = "normal",
     time_limit: TimeLimit = 30.0,
+    workers: WorkerCount = 1,
     json: AsJson = False,
 ) -> None:
     """Summarise a pedigree; with an allele frequency and a privacy parameter, account for each person.
@@ -126,6 +127,7 @@ def pedigree(
         _belong_together(
             frequencies=frequencies, genotypes=genotypes, release=release, ledger=ledger,
             per_locus=per_locus, split=split, kin=kin, metrics=metrics, options=options, epsilon=epsilon,
+            workers=workers,
         )  # fmt: skip
         people = _family(file, family, options)
         outputs.check_family(people)
@@ -142,7 +144,7 @@ def pedigree(
             account(
                 payload, people, frequencies, genetic_options(options),
                 **asked, per_locus=per_locus, split=split, nodes=nodes, genotypes=genotypes, ledger=ledger,
-                outputs=outputs, time_limit=time_limit,
+                outputs=outputs, time_limit=time_limit, workers=workers,
             )  # fmt: skip
         elif kin is not None or metrics or dp_epsilon or epsilon or _GENETICS & options.keys():
             from quiltdp.cli.pedigree_locus import account as account_locus
@@ -184,6 +186,7 @@ def _belong_together(*, options: dict[str, Any], **given: Any) -> None:
         for name in ("genotypes", "release", "ledger", "per_locus"):
             flag = name.replace("_", "-")
             _need(not given[name], f"--{flag} belongs to a panel: give --frequencies FILE too")
+        _need(given["workers"] == 1, "--workers belongs to a panel: give --frequencies FILE too")
         _need(given["split"] == "equal", "--split belongs to a panel: give --frequencies FILE too")
         return
     _need(

@@ -34,8 +34,10 @@ def account(
     ledger: Path | None,
     outputs: Outputs,
     time_limit: float,
+    workers: int,
 ) -> None:
     """Read everything, then analyse, then prepare the release: what can fail fails first."""
+    from quiltdp import parallel
     from quiltdp.cli.accounting import progress_bar
     from quiltdp.domains.pedigree.frequencies import read_frequencies
     from quiltdp.domains.pedigree.genotypes import count_genotypes
@@ -51,15 +53,14 @@ def account(
 
         Ledger.open(ledger)
     wanted = {k: v for k, v in genetics.items() if k != "x_linked"}
-    with progress_bar() as progress:
-        profile = analyze_panel(
-            family, panel, query, nodes=nodes, time_limit=time_limit, progress=progress, **wanted
-        )
+    with parallel.workers(workers) as executor, progress_bar() as progress:
+        how: dict[str, Any] = {"time_limit": time_limit, "progress": progress, "executor": executor}
+        profile = analyze_panel(family, panel, query, nodes=nodes, **how, **wanted)
         payload["genetics"] = {k: v for k, v in profile.provenance.items() if k not in ("source", "loci")}
         payload["notes"] = list(profile.notes)
         payload["unit"] = "one person at one locus" if per_locus else profile.unit
         found = _calibrations(profile, dp_epsilon, epsilon, per_locus=per_locus, split=split)
-    _people(payload, profile, found, adversary, dp_epsilon, per_locus=per_locus)
+        _people(payload, profile, found, adversary, dp_epsilon, per_locus=per_locus)
     if counts is not None:
         _prepare(payload, found[adversary], counts, ledger)
 
@@ -90,7 +91,7 @@ def _people(
     from quiltdp.domains.pedigree.output import as_json, person_table
 
     payload["panel"] = {
-        "loci": len(profile.panel),
+        "loci": profile.panel.loci,
         "query": profile.query,
         "sensitivity": profile.sensitivity,
         "sensitivity_unit": profile.unit,
@@ -115,7 +116,7 @@ def _people(
     payload["panel"]["leakage"] = {
         "sigma": sigma, "adversary": adversary, **{who: max(v.values()) for who, v in both.items()}
     }  # fmt: skip
-    words = "one locus" if per_locus else f"all {len(profile.panel):,} loci"
+    words = "one locus" if per_locus else f"all {profile.panel.loci:,} loci"
     rows = person_table(profile.kinds[0].model, profile.family, both["informed"], both["prior"])
     rows = tuple(replace(r, locus=words) for r in rows)
     payload["people"] = as_json(rows)

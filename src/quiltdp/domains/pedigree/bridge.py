@@ -123,8 +123,12 @@ class Bridge:
         which = np.array([index[d] for d in described], dtype=np.intp)
         return cls(own, others, up_array(free), up_array(shared), which, lines, locus.error_rate)
 
-    def cost(self, scale: float, frequencies: Vector, node: float) -> Vector:
-        """Return Σ over loci of 2 max_x ln(1 + …) for every record, at α = scale · weights."""
+    def cost(self, scale: float, frequencies: Vector, node: float, counts: Vector | None = None) -> Vector:
+        """Return Σ over loci of 2 max_x ln(1 + …) for every record, at α = scale · weights.
+
+        ``counts`` tells how many loci have each of the frequencies.
+        """
+        many = np.ones(len(frequencies)) if counts is None else counts
         gap = np.abs(frequencies - node)
         if not gap.any():
             return np.zeros(len(self.own))
@@ -136,10 +140,11 @@ class Bridge:
             mine = self.line == k
             tau = _own_line(line, self.error_rate, frequencies, node)
             if not tau.any():  # ln is concave: equal gaps are the worst of their sum
-                total[mine] = len(gap) * np.log1p(growth[mine] * per_gap[mine] * gap.mean())
+                mean = float((gap * many).sum()) / float(many.sum())
+                total[mine] = many.sum() * np.log1p(growth[mine] * per_gap[mine] * mean)
             else:
                 step = tau[None, :] + per_gap[mine][:, None] * gap[None, :]
-                total[mine] = np.log1p(growth[mine][:, None] * step).sum(axis=1)
+                total[mine] = (np.log1p(growth[mine][:, None] * step) * many).sum(axis=1)
         return up_array(2.0 * total, 4096.0)
 
     def any_frequency(self, scale: float) -> Vector:

@@ -17,8 +17,9 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +29,7 @@ from quiltdp.errors import FileFormatError, InvalidArgument, option
 from quiltdp.io.columns import Role, listed, plain, recognise
 from quiltdp.io.text import read_text
 
-__all__ = ["Panel", "read_frequencies"]
+__all__ = ["Panel", "loci_in", "read_frequencies"]
 
 _ROLES = {
     "locus": Role(
@@ -65,6 +66,8 @@ class Panel:
         As the file has them, ``"."`` where it does not.
     source, notes
         The file, and what was noticed while reading it.
+    counts
+        How many loci each line stands for: 1, unless loci were counted by frequency.
     """
 
     names: tuple[str, ...]
@@ -75,12 +78,15 @@ class Panel:
     alternative: tuple[str, ...]
     source: str = "panel"
     notes: tuple[str, ...] = ()
+    counts: NDArray[np.int64] = field(default_factory=lambda: np.ones(0, dtype=np.int64))
 
     def __post_init__(self) -> None:
         """Copy, freeze and check the columns."""
         if not self.names:
             raise InvalidArgument(f"{self.source}: the panel has no loci")
-        for name, kind in (("frequency", np.float64), ("x_linked", np.bool_)):
+        if not len(self.counts):
+            object.__setattr__(self, "counts", np.ones(len(self.names), dtype=np.int64))
+        for name, kind in (("frequency", np.float64), ("x_linked", np.bool_), ("counts", np.int64)):
             array = np.array(getattr(self, name), dtype=kind)
             if array.shape != (len(self.names),):
                 raise InvalidArgument(
@@ -88,6 +94,8 @@ class Panel:
                 )
             array.flags.writeable = False
             object.__setattr__(self, name, array)
+        if (self.counts < 1).any():
+            raise InvalidArgument(f"{self.source}: every line of a panel stands for at least one locus")
         with np.errstate(invalid="ignore"):
             odd = np.flatnonzero((self.frequency < 0) | (self.frequency > 1))
         if len(odd):
@@ -103,12 +111,17 @@ class Panel:
             seen.add(name)
 
     def __len__(self) -> int:
-        """Return the number of loci."""
+        """Return the number of lines, each a locus unless loci were counted by frequency."""
         return len(self.names)
+
+    @property
+    def loci(self) -> int:
+        """How many loci there are."""
+        return int(self.counts.sum())
 
     def __repr__(self) -> str:
         """Say how many loci."""
-        return f"<Panel: {len(self)} loci>"
+        return f"<Panel: {self.loci} loci>"
 
     @classmethod
     def of(cls, frequencies: dict[str, float], *, x_linked: bool = False) -> Panel:
@@ -136,11 +149,21 @@ def read_frequencies(path: str | os.PathLike[str]) -> Panel:
         With the line: no frequency column, not a number from 0 to 1, a locus named twice.
     """
     name = Path(path)
-    rows = _rows(name)
     found = _Columns()
-    for line, cells in rows:
+    for line, cells in _rows(name, enumerate(read_text(name).split("\n"), start=1)):
         found.add(name, line, cells)
     return found.panel(name)
+
+
+def loci_in(path: Path, lines: Iterable[tuple[int, str]]) -> Iterator[tuple[float, bool, str]]:
+    """Yield frequency, whether on the X chromosome, and why it is left out (``""``: it is not), per locus.
+
+    ``lines`` are numbered and may be read while they are walked.
+    """
+    for line, (locus, text, chromosome, _, alternative) in _rows(path, lines):
+        why = _why_left_out(chromosome, text, alternative)
+        value = math.nan if why else _frequency(path, line, locus, text)
+        yield value, chromosome.lower() in _X, why
 
 
 _Cells = tuple[str, str, str, str, str]  # locus, frequency, chromosome, reference, alternative
@@ -160,11 +183,9 @@ class _Columns:
         if locus in ("", "."):
             locus = f"line {line}"
             cells = (locus, *cells[1:])
-        if chromosome.lower() in _NOT_DIPLOID:
-            self._leave_out("on Y or mitochondrial")
-            return
-        if "," in text or "," in alternative:
-            self._leave_out("with more than two alleles")
+        why = _why_left_out(chromosome, text, alternative)
+        if why:
+            self.left_out[why] = self.left_out.get(why, 0) + 1
             return
         if locus in self.first:
             raise FileFormatError(
@@ -173,9 +194,6 @@ class _Columns:
         self.first[locus] = line
         self.cells.append(cells)
         self.values.append(_frequency(path, line, locus, text))
-
-    def _leave_out(self, why: str) -> None:
-        self.left_out[why] = self.left_out.get(why, 0) + 1
 
     def panel(self, path: Path) -> Panel:
         notes = tuple(f"{count:,} loci {why} were left out" for why, count in self.left_out.items())
@@ -188,6 +206,12 @@ class _Columns:
         return Panel(
             names, np.array(self.values), on_x, chromosomes, references, alternatives, str(path), notes
         )
+
+
+def _why_left_out(chromosome: str, frequency: str, alternative: str) -> str:
+    if chromosome.lower() in _NOT_DIPLOID:
+        return "on Y or mitochondrial"
+    return "with more than two alleles" if "," in frequency or "," in alternative else ""
 
 
 def _frequency(path: Path, line: int, locus: str, text: str) -> float:
@@ -207,26 +231,26 @@ def _frequency(path: Path, line: int, locus: str, text: str) -> float:
 # -- the layouts -------------------------------------------------------------------------------------
 
 
-def _rows(path: Path) -> Iterator[tuple[int, _Cells]]:
+def _rows(path: Path, lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, _Cells]]:
     """Return line and cells of every locus, whatever the layout."""
-    lines = [(k, t) for k, t in enumerate(read_text(path).split("\n"), start=1) if t.strip()]
-    body = [(k, t) for k, t in lines if not t.startswith("##")]
-    if not body:
+    body = ((k, t) for k, t in lines if t.strip() and not t.startswith("##"))
+    top = next(body, None)
+    if top is None:
         raise FileFormatError(path, None, "there are no loci in this file")
-    mark = _mark(body[0][1])
-    first = _split(body[0][1].lstrip("#"), mark)
+    mark = _mark(top[1])
+    first = _split(top[1].lstrip("#"), mark)
     kind = [plain(cell) for cell in first]
     if kind[:5] == ["chrom", "pos", "id", "ref", "alt"] and "info" in kind:
-        return _from_vcf(path, body[1:], kind)
+        return _from_vcf(path, body, kind)
     if kind[:4] == ["chrom", "pos", "nalleles", "nchr"]:
-        return _from_vcftools(path, body[1:], mark)
+        return _from_vcftools(path, body, mark)
     if any(_ROLES["frequency"].rank(cell) is not None for cell in first):
-        return _from_table(path, first, body, mark)
+        return _from_table(path, first, top[0], body, mark)
     if len(first) in (2, 7) and _is_number(first[-1]):
-        return _headless(path, body, len(first), mark)
+        return _headless(path, chain([top], body), len(first), mark)
     raise FileFormatError(
         path,
-        body[0][0],
+        top[0],
         f"no frequency column among {listed(first)}: expected .afreq or .frq of PLINK, a VCF with AF,"
         " or a header that names a locus and a frequency",
     )
@@ -249,7 +273,7 @@ def _is_number(text: str) -> bool:
     return True
 
 
-Lines = Sequence[tuple[int, str]]
+Lines = Iterable[tuple[int, str]]
 
 
 def _table_cells(path: Path, lines: Lines, width: int, mark: str | None) -> Iterator[tuple[int, list[str]]]:
@@ -260,16 +284,18 @@ def _table_cells(path: Path, lines: Lines, width: int, mark: str | None) -> Iter
         yield line, cells
 
 
-def _from_table(path: Path, header: list[str], body: Lines, mark: str | None) -> Iterator[tuple[int, _Cells]]:
-    where = recognise(header, _ROLES, {}, source=path, line=body[0][0], say=_said)
+def _from_table(
+    path: Path, header: list[str], top: int, body: Lines, mark: str | None
+) -> Iterator[tuple[int, _Cells]]:
+    where = recognise(header, _ROLES, {}, source=path, line=top, say=_said)
     for role in ("locus", "frequency"):
         if role not in where:
-            raise FileFormatError(path, body[0][0], f"no {role} column among {listed(header)}")
+            raise FileFormatError(path, top, f"no {role} column among {listed(header)}")
 
     def cell(cells: list[str], role: str) -> str:
         return cells[where[role]] if role in where else "."
 
-    for line, cells in _table_cells(path, body[1:], len(header), mark):
+    for line, cells in _table_cells(path, body, len(header), mark):
         yield line, (
             cells[where["locus"]], cells[where["frequency"]],
             cell(cells, "chromosome"), cell(cells, "reference"), cell(cells, "alternative"),

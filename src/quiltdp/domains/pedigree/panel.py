@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,17 +24,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quiltdp.accountant.profile import LeakageProfile, analyze
 from quiltdp.domains.pedigree.bridge import Bridge
 from quiltdp.domains.pedigree.frequencies import Panel, read_frequencies
-from quiltdp.domains.pedigree.network import Locus, pedigree
+from quiltdp.domains.pedigree.network import Locus
+from quiltdp.domains.pedigree.panel_nodes import EVERYWHERE, NodeAnalyses
 from quiltdp.domains.pedigree.queries import GenotypeQuery, query_by_name
 from quiltdp.domains.pedigree.read import read_pedigree
 from quiltdp.domains.pedigree.study import study_members
 from quiltdp.domains.pedigree.types import Pedigree
-from quiltdp.errors import InvalidArgument, ModelTooWide, NoCertificate, option
+from quiltdp.errors import InvalidArgument, option
+from quiltdp.journal import Journal
 from quiltdp.model import Model
 from quiltdp.numbers import digits_up_array, up, up_array
+from quiltdp.parallel import Progress
 
 __all__ = ["ADVERSARIES", "PanelProfile", "analyze_panel", "nodes_of"]
 
@@ -42,7 +45,6 @@ NODES = 32
 """How many frequencies are analysed where a panel has more; the rest is bridged."""
 
 Vector = NDArray[np.float64]
-Progress = Callable[[str, float], None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,18 +61,28 @@ class Kind:
         Positions in the panel.
     folded
         The frequency of the rarer allele at each of them; NaN where it is unknown or nobody varies.
+    counts
+        How many loci each of them stands for.
     nodes
         The frequencies that are analysed, and for each locus which of them it stands on.
+    analyses
+        The family at these frequencies.
     """
 
     model: Model
     query: GenotypeQuery
     loci: NDArray[np.intp]
     folded: Vector
+    counts: NDArray[np.int64]
     nodes: Vector
     stands_on: NDArray[np.intp]
     bridge: Bridge
-    profiles: Mapping[str, tuple[LeakageProfile, ...]]
+    analyses: NodeAnalyses
+
+    @property
+    def size(self) -> int:
+        """How many loci there are."""
+        return int(self.counts.sum())
 
     def alpha(self, scale: float) -> dict[str, float]:
         """Return α of every record when the query gets noise of 1/scale: Δ_j · scale, rounded up."""
@@ -81,16 +93,19 @@ class Kind:
         total = np.zeros(len(self.model.records))
         unknown = np.isnan(self.folded)
         for w in np.unique(weights[unknown]):
-            count = int((unknown & (weights == w)).sum())
+            count = int(self.counts[unknown & (weights == w)].sum())
             total += count * self.any_frequency(adversary, scale / w)
-        for k in range(len(self.nodes)):
-            here = (self.stands_on == k) & ~unknown
-            for w in np.unique(weights[here]):
-                chosen = here & (weights == w)
-                found = self.at_node(adversary, k, scale / w)
-                total += up_array(int(chosen.sum()) * found)
-                if adversary == "prior":
-                    total += self.bridge.cost(scale / w, self.folded[chosen], float(self.nodes[k]))
+        places = [
+            (k, w)
+            for k in range(len(self.nodes))
+            for w in np.unique(weights[(self.stands_on == k) & ~unknown]).tolist()
+        ]
+        leakages = self.at_nodes(adversary, [(k, scale / w) for k, w in places])
+        for (k, w), found in zip(places, leakages, strict=True):
+            chosen = (self.stands_on == k) & ~unknown & (weights == w)
+            total += up_array(int(self.counts[chosen].sum()) * found)
+            if adversary == "prior":
+                total += self._way(chosen, k, scale / w)
         return up_array(total, 64.0 * (len(self.nodes) + 8))
 
     def ways(self, weights: Vector, scale: float) -> Vector:
@@ -99,8 +114,14 @@ class Kind:
         for k, w in sorted(set(zip(self.stands_on.tolist(), weights.tolist(), strict=True))):
             chosen = (self.stands_on == k) & (weights == w) & ~np.isnan(self.folded)
             if chosen.any():
-                total += self.bridge.cost(scale / w, self.folded[chosen], float(self.nodes[k]))
+                total += self._way(chosen, k, scale / w)
         return total
+
+    def _way(self, chosen: NDArray[np.bool_], node: int, scale: float) -> Vector:
+        """Return the price of the ways from some loci to the frequency they stand on."""
+        return self.bridge.cost(
+            scale, self.folded[chosen], float(self.nodes[node]), self.counts[chosen].astype(np.float64)
+        )
 
     def worst_locus(self, adversary: str, scale: float) -> Vector:
         """Return the largest leakage at one locus of this kind, for every record."""
@@ -108,39 +129,33 @@ class Kind:
         unknown = np.isnan(self.folded)
         if unknown.any():
             worst = self.any_frequency(adversary, scale)
-        for k in range(len(self.nodes)):
-            here = self.folded[(self.stands_on == k) & ~unknown]
-            ends = [here.min(), here.max()]
-            found = self.at_node(adversary, k, scale)
-            if adversary == "prior":
-                price = [self.bridge.cost(scale, np.array([p]), float(self.nodes[k])) for p in ends]
-                found = (
-                    up_array(found + np.maximum(*price)) if self.bridge.plain else self._worst_way(k, scale)
-                )
-            worst = np.maximum(worst, found)
+        leakages = self.at_nodes(adversary, [(k, scale) for k in range(len(self.nodes))])
+        for k, found in enumerate(leakages):
+            price = self._dearest_way(k, scale) if adversary == "prior" else 0.0
+            worst = np.maximum(worst, up_array(found + price))
         return worst
 
-    def _worst_way(self, node: int, scale: float) -> Vector:
-        """Return the leakage at a node and the dearest way to it, looking at every locus."""
-        here = np.unique(self.folded[self.stands_on == node])
-        here = here[~np.isnan(here)]
-        price = np.max(
-            [self.bridge.cost(scale, here[k : k + 1], float(self.nodes[node])) for k in range(len(here))],
-            axis=0,
-        )
-        return up_array(self.at_node("prior", node, scale) + price)
+    def _dearest_way(self, node: int, scale: float) -> Vector:
+        """Return the price of the dearest way to a node: of the longest, or looking at every locus."""
+        here = np.unique(self.folded[(self.stands_on == node) & ~np.isnan(self.folded)])
+        if self.bridge.plain:
+            here = here[[0, -1]]
+        price = [self.bridge.cost(scale, here[k : k + 1], float(self.nodes[node])) for k in range(len(here))]
+        return np.asarray(np.max(price, axis=0), dtype=np.float64)
+
+    def at_nodes(self, adversary: str, asked: Sequence[tuple[int, float]]) -> list[Vector]:
+        """Return the leakage of every record, for nodes and scales."""
+        return self.analyses.leakages([(adversary, float(self.nodes[k]), self.alpha(s)) for k, s in asked])
 
     def at_node(self, adversary: str, node: int, scale: float) -> Vector:
         """Return the leakage of every record at one of the nodes."""
-        profiles = self.profiles[adversary]
-        found = profiles[min(node, len(profiles) - 1)].leakage(self.alpha(scale))
-        return np.array([found.per_record[r] for r in self.model.records])
+        return self.at_nodes(adversary, [(node, scale)])[0]
 
     def any_frequency(self, adversary: str, scale: float) -> Vector:
         """Return a bound for every record that holds at any frequency."""
         if adversary == "prior":
             return self.bridge.any_frequency(up(scale, 8.0))
-        return self.at_node("everywhere", 0, scale)
+        return self.analyses.leakages([(EVERYWHERE, 0.25, self.alpha(scale))])[0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,12 +188,12 @@ class PanelProfile:
     @property
     def unit(self) -> str:
         """What the leakage is about, in words."""
-        return "one person" if len(self.panel) == 1 else f"one person, all {len(self.panel):,} loci together"
+        return "one person" if self.panel.loci == 1 else f"one person, all {self.panel.loci:,} loci together"
 
     @property
     def sensitivity(self) -> float:
         """How far one person moves all numbers of the release together."""
-        return math.fsum(len(kind.loci) * kind.query.sensitivity for kind in self.kinds)
+        return math.fsum(kind.size * kind.query.sensitivity for kind in self.kinds)
 
     @property
     def largest_count(self) -> float:
@@ -218,14 +233,19 @@ class PanelProfile:
             digest.update(kind.model.fingerprint.encode())
         digest.update(repr((self.query, self.panel.names)).encode())
         digest.update(self.panel.frequency.astype("<f8").tobytes())
+        if self.panel.loci != len(self.panel):
+            digest.update(self.panel.counts.astype("<i8").tobytes())
         return digest.hexdigest()
 
 
-def nodes_of(frequencies: Vector, most: int) -> tuple[Vector, NDArray[np.intp]]:
+def nodes_of(
+    frequencies: Vector, most: int, counts: NDArray[np.int64] | None = None
+) -> tuple[Vector, NDArray[np.intp]]:
     """Return at most ``most`` frequencies near all the others, and for each the one it stands on.
 
     Every distinct frequency where they are few enough; otherwise medians of neighbouring groups,
-    improved until they stay (the price of a way is proportional to its length).
+    improved until they stay (the price of a way is proportional to its length).  ``counts`` tells how
+    many loci have each frequency.
 
     Examples
     --------
@@ -234,14 +254,16 @@ def nodes_of(frequencies: Vector, most: int) -> tuple[Vector, NDArray[np.intp]]:
     >>> nodes.tolist(), on.tolist()
     ([0.1, 0.31], [0, 1, 0, 1, 0])
     """
-    known = frequencies[~np.isnan(frequencies)]
-    distinct = np.unique(known)
+    known = ~np.isnan(frequencies)
+    weight = np.ones(len(frequencies)) if counts is None else counts.astype(np.float64)
+    distinct, place = np.unique(frequencies[known], return_inverse=True)
     if len(distinct) > most:
-        ordered = np.sort(known)
+        many = np.bincount(place, weight[known]).astype(np.float64)
         nodes = np.unique(np.quantile(distinct, (np.arange(most) + 0.5) / most, method="nearest"))
         for _ in range(30):
-            groups = np.split(ordered, np.searchsorted(ordered, 0.5 * (nodes[1:] + nodes[:-1])))
-            better = np.unique([np.sort(g)[len(g) // 2] for g in groups if len(g)])
+            cuts = np.searchsorted(distinct, 0.5 * (nodes[1:] + nodes[:-1]))
+            groups = zip(np.split(distinct, cuts), np.split(many, cuts), strict=True)
+            better = np.unique([_median(g, m) for g, m in groups if len(g)])
             if len(better) == len(nodes) and np.array_equal(better, nodes):
                 break
             nodes = better
@@ -250,6 +272,12 @@ def nodes_of(frequencies: Vector, most: int) -> tuple[Vector, NDArray[np.intp]]:
         return np.zeros(0), np.zeros(len(frequencies), dtype=np.intp)
     nearest = np.searchsorted(0.5 * (distinct[1:] + distinct[:-1]), np.nan_to_num(frequencies))
     return distinct, nearest.astype(np.intp)
+
+
+def _median(values: Vector, counts: Vector) -> float:
+    """Return the upper median of ordered values, each so many times."""
+    below = np.cumsum(counts)
+    return float(values[np.searchsorted(below, below[-1] // 2, side="right")])
 
 
 def analyze_panel(
@@ -265,6 +293,8 @@ def analyze_panel(
     adversaries: Sequence[str] = ADVERSARIES,
     time_limit: float = 30.0,
     progress: Progress | None = None,
+    executor: Executor | None = None,
+    journal: Journal | None = None,
     **reading: Any,
 ) -> PanelProfile:
     """Analyse a family at all loci of a panel, once; the profile then answers for any noise.
@@ -285,6 +315,9 @@ def analyze_panel(
         Seconds that each analysis may take.
     progress
         Called with a label and a fraction in [0, 1].
+    executor, journal
+        Where frequencies are analysed (any ``concurrent.futures.Executor``), and a file that remembers
+        what was found; both must be open as long as the profile is asked.
 
     Examples
     --------
@@ -305,8 +338,9 @@ def analyze_panel(
     folded[folded == 0.0] = np.nan
     wanted = [(x, np.flatnonzero(loci.x_linked == x)) for x in (False, True)]
     kinds = [
-        _kind(family, query, at, folded[at], study, {**genetics, "x_linked": x},
-              most=nodes, adversaries=adversaries, time_limit=time_limit, progress=progress)
+        _kind(family, query, at, folded[at], loci.counts[at], study, {**genetics, "x_linked": x},
+              most=nodes, adversaries=adversaries, time_limit=time_limit, progress=progress,
+              executor=executor, journal=journal)
         for x, at in wanted
         if len(at)
     ]  # fmt: skip
@@ -326,55 +360,27 @@ def _kind(
     query: str,
     at: NDArray[np.intp],
     folded: Vector,
+    counts: NDArray[np.int64],
     study: Any,
     genetics: dict[str, Any],
     *,
     most: int,
     adversaries: Sequence[str],
-    time_limit: float,
-    progress: Progress | None,
+    **how: Any,
 ) -> Kind:
-    """Analyse the family at the frequencies that stand for all loci of one kind."""
-    some = pedigree(family, 0.25, study=study, **genetics)
-    asked = query_by_name(some, query)
-    bridge = Bridge.of(family, Locus(0.25, **genetics), asked.sensitivities)
+    """Choose the frequencies that stand for all loci of one kind, and analyse the family there."""
     distinct = len(np.unique(folded[~np.isnan(folded)]))
-    chosen, on = nodes_of(folded, most if bridge.holds else max(most, distinct))
-    profiles: dict[str, tuple[LeakageProfile, ...]] = {
-        "everywhere": (analyze(some, adversary="informed", method="propagation", time_limit=time_limit),)
-    }
-    few = distinct <= _FEW
-    for adversary in adversaries:
-        if adversary == "informed" and not few:
-            profiles[adversary] = profiles["everywhere"]
-            continue
-        made = []
-        for k, p in enumerate(chosen.tolist()):
-            if progress is not None:
-                progress(f"analysing frequencies against the {adversary} adversary", k / len(chosen))
-            made.append(_profile(pedigree(family, p, study=study, **genetics), adversary, few, time_limit))
-        profiles[adversary] = tuple(made)
-    return Kind(some, asked, at, folded, chosen, on, bridge, profiles)
-
-
-_FEW = 4  # distinct frequencies: every method is tried on each of them
-
-
-def _profile(model: Model, adversary: str, few: bool, time_limit: float) -> LeakageProfile:
-    """Analyse one frequency: with every method where there are few, else with the quick one that fits."""
-    if few or adversary == "informed":
-        return analyze(model, adversary=adversary, time_limit=time_limit)
-    for method in ("coupling", "forward-backward"):
-        try:
-            return analyze(model, adversary=adversary, method=method, time_limit=time_limit)
-        except (ModelTooWide, NoCertificate):
-            continue
-    return analyze(model, adversary=adversary, time_limit=time_limit)
+    analyses = NodeAnalyses(family, study, genetics, distinct=distinct, **how)
+    asked = query_by_name(analyses.some, query)
+    bridge = Bridge.of(family, Locus(0.25, **genetics), asked.sensitivities)
+    chosen, on = nodes_of(folded, most if bridge.holds else max(most, distinct), counts)
+    analyses.prepare(adversaries, chosen.tolist())
+    return Kind(analyses.some, asked, at, folded, counts, chosen, on, bridge, analyses)
 
 
 def _notes(panel: Panel, kinds: Sequence[Kind], folded: Vector) -> tuple[str, ...]:
     said = [
-        f"{len(panel):,} loci, taken as unlinked: independent of each other given the pedigree; what linked"
+        f"{panel.loci:,} loci, taken as unlinked: independent of each other given the pedigree; what linked"
         " loci tell about each other is not counted"
     ]
     distinct = sum(len(np.unique(k.folded[~np.isnan(k.folded)])) for k in kinds)
@@ -386,7 +392,7 @@ def _notes(panel: Panel, kinds: Sequence[Kind], folded: Vector) -> tuple[str, ..
         )
     else:
         said.append(f"{distinct:,} distinct frequencies (p and 1 − p are alike), each analysed")
-    unknown = int(np.isnan(folded).sum())
+    unknown = int(panel.counts[np.isnan(folded)].sum())
     if unknown:
         said.append(
             f"{unknown:,} loci have no frequency, or one of 0 or 1: a bound that holds for every frequency"

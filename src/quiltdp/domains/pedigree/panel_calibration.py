@@ -72,7 +72,8 @@ class PanelCalibration:
         if self.per_locus:
             return up(max(k.query.sensitivity for k in self.profile.kinds) / self.sigma)
         parts = (
-            float((kind.query.sensitivity / self.weights[kind.loci]).sum()) for kind in self.profile.kinds
+            float((kind.query.sensitivity / self.weights[kind.loci]) @ kind.counts)
+            for kind in self.profile.kinds
         )
         return up(math.fsum(parts) / self.sigma, 4096.0)
 
@@ -98,7 +99,7 @@ class PanelCalibration:
             "adversary": self.adversary,
             "unit": self.unit,
             "query": profile.query,
-            "loci": len(profile.panel),
+            "loci": profile.panel.loci,
             "sensitivity": profile.sensitivity,
             "sensitivity_unit": profile.unit,
             "largest_count": profile.largest_count,
@@ -180,7 +181,7 @@ def calibrate_panel(
 def _enough(profile: PanelProfile, epsilon: float, *, per_locus: bool) -> float:
     """Return a σ that is surely enough: the whole family's sensitivity over ε."""
     totals = [
-        (1 if per_locus else len(kind.loci)) * float((kind.bridge.others + kind.bridge.own).max())
+        (1 if per_locus else kind.size) * float((kind.bridge.others + kind.bridge.own).max())
         for kind in profile.kinds
     ]
     return up((max(totals) if per_locus else math.fsum(totals)) / epsilon, 4096.0)
@@ -195,7 +196,7 @@ def _least_error(profile: PanelProfile, adversary: str, sigma: float) -> Vector:
         if known.any():
             own[known] = _node_values(kind, adversary, 1.0 / sigma).max(axis=1)[kind.stands_on[known]]
         weights[kind.loci] = np.cbrt(own)
-    return weights / float(weights.mean())
+    return weights / float(np.average(weights, weights=profile.panel.counts))
 
 
 def _node_values(kind: Kind, adversary: str, scale: float) -> Vector:
@@ -217,9 +218,11 @@ def _estimate(profile: PanelProfile, adversary: str, weights: Vector, sigma: flo
     for kind in profile.kinds:
         known = ~np.isnan(kind.folded)
         w = weights[kind.loci]
-        here = kind.any_frequency(adversary, 1.0 / sigma) * float((1.0 / w[~known]).sum())
+        here = kind.any_frequency(adversary, 1.0 / sigma) * float((kind.counts[~known] / w[~known]).sum())
         if known.any():
-            share = np.bincount(kind.stands_on[known], 1.0 / w[known], minlength=len(kind.nodes))
+            share = np.bincount(
+                kind.stands_on[known], kind.counts[known] / w[known], minlength=len(kind.nodes)
+            )
             here = here + share @ _node_values(kind, adversary, 1.0 / sigma)
             if adversary == "prior":
                 here = here + kind.ways(w, 1.0 / sigma)

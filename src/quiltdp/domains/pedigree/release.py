@@ -34,7 +34,7 @@ def to_calibration(panel: PanelCalibration) -> Calibration:
     profile = panel.profile
     spec = Laplace(digits_up(_total_sensitivity(panel)))
     statement = (
-        f"leakages of {len(profile.panel):,} independent loci add; {panel.unit}; certified bounds per"
+        f"leakages of {profile.panel.loci:,} independent loci add; {panel.unit}; certified bounds per"
         " frequency, rounded up"
     )
     return Calibration(

@@ -1,0 +1,175 @@
+"""``quiltdp genome FAMILIES --frequencies FILE --epsilon E``: many families, many loci, one after another."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from quiltdp.cli.accounting import AsJson, TimeLimit, WorkerCount, progress_bar
+from quiltdp.cli.app import emit_json, guarded
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from quiltdp.domains.pedigree.genome import FamilyNoise
+
+__all__ = ["genome"]
+
+_WHO = ("informed", "prior")
+
+
+def genome(
+    families: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FAMILIES", help="A PLINK family file (.fam .ped); the lines of a family stand together."
+        ),
+    ],
+    *,
+    frequencies: Annotated[
+        Path,
+        typer.Option(metavar="FILE", help="Allele frequencies, one locus per line (.afreq .frq .vcf …)."),
+    ],
+    epsilon: Annotated[
+        float, typer.Option(metavar="E", help="The leakage allowed, for all loci of a person together.")
+    ],
+    query: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME", help="What is released: allele-count, carrier-count or genotype-histogram."
+        ),
+    ] = "allele-count",
+    mutation_rate: Annotated[float, typer.Option(metavar="M", min=0.0, max=0.5, help="Per meiosis.")] = 0.0,
+    error_rate: Annotated[float, typer.Option(metavar="R", min=0.0, max=0.5, help="Of genotyping.")] = 0.0,
+    nodes: Annotated[
+        int,
+        typer.Option(metavar="N", min=1, help="How many frequencies are analysed; the others are bridged."),
+    ] = 32,
+    journal: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Keep what is found here; the same command begun again goes on where it was.",
+            show_default=False,
+        ),
+    ] = None,
+    tsv: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write a line per family, tab-separated.", show_default=False),
+    ] = None,
+    time_limit: TimeLimit = 30.0,
+    workers: WorkerCount = 1,
+    json: AsJson = False,
+) -> None:
+    """Find the noise for a study of many families at many loci, streamed through little memory.
+
+    Loci are counted by frequency while they are read, families are taken one after another, and a
+    release about all of them needs the noise of the family that needs most.
+
+    Examples
+    --------
+    $ quiltdp genome study.fam --frequencies chip.afreq --epsilon 1 --workers 8 --journal run.jsonl
+    """
+    with guarded():
+        import time
+
+        from quiltdp import parallel
+        from quiltdp.domains.pedigree.census import count_frequencies, read_families
+        from quiltdp.domains.pedigree.genome import account_families
+        from quiltdp.io.replace import check_writable
+        from quiltdp.journal import Journal
+
+        if tsv is not None:
+            check_writable(tsv, families, frequencies, journal)
+        began = time.monotonic()
+        total = sum(1 for _ in read_families(families))  # every family is read once before any work
+        panel = count_frequencies(frequencies)
+        with (
+            parallel.workers(workers) as executor,
+            nullcontext() if journal is None else Journal(journal) as kept,
+            progress_bar() as progress,
+        ):
+            found = account_families(
+                read_families(families),
+                panel,
+                query,
+                epsilon=epsilon,
+                mutation_rate=mutation_rate,
+                error_rate=error_rate,
+                nodes=nodes,
+                time_limit=time_limit,
+                executor=executor,
+                journal=kept,
+                progress=progress,
+                total=total,
+            )
+            answer = _together(found, tsv, (families, frequencies))
+        answer = {"families": total, "loci": panel.loci, "epsilon": epsilon, "query": query, **answer}
+        answer["notes"] = [
+            *panel.notes,
+            "loci are taken as unlinked: what linked loci tell about each other is not counted",
+        ]
+        if json:
+            emit_json("genome", answer)
+        else:
+            _show(str(families), answer, time.monotonic() - began, workers)
+
+
+def _together(found: Iterator[FamilyNoise], tsv: Path | None, inputs: tuple[Path, ...]) -> dict[str, Any]:
+    """Return the largest noise, who forces it, and how many people there are; write the lines."""
+    from quiltdp.io.replace import write_whole
+
+    people = 0
+    worst: dict[str, tuple[float, str, str]] = {}
+    lines = ["\t".join(("family", "people", *(f"sigma_{w}\tforced_by_{w}" for w in _WHO)))]
+    for family in found:
+        people += family.people
+        for who in _WHO:
+            if who not in worst or family.sigma[who] > worst[who][0]:
+                worst[who] = (family.sigma[who], family.family, family.binding[who])
+        if tsv is not None:
+            cells = (f"{family.sigma[w]!r}\t{family.binding[w]}" for w in _WHO)
+            lines.append("\t".join((family.family, str(family.people), *cells)))
+    if tsv is not None:
+        write_whole(tsv, "\n".join(lines) + "\n", *inputs)
+    return {
+        "people": people,
+        **{w: dict(zip(("sigma", "family", "binding"), worst[w], strict=True)) for w in _WHO},
+    }
+
+
+def _show(name: str, answer: dict[str, Any], seconds: float, workers: int) -> None:
+    import resource
+    import sys
+
+    from quiltdp.cli.show import show_facts, show_line
+
+    informed = answer["informed"]
+    show_line(
+        f"σ = {informed['sigma']:.6g} at every locus   (Laplace scale, for ε = {answer['epsilon']:g})",
+        style="bold green",
+    )
+    unit = 1 if sys.platform == "darwin" else 1024
+    peak = [
+        resource.getrusage(who).ru_maxrss * unit for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    ]
+    pairs = answer["families"] * answer["loci"]
+    facts = [
+        ("study", f"{name}: {answer['people']:,} people in {answer['families']:,} families"),
+        ("loci", f"{answer['loci']:,}, all of a person together; {answer['query']}"),
+        *(
+            (w, f"σ = {answer[w]['sigma']:.6g}, forced by {answer[w]['binding']} of {answer[w]['family']}")
+            for w in _WHO
+        ),
+        *(("note", n) for n in answer["notes"]),
+        (
+            "this run",
+            f"{seconds:.1f} s with {workers} worker{'s' * (workers > 1)}: {answer['families'] / seconds:.3g}"
+            f" families and {pairs / seconds:.3g} family × loci a second; at most {peak[0] / 1e6:.0f} MB here"
+            + (f" and {peak[1] / 1e6:.0f} MB in a worker" if workers > 1 else ""),
+        ),
+    ]
+    show_facts(facts)

@@ -1,0 +1,222 @@
+"""Many families at many loci: the noise that every family needs, one family after another.
+
+People of different families are independent, so a release about all of them needs the noise of the family
+that needs most.  Families of one shape (the same people and parents under other names) have one answer.
+Families are accounted for in workers where an executor is given; of a single family the frequencies are.
+A journal keeps what was found, so that a run begun again goes on where it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from itertools import chain, islice
+from typing import Any
+
+from quiltdp.domains.pedigree.frequencies import Panel
+from quiltdp.domains.pedigree.network import pedigree
+from quiltdp.domains.pedigree.panel import ADVERSARIES, NODES, analyze_panel
+from quiltdp.domains.pedigree.panel_calibration import calibrate_panel
+from quiltdp.domains.pedigree.types import Pedigree, Person
+from quiltdp.journal import Journal, each_kept, key_of
+from quiltdp.parallel import Progress
+
+__all__ = ["FamilyNoise", "account_families"]
+
+Shape = tuple[tuple[int, int, str, bool, int], ...]
+"""For every person: father and mother (places in this list, −1 for none), sex, in the study, twins."""
+
+
+@dataclass(frozen=True)
+class FamilyNoise:
+    """What a family needs: a Laplace scale per adversary, and the person who forces it.
+
+    Attributes
+    ----------
+    family
+        Its label in the file, or the first person's name.
+    people
+        How many of its people are in the study, twins counted each.
+    sigma, binding
+        By adversary: the noise at every locus, and the person with the largest leakage.
+    """
+
+    family: str
+    people: int
+    sigma: Mapping[str, float]
+    binding: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class _Study:
+    """What is the same for every family; sent to workers."""
+
+    panel: Panel
+    query: str
+    epsilon: float
+    adversaries: tuple[str, ...]
+    nodes: int
+    genetics: Mapping[str, Any]
+    time_limit: float
+
+    def key(self, shape: Shape) -> str:
+        """Return the name of a shape's answer in a journal."""
+        panel = self.panel
+        loci = [panel.frequency.tolist(), panel.counts.tolist(), panel.x_linked.tolist()]
+        asked = (self.query, self.epsilon, self.adversaries, self.nodes, dict(self.genetics))
+        return key_of("family", shape, key_of(repr(loci)), asked)
+
+
+def account_families(
+    families: Iterable[Pedigree],
+    panel: Panel,
+    query: str = "allele-count",
+    *,
+    epsilon: float,
+    adversaries: Sequence[str] = ADVERSARIES,
+    mutation_rate: float = 0.0,
+    error_rate: float = 0.0,
+    inbreeding: float = 0.0,
+    nodes: int = NODES,
+    time_limit: float = 30.0,
+    executor: Executor | None = None,
+    journal: Journal | None = None,
+    progress: Progress | None = None,
+    total: int | None = None,
+) -> Iterator[FamilyNoise]:
+    """Yield the noise that each family needs, so that no person's loci together leak more than ε.
+
+    Parameters
+    ----------
+    families
+        Read while they are walked (:func:`~quiltdp.domains.pedigree.census.read_families`): only some
+        hundreds are in memory.
+    panel
+        The loci; of a whole genome, counted by frequency
+        (:func:`~quiltdp.domains.pedigree.census.count_frequencies`).
+    query, mutation_rate, error_rate, inbreeding, nodes, time_limit
+        As for :func:`quiltdp.analyze_panel`.
+    executor, journal
+        Any ``concurrent.futures.Executor``, and the file that keeps what was found.
+    progress, total
+        Called with a label and the fraction of ``total`` families that are done.
+
+    Examples
+    --------
+    >>> trio = Pedigree((Person("dad"), Person("mum"), Person("kid", "dad", "mum")))
+    >>> pair = Pedigree((Person("ann"), Person("bob")))
+    >>> panel = Panel.of({"rs1": 0.1, "rs2": 0.3})
+    >>> for found in account_families([trio, pair], panel, epsilon=1.0):
+    ...     print(found.family, found.people, round(found.sigma["informed"], 2), found.binding["informed"])
+    dad 3 10.51 kid
+    ann 2 4.0 ann
+    """
+    genetics = {"mutation_rate": mutation_rate, "error_rate": error_rate, "inbreeding": inbreeding}
+    study = _Study(panel, query, epsilon, tuple(adversaries), nodes, genetics, time_limit)
+    walk = iter(families)
+    first = list(islice(walk, 2))
+    if len(first) == 1:
+        inside: dict[str, Any] = {"executor": executor, "journal": journal, "progress": progress}
+        yield _named(first[0], _account(study, _shape(first[0], study), **inside))
+        return
+    shapes = ((family, _shape(family, study)) for family in chain(first, walk))
+    found = each_kept(
+        _account_one,
+        shapes,
+        key=_Keys(study),
+        journal=journal,
+        shared=study,
+        executor=executor,
+        progress=progress,
+        label="families",
+        total=total,
+    )
+    for (family, _), answer in found:
+        yield _named(family, answer)
+
+
+class _Keys:
+    """The key of a family's shape, each computed once."""
+
+    def __init__(self, study: _Study) -> None:
+        self.study = study
+        self._known: dict[Shape, str] = {}
+
+    def __call__(self, item: tuple[Pedigree, Shape]) -> str:
+        family, shape = item
+        if shape not in self._known:
+            pedigree(family, 0.25, x_linked=bool(self.study.panel.x_linked.any()))  # refused by its own names
+            if len(self._known) > 10_000:
+                self._known.clear()
+            self._known[shape] = self.study.key(shape)
+        return self._known[shape]
+
+
+def _account_one(study: _Study, item: tuple[Pedigree | None, Shape]) -> dict[str, Any]:
+    return _account(study, item[1])
+
+
+def _account(study: _Study, shape: Shape, **inside: Any) -> dict[str, Any]:
+    """Return, by adversary, σ and the place of the person who forces it."""
+    family = _drawn(shape)
+    profile = analyze_panel(
+        family,
+        study.panel,
+        study.query,
+        nodes=study.nodes,
+        adversaries=study.adversaries,
+        time_limit=study.time_limit,
+        **study.genetics,
+        **inside,
+    )
+    place = {p.name: k for k, p in enumerate(family.people)}
+    answer = {}
+    for adversary in study.adversaries:
+        found = calibrate_panel(profile, study.epsilon, adversary=adversary)
+        answer[adversary] = [found.sigma, place[family[found.binding].name]]
+    return answer
+
+
+def _shape(family: Pedigree, study: _Study) -> Shape:
+    """Return who is whose parent, by place; sex only where a locus is on the X chromosome."""
+    place = {p.name: k for k, p in enumerate(family.ordered)}
+    sexed = bool(study.panel.x_linked.any())
+    return tuple(
+        (
+            place.get(p.father or "", -1),
+            place.get(p.mother or "", -1),
+            p.sex if sexed else "unknown",
+            p.stated,
+            len(p.also),
+        )
+        for p in family.ordered
+    )
+
+
+def _drawn(shape: Shape) -> Pedigree:
+    """Return the family of a shape; people are called by their places."""
+    return Pedigree(
+        tuple(
+            Person(
+                f"p{k}",
+                f"p{father}" if father >= 0 else None,
+                f"p{mother}" if mother >= 0 else None,
+                sex=sex,  # type: ignore[arg-type]  # of the family it was taken from
+                stated=stated,
+                also=tuple(f"p{k}.{twin}" for twin in range(twins)),
+            )
+            for k, (father, mother, sex, stated, twins) in enumerate(shape)
+        )
+    )
+
+
+def _named(family: Pedigree, answer: Mapping[str, Any]) -> FamilyNoise:
+    people = family.ordered
+    label = people[0].family or people[0].name
+    return FamilyNoise(
+        label,
+        sum(1 + len(p.also) for p in people if p.stated),
+        {adversary: float(sigma) for adversary, (sigma, _) in answer.items()},
+        {adversary: people[int(place)].shown for adversary, (_, place) in answer.items()},
+    )
