@@ -33,7 +33,11 @@ def _table(rng: np.random.Generator, shape: Sequence[int], kind: str) -> np.ndar
     if kind == "near zero":
         return np.where(rng.random(shape) < 0.5, 1.0, rng.choice([1e-3, 1e-6])) * rng.uniform(0.5, 1, shape)
     table = rng.gamma(rng.choice([0.4, 1.0, 4.0]), size=shape) + 1e-6
-    return np.where(rng.random(shape) < 0.2, 0.0, table) if kind == "zeros" else table
+    while kind == "zeros":
+        some = np.where(rng.random(shape) < 0.2, 0.0, table)
+        if some.any():
+            return some
+    return table
 
 
 def loopy(

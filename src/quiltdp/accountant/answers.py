@@ -32,7 +32,9 @@ TOLERANCE = 1e-10
 ROUGH = 0.015
 """The same for the first, rough answer of a stage."""
 
-_NEAR = 0.02  # how far (relatively) from the target leakages must be told exactly
+_NEAR = 0.02  # how far (relatively) below the target leakages need not be told exactly at the end
+_FAR = 0.75  # the same at the beginning of a search
+_BEYOND = 0.25  # how far above the target the others need not be looked at
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,14 +112,32 @@ class Answers:
 
         return self._over_pieces(alpha, question)
 
-    def decide(self, alpha: Vector, target: float) -> Leakages:
-        """Return sound leakages, as good as it takes to tell whether the largest exceeds ``target``."""
-        low, high = (1.0 - _NEAR) * target, (1.0 + _NEAR) * target
+    def decide(
+        self, alpha: Vector, target: float, *, near: float = _NEAR, larger: Leakages | None = None
+    ) -> Leakages:
+        """Return sound leakages, as good as it takes to tell whether the largest exceeds ``target``.
+
+        Parameters
+        ----------
+        near
+            Leakages so far (relatively) below the target need not be told exactly.
+        larger
+            The answer at a larger α, which leaks no less, or that of fewer bounds at the same α.
+        """
+        low, high = (1.0 - near) * target, (1.0 + _BEYOND) * target
         if self.additive:  # a unit's parts add up: none can be judged alone
             low, high = 0.0, math.inf
+        known: dict[tuple[int, bytes], Smallest] = {}
+        same = larger is not None and np.array_equal(larger.alpha, alpha)
+        if larger is not None and bool(np.all(larger.alpha >= alpha)):
+            for p, piece in enumerate(self.pieces):
+                for copy in piece.found.copies:
+                    known[p, _key(alpha, copy)] = larger.results[p, _key(larger.alpha, copy)]
 
         def question(p: int, key: bytes, own: Vector) -> Question:
-            return Question(p, self.counts[p], own, between=(low, high))
+            found = known.get((p, key))
+            before, above = (found, None) if same else (None, found)
+            return Question(p, self.counts[p], own, before, between=(low, high), above=above)
 
         return self._over_pieces(alpha, question)
 
@@ -125,17 +145,16 @@ class Answers:
         """Put together what each piece says, asked once per distinct α vector."""
         values, owner = np.zeros(len(self.units)), np.full(len(self.units), -1, dtype=np.intp)
         local = np.zeros(len(self.units), dtype=np.intp)
-        equal = bool(len(alpha)) and bool(np.all(alpha == alpha[0]))
         asked: dict[tuple[int, bytes], Question] = {}
         for p, piece in enumerate(self.pieces):
             for copy in piece.found.copies:
-                key = b"" if equal else alpha[copy].tobytes()
+                key = _key(alpha, copy)
                 if (p, key) not in asked:
                     asked[p, key] = question(p, key, alpha[copy])
         results = dict(zip(asked, self._ask(list(asked.values())), strict=True))
         for p, piece in enumerate(self.pieces):
             for copy, (inside, outside) in zip(piece.found.copies, piece.places, strict=True):
-                key = b"" if equal else alpha[copy].tobytes()
+                key = _key(alpha, copy)
                 mine = results[p, key].values[inside]
                 if self.additive:
                     np.add.at(values, outside, mine * (1 + 1e-15))  # sums of rounded-up parts stay so
@@ -157,28 +176,56 @@ class Answers:
         ``before`` is what an earlier stage found.  The returned scale was itself evaluated.
         """
 
-        def at(s: float) -> float:
-            return self.decide(weights * s, target).epsilon
+        def at(s: float, near: float, larger: Leakages | None) -> Leakages:
+            return self.decide(weights * s, target, near=near, larger=larger)
 
-        return self.search(at, target, weights, tolerance, before)
+        return self.search(at, target, weights, tolerance, before)[0]
 
     def search(
         self,
-        at: Callable[[float], float],
+        at: Callable[[float, float, Leakages | None], Leakages],
         target: float,
         weights: Vector,
         tolerance: float = TOLERANCE,
         before: Scale | None = None,
-    ) -> Scale:
-        """Return the largest scale with ``at(s)`` at most ``target``; a rough stage is soon content."""
+        leakages: Leakages | None = None,
+    ) -> tuple[Scale, Leakages | None]:
+        """Return the largest scale that leaks at most ``target``, and its leakages; rough ones come soon.
+
+        ``at(s, near, larger)`` are the leakages at scale s, with the last arguments of :meth:`decide`;
+        ``leakages`` those of the scale that was found before.
+        """
         wanted = max(tolerance, ROUGH) if self.rough else tolerance
-        start = None
+        seen: dict[float, Leakages] = {}
+        floors: dict[float, float] = {}
+        start, near = None, _FAR
         if before is not None:
             same = before.counts == self.counts
             start = Passing(before.scale, before.leakage if same else math.nan)
-        floor = 0.0 if self.additive else (1.0 - _NEAR) * target
-        found = largest_scale(at, target, weights, tolerance=wanted, start=start, floor=floor)
-        return Scale(found.scale, found.leakage, self.counts)
+            if same:
+                near = min(near, max(_NEAR, 2.0 * abs(before.leakage / target - 1.0)))
+            if leakages is not None:
+                seen[before.scale] = leakages
+
+        def bound(s: float) -> float:
+            nonlocal near
+            larger = min((t for t in seen if t >= s), default=None)
+            seen[s] = at(s, near, None if larger is None else seen[larger])
+            floors[s] = 0.0 if self.additive else (1.0 - near) * target
+            value = seen[s].epsilon
+            if value > floors[s]:  # the next one will be nearer
+                near = min(near, max(_NEAR, 2.0 * abs(value / target - 1.0)))
+            return value
+
+        found = largest_scale(
+            bound,
+            target,
+            weights,
+            tolerance=wanted,
+            start=start,
+            floor=lambda s: floors.get(s, (1.0 - _NEAR) * target),
+        )
+        return Scale(found.scale, found.leakage, self.counts), seen.get(found.scale)
 
     @property
     def roughly(self) -> Answers:
@@ -192,10 +239,9 @@ class Answers:
         k = int(np.argmax(found.shown)) if len(found.values) else 0
         p, local = int(found.piece[k]), int(found.local[k])
         piece = self.pieces[p]
-        equal = bool(np.all(found.alpha == found.alpha[0]))
         for copy, (_, outside) in zip(piece.found.copies, piece.places, strict=True):
             if k in outside:
-                smallest = found.results[p, b"" if equal else found.alpha[copy].tobytes()]
+                smallest = found.results[p, _key(found.alpha, copy)]
                 entry, bounds = smallest.bounds[int(smallest.given[local])]
                 witness = _renamed(bounds.witness.get(local, {}), piece.found, copy, self.model)
                 name = str(self.units.names[k])
@@ -226,6 +272,11 @@ class Answers:
                         values[outside] = mine
             largest[name] = digits_up(float(values.max(initial=0.0)))
         return largest
+
+
+def _key(alpha: Vector, copy: np.ndarray) -> bytes:
+    """Return what tells the α of a component's copies apart: nothing if all are equal."""
+    return b"" if bool(np.all(alpha == alpha[0])) else alpha[copy].tobytes()
 
 
 def certificate(entry: Registered, bounds: Bounds, work: Mapping[str, Any], stage: str) -> Certificate:

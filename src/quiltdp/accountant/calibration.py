@@ -349,16 +349,22 @@ def _smallest(
     stage: Answers, mechanism: Mechanism, epsilon: float, weights: Vector, before: _Passed | None
 ) -> _Passed:
     """Return the smallest noise scale whose own cost, rounded up, converts to at most ε."""
-    known = {} if before is None else {before.scale.scale: (before.sigma, before.cost, before.leakages)}
+    known = {} if before is None else {before.scale.scale: (before.sigma, before.cost)}
 
-    def at(s: float) -> float:
+    def at(s: float, near: float, larger: Leakages | None) -> Leakages:
         sigma = digits_up(mechanism.scale(s))
-        cost = _cost(mechanism, sigma)
-        known[s] = (sigma, cost, stage.decide(alpha_vector(stage.model, cost), epsilon))
-        return known[s][2].epsilon
+        known[s] = (sigma, _cost(mechanism, sigma))
+        return stage.decide(alpha_vector(stage.model, known[s][1]), epsilon, near=near, larger=larger)
 
-    found = stage.search(at, epsilon, weights, before=None if before is None else before.scale)
-    return _Passed(*known[found.scale], found)
+    found, leakages = stage.search(
+        at,
+        epsilon,
+        weights,
+        before=None if before is None else before.scale,
+        leakages=None if before is None else before.leakages,
+    )
+    assert leakages is not None, "a scale that is returned was looked at"
+    return _Passed(*known[found.scale], leakages, found)
 
 
 def _cost(mechanism: Mechanism, sigma: float) -> DpEpsilon:

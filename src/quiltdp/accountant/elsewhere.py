@@ -35,6 +35,8 @@ class Question:
         The answer of fewer bounds at the same α.
     between
         Nothing at or below the first number is refined, and nothing once something exceeds the second.
+    above
+        The answer at a larger α: nothing leaks more here.
     """
 
     piece: int
@@ -42,12 +44,13 @@ class Question:
     alpha: Vector
     before: Smallest | None = None
     between: tuple[float, float] | None = None
+    above: Smallest | None = None
 
     def answer(self, component: Component) -> Smallest:
         """Ask the component."""
         if self.between is None:
             return component.evaluate(self.alpha, self.bounds, self.before)
-        return component.decide(self.alpha, self.bounds, *self.between)
+        return component.decide(self.alpha, self.bounds, *self.between, before=self.before, above=self.above)
 
 
 class _Prepared:

@@ -31,7 +31,7 @@ def largest_scale(
     *,
     tolerance: float = 1e-9,
     start: Passing | None = None,
-    floor: float = 0.0,
+    floor: Callable[[float], float] | None = None,
 ) -> Passing:
     """Return the largest s found, of twelve digits, with ``bound(s) ≤ target``; it was itself evaluated.
 
@@ -45,7 +45,7 @@ def largest_scale(
         A scale that is known to pass, e.g. because a looser bound passes there; by default the one
         of group privacy.
     floor
-        Values of ``bound`` up to this one only say that the leakage is not larger.
+        ``bound(s)`` up to ``floor(s)`` only says that the leakage is not larger.
 
     Raises
     ------
@@ -65,7 +65,7 @@ def largest_scale(
     for _ in range(_STEPS):
         if low_value >= target * (1.0 - tolerance) or high - low <= tolerance * low:
             break
-        if low_value <= floor * (1.0 + 1e-9):
+        if not _told(low, low_value, floor):
             s = min(low * _STRIDE, high)  # far below: how far is not known
         else:
             s = _secant((low, low_value), before, target * (1.0 - 0.25 * tolerance))
@@ -77,13 +77,18 @@ def largest_scale(
         value = bound(s)
         gap, width = target - low_value, high - low
         if value <= target:
-            before = (low, low_value) if low_value > floor * (1.0 + 1e-9) else (0.0, 0.0)
+            before = (low, low_value) if _told(low, low_value, floor) else (0.0, 0.0)
             low, low_value = s, value
         else:
             before, high = (s, value), s
         progress = target - low_value <= 0.5 * gap or high - low <= 0.5 * width
         stalled = 0 if progress else stalled + 1
     return Passing(low, low_value)
+
+
+def _told(s: float, value: float, floor: Callable[[float], float] | None) -> bool:
+    """Return whether ``value`` is the leakage at s, not only above it."""
+    return floor is None or value > floor(s) * (1.0 + 1e-9)
 
 
 def _passing(

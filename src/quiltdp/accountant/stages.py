@@ -134,15 +134,29 @@ class Component:
         """No record of the component is read: nothing leaks."""
         return Bounds(np.zeros(self.problem.count), entry.name, entry.kind)
 
-    def decide(self, alpha: Vector, bounds: int, low: float, high: float) -> Smallest:
+    def decide(
+        self,
+        alpha: Vector,
+        bounds: int,
+        low: float,
+        high: float,
+        *,
+        before: Smallest | None = None,
+        above: Smallest | None = None,
+    ) -> Smallest:
         """Return sound values, as good as it takes to tell where the largest of them lies.
 
         Nothing is refined that is known to be at most ``low``, or once something exceeds ``high``.
+        ``before`` is the answer of fewer bounds at the same α (and the same limits, or farther ones);
+        ``above`` one at a larger α: what it says holds here too.
         """
-        said: list[tuple[Registered, Bounds]] = []
+        said: list[tuple[Registered, Bounds]] = [] if before is None else list(before.bounds)
         best = np.full(self.problem.count, np.inf)
         given = np.zeros(len(best), dtype=np.intp)
-        for entry, bound in self.bounds[:bounds]:
+        for known in (before, above):
+            if known is not None:
+                best, given = known.values, known.given
+        for entry, bound in self.bounds[len(said) : bounds]:
             if said and best.max(initial=0.0) <= low:
                 break
             if not alpha.any():
@@ -154,4 +168,6 @@ class Component:
             given = np.where(found.values < best, len(said), given)
             best = np.minimum(best, found.values)
             said.append((entry, found))
+        if above is not None:
+            said.extend(above.bounds[len(said) :])  # some of its values may be the best still
         return Smallest(best, given, tuple(said))

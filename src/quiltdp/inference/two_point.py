@@ -107,7 +107,9 @@ def least_rate(a: Array, b: Array, log_rho: Array, t: Array) -> Array:
     if same_way.any():
         root = _root(a[same_way], b[same_way], log_rho[same_way], t[same_way])
         value[same_way] = np.maximum(base[same_way], root) + slack[same_way]
-    return np.where(_holds(value, a, b, log_rho, t, 8.0 * EPS * size), value, np.inf)
+    # λ moves with a, b, ρ and t at most as they do: their own rounding is added to a λ that passed
+    holds = _holds(value, a, b, log_rho, t, 8.0 * EPS * size)
+    return np.where(holds, value + 8.0 * EPS * size, np.inf)
 
 
 def _root(a: Array, b: Array, r: Array, t: Array) -> Array:

@@ -200,12 +200,14 @@ class InformedTreeBound:
             known = self._unbudgeted.refine(alpha, known, low, high).values
         of = dict(zip(self._model.nodes, alpha.tolist(), strict=True))
         asked = [k for k in np.argsort(-known, kind="stable").tolist() if known[k] > low]
-        messages = self._all_messages(of, [task for k in asked for task in self._roots[k]])
+        messages: dict[Key, list[Array]] = {}
+        caps = self._caps(of)
         values = np.array(known)
         witness: dict[int, dict[str, object]] = {}
         for k in asked:
             self._workspace.guard.check()
             for task in self._roots[k]:
+                self._add_messages(messages, of, caps, task)
                 leak = self._leakage(task, of, messages)
                 if leak < values[k]:
                     values[k], witness[k] = leak, {"clique": task.view.clique.nodes}
@@ -213,24 +215,31 @@ class InformedTreeBound:
                 break
         return Bounds(values, "informed-tree", "certified bound", witness, self._notes)
 
-    def _all_messages(self, of: Mapping[str, float], roots: Sequence[Task]) -> dict[Key, list[Array]]:
-        """Return the messages that the given last steps read, capped by what all records beyond cost."""
-        needed = {b.key for task in roots for b in task.view.branches}
-        for key in reversed(self._order):
-            if key in needed:
-                needed.update(b.key for b in self._tasks[key].view.branches)
+    def _caps(self, of: Mapping[str, float]) -> dict[Key, tuple[float, float]]:
+        """Return what all records beyond every edge cost, and what is left if one of them is known."""
         records = self._model.records
-        beyond = self._views.beyond({n: of[n] for n in records})
         cheapest = min((of[n] for n in self._may_know), default=0.0)
-        messages: dict[Key, list[Array]] = {}
-        for key in self._order:
+        beyond = self._views.beyond({n: of[n] for n in records})
+        most = {key: up(cost, 16.0 + len(records)) for key, cost in beyond.items()}
+        return {key: (cost, max(0.0, up(cost - cheapest))) for key, cost in most.items()}
+
+    def _add_messages(
+        self,
+        messages: dict[Key, list[Array]],
+        of: Mapping[str, float],
+        caps: Mapping[Key, tuple[float, float]],
+        root: Task,
+    ) -> None:
+        """Add the messages that a last step reads, none above its cap."""
+        needed = {b.key for b in root.view.branches} - messages.keys()
+        for key in reversed(self._order if needed else ()):
             if key in needed:
-                self._workspace.guard.check()
-                found = self._messages(self._tasks[key], of, messages)
-                most = up(beyond[key], 16.0 + len(records))
-                caps = [most] + [max(0.0, up(most - cheapest))] * (len(found) - 1)
-                messages[key] = [np.minimum(m, cap) for m, cap in zip(found, caps, strict=True)]
-        return messages
+                needed.update(b.key for b in self._tasks[key].view.branches if b.key not in messages)
+        for key in (key for key in self._order if key in needed):
+            self._workspace.guard.check()
+            none, *some = self._messages(self._tasks[key], of, messages)
+            most, less = caps[key]
+            messages[key] = [np.minimum(none, most), *(np.minimum(m, less) for m in some)]
 
     def _leakage(self, task: Task, of: Mapping[str, float], messages: Mapping[Key, list[Array]]) -> float:
         """Return max over pairs of values of the unit of what the pair costs itself plus its message."""

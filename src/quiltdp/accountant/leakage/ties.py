@@ -68,6 +68,12 @@ def _member(side: Bits, node: int) -> Array:
     return np.asarray(bit, dtype=np.float64)
 
 
+def _members(side: Bits, nodes: int) -> Array:
+    """Return the same for all nodes, on the first axis."""
+    kind = side.dtype.type
+    return np.asarray((side[None] >> np.arange(nodes).astype(kind)[:, None, None]) & kind(1), dtype=np.float64)
+
+
 def _roundings(nodes: int, top: Array) -> Array:
     """Return the relative error of masses and their sums: heights are sums of up to ``nodes`` costs."""
     return (8 * nodes + 16 + 4 * nodes * nodes * top) * EPS
@@ -77,10 +83,13 @@ def _solution(p: Array, q: Array, d: Array, ties: Ties) -> _Solution:
     """Evaluate trees; ``d`` has axes (n·m, B)."""
     n, m = ties.sources, ties.sinks
     cost = np.take_along_axis(d, ties.cell, axis=0)
-    member = [_member(ties.side, v) for v in range(n + m)]
+    few = d.shape[1] * _FEW < n * m  # few problems: all nodes at once
     height = np.empty((n + m, d.shape[1]))
-    for v in range(n + m):
-        np.einsum("eb,eb->b", cost, member[v], out=height[v])
+    if few:
+        np.einsum("eb,veb->vb", cost, _members(ties.side, n + m), out=height)
+    else:
+        for v in range(n + m):
+            np.einsum("eb,eb->b", cost, _member(ties.side, v), out=height[v])
     height -= height[n:].max(axis=0)
     mass = np.exp(height)
     mass[:n] *= p
@@ -91,15 +100,20 @@ def _solution(p: Array, q: Array, d: Array, ties: Ties) -> _Solution:
     kind = ties.side.dtype.type
     turned = (ties.side >> mass.argmax(axis=0).astype(ties.side.dtype)) & kind(1)
     light = ties.side ^ (turned * kind((1 << (n + m)) - 1))
-    inside, flow = np.zeros(cost.shape), np.zeros(cost.shape)
-    for v in range(n + m):
-        part = _member(light, v)
-        part *= mass[v]
-        inside += part
-        if v < n:
-            flow += part
-        else:
-            flow -= part
+    if few:
+        parts = _members(light, n + m) * mass[:, None, :]
+        first, second = parts[:n].sum(axis=0), parts[n:].sum(axis=0)
+        inside, flow = first + second, first - second
+    else:
+        inside, flow = np.zeros(cost.shape), np.zeros(cost.shape)
+        for v in range(n + m):
+            part = _member(light, v)
+            part *= mass[v]
+            inside += part
+            if v < n:
+                flow += part
+            else:
+                flow -= part
     flow = np.where(turned.astype(bool), -flow, flow)
     error = 2.0 * _roundings(n + m, cost.max(axis=0)) * inside
     return _Solution(height, mass, cost, ratio, flow, error)

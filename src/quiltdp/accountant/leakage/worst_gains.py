@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quiltdp.accountant.leakage.kernel import closed_kernel
-from quiltdp.accountant.leakage.ties import best_ties
+from quiltdp.accountant.leakage.ties import best_ties, proved
 from quiltdp.accountant.leakage.transport import FARTHEST, transport, uniform_transport
 from quiltdp.accountant.leakage.worst_mechanism import by_linear_program, height_functions
 from quiltdp.numbers import EPS
@@ -24,6 +24,7 @@ __all__ = ["in_closed_form", "is_quick", "log_ratios", "staged_ceiling", "worst_
 
 Array = NDArray[np.float64]
 _SIMPLEX = 31  # joint values up to which the transport between them is solved
+_QUICK = 8  # joint values up to which that takes no longer than a ceiling
 
 
 def worst_gains(p: Array, q: Array, sizes: tuple[int, ...], alphas: Array) -> tuple[Array, Array]:
@@ -69,8 +70,8 @@ def in_closed_form(sizes: tuple[int, ...], alphas: Array) -> bool:
 
 
 def is_quick(sizes: tuple[int, ...], alphas: Array) -> bool:
-    """Return whether :func:`worst_gains` needs no linear program."""
-    return math.prod(sizes) <= _SIMPLEX or in_closed_form(sizes, alphas)
+    """Return whether :func:`worst_gains` takes no longer than :func:`staged_ceiling`."""
+    return math.prod(sizes) <= _QUICK or in_closed_form(sizes, alphas)
 
 
 def staged_ceiling(p: Array, q: Array, sizes: tuple[int, ...], alphas: Array) -> Array:
@@ -172,12 +173,18 @@ def _by_transport(p: Array, q: Array, sizes: tuple[int, ...], alphas: Array) -> 
     """Return T for the distance between values, and what its best tree of ties attains."""
     points = np.array(list(np.ndindex(*sizes)))
     d = ((points[:, None, :] != points[None, :, :]) * alphas).sum(axis=2)
-    above = transport(p, q, np.broadcast_to(d * (1 + 8 * EPS), (len(p), *d.shape)))
-    below = np.zeros(len(p))
+    dearer = d * (1 + 8 * EPS)
+    above, below = np.empty(len(p)), np.zeros(len(p))
     for k in range(len(p)):  # supports differ from row to row
         sources, sinks = np.flatnonzero(p[k] > 0), np.flatnonzero(q[k] > 0)
+        laws = p[k, sources][:, None], q[k, sinks][:, None]
+        closed = len(sources) == 1 or len(sinks) <= 2 or bool(np.array_equal(p[k], q[k]))
+        if closed:
+            above[k] = transport(p[k : k + 1], q[k : k + 1], dearer[None])[0]
         cells = d[np.ix_(sources, sinks)]
-        ties = best_ties(p[k, sources][:, None], q[k, sinks][:, None], cells.reshape(-1, 1))
+        ties = best_ties(*laws, cells.reshape(-1, 1))
+        if not closed:
+            above[k] = math.log(proved(*laws, dearer[np.ix_(sources, sinks)].reshape(-1, 1), ties)[0][0])
         costs = cells.ravel()[ties.cell[:, 0]]
         side = ties.side[:, 0].astype(np.uint64)
         nodes = np.arange(len(sources), len(sources) + len(sinks), dtype=np.uint64)
@@ -185,7 +192,7 @@ def _by_transport(p: Array, q: Array, sizes: tuple[int, ...], alphas: Array) -> 
         log_g = (costs[:, None] * inside).sum(axis=0)
         log_h = (d[:, sinks] + log_g).min(axis=1)
         below[k] = _attained(p[k : k + 1], q[k : k + 1], sizes, alphas, log_h[None])[0]
-    return above, below
+    return np.maximum(above, 0.0), below
 
 
 def _by_program(p: Array, q: Array, sizes: tuple[int, ...], alphas: Array) -> tuple[Array, Array]:
