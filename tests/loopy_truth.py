@@ -144,9 +144,7 @@ def _heights(sizes: tuple[int, ...]) -> np.ndarray | None:
     steps = (-1, 1) if set(sizes) == {2} else (-1, 0, 1)
     found: list[tuple[int, ...]] = [(0,)]
     for at in range(1, len(points)):
-        near = [
-            k for k in range(at) if sum(a != b for a, b in zip(points[at], points[k], strict=True)) == 1
-        ]
+        near = [k for k in range(at) if sum(a != b for a, b in zip(points[at], points[k], strict=True)) == 1]
         found = [
             (*f, f[near[0]] + s)
             for f in found
@@ -173,12 +171,19 @@ def gain(p: Law, q: Law, sizes: tuple[int, ...], alpha: tuple[float, ...]) -> fl
 
 
 def attained(
-    model: Model, alpha: dict[str, float], first: Sequence[str], others: Sequence[str], *, own: bool, least: int = 0, most: int | None = None
+    model: Model,
+    alpha: dict[str, float],
+    first: Sequence[str],
+    others: Sequence[str],
+    *,
+    own: bool,
+    least: int = 0,
+    most: int | None = None,
 ) -> dict[tuple[tuple[int, ...], tuple[int, ...]], float]:
     """Return, for pairs of values of ``first``, the largest ln of a ratio that some mechanism attains.
 
-    ``others`` are the records that mechanisms read and adversaries may know, from ``least`` to ``most`` of them;
-    with ``own`` the pair's own α counts.  One number for all pairs, under the key ((), ()), if ``own``.
+    ``others`` are the records that mechanisms read and adversaries may know, from ``least`` to ``most`` of
+    them; with ``own`` the pair's own α counts.  One number for all pairs, under the key ((), ()), if ``own``.
     """
     best: dict[tuple[tuple[int, ...], tuple[int, ...]], float] = {}
     table = loopy.joint(model)

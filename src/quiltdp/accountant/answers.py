@@ -245,7 +245,8 @@ class Answers:
                 entry, bounds = smallest.bounds[int(smallest.given[local])]
                 witness = _renamed(bounds.witness.get(local, {}), piece.found, copy, self.model)
                 name = str(self.units.names[k])
-                return Binding(name, float(found.shown[k]), entry.name, witness), entry, bounds
+                method = entry.name if bounds.kind == entry.kind else bounds.theorem
+                return Binding(name, float(found.shown[k]), method, witness), entry, bounds
         raise AssertionError("every unit belongs to a piece")
 
     def per_unit(self, found: Leakages) -> PerUnit:
@@ -281,7 +282,8 @@ def _key(alpha: Vector, copy: np.ndarray) -> bytes:
 
 def certificate(entry: Registered, bounds: Bounds, work: Mapping[str, Any], stage: str) -> Certificate:
     """Return how a number was obtained, in the words of the bound that gave it."""
-    return Certificate(bounds.kind, f"{entry.says}; rounded up in floating point", dict(work), stage)
+    says = entry.says if bounds.kind == entry.kind else f"above {entry.says}"
+    return Certificate(bounds.kind, f"{says}; rounded up in floating point", dict(work), stage)
 
 
 def _renamed(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 import itertools
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -86,6 +88,22 @@ def test_evidence_that_couples_without_limit_is_not_missed() -> None:
     found = informed_tree(model, 1.0)
     assert found[("p",)] == pytest.approx(3.0, abs=1e-9)
     assert_sound(model, dict.fromkeys("pquw", 1.0), found)
+
+
+@pytest.mark.parametrize("seed", [0, 5, 13, 26])
+def test_the_campaign_in_short(seed: int) -> None:
+    """Interactions, messages and leakages against enumeration: seeds of every kind and work budget."""
+    path = Path(__file__).parents[3] / "benchmarks" / "informed_tree.py"
+    spec = importlib.util.spec_from_file_location("informed_tree_campaign", path)
+    assert spec is not None
+    assert spec.loader is not None
+    campaign = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = campaign  # dataclasses look their module up
+    spec.loader.exec_module(campaign)
+    tally = campaign.Tally()
+    campaign.compare(seed, tally)
+    assert not tally.violations
+    assert tally.leakages
 
 
 SMALL = ("K4 less an edge", "loop of four", "diamond")

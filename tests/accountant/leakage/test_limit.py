@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 
+import loopy
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -156,3 +157,56 @@ def test_certificates_stay_tight_where_alpha_is_large() -> None:
             exact = by_heights(p, q, sizes, 5.0)
             assert exact is not None
             assert by_linear_program(p, q, sizes, np.full(len(sizes), 5.0)) <= exact + 1e-8
+
+
+def copies(flip: float) -> qd.Model:
+    """A and B are fair coins; C and D copy them with errors; E depends on both."""
+    noisy = [[1 - flip, flip], [flip, 1 - flip]]
+    gate = [[[0.9, 0.1], [0.5, 0.5]], [[0.5, 0.5], [0.1, 0.9]]]
+    coin: tuple[list[str], list[float]] = ([], [0.5, 0.5])
+    return qd.Model.from_tables(
+        {"A": coin, "B": coin, "C": (["A"], noisy), "D": (["B"], noisy), "E": (["A", "B"], gate)}
+    )
+
+
+def test_a_set_is_exact_because_a_pair_that_differs_in_part_costs_that_part() -> None:
+    """α_A = 5 is not paid by the pairs of {A, B} that agree on A; enumeration agrees to nine digits."""
+    model = copies(0.3)
+    alpha = {"A": 5.0, "B": 0.01, "C": 0.01, "D": 2.0, "E": 0.01}
+    for unit in (("A", "B"), ("C", "D", "E")):
+        found = qd.leakage(model, alpha, protect=[unit])
+        assert found.certificate.kind == "exact"
+        assert found.epsilon == pytest.approx(loopy.attained(model, alpha, unit), rel=1e-8)
+    frozen = qd.Model.from_tables({"A": ([], [1.0, 0.0]), "B": (["A"], [[0.5, 0.5], [0.5, 0.5]])})
+    assert qd.leakage(frozen, {"A": 3.0, "B": 0.5}, protect=[("A", "B")]).epsilon == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("adversary", ["informed", "prior"])
+def test_a_record_with_one_possible_value_leaks_nothing(adversary: str) -> None:
+    tables: dict[str, tuple[list[str], list[object]]] = {
+        "A": ([], [1.0, 0.0]),
+        "B": (["A"], [[0.5, 0.5], [0.5, 0.5]]),
+        "C": (["B"], [[0.9, 0.1], [0.1, 0.9]]),
+    }
+    for method in ("auto", "exact"):
+        found = qd.leakage(qd.Model.from_tables(tables), 1.0, method=method, adversary=adversary)
+        assert found.per_record["A"] == 0.0
+        assert found.per_record["B"] > 1.0
+    for k in range(7):
+        tables[f"D{k}"] = (["C"], [[0.9, 0.1], [0.1, 0.9]])
+    assert qd.leakage(qd.Model.from_tables(tables), 1.0, adversary=adversary).per_record["A"] == 0.0
+    start = qd.markov_chain([[0.9, 0.1], [0.1, 0.9]], length=50, initial=[0.0, 1.0])
+    assert qd.leakage(start, 1.0, adversary=adversary).per_record["X0"] == 0.0
+
+
+@pytest.mark.parametrize("adversary", ["informed", "prior"])
+def test_far_beyond_the_range_of_doubles_it_is_a_bound_and_says_so(adversary: str) -> None:
+    """Σα = 1,600 is group privacy; the clique tree knows less, and less is what is returned."""
+    found = qd.leakage(qd.example("asia"), 200.0, adversary=adversary, time_limit=600.0)
+    assert found.certificate.kind == "certified bound"
+    assert found.method == "limit-bound"
+    assert "above the limit" in found.certificate.statement
+    assert any("do not meet" in note for note in found.notes)
+    assert 3 * 200.0 < found.epsilon < 610.0
+    small = qd.leakage(qd.example("asia"), 0.2, adversary=adversary)
+    assert (small.method, small.certificate.kind) == ("exact", "exact")

@@ -2,7 +2,8 @@
 
 Leakage(T) ≤ Σ α_j over the records of T's connected components: an α-DP mechanism cannot tell two
 databases apart by more than the α's of the records in which they differ, and records in other
-components do not depend on T.
+components do not depend on T.  Where T has one possible value there is nothing to tell apart, and the
+leakage is 0.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import numpy as np
 
 from quiltdp.accountant.adversaries import INFORMED
 from quiltdp.accountant.bounds import Bounds, Problem, Vector, register
+from quiltdp.inference.determined import determined_nodes
 from quiltdp.inference.workspace import Workspace
 from quiltdp.numbers import up
 from quiltdp.work import WorkBudget
@@ -25,15 +27,21 @@ __all__ = ["GroupBound"]
     says="group privacy: every record of the component counts",
 )
 class GroupBound:
-    """Σ α over a connected model, for every unit."""
+    """Σ α over a connected model, for every unit that has several possible values."""
 
     def __init__(self, problem: Problem) -> None:
-        self._count = problem.count
+        self._problem = problem
 
     def prepare(self, workspace: Workspace, budget: WorkBudget) -> None:
-        """Nothing is to be done."""
+        """Look for units with one possible value."""
+        problem = self._problem
+        self._open = np.ones(problem.count)
+        known = workspace.keep("determined nodes", None, lambda: determined_nodes(problem.model))
+        if known and problem.window == 1:
+            for k, unit in enumerate(problem.listed()):
+                self._open[k] = 0.0 if known.issuperset(unit) else 1.0
 
     def evaluate(self, alpha: Vector) -> Bounds:
         """Return the sum of all α for every unit."""
         total = up(float(alpha.sum()), len(alpha) + 8.0) if alpha.any() else 0.0
-        return Bounds(np.full(self._count, total), "group")
+        return Bounds(total * self._open, "group")

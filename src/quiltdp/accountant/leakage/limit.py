@@ -18,7 +18,7 @@ from quiltdp.accountant.adversaries import INFORMED
 from quiltdp.accountant.bounds import Bounds, Problem, Vector, register
 from quiltdp.accountant.leakage.adversaries import PairTable, count_entries, pair_tables
 from quiltdp.accountant.leakage.informed_tree import InformedTreeBound
-from quiltdp.accountant.leakage.limit_search import Found, UnitSearch
+from quiltdp.accountant.leakage.limit_search import FROM_ABOVE, Found, UnitSearch
 from quiltdp.errors import ModelTooWide, option
 from quiltdp.inference.trees import junction_tree
 from quiltdp.inference.workspace import Workspace
@@ -128,7 +128,7 @@ class ExactBound:
             if known[k] <= low:
                 break
             found = self._unit(k, a, low)
-            values[k] = min(known[k], up(found.above))
+            values[k] = min(known[k], up(found.above)) if found.above > 0.0 else 0.0
             if not found.exact and found.above > low:
                 loose.append(k)
             if found.witness is not None:
@@ -140,7 +140,7 @@ class ExactBound:
         values = self._tree().refine(alpha, values, low, high).values
         names = ", ".join(str(self._names[self._units[k][0]]) for k in loose[:3])
         notes = (f"exact: proved and attained do not meet for {len(loose)} of the units ({names}, …)",)
-        return Bounds(values, "exact", "certified bound", witnesses, notes)
+        return Bounds(values, FROM_ABOVE, "certified bound", witnesses, notes)
 
     def _tree(self) -> InformedTreeBound:
         """Return the clique tree, for what could not be settled."""

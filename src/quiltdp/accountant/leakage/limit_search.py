@@ -17,7 +17,10 @@ from quiltdp.accountant.leakage.adversaries import PairTable
 from quiltdp.accountant.leakage.worst_gains import in_closed_form, is_quick, staged_ceiling, worst_gains
 from quiltdp.work import Guard
 
-__all__ = ["Found", "UnitSearch"]
+__all__ = ["FROM_ABOVE", "Found", "UnitSearch"]
+
+FROM_ABOVE = "limit-bound"
+"""The name of what the search for the limit proved, where it is not attained."""
 
 _EXACT = 1e-7  # how far (relatively) proved and attained may be apart in what is called exact
 _BATCH = 64  # adversaries looked at together

@@ -71,7 +71,8 @@ def _member(side: Bits, node: int) -> Array:
 def _members(side: Bits, nodes: int) -> Array:
     """Return the same for all nodes, on the first axis."""
     kind = side.dtype.type
-    return np.asarray((side[None] >> np.arange(nodes).astype(kind)[:, None, None]) & kind(1), dtype=np.float64)
+    node = np.arange(nodes).astype(side.dtype)[:, None, None]
+    return np.asarray((side[None] >> node) & kind(1), dtype=np.float64)
 
 
 def _roundings(nodes: int, top: Array) -> Array:
