@@ -45,7 +45,8 @@ def determined_nodes(model: Model) -> frozenset[str]:
             for axis, n in enumerate(factor.scope):
                 possible = possible & left[n].reshape([-1 if k == axis else 1 for k in range(table.ndim)])
             for axis, n in enumerate(factor.scope):
-                seen: Flags = possible.any(axis=tuple(k for k in range(table.ndim) if k != axis))
+                others = tuple(k for k in range(table.ndim) if k != axis)
+                seen: Flags = np.asarray(possible.any(axis=others))
                 changed = changed or bool((seen != left[n]).any())
                 left[n] = seen
         if not changed:
@@ -55,7 +56,7 @@ def determined_nodes(model: Model) -> frozenset[str]:
 
 def _first_steps(model: ChainModel) -> frozenset[str]:
     """Return the steps of every chain before the first that may take several values."""
-    found = set()
+    found: set[str] = set()
     for segment in model.segments:
         now: Flags = np.asarray(segment.initial) > 0
         for t in range(segment.length):
@@ -63,5 +64,5 @@ def _first_steps(model: ChainModel) -> frozenset[str]:
                 break
             found.add(f"{segment.prefix}{t}")
             if t + 1 < segment.length:
-                now = (np.asarray(segment.transition(t))[now] > 0).any(axis=0)
+                now = np.asarray((np.asarray(segment.transition(t))[now] > 0).any(axis=0))
     return frozenset(found)
