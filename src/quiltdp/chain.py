@@ -402,8 +402,8 @@ def stationary_distribution(transition: Table) -> Table:
     Raises
     ------
     InvalidModel
-        If the matrix is not square or has more than one closed class of states, so that no
-        stationary law is the only one.
+        If the matrix is not square, has more than one closed class of states, so that no
+        stationary law is the only one, or has rows so unequal that the law leaves the range of doubles.
     """
     from scipy.sparse.csgraph import connected_components
 
@@ -419,13 +419,19 @@ def stationary_distribution(transition: Table) -> Table:
         )
     keep = np.flatnonzero(label == closed[0])
     q = p[np.ix_(keep, keep)]
-    for k in range(len(keep) - 1, 0, -1):  # Grassmann, Taksar, Heyman
-        q[:k, k] /= q[k, :k].sum()
-        q[:k, :k] += np.outer(q[:k, k], q[k, :k])
     pi = np.zeros(len(keep))
     pi[0] = 1.0
-    for k in range(1, len(keep)):
-        pi[k] = pi[:k] @ q[:k, k]
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        for k in range(len(keep) - 1, 0, -1):  # Grassmann, Taksar, Heyman
+            q[:k, k] /= q[k, :k].sum()
+            q[:k, :k] += np.outer(q[:k, k], q[k, :k])
+        for k in range(1, len(keep)):
+            pi[k] = pi[:k] @ q[:k, k]
+        pi /= pi.sum()
+    if not (pi > 0).all():  # NaN included
+        raise InvalidModel(
+            "the stationary law has probabilities that doubles cannot hold: give the initial law as a vector"
+        )
     law = np.zeros(p.shape[0])
-    law[keep] = pi / pi.sum()
+    law[keep] = pi
     return law

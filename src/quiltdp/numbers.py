@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 __all__ = [
     "DIGITS",
     "EPS",
+    "LEAST",
     "above",
     "above_array",
     "digits_down",
@@ -35,6 +36,7 @@ DIGITS = 12
 """Significant digits of a number that people get: the last bits of a library do not show in it."""
 
 EPS = float(np.finfo(np.float64).eps)
+LEAST = 1e-300  # what a possible state weighs at least, so that 0 means impossible
 _TINY = 5e-324
 
 

@@ -128,6 +128,62 @@ def test_no_method_loses_an_improbable_state(case: str, adversary: str) -> None:
         assert value >= truth, method
 
 
+def subnormal(seed: int) -> qd.Model:
+    """Two nodes with a potential or two that have only a few bits left."""
+    rng = np.random.default_rng(seed)
+    table = rng.uniform(0.1, 9.0, (2, 3))
+    for _ in range(2):
+        table[tuple(rng.integers((2, 3)))] = 10.0 ** rng.uniform(-323, -305)
+    pairs = [(["A", "B"], table), (["A"], rng.uniform(0.1, 9.0, 2)), (["B"], rng.uniform(0.1, 9.0, 3))]
+    return qd.Model.from_potentials({"A": 2, "B": 3}, pairs)
+
+
+CERTAIN = {
+    **{f"subnormal potentials {k}": (subnormal(k), {"B": b}) for k in range(6) for b in range(3)},
+    "a marginal that no double holds": (
+        qd.markov_chain(
+            [[[1.0, 1e-323], [1.0, 0.0]], [[1.0, 0.0], [1e-3, 0.999]], [[0.99, 0.01], [0.3, 0.7]]],
+            initial=[0.1, 0.9],
+        ),
+        {"X0": 0, "X1": 1, "X2": 1},
+    ),
+    "two ways of 1e-190 and 1e-505": (
+        qd.markov_chain(
+            [[[1.0, 5e-156], [7e-116, 1.0]], [[1.0, 5e-190], [1.0, 0.0]]], initial=[1.0, 1.2e-199]
+        ),
+        {"X0": 1},
+    ),
+}
+
+
+@pytest.mark.parametrize("adversary", ["informed", "prior"])
+@pytest.mark.parametrize("case", sorted(CERTAIN))
+def test_no_method_trusts_the_last_bits_of_what_nearly_vanished(case: str, adversary: str) -> None:
+    """At α = 2000 a mechanism may be nearly certain, so ratios of probabilities near 1e-320 count."""
+    model, wanted = CERTAIN[case]
+    nearly = Fraction(1, 10**800)  # above e^-2000
+
+    def seen(x: Point) -> Fraction:
+        return nearly ** sum(x[n] != v for n, v in wanted.items())
+
+    unit = next(n for n in reversed(model.nodes) if n not in wanted)
+    values = range(model.cardinality(unit))
+    truth = 2000.0 + max(
+        log_ratio(model, seen, state(unit, a), state(unit, b)) for a, b in itertools.permutations(values, 2)
+    )
+    for method, value in every_bound(model, dict.fromkeys(model.records, 2000.0), adversary, unit).items():
+        assert value >= truth * (1 - 1e-14), method
+
+
+def test_a_stationary_law_beyond_doubles_is_refused() -> None:
+    slow = [[1.0, 1e-320, 0.0], [1e-320, 0.5, 0.5], [0.0, 1e-320, 1.0]]
+    with pytest.raises(qd.errors.InvalidModel, match="doubles cannot hold"):
+        qd.markov_chain(slow, length=4)
+    assert (
+        qd.leakage(qd.markov_chain(slow, length=4, initial="uniform"), 0.1, adversary="prior").epsilon > 0.1
+    )
+
+
 def test_rows_that_agree_to_rounding_are_not_called_equal() -> None:
     """Rows known up to e^{±slack} may differ by that much although they look the same."""
     curve = ThresholdCurve(np.array([[0.5, 0.5], [0.5, 0.5]]), slack=1e-12)

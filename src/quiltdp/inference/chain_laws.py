@@ -1,7 +1,8 @@
 """Laws of a Markov chain without evidence: marginals, d-step forward and backward conditionals.
 
 Everything is a product of non-negative numbers, so each entry is accurate to a small relative error
-(no cancellation), whatever the length of the chain.
+(no cancellation), whatever the length of the chain; one that doubles cannot hold weighs 1e-300, so that
+0 always means impossible.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from quiltdp.chain import ChainSegment, stationary_distribution
 from quiltdp.errors import InvalidModel
 from quiltdp.inference.spread import spread_of_rows
 from quiltdp.model import Table
-from quiltdp.numbers import EPS
+from quiltdp.numbers import EPS, LEAST
 
 __all__ = ["ChainLaws", "normalised"]
 
@@ -26,6 +27,15 @@ def normalised(rows: Table) -> Table:
     """Return the rows divided by their sums; all-zero rows stay zero."""
     sums = rows.sum(axis=-1, keepdims=True)
     return np.asarray(np.divide(rows, sums, out=np.zeros_like(rows), where=sums > 0))
+
+
+def _times(one: Table, other: Table) -> Table:
+    """Return the product; an entry that is possible is never lost to underflow."""
+    product = one @ other
+    if product.min(initial=1.0) >= LEAST:
+        return np.asarray(product)
+    support = (one > 0).astype(np.float32) @ (other > 0).astype(np.float32) > 0
+    return np.where(support, np.maximum(product, LEAST), 0.0)
 
 
 class ChainLaws:
@@ -45,13 +55,13 @@ class ChainLaws:
         self._marginals = [np.asarray(segment.initial)]
         self._supports = [np.asarray(segment.initial) > 0]
         self._powers: list[Table] = []
-        self._reach: list[NDArray[np.bool_]] = []
 
     def marginal(self, t: int) -> Table:
         """Return P(X_t), keeping every earlier one."""
         known = self._marginals
         while len(known) <= t:
-            known.append(known[-1] @ self.segment.transition(len(known) - 1))
+            law = known[-1] @ self.segment.transition(len(known) - 1)
+            known.append(np.where(self.possible(len(known)), np.maximum(law, LEAST), 0.0))
         return known[t]
 
     def possible(self, t: int) -> NDArray[np.bool_]:
@@ -65,13 +75,13 @@ class ChainLaws:
     def steps(self, t: int, d: int) -> Table:
         """Return P(X_{t+d} | X_t), a row for every state."""
         if self.segment.homogeneous:
+            step = np.asarray(self.segment.transitions[0])
             while len(self._powers) < d:
-                last = self._powers[-1] @ self.segment.transitions[0] if self._powers else None
-                self._powers.append(np.asarray(self.segment.transitions[0]) if last is None else last)
+                self._powers.append(_times(self._powers[-1], step) if self._powers else step)
             return self._powers[d - 1]
         table = np.asarray(self.segment.transition(t))
         for s in range(t + 1, t + d):
-            table = table @ self.segment.transition(s)
+            table = _times(table, np.asarray(self.segment.transition(s)))
         return table
 
     def forward(self, t: int, d: int) -> Table:
@@ -87,13 +97,8 @@ class ChainLaws:
 
         It needs no law; ∞ when a possible entry underflowed.
         """
-        step = (np.asarray(self.segment.transitions[0]) > 0).astype(np.float32)
-        while len(self._reach) < d:
-            last = self._reach[-1].astype(np.float32) @ step if self._reach else step
-            self._reach.append(last > 0)
-        alive = self.reachable > 0
-        table, support = self.steps(0, d)[alive], self._reach[d - 1][alive]
-        if np.any(support & (table < _UNDERFLOW)):
+        table = self.steps(0, d)[self.reachable > 0]
+        if np.any((table > 0) & (table < _UNDERFLOW)):
             return float("inf")
         return float(spread_of_rows(np.ascontiguousarray(table.T)) + 4.0 * self.slack(d))
 
@@ -105,7 +110,7 @@ class ChainLaws:
     def reversed_rows(law: Table, steps: Table, possible: NDArray[np.bool_]) -> Table | None:
         """Return P(X_0 | X_d = x) for the possible x, by Bayes' rule; ``None`` if one underflows."""
         joint = (law[:, None] * steps).T[possible]
-        if np.any(joint.sum(axis=1) < _UNDERFLOW):
+        if np.any((joint < _UNDERFLOW) & ((law[:, None] > 0) & (steps > 0)).T[possible]):
             return None
         return normalised(joint)
 

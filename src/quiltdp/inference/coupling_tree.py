@@ -21,6 +21,7 @@ from quiltdp.inference.clique_states import CliqueStates, conditional_slack, lis
 from quiltdp.inference.trees import junction_tree
 from quiltdp.inference.workspace import Workspace
 from quiltdp.model import Model, Table
+from quiltdp.numbers import LEAST
 
 __all__ = ["CouplingTree", "Ints", "Reveal", "Step", "coupling_tree", "reading_order"]
 
@@ -283,7 +284,7 @@ class _Reader:
         values = new[one]
         shape = (int(slot.max()) + 1, before.count)
         law = np.zeros(shape)
-        law[slot, origin] = np.exp(after.log_p - before.log_p[origin])
+        law[slot, origin] = np.maximum(np.exp(after.log_p - before.log_p[origin]), LEAST)
         law /= law.sum(axis=0)
         reached, value = np.empty(shape, dtype=np.int64), np.empty(shape, dtype=np.int64)
         reached[:], value[:] = starts, which.ravel()[starts]

@@ -20,13 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quiltdp.inference.clique_states import CliqueForest, CliqueStates
+from quiltdp.numbers import LEAST
 
-__all__ = ["LEAST", "Branch", "Choice", "Part", "View", "Views"]
+__all__ = ["Branch", "Choice", "Part", "View", "Views"]
 
 Ints = NDArray[np.int64]
 Array = NDArray[np.float64]
 _Item = TypeVar("_Item")
-LEAST = 1e-300  # what a possible state weighs at least, so that 0 means impossible
 
 
 @dataclass(frozen=True, eq=False)

@@ -29,6 +29,7 @@ from quiltdp.accountant.leakage.contraction import phi_at
 from quiltdp.accountant.leakage.threshold import ThresholdCurve
 from quiltdp.inference.chain_laws import ChainLaws
 from quiltdp.inference.path import Path, step_families
+from quiltdp.numbers import LEAST
 
 __all__ = ["backward_side", "forward_side"]
 
@@ -144,7 +145,8 @@ def _side_by_position(laws: ChainLaws, max_step: int, check: Callable[[], None],
         column[place] = len(made) + which.ravel()
         for t in first.tolist():
             check()
-            table = family.tables[int(family.which[t])][0]
+            table, support = family.tables[int(family.which[t])]
+            table = np.where(support, np.maximum(table, LEAST), 0.0)
             work += float(table.size) * len(table)
             made.append(_curve_at(laws, table, t, d, float(spreads[t]), forward, work <= _CURVES))
         distances.append(d)

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from quiltdp.accountant.leakage.kernel import Array, closed_kernel
 from quiltdp.accountant.leakage.transport import transport
+from quiltdp.numbers import LEAST
 from quiltdp.work import NO_GUARD, Guard
 
 __all__ = ["Elimination", "Ints"]
@@ -130,7 +131,7 @@ def _conditional(log_p: Array, label: Ints, count: int) -> Array:
     """Return P(state | its group)."""
     top = np.full(count, -np.inf)
     np.maximum.at(top, label, log_p)
-    weight = np.exp(log_p - top[label])
+    weight = np.maximum(np.exp(log_p - top[label]), LEAST)
     return np.asarray(weight / np.bincount(label, weights=weight, minlength=count)[label])
 
 

@@ -24,11 +24,12 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["closed_kernel", "kernel_ceiling"]
+__all__ = ["SURE", "closed_kernel", "kernel_ceiling", "log_masses"]
 
 Array: TypeAlias = NDArray[np.float64]
 
 _EPS = float(np.finfo(np.float64).eps)
+SURE = 1e-290  # a mass below it has lost digits, or all of them: its logarithm proves nothing
 _LARGEST = 200.0  # beyond this distance e^d would leave the range of doubles in the closed forms
 
 
@@ -60,16 +61,23 @@ def kernel_ceiling(p: Sequence[Array], q: Sequence[Array], d: Array) -> Array:
     """Return the smaller of two transports that need no search: max d, and staying put.
 
     Staying put (source k to sink k) gives max_k d_kk + ln p_k / q_k; with d_kk = 0 this is the
-    max-influence of the Markov Quilt Mechanism.
+    max-influence of the Markov Quilt Mechanism.  Masses below ``SURE`` count as ``SURE`` in p, as 0 in q.
     """
     ceiling = _most([d[i, j] for i in range(len(p)) for j in range(len(q))])
     if len(p) == len(q):
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            logs = [(np.log(a), np.maximum(np.log(b), -1e6)) for a, b in zip(p, q, strict=True)]
+            logs = [log_masses(a, b) for a, b in zip(p, q, strict=True)]
             moves = [d[k, k] + a - b for k, (a, b) in enumerate(logs)]  # p = 0: −∞, q = 0: 10⁶
         # each logarithm is below 746, so a move is off by less than 1e-12 and 8 units of itself
         ceiling = np.minimum(ceiling, _most(moves) * (1 + 8 * _EPS) + 1e-12)
     return np.maximum(ceiling, 0.0)
+
+
+def log_masses(p: Array, q: Array) -> tuple[Array, Array]:
+    """Return ln p, never too small, and ln q, never too large; −10⁶ stands for a sink that is not used."""
+    with np.errstate(divide="ignore"):
+        above = np.log(np.where(p > 0, np.maximum(p, SURE), 0.0))
+        return above, np.where(q < SURE, -1e6, np.log(np.maximum(q, SURE)))
 
 
 def _least(arrays: Sequence[Array]) -> Array:

@@ -53,7 +53,7 @@ def lemma4_distances(epsilon: float, *, gap: float, rho: float, c: float) -> tup
 
 def _distance(share: float, gap: float, rho: float) -> int:
     """Return ⌈(1/g) ln((e^x + 1)/(ρ(e^x − 1)))⌉ for a share x of ε; tanh keeps small x exact."""
-    return math.ceil(-math.log(rho * math.tanh(share / 2)) / gap)
+    return math.ceil(-(math.log(rho) + math.log(math.tanh(share / 2))) / gap)
 
 
 def lemma4_dp_epsilon(

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from quiltdp.accountant.adversaries import PRIOR
 from quiltdp.accountant.bounds import Bounds, Problem, Vector, never, register
 from quiltdp.accountant.leakage.chain_units import ChainUnits, as_chain
+from quiltdp.accountant.leakage.kernel import SURE
 from quiltdp.errors import InvalidArgument
 from quiltdp.inference.chain_laws import ChainLaws
 from quiltdp.inference.path import spectral_gap
@@ -240,13 +241,14 @@ def _combine(
 def _log_ratio(rows: Vector | None, count: int) -> Vector:
     """Return max_y ln P(y | x) / P(y | x') for every ordered pair of rows (0/0 skipped, p/0 = ∞).
 
-    ``None`` stands for a table of ``count`` rows that was lost to underflow: ∞ everywhere.
+    A possible entry that has lost its digits counts as 0 below and as 1e-290 above.  ``None`` stands
+    for a table of ``count`` rows that was lost to underflow: ∞ everywhere.
     """
     if rows is None:
         return np.full((count, count), np.inf)
     with np.errstate(divide="ignore", invalid="ignore"):
-        logs = np.log(rows)
-        table = logs[:, None, :] - logs[None, :, :]
+        above, below = np.log(np.maximum(rows, SURE)), np.log(np.where(rows < SURE, 0.0, rows))
+        table = above[:, None, :] - below[None, :, :]
     return np.asarray(np.where(rows[:, None, :] > 0, table, -np.inf).max(axis=2))
 
 

@@ -153,7 +153,10 @@ class MarkovQuiltBound:
         rows = table.reshape(math.prod(table.shape[: len(unit)]), -1)
         rows = rows[(rows > -np.inf).any(axis=1)]
         law = np.exp(rows - rows.max(axis=1, keepdims=True))
-        curve = ThresholdCurve(law / law.sum(axis=1, keepdims=True), slack=_SLACK)
+        logs = rows - rows.max(axis=1, keepdims=True) - np.log(law.sum(axis=1, keepdims=True))
+        logs = logs[:, (logs > -np.inf).any(axis=0)]
+        influence = float((logs.max(axis=0) - logs.min(axis=0)).max())  # not from what exp has lost
+        curve = ThresholdCurve(law / law.sum(axis=1, keepdims=True), slack=_SLACK, influence=influence)
         members = np.array(sorted(closed), dtype=np.intp)
         return _Quilt(members, tuple(separator), curve, self._feeding(closed, separator))
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from quiltdp.accountant.leakage.kernel import Array
+from quiltdp.accountant.leakage.kernel import SURE, Array
 
 __all__ = ["ThresholdCurve"]
 
@@ -34,6 +34,9 @@ class ThresholdCurve:
         The laws P(· | x), one row per *possible* x.
     slack
         How far ln of an entry may be from the truth (the table's own rounding).
+    influence
+        Λ(∞), from somebody who knows the logarithms of the rows; without it, entries that have lost
+        digits (below 1e-290) make Λ(o) as large as o for o > 600.  Below that o they do not count.
 
     Examples
     --------
@@ -43,21 +46,25 @@ class ThresholdCurve:
     (0.776137, 2.197225)
     """
 
-    __slots__ = ("_bottom", "_single", "_slack", "_switch", "_top")
+    __slots__ = ("_bottom", "_far", "_single", "_slack", "_switch", "_top")
 
-    def __init__(self, rows: Array, *, slack: float = 1e-13) -> None:
+    def __init__(self, rows: Array, *, slack: float = 1e-13, influence: float | None = None) -> None:
         points = _hull_of_rows(np.asarray(rows, dtype=np.float64))
         self._bottom: list[float] = points[:, 0].tolist()
         self._top: list[float] = points[:, 1].tolist()
         self._switch = _switches(points)
         self._slack = 2.0 * slack + (_CHORD * 4 if self._switch else 0.0)
         self._single = len(rows) < 2
+        thin = bool(((rows > 0) & (rows < SURE)).any())
+        self._far = np.inf if thin and influence is None else influence
 
     def __call__(self, o: float) -> float:
         """Return Λ(o); ``o = inf`` gives the max-influence."""
         if self._single or o <= 0.0:
             return 0.0
         margin = self._slack + 32 * _EPS * min(o, _LARGE)
+        if o > _LARGE and self._far is not None:
+            return min(self._far + margin, o)
         if not self._top:  # rows that agree to rounding
             return min(margin, o)
         if o > _LARGE:

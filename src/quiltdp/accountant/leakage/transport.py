@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quiltdp.accountant.leakage.kernel import SURE, log_masses
 from quiltdp.accountant.leakage.ties import MOST_NODES, Array, Ties, best_ties, proved, star
 from quiltdp.numbers import EPS
 
@@ -161,12 +162,14 @@ def _ceiling(p: Array, q: Array, d: Array) -> Array:
     stay = np.diagonal(d, axis1=1, axis2=2)
     least = np.where((p > 0) & (q > 0), stay, 0.0).max(axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
-        moved = stay + np.where(p > 0, np.log(p) - np.maximum(np.log(q), -1e6), -np.inf)
+        above, below = log_masses(p, q)
+        moved = stay + np.where(p > 0, above - below, -np.inf)
         beyond = np.where(np.isinf(ceiling), np.inf, ceiling - least)
     put = moved.max(axis=1) * (1 + 8 * EPS) + 1e-12  # each logarithm is below 746
     spread = least + uniform_transport(p, q, np.maximum(beyond, 0.0))
     ceiling = np.minimum(ceiling, np.minimum(np.maximum(put, 0.0), spread * (1 + 4 * EPS)))
-    return np.asarray(np.where((p == q).all(axis=1), np.minimum(ceiling, least), ceiling))
+    same = ((p == q) & ((p >= SURE) | (p == 0))).all(axis=1)  # what has lost its digits may differ
+    return np.asarray(np.where(same, np.minimum(ceiling, least), ceiling))
 
 
 def uniform_transport(p: Array, q: Array, o: Array) -> Array:
