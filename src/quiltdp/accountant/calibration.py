@@ -32,7 +32,7 @@ from quiltdp.accountant.units import (
     positive_epsilon,
 )
 from quiltdp.edges import edge
-from quiltdp.errors import InvalidArgument, NoCertificate, QuiltdpError
+from quiltdp.errors import InvalidArgument, ModelTooWide, NoCertificate, QuiltdpError
 from quiltdp.model import Model
 from quiltdp.numbers import digits_up
 from quiltdp.printable import json_text, printable
@@ -397,9 +397,10 @@ def _compared(
         other = profile.with_method(name, "quick")
         try:
             compared[name] = digits_up(mechanism.scale(other.scale(epsilon, weights, tolerance=1e-6)))
-        except QuiltdpError:  # not for this kind of model or unit
-            if other.struck:
-                notes.append(f"not compared with {name!r}: a limit of time or memory was reached")
+        except ModelTooWide as error:
+            notes.append(f"not compared with {name!r}: {error.reason}")
+        except QuiltdpError:
+            continue  # not for this kind of model or unit
     return compared, tuple(notes)
 
 

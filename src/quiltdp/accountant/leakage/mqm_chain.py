@@ -13,7 +13,7 @@ A. Ghosh, R. Kleinberg, Inferential Privacy Guarantees for Differentially Privat
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -24,7 +24,7 @@ from quiltdp.accountant.adversaries import PRIOR
 from quiltdp.accountant.bounds import Bounds, Problem, Vector, never, register
 from quiltdp.accountant.leakage.chain_units import ChainUnits, as_chain
 from quiltdp.accountant.leakage.kernel import SURE
-from quiltdp.errors import InvalidArgument
+from quiltdp.errors import InvalidArgument, ModelTooWide, option
 from quiltdp.inference.chain_laws import ChainLaws
 from quiltdp.inference.path import spectral_gap
 from quiltdp.inference.workspace import Workspace
@@ -34,6 +34,9 @@ from quiltdp.work import WorkBudget
 __all__ = ["GK16Bound", "MarkovQuiltApproxBound", "MarkovQuiltChainBound"]
 
 Ints: TypeAlias = NDArray[np.int64]
+Check: TypeAlias = Callable[[], None]
+
+_TABLES = 40  # tables of a chain of different steps per entry that the work budget allows one table
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,33 +85,38 @@ class MarkovQuiltChainBound:
         for segment in self._model.segments:
             key = (segment.length, id(segment.initial), tuple(map(id, segment.transitions)))
             if key not in made:
-                made[key] = _influences(ChainLaws(segment), self._max_width)
+                check = workspace.guard.check
+                made[key] = _influences(ChainLaws(segment), self._max_width, budget, check)
             self._influences.append(made[key])
+        self._check = workspace.guard.check
 
     def evaluate(self, alpha: Vector) -> Bounds:
         """Return the leakage of every unit."""
-        values = up_array(_over_chains(self._units, self._influences, alpha))
+        values = up_array(_over_chains(self._units, self._influences, alpha, self._check))
         return Bounds(values, "published", "published")
 
 
-def _over_chains(units: ChainUnits, influences: Sequence[_Influences], alpha: Vector) -> Vector:
+def _over_chains(units: ChainUnits, influences: Sequence[_Influences], alpha: Vector, check: Check) -> Vector:
     """Return the best quilts of every unit, chain by chain (a unit in two chains pays both)."""
     alpha = np.asarray(alpha, dtype=np.float64)
     total = np.zeros(units.count)
     for (start, stop), found in zip(units.spans, influences, strict=True):
+        check()
         here = (units.first >= start) & (units.last < stop)
-        value = _best_quilts(found, alpha[start:stop], units.first[here] - start, units.last[here] - start)
+        value = _best_quilts(
+            found, alpha[start:stop], units.first[here] - start, units.last[here] - start, check
+        )
         np.add.at(total, units.owner[here], value)
     return total
 
 
-def _best_quilts(found: _Influences, alpha: Vector, first: Ints, last: Ints) -> Vector:
+def _best_quilts(found: _Influences, alpha: Vector, first: Ints, last: Ints, check: Check) -> Vector:
     """Return min over quilts of Σ_C α + I for every window [first, last] of one chain."""
     if not len(first):
         return np.zeros(0)
     if np.all(alpha == alpha[0]) and len(found.left) == 1:
         return _best_of_kinds(found, float(alpha[0]), len(alpha), first, last)
-    return _best_quilts_each(found, alpha, first, last)
+    return _best_quilts_each(found, alpha, first, last, check)
 
 
 def _best_of_kinds(found: _Influences, alpha: float, n: int, first: Ints, last: Ints) -> Vector:
@@ -152,13 +160,14 @@ def _frontier(found: _Influences, left: int, right: int, extra: int, n: int) -> 
     return kept.astype(np.float64), best[kept]
 
 
-def _best_quilts_each(found: _Influences, alpha: Vector, first: Ints, last: Ints) -> Vector:
+def _best_quilts_each(found: _Influences, alpha: Vector, first: Ints, last: Ints, check: Check) -> Vector:
     n, width = len(alpha), found.left.shape[1] - 1
     width = min(width, max(2, int((6e7 / len(first)) ** 0.5)))
     sums = np.concatenate([[0.0], np.cumsum(alpha, dtype=np.longdouble)])
     result = np.empty(len(first))
     chunk = max(1, 4_000_000 // (width + 1) ** 2)
     for s in range(0, len(first), chunk):
+        check()
         f, t = first[s : s + chunk], last[s : s + chunk]
         left, right = _side_costs(sums, f, t, width)
         at = (f, t) if len(found.left) > 1 else (0 * f, 0 * t)
@@ -192,35 +201,42 @@ def _side_costs(sums: Any, first: Ints, last: Ints, width: int) -> tuple[Vector,
     )
 
 
-def _influences(laws: ChainLaws, max_width: int | None) -> _Influences:
-    """Return the influence tables of one chain (α-independent)."""
+def _influences(laws: ChainLaws, max_width: int | None, budget: WorkBudget, check: Check) -> _Influences:
+    """Return the influence tables of one chain (α-independent), as many as the work budget allows."""
     n, size = laws.length, len(laws.segment.initial)
+
+    def ratio(rows: Vector | None, count: int) -> Vector:
+        check()
+        return _log_ratio(rows, count)
+
     if laws.segment.homogeneous and laws.stationary:
-        width = min(n - 1, max_width or (400 if size <= 8 else 96))
+        width = min(n - 1, max_width or (400 if size <= 8 else 2 * budget.quilts))
         law = laws.limit if laws.limit is not None else laws.marginal(0)
         alive = law > 0
         count = int(alive.sum())
-        ahead = [_log_ratio(laws.steps(0, b)[alive], count) for b in range(1, width + 1)]
-        back = [
-            _log_ratio(laws.reversed_rows(law, laws.steps(0, a), alive), count) for a in range(1, width + 1)
-        ]
-        return _combine([back], [ahead], laws.slack(width + size))
+        ahead = [ratio(laws.steps(0, b)[alive], count) for b in range(1, width + 1)]
+        back = [ratio(laws.reversed_rows(law, laws.steps(0, a), alive), count) for a in range(1, width + 1)]
+        return _combine([back], [ahead], laws.slack(width + size), check)
     width = min(n - 1, max_width or 64, max(2, int((2e7 / n) ** 0.5)), max(2, int((3e8 / n) ** 0.5 / size)))
+    most = _TABLES * budget.entries
+    if 2 * n * width > most:
+        raise ModelTooWide(
+            f"the quilts of {n:,} different steps need {2 * n * width:,} tables, the limit is {most:,}",
+            f"raise {option('work')}",
+        )
     counts = [int(laws.possible(t).sum()) for t in range(n)]
     ahead_at = [
-        [_log_ratio(laws.forward(t, b), counts[t]) for b in range(1, min(width, n - 1 - t) + 1)]
-        for t in range(n)
+        [ratio(laws.forward(t, b), counts[t]) for b in range(1, min(width, n - 1 - t) + 1)] for t in range(n)
     ]
-    back_at = [
-        [_log_ratio(laws.backward(t, a), counts[t]) for a in range(1, min(width, t) + 1)] for t in range(n)
-    ]
-    return _combine(back_at, ahead_at, laws.slack(n), width)
+    back_at = [[ratio(laws.backward(t, a), counts[t]) for a in range(1, min(width, t) + 1)] for t in range(n)]
+    return _combine(back_at, ahead_at, laws.slack(n), check, width)
 
 
 def _combine(
     back: Sequence[Sequence[Vector]],
     ahead: Sequence[Sequence[Vector]],
     slack: float,
+    check: Check,
     width: int | None = None,
 ) -> _Influences:
     """Return the largest influence of each side and of both sides, rounded up."""
@@ -228,6 +244,7 @@ def _combine(
     left = np.full((len(back), w + 1), np.inf)
     right, both = left.copy(), np.full((len(back), w + 1, w + 1), np.inf)
     for p, (bs, fs) in enumerate(zip(back, ahead, strict=True)):
+        check()
         size = (bs or fs or [np.zeros((1, 1))])[0].shape
         b = np.array([np.zeros(size), *bs])
         f = np.array([np.zeros(size), *fs])
@@ -248,8 +265,10 @@ def _log_ratio(rows: Vector | None, count: int) -> Vector:
         return np.full((count, count), np.inf)
     with np.errstate(divide="ignore", invalid="ignore"):
         above, below = np.log(np.maximum(rows, SURE)), np.log(np.where(rows < SURE, 0.0, rows))
-        table = above[:, None, :] - below[None, :, :]
-    return np.asarray(np.where(rows[:, None, :] > 0, table, -np.inf).max(axis=2))
+        found = np.empty((len(rows), len(rows)))
+        for x, (row, possible) in enumerate(zip(above, rows > 0, strict=True)):  # one that fits the cache
+            found[x] = np.where(possible, row - below, -np.inf).max(axis=1)
+    return found
 
 
 # -- comparisons on homogeneous chains ---------------------------------------------------------
@@ -281,10 +300,11 @@ class MarkovQuiltApproxBound:
 
     def prepare(self, workspace: Workspace, budget: WorkBudget) -> None:
         """Nothing is left to be done."""
+        self._check = workspace.guard.check
 
     def evaluate(self, alpha: Vector) -> Bounds:
         """Return the leakage of every unit."""
-        values = up_array(_over_chains(self._units, self._influences, alpha))
+        values = up_array(_over_chains(self._units, self._influences, alpha, self._check))
         return Bounds(values, "mqm-approx", "published")
 
 
