@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 import quiltdp as qd
-from quiltdp.accountant.elsewhere import Elsewhere, Question
+from quiltdp.accountant.elsewhere import Elsewhere
 from quiltdp.accountant.methods import by_name
+from quiltdp.accountant.stages import Question
 from quiltdp.errors import InvalidArgument, ModelTooWide
 from quiltdp.parallel import Workers
 

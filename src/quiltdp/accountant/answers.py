@@ -10,19 +10,21 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from quiltdp.accountant.bounds import Bounds, Registered, Vector
-from quiltdp.accountant.elsewhere import Elsewhere, Question
 from quiltdp.accountant.result import Binding, Certificate, PerUnit
 from quiltdp.accountant.search import Passing, largest_scale
-from quiltdp.accountant.stages import Component, Smallest
+from quiltdp.accountant.stages import Component, Question, Smallest
 from quiltdp.accountant.units import Units
 from quiltdp.graph.components import ComponentClass
 from quiltdp.model import Model
 from quiltdp.numbers import digits_up, digits_up_array
+
+if TYPE_CHECKING:
+    from quiltdp.accountant.elsewhere import Elsewhere
 
 __all__ = ["TOLERANCE", "Answers", "Leakages", "Piece", "Scale", "certificate"]
 

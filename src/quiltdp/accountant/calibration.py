@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -19,7 +18,6 @@ from quiltdp.accountant.adversaries import adversary_from
 from quiltdp.accountant.answers import Answers, Leakages, Scale
 from quiltdp.accountant.bounds import Vector
 from quiltdp.accountant.checks import check_cost, check_scale
-from quiltdp.accountant.delta import approximate_leakage, smallest_scale
 from quiltdp.accountant.mechanisms import Mechanism, check_mechanism, mechanism_from_dict
 from quiltdp.accountant.profile import LeakageProfile, Progress, Who, Work
 from quiltdp.accountant.result import Binding, Certificate, Leakage, jsonable
@@ -38,6 +36,8 @@ from quiltdp.numbers import digits_up
 from quiltdp.printable import json_text, printable
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from quiltdp.accountant.composition import Split
 
 __all__ = ["Calibration", "calibrate", "leakage_of"]
@@ -431,6 +431,8 @@ def leakage_of(
     check_mechanism(mechanism)
     number = positive_epsilon(scale, "scale")
     if not mechanism.pure:
+        from quiltdp.accountant.delta import approximate_leakage
+
         return approximate_leakage(
             model,
             mechanism,
@@ -456,6 +458,8 @@ def leakage_of(
 
 
 def _approximate(model: Model, epsilon: float, mechanism: Mechanism, **options: Any) -> Calibration:
+    from quiltdp.accountant.delta import smallest_scale
+
     found = smallest_scale(model, epsilon, mechanism, **options)
     check_scale(found.scale, epsilon)
     return Calibration(

@@ -8,49 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
 from typing import Any
 
-from quiltdp.accountant.bounds import Bound, Problem, Registered, Vector
+from quiltdp.accountant.bounds import Bound, Problem, Registered
 from quiltdp.accountant.methods import by_name
-from quiltdp.accountant.stages import Component, Smallest
+from quiltdp.accountant.stages import Component, Question, Smallest
 from quiltdp.inference.workspace import Workspace
 from quiltdp.parallel import each
 from quiltdp.work import Guard, WorkBudget
 
-__all__ = ["Elsewhere", "Question"]
+__all__ = ["Elsewhere"]
 
 Names = tuple[tuple[str, str], ...]
-
-
-@dataclass(frozen=True, eq=False)
-class Question:
-    """What is asked of one piece at one α: its leakages, or (with ``between``) only where they lie.
-
-    Attributes
-    ----------
-    piece, bounds
-        Which piece, and how many of its bounds may be used.
-    before
-        The answer of fewer bounds at the same α.
-    between
-        Nothing at or below the first number is refined, and nothing once something exceeds the second.
-    above
-        The answer at a larger α: nothing leaks more here.
-    """
-
-    piece: int
-    bounds: int
-    alpha: Vector
-    before: Smallest | None = None
-    between: tuple[float, float] | None = None
-    above: Smallest | None = None
-
-    def answer(self, component: Component) -> Smallest:
-        """Ask the component."""
-        if self.between is None:
-            return component.evaluate(self.alpha, self.bounds, self.before)
-        return component.decide(self.alpha, self.bounds, *self.between, before=self.before, above=self.above)
 
 
 class _Prepared:

@@ -20,7 +20,7 @@ from quiltdp.errors import InvalidArgument, ModelTooWide
 from quiltdp.inference.workspace import Workspace
 from quiltdp.work import WorkBudget
 
-__all__ = ["Component", "Smallest"]
+__all__ = ["Component", "Question", "Smallest"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,3 +171,33 @@ class Component:
         if above is not None:
             said.extend(above.bounds[len(said) :])  # some of its values may be the best still
         return Smallest(best, given, tuple(said))
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """What is asked of one piece at one α: its leakages, or (with ``between``) only where they lie.
+
+    Attributes
+    ----------
+    piece, bounds
+        Which piece, and how many of its bounds may be used.
+    before
+        The answer of fewer bounds at the same α.
+    between
+        Nothing at or below the first number is refined, and nothing once something exceeds the second.
+    above
+        The answer at a larger α: nothing leaks more here.
+    """
+
+    piece: int
+    bounds: int
+    alpha: Vector
+    before: Smallest | None = None
+    between: tuple[float, float] | None = None
+    above: Smallest | None = None
+
+    def answer(self, component: Component) -> Smallest:
+        """Ask the component."""
+        if self.between is None:
+            return component.evaluate(self.alpha, self.bounds, self.before)
+        return component.decide(self.alpha, self.bounds, *self.between, before=self.before, above=self.above)

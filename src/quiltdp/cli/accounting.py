@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -29,6 +29,7 @@ __all__ = [
     "progress_bar",
     "protection",
     "witness_facts",
+    "worker_pool",
 ]
 
 ModelFile = Annotated[
@@ -101,6 +102,15 @@ WorkerCount = Annotated[
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Plain JSON on stdout, nothing else.")]
+
+
+def worker_pool(count: int | None) -> AbstractContextManager[Any]:
+    """Return worker processes for a ``with`` block, or none; their machinery is loaded when needed."""
+    if count is None or count == 1:
+        return nullcontext()
+    from quiltdp import parallel
+
+    return parallel.workers(count)
 
 
 def memory_bytes(size: str | None) -> float | None:

@@ -21,6 +21,7 @@ from quiltdp.cli.accounting import (
     progress_bar,
     protection,
     witness_facts,
+    worker_pool,
 )
 from quiltdp.cli.app import emit_json, guarded
 from quiltdp.cli.model_options import load, model_options
@@ -61,10 +62,9 @@ def leakage(
     """
     with guarded():
         import quiltdp as qd
-        from quiltdp import parallel
 
         loaded = load(model, **options)
-        with parallel.workers(workers) as executor, progress_bar() as progress:
+        with worker_pool(workers) as executor, progress_bar() as progress:
             found = qd.leakage(
                 loaded,
                 dp_epsilon,

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from quiltdp.accountant.adversaries import INFORMED
 from quiltdp.accountant.bounds import Bounds, Problem, Vector, register
 from quiltdp.accountant.leakage.adversaries import PairTable, count_entries, pair_tables
-from quiltdp.accountant.leakage.informed_tree import InformedTreeBound
 from quiltdp.accountant.leakage.limit_search import FROM_ABOVE, Found, UnitSearch
 from quiltdp.errors import ModelTooWide, option
 from quiltdp.inference.trees import junction_tree
@@ -25,6 +25,9 @@ from quiltdp.inference.workspace import Workspace
 from quiltdp.model import Model
 from quiltdp.numbers import EPS, up
 from quiltdp.work import WorkBudget
+
+if TYPE_CHECKING:
+    from quiltdp.accountant.leakage.informed_tree import InformedTreeBound
 
 __all__ = ["ExactBound", "is_small"]
 
@@ -145,6 +148,8 @@ class ExactBound:
     def _tree(self) -> InformedTreeBound:
         """Return the clique tree, for what could not be settled."""
         if self._otherwise is None:
+            from quiltdp.accountant.leakage.informed_tree import InformedTreeBound
+
             self._otherwise = InformedTreeBound(self._problem)
             self._otherwise.prepare(self._workspace, self._budget)
         return self._otherwise
