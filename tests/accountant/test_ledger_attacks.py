@@ -497,3 +497,25 @@ def test_what_was_read_before_an_edit_is_not_believed_after_it(path: Path) -> No
         ledger.verify()
     with pytest.raises(LedgerCorrupt):
         Ledger.open(path)
+
+
+class _Disguised(str):
+    """A text that says of itself what is not so."""
+
+    __slots__ = ()
+
+    def encode(self, *_: object) -> bytes:
+        return b"harmless"
+
+
+@pytest.mark.parametrize("bad", ["\ud800", "a\0b"])
+def test_a_text_is_judged_by_what_it_holds(path: Path, bad: str) -> None:
+    """Numpy's texts are fine; one with an ``encode`` of its own is looked through before the draw."""
+    ledger = Ledger.create(path, terms())
+    for field in ("key", "label"):
+        with pytest.raises(InvalidArgument, match="UTF-8"):
+            ledger.charge(0.1, **{field: _Disguised(bad)})
+    assert ledger.head.seq == 0
+    entry = ledger.charge(0.1, label=np.str_("first"), key=_Disguised("k"))
+    assert ledger.charge(0.1, label="again", key="k") == entry
+    assert type(entry.label) is str

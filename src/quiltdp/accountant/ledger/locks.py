@@ -17,11 +17,23 @@ from contextlib import contextmanager
 
 from quiltdp.errors import Refused
 
-__all__ = ["FileLock", "ThreadLock", "refuse_after_fork"]
+__all__ = ["FileLock", "ThreadLock", "refuse_after_fork", "under_way"]
 
 # Visits under way, as (process, token).  A child that was forked in the middle of one inherits the
 # entry: SQLite's lock table in its memory is then wrong, and no ledger may be used there.
 _UNDER_WAY: set[tuple[int, object]] = set()
+
+
+@contextmanager
+def under_way() -> Iterator[None]:
+    """Note that SQLite is at work: a child that is forked meanwhile must use no ledger."""
+    process, token = os.getpid(), (os.getpid(), object())
+    _UNDER_WAY.add(token)
+    try:
+        yield
+    finally:
+        if os.getpid() == process:  # a forked child keeps the note
+            _UNDER_WAY.discard(token)
 
 
 def refuse_after_fork(path: str) -> None:
@@ -48,14 +60,12 @@ class ThreadLock:
             raise Refused(f"{path}: this thread is in the middle of using the ledger already")
         if not self._lock.acquire(timeout=min(timeout, threading.TIMEOUT_MAX)):
             raise Refused(f"{path}: other threads held the ledger for {timeout:g} s; try again")
-        process, token = os.getpid(), (os.getpid(), object())
-        self._owner = threading.get_ident()
-        _UNDER_WAY.add(token)
+        process, self._owner = os.getpid(), threading.get_ident()
         try:
-            yield
+            with under_way():
+                yield
         finally:
             if os.getpid() == process:  # a forked child has nothing to give back
-                _UNDER_WAY.discard(token)
                 self._owner = None
                 self._lock.release()
 

@@ -29,6 +29,9 @@ class Request:
 
     def __post_init__(self) -> None:
         """Refuse a key or a label that could not be stored."""
+        for name in ("key", "label"):
+            if type(text := getattr(self, name)) is not str and isinstance(text, str):
+                object.__setattr__(self, name, str.__str__(text))  # numpy's; and nobody's own ``encode``
         if self.key is not None and (not isinstance(self.key, str) or not self.key):
             raise InvalidArgument(f"an idempotency key must be a non-empty text, not {self.key!r}")
         if self.label is not None and (not isinstance(self.label, str) or len(self.label) > MAX_TEXT):

@@ -25,7 +25,7 @@ from weakref import WeakValueDictionary, finalize
 
 from quiltdp.accountant.ledger.anchor import sync_directory
 from quiltdp.accountant.ledger.entries import Entry, Head, Pending, canonical, genesis_digest
-from quiltdp.accountant.ledger.locks import FileLock, ThreadLock, refuse_after_fork
+from quiltdp.accountant.ledger.locks import FileLock, ThreadLock, refuse_after_fork, under_way
 from quiltdp.accountant.ledger.schema import APPLICATION_ID, SCHEMA, VERSION, check_kind, check_schema
 from quiltdp.errors import InvalidArgument, LedgerCorrupt, NotALedger, QuiltdpError, Refused
 
@@ -67,7 +67,8 @@ def _closed_with(store: Store, connection: sqlite3.Connection) -> finalize[Any, 
 
 def _close(connection: sqlite3.Connection, process: int) -> None:
     if os.getpid() == process:
-        connection.close()
+        with under_way():
+            connection.close()
         _CONNECTIONS.pop(id(connection), None)
 
 
