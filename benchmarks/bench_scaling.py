@@ -1,0 +1,315 @@
+"""How time grows with nodes, states, width, loci and families; what workers cost and gain; start-up."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import quiltdp as qd
+from quiltdp.parallel import Workers, each
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def clocked(work: Callable[[], Any]) -> float:
+    began = time.process_time()
+    work()
+    return time.process_time() - began
+
+
+def slope(sizes: Sequence[float], seconds: Sequence[float]) -> float:
+    """Return the exponent of growth: the slope of a line through logarithms, the largest half of sizes."""
+    half = len(sizes) // 2
+    x, y = np.log(sizes[half - 1 :]), np.log(np.maximum(seconds[half - 1 :], 1e-6))
+    return float(np.polyfit(x, y, 1)[0])
+
+
+def chain_of_length(length: int) -> Callable[[], Any]:
+    matrix = np.random.default_rng(0).dirichlet(np.full(9, 0.5), size=9) * 0.98 + 0.02 / 9
+    return lambda: qd.dp_epsilon(qd.markov_chain(matrix, length), 1.0, adversary="prior")
+
+
+def hours_of_length(length: int) -> Callable[[], Any]:
+    rng = np.random.default_rng(0)
+    day = [rng.dirichlet(np.full(9, 0.5), size=9) * 0.9 + 0.1 / 9 for _ in range(24)]
+    steps = [day[(12 * k // 12) % 24] for k in range(length - 1)]
+    return lambda: qd.dp_epsilon(qd.markov_chain(steps, length, initial=np.full(9, 1 / 9)), 1.0)
+
+
+def chain_of_states(states: int) -> Callable[[], Any]:
+    matrix = np.random.default_rng(0).dirichlet(np.full(states, 0.5), size=states) * 0.98 + 0.02 / states
+    return lambda: qd.dp_epsilon(qd.markov_chain(matrix, 10_000), 1.0)
+
+
+def tree_of_nodes(count: int) -> Callable[[], Any]:
+    rng = np.random.default_rng(1)
+    cpt = np.array([[0.7, 0.3], [0.3, 0.7]])
+    tables: dict[str, tuple[list[str], object]] = {"n0": ([], [0.5, 0.5])}
+    tables |= {f"n{k}": ([f"n{rng.integers(max(0, k - 50), k)}"], cpt) for k in range(1, count)}
+    model = qd.Model.from_tables(tables)
+    return lambda: qd.analyze(model, method="propagation").epsilon(0.01)
+
+
+def grid_of_width(width: int) -> Callable[[], Any]:
+    """A grid of 8 columns: its junction tree is as wide as its rows are many, 2 ** width states a clique."""
+    rng = np.random.default_rng(2)
+    tables: dict[str, tuple[list[str], object]] = {}
+    for column in range(8):
+        for row in range(width):
+            parents = [f"x{row - 1}.{column}"] * (row > 0) + [f"x{row}.{column - 1}"] * (column > 0)
+            tables[f"x{row}.{column}"] = (parents, rng.dirichlet([2.0, 2.0], size=(2,) * len(parents)))
+    model = qd.Model.from_tables(tables)
+    return lambda: qd.leakage(model, 0.01, "coupling", "prior", work="thorough", time_limit=600.0)
+
+
+def panel_of_loci(count: int) -> Callable[[], Any]:
+    from quiltdp.domains.pedigree.census import count_frequencies
+    from quiltdp.domains.pedigree.genome import account_families
+
+    path = genome_file(count)
+    family = qd_family()
+
+    def run() -> Any:
+        return list(account_families([family], count_frequencies(path), epsilon=1.0, nodes=8))
+
+    return run
+
+
+def genome_file(count: int) -> Path:
+    """Write a table of frequencies, six digits each, into a temporary folder."""
+    import tempfile
+
+    path = Path(tempfile.gettempdir()) / f"quiltdp-bench-{os.getpid()}-{count}.afreq"
+    values = np.random.default_rng(0).beta(0.6, 0.6, count).clip(1e-3, 1 - 1e-3)
+    with path.open("w") as file:
+        file.write("#CHROM\tID\tREF\tALT\tALT_FREQS\tOBS_CT\n")
+        file.writelines(f"{1 + k % 22}\trs{k}\tA\tG\t{p:.6f}\t2000\n" for k, p in enumerate(values))
+    return path
+
+
+def qd_family() -> Any:
+    from quiltdp.domains.pedigree import Pedigree, Person
+
+    return Pedigree((Person("dad"), Person("mum"), *(Person(f"kid{k}", "dad", "mum") for k in range(3))))
+
+
+def different_families(count: int) -> list[Any]:
+    """Return families of different shapes: a couple, children, and who of them has children again."""
+    from quiltdp.domains.pedigree import Pedigree, Person
+
+    found = []
+    for k in range(count):
+        people = [Person("a"), Person("b"), Person("c0", "a", "b"), Person("c1", "a", "b")]
+        for bit in range(8):
+            if k >> bit & 1:
+                people += [Person(f"s{bit}"), Person(f"d{bit}", f"c{bit % 2}", f"s{bit}")]
+        found.append(Pedigree(tuple(people)))
+    return found
+
+
+def families_of(count: int) -> Callable[[], Any]:
+    from quiltdp.domains.pedigree.census import count_frequencies
+    from quiltdp.domains.pedigree.genome import account_families
+
+    path = genome_file(1_000)
+    some = different_families(count)
+    return lambda: list(account_families(iter(some), count_frequencies(path), epsilon=1.0, nodes=4))
+
+
+GROWTH: dict[str, tuple[Callable[[int], Callable[[], Any]], tuple[int, ...], tuple[int, ...], str]] = {
+    "steps of a chain (9 states, prior)": (
+        chain_of_length, (1_000, 10_000, 100_000), (1_000, 10_000, 100_000, 1_000_000),
+        "0 (recursion), ≤ 1 (answers)",
+    ),
+    "steps, a matrix per hour (9 states)": (hours_of_length, (240, 960, 3840), (240, 960, 3840, 8760), "≤ 1"),
+    "states of a chain": (chain_of_states, (5, 10, 20, 40), (10, 20, 40, 80, 160), "≤ 3"),
+    "nodes of a tree (propagation)": (tree_of_nodes, (1_000, 4_000, 16_000), (1_000, 10_000, 100_000), "1"),
+    "loci of a genome": (panel_of_loci, (1_000, 10_000, 50_000), (1_000, 10_000, 100_000, 500_000), "≤ 1"),
+    "families × 1,000 loci": (families_of, (2, 4), (4, 8, 16), "1"),
+}  # fmt: skip
+WIDTH: tuple[tuple[int, ...], tuple[int, ...]] = ((2, 3, 4), (2, 3, 4, 5, 6))
+
+
+def scaling(quick: bool) -> list[dict[str, Any]]:
+    rows = []
+    for name, (make, few, many, theory) in GROWTH.items():
+        sizes = few if quick else many
+        seconds = [min(clocked(make(n)) for _ in range(2 if quick else 3)) for n in sizes]
+        shown = ", ".join(f"{n:,}: {s:.3g}" for n, s in zip(sizes, seconds, strict=True))
+        rows.append([name, shown, slope(sizes, seconds), theory, peak()])
+    widths = WIDTH[0] if quick else WIDTH[1]
+    seconds = [clocked(grid_of_width(w)) for w in widths]
+    per = float(np.exp(np.polyfit(widths, np.log(seconds), 1)[0]))
+    shown = ", ".join(f"{w}: {s:.3g}" for w, s in zip(widths, seconds, strict=True))
+    rows.append(["width of a grid (prior)", shown, f"× {per:.3g} a step", "exponential", peak()])
+    return [
+        {
+            "title": "Growth",
+            "says": "Seconds by size, best of a few; the slope is that of the logarithms over the larger"
+            " sizes. Memory is the peak of the process so far.",
+            "columns": ["what grows", "size: seconds", "slope", "theory", "peak MB"],
+            "rows": rows,
+        }
+    ]
+
+
+def peak() -> float:
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3)
+
+
+# -- workers ---------------------------------------------------------------------------------------------
+
+
+def nothing(_: object, k: int) -> int:
+    return k
+
+
+def burn(_: object, k: int) -> int:
+    """Work for about a tenth of a second, in this process alone."""
+    total = 0
+    for j in range(1_500_000):
+        total += j & k
+    return total
+
+
+def workers(quick: bool) -> list[dict[str, Any]]:
+    count = os.cpu_count() or 1
+    rows = []
+    with Workers(count) as pool:
+        began = time.perf_counter()
+        list(each(nothing, range(count), executor=pool))
+        start = time.perf_counter() - began
+        calls = 500 if quick else 2_000
+        overhead = clocked(lambda: list(each(nothing, range(calls), executor=pool))) / calls
+        chunked = (
+            clocked(lambda: list(each(nothing, range(calls * 10), executor=pool, chunk=100))) / calls / 10
+        )
+        rows.append(["plain loop", *gain(loop(16 if quick else 64), pool, count)])
+        rows.append(["families × 1,000 loci", *gain(families(6 if quick else 16), pool, count)])
+        rows.append(["components of a model", *gain(components, pool, count)])
+    return [
+        {
+            "title": f"One process and {count} workers",
+            "says": "Wall-clock seconds; and, because others may use the machine, processor seconds alone"
+            f" over those of the sender plus 1/{count} of those of all workers: the speed-up on {count} idle"
+            " cores, overhead included. Answers are compared and equal.",
+            "columns": [
+                "part", "one process, s", f"{count} workers, s", "speed-up", "processor s alone",
+                "sender", "workers together", "speed-up, idle",
+            ],
+            "rows": rows,
+            "after": f"Starting {count} workers took {start:.2f} s; a task costs the sender"
+            f" {1e6 * overhead:.0f} µs, in chunks of 100 {1e6 * chunked:.1f} µs a task.",
+        }
+    ]  # fmt: skip
+
+
+Part = Callable[[Executor | None, float], Any]
+
+
+def gain(work: Part, pool: Executor, count: int) -> list[Any]:
+    """Return wall and processor seconds, alone and with workers, and the speed-ups they mean.
+
+    The second argument of ``work`` makes the first calls, which pay for imports, another question.
+    """
+    work(None, 0.2)
+    began, spent = time.perf_counter(), time.process_time()
+    here = work(None, 0.1)
+    alone, spent = time.perf_counter() - began, time.process_time() - spent
+    work(pool, 0.2)
+    others, mine, began = busy(pool, count), time.process_time(), time.perf_counter()
+    there = work(pool, 0.1)
+    wall, mine = time.perf_counter() - began, time.process_time() - mine
+    others = busy(pool, count) - others
+    assert there == here
+    return [alone, wall, alone / wall, spent, mine, others, spent / (mine + others / count)]
+
+
+def loop(count: int) -> Part:
+    return lambda pool, _: list(each(burn, range(count), executor=pool))
+
+
+def busy(pool: Executor, count: int) -> float:
+    """Return the processor seconds of all workers so far."""
+    seen: dict[int, float] = {}
+    while len(seen) < count:
+        found = [pool.submit(processor_time) for _ in range(4 * count)]
+        seen.update(f.result() for f in found)
+    return sum(seen.values())
+
+
+def processor_time() -> tuple[int, float]:
+    time.sleep(0.01)
+    return os.getpid(), time.process_time()
+
+
+def families(count: int) -> Part:
+    from quiltdp.domains.pedigree.census import count_frequencies
+    from quiltdp.domains.pedigree.genome import account_families
+
+    path = genome_file(1_000)
+
+    def run(pool: Executor | None, epsilon: float) -> Any:
+        some = iter(different_families(count))
+        return list(account_families(some, count_frequencies(path), epsilon=epsilon, nodes=4, executor=pool))
+
+    return run
+
+
+def components(pool: Executor | None, frequency: float) -> Any:
+    """Eight families in one model, of eight shapes, against the prior adversary."""
+    from quiltdp.domains.pedigree import Pedigree, Person
+
+    people = []
+    for k, family in enumerate(different_families(16)[8:]):
+        for p in family.people:
+            name = [None if n is None else f"{k}{n}" for n in (p.name, p.father, p.mother)]
+            people.append(Person(str(name[0]), name[1], name[2]))
+    model = qd.pedigree(Pedigree(tuple(people)), frequency)
+    return qd.leakage(model, 0.05, "coupling", "prior", executor=pool).epsilon
+
+
+# -- start-up --------------------------------------------------------------------------------------------
+
+
+def startup(quick: bool) -> list[dict[str, Any]]:
+    commands = {
+        "python -c pass": ["-c", "pass"],
+        "import numpy": ["-c", "import numpy"],
+        "import quiltdp": ["-c", "import quiltdp"],
+        "quiltdp --help": ["-m", "quiltdp", "--help"],
+        "quiltdp info asia": ["-m", "quiltdp", "info", "models/asia.bif"],
+    }
+    for name in ("asia",) if quick else ("asia", "child", "alarm", "win95pts", "hepar2", "survey"):
+        for adversary in ("informed", "prior"):
+            words = f"-m quiltdp calibrate models/{name}.bif --epsilon 1 --adversary {adversary}"
+            commands[f"calibrate {name}, {adversary}"] = words.split()
+    rows = []
+    for said, words in commands.items():
+        heavy = said.startswith("calibrate")
+        times = [child_seconds(words) for _ in range(1 if heavy and quick else 3)]
+        rows.append([said, float(np.median(times)), f"{min(times):.3g}–{max(times):.3g}"])
+    return [
+        {
+            "title": "From a cold start",
+            "says": "Processor seconds of a new process, user and system.",
+            "columns": ["command", "s", "least–most"],
+            "rows": rows,
+        }
+    ]
+
+
+def child_seconds(words: Sequence[str]) -> float:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, *words], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
