@@ -103,7 +103,7 @@ fuzz: $(DEV)
 
 # pyAgrum is a peer to compare with, not a dependency: without it its columns stay empty.
 bench bench-quick: $(DEV)
-	@$(PIP) '.[agrum]' || echo 'pyAgrum could not be installed: its columns stay empty'
+	@$(PIP) --editable '.[agrum]' || echo 'pyAgrum could not be installed: its columns stay empty'
 	$(BIN)/python benchmarks/bench.py $(if $(findstring quick,$@),--quick) --docs docs/benchmarks
 
 clean:

@@ -67,32 +67,41 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", choices=list(SECTIONS), default=list(SECTIONS))
     parser.add_argument("--docs", type=Path)
     options = parser.parse_args()
-    began = time.process_time()
-    about = versions()
-    head = ", ".join(f"{k} {v}" for k, v in about.items())
-    command = "make bench-quick" if options.quick else "make bench"
-    text = [
-        f"# Side by side{' (quick)' if options.quick else ''}\n",
-        f"`{command}`, one run; processor seconds of one thread unless a column says otherwise. {head}.\n",
-    ]
-    document: dict[str, Any] = {"versions": about, "quick": options.quick, "sections": {}}
-    print("\n".join(text), flush=True)
+    stem = "bench_quick" if options.quick else "bench"
+    stored = None if options.docs is None else options.docs / f"{stem}.json"
+    document: dict[str, Any] = {"versions": versions(), "quick": options.quick, "sections": {}}
+    if stored is not None and stored.exists() and len(options.only) < len(SECTIONS):
+        document["sections"] = json.loads(stored.read_text(encoding="utf-8"))["sections"]
     for name in options.only:
         title, make = SECTIONS[name]
         print(f"## {title}\n", flush=True)
+        began = time.process_time()
         blocks = make(options.quick)
+        print("\n".join(markdown(b) for b in blocks), flush=True)
+        print(f"{time.process_time() - began:.0f} processor seconds, at most {peak()} MB\n", flush=True)
         document["sections"][name] = blocks
-        body = "\n".join(markdown(b) for b in blocks)
-        print(body, flush=True)
-        text.append(f"## {title}\n\n{body}")
-    spent = time.process_time() - began
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
-    text.append(f"The whole run: {spent:.0f} processor seconds, at most {peak:.0f} MB.\n")
-    print(text[-1])
-    if options.docs is not None:
-        stem = "bench_quick" if options.quick else "bench"
-        (options.docs / f"{stem}.md").write_text("\n".join(text), encoding="utf-8")
-        (options.docs / f"{stem}.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        if stored is not None:  # after every section: an interrupted run leaves what it has
+            stored.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+            (options.docs / f"{stem}.md").write_text(page(document), encoding="utf-8")
+
+
+def page(document: dict[str, Any]) -> str:
+    """Return the whole report."""
+    quick = document["quick"]
+    head = ", ".join(f"{k} {v}" for k, v in document["versions"].items())
+    text = [
+        f"# Side by side{' (quick)' if quick else ''}\n",
+        f"`make bench{'-quick' if quick else ''}`; within a section everything is measured in one run,"
+        f" in processor seconds of one thread unless a column says otherwise. {head}.\n",
+    ]
+    for name, (title, _) in SECTIONS.items():
+        blocks = document["sections"].get(name, [])
+        text += [f"## {title}\n", *(markdown(b) for b in blocks)] if blocks else []
+    return "\n".join(text)
+
+
+def peak() -> int:
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3)
 
 
 if __name__ == "__main__":

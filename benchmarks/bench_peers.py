@@ -72,7 +72,7 @@ def influence(quick: bool) -> list[dict[str, Any]]:
 
 def reading(quick: bool) -> list[dict[str, Any]]:
     rows = []
-    names = ("asia", "alarm") if quick else ("asia", "child", "alarm", "hepar2", "win95pts", "pigs")
+    names = ("asia", "alarm") if quick else ("asia", "child", "alarm", "hepar2")
     with tempfile.TemporaryDirectory() as folder:
         for name in names:
             file = next(

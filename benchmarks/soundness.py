@@ -29,6 +29,7 @@ from soundness_models import Scenario, draw, draw_large
 import quiltdp as qd
 from quiltdp.accountant.methods import method_names
 from quiltdp.errors import QuiltdpError
+from quiltdp.parallel import each, workers
 
 CHUNK, LARGE_CHUNK = 200, 10
 SLACK = 1e-11
@@ -137,6 +138,16 @@ def chunks(seeds: int, large_seeds: int) -> Iterator[tuple[str, range]]:
         yield from (part for part in (one, other) if part is not None)
 
 
+def one_chunk(_: None, part: tuple[str, range]) -> dict[str, Any]:
+    """Return the sums of a chunk, in whatever process."""
+    return chunk(*part)
+
+
+def place(state: Path, kind: str, seeds: range) -> Path:
+    """Return the file of a chunk."""
+    return state / f"{kind}-{seeds.start:07d}-{seeds.stop:07d}.json"
+
+
 def merge(state: Path) -> dict[str, Any]:
     """Return the sums of all chunks that are there."""
     total: dict[str, Any] = {
@@ -203,22 +214,22 @@ def main() -> int:
     parser.add_argument("--large", type=int, default=300)
     parser.add_argument("--state", type=Path, default=Path("build/soundness"))
     parser.add_argument("--docs", type=Path)
+    parser.add_argument("--workers", type=int, default=1, help="processes to work with")
     parser.add_argument("--page-only", action="store_true", help="only write the page of what was done")
     options = parser.parse_args()
     options.state.mkdir(parents=True, exist_ok=True)
-    for kind, seeds in chunks(options.seeds, options.large) if not options.page_only else ():
-        path = options.state / f"{kind}-{seeds.start:07d}-{seeds.stop:07d}.json"
-        if path.exists():
-            continue
-        done = chunk(kind, seeds)
-        path.write_text(json.dumps(done, ensure_ascii=False))
-        print(
-            f"{kind} {seeds.start}–{seeds.stop - 1}: {done['checks']} checks,"
-            f" {len(done['violations'])} violations, {done['seconds']:.0f} s",
-            *done["violations"],
-            sep="\n",
-            flush=True,
-        )
+    parts = chunks(options.seeds, options.large) if not options.page_only else ()
+    waiting = [part for part in parts if not place(options.state, *part).exists()]
+    with workers(options.workers) as executor:
+        for (kind, seeds), done in zip(waiting, each(one_chunk, waiting, executor=executor), strict=True):
+            place(options.state, kind, seeds).write_text(json.dumps(done, ensure_ascii=False))
+            print(
+                f"{kind} {seeds.start}–{seeds.stop - 1}: {done['checks']} checks,"
+                f" {len(done['violations'])} violations, {done['seconds']:.0f} s",
+                *done["violations"],
+                sep="\n",
+                flush=True,
+            )
     total = merge(options.state)
     text = page(total)
     print(text)

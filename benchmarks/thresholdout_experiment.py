@@ -27,6 +27,7 @@ import json
 import math
 import time
 from collections.abc import Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -38,6 +39,7 @@ from quiltdp import Thresholdout, markov_chain, plan
 from quiltdp.errors import Refused
 from quiltdp.generalization import Plan
 from quiltdp.mechanisms import InsecureDeterministicNoise, NoiseSource, SecureNoise, ThresholdoutMechanism
+from quiltdp.parallel import each, workers
 
 BLOCK = 10
 COUNTS = (5, 10, 20, 50, 100, 200, 500)
@@ -231,6 +233,12 @@ def repetition(setting: Setting, seed: int, noise: NoiseSource | None = None) ->
     return result
 
 
+def one_repetition(shared: tuple[Setting, bool], seed: int) -> dict[str, Any]:
+    """Return one repetition, in whatever process."""
+    setting, secure = shared
+    return repetition(setting, seed, SecureNoise() if secure else None)
+
+
 def summary(runs: Sequence[dict[str, Any]], way: str) -> dict[str, Any] | None:
     """Return means and standard errors over the repetitions, and how often there was no answer."""
     found = [r[way] for r in runs if r[way] is not None]
@@ -274,7 +282,12 @@ def promise(setting: Setting, way: str) -> dict[str, Any] | None:
 
 
 def experiment(
-    base: Setting, seeds: Sequence[int], *, secure: bool = False, minutes: float = math.inf
+    base: Setting,
+    seeds: Sequence[int],
+    *,
+    secure: bool = False,
+    minutes: float = math.inf,
+    executor: Executor | None = None,
 ) -> dict[str, Any]:
     """Run every level of correlation; return summaries and promises, way by way."""
     start, results = time.monotonic(), {}
@@ -289,8 +302,8 @@ def experiment(
             base.counts,
         )
         runs = []
-        for seed in seeds:
-            runs.append(repetition(setting, seed, SecureNoise() if secure else None))
+        for run in each(one_repetition, seeds, shared=(setting, secure), executor=executor):
+            runs.append(run)
             if time.monotonic() - start > 60 * minutes:
                 break
         results[level] = {
@@ -393,6 +406,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=Setting().rows)
     parser.add_argument("--attributes", type=int, default=Setting().attributes)
     parser.add_argument("--minutes", type=float, default=math.inf, help="stop a level after this time")
+    parser.add_argument("--workers", type=int, default=1, help="processes to work with")
     parser.add_argument("--secure", action="store_true", help="OpenDP's noise instead of seeded noise")
     parser.add_argument("--figures", type=Path, default=Path("docs/figures"))
     parser.add_argument("--output", type=Path, default=Path("docs/benchmarks/thresholdout_experiment.json"))
@@ -401,7 +415,10 @@ def main() -> None:
     document: dict[str, Any] = {"counts": COUNTS, "levels": LEVELS}
     for name, blocks in (("no signal", 0), ("20 blocks with signal", 20)):
         base = Setting(options.rows, options.attributes, signal_blocks=blocks)
-        document[name] = experiment(base, seeds, secure=options.secure, minutes=options.minutes)
+        with workers(options.workers) as executor:
+            document[name] = experiment(
+                base, seeds, secure=options.secure, minutes=options.minutes, executor=executor
+            )
         print(name, *table(document[name], COUNTS, (20, 100, 500)), sep="\n", flush=True)
     options.figures.mkdir(parents=True, exist_ok=True)
     draw_figures(document["no signal"], COUNTS, options.figures)

@@ -16,6 +16,7 @@ FIRST = (
     "traces",
     "holdout",
     "threat_model",
+    "scaling",
     "generalization",
     "faq",
     "theory",

@@ -1,0 +1,86 @@
+"""The benchmarks run, say what they measured, and give the same numbers in workers."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def beside_each_other() -> None:
+    sys.path.append(str(ROOT / "benchmarks"))
+
+
+@pytest.fixture
+def bench() -> ModuleType:
+    import bench
+
+    return bench
+
+
+def test_tables_are_markdown(bench: ModuleType) -> None:
+    rows = [["x", 0.123456], ["y", None]]
+    block = {"title": "T", "says": "S.", "columns": ["a", "b"], "rows": rows, "after": "E."}
+    assert bench.markdown(block).splitlines() == [
+        "### T", "", "S.", "", "| a | b |", "|---|---:|", "| x | 0.1235 |", "| y | – |", "", "E.",
+    ]  # fmt: skip
+
+
+def test_noise_is_compared_with_every_rival() -> None:
+    import bench_noise
+
+    for adversary, methods in bench_noise.COLUMNS.items():
+        found = bench_noise.row("chains", "short", bench_noise.chain(0.45, 5), adversary)
+        ours, exact, *others, group, attained, _ = found[2:]
+        assert len(others) == len(methods)
+        assert ours == pytest.approx(exact, rel=1e-6)
+        assert all(o is None or o >= ours * (1 - 1e-9) for o in (*others, group))
+        assert attained >= 1.0 - 1e-9
+
+
+def test_slopes_are_exponents_of_growth() -> None:
+    import bench_scaling
+
+    assert bench_scaling.slope([1, 10, 100, 1000], [1.0, 3.0, 30.0, 300.0]) == pytest.approx(1.0)
+    assert bench_scaling.components(None, 0.1) == pytest.approx(bench_scaling.components(None, 0.1))
+    assert len({tuple(len(f) for f in bench_scaling.different_families(8))}) == 1
+
+
+def test_the_report_in_the_documentation_is_of_this_form(bench: ModuleType) -> None:
+    document = json.loads((ROOT / "docs" / "benchmarks" / "bench.json").read_text(encoding="utf-8"))
+    assert set(document["sections"]) == set(bench.SECTIONS)
+    stored = (ROOT / "docs" / "benchmarks" / "bench.md").read_text(encoding="utf-8")
+    assert stored == bench.page(document)
+
+
+def test_repetitions_and_seeds_in_workers_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    import soundness
+    import thresholdout_experiment as holdout
+
+    monkeypatch.setattr(holdout, "LEVELS", {"weak": (0.2, 1)})
+    base = holdout.Setting(rows=200, attributes=100, counts=(10, 20))
+    with ThreadPoolExecutor(2) as pool:
+        assert str(holdout.experiment(base, [0, 1], executor=pool)) == str(holdout.experiment(base, [0, 1]))
+    part = ("small", range(1_000_100, 1_000_101))
+    here, there = soundness.chunk(*part), soundness.one_chunk(None, part)
+    assert {k: v for k, v in here.items() if k != "seconds"} == {
+        k: v for k, v in there.items() if k != "seconds"
+    }
+
+
+@pytest.mark.slow
+def test_two_workers_in_the_soundness_campaign(tmp_path: Path) -> None:
+    for count in ("1", "2"):
+        words = ["--seeds", "400", "--large", "0", "--workers", count, "--state", str(tmp_path / count)]
+        subprocess.run([sys.executable, str(ROOT / "benchmarks" / "soundness.py"), *words], check=True)
+    for path in sorted((tmp_path / "1").iterdir()):
+        one, two = (json.loads((tmp_path / count / path.name).read_text()) for count in ("1", "2"))
+        assert {**one, "seconds": 0} == {**two, "seconds": 0}
