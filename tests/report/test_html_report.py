@@ -5,6 +5,7 @@ import re
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import quiltdp as qd
@@ -12,6 +13,8 @@ from quiltdp.errors import InvalidArgument
 from quiltdp.report.html_report import render
 from quiltdp.report.places import picture_of
 from quiltdp.report.report_data import ReportRequest, report_data
+from quiltdp.report.report_reasons import OFF_BY, attackable
+from quiltdp.report.state_map import state_map
 
 MODELS = Path(__file__).parents[2] / "models"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -100,6 +103,85 @@ def test_a_large_network_shows_what_leaks_most():
     assert picture.left_out == 900 - len(picture.places)
 
 
+def test_separate_families_are_packed_into_a_page():
+    tables = {f"c{k}": ([f"p{k}"], [[0.9, 0.1], [0.2, 0.8]]) for k in range(50)}
+    tables |= {f"p{k}": ([], [0.5, 0.5]) for k in range(50)}
+    places = picture_of(qd.Model.from_tables(tables), {}).places
+    assert len(set(places.values())) == 100
+    width = max(x for x, _ in places.values())
+    height = max(y for _, y in places.values())
+    assert 0.5 < width / height < 4
+    assert places["p7"][1] < places["c7"][1]
+
+
+def test_every_line_of_a_wrong_model_is_a_calibration_of_its_own(asia, data):
+    model, _ = asia.origin
+    lines = data["wrong"]["lines"]
+    assert [line["off_by"] for line in lines] == list(OFF_BY)
+    assert [line["sigma"] for line in lines] == sorted(line["sigma"] for line in lines)
+    found = qd.robust(model, 1.0, qd.Laplace(sensitivity=1.0), off_by=0.02, work="quick")
+    assert lines[1]["sigma"] == pytest.approx(found.sigma, rel=1e-9)
+    assert lines[-1]["sigma"] == pytest.approx(asia.compared["group"])
+
+
+def test_the_theorem_and_the_bracket_are_told(asia, data):
+    assert "exact limit" in data["theorem"]
+    assert data["bracket"]["attained"] <= data["bracket"]["certified"] <= 1.0
+    known = data["details"]["lung"]["known"]
+    assert set(known) == set(asia.binding.witness["known"])
+
+
+def test_an_attack_on_a_part_is_one_on_the_whole():
+    chain = qd.markov_chain([[0.9, 0.1], [0.3, 0.7]], length=1000, initial=[1.0, 0.0])
+    part = attackable(chain, "X3")
+    assert len(part.nodes) == 100
+    assert part.segments[0].initial.tolist() == [1.0, 0.0]
+    middle = attackable(chain, "X500").segments[0].initial
+    assert middle.tolist() == pytest.approx([0.75, 0.25])
+    tables = {f"c{k}": ([f"p{k}"], [[0.9, 0.1], [0.2, 0.8]]) for k in range(300)}
+    tables |= {f"p{k}": ([], [0.5, 0.5]) for k in range(300)}
+    assert len(attackable(qd.Model.from_tables(tables), "c9").nodes) == 2
+    steps = [[[0.9, 0.1], [0.3, 0.7]], [[0.8, 0.2], [0.3, 0.7]]] * 100
+    assert attackable(qd.markov_chain(steps, length=201, initial=[0.5, 0.5]), "X5") is None
+
+
+def test_quilts_of_equal_families_have_their_own_names():
+    tables = {f"c{k}": ([f"p{k}"], [[0.9, 0.1], [0.2, 0.8]]) for k in range(3)}
+    tables |= {f"p{k}": ([], [0.5, 0.5]) for k in range(3)}
+    model = qd.Model.from_tables(tables)
+    cal = qd.calibrate(model, 1.0, qd.Laplace(sensitivity=1.0))
+    found = report_data(ReportRequest(cal, model, {}, "families", ""))["details"]
+    for name, told in found.items():
+        quilt = next(iter(qd.quilts(qd.moralize(model), name, max_nearby=0)))
+        assert told["separator"] == sorted(quilt.separator)
+        assert told["remote_count"] == len(quilt.remote)
+
+
+def test_located_states_are_a_map():
+    cells = ["x10y5", "x11y5", "x11y6"]
+    chain = qd.markov_chain([[0.8, 0.2, 0.0], [0.1, 0.8, 0.1], [0.0, 0.3, 0.7]], length=50)
+    located = qd.ChainModel(chain.segments, cells, provenance={"cells": "square 1000 m, EPSG:32629"})
+    found = state_map(located)
+    at = {n["id"]: (n["x"], n["y"]) for n in found["nodes"]}
+    assert at["x10y5"][0] < at["x11y5"][0] == at["x11y6"][0]
+    assert at["x11y6"][1] < at["x11y5"][1]  # north is up
+    assert {(a, b) for a, b, _ in found["moves"]} == {
+        ("x10y5", "x11y5"),
+        ("x11y5", "x10y5"),
+        ("x11y5", "x11y6"),
+        ("x11y6", "x11y5"),
+    }
+    assert state_map(chain) is None
+
+
+def test_hexagons_are_a_map():
+    h3 = pytest.importorskip("h3")
+    cells = [*h3.grid_disk(h3.latlng_to_cell(47.4, 8.5, 7), 1)][:3]
+    chain = qd.markov_chain(np.full((3, 3), 1 / 3), length=5)
+    located = qd.ChainModel(chain.segments, cells, provenance={"cells": "h3 resolution 7"})
+    assert len({(n["x"], n["y"]) for n in state_map(located)["nodes"]}) == 3
+
+
 def test_from_the_command_line(cli, tmp_path):
     out = tmp_path / "cancer.html"
     found = cli("report", "models/cancer.bif", "--epsilon", "1", "-o", out, "--json")
@@ -164,6 +246,28 @@ def test_search_sort_and_download(page_of, data):
         page_of.click("#csv")
     text = download.value.path().read_text(encoding="utf-8")
     assert len(text.strip().splitlines()) == 1 + len(data["records"])
+
+
+def test_a_record_is_chosen_with_the_keyboard(page_of, data):
+    name = next(n for n in data["details"] if n != data["binding"])
+    page_of.focus(f"button.name:text-is('{name}')")
+    page_of.keyboard.press("Enter")
+    assert page_of.inner_text("#detail h3") == name
+
+
+def test_a_wrong_model_is_told(page_of, data):
+    shown = page_of.inner_text("#wrong")
+    assert f"{data['wrong']['lines'][2]['sigma']:.6g}" in shown
+    assert page_of.inner_text("#certified") == "≤ 1"
+
+
+def test_narrow_pages_do_not_scroll_sideways(page_of):
+    size = page_of.viewport_size
+    page_of.set_viewport_size({"width": 360, "height": 740})
+    try:
+        assert page_of.evaluate("document.documentElement.scrollWidth") <= 360
+    finally:
+        page_of.set_viewport_size(size)
 
 
 def test_no_error_and_no_request(page_of):

@@ -58,7 +58,7 @@ def render(data: Mapping[str, Any]) -> str:
     for mark, filled in (
         ("title", html.escape(str(data["title"]))),
         ("style", "\n".join(_asset(name) for name in _STYLES)),
-        ("libraries", "\n;\n".join(_asset(name) for name in _LIBRARIES)),
+        ("libraries", "/*\n" + _asset("LICENSES.txt") + "*/\n" + "\n;\n".join(map(_asset, _LIBRARIES))),
         ("script", _asset("report.js")),
         ("data", text),  # last: what stands in it is never looked at again
     ):

@@ -150,9 +150,34 @@ def _network(model: Model, shown: list[str]) -> Picture:
             graph.add_edges_from((p, factor.child) for p in scope if p != factor.child)
         elif not model.directed:
             graph.add_edges_from((a, b) for k, a in enumerate(scope) for b in scope[k + 1 :])
-    places = _layers(graph) if model.directed else _springs(graph)
+    split = nx.weakly_connected_components if model.directed else nx.connected_components
+    parts = [sorted(part, key=model.index.__getitem__) for part in split(graph)]
+    draw = _layers if model.directed else _springs
+    places = _packed([draw(graph.subgraph(part)) for part in sorted(parts, key=lambda p: model.index[p[0]])])
     edges = tuple((str(a), str(b), model.directed) for a, b in graph.edges)
     return Picture("network", places, edges, {}, len(model.nodes) - len(shown))
+
+
+def _packed(parts: list[dict[str, tuple[float, float]]]) -> dict[str, tuple[float, float]]:
+    """Put the drawings of separate families side by side, in rows that make a page rather than a line."""
+    if len(parts) == 1:
+        return parts[0]
+    boxes = []
+    for part in parts:
+        spots = np.array(list(part.values()))
+        low, high = spots.min(axis=0), spots.max(axis=0)
+        boxes.append((low, high - low + 2 * _STEP))
+    widest = max(float(size[0]) for _, size in boxes)
+    width = max(widest, float(np.sqrt(1.6 * sum(float(size[0] * size[1]) for _, size in boxes))))
+    places: dict[str, tuple[float, float]] = {}
+    x = y = tallest = 0.0
+    for part, (low, size) in zip(parts, boxes, strict=True):
+        if x > 0 and x + size[0] > width:
+            x, y, tallest = 0.0, y + tallest, 0.0
+        for n, (a, b) in part.items():
+            places[n] = (x + a - float(low[0]), y + b - float(low[1]))
+        x, tallest = x + float(size[0]), max(tallest, float(size[1]))
+    return places
 
 
 def _layers(graph: object) -> dict[str, tuple[float, float]]:

@@ -13,12 +13,18 @@ from quiltdp.accountant.calibration import Calibration, calibrate, calibrate_pro
 from quiltdp.accountant.profile import LeakageProfile
 from quiltdp.accountant.result import Leakage, jsonable
 from quiltdp.errors import QuiltdpError
+from quiltdp.graph.components import component_classes
 from quiltdp.graph.moral import moralize
+from quiltdp.graph.quilt import Quilt
 from quiltdp.graph.quilts import quilts
+from quiltdp.graph.types import DependencyGraph
 from quiltdp.inference.quilts import quilt_influence
+from quiltdp.inference.types import QuiltInfluence
 from quiltdp.inference.workspace import Workspace
 from quiltdp.model import Model
 from quiltdp.report.places import Picture, picture_of
+from quiltdp.report.report_reasons import attackable, if_the_model_is_wrong, theorem_of
+from quiltdp.report.state_map import state_map
 
 __all__ = ["ReportRequest", "report_data"]
 
@@ -57,6 +63,8 @@ def report_data(
     tell("picture", 0.8)
     picture = picture_of(model, leaks)
     rows, says = _records(cal, found)
+    tell("models nearby", 0.85)
+    wrong = if_the_model_is_wrong(cal, model, request.options)
     tell("quilts", 0.9)
     data = {
         "title": request.name,
@@ -64,7 +72,7 @@ def report_data(
         "scale_name": cal.mechanism.scale_name,
         "sentence": _sentence(cal, len(model.records)),
         "bars": _bars(request, profiles),
-        "bracket_sentence": _bracket(cal, model),
+        "bracket": _bracket(cal, model),
         "targets": targets,
         "leakage": curves,
         "graph": _graph(model, picture, leaks),
@@ -75,7 +83,9 @@ def report_data(
         "assumptions": _assumptions(cal, model),
         "how": _how(cal),
         "command": request.command,
-        "wrong": [],
+        "theorem": theorem_of(cal),
+        "map": state_map(model),
+        "wrong": wrong,
     }
     tell("done", 1.0)
     plain: dict[str, Any] = jsonable(data)
@@ -187,20 +197,28 @@ def _bars(request: ReportRequest, profiles: Mapping[str, LeakageProfile]) -> lis
     return bars
 
 
-def _bracket(cal: Calibration, model: Model) -> str:
+def _bracket(cal: Calibration, model: Model) -> dict[str, Any]:
     """Say how close the certified number is to what an explicit attack attains."""
     unknown = "No attack was run beside this answer: the true leakage may be smaller than the certified one."
     if cal.dp_epsilon is None or cal.protected != "single records":
-        return unknown
+        return {"certified": cal.leakage, "attained": None, "says": unknown}
+    part = attackable(model, cal.binding.unit)
+    if part is None:
+        return {"certified": cal.leakage, "attained": None, "says": unknown}
+    alpha = cal.dp_epsilon
+    own = {n: alpha[n] for n in part.records} if isinstance(alpha, Mapping) else alpha
     try:
-        attained = attack(model, cal.dp_epsilon, cal.adversary, work="quick").leakage
-    except QuiltdpError:
-        return unknown  # no junction tree of affordable width
-    return (
-        f"Certified: no mechanism with this noise leaks more than {cal.leakage:.4g}. Attained: an explicit"
-        f" attack leaks {attained:.4g}. The answer is within a factor {cal.leakage / attained:.3g} of the"
-        " best possible."
-    )
+        attained = attack(part, own, cal.adversary, work="quick").leakage
+    except QuiltdpError:  # no junction tree of affordable width, or records that are known elsewhere
+        return {"certified": cal.leakage, "attained": None, "says": unknown}
+    more = 100.0 * (cal.leakage / attained - 1.0)
+    close = "less than 0.1 %" if more < 0.1 else f"at most {more:.3g} %"
+    return {
+        "certified": cal.leakage,
+        "attained": attained,
+        "says": "Certified: no mechanism with this noise leaks more. Attained: an explicit attack leaks as"
+        f" much. The answer is {close} above the best possible.",
+    }
 
 
 def _graph(model: Model, picture: Picture, leaks: Mapping[str, float]) -> dict[str, Any]:
@@ -239,7 +257,7 @@ def _graph(model: Model, picture: Picture, leaks: Mapping[str, float]) -> dict[s
     )
     return {
         "kind": picture.kind,
-        "says": f"{says} Darker records leak more.{left}",
+        "says": f"{says} Redder records leak more.{left}",
         "nodes": nodes,
         "edges": [list(e) for e in picture.edges],
         "bins": {mark: list(names) for mark, names in picture.parts.items()},
@@ -264,24 +282,78 @@ def _records(cal: Calibration, found: Mapping[str, Leakage]) -> tuple[list[dict[
 
 def _details(model: Model, cal: Calibration, names: Sequence[str]) -> dict[str, Any]:
     """Describe a quilt of each record: the one that forces the answer, or the record's Markov blanket."""
-    graph, space = moralize(model), Workspace(model)
     found: dict[str, Any] = {}
+    parts = _Parts(model)
     for name in names:
         if name not in model.index:
             continue  # a window or a named set
-        try:
-            quilt = next(iter(quilts(graph, name, max_nearby=0)))
-            told = quilt_influence(model, quilt, max_entries=2**14, workspace=space)
-        except (QuiltdpError, StopIteration):
-            continue  # too large to describe; the leakage itself does not need it
-        found[name] = _quilt(quilt.separator, quilt.nearby, quilt.remote, told.b, told.swing)
+        described = parts.describe(name)
+        if described is not None:
+            found[name] = described
     witness = cal.binding.witness
     if cal.binding.unit in found and "closed" in witness:
         separator, closed = frozenset(witness["separator"]), frozenset(witness["closed"])
         rest = [n for n in model.nodes if n not in separator and n not in closed]
         described = _quilt(separator, closed - {cal.binding.unit}, rest, None, witness["swing"])
-        found[cal.binding.unit] = {**described, "known": list(witness.get("known", ()))}
+        found[cal.binding.unit] = described
+    if witness and cal.binding.unit in model.index:
+        own = found.setdefault(cal.binding.unit, {})
+        own["known"] = [str(n) for n in witness["known"]] if "known" in witness else None
+        own["told_apart"] = _told_apart(model, cal.binding.unit, witness.get("values"))
     return found
+
+
+class _Parts:
+    """The connected components of a model, each kind once, with the quilts that were described in them."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self._classes = component_classes(model)
+        self._known: dict[tuple[int, int], tuple[Quilt, QuiltInfluence] | None] = {}
+        self._tools: dict[int, tuple[DependencyGraph, Workspace]] = {}
+        self._where: dict[int, tuple[int, int, int]] = {}  # node → class, copy, place in it
+        for c, kind in enumerate(self._classes):
+            for k, copy in enumerate(kind.copies):
+                self._where.update((j, (c, k, at)) for at, j in enumerate(copy.tolist()))
+
+    def describe(self, name: str) -> dict[str, Any] | None:
+        """Return the quilt of a record's Markov blanket in words; ``None`` if it is too large."""
+        c, k, at = self._where[self._model.index[name]]
+        if (c, at) not in self._known:
+            self._known[c, at] = self._quilt(c, at)
+        found = self._known[c, at]
+        if found is None:
+            return None
+        quilt, told = found
+        kind, nodes = self._classes[c], self._model.nodes
+        place = kind.model.index
+        copy = kind.copies[k]
+
+        def here(inside: Collection[str]) -> list[str]:
+            return [nodes[int(copy[place[n]])] for n in inside]
+
+        described = _quilt(here(quilt.separator), here(quilt.nearby), here(quilt.remote), told.b, told.swing)
+        others = len(nodes) - len(kind.model.nodes)  # other components are remote from everything
+        return {**described, "remote_count": described["remote_count"] + others}
+
+    def _quilt(self, c: int, at: int) -> tuple[Quilt, QuiltInfluence] | None:
+        part = self._classes[c].model
+        if c not in self._tools:
+            self._tools[c] = (moralize(part), Workspace(part))
+        graph, space = self._tools[c]
+        try:
+            quilt = next(iter(quilts(graph, part.nodes[at], max_nearby=0)))
+            return quilt, quilt_influence(part, quilt, max_entries=2**14, workspace=space)
+        except (QuiltdpError, StopIteration):
+            return None  # too large to describe; the leakage itself does not need it
+
+
+def _told_apart(model: Model, unit: str, values: Any) -> list[str] | None:
+    """Return the names of the two states that the worst case tells apart, if the witness has them."""
+    states = model.states[unit]
+    if not isinstance(values, (list, tuple)) or not all(isinstance(v, int) for v in values):
+        return None
+    return [str(states[v]) for v in values] if all(0 <= v < len(states) for v in values) else None
 
 
 def _quilt(
@@ -309,7 +381,10 @@ def _assumptions(cal: Calibration, model: Model) -> list[list[str]]:
     return [
         ["protected", f"{cal.protected}; replacing one may change the published numbers as stated below"],
         ["against", f"an adversary who {who}"],
-        ["the model", "is taken as true: its tables, and which records depend on which"],
+        [
+            "the model",
+            "is taken as true (what if not: see above): its tables, and which records depend on which",
+        ],
         ["the noise", f"is drawn afresh, with the stated scale, by {cal.mechanism}"],
         ["released", "once; several releases add up before they are converted (ask for that many releases)"],
         *[["note", n] for n in (*model.notes, *cal.notes)],
@@ -320,12 +395,12 @@ def _how(cal: Calibration) -> list[list[str]]:
     alpha = cal.dp_epsilon
     cost = "unequal, per record" if isinstance(alpha, Mapping) else "–" if alpha is None else f"{alpha:.12g}"
     return [
-        ["method", f"{cal.method} (docs: theory, {cal.method})"],
+        ["method", cal.method],
         ["certificate", str(cal.certificate)],
         ["forced by", str(cal.binding)],
         ["plain DP cost α", cost],
         ["certified leakage", f"{cal.leakage:.12g}"],
-        ["work budget", ", ".join(f"{k} {v}" for k, v in _work(cal).items()) or "–"],
+        ["work budget", ", ".join(f"{k} {v}" for k, v in _work(cal).items() if v != "") or "–"],
         ["model fingerprint", cal.fingerprint],
         ["version", f"quiltdp {__version__}"],
     ]

@@ -20,7 +20,7 @@ from quiltdp.accountant.adversaries import INFORMED
 from quiltdp.accountant.bounds import Bounds, Problem, Vector, register
 from quiltdp.accountant.leakage.chain_recursion import Curves, PhiCurve, Side
 from quiltdp.errors import InvalidArgument
-from quiltdp.inference.path import path_of, step_spreads
+from quiltdp.inference.path import StepSpreads, path_of, step_spreads
 from quiltdp.inference.workspace import Workspace
 from quiltdp.model import Model
 from quiltdp.numbers import EPS, up, up_array
@@ -67,9 +67,13 @@ class ChainBound:
         self._workspace = workspace
         self._forward = self._backward = None
         if self.length > 1:
-            c = step_spreads(self._path, max_work=self._max_work, check=workspace.guard.check)
+            c = self._spreads(workspace)
             self._forward = Side(self.length, _phi_curves(c.distances, c.forward[:, ::-1]))
             self._backward = Side(self.length, _phi_curves(c.distances, c.backward))
+
+    def _spreads(self, workspace: Workspace) -> StepSpreads:
+        """Return the spreads of the d-step tables."""
+        return step_spreads(self._path, max_work=self._max_work, check=workspace.guard.check)
 
     def evaluate(self, alpha: Vector) -> Bounds:
         """Return α's of the run + F at its right end + B at its left end, for every unit."""

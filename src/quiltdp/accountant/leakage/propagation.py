@@ -14,6 +14,7 @@ component by component with F itself rounded up.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -187,17 +188,27 @@ class Propagation:
         Where messages are kept; its guard is looked at while they settle.
     """
 
+    kept_as = "messages"
+
     def __init__(self, workspace: Workspace, *, max_work: float = 4e8) -> None:
         self._workspace = workspace
         self._max_work = max_work
         self.model = workspace.model
         self.graph = factor_graph(self.model)
-        self.spreads = all_spreads(self.model, self.graph)
+        self.spreads = self._spreads()
+
+    def _spreads(self) -> Vector:
+        """Return c for every edge of the graph."""
+        return all_spreads(self.model, self.graph)
+
+    def unit_spread(self, nodes: Collection[str], factor: int) -> float:
+        """Return c of a factor when several of its nodes change together."""
+        return unit_spread(self.model, nodes, factor)
 
     def messages(self, alpha: Vector) -> Messages:
         """Return the certified messages at ``alpha``, kept for a while."""
         key = np.ascontiguousarray(alpha).tobytes()
-        return self._workspace.keep("messages", (self._max_work, key), lambda: self._solve(alpha), _size)
+        return self._workspace.keep(self.kept_as, (self._max_work, key), lambda: self._solve(alpha), _size)
 
     def _solve(self, alpha: Vector) -> Messages:
         guard = self._workspace.guard
@@ -276,7 +287,7 @@ class PropagationBound:
             first = self._propagation.first_edge(f)
             arriving = sum(float(messages.out[first + a]) for a, j in enumerate(scope) if j not in members)
             inside = [model.nodes[j] for j in scope if j in members]
-            value += float(phi(unit_spread(model, inside, f), arriving * (1 + 64 * EPS)))
+            value += float(phi(self._propagation.unit_spread(inside, f), arriving * (1 + 64 * EPS)))
         own = {int(g.component[j]) for j in members}
         cap = sum(float(messages.cap[next(j for j in members if g.component[j] == c)]) for c in own)
         return min(float(up_array(np.array(value), 64.0 + 4 * len(unit))), cap)

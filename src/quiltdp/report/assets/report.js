@@ -39,7 +39,10 @@ function firstScreen() {
     row.append(element("span", bar.label), track);
     $("bars").append(row);
   }
-  $("bracket").textContent = data.bracket_sentence;
+  $("bracket-says").textContent = data.bracket.says;
+  $("certified").textContent = "≤ " + number(data.bracket.certified);
+  $("attained").textContent = "≥ " + number(data.bracket.attained);
+  $("bracket").hidden = data.bracket.attained === null;
 }
 
 // -- targets and curves ----------------------------------------------------------------------------
@@ -127,21 +130,22 @@ function choose(name) {
   facts(list, [...Object.entries(record.leaks_to).map(([who, leak]) => ["leaks to " + who, number(leak)])]);
   if (record.method) facts(list, [["found by", record.method]]);
   const q = data.details[name];
-  if (q) {
+  if (q && q.separator) {
     facts(list, [["separator", q.separator.join(", ") || "–"], ["nearby", q.nearby.join(", ") || "–"],
       ["remote", q.remote_count + (q.remote.length ? ": " + q.remote.join(", ") + (q.remote_count > q.remote.length ? ", …" : "") : "")],
       ...(q.influence === null ? [] : [["influence b", number(q.influence)]]), ["swing s", number(q.swing)]]);
-    if (q.known) facts(list, [["worst adversary", "knows {" + q.known.join(", ") + "}"]]);
   }
+  if (q && q.known) facts(list, [["worst adversary knows", q.known.join(", ") || "nothing but the model"]]);
+  if (q && q.told_apart) facts(list, [["and tells apart", q.told_apart.join(" from ")]]);
   box.append(list);
   if (drawing) {
-    const quilt = q || { separator: [], nearby: [] };
+    const quilt = q && q.separator ? q : { separator: [], nearby: [] };
     drawing.nodes().forEach((n) => {
       n.removeClass("target separator nearby remote");
       if (n.id() === name) n.addClass("target");
       else if (quilt.separator.includes(n.id())) n.addClass("separator");
       else if (quilt.nearby.includes(n.id())) n.addClass("nearby");
-      else if (q) n.addClass("remote");
+      else if (q && q.separator) n.addClass("remote");
     });
   }
 }
@@ -166,10 +170,16 @@ function records() {
     return row;
   });
   const before = (a, b) => (a === b ? 0 : a < b ? -1 : 1);
+  const named = (cell) => { // a button: reachable by keyboard, and a name is only text
+    const button = element("button", cell.getValue(), "name");
+    button.type = "button";
+    button.addEventListener("click", () => choose(cell.getValue()));
+    return button;
+  };
   table = new Tabulator("#table", {
-    data: rows, height: Math.min(420, 60 + 38 * rows.length), layout: "fitColumns", index: "name", headerSortElement: "↕",
+    data: rows, height: rows.length > 10 ? 420 : false, layout: "fitColumns", index: "name", headerSortElement: "↕",
     initialSort: adversaries.length ? [{ column: "to0", dir: "desc" }] : [],
-    columns: [{ title: "record", field: "name", formatter: "plaintext" },
+    columns: [{ title: "record", field: "name", formatter: named },
       ...adversaries.map((who, k) => ({ title: "leaks to " + who, field: "to" + k, formatter: number_, sorter: before, hozAlign: "right" }))],
   });
   table.on("rowClick", (_, row) => choose(row.getData().name));
@@ -187,10 +197,37 @@ function rest() {
   facts($("assumptions"), data.assumptions);
   facts($("how"), data.how);
   $("command").textContent = data.command;
-  if (data.wrong && data.wrong.length) {
-    $("wrong").hidden = false;
-    for (const line of data.wrong) $("wrong-says").append(element("p", line));
+  $("theorem-text").textContent = data.theorem;
+  $("theorem").hidden = !data.theorem;
+  $("wrong").hidden = false;
+  $("wrong-says").textContent = data.wrong.says;
+  $("wrong-lines").hidden = !data.wrong.lines.length;
+  for (const line of data.wrong.lines) {
+    const row = element("tr");
+    const cells = [Number((100 * line.off_by).toPrecision(3)) + " %", number(line.sigma), (value(line.sigma) / data.sigma).toPrecision(3)];
+    for (const text of cells) row.append(element("td", text));
+    $("wrong-lines").tBodies[0].append(row);
   }
+}
+
+// -- located states -------------------------------------------------------------------------------------
+
+function places() {
+  if (!data.map) return;
+  $("map-section").hidden = false;
+  $("map-says").textContent = data.map.says;
+  const top = Math.max(...data.map.nodes.map((n) => n.share));
+  const elements = data.map.nodes.map((n) => ({ data: { id: n.id, colour: mixed(css("--low"), css("--high"), Math.sqrt(n.share / top)) }, position: { x: n.x, y: n.y } }));
+  for (const [a, b, likely] of data.map.moves) elements.push({ data: { source: a, target: b, width: 1 + 3 * likely } });
+  window.quiltdpMap = cytoscape({
+    container: $("map"), elements, layout: { name: "preset", padding: 24 }, wheelSensitivity: 0.2, autoungrabify: true,
+    style: [
+      { selector: "node", style: { "background-color": "data(colour)", shape: "rectangle", label: "data(id)", width: 33, height: 33, "font-size": 7,
+        color: css("--ink"), "text-valign": "bottom", "min-zoomed-font-size": 8 } },
+      { selector: "edge", style: { width: "data(width)", "line-color": css("--quiet"), opacity: 0.6, "curve-style": "bezier",
+        "target-arrow-shape": "triangle", "target-arrow-color": css("--quiet"), "arrow-scale": 0.6 } },
+    ],
+  });
 }
 
 firstScreen();
@@ -198,4 +235,5 @@ rest();
 records();
 targets();
 draw();
+places();
 if (data.binding) choose(data.binding);
