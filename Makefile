@@ -14,7 +14,7 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --con
 # Many small tables: one thread each beats the start-up cost of more.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help setup demo test test-all chromium test-lowest lint types docs figures mutants soundness fuzz bench bench-quick clean
+.PHONY: help setup demo test test-all chromium test-lowest lint types docs figures notebooks mutants soundness fuzz bench bench-quick clean
 
 help:
 	@echo 'make demo       set up, then calibrate the noise for a bundled model'
@@ -23,6 +23,7 @@ help:
 	@echo 'make test-lowest  the quick tests with the oldest dependencies that pyproject.toml allows'
 	@echo 'make setup      only make $(VENV), with everything for development'
 	@echo 'make docs       build the documentation into site/, its pictures included'
+	@echo 'make notebooks  run the notebooks in place: what they show is today'"'"'s'
 	@echo 'make soundness  attack every bound on SEEDS=$(SEEDS) random models; goes on where it stopped'
 	@echo 'make fuzz       read INPUTS=$(INPUTS) broken files with every reader'
 	@echo 'make mutants    apply deliberate breaks one by one: a test must notice each'
@@ -91,6 +92,9 @@ docs: $(DOCS) figures
 
 figures: $(DEV)
 	$(BIN)/python tools/figures.py
+
+notebooks: $(DEV)
+	$(BIN)/python tools/notebooks.py
 
 mutants: $(DEV)
 	$(BIN)/python tools/mutants.py
