@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from quiltdp.accountant.ledger import Ledger
     from quiltdp.accountant.mechanisms import Gaussian, Laplace, Thresholdout
     from quiltdp.accountant.profile import LeakageProfile, analyze, dp_epsilon, leakage
-    from quiltdp.accountant.robust import robust
     from quiltdp.accountant.result import Leakage
+    from quiltdp.accountant.robust import robust
     from quiltdp.chain import ChainModel, markov_chain, markov_chains
     from quiltdp.domains.pedigree import pedigree
     from quiltdp.domains.pedigree.panel import analyze_panel
