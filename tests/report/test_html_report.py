@@ -265,7 +265,7 @@ def test_narrow_pages_do_not_scroll_sideways(page_of):
     size = page_of.viewport_size
     page_of.set_viewport_size({"width": 360, "height": 740})
     try:
-        assert page_of.evaluate("document.documentElement.scrollWidth") <= 360
+        page_of.wait_for_function("document.documentElement.scrollWidth <= 360")
     finally:
         page_of.set_viewport_size(size)
 

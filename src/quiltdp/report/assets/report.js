@@ -57,7 +57,8 @@ function curve(target, xs, series, xLabel) {
     series: [{ label: xLabel, value: (_, v) => number(v) },
       ...series.map((s, k) => ({ label: s.label, stroke: stroke[k], width: 2, points: { show: true }, value: (_, v) => number(v) }))],
   };
-  return new uPlot(options, [xs, ...series.map((s) => s.values.map((v) => (value(v) > 0 && Number.isFinite(value(v)) ? v : null)))], target);
+  const plot = new uPlot(options, [xs, ...series.map((s) => s.values.map((v) => (value(v) > 0 && Number.isFinite(value(v)) ? v : null)))], target);
+  window.addEventListener("resize", () => plot.setSize({ width: Math.max(260, target.clientWidth), height: 240 }));
 }
 
 function targets() {
