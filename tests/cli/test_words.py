@@ -239,3 +239,22 @@ def test_what_is_no_export_is_refused(cli, tmp_path: Path, content: str) -> None
 
 def test_no_ledger_is_a_corrupt_ledger_for_programs() -> None:
     assert issubclass(NotALedger, LedgerCorrupt)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        ("quilts", "models/asia.bif", "smoke", "--max-nearby", "2"),
+        ("calibrate", "models/cancer.bif", "--epsilon", "1"),
+        ("audit", "models/cancer.bif", "--dp-epsilon", "0.5"),
+    ],
+)
+def test_tables_fit_eighty_columns_where_nobody_says_how_wide(cli, call):
+    found = cli(*call)
+    assert found.code == 0, found.err
+    lines = found.out.splitlines()
+    ruled = next(k for k, line in enumerate(lines) if line.startswith(" ──"))
+    table = lines[ruled - 1 :]
+    table = table[: table.index("")] if "" in table else table
+    assert len(table) > 3
+    assert all(len(line) <= 80 for line in table)

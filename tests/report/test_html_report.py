@@ -265,7 +265,12 @@ def test_narrow_pages_do_not_scroll_sideways(page_of):
     size = page_of.viewport_size
     page_of.set_viewport_size({"width": 360, "height": 740})
     try:
-        page_of.wait_for_function("document.documentElement.scrollWidth <= 360")
+        for _ in range(50):  # the libraries follow the window in their own time
+            width = page_of.evaluate("document.documentElement.scrollWidth")
+            if width <= 360:
+                break
+            page_of.wait_for_timeout(100)
+        assert width <= 360
     finally:
         page_of.set_viewport_size(size)
 

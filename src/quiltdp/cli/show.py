@@ -19,16 +19,18 @@ if TYPE_CHECKING:
 __all__ = ["listed", "number", "say", "show", "show_facts", "show_line", "show_table"]
 
 PLAIN_WIDTH = 110
+TABLE_WIDTH = 80
+"""Tables are this wide at most where no terminal says how wide it is."""
 
 
-def show(renderable: RenderableType, *, style: str | None = None) -> None:
+def show(renderable: RenderableType, *, style: str | None = None, width: int = PLAIN_WIDTH) -> None:
     """Print on stdout: in colour on a terminal; elsewhere plain, without trailing blanks."""
     from rich.console import Console
 
     if sys.stdout.isatty():
         Console(highlight=False).print(renderable, style=style)
         return
-    plain = Console(width=PLAIN_WIDTH, file=StringIO(), highlight=False, color_system=None)
+    plain = Console(width=width, file=StringIO(), highlight=False, color_system=None)
     with plain.capture() as capture:
         plain.print(renderable)
     typer.echo("\n".join(line.rstrip() for line in capture.get().rstrip("\n").split("\n")))
@@ -67,7 +69,7 @@ def show_table(
         table.add_column(_shown(name), justify="right" if name in to_the_right else "left", overflow="fold")
     for row in rows:
         table.add_row(*(_shown(cell) for cell in row))
-    show(table)
+    show(table, width=TABLE_WIDTH)
 
 
 def show_facts(facts: Iterable[tuple[str, str]], *, title: str = "") -> None:

@@ -133,7 +133,9 @@ def additive_concentration(model: Model) -> Concentration:
     References
     ----------
     Fan, Jiang and Sun, "Hoeffding's inequality for general Markov chains and its applications to statistical
-    learning" (2021), Theorem 1; León and Perron (2004) for one function of a reversible chain.
+    learning", JMLR 22 (2021), arXiv:1802.00211: a stationary chain's Σ f_i(X_i), f_i in [a_i, b_i], is
+    sub-Gaussian with variance proxy (1 + λ)/(1 − λ) · Σ (b_i − a_i)²/4, reversible or not.  León and Perron
+    (2004) for one function of a reversible chain.
     """
     if not isinstance(model, ChainModel):
         raise InvalidArgument("additive concentration is computed for Markov chains")
