@@ -275,7 +275,7 @@ def components(pool: Executor | None, frequency: float) -> Any:
             name = [None if n is None else f"{k}{n}" for n in (p.name, p.father, p.mother)]
             people.append(Person(str(name[0]), name[1], name[2]))
     model = qd.pedigree(Pedigree(tuple(people)), frequency)
-    return qd.leakage(model, 0.05, "coupling", "prior", executor=pool).epsilon
+    return qd.dp_epsilon(model, 1.0, "coupling", "prior", executor=pool)
 
 
 # -- start-up --------------------------------------------------------------------------------------------

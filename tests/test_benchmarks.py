@@ -50,7 +50,6 @@ def test_slopes_are_exponents_of_growth() -> None:
     import bench_scaling
 
     assert bench_scaling.slope([1, 10, 100, 1000], [1.0, 3.0, 30.0, 300.0]) == pytest.approx(1.0)
-    assert bench_scaling.components(None, 0.1) == pytest.approx(bench_scaling.components(None, 0.1))
     assert len({tuple(len(f) for f in bench_scaling.different_families(8))}) == 1
 
 

@@ -14,6 +14,7 @@ from quiltdp.accountant.elsewhere import Elsewhere
 from quiltdp.accountant.methods import by_name
 from quiltdp.accountant.stages import Question
 from quiltdp.errors import InvalidArgument, ModelTooWide
+from quiltdp.inference import quilts_elsewhere
 from quiltdp.parallel import Workers
 
 
@@ -79,3 +80,11 @@ def test_a_registered_bound_travels_by_name() -> None:
         by_name("informed", "of my own")
     assert Elsewhere is not None
     assert Question(0, 1, np.zeros(1)).between is None
+
+
+def test_quilts_of_many_targets(pool: Executor) -> None:
+    model = qd.example("asia")
+    graph = qd.moralize(model)
+    quilts = [q for n in model.nodes for q in qd.quilts(graph, n, max_nearby=1)]
+    assert quilts_elsewhere is not None
+    assert qd.quilt_influences(model, quilts, executor=pool) == qd.quilt_influences(model, quilts)

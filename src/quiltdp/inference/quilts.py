@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from concurrent.futures import Executor
 from functools import partial
 from typing import NamedTuple
 from weakref import ref
@@ -103,11 +104,12 @@ def quilt_influences(
     rays: bool = False,
     limits: Limits | None = None,
     workspace: Workspace | None = None,
+    executor: Executor | None = None,
 ) -> tuple[QuiltInfluence, ...]:
     """Return :func:`quilt_influence` of many quilts of one model: tables are shared between them.
 
     Quilts whose moves have the same shape are read off together.  A quilt that is refused ends the
-    call.
+    call.  With an ``executor`` targets are looked at there, with the same numbers.
 
     Examples
     --------
@@ -118,6 +120,10 @@ def quilt_influences(
     [8.789, 7.427, 7.427, 0.0]
     """
     chosen = limits if limits is not None else Limits(rays=rays)
+    if executor is not None:
+        from quiltdp.inference.quilts_elsewhere import ask_by_target
+
+        return ask_by_target(model, quilts, executor, exact_support=exact_support, limits=chosen)
     space = workspace if workspace is not None else Workspace(model)
     found: dict[int, QuiltInfluence] = {}
     alike: dict[tuple[int, ...], list[_Reading]] = {}
