@@ -197,7 +197,9 @@ class Answers:
         ``at(s, near, larger)`` are the leakages at scale s, with the last arguments of :meth:`decide`;
         ``leakages`` those of the scale that was found before.
         """
-        wanted = max(tolerance, ROUGH) if self.rough else tolerance
+        used = [p.component.bounds[:c] for p, c in zip(self.pieces, self.counts, strict=True)]
+        dear = max((entry.near for bounds in used for entry, _ in bounds), default=0.0)
+        wanted = max(tolerance, dear, ROUGH if self.rough else 0.0)
         seen: dict[float, Leakages] = {}
         floors: dict[float, float] = {}
         start, near = None, _FAR

@@ -191,6 +191,8 @@ class Registered:
         ``auto`` passes it over where one of these bounds already answers.
     settles
         Where it answers, ``auto`` looks no further.
+    near
+        How near (relatively) to its goal a search for α ends: one evaluation of some bounds takes seconds.
     """
 
     name: str
@@ -201,6 +203,7 @@ class Registered:
     auto: Applies = always
     unless: tuple[str, ...] = ()
     settles: bool = False
+    near: float = 0.0
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle by name: the process that reads it has its own registry."""
@@ -222,16 +225,17 @@ def register(
     auto: Applies = always,
     unless: tuple[str, ...] = (),
     settles: bool = False,
+    near: float = 0.0,
 ) -> Callable[[_Class], _Class]:
     """Register a bound class (or a function that picks one) under a name for an adversary.
 
-    ``says`` is its one line for people; ``auto``, ``unless`` and ``settles`` as in :class:`Registered`.
+    ``says`` is its one line for people; ``auto``, ``unless``, ``settles`` and ``near`` as in :class:`Registered`.
     """
 
     def add(made: _Class) -> _Class:
         if (against.name, name) in _FOUND:
             raise ValueError(f"the bound {name!r} against {against.name} is registered twice")
-        entry = Registered(name, against, kind, says, made, auto, unless, settles)  # type: ignore[arg-type]
+        entry = Registered(name, against, kind, says, made, auto, unless, settles, near)  # type: ignore[arg-type]
         _FOUND[against.name, name] = entry
         return made
 

@@ -7,7 +7,7 @@ table, a state is possible where it is positive, and changing one block is movin
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +19,7 @@ from quiltdp.inference.trees import junction_tree
 from quiltdp.inference.workspace import Workspace
 from quiltdp.model import Table
 
-__all__ = ["ChangeReveal", "ChangeTree", "change_tree", "changes_of_plan"]
+__all__ = ["ChangeReveal", "ChangeTree", "change_tree", "changes_of_plan", "effort_of_clique"]
 
 Flags = NDArray[np.bool_]
 
@@ -59,16 +59,20 @@ class ChangeTree:
     log_marginals: tuple[Table, ...]
 
 
-def _effort(sizes: Sequence[int], known: int) -> float:
+def effort_of_clique(
+    clique: Collection[str], start: Collection[str], cardinality: Mapping[str, int]
+) -> float:
     """Return what one reveal costs: single changes, weighted by the time a transport takes."""
+    columns = [n for n in clique if n in start] + [n for n in clique if n not in start]
+    sizes = [cardinality[n] for n in columns]
     total = 0.0
-    for k in range(known, len(sizes)):
+    for k in range(len(start), len(sizes)):
         before, size = math.prod(sizes[:k]), sizes[k]
-        total += before * sum(s - 1 for s in sizes[:k]) * (1.0 if size <= 2 else size**3 / 4.0)
+        total += before * sum(s - 1 for s in sizes[:k]) * (1.0 if size <= 2 else 2.0 if size == 3 else size**3 / 4.0)
     return total
 
 
-def changes_of_plan(plan: EliminationPlan, cardinality: dict[str, int]) -> float:
+def changes_of_plan(plan: EliminationPlan, cardinality: Mapping[str, int]) -> float:
     """Return about what all reveals of a junction tree cost, before any table is made."""
     near: list[list[set[str]]] = [[] for _ in plan.cliques]
     for k, above in enumerate(plan.parent):
@@ -79,8 +83,7 @@ def changes_of_plan(plan: EliminationPlan, cardinality: dict[str, int]) -> float
     total = 0.0
     for clique, separators in zip(plan.cliques, near, strict=True):
         for start in separators:
-            columns = [n for n in clique if n in start] + [n for n in clique if n not in start]
-            total += _effort([cardinality[n] for n in columns], len(start))
+            total += effort_of_clique(clique, start, cardinality)
     return total
 
 

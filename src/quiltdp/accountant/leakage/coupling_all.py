@@ -196,7 +196,7 @@ class _Sweep:
         size = len(p)
         if d.max(initial=0.0) > FARTHEST or 2 * size > MOST_NODES:
             return transport(p.T, q.T, d.T.reshape(-1, size, size))
-        if size <= 2:
+        if size <= 3:  # closed forms
             return transport_of_columns(p, q, d)
         ties = self._trees.get(key)
         if ties is None and self._finding:

@@ -104,7 +104,7 @@ class ChosenPairs:
             p, q = step.law[:, a], step.law[:, b]
             if d.max(initial=0.0) > FARTHEST:
                 value = transport(p.T, q.T, d.T.reshape(-1, slots, slots))
-            elif slots <= 2:
+            elif slots <= 3:  # closed forms
                 value = transport_of_columns(p, q, d)
             else:
                 value = transport_renewed(

@@ -11,32 +11,64 @@ next block x revealed, U(a, z) = Σ_x P(x | z) U((a, x), (z, x)), where x stands
 change at the price ℓ_x(x, x'), and as a condition.  Changing the condition from (z, x) to (z', x') along single
 changes through possible states costs the sum of their messages, for the same records (a, x').  So D of
 :mod:`.single_changes` bounds ln U((a, x), (z, x)) / U((a, x'), (z', x')), and T(P(· | z), P(· | z'); D) bounds M_y.
+
+**Narrower trees.**  In a Bayesian network any set B of nodes that is closed under descendants may be left
+out.  Summed out in reverse topological order, the likelihood becomes H(x_A) = E[h | x_A], A the rest, and
+
+    ln H(x_A) − ln H(x_A') ≤ Σ_{j ∈ A: x_j ≠ x_j'} ℓ_j(x_j, x_j'),
+    ℓ_j = α_j·1[x_j ≠ x_j'] + Σ_{children c ∈ B of j} max_u K( P(c | x_j, u), P(c | x_j', u); fw_c )
+
+(:mod:`.forward`; rows of a table exist for every combination of parents, so nodes may be changed one at a
+time, possible or not), and no ℓ_j exceeds α_j plus the Σ α of its descendants in B.  The law of A is the product
+of its own tables.  So the claim above holds for A with ℓ_j in the place of α_j, and for every record in A.
+Records in B are answered by other sets A that hold them with their ancestors.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from quiltdp.accountant.adversaries import PRIOR
 from quiltdp.accountant.bounds import Bounds, Problem, Vector, register
+from quiltdp.accountant.leakage.forward import ChildKernels
 from quiltdp.accountant.leakage.single_changes import (
     SingleChanges,
     largest_leakages,
     plain_distances,
     prices_of,
 )
+from quiltdp.accountant.leakage.ties import Array
 from quiltdp.errors import ModelTooWide, option
+from quiltdp.inference.ancestry import Ancestry
 from quiltdp.inference.blocks import blocks_of, joined_nodes
-from quiltdp.inference.change_tree import change_tree, changes_of_plan
+from quiltdp.inference.change_tree import ChangeTree, change_tree, changes_of_plan
 from quiltdp.inference.clique_states import conditional_slack
 from quiltdp.inference.coupling_tree import reading_order
+from quiltdp.inference.narrower import Narrower
 from quiltdp.inference.trees import junction_tree, plan_junction_tree
 from quiltdp.inference.workspace import Workspace
+from quiltdp.model import Model
+from quiltdp.rounding import up, up_array
 from quiltdp.work import WorkBudget
 
 __all__ = ["SingleCouplingBound"]
 
 _ENTRIES = 8  # times the budget's entries may a clique have
+_TREES = 8  # sets of kept nodes
+_SHARE = 16  # a tree of some nodes may take the budget divided by this
+
+
+@dataclass(frozen=True, eq=False)
+class _Tree:
+    """A tree of single changes, the units it answers, and what of the model is left out."""
+
+    tree: ChangeTree
+    asked: tuple[int, ...]
+    units: tuple[tuple[int, tuple[int, ...]], ...]
+    edges: tuple[tuple[int, int], ...] = ()  # (kept parent, number of the edge to a child left out)
+    below: tuple[tuple[int, tuple[int, ...]], ...] = ()  # a kept node and its descendants left out
 
 
 @register(
@@ -45,6 +77,7 @@ _ENTRIES = 8  # times the budget's entries may a clique have
     kind="certified bound",
     says="sequential coupling along single changes, transports checked",
     unless=("coupling", "exact", "chain"),
+    near=1e-3,
 )
 class SingleCouplingBound:
     """Sequential coupling along single changes (method ``"coupling-single"``, prior adversary).
@@ -60,39 +93,123 @@ class SingleCouplingBound:
         self._units = problem.listed()
 
     def prepare(self, workspace: Workspace, budget: WorkBudget) -> None:
-        """Join nodes to blocks, and read the junction tree of the blocks in every direction."""
-        model = self._model
+        """Join nodes to blocks and read their junction tree; where it is too wide, trees of fewer nodes."""
+        self._workspace = workspace
+        self._slack = conditional_slack(self._model)
+        self._rank = reading_order(self._model)
+        self._forward: ChildKernels | None = None
+        everything = tuple(range(len(self._units)))
+        try:
+            self._trees = [self._whole(self._model, everything, budget, budget.pairs, workspace)]
+        except ModelTooWide:
+            if not self._model.directed or any(len(u) > 1 for u in self._units):
+                raise
+            self._trees = self._narrower(budget)
+            self._forward = ChildKernels(Ancestry(self._model, max_entries=1, max_work=0), workspace.guard)
+
+    def _whole(
+        self, model: Model, asked: tuple[int, ...], budget: WorkBudget, most: float, workspace: Workspace
+    ) -> _Tree:
+        """Return the tree of a whole model for some units, or refuse it."""
         entries = _ENTRIES * budget.entries
-        sets = [u for u in self._units if len(u) > 1]
+        units = [self._units[k] for k in asked]
+        sets = [u for u in units if len(u) > 1]
         tree = junction_tree(model, join=sets, max_entries=entries, workspace=workspace)
-        joined = _merged([*joined_nodes(model, tree), *sets])
-        rank = reading_order(model)
-        blocks = blocks_of(model, tree, joined, rank)
-        plan = plan_junction_tree(blocks.model, max_entries=entries)
+        for joined in (joined_nodes(model, tree), []):  # nodes that cannot change alone, if there is room
+            blocks = blocks_of(model, tree, _merged([*joined, *sets]), self._rank)
+            plan = plan_junction_tree(blocks.model, max_entries=entries)
+            effort = changes_of_plan(plan, {n: blocks.model.cardinality(n) for n in blocks.model.nodes})
+            if plan.fits and effort <= most:
+                break
         plan.check()
-        effort = changes_of_plan(plan, {n: blocks.model.cardinality(n) for n in blocks.model.nodes})
-        if effort > budget.pairs:
+        if effort > most:
             raise ModelTooWide(
-                f"the junction tree has about {effort:,.0f} single changes, the limit is {budget.pairs:,}",
+                f"the junction tree has about {effort:,.0f} single changes, the limit is {most:,.0f}",
                 f"raise {option('work')}",
                 f"use another {option('method')}",
             )
-        self._tree = change_tree(blocks, max_entries=entries, workspace=workspace)
+        found = change_tree(blocks, max_entries=entries, workspace=workspace)
         home = {n: k for k, b in enumerate(blocks.blocks) for n in b.nodes}
-        self._asked = [
-            (home[u[0]], [blocks.blocks[home[u[0]]].nodes.index(n) for n in u]) for u in self._units
-        ]
-        self._slack = conditional_slack(model)
-        self._workspace = workspace
+        nodes = [blocks.blocks[home[u[0]]].nodes for u in units]
+        places = tuple(
+            (home[u[0]], tuple(inside.index(n) for n in u)) for u, inside in zip(units, nodes, strict=True)
+        )
+        return _Tree(found, asked, places)
+
+    def _narrower(self, budget: WorkBudget) -> list[_Tree]:
+        """Return trees of some of the nodes, until every record is in one of them."""
+        most = budget.pairs / _SHARE
+        guard = self._workspace.guard
+        choice = Narrower(self._model, entries=_ENTRIES * budget.entries, effort=most, guard=guard)
+        left = list(range(len(self._units)))
+        found: list[_Tree] = []
+        wanted: str | None = None
+        while left:
+            kept = choice.keep(wanted) if len(found) < _TREES else None
+            if kept is None:
+                raise ModelTooWide(
+                    f"the ancestors of {len(left)} records have too wide a junction tree",
+                    f"raise {option('work')}",
+                    f"use another {option('method')}",
+                )
+            inside = set(kept)
+            asked = tuple(k for k in left if self._units[k][0] in inside)
+            if asked:
+                network = choice.network(inside)
+                space = self._workspace.part(("kept", kept), network)
+                tree = self._whole(network, asked, budget, 2.0 * most, space)
+                found.append(self._with_prices(tree, inside, choice))
+            left = [k for k in left if self._units[k][0] not in inside]
+            wanted = self._units[left[-1]][0] if left else None
+        return found
+
+    def _with_prices(self, tree: _Tree, kept: set[str], choice: Narrower) -> _Tree:
+        """Note which edges lead out of the kept nodes, and what lies below them."""
+        index = self._model.index
+        edges = []
+        ancestry = Ancestry(self._model, max_entries=1, max_work=0)
+        for number, (parent, child, _) in enumerate(ancestry.edges):
+            if self._model.nodes[parent] in kept and self._model.nodes[child] not in kept:
+                edges.append((parent, number))
+        parents = sorted({parent for parent, _ in edges})
+        below = tuple(
+            (p, tuple(index[n] for n in choice.left_out_below(self._model.nodes[p], kept))) for p in parents
+        )
+        return replace(tree, edges=tuple(edges), below=below)
 
     def evaluate(self, alpha: Vector) -> Bounds:
         """Return the leakage of every unit."""
-        sizes = [self._model.cardinality(n) for n in self._model.nodes]
-        distances = plain_distances(sizes, np.asarray(alpha, dtype=np.float64))
-        prices = prices_of(self._tree, distances, dict(self._model.index))
-        sweep = SingleChanges(self._tree, prices, self._slack, self._workspace.guard)
-        values = list(largest_leakages(self._tree, self._asked, sweep, self._slack))
-        return Bounds(np.array(values), "coupling-single")
+        return self.refine(alpha, np.full(len(self._units), np.inf), 0.0, np.inf)
+
+    def refine(self, alpha: Vector, known: Vector, low: float, high: float) -> Bounds:
+        """Return the leakage of the units above ``low``, tree by tree, until one is above ``high``."""
+        alpha = np.asarray(alpha, dtype=np.float64)
+        values = np.array(known)
+        messages = (
+            [] if self._forward is None else self._forward.run(alpha, self._workspace.guard)[1]
+        )
+        for tree in self._trees:
+            asked = [(k, unit) for k, unit in zip(tree.asked, tree.units, strict=True) if known[k] > low]
+            if not asked:
+                continue
+            prices = prices_of(tree.tree, self._distances(tree, alpha, messages), dict(self._model.index))
+            sweep = SingleChanges(tree.tree, prices, self._slack, self._workspace.guard)
+            found = largest_leakages(tree.tree, [unit for _, unit in asked], sweep, self._slack)
+            for (k, _), leakage in zip(asked, found, strict=True):
+                values[k] = min(values[k], leakage)
+            if values.max(initial=0.0, where=np.isin(np.arange(len(values)), tree.asked)) > high:
+                break
+        return Bounds(values, "coupling-single")
+
+    def _distances(self, tree: _Tree, alpha: Vector, messages: list[Array]) -> list[Array]:
+        """Return ℓ of every node: its own α, and what its children that are left out say about it."""
+        distances = plain_distances([self._model.cardinality(n) for n in self._model.nodes], alpha)
+        for parent, number in tree.edges:
+            distances[parent] = distances[parent] + messages[number]
+        for parent, below in tree.below:
+            most = up(float(alpha[parent] + alpha[list(below)].sum()), 8.0 + len(below))
+            distances[parent] = np.minimum(up_array(distances[parent], 8.0 + len(below)), most)
+        return distances
 
 
 def _merged(sets: list[tuple[str, ...]]) -> list[tuple[str, ...]]:

@@ -33,6 +33,8 @@ _STATES = 10  # times the budget's states may a clique have here: most are never
     kind="certified bound",
     says="sequential coupling over chosen pairs of states, transports checked",
     unless=("coupling", "exact", "chain"),
+    settles=True,
+    near=1e-3,
 )
 class WideCouplingBound:
     """Sequential coupling over chosen pairs (method ``"coupling-chosen"``, prior adversary).

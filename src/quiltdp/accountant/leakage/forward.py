@@ -6,15 +6,16 @@ and the values of the other parents are the same for all, only the child's own d
 
 from __future__ import annotations
 
-from collections import defaultdict
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quiltdp.accountant.bounds import Vector
 from quiltdp.accountant.leakage.kernel import Array, closed_kernel
-from quiltdp.accountant.leakage.transport import transport
+from quiltdp.accountant.leakage.ties import MOST_NODES
+from quiltdp.accountant.leakage.transport import transport, uniform_transport
 from quiltdp.inference.ancestry import Ancestry
 from quiltdp.numbers import up_array
 from quiltdp.work import NO_GUARD, Guard
@@ -22,7 +23,8 @@ from quiltdp.work import NO_GUARD, Guard
 __all__ = ["ChildKernels"]
 
 _CHUNK = 1 << 18  # numbers per batch
-_EFFORT = 50_000.0  # beyond it a batch is answered by ceilings
+_EFFORT = 500_000.0  # in transports of four states; tables beyond it are answered by ceilings
+_MOST_NODES = 2_500  # of a model whose descendants are counted
 _MOST_PAIRS = 2_000_000  # pairs of rows of one table; a larger one is answered by the largest distance
 
 
@@ -42,6 +44,13 @@ class _RowPairs:
     places: NDArray[np.intp]
     size: int
     listed: bool = True
+    solved: bool = True
+
+    @property
+    def effort(self) -> float:
+        """What one answer takes, in transports of four states."""
+        states = self.p.shape[1]
+        return 0.0 if states <= 3 else len(self.p) * states**3 / 64.0
 
     def largest(self, d: Array, guard: Guard) -> Array:
         """Return max_u K for every child and (x, x'); ``d`` has axes (child, state, state)."""
@@ -68,14 +77,21 @@ class _RowPairs:
         guard.check()
         p, q = self.p[part], self.q[part]
         states = p.shape[1]
+        if not self.solved:
+            return self._ceiling(d, p, q)
         block = d[:, self.sources[part].T[:, None, :], self.sinks[part].T[None, :, :]]
         if states <= 3:
             rows = [p[None, :, k] for k in range(states)]
             columns = [q[None, :, k] for k in range(states)]
             return closed_kernel(rows, columns, np.moveaxis(block, 0, 2))
         flat = block.transpose(0, 3, 1, 2).reshape(-1, states, states)
-        found = transport(np.tile(p, (len(d), 1)), np.tile(q, (len(d), 1)), flat, effort=_EFFORT)
+        found = transport(np.tile(p, (len(d), 1)), np.tile(q, (len(d), 1)), flat)
         return found.reshape(len(d), -1)
+
+    def _ceiling(self, d: Array, p: Array, q: Array) -> Array:
+        """Return Λ(p, q; max d) for every child: d is 0 where nothing changes."""
+        top = d.max(axis=(1, 2), initial=0.0)
+        return np.array([np.minimum(uniform_transport(p, q, np.full(len(p), t)), t) for t in top])
 
 
 def _row_pairs(table: Array, slot: int) -> _RowPairs:
@@ -103,6 +119,15 @@ def _donors(p: Array) -> NDArray[np.intp]:
     return np.where(p > 0, np.arange(p.shape[1]), (p > 0).argmax(axis=1)[:, None])
 
 
+def _reach(tree: Ancestry) -> NDArray[np.float64]:
+    """Return 1 where the second node is the first or descends from it."""
+    reach = np.eye(len(tree.parents))
+    for i in reversed(tree.order):
+        for p in tree.parents[i]:
+            np.maximum(reach[p], reach[i], out=reach[p])
+    return reach
+
+
 class ChildKernels:
     """The forward half of forward–backward, all α-independent work done.
 
@@ -128,6 +153,8 @@ class ChildKernels:
                 if key not in self._pairs:
                     guard.check()
                     self._pairs[key] = _row_pairs(tree.tables[i], slot)
+        self._spend()
+        self._descendants = _reach(tree) if len(tree.parents) <= _MOST_NODES else None
         for height in sorted(levels):
             tables: dict[int, list[int]] = defaultdict(list)
             for i in levels[height]:
@@ -135,11 +162,28 @@ class ChildKernels:
                     tables[id(tree.tables[i])].append(i)
             self._levels.append((levels[height], dict(tables)))
 
+    def _spend(self) -> None:
+        """Solve the cheapest tables, counted once for every child that has one; ceilings for the rest."""
+        users = Counter(id(t) for t in self._tree.tables)
+        cost = {key: found.effort * users[key[0]] for key, found in self._pairs.items()}
+        left = _EFFORT
+        for key in sorted(cost, key=cost.__getitem__):
+            left -= cost[key]
+            if 2 * self._pairs[key].p.shape[1] > MOST_NODES or (left < 0.0 < cost[key]):
+                self._pairs[key] = replace(self._pairs[key], solved=False)
+
+    def _below(self, alpha: Vector) -> Vector:
+        """Return Σ α of every node and its descendants: no change of the node can tell more."""
+        if self._descendants is None:
+            return np.full(len(alpha), np.inf)
+        return up_array(self._descendants @ alpha, 4.0 + len(alpha))
+
     def run(self, alpha: Vector, guard: Guard = NO_GUARD) -> tuple[list[Array], list[Array]]:
         """Return fw of every node and the message of every edge, rounded up."""
         tree = self._tree
         forward: list[Array] = [np.zeros((0, 0))] * len(tree.parents)
         messages: list[Array] = [np.zeros((0, 0))] * len(tree.edges)
+        most = self._below(alpha)
         for nodes, tables in self._levels:
             for i in nodes:
                 size = tree.tables[i].shape[-1]
@@ -149,7 +193,9 @@ class ChildKernels:
                 forward[i] = up_array(total, 4.0 + len(tree.children[i]))
             for table, children in tables.items():
                 distances, same = np.unique(
-                    np.array([forward[c] for c in children]), axis=0, return_inverse=True
+                    np.array([np.minimum(forward[c], most[c]) for c in children]),
+                    axis=0,
+                    return_inverse=True,
                 )
                 for slot in range(len(tree.parents[children[0]])):
                     found = self._pairs[(table, slot)].largest(distances, guard)

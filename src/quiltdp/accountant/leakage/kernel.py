@@ -24,23 +24,23 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["SURE", "closed_kernel", "kernel_ceiling", "log_masses"]
+__all__ = ["CLOSED_UP_TO", "SURE", "closed_kernel", "kernel_ceiling", "log_masses"]
 
 Array: TypeAlias = NDArray[np.float64]
 
 _EPS = float(np.finfo(np.float64).eps)
 SURE = 1e-290  # a mass below it has lost digits, or all of them: its logarithm proves nothing
-_LARGEST = 200.0  # beyond this distance e^d would leave the range of doubles in the closed forms
+CLOSED_UP_TO = 200.0  # beyond this distance e^d would leave the range of doubles in the closed forms
 
 
-def closed_kernel(p: Sequence[Array], q: Sequence[Array], d: Array) -> Array:
+def closed_kernel(p: Sequence[Array] | Array, q: Sequence[Array] | Array, d: Array) -> Array:
     """Return K for problems laid out with the batch last: exact for min(n, m) ≤ 3, else a ceiling.
 
     ``p[i]``, ``q[j]`` and ``d[i, j]`` are arrays that broadcast against each other; an impossible
     source or sink (mass 0) must have the distances of a possible one.
     """
     ceiling = kernel_ceiling(p, q, d)
-    if min(len(p), len(q)) > 3 or d.max(initial=0.0) > _LARGEST:
+    if min(len(p), len(q)) > 3 or d.max(initial=0.0) > CLOSED_UP_TO:
         return ceiling
     e = np.exp(d)
     best = np.ones(np.broadcast_shapes(d.shape[2:], *(a.shape for a in (*p, *q))))
@@ -57,7 +57,7 @@ def closed_kernel(p: Sequence[Array], q: Sequence[Array], d: Array) -> Array:
     return np.minimum(exact, ceiling)
 
 
-def kernel_ceiling(p: Sequence[Array], q: Sequence[Array], d: Array) -> Array:
+def kernel_ceiling(p: Sequence[Array] | Array, q: Sequence[Array] | Array, d: Array) -> Array:
     """Return the smaller of two transports that need no search: max d, and staying put.
 
     Staying put (source k to sink k) gives max_k d_kk + ln p_k / q_k; with d_kk = 0 this is the
@@ -94,7 +94,7 @@ def _most(arrays: Sequence[Array]) -> Array:
     return result
 
 
-def _dot(p: Sequence[Array], x: Sequence[Array]) -> Array:
+def _dot(p: Sequence[Array] | Array, x: Sequence[Array]) -> Array:
     result = p[0] * x[0]
     for k in range(1, len(p)):
         result = result + p[k] * x[k]

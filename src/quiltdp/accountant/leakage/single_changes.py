@@ -12,6 +12,7 @@ only those that hear of both need a way.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -24,7 +25,7 @@ from quiltdp.work import Guard
 
 __all__ = ["SingleChanges", "largest_leakages", "plain_distances", "prices_of"]
 
-_BLOCK = 2**17  # changes looked at together
+_BLOCK = 2**14  # changes looked at together
 Message = dict[int, Array]
 """For every block of the start: axes (its value, its other value, the other blocks of the start)."""
 
@@ -89,13 +90,13 @@ class SingleChanges:
     ) -> Array:
         """Return M_y before a block is revealed, from what is known after it."""
         at = names.index(y)
-        before, after = (np.moveaxis(p, at, 0) for p in possible)
-        size, new = before.shape[0], law.shape[-1]
-        rest = before.shape[1:]
-        before, after = before.reshape(size, -1), after.reshape(size, -1, new)
-        rows = np.moveaxis(law, at, 0).reshape(size, -1, new)
+        size, new = law.shape[at], law.shape[-1]
+        asked = np.moveaxis(possible[0], at, 0)
+        rest = asked.shape[1:]
+        asked = asked.reshape(size, -1)
+        rows, alive = (np.moveaxis(a, (at, -1), (0, 1)).reshape(size, new, -1) for a in (law, possible[1]))
         alone, y_both, x_alone, x_both, most = parts
-        count = before.shape[1]
+        count = asked.shape[1]
         result = np.full((size, size, count), np.inf)
         result[np.arange(size), np.arange(size)] = 0.0
         pairs = np.argwhere(~np.eye(size, dtype=bool))
@@ -105,64 +106,81 @@ class SingleChanges:
             for lo in range(0, count, _BLOCK):
                 part = slice(lo, lo + _BLOCK)
                 self._guard.check()
-                value = self._solved(
-                    (rows[p, part], rows[q, part]),
-                    (after[p, part], after[q, part]),
-                    before[p, part] & before[q, part],
-                    alone[p, q, part],
-                    y_both[p, q, part],
-                    x_alone[:, :, part],
-                    (x_both[:, :, p, part], x_both[:, :, q, part]),
-                    own,
-                    (most, cap, ulps),
+                batch = _Batch(
+                    _columns(rows[p, :, part]),
+                    _columns(rows[q, :, part]),
+                    _columns(alive[p, :, part]),
+                    _columns(alive[q, :, part]),
+                    (asked[p, part] & asked[q, part]).ravel(),
+                    alone[p, q, part].ravel(),
+                    _columns(y_both[p, q, :, part]),
+                    np.tile(x_alone[:, :, part], len(p)),
+                    x_both[:, :, p, part].reshape(new, new, -1),
+                    x_both[:, :, q, part].reshape(new, new, -1),
                 )
-                result[p, q, part] = value
+                value = batch.solve(own, (most, cap, ulps), self._slack)
+                result[p, q, part] = value.reshape(len(p), -1)
         return result.reshape(size, size, *rest)
 
-    def _solved(
-        self,
-        rows: tuple[Array, Array],
-        possible: tuple[Array, Array],
-        asked: Array,
-        alone: Array,
-        y_both: Array,
-        x_alone: Array,
-        x_both: tuple[Array, Array],
-        own: Array,
-        limits: tuple[float, float, float],
-    ) -> Array:
-        """Solve the transports of one batch of pairs; axes (pair, rest of the state), then the new block."""
+
+def _columns(a: Array) -> Array:
+    """Turn (pair, value, rest of the state) into (value, problem)."""
+    return np.ascontiguousarray(np.swapaxes(a, 0, 1)).reshape(a.shape[1], -1)
+
+
+@dataclass
+class _Batch:
+    """Some changes of y, from p to q, while x is revealed: one problem per entry of the last axis."""
+
+    p: Array  # (values of x, problems): the laws of x on both sides, and what of x is possible there
+    q: Array
+    alive_p: Array
+    alive_q: Array
+    asked: Array  # both states of the change are possible
+    alone: Array  # what the branches that hear of y alone say
+    change: Array  # those that hear of both, about y, at every x
+    free: Array  # those that hear of x alone, about x
+    first: Array  # those that hear of both, about x, at p
+    second: Array  # and at q
+
+    def solve(self, own: Array, limits: tuple[float, float, float], slack: float) -> Array:
+        """Return the transports: 0 where nothing moves, ∞ where a state is impossible."""
+        value = np.where(self.asked, 0.0, np.inf)
+        moves = np.zeros(len(value), dtype=bool)
+        for i in range(len(self.p)):
+            told = (self.alone + self.change[i] > 0.0) & self.alive_p[i] & self.alive_q[i]
+            moves |= (self.p[i] != self.q[i]) | told
+        moves &= self.asked
+        some = np.flatnonzero(moves)
+        if len(some) > 0.7 * len(value):
+            found = self._transports(own, limits)
+            np.copyto(value, np.where(found > 0.0, found + slack, 0.0), where=moves)
+        elif len(some):
+            part = _Batch(*(getattr(self, f.name)[..., some] for f in fields(self)))
+            found = part._transports(own, limits)
+            value[some] = np.where(found > 0.0, found + slack, 0.0)
+        return value
+
+    def _transports(self, own: Array, limits: tuple[float, float, float]) -> Array:
         most, cap, ulps = limits
-        stay = alone[..., None] + y_both
-        both = possible[0] & possible[1]
-        moves = (rows[0] != rows[1]).any(axis=-1) | ((stay > 0.0) & both).any(axis=-1)
-        value = np.where(asked, 0.0, np.inf)
-        k, r = np.nonzero(asked & moves)
-        if not len(k):
-            return value
-        p, q = rows[0][k, r].T, rows[1][k, r].T
-        alive_p, alive_q = possible[0][k, r].T, possible[1][k, r].T
-        base, stay, change = alone[k, r], stay[k, r].T, y_both[k, r].T
-        first, second = x_both[0][:, :, k, r], x_both[1][:, :, k, r]
-        free = x_alone[:, :, r]
-        new = len(p)
-        d = np.empty((new, new, len(k)))
+        new = len(self.p)
+        d = np.empty((new, new, self.p.shape[1]))
         for i in range(new):
             for j in range(new):
                 if i == j:
-                    d[i, i] = np.minimum(stay[i], cap)
-                else:
-                    way = np.minimum(change[i] + second[i, j], first[i, j] + change[j])
-                    way = base + free[i, j] + np.minimum(way, most)
-                    d[i, j] = own[i, j] + np.minimum(way, cap)
-        d = up_array(_as_possible(d, alive_p, alive_q), ulps).reshape(new * new, -1)
-        p, q = np.ascontiguousarray(p), np.ascontiguousarray(q)
+                    np.minimum(self.alone + self.change[i], cap, out=d[i, i])
+                    continue
+                way = np.minimum(self.change[i] + self.second[i, j], self.first[i, j] + self.change[j])
+                np.minimum(way, most, out=way)
+                way += self.alone
+                way += self.free[i, j]
+                np.minimum(way, cap, out=way)
+                np.add(way, own[i, j], out=d[i, j])
+        d = up_array(_as_possible(d, self.alive_p, self.alive_q), ulps).reshape(new * new, -1)
         if 2 * new > MOST_NODES or d.max() > FARTHEST:
-            found = transport(p.T, q.T, d.T.reshape(-1, new, new))
-        else:
-            found = transport_of_columns(p, q, d)
-        value[k, r] = np.where(found > 0.0, found + self._slack, 0.0)
-        return value
+            return transport(self.p.T, self.q.T, d.T.reshape(-1, new, new))
+        with np.errstate(divide="ignore", invalid="ignore"):  # impossible changes are not asked for
+            return transport_of_columns(self.p, self.q, d)
 
 
 class _Branches:
@@ -193,11 +211,11 @@ class _Branches:
         return total
 
     def parts(self, y: int, x: int) -> tuple[Array, Array, Array, Array, float]:
-        """Return M_y of branches without x, with x (last axis), M_x without y, with y, and a limit."""
+        """Return M_y of branches without x, with x (third axis), M_x without y, with y, and a limit."""
         rest = [c for c in self._columns if c not in (x, y)]
         size, new = self._sizes[y], self._sizes[x]
         alone = self._sum(y, rest, other=x, hears=False).reshape(size, size, -1)
-        y_both = self._sum(y, [*rest, x], other=x, hears=True).reshape(size, size, -1, new)
+        y_both = self._sum(y, [x, *rest], other=x, hears=True).reshape(size, size, new, -1)
         x_alone = self._sum(x, rest, other=y, hears=False).reshape(new, new, -1)
         x_both = self._sum(x, [y, *rest], other=y, hears=True).reshape(new, new, size, -1)
         most = sum(cap for shown, _, cap in self._branches if x in shown and y in shown)
@@ -212,9 +230,9 @@ class _Branches:
 def _whole(found: Message, names: Sequence[int], y: int, x: int) -> tuple[Array, Array, Array, Array, float]:
     """Return the same parts where blocks beyond x have been revealed: everything may hear of both."""
     size, new = len(found[y]), len(found[x])
-    y_both = found[y].reshape(size, size, -1, new)
+    y_both = np.moveaxis(found[y], -1, 2).reshape(size, size, new, -1)
     x_both = np.moveaxis(found[x], 2 + names.index(y), 2).reshape(new, new, size, -1)
-    count = y_both.shape[2]
+    count = y_both.shape[3]
     return np.zeros((size, size, count)), y_both, np.zeros((new, new, count)), x_both, np.inf
 
 

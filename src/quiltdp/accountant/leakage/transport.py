@@ -15,7 +15,7 @@ u_i = what of the demand p_i is not met.  So ln( max_j (Σ_i f_ij) / q_j + Σ_i 
 upper bound whatever f is, and every answer here that is not a closed form is that number, rounded up.
 
 **Closed form** for at most two sinks (or one source): the maximum over G is reached where all of it is
-tied to one source, G_j = e^{−D_xj}.  **Otherwise** a network simplex (:mod:`.ties`) finds f.
+tied to one source, G_j = e^{−D_xj}; for three and three all trees are tried (:mod:`.kernel`).  **Otherwise** a network simplex (:mod:`.ties`) finds f.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quiltdp.accountant.leakage.kernel import SURE, log_masses
+from quiltdp.accountant.leakage.kernel import CLOSED_UP_TO, SURE, closed_kernel, log_masses
 from quiltdp.accountant.leakage.ties import MOST_NODES, Array, Ties, best_ties, proved, star
 from quiltdp.numbers import EPS
 
@@ -117,6 +117,8 @@ def transport_of_columns(p: Array, q: Array, d: Array) -> Array:
         for x in range(1, n):
             best = np.maximum(best, star(p, q, d, x)[0])
         value = np.log(best) + (n + m + 24 + 4 * top) * EPS + (n * _TINY) * np.exp(top)
+    elif n == m == 3 and top.max(initial=0.0) <= CLOSED_UP_TO:
+        value = closed_kernel(p, q, d.reshape(3, 3, -1)) + 4 * top * EPS + (n * _TINY) * np.exp(top)
     else:
         value = np.log(proved(p, q, d, best_ties(p, q, d))[0])
     value = np.minimum(np.maximum(value, 0.0), top)
