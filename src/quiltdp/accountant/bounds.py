@@ -229,7 +229,7 @@ def register(
 ) -> Callable[[_Class], _Class]:
     """Register a bound class (or a function that picks one) under a name for an adversary.
 
-    ``says`` is its one line for people; ``auto``, ``unless``, ``settles`` and ``near`` as in :class:`Registered`.
+    ``says`` is its one line for people; all else as in :class:`Registered`.
     """
 
     def add(made: _Class) -> _Class:

@@ -65,7 +65,7 @@ def joined_nodes(model: Model, tree: JunctionTree, *, most: int = MOST_VALUES) -
     Pairs of axes of a table are joined, the pair that leaves the fewest parts first, until its possible
     states are connected or a block would have more than ``most`` values.
     """
-    home = {n: (n,) for n in model.nodes}
+    home: dict[str, tuple[str, ...]] = {n: (n,) for n in model.nodes}
     for factor in model.factors:
         if factor.table.all() or factor.table.ndim < 2:
             continue
@@ -129,7 +129,7 @@ def blocks_of(
     rank: dict[str, int],
 ) -> Blocks:
     """Return the network of the blocks: the joined sets, every other node alone, lowest rank first."""
-    home = {n: (n,) for n in model.nodes}
+    home: dict[str, tuple[str, ...]] = {n: (n,) for n in model.nodes}
     for nodes in joined:
         block = tuple(sorted(nodes, key=rank.__getitem__))
         home.update(dict.fromkeys(block, block))

@@ -19,7 +19,7 @@ from quiltdp.inference.trees import junction_tree
 from quiltdp.inference.workspace import Workspace
 from quiltdp.model import Table
 
-__all__ = ["ChangeReveal", "ChangeTree", "change_tree", "changes_of_plan", "effort_of_clique"]
+__all__ = ["ChangeReveal", "ChangeTree", "Flags", "change_tree", "changes_of_plan", "effort_of_clique"]
 
 Flags = NDArray[np.bool_]
 
@@ -68,7 +68,11 @@ def effort_of_clique(
     total = 0.0
     for k in range(len(start), len(sizes)):
         before, size = math.prod(sizes[:k]), sizes[k]
-        total += before * sum(s - 1 for s in sizes[:k]) * (1.0 if size <= 2 else 2.0 if size == 3 else size**3 / 4.0)
+        total += (
+            before
+            * sum(s - 1 for s in sizes[:k])
+            * (1.0 if size <= 2 else 2.0 if size == 3 else size**3 / 4.0)
+        )
     return total
 
 

@@ -123,6 +123,7 @@ class Narrower:
         for k, c in enumerate(cliques):
             for n in c:
                 holding.setdefault(n, []).append(k)
+        entries = 4 * self._entries - plan.total_entries
         for n in self._order:
             family = self._family[n]
             parents = set(family.scope[:-1])
@@ -131,9 +132,10 @@ class Narrower:
             clique = family.scope
             cost = 2.0 * effort_of_clique(clique, parents, self._sizes)
             together = not parents or any(parents <= cliques[k] for k in holding[clique[0]])
-            if not together or family.table.size > self._entries or cost > room:
+            if not together or family.table.size > min(self._entries, entries) or cost > room:
                 continue
             room -= cost
+            entries -= family.table.size
             kept.add(n)
             holding.setdefault(n, []).append(len(cliques))
             cliques.append(set(clique))

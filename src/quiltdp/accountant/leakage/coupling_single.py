@@ -6,11 +6,12 @@ pairs go through possible states by the triangle inequality (:mod:`.single_chang
 in the entries of the junction tree.
 
 *Why.*  For fixed values a of the records elsewhere let U(a, z) be the mean of h(a, ·) given z.  The claim
-is ln U(a, z) / U(a, z') ≤ M_y(z, z') for every a and all possible z, z' that differ in block y alone.  With the
-next block x revealed, U(a, z) = Σ_x P(x | z) U((a, x), (z, x)), where x stands twice: as a record, which may
-change at the price ℓ_x(x, x'), and as a condition.  Changing the condition from (z, x) to (z', x') along single
-changes through possible states costs the sum of their messages, for the same records (a, x').  So D of
-:mod:`.single_changes` bounds ln U((a, x), (z, x)) / U((a, x'), (z', x')), and T(P(· | z), P(· | z'); D) bounds M_y.
+is ln U(a, z) / U(a, z') ≤ M_y(z, z') for every a and all possible z, z' that differ in block y alone.  With
+the next block x revealed, U(a, z) = Σ_x P(x | z) U((a, x), (z, x)), where x stands twice: as a record, which
+may change at the price ℓ_x(x, x'), and as a condition.  Changing the condition from (z, x) to (z', x') along
+single changes through possible states costs the sum of their messages, for the same records (a, x').  So D
+of :mod:`.single_changes` bounds ln U((a, x), (z, x)) / U((a, x'), (z', x')), and T(P(· | z), P(· | z'); D)
+bounds M_y.
 
 **Narrower trees.**  In a Bayesian network any set B of nodes that is closed under descendants may be left
 out.  Summed out in reverse topological order, the likelihood becomes H(x_A) = E[h | x_A], A the rest, and
@@ -19,8 +20,8 @@ out.  Summed out in reverse topological order, the likelihood becomes H(x_A) = E
     ℓ_j = α_j·1[x_j ≠ x_j'] + Σ_{children c ∈ B of j} max_u K( P(c | x_j, u), P(c | x_j', u); fw_c )
 
 (:mod:`.forward`; rows of a table exist for every combination of parents, so nodes may be changed one at a
-time, possible or not), and no ℓ_j exceeds α_j plus the Σ α of its descendants in B.  The law of A is the product
-of its own tables.  So the claim above holds for A with ℓ_j in the place of α_j, and for every record in A.
+time, possible or not), and no ℓ_j exceeds α_j plus the Σ α of its descendants in B.  The law of A is the
+product of its own tables.  So the claim above holds for A with ℓ_j in the place of α_j, and for its records.
 Records in B are answered by other sets A that hold them with their ancestors.
 """
 
@@ -50,14 +51,13 @@ from quiltdp.inference.narrower import Narrower
 from quiltdp.inference.trees import junction_tree, plan_junction_tree
 from quiltdp.inference.workspace import Workspace
 from quiltdp.model import Model
-from quiltdp.rounding import up, up_array
+from quiltdp.numbers import up, up_array
 from quiltdp.work import WorkBudget
 
 __all__ = ["SingleCouplingBound"]
 
 _ENTRIES = 8  # times the budget's entries may a clique have
 _TREES = 8  # sets of kept nodes
-_SHARE = 16  # a tree of some nodes may take the budget divided by this
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,13 +82,21 @@ class _Tree:
 class SingleCouplingBound:
     """Sequential coupling along single changes (method ``"coupling-single"``, prior adversary).
 
+    Parameters
+    ----------
+    problem
+        Any model with a junction tree, and Bayesian networks whose records' ancestors have one.
+    share
+        Where one tree is too wide, each of several narrower ones gets the budget divided by this.
+
     Raises
     ------
     ModelTooWide
         Before any work on α, naming the clique or the number of changes.
     """
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: Problem, *, share: float = 16.0) -> None:
+        self._share = share
         self._model = problem.model
         self._units = problem.listed()
 
@@ -138,7 +146,7 @@ class SingleCouplingBound:
 
     def _narrower(self, budget: WorkBudget) -> list[_Tree]:
         """Return trees of some of the nodes, until every record is in one of them."""
-        most = budget.pairs / _SHARE
+        most = budget.pairs / self._share
         guard = self._workspace.guard
         choice = Narrower(self._model, entries=_ENTRIES * budget.entries, effort=most, guard=guard)
         left = list(range(len(self._units)))
@@ -185,9 +193,7 @@ class SingleCouplingBound:
         """Return the leakage of the units above ``low``, tree by tree, until one is above ``high``."""
         alpha = np.asarray(alpha, dtype=np.float64)
         values = np.array(known)
-        messages = (
-            [] if self._forward is None else self._forward.run(alpha, self._workspace.guard)[1]
-        )
+        messages = [] if self._forward is None else self._forward.run(alpha, self._workspace.guard)[1]
         for tree in self._trees:
             asked = [(k, unit) for k, unit in zip(tree.asked, tree.units, strict=True) if known[k] > low]
             if not asked:

@@ -13,19 +13,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
+from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from quiltdp.accountant.bounds import Vector
 from quiltdp.accountant.leakage.ties import MOST_NODES, Array
 from quiltdp.accountant.leakage.transport import FARTHEST, transport, transport_of_columns
-from quiltdp.inference.change_tree import ChangeReveal, ChangeTree
-from quiltdp.rounding import up, up_array
+from quiltdp.inference.change_tree import ChangeReveal, ChangeTree, Flags
+from quiltdp.numbers import up, up_array
 from quiltdp.work import Guard
 
 __all__ = ["SingleChanges", "largest_leakages", "plain_distances", "prices_of"]
 
 _BLOCK = 2**14  # changes looked at together
+_Kind = TypeVar("_Kind", bound=np.generic)
 Message = dict[int, Array]
 """For every block of the start: axes (its value, its other value, the other blocks of the start)."""
 
@@ -82,7 +85,7 @@ class SingleChanges:
         names: Sequence[int],
         y: int,
         law: Array,
-        possible: Sequence[Array],
+        possible: Sequence[Flags],
         parts: tuple[Array, Array, Array, Array, float],
         own: Array,
         cap: float,
@@ -94,7 +97,8 @@ class SingleChanges:
         asked = np.moveaxis(possible[0], at, 0)
         rest = asked.shape[1:]
         asked = asked.reshape(size, -1)
-        rows, alive = (np.moveaxis(a, (at, -1), (0, 1)).reshape(size, new, -1) for a in (law, possible[1]))
+        rows = np.moveaxis(law, (at, -1), (0, 1)).reshape(size, new, -1)
+        alive = np.moveaxis(possible[1], (at, -1), (0, 1)).reshape(size, new, -1)
         alone, y_both, x_alone, x_both, most = parts
         count = asked.shape[1]
         result = np.full((size, size, count), np.inf)
@@ -123,7 +127,7 @@ class SingleChanges:
         return result.reshape(size, size, *rest)
 
 
-def _columns(a: Array) -> Array:
+def _columns(a: NDArray[_Kind]) -> NDArray[_Kind]:
     """Turn (pair, value, rest of the state) into (value, problem)."""
     return np.ascontiguousarray(np.swapaxes(a, 0, 1)).reshape(a.shape[1], -1)
 
@@ -134,9 +138,9 @@ class _Batch:
 
     p: Array  # (values of x, problems): the laws of x on both sides, and what of x is possible there
     q: Array
-    alive_p: Array
-    alive_q: Array
-    asked: Array  # both states of the change are possible
+    alive_p: Flags
+    alive_q: Flags
+    asked: Flags  # both states of the change are possible
     alone: Array  # what the branches that hear of y alone say
     change: Array  # those that hear of both, about y, at every x
     free: Array  # those that hear of x alone, about x
@@ -176,11 +180,11 @@ class _Batch:
                 way += self.free[i, j]
                 np.minimum(way, cap, out=way)
                 np.add(way, own[i, j], out=d[i, j])
-        d = up_array(_as_possible(d, self.alive_p, self.alive_q), ulps).reshape(new * new, -1)
-        if 2 * new > MOST_NODES or d.max() > FARTHEST:
-            return transport(self.p.T, self.q.T, d.T.reshape(-1, new, new))
+        costs = up_array(_as_possible(d, self.alive_p, self.alive_q), ulps).reshape(new * new, -1)
+        if 2 * new > MOST_NODES or costs.max() > FARTHEST:
+            return transport(self.p.T, self.q.T, costs.T.reshape(-1, new, new))
         with np.errstate(divide="ignore", invalid="ignore"):  # impossible changes are not asked for
-            return transport_of_columns(self.p, self.q, d)
+            return transport_of_columns(self.p, self.q, costs)
 
 
 class _Branches:
@@ -236,7 +240,7 @@ def _whole(found: Message, names: Sequence[int], y: int, x: int) -> tuple[Array,
     return np.zeros((size, size, count)), y_both, np.zeros((new, new, count)), x_both, np.inf
 
 
-def _as_possible(d: Array, alive_p: Array, alive_q: Array) -> Array:
+def _as_possible(d: Array, alive_p: Flags, alive_q: Flags) -> Array:
     """Give every impossible source (sink) the costs of a possible one: it then changes nothing."""
     numbers = np.arange(len(alive_p))[:, None]
     if not alive_p.all():

@@ -15,7 +15,8 @@ u_i = what of the demand p_i is not met.  So ln( max_j (Σ_i f_ij) / q_j + Σ_i 
 upper bound whatever f is, and every answer here that is not a closed form is that number, rounded up.
 
 **Closed form** for at most two sinks (or one source): the maximum over G is reached where all of it is
-tied to one source, G_j = e^{−D_xj}; for three and three all trees are tried (:mod:`.kernel`).  **Otherwise** a network simplex (:mod:`.ties`) finds f.
+tied to one source, G_j = e^{−D_xj}; for three and three all trees are tried (:mod:`.kernel`).
+**Otherwise** a network simplex (:mod:`.ties`) finds f.
 """
 
 from __future__ import annotations
