@@ -18,6 +18,7 @@ from quiltdp.inference.plan import EliminationPlan
 from quiltdp.inference.trees import junction_tree
 from quiltdp.inference.workspace import Workspace
 from quiltdp.model import Table
+from quiltdp.numbers import LEAST
 
 __all__ = ["ChangeReveal", "ChangeTree", "Flags", "change_tree", "changes_of_plan", "effort_of_clique"]
 
@@ -121,6 +122,7 @@ def change_tree(blocks: Blocks, *, max_entries: int, workspace: Workspace) -> Ch
             before = _log_sum(log_p)
             with np.errstate(invalid="ignore"):
                 law = np.exp(log_p - np.where(before > -np.inf, before, 0.0)[..., None])
+                law = np.where(log_p > -np.inf, np.maximum(law, LEAST), 0.0)
                 law /= np.where(before > -np.inf, law.sum(axis=-1), 1.0)[..., None]
             laws.append(law)
             possible.append(before > -np.inf)

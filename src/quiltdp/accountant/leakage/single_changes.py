@@ -22,7 +22,7 @@ from quiltdp.accountant.bounds import Vector
 from quiltdp.accountant.leakage.ties import MOST_NODES, Array
 from quiltdp.accountant.leakage.transport import FARTHEST, transport, transport_of_columns
 from quiltdp.inference.change_tree import ChangeReveal, ChangeTree, Flags
-from quiltdp.numbers import up, up_array
+from quiltdp.numbers import LEAST, up, up_array
 from quiltdp.work import Guard
 
 __all__ = ["SingleChanges", "largest_leakages", "plain_distances", "prices_of"]
@@ -273,6 +273,7 @@ def largest_leakages(
             continue
         inside = np.where(label == np.arange(count)[:, None], tree.log_marginals[block], -np.inf)
         weight = np.exp(inside - inside.max(axis=1, keepdims=True))
+        weight = np.where(inside > -np.inf, np.maximum(weight, LEAST), 0.0)
         law = weight / weight.sum(axis=1, keepdims=True)
         first, second = np.nonzero(~np.eye(count, dtype=bool))
         wide = np.broadcast_to(table, (len(first), *table.shape))
