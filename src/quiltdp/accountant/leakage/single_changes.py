@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quiltdp.accountant.bounds import Vector
+from quiltdp.accountant.leakage.kernel import SURE
 from quiltdp.accountant.leakage.ties import MOST_NODES, Array
 from quiltdp.accountant.leakage.transport import FARTHEST, transport, transport_of_columns
 from quiltdp.inference.change_tree import ChangeReveal, ChangeTree, Flags
@@ -154,6 +155,7 @@ class _Batch:
         for i in range(len(self.p)):
             told = (self.alone + self.change[i] > 0.0) & self.alive_p[i] & self.alive_q[i]
             moves |= (self.p[i] != self.q[i]) | told
+            moves |= (self.p[i] > 0.0) & (self.p[i] < SURE)  # what has lost its digits may differ
         moves &= self.asked
         some = np.flatnonzero(moves)
         if len(some) > 0.7 * len(value):
