@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from quiltdp.accountant.profile import LeakageProfile, analyze, dp_epsilon, leakage
     from quiltdp.accountant.result import Leakage
     from quiltdp.accountant.robust import robust
+    from quiltdp.accountant.side_by_side import calibrate_adversaries
     from quiltdp.chain import ChainModel, markov_chain, markov_chains
     from quiltdp.domains.pedigree import pedigree
     from quiltdp.domains.pedigree.panel import analyze_panel
@@ -75,6 +76,7 @@ _PUBLIC = {
     "audit": "quiltdp.accountant.audit",
     "blanket_influence": "quiltdp.inference.influence",
     "calibrate": "quiltdp.accountant.calibration",
+    "calibrate_adversaries": "quiltdp.accountant.side_by_side",
     "calibrate_panel": "quiltdp.domains.pedigree.panel_calibration",
     "compose": "quiltdp.accountant.composition",
     "condition": "quiltdp.inference.evidence",
@@ -133,6 +135,7 @@ __all__ = [
     "audit",
     "blanket_influence",
     "calibrate",
+    "calibrate_adversaries",
     "calibrate_panel",
     "compose",
     "condition",

@@ -161,7 +161,6 @@ BAD = [
     (("leakage", "models/SOURCES.md", "--dp-epsilon", 0.1), "SOURCES.md"),
     (("audit", SMALL, "--dp-epsilon", 0), "--dp-epsilon"),
     (("audit", SMALL, "--adversary", "nobody"), "'nobody'"),
-    (("audit", "models/alarm.bif"), "records"),
 ]
 
 

@@ -1,18 +1,21 @@
-"""Every bound of a small model beside the exact limit and a real mechanism's leakage."""
+"""Every bound beside the exact limit (small models), a real mechanism's leakage, and an attack."""
 
 from __future__ import annotations
 
 from concurrent.futures import Executor
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from quiltdp.accountant.adversaries import Adversary, adversary_from
+from quiltdp.accountant.bracket import Bracket, bracket
+from quiltdp.accountant.known_records import check_known
 from quiltdp.accountant.leakage.laplace_sum import LaplaceSum
 from quiltdp.accountant.methods import available
 from quiltdp.accountant.profile import Progress, Who, Work
 from quiltdp.accountant.profile import leakage as leakage_at
 from quiltdp.accountant.units import positive_epsilon
-from quiltdp.errors import ModelTooWide, QuiltdpError, option
+from quiltdp.errors import ModelTooWide, QuiltdpError
 from quiltdp.model import Model
 from quiltdp.parallel import each
 
@@ -32,25 +35,32 @@ class AuditRow:
 
 @dataclass(frozen=True)
 class Audit:
-    """The exact limit, what the Laplace-sum mechanism leaks, and every bound.
+    """The exact limit, what the Laplace-sum mechanism leaks, every bound, and the bracket.
 
     ``limit`` is the leakage of the worst α-DP mechanism; no sound bound is below it (beyond rounding),
-    and ``laplace_sum`` is never above it.
+    and ``laplace_sum`` is never above it; both are ``None`` for models that are too large for them.
+    ``bracket`` is the smallest bound beside what an attack attains, ``None`` without a junction tree.
     """
 
     dp_epsilon: float
     adversary: str
-    limit: float
-    laplace_sum: float
+    limit: float | None
+    laplace_sum: float | None
     rows: tuple[AuditRow, ...]
     fingerprint: str
+    bracket: Bracket | None = None
 
     @property
     def sound(self) -> bool:
-        """Whether no bound lies below the limit, and the mechanism does not lie above it."""
-        slack = 1e-7 * max(1.0, self.limit)
+        """Whether no bound lies below the limit or the attack, and the mechanism does not lie above it."""
         bounds = [row.epsilon for row in self.rows if row.epsilon is not None]
-        return all(e >= self.limit - slack for e in bounds) and self.laplace_sum <= self.limit + slack
+        floors = [] if self.bracket is None else [self.bracket.attained]
+        if self.limit is not None and self.laplace_sum is not None:
+            slack = 1e-7 * max(1.0, self.limit)
+            if self.laplace_sum > self.limit + slack:
+                return False
+            floors.append(self.limit - slack)
+        return all(e >= floor for e in bounds for floor in floors)
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready dictionary."""
@@ -59,6 +69,7 @@ class Audit:
             "adversary": self.adversary,
             "limit": self.limit,
             "laplace_sum": self.laplace_sum,
+            "bracket": None if self.bracket is None else self.bracket.to_dict(),
             "sound": self.sound,
             "methods": [{k: v for k, v in vars(row).items() if k != "seconds"} for row in self.rows],
             "fingerprint": self.fingerprint,
@@ -75,14 +86,9 @@ def audit(
     progress: Progress | None = None,
     executor: Executor | None = None,
 ) -> Audit:
-    """Compare every method with the exact limit, on a model small enough to have one.
+    """Compare every method with the exact limit where there is one, and with what an attack attains.
 
     With an ``executor`` the methods are asked there, with the same answers.
-
-    Raises
-    ------
-    ModelTooWide
-        If the model is too large for the limit.
 
     Examples
     --------
@@ -90,24 +96,27 @@ def audit(
     >>> found = qd.audit(qd.markov_chain([[0.9, 0.1], [0.1, 0.9]], length=4), dp_epsilon=0.1)
     >>> round(found.limit, 4), round(found.laplace_sum, 4), found.sound
     (0.3238, 0.3238, True)
+    >>> str(found.bracket)
+    'certified ≤ 0.3238, attained ≥ 0.3238, ratio 1'
     """
     alpha = positive_epsilon(dp_epsilon, "dp_epsilon")
-    who = adversary_from(adversary)
-    try:
+    who = check_known(adversary_from(adversary), model)
+    limit: float | None = None
+    reached: float | None = None
+    with suppress(QuiltdpError):  # too large for a limit, or for the time allowed
         exact = leakage_at(model, alpha, "exact", who, work=work, time_limit=time_limit)
-        reached = float(LaplaceSum(model, who.name).evaluate(alpha).max(initial=0.0))
-    except ModelTooWide as error:
-        raise ModelTooWide(
-            error.text,
-            "use leakage, which bounds models of any size,",
-            f"name fewer {option('records')}",
-        ) from None
+        reached = float(LaplaceSum(model, who).evaluate(alpha).max(initial=0.0))
+        limit = exact.epsilon
     shared = (model, alpha, who, work, time_limit)
     rows = list(
         each(_row, list(available(who)), shared=shared, executor=executor, progress=progress, label="methods")
     )
     rows.sort(key=lambda row: (row.epsilon is None, row.epsilon or 0.0))
-    return Audit(alpha, who.name, exact.epsilon, reached, tuple(rows), model.fingerprint)
+    found: Bracket | None = None
+    answers = [row.epsilon for row in rows if row.epsilon is not None]
+    with suppress(ModelTooWide):
+        found = bracket(model, min(answers), alpha, who, work=work) if answers else None
+    return Audit(alpha, who.name, limit, reached, tuple(rows), model.fingerprint, found)
 
 
 def _row(shared: tuple[Model, float, Adversary, Work, float], name: str) -> AuditRow:

@@ -1,4 +1,4 @@
-"""``quiltdp audit MODEL``: every bound beside the exact limit, for small models."""
+"""``quiltdp audit MODEL``: every bound beside the exact limit (small models) and an attack."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ def audit(
     json: AsJson = False,
     options: dict[str, Any],
 ) -> None:
-    """Compare every method with the exact limit and with what a real mechanism leaks, for small models.
+    """Compare every method with the exact limit (small models) and with what an attack attains.
 
     The limit is the worst α-DP mechanism against the worst adversary; the Laplace-sum row is the
-    exact leakage of adding up all records and adding Laplace noise.
+    exact leakage of adding up all records and adding Laplace noise. On larger models an explicit
+    attack takes the place of the limit: no bound can be below what it attains.
 
     Examples
     --------
@@ -57,28 +58,38 @@ def audit(
             return
         from quiltdp.cli.show import number, show_line, show_table
 
-        rows = [
-            (
-                "the Laplace-sum mechanism leaks",
-                number(found.laplace_sum, 6),
-                _ratio(found.laplace_sum, found.limit),
-                "",
-            ),
-            ("the limit", number(found.limit, 6), "1", "no α-DP mechanism leaks more"),
-        ]
+        rows = []
+        reached = None if found.bracket is None else found.bracket.attained
+        yardstick = found.limit if found.limit is not None else reached
+        name = "limit" if found.limit is not None else "attack"
+        if found.laplace_sum is not None:
+            sum_leaks = number(found.laplace_sum, 6)
+            rows.append(
+                ("the Laplace-sum mechanism leaks", sum_leaks, _ratio(found.laplace_sum, yardstick), "")
+            )
+        if reached is not None:
+            told = _ratio(reached, yardstick)
+            rows.append(("an attack attains", number(reached, 6), told, "no bound can be below it"))
+        if found.limit is not None:
+            rows.append(("the limit", number(found.limit, 6), "1", "no α-DP mechanism leaks more"))
         for row in found.rows:
             if row.epsilon is None:
                 rows.append((row.method, "–", "–", row.note))
             else:
-                rows.append((row.method, number(row.epsilon, 6), _ratio(row.epsilon, found.limit), row.kind))
+                rows.append((row.method, number(row.epsilon, 6), _ratio(row.epsilon, yardstick), row.kind))
         show_table(
-            ["method", "leakage", "× limit", "remark"],
+            ["method", "leakage", f"× {name}", "remark"],
             rows,
             title=f"{model} at α = {dp_epsilon:g}, {adversary} adversary",
-            right=["leakage", "× limit"],
+            right=["leakage", f"× {name}"],
         )
-        show_line("no bound is below the limit" if found.sound else "A BOUND IS BELOW THE LIMIT: report this")
+        if found.bracket is not None:
+            show_line(f"bracket: {found.bracket}")
+        if found.sound:
+            show_line(f"no bound is below the {name}" if yardstick is not None else "there is no yardstick")
+        else:
+            show_line(f"A BOUND IS BELOW THE {name.upper()}: report this")
 
 
-def _ratio(value: float, limit: float) -> str:
-    return f"{value / limit:.4g}" if limit > 0 else "–"
+def _ratio(value: float, limit: float | None) -> str:
+    return f"{value / limit:.4g}" if limit else "–"

@@ -27,6 +27,7 @@ from quiltdp.cli.app import emit_json, guarded
 from quiltdp.cli.model_options import load, model_options
 
 if TYPE_CHECKING:
+    from quiltdp.accountant.bracket import Bracket
     from quiltdp.accountant.calibration import Calibration
     from quiltdp.accountant.composition import Split
     from quiltdp.accountant.mechanisms import Mechanism
@@ -93,7 +94,18 @@ def calibrate(
     memory_limit: MemoryLimit = None,
     workers: WorkerCount = 1,
     bracket: Annotated[
-        bool, typer.Option("--bracket", help="Also run an attack: what no method can be below.")
+        bool | None,
+        typer.Option(
+            "--bracket/--no-bracket",
+            help="Also attack: what no method can be below; by default a short attack on narrow models.",
+            show_default=False,
+        ),
+    ] = None,
+    adversaries: Annotated[
+        bool,
+        typer.Option(
+            "--adversaries", help="Also σ against prior, knows:1, knows:2 and informed adversaries."
+        ),
     ] = False,
     json: AsJson = False,
     options: dict[str, Any],
@@ -132,12 +144,31 @@ def calibrate(
                 progress=progress,
                 executor=executor,
             )
-        attained = _attained(loaded, found) if bracket else None
+            others: tuple[Calibration, ...] = ()
+            if adversaries:
+                others = qd.calibrate_adversaries(
+                    loaded,
+                    epsilon,
+                    spec,
+                    method=method,
+                    protect=protection(loaded, protect) or together,
+                    window=window,
+                    work=work,
+                    time_limit=time_limit,
+                    memory_limit=memory_bytes(memory_limit),
+                    compare=False,
+                    progress=progress,
+                    executor=executor,
+                )
+        attained = _bracket(loaded, found, bracket)
         if json:
             document = {k: v for k, v in found.to_dict().items() if k not in ("schema", "version")}
-            shared = {"releases": _shared(found, releases, disjoint).to_dict()} if releases > 1 else {}
-            if attained is not None:
-                shared["bracket"] = attained
+            shared: dict[str, Any] = (
+                {"releases": _shared(found, releases, disjoint).to_dict()} if releases > 1 else {}
+            )
+            shared["bracket"] = None if attained is None else attained.to_dict()
+            if adversaries:
+                shared["adversaries"] = [_compared(c) for c in others]
             emit_json("calibration", {**document, **shared, "notes": [*loaded.notes, *found.notes]})
         else:
             if releases > 1:
@@ -145,6 +176,8 @@ def calibrate(
 
                 show_line(str(_shared(found, releases, disjoint)), style="bold green")
             _show(model, loaded, found, attained)
+            if others:
+                _show_adversaries(others)
 
 
 def _shared(found: Calibration, releases: int, disjoint: bool) -> Split:
@@ -215,20 +248,46 @@ def _spec(
     return mechanism_from_options(kind, given, people=model.headcount)
 
 
-def _attained(model: Model, found: Calibration) -> dict[str, float]:
-    """Return what an attack at the same cost attains, beside what was certified."""
-    from quiltdp.accountant.attack import attack
-    from quiltdp.errors import InvalidArgument
+def _bracket(model: Model, found: Calibration, asked: bool | None) -> Bracket | None:
+    """Return what an attack at the same cost attains, beside what was certified, if asked or if cheap."""
+    from quiltdp.accountant.bracket import quick_bracket
 
-    if found.dp_epsilon is None:
-        raise InvalidArgument("--bracket is for pure mechanisms: Laplace and Thresholdout")
-    if found.protected != "single records":
-        raise InvalidArgument("--bracket attacks single records: leave --protect and --window out")
-    reached = attack(model, found.dp_epsilon, found.adversary).leakage
-    return {"certified": found.leakage, "attained": reached, "ratio": found.leakage / reached}
+    if asked:
+        return found.bracket()
+    if asked is False:
+        return None
+    return quick_bracket(model, found.leakage, found.dp_epsilon, found.adversary, found.protected)
 
 
-def _show(path: str, model: Model, found: Calibration, bracket: dict[str, float] | None = None) -> None:
+def _compared(found: Calibration) -> dict[str, Any]:
+    """Return what is told of a calibration that stands beside others."""
+    return {
+        "adversary": found.adversary,
+        "sigma": found.sigma,
+        "leakage": found.leakage,
+        "dp_epsilon": found.dp_epsilon,
+        "method": found.method,
+        "binding": found.binding.unit,
+    }
+
+
+def _show_adversaries(found: tuple[Calibration, ...]) -> None:
+    from quiltdp.cli.show import show_table
+
+    says = {
+        "prior": "knows the model only",
+        "knows:1": "knows any one record",
+        "knows:2": "knows any two records",
+        "informed": "knows any records",
+    }
+    rows = [
+        (c.adversary, f"{c.sigma:.6g}", c.binding.unit, c.method, says.get(c.adversary, "")) for c in found
+    ]
+    columns = ["adversary", "σ", "forced by", "method", "remark"]
+    show_table(columns, rows, title="What the adversary may know", right=["σ"])
+
+
+def _show(path: str, model: Model, found: Calibration, bracket: Bracket | None = None) -> None:
     from quiltdp.cli.show import number, show_facts, show_line, show_table
 
     promise = f"ε = {found.epsilon:g}" + (f", δ = {found.delta:g}" if found.delta else "")
@@ -242,13 +301,7 @@ def _show(path: str, model: Model, found: Calibration, bracket: dict[str, float]
         facts.append(("plain DP", f"α = {found.dp_epsilon:.6g} converts to a leakage of {found.leakage:.6g}"))
     facts.append(("forced by", f"{found.binding.unit}, method {found.binding.method}"))
     if bracket is not None:
-        facts.append(
-            (
-                "bracket",
-                f"certified ≤ {bracket['certified']:.4g}, attained ≥ {bracket['attained']:.4g},"
-                f" ratio {bracket['ratio']:.4g}",
-            )
-        )
+        facts.append(("bracket", str(bracket)))
     facts.extend(witness_facts(found.binding.witness))
     facts.append(("certificate", str(found.certificate)))
     facts.extend(("note", n) for n in (*model.notes, *found.notes))

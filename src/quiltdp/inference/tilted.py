@@ -6,7 +6,7 @@ appears and the sum runs from the leaves to the roots; evidence is a weight that
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -16,6 +16,17 @@ from quiltdp.inference.workspace import Workspace
 from quiltdp.model import Model, Table
 
 __all__ = ["TiltedTree"]
+
+
+_CASE = "\0case"  # the axis of many cases; no node is called so
+_OVERHEAD = 2_000  # entries that take about as long as the calls for one table
+_BATCH = 1 << 21  # numbers in one table of many cases
+
+
+def _summed(clique: Sequence[str], table: Table, keep: Sequence[str]) -> Table:
+    """Return the sum over the nodes that are not kept, one row per case."""
+    gone = tuple(k + 1 for k, n in enumerate(clique) if n not in keep)
+    return np.asarray(table.sum(axis=gone) if gone else table)
 
 
 class TiltedTree:
@@ -54,6 +65,25 @@ class TiltedTree:
         safe = np.where(own > -np.inf, own, 0.0)
         return np.asarray(law - aligned((self._separators[k], safe), self._cliques[k]))
 
+    @property
+    def size(self) -> int:
+        """Entries of all clique tables."""
+        return sum(int(t.size) for t in self._tables)
+
+    @property
+    def effort(self) -> int:
+        """Entries of all clique tables, and a flat price for every one of them: what a propagation costs."""
+        return self.size + _OVERHEAD * len(self._tables)
+
+    @property
+    def neighbours(self) -> dict[str, int]:
+        """How many nodes share a clique with each node."""
+        near: dict[str, set[str]] = {n: set() for n in self.model.nodes}
+        for clique in self._cliques:
+            for n in clique:
+                near[n].update(clique)
+        return {n: len(found) - 1 for n, found in near.items()}
+
     def log_mean(self, weights: Mapping[str, Table]) -> float:
         """Return ln E[ Π exp w_n(x_n) ]; −∞ if the weights leave nothing possible."""
         return self._up(weights)[0]
@@ -77,6 +107,56 @@ class TiltedTree:
                 plain = np.exp(law - top) if top > -np.inf else np.zeros_like(law)
                 found[n] = plain / plain.sum() if top > -np.inf else plain
         return total, found
+
+    def laws_given(self, cases: Sequence[Mapping[str, int]]) -> dict[str, Table]:
+        """Return P(x_n | case) for every node, one row per case, many cases at once; 0 if it is impossible.
+
+        In plain probabilities: quick, for searches; cases rarer than 1e-300 count as impossible.
+        """
+        largest = max(t.size for t in self._tables)
+        step = max(1, _BATCH // largest)
+        parts = [self._given(cases[k : k + step]) for k in range(0, len(cases), step)]
+        return {n: np.concatenate([part[n] for part in parts]) for n in self.model.nodes}
+
+    def _given(self, cases: Sequence[Mapping[str, int]]) -> dict[str, Table]:
+        masks: dict[str, Table] = {}
+        for row, case in enumerate(cases):
+            for n, state in case.items():
+                if n not in masks:
+                    masks[n] = np.ones((len(cases), self.model.cardinality(n)))
+                masks[n][row] = 0.0
+                masks[n][row, state] = 1.0
+        sums: list[Table] = []
+        for k, table in enumerate(self._tables):
+            total = np.exp(table)[None]
+            for n in self._new[k]:
+                if n in masks:
+                    total = total * aligned(((_CASE, n), masks[n]), (_CASE, *self._cliques[k]))
+            sums.append(total)
+        messages: list[Table] = [np.zeros(())] * len(self._cliques)
+        for k in range(len(self._cliques) - 1, -1, -1):
+            p = self._parent[k]
+            if p >= 0:
+                messages[k] = _summed(self._cliques[k], sums[k], self._separators[k])
+                sums[p] = sums[p] * aligned(
+                    ((_CASE, *self._separators[k]), messages[k]), (_CASE, *self._cliques[p])
+                )
+        found: dict[str, Table] = {}
+        for k, p in enumerate(self._parent):  # parents come first
+            if p >= 0:
+                above = _summed(self._cliques[p], sums[p], self._separators[k])
+                below = np.where(messages[k] > 0.0, messages[k], 1.0)
+                ratio = np.where(messages[k] > 0.0, above / below, 0.0)
+                sums[k] = sums[k] * aligned(
+                    ((_CASE, *self._separators[k]), ratio), (_CASE, *self._cliques[k])
+                )
+            for n in self._new[k]:
+                law = np.broadcast_to(
+                    _summed(self._cliques[k], sums[k], (n,)), (len(cases), self.model.cardinality(n))
+                )
+                whole = law.sum(axis=1, keepdims=True)
+                found[n] = np.where(whole > 0.0, law / np.where(whole > 0.0, whole, 1.0), 0.0)
+        return found
 
     def _up(self, weights: Mapping[str, Table]) -> tuple[float, list[Table], list[Table]]:
         """Sum from the leaves to the roots: (ln E, weighted clique tables, messages to the parents)."""

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from quiltdp.accountant.adversaries import Adversary, adversary_from
 from quiltdp.accountant.leakage.adversaries import PairTable, count_entries, pair_tables
 from quiltdp.errors import ModelTooWide
 from quiltdp.inference.trees import junction_tree
@@ -29,10 +30,12 @@ class LaplaceSum:
     model
         A small model; a ``ModelTooWide`` names the size otherwise.
     adversary
-        ``informed`` or ``prior``.
+        ``informed``, ``prior``, or one who knows some records.
     """
 
-    def __init__(self, model: Model, adversary: str = "informed", *, max_entries: int = 4_000_000) -> None:
+    def __init__(
+        self, model: Model, adversary: str | Adversary = "informed", *, max_entries: int = 4_000_000
+    ) -> None:
         records = tuple(model.records)
         self._sizes = [model.cardinality(r) for r in records]
         if len(records) > 16:
@@ -42,9 +45,9 @@ class LaplaceSum:
             raise ModelTooWide(f"the audit needs {needed:,} numbers, the limit is {max_entries:,}")
         log_joint = junction_tree(model).log_marginal(records)
         joint = np.exp(log_joint - log_joint.max())
-        self._tables = [list(pair_tables(joint, (k,))) for k in range(len(records))]
-        if adversary == "prior":
-            self._tables = [[t for t in tables if not t.known_sets] for tables in self._tables]
+        who = adversary_from(adversary)
+        may = None if who.records is None else {records.index(n) for n in who.records if n in records}
+        self._tables = [list(pair_tables(joint, (k,), may, who.at_most)) for k in range(len(records))]
 
     def evaluate(self, alpha: float) -> np.ndarray:
         """Return the leakage of every record when the noise has scale 1/α."""

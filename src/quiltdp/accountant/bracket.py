@@ -1,0 +1,113 @@
+"""The bracket of an answer: *certified* (no mechanism leaks more) and *attained* (this attack leaks as much).
+
+Their ratio is at least 1 and says how far, at most, the bound is from the best possible one, on models of
+any size that have a junction tree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from quiltdp.accountant.adversaries import Adversary
+from quiltdp.accountant.attack import Attack, attack
+from quiltdp.accountant.units import DpEpsilon
+from quiltdp.errors import ModelTooWide
+from quiltdp.model import Model
+from quiltdp.work import WorkBudget
+
+__all__ = ["Bracket", "bracket", "quick_bracket"]
+
+_QUICK_NODES = 200
+_QUICK_ENTRIES = 2**15  # of one table: an attack beside every answer should not be felt
+
+
+@dataclass(frozen=True)
+class Bracket:
+    """What is certified and what is attained at the same cost.
+
+    Attributes
+    ----------
+    certified
+        No mechanism of this cost leaks more.
+    attack
+        An explicit mechanism of this cost, the adversary, and what they attain.
+    """
+
+    certified: float
+    attack: Attack
+
+    @property
+    def attained(self) -> float:
+        """What the attack leaks, rounded down."""
+        return self.attack.leakage
+
+    @property
+    def ratio(self) -> float | None:
+        """The quotient certified / attained: 1 is best possible; ``None`` where nothing can be attained."""
+        return self.certified / self.attained if self.attained > 0.0 else None
+
+    def __str__(self) -> str:
+        """Read as one line."""
+        ratio = "–" if self.ratio is None else f"{self.ratio:.4g}"
+        return f"certified ≤ {self.certified:.4g}, attained ≥ {self.attained:.4g}, ratio {ratio}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready dictionary; :meth:`Attack.to_dict` has the mechanism itself."""
+        found = self.attack
+        return {
+            "certified": self.certified,
+            "attained": self.attained,
+            "ratio": self.ratio,
+            "target": found.target,
+            "values": list(found.values),
+            "knows": dict(found.knows),
+        }
+
+
+def bracket(
+    model: Model,
+    certified: float,
+    dp_epsilon: DpEpsilon,
+    adversary: str | Adversary = "informed",
+    *,
+    work: str | WorkBudget = "normal",
+) -> Bracket:
+    """Return a certified leakage beside what an attack at the same cost attains.
+
+    Raises
+    ------
+    ModelTooWide
+        If the model has no junction tree of affordable width.
+
+    Examples
+    --------
+    >>> import quiltdp as qd
+    >>> asia = qd.example("asia")
+    >>> found = bracket(asia, qd.leakage(asia, 0.1, adversary="prior").epsilon, 0.1, "prior")
+    >>> found.attained <= found.certified, found.ratio < 1.05
+    (True, True)
+    """
+    return Bracket(certified, attack(model, dp_epsilon, adversary, work=work))
+
+
+def quick_bracket(
+    model: Model,
+    certified: float,
+    dp_epsilon: float | Mapping[str, float] | None,
+    adversary: str | Adversary,
+    protected: str = "single records",
+) -> Bracket | None:
+    """Return a bracket that costs next to nothing, or ``None`` where there is none.
+
+    There is none for (ε, δ), for sets of records that are protected together, and for models that are
+    too large or whose junction tree is too wide to be attacked in passing.
+    """
+    if dp_epsilon is None or protected != "single records" or len(model.nodes) > _QUICK_NODES:
+        return None
+    try:
+        found = attack(model, dp_epsilon, adversary, work="quick", max_entries=_QUICK_ENTRIES)
+    except ModelTooWide:
+        return None
+    return Bracket(certified, found)

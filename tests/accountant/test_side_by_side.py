@@ -1,0 +1,77 @@
+"""σ for several adversaries side by side (quiltdp.accountant.side_by_side): monotone, certified for each."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from strategies import random_network
+
+import quiltdp as qd
+from quiltdp.accountant import side_by_side
+from quiltdp.errors import InvalidArgument
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("spec", [qd.Laplace(1.0), qd.Gaussian(1.0, 1e-5)], ids=["laplace", "gaussian"])
+def test_noise_never_falls_as_more_is_known(seed, spec):
+    rng = np.random.default_rng(seed)
+    names = [f"n{k}" for k in range(4)]
+    parents = {n: [p for p in names[:k] if rng.random() < 0.6] for k, n in enumerate(names)}
+    model = random_network(seed, parents, dict.fromkeys(names, 2), zeros=0.2 * (seed % 2))
+    found = qd.calibrate_adversaries(model, 1.0, spec, work="quick")
+    assert [c.adversary for c in found] == ["prior", "knows:1", "knows:2", "informed"]
+    sigmas = [c.sigma for c in found]
+    assert sigmas == sorted(sigmas)
+    for c in found if spec.kind == "laplace" else ():  # each is enough: no attack attains more than ε
+        assert qd.attack(model, c.dp_epsilon, c.adversary).leakage <= 1.0
+        limit = qd.leakage(model, c.dp_epsilon, "exact", c.adversary).epsilon
+        assert limit <= 1.0 + 1e-7
+
+
+def test_a_looser_method_for_a_weaker_adversary_gives_way(monkeypatch):
+    """Whatever the methods find, a scale certified against a stronger adversary serves a weaker one."""
+    model = qd.example("cancer")
+    real = side_by_side.calibrate
+
+    def poor(model, epsilon, mechanism, *, adversary, **options):
+        found = real(model, epsilon, mechanism, adversary=adversary, **options)
+        return (
+            real(model, epsilon, mechanism, adversary=adversary, method="group")
+            if (adversary.name == "knows:1")
+            else found
+        )
+
+    monkeypatch.setattr(side_by_side, "calibrate", poor)
+    prior, one, two, informed = qd.calibrate_adversaries(model, 1.0, qd.Laplace(1.0))
+    assert one.sigma == two.sigma
+    assert one.adversary == "knows:1"
+    assert any("knows:2" in n for n in one.notes)
+    assert prior.sigma <= one.sigma <= informed.sigma
+    assert replace(one).to_dict()["adversary"] == "knows:1"
+
+
+def test_declared_sets_stand_beside_the_others():
+    model = qd.example("asia")
+    who = ("prior", "knows=tub", "knows=tub,bronc", "informed")
+    found = qd.calibrate_adversaries(model, 1.0, qd.Laplace(1.0), adversaries=who)
+    assert [c.sigma for c in found] == sorted(c.sigma for c in found)
+    assert found[0].sigma < found[-1].sigma
+
+
+def test_bad_requests():
+    model = qd.example("cancer")
+    with pytest.raises(InvalidArgument, match="adversaries"):
+        qd.calibrate_adversaries(model, 1.0, qd.Laplace(1.0), adversaries=())
+    with pytest.raises(InvalidArgument, match="adversaries"):
+        qd.calibrate_adversaries(model, 1.0, qd.Laplace(1.0), adversary="prior")
+
+
+def test_from_the_command_line(cli):
+    call = ("calibrate", "models/cancer.bif", "--epsilon", 1, "--adversaries")
+    told = json.loads(cli(*call, "--json").out)
+    sigmas = [row["sigma"] for row in told["adversaries"]]
+    assert sigmas == sorted(sigmas)
+    assert told["adversaries"][-1]["sigma"] == told["sigma"]
+    shown = cli(*call).out
+    assert "knows any two records" in shown
