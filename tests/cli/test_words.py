@@ -80,10 +80,6 @@ def test_a_name_that_is_no_identifier_stays() -> None:
 @pytest.mark.parametrize(
     ("arguments", "told_so"),
     [
-        (
-            ("audit", "models/alarm.bif"),
-            "use leakage, which bounds models of any size, or name fewer --records",
-        ),
         (("leakage", "models/alarm.bif", "--dp-epsilon", 0.1, "--method", "exact"), "use another --method"),
         (("leakage", "models/asia.bif", "--dp-epsilon", 0.1, "--window", 2), "--window protects runs"),
         (("leakage", "models/asia.bif", "--dp-epsilon", 0.1, "--method", "gk16"), "--method 'gk16'"),
