@@ -8,16 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from quiltdp.accountant.adversaries import Adversary
 from quiltdp.accountant.attack import Attack, attack
 from quiltdp.accountant.units import DpEpsilon
-from quiltdp.errors import ModelTooWide
+from quiltdp.errors import InvalidArgument, ModelTooWide, option
 from quiltdp.model import Model
 from quiltdp.work import WorkBudget
 
-__all__ = ["Bracket", "bracket", "quick_bracket"]
+if TYPE_CHECKING:
+    from quiltdp.accountant.calibration import Calibration
+
+__all__ = ["Bracket", "bracket", "bracket_of", "quick_bracket"]
 
 _QUICK_NODES = 200
 _QUICK_ENTRIES = 2**15  # of one table: an attack beside every answer should not be felt
@@ -90,6 +93,27 @@ def bracket(
     (True, True)
     """
     return Bracket(certified, attack(model, dp_epsilon, adversary, work=work))
+
+
+def bracket_of(calibration: Calibration, work: str | WorkBudget = "normal") -> Bracket:
+    """Return the certified leakage of a calibration beside what an attack at the same cost attains.
+
+    Raises
+    ------
+    InvalidArgument
+        For (ε, δ), for sets of records, and if the calibration was read from a file.
+    ModelTooWide
+        If the model has no junction tree of affordable width.
+    """
+    if calibration.origin is None:
+        raise InvalidArgument("this calibration was read from a file: calibrate the model again")
+    if calibration.dp_epsilon is None:
+        raise InvalidArgument(f"{option('bracket')} is for pure mechanisms: Laplace and Thresholdout")
+    if calibration.protected != "single records":
+        left_out = f"leave {option('protect')} and {option('window')} out"
+        raise InvalidArgument(f"{option('bracket')} attacks single records: {left_out}")
+    model, certified = calibration.origin[0], calibration.leakage
+    return bracket(model, certified, calibration.dp_epsilon, calibration.adversary, work=work)
 
 
 def quick_bracket(

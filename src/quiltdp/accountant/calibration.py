@@ -30,7 +30,7 @@ from quiltdp.accountant.units import (
     positive_epsilon,
 )
 from quiltdp.edges import edge
-from quiltdp.errors import InvalidArgument, ModelTooWide, NoCertificate, QuiltdpError, option
+from quiltdp.errors import InvalidArgument, ModelTooWide, NoCertificate, QuiltdpError
 from quiltdp.model import Model
 from quiltdp.numbers import digits_up
 from quiltdp.printable import json_text, printable
@@ -200,25 +200,10 @@ class Calibration:
         return split(self, releases, disjoint=disjoint)
 
     def bracket(self, work: Work = "normal") -> Bracket:
-        """Return the certified leakage beside what an attack at the same cost attains.
+        """Return what is certified beside what an attack attains: :func:`~.bracket.bracket_of`."""
+        from quiltdp.accountant.bracket import bracket_of
 
-        Raises
-        ------
-        InvalidArgument
-            For (ε, δ), for sets of records, and if this calibration was read from a file.
-        ModelTooWide
-            If the model has no junction tree of affordable width.
-        """
-        from quiltdp.accountant.bracket import bracket
-
-        if self.origin is None:
-            raise InvalidArgument("this calibration was read from a file: calibrate the model again")
-        if self.dp_epsilon is None:
-            raise InvalidArgument(f"{option('bracket')} is for pure mechanisms: Laplace and Thresholdout")
-        if self.protected != "single records":
-            left_out = f"leave {option('protect')} and {option('window')} out"
-            raise InvalidArgument(f"{option('bracket')} attacks single records: {left_out}")
-        return bracket(self.origin[0], self.leakage, self.dp_epsilon, self.adversary, work=work)
+        return bracket_of(self, work)
 
     def to_opendp(self) -> Any:
         """Return an OpenDP measurement that adds this noise to one number (a float query)."""
