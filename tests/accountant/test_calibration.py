@@ -256,6 +256,15 @@ def test_json_round_trip(cal: qd.Calibration) -> None:
         {"leakage": 2.0},
         {"epsilon": 0},
         {"delta": 1.0},
+        {"delta": 0.5},  # of noise that needs none
+        {"sigma": "4.0"},
+        {"epsilon": True},
+        {"dp_epsilon": True},
+        {"adversary": "nobody"},
+        {"adversary": None},
+        {"protected": 3},
+        {"method": None},
+        {"fingerprint": 3},
         {"mechanism": {"mechanism": "staircase"}},
         {"mechanism": 3},
         {"mechanism": {"mechanism": "laplace", "sensitivity": 100.0}},
@@ -445,3 +454,11 @@ def test_independent_records_are_compared_for_the_same_unit(mechanism):
     assert run.compared["independent"] == pytest.approx(run.sigma, rel=1e-6)
     assert named.compared["independent"] == pytest.approx(run.compared["independent"], rel=1e-12)
     assert run.compared["independent"] == pytest.approx(6 * one.compared["independent"], rel=1e-6)
+
+
+@pytest.mark.parametrize("value", [0.1, math.nan, {}, "x"])
+def test_gaussian_noise_has_no_dp_epsilon(value: Any) -> None:
+    """One was believed, and the ledger made from it met the nonsense later."""
+    document = json.loads(qd.calibrate(PAIR, 1.0, qd.Gaussian(0.5, delta=1e-6)).to_json())
+    with pytest.raises(InvalidArgument, match="no dp_epsilon"):
+        qd.Calibration.from_json(json.dumps({**document, "dp_epsilon": value}))

@@ -98,6 +98,16 @@ class Calibration:
             raise NoCertificate(f"the leakage {self.leakage} exceeds the target {self.epsilon}")
         if self.mechanism.pure:
             check_cost(self.mechanism, self.sigma, self.dp_epsilon)
+        if (
+            isinstance(self.dp_epsilon, bool)
+            or self.mechanism.pure == (self.dp_epsilon is None)
+            or (self.mechanism.pure and self.delta > 0.0)
+        ):
+            raise InvalidArgument("a calibration has a dp_epsilon and δ = 0, or no dp_epsilon and a δ")
+        adversary_from(self.adversary)
+        for name in ("method", "fingerprint", "protected"):
+            if not isinstance(getattr(self, name), str):
+                raise InvalidArgument(f"{name} must be a text, not {getattr(self, name)!r}")
         object.__setattr__(self, "compared", MappingProxyType(dict(self.compared)))
 
     @property
@@ -168,17 +178,17 @@ class Calibration:
         try:
             b, c = d["binding"], d["certificate"]
             return cls(
-                sigma=float(d["sigma"]),
-                epsilon=float(d["epsilon"]),
+                sigma=_number(d["sigma"]),
+                epsilon=_number(d["epsilon"]),
                 dp_epsilon=d["dp_epsilon"],
-                leakage=float(d["leakage"]),
+                leakage=_number(d["leakage"]),
                 mechanism=mechanism_from_dict(d["mechanism"]),
                 adversary=d["adversary"],
                 method=d["method"],
                 binding=Binding(b["unit"], float(b["epsilon"]), b["method"], b["witness"]),
                 certificate=Certificate.from_dict(c),
                 fingerprint=d["fingerprint"],
-                delta=float(d["delta"]),
+                delta=_number(d["delta"]),
                 protected=d["protected"],
                 compared={k: float(v) for k, v in d["compared"].items()},
                 per_record=tuple((str(n), float(v)) for n, v in d["per_record"]),
@@ -241,6 +251,13 @@ class Calibration:
     def plot(self, *, ax: Any = None) -> Any:
         """Draw this scale beside what other answers would give; return matplotlib axes."""
         return edge("plot_calibration")(self, ax=ax)
+
+
+def _number(value: object) -> float:
+    """Return a number of a JSON file: what is written in quotes, true and false are none."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"a number: {value!r}")
+    return float(value)
 
 
 def calibrate(
