@@ -195,3 +195,13 @@ def test_absurd_numbers_and_pictures_are_refused_in_one_line(
     assert found.code == 2
     assert len(found.err.splitlines()) == 1
     assert not found.out
+
+
+def test_an_answer_no_better_than_group_privacy_says_so_and_what_the_prior_adversary_needs(cli):
+    asked = ("calibrate", "tests/data/pedigree/trio.ped", "--allele-frequency", 0.1, "--sensitivity", 1)
+    found = cli(*asked, "--epsilon", 0.01, "--method", "group")
+    first = " ".join(found.out.split()[:45])
+    assert "this is no better than group privacy; against the prior adversary" in first
+    told = json.loads(cli(*asked, "--epsilon", 0.01, "--method", "group", "--json").out)
+    assert told["prior_adversary_sigma"] < told["sigma"]
+    assert "no better" not in cli("calibrate", "models/asia.bif", "--epsilon", 1).out

@@ -9,6 +9,7 @@ import quiltdp as qd
 from quiltdp.domains.series import find_bins, fit_network, fit_series
 from quiltdp.domains.series.bins import Bins
 from quiltdp.domains.series.read import read_columns
+from quiltdp.domains.series.rows import columns_of, fit_rows
 from quiltdp.errors import FileFormatError, InvalidArgument
 
 
@@ -116,3 +117,72 @@ def test_fit_then_calibrate_from_the_command_line(cli, tmp_path):
     assert any("public or past data" in n for n in found["notes"])
     answer = json.loads(cli("calibrate", model, "--epsilon", 1, "--json").out)
     assert answer["sigma"] == pytest.approx(found["sigma_of_the_fit"], rel=1e-6)
+
+
+def test_rows_in_time_take_the_column_that_needs_the_most_noise():
+    rng = np.random.default_rng(5)
+    table = {
+        "coin": rng.integers(0, 2, 2000).tolist(),
+        "slow": sticky(rng, 2000, 0.9),
+        "id": list(range(2000)),
+    }
+    table["town"] = [f"t{k}" for k in range(2000)]
+    found = fit_rows(table, "time", length=50_000)
+    assert max(found.noise, key=found.noise.__getitem__) != "coin"
+    assert found.noise["slow"] > 2 * found.noise["coin"]
+    assert "town" in found.skipped
+    assert len(found.model.records) == 50_000
+    alpha = qd.dp_epsilon(found.model, 1.0)
+    assert 1 / alpha == pytest.approx(max(found.noise.values()))
+
+
+def test_independent_rows_need_no_more_than_plain_privacy():
+    found = fit_rows({"x": [1, 2, 3]}, "independent", length=50_000)
+    assert qd.dp_epsilon(found.model, 1.0) == pytest.approx(1.0, rel=1e-6)
+    assert len(found.model.records) == 50_000
+
+
+def test_data_frames_with_truth_values_categories_and_missing_cells():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"ok": [True, False, True], "town": pandas.Categorical(["a", "b", "a"])})
+    assert columns_of(frame) == {"ok": [1, 0, 1], "town": ["a", "b", "a"]}
+    assert fit_rows(frame, "time").rule == "time"
+    frame["age"] = pandas.array([1, None, 3], dtype="Int64")
+    with pytest.raises(InvalidArgument, match="'age' has no value in row 2"):
+        fit_rows(frame, "time")
+    frame["age"] = [1.0, float("nan"), 3.0]
+    with pytest.raises(InvalidArgument, match="'age' has no value in row 2"):
+        fit_rows(frame, "time")
+    with pytest.raises(InvalidArgument, match="rows must be independent or time"):
+        fit_rows({"x": [1]}, "somehow")
+
+
+def test_from_a_csv_to_a_running_holdout_in_three_commands(cli, tmp_path):
+    rng = np.random.default_rng(8)
+    files = {name: tmp_path / name for name in ("train.csv", "holdout.csv", "rows.json", "study.db")}
+    for name in ("train.csv", "holdout.csv"):
+        lines = [
+            f"{a},{b},{c}"
+            for a, b, c in zip(sticky(rng, 4000, 0.3), *rng.integers(0, 2, (2, 4000)), strict=True)
+        ]
+        files[name].write_text("load,guess,label\n" + "\n".join(lines) + "\n")
+    rows, study = files["rows.json"], files["study.db"]
+    made = cli("fit", files["train.csv"], "--rows", "time", "-o", rows)
+    assert made.code == 0, made.err
+    assert "[ ] the rows are in the order of time" in " ".join(made.out.split())
+    planned = cli("plan", rows, "--budget", 1, "--queries", 20, "--epsilon", 20, "--apply", study)
+    assert planned.code == 0, planned.err
+    for words in (
+        "This rests on",
+        "[ ] the training data say nothing",
+        "Bonferroni",
+        "the Ladder",
+        "a fresh piece",
+    ):
+        assert words in planned.out
+    data = ("--train", files["train.csv"], "--holdout", files["holdout.csv"])
+    asked = cli("holdout", "ask", study, "guess == label", *data, "--json")
+    assert asked.code == 0, asked.err
+    refused = cli("fit", files["train.csv"], "--rows", "time", "--column", "load", "-o", rows)
+    assert refused.code == 2
+    assert "leave --column out" in refused.err

@@ -135,6 +135,22 @@ def test_hours_that_differ_are_found_and_modelled():
     assert not hourly_fit(steady.steps).hours_differ
 
 
+def test_hours_of_the_past_for_the_present():
+    past, present = (
+        location_study(walk(7, days=10), "500m", "5min"),
+        location_study(walk(7, days=10), "500m", "5min"),
+    )
+    found = study_from_past(past, present, time_of_day=True)
+    same = hourly_chain(present.steps, hourly_fit(past.steps), past.model.segments[0].initial)
+    for one, other in zip(found.model.segments, same.segments, strict=True):
+        for k in (0, 30, 200):
+            assert np.asarray(one.transition(k)) == pytest.approx(np.asarray(other.transition(k)))
+    assert "by hour of the day" in found.model.provenance["estimator"]
+    assert any("earlier data" in n for n in found.model.notes)
+    with pytest.raises(InvalidArgument, match="occupancy"):
+        study_from_past(past, present, initial="stationary", time_of_day=True)
+
+
 def test_an_area_may_be_a_polygon(tmp_path):
     path = tmp_path / "area.geojson"
     ring = [[8.5, 47.3], [8.6, 47.3], [8.5, 47.5], [8.5, 47.3]]

@@ -183,6 +183,7 @@ def test_every_route_competes_and_the_published_one_is_warned_about():
         "Gibbs dependence",
         "independent records",
         "all queries fixed in advance",
+        "the Ladder",
         "published",
     ]
     promised = [a.accuracy for a in found.alternatives[:5]]
@@ -216,7 +217,10 @@ def test_privacy_can_be_asked_for():
     assert kept.leakage <= 0.5 * (1 + 1e-9)
     assert free.accuracy <= kept.accuracy < 2 * free.accuracy
     assert "0.5 about any record" in kept.privacy
-    assert all(a.accuracy is None for a in kept.alternatives if "fresh piece" in a.name)
+    pieces = [a for a in kept.alternatives if "fresh piece" in a.name]  # baselines, told with their price
+    assert pieces
+    assert all("hides nothing" in a.note and a.leakage is None for a in pieces)
+    assert "fresh piece" not in kept.route
     with pytest.raises(Refused, match="for that privacy"):
         plan(chain(1000), queries=100, budget=5, epsilon=1e-4, accountant=Proportional())
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from quiltdp.domains.pedigree import Pedigree, Person, read_pedigree
 from quiltdp.errors import InvalidArgument
 from quiltdp.report.pedigree_layout import layout
+from quiltdp.report.pedigree_lines import SYMBOL, draw_lines
 from quiltdp.report.pedigree_plot import draw_pedigree
 
 MODELS = Path(__file__).parents[2] / "models" / "pedigree"
@@ -81,3 +82,67 @@ def test_too_many_people_for_a_drawing():
     with pytest.raises(InvalidArgument, match="choose one family"):
         draw_pedigree(crowd)
     assert draw_pedigree(crowd, people=["p1", "p2"]) is not None
+
+
+def lines_through_symbols(family, people=None):
+    """Return the lines that touch the symbol of somebody they do not end at."""
+    drawing = draw_lines(family, layout(family, people))
+    found = []
+    for line in drawing.lines:
+        for (x1, y1), (x2, y2) in itertools.pairwise(line.points):
+            for name, (x, y) in drawing.place.items():
+                beside = max(x1, x2) <= x - SYMBOL or min(x1, x2) >= x + SYMBOL
+                above = max(y1, y2) <= y - SYMBOL or min(y1, y2) >= y + SYMBOL
+                if not (beside or above or (x, y) in ((x1, y1), (x2, y2))):
+                    found.append((line.couple, line.kind, name))
+    return found
+
+
+@settings(max_examples=60, deadline=None)
+@given(family=families())
+def test_no_line_goes_through_a_symbol(family):
+    assert lines_through_symbols(family) == []
+
+
+@pytest.mark.parametrize("file", ["habsburg.ged", "greek_gods.ged", "bourbon.ged", "ceph1463.fam"])
+def test_no_line_goes_through_a_symbol_in_real_families(file):
+    family = read_pedigree(MODELS / file)
+    assert lines_through_symbols(family, family.components[0]) == []
+
+
+def test_no_line_goes_through_a_symbol_where_royalty_marries_royalty():
+    family = read_pedigree(MODELS / "royal92.csv")
+    near = {"I1": None} if "I1" in family.by_name else {family.people[0].name: None}
+    frontier = list(near)
+    for name in frontier:  # the nearest relatives by blood and marriage, with all their loops
+        for other in (*family[name].parents, *family.children.get(name, ())):
+            if other not in near and len(near) < 200:
+                near[other] = None
+                frontier.append(other)
+    assert len(near) == 200
+    assert lines_through_symbols(family, near) == []
+
+
+def test_couples_stand_in_one_row_unless_one_descends_from_the_other():
+    people = [Person("a"), Person("b"), Person("c", "a", "b"), Person("d", "a", "b"), Person("w")]
+    people += [
+        Person("n", "c", "w"),
+        Person("k", "d", "n"),
+        Person("z", "a", "c"),
+    ]  # uncle and niece; daughter
+    place = layout(Pedigree(tuple(people)))
+    assert place["d"][1] == place["n"][1]
+    assert place["a"][1] > place["c"][1]
+
+
+def test_equal_values_have_one_colour_and_the_scale_begins_at_zero():
+    family = read_pedigree(MODELS / "ceph1463.fam")
+    axes = draw_pedigree(family, {p.name: 0.7 for p in family})
+    assert len({patch.get_facecolor() for patch in axes.patches}) == 1
+    assert axes.figure.axes[-1].get_ylim() == pytest.approx((0.0, 0.7))
+
+
+def test_people_are_called_by_the_names_that_the_file_tells():
+    family = read_pedigree(MODELS / "habsburg.ged")
+    texts = [t.get_text() for t in draw_pedigree(family, people=family.components[0]).texts]
+    assert "Albert II" in texts

@@ -161,12 +161,15 @@ def calibrate(
                     executor=executor,
                 )
         attained = _bracket(loaded, found, bracket)
+        instead = _against_prior(loaded, found, time_limit) if _is_group(found) else None
         if json:
             document = {k: v for k, v in found.to_dict().items() if k not in ("schema", "version")}
             shared: dict[str, Any] = (
                 {"releases": _shared(found, releases, disjoint).to_dict()} if releases > 1 else {}
             )
             shared["bracket"] = None if attained is None else attained.to_dict()
+            if instead is not None:
+                shared["prior_adversary_sigma"] = instead
             if adversaries:
                 shared["adversaries"] = [_compared(c) for c in others]
             emit_json("calibration", {**document, **shared, "notes": [*loaded.notes, *found.notes]})
@@ -175,7 +178,7 @@ def calibrate(
                 from quiltdp.cli.show import show_line
 
                 show_line(str(_shared(found, releases, disjoint)), style="bold green")
-            _show(model, loaded, found, attained)
+            _show(model, loaded, found, attained, instead)
             if others:
                 _show_adversaries(others)
 
@@ -287,11 +290,48 @@ def _show_adversaries(found: tuple[Calibration, ...]) -> None:
     show_table(columns, rows, title="What the adversary may know", right=["σ"])
 
 
-def _show(path: str, model: Model, found: Calibration, bracket: Bracket | None = None) -> None:
+def _is_group(found: Calibration) -> bool:
+    """Return whether the answer is that of group privacy, where records are correlated at all."""
+    group, alone = found.compared.get("group"), found.compared.get("independent")
+    if group is None or alone is None or found.adversary != "informed":
+        return False
+    return found.sigma >= 0.995 * group > 1.01 * alone
+
+
+def _against_prior(model: Model, found: Calibration, time_limit: float) -> float | None:
+    """Return σ against the prior adversary, for the same mechanism; None where it is not found."""
+    import quiltdp as qd
+    from quiltdp.errors import QuiltdpError
+
+    if found.protected != "single records":
+        return None
+    limit = min(time_limit, 10.0)
+    try:
+        made = qd.calibrate(model, found.epsilon, found.mechanism, adversary="prior", time_limit=limit)
+    except QuiltdpError:
+        return None
+    return made.sigma
+
+
+def _show(
+    path: str,
+    model: Model,
+    found: Calibration,
+    bracket: Bracket | None = None,
+    instead: float | None = None,
+) -> None:
     from quiltdp.cli.show import number, show_facts, show_line, show_table
 
     promise = f"ε = {found.epsilon:g}" + (f", δ = {found.delta:g}" if found.delta else "")
     show_line(f"σ = {found.sigma:.6g}   ({found.mechanism.scale_name}, for {promise})", style="bold green")
+    if _is_group(found):
+        prior = (
+            f"; against the prior adversary, who knows only the model, σ = {instead:.6g} is enough"
+            " (--adversary prior)"
+            if instead is not None
+            else ""
+        )
+        show_line(f"this is no better than group privacy{prior}", style="bold yellow")
     facts = [
         ("model", f"{path}: {len(model.records):,} records of {len(model.nodes):,} nodes"),
         ("mechanism", str(found.mechanism)),

@@ -28,6 +28,15 @@ def fit(
             show_default=False,
         ),
     ] = None,
+    rows: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOW",
+            help="For a holdout of rows: independent, or time (of all columns, the chain that needs the most"
+            " noise).",
+            show_default=False,
+        ),
+    ] = None,
     states: Annotated[
         int, typer.Option(metavar="K", min=1, help="How many states numbers are cut into.")
     ] = 8,
@@ -61,6 +70,7 @@ def fit(
     --------
     $ quiltdp fit last_year.csv --column load --states 8 -o chain.json
     $ quiltdp fit survey_2024.csv --states 4 -o network.json
+    $ quiltdp fit train.csv --rows time --length 50000 -o rows.json
     """
     with guarded():
         from quiltdp.domains.series.read import read_columns
@@ -68,7 +78,9 @@ def fit(
         from quiltdp.io.replace import check_writable
 
         check_writable(output, data)
-        if column is not None:
+        if rows is not None:
+            told, model = _rows(data, rows, column, edge, length=length, states=states, epsilon=epsilon)
+        elif column is not None:
             values = read_columns(data, [column])[column]
             told, model = _chain(
                 values, states, binning, estimator, length, epsilon, confidence, f"{data}, column {column}"
@@ -89,6 +101,32 @@ def _shown(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
     return "; ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+
+
+def _rows(
+    data: str, rows: str, column: str | None, edge: list[str] | None, **options: Any
+) -> tuple[dict[str, Any], Any]:
+    from quiltdp.domains.series.read import read_columns
+    from quiltdp.domains.series.rows import fit_rows
+    from quiltdp.errors import InvalidArgument
+
+    if column is not None or edge:
+        raise InvalidArgument(
+            f"--rows chooses the column itself: leave {'--column' if column else '--edge'} out"
+        )
+    if rows not in ("independent", "time"):
+        raise InvalidArgument(f"--rows must be independent or time, not {rows!r}")
+    found = fit_rows(read_columns(data, missing="text"), rows, source=data, **options)
+    told: dict[str, Any] = {"kind": f"rows: {found.rule}", "rows": len(found.model.nodes)}
+    if found.noise:
+        ranked = sorted(found.noise.items(), key=lambda item: -item[1])
+        told["noise_by_column"] = [
+            f"{name} {value:.4g} times that of independent rows" for name, value in ranked
+        ]
+    if found.skipped:
+        told["left_out"] = [f"{name}: {why}" for name, why in found.skipped.items()]
+    told["rests_on"] = [f"[ ] {claim}" for claim in found.assumptions]
+    return told, found.model
 
 
 def _chain(

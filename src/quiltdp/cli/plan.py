@@ -85,6 +85,9 @@ def plan(
             emit_json("plan", {"model": model, **found.to_dict(), "calibration": made})
             return
         typer.echo(str(found))
+        typer.echo("\nThis rests on (check each):")
+        for claim in (*found.assumptions, *loaded.notes):
+            typer.echo(f"  [ ] {claim}")
         if apply is not None:
             typer.echo(f"\n{apply}: made for this plan; ask with 'quiltdp holdout ask'")
 

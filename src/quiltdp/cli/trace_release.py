@@ -42,10 +42,8 @@ def chosen_study(
     from quiltdp.domains.trace.hours import hourly_chain, hourly_fit
 
     study = read(points)
-    if fit_on and time_of_day:
-        raise InvalidArgument("--time-of-day and --fit-on do not go together yet: leave one out")
     if fit_on:
-        return study_from_past(read(list(fit_on)), study, initial=initial)
+        return study_from_past(read(list(fit_on)), study, initial=initial, time_of_day=time_of_day)
     if time_of_day:
         fit = hourly_fit(study.steps, str(study.estimate.estimator))
         law = study.model.segments[0].initial

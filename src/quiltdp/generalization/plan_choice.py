@@ -10,10 +10,11 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from quiltdp.errors import InvalidArgument, QuiltdpError, option
+from quiltdp.errors import InvalidArgument, InvalidModel, QuiltdpError, option
 from quiltdp.generalization._checks import probability, round_up
 from quiltdp.generalization.concentration import Concentration, additive_concentration, concentration
 from quiltdp.generalization.gibbs_dependence import gibbs_dependence
+from quiltdp.generalization.ladder import ladder_accuracy
 from quiltdp.generalization.pieces import FreshRoute, PieceOffer, SplitRoute, pieces_of
 from quiltdp.generalization.plan_result import Alternative
 from quiltdp.generalization.plan_search import (
@@ -42,7 +43,7 @@ from quiltdp.generalization.routes import (
 )
 from quiltdp.model import Model
 
-__all__ = ["Contender", "Offer", "contenders_for", "fixed_in_advance", "need_of"]
+__all__ = ["Contender", "Offer", "baselines", "contenders_for", "need_of"]
 
 
 @dataclass(frozen=True)
@@ -251,12 +252,12 @@ def contenders_for(
             covers="additive queries",
         )
         found.insert(0, _thresholdout(adding, adding))
-    except InvalidArgument:
+    except (InvalidArgument, InvalidModel):
         pass  # the form for all queries is there
     try:
         chain = pieces_of(model)
         found += [PiecesContender(SplitRoute(chain)), PiecesContender(FreshRoute(chain))]
-    except InvalidArgument as error:
+    except (InvalidArgument, InvalidModel) as error:
         refused += [_refused(kind, error.reason) for kind in (SplitRoute, FreshRoute)]
     try:
         gibbs = GibbsRoute(gibbs_dependence(model))
@@ -279,20 +280,30 @@ def _refused(kind: Any, reason: str) -> Alternative:
     return Alternative(kind.name, kind.theorem, None, note=note, covers=kind.covers)
 
 
-def fixed_in_advance(model: Model, task: Task) -> Alternative | None:
-    """Return what plain Bonferroni promises if no query depends on an answer; None without concentration."""
+def baselines(model: Model, task: Task) -> list[Alternative]:
+    """Return what Bonferroni and the Ladder promise, each of something less."""
     try:
-        size = concentration(model).effective_sample_size
+        spread = concentration(model)
     except QuiltdpError:
-        return None
-    t = round_up(math.sqrt(math.log(2 * task.queries / task.failure) / (2 * size)))
-    return Alternative(
-        "all queries fixed in advance",
-        "Bonferroni, concentration under the model",
-        t if t < GUESSING else None,
-        note="only if every query is written down before the first answer",
-        covers="any 1/n-sensitive queries",
-    )
+        return []
+    t = round_up(math.sqrt(math.log(2 * task.queries / task.failure) / (2 * spread.effective_sample_size)))
+    best = ladder_accuracy(spread, max(1, math.ceil(task.queries)), task.failure)
+    return [
+        Alternative(
+            "all queries fixed in advance",
+            "Bonferroni, concentration under the model",
+            t if t < GUESSING else None,
+            note="Bonferroni: only if every query is written down before the first answer",
+            covers="any 1/n-sensitive queries",
+        ),
+        Alternative(
+            "the Ladder",
+            "few transcripts, concentration under the model",
+            best if best < GUESSING else None,
+            note="tells only the smallest loss so far, exactly: it hides nothing",
+            covers="any 1/n-sensitive losses",
+        ),
+    ]
 
 
 def need_of(

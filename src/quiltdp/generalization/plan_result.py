@@ -146,6 +146,24 @@ class Plan:
             " to those who know the model"
         )
 
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What the promises rest on: a list to be checked by who knows the data."""
+        told = [
+            "the records of the holdout follow the model, and the model was not fitted on them",
+            "the training data say nothing about the holdout beyond the model",
+            f"every query is about the rows: {self.covers}, values in [0, 1], one row moves it by 1/n",
+            "queries may depend on earlier answers and on the training data, on the holdout in no other way",
+        ]
+        if self.pieces is None:
+            told.append(
+                f"at most {self.queries:,} queries are asked and {self.budget} answered from the holdout, all"
+                " through one ledger"
+            )
+        else:
+            told.append(f"at most {self.queries:,} queries are asked, each piece is used once")
+        return tuple(told)
+
     def __str__(self) -> str:
         """Read as a short paragraph with a table of the routes."""
         warned = [a for a in self.alternatives if not a.valid]
@@ -193,7 +211,7 @@ class Plan:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready dictionary with stable keys."""
-        return {**asdict(self), "privacy": self.privacy}
+        return {**asdict(self), "privacy": self.privacy, "assumptions": list(self.assumptions)}
 
 
 def _shown(leakage: float) -> str:

@@ -22,8 +22,8 @@ from quiltdp.generalization.plan_choice import (
     Contender,
     Offer,
     PiecesContender,
+    baselines,
     contenders_for,
-    fixed_in_advance,
     need_of,
 )
 from quiltdp.generalization.plan_result import AccuracyPromise, Alternative, BudgetPromise, Plan
@@ -115,9 +115,8 @@ def plan(
     winner, offer = _choose(task, contenders, accuracy, need, best)
     others = [_alternative(c, task, need, best.of(c), asked) for c in contenders if c is not winner]
     others.sort(key=lambda a: a.accuracy if a.accuracy is not None else math.inf)
-    fixed = fixed_in_advance(model, task)
     slack = overfit / offer.accuracy if overfit else 0.05
-    others += [*refused, *([fixed] if fixed is not None else []), _published(model, task, offer, slack)]
+    others += [*refused, *baselines(model, task), _published(model, task, offer, slack)]
     return _result(model, task, winner, offer, need, asked, epsilon, tuple(others))
 
 
@@ -175,6 +174,10 @@ def _alternative(
 ) -> Alternative:
     exact = isinstance(contender, PiecesContender) and need.least_sigma > 0
     why = "answers exactly, so it hides nothing" if exact else f"no promise below {GUESSING:g}"
+    if exact:  # a baseline, with what it could promise to who asks for no privacy
+        open_offer = contender.best(task, replace(need, least_sigma=0.0))
+        accuracy = None if open_offer is None else open_offer.accuracy
+        return Alternative(contender.name, contender.theorem, accuracy, note=why, covers=contender.covers)
     return Alternative(
         contender.name,
         contender.theorem,

@@ -47,14 +47,51 @@ def layout(family: Pedigree, people: Collection[str] | None = None) -> dict[str,
 
 
 def _levels(family: Pedigree, chosen: Collection[str]) -> dict[str, int]:
-    level = {n: g for n, g in family.generation.items() if n in chosen}
-    for _ in range(2):
-        for p in reversed(family.ordered):
-            children = [c for c in family.children.get(p.name, ()) if c in level]
-            if p.name in level and children and (p.founder or not set(p.parents) & set(level)):
-                level[p.name] = min(level[c] for c in children) - 1
+    """Return the rows: parents above children, couples in one row unless one descends from the other.
+
+    Who has no parents here stands just above their first child.
+    """
+    parents = {p.name: [q for q in p.parents if q in chosen] for p in family.ordered if p.name in chosen}
+    group = {n: n for n in parents}
+    rank = _ranks(parents, group)
+    assert rank is not None, "a pedigree has no loops of descent"
+    for father, mother in sorted(family.couples):
+        if father not in group or mother not in group or group[father] == group[mother]:
+            continue
+        merged = {n: group[father] if g == group[mother] else g for n, g in group.items()}
+        found = _ranks(parents, merged)
+        if found is not None:
+            group, rank = merged, found
+    above = {group[n] for n, own in parents.items() if own}
+    lowest: dict[str, int] = {}
+    for n, own in parents.items():
+        for q in own:
+            lowest[group[q]] = min(lowest.get(group[q], rank[group[n]]), rank[group[n]])
+    level = {n: lowest[g] - 1 if g not in above and g in lowest else rank[g] for n, g in group.items()}
     low = min(level.values())
-    return {n: g - low for n, g in level.items()}
+    return {n: k - low for n, k in level.items()}
+
+
+def _ranks(parents: Mapping[str, Sequence[str]], group: Mapping[str, str]) -> dict[str, int] | None:
+    """Return how many generations of groups are above each group; None if groups go round in a circle."""
+    below: dict[str, set[str]] = {g: set() for g in group.values()}
+    waits = dict.fromkeys(below, 0)
+    for child, own in parents.items():
+        for q in own:
+            if group[q] == group[child]:
+                return None
+            if group[child] not in below[group[q]]:
+                below[group[q]].add(group[child])
+                waits[group[child]] += 1
+    rank = {g: 0 for g, count in waits.items() if not count}
+    ready = list(rank)
+    for g in ready:  # grows while it is walked
+        for child in below[g]:
+            rank[child] = max(rank.get(child, 0), rank[g] + 1)
+            waits[child] -= 1
+            if not waits[child]:
+                ready.append(child)
+    return rank if len(ready) == len(below) else None
 
 
 def _walk(family: Pedigree, chosen: Collection[str]) -> list[str]:

@@ -5,21 +5,25 @@ Needs matplotlib (extra ``plot``).
 
 from __future__ import annotations
 
+import math
+import textwrap
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from quiltdp.domains.pedigree.relations import kinship
 from quiltdp.domains.pedigree.types import Pedigree, Person
 from quiltdp.errors import DependencyMissing, InvalidArgument
+from quiltdp.printable import printable
 from quiltdp.report.pedigree_layout import MOST_DRAWN, layout
+from quiltdp.report.pedigree_lines import SYMBOL, Drawing, draw_lines
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = ["draw_pedigree"]
 
-_SIZE = 0.34
-_ROW = 1.7
+_TEXT = 0.15  # the height of a line of a caption
+_LONGEST = 12  # letters of a line that fit between two neighbours
 _LINE = "#444444"
 _BLANK = "#ffffff"
 
@@ -46,7 +50,8 @@ def draw_pedigree(
         A number per person, shown as colour and written below the name; people without one (latents)
         are drawn with a dashed outline.
     limits
-        The ends of the colour scale; from the values by default.
+        The ends of the colour scale; by default from 0 to the largest value, so that equal values have
+        one colour and half the leakage half of it.
 
     Returns
     -------
@@ -71,52 +76,47 @@ def draw_pedigree(
         raise InvalidArgument(
             f"{len(chosen)} people do not fit a drawing (1 to {MOST_DRAWN}); choose one family"
         )
-    place = {n: (x, _ROW * y) for n, (x, y) in layout(family, [p.name for p in chosen]).items()}
-    axes = _axes(place) if ax is None else ax
     shown = dict(values or {})
-    low, high = limits or (min(shown.values(), default=0.0), max(shown.values(), default=1.0))
-    norm = Normalize(low, high if high > low else low + 1e-9)
-    _lines(axes, family, place)
+    captions = {p.name: _caption(p, shown.get(p.name), names=names) for p in chosen}
+    height = _TEXT * max((text.count("\n") + 1 for text in captions.values() if text), default=0)
+    drawing = draw_lines(family, layout(family, [p.name for p in chosen]), 0.06 + height)
+    place = drawing.place
+    axes = _axes(place) if ax is None else ax
+    low, high = limits or (0.0, max((v for v in shown.values() if v < math.inf), default=1.0))
+    norm = Normalize(low, high if high > low else low + 1.0, clip=True)
+    _lines(axes, family, drawing)
     for person in chosen:
         value = shown.get(person.name)
         colour = _BLANK if value is None else colormaps[cmap](norm(value))
         _symbol(axes, person, place[person.name], colour, latent=value is None and bool(shown))
-        _caption(axes, person, place[person.name], value, names=names)
-    _finish(axes, place, title)
+        x, y = place[person.name]
+        axes.text(x, y - SYMBOL - 0.04, captions[person.name], ha="center", va="top", fontsize=6.5, zorder=4)
+    _finish(axes, place, title, height)
     if shown:
         from matplotlib.cm import ScalarMappable
 
-        axes.figure.colorbar(ScalarMappable(norm, cmap), ax=axes, label=label, shrink=0.7, pad=0.02)
+        axes.figure.colorbar(
+            ScalarMappable(norm, cmap), ax=axes, label=label, shrink=0.7, pad=0.02, aspect=30
+        )
     return axes
 
 
 def _axes(place: Mapping[str, tuple[float, float]]) -> Axes:
     import matplotlib.pyplot as plt
 
-    width = max(x for x, _ in place.values()) + 2.0
-    height = 2.0 - min(y for _, y in place.values())
-    axes: Axes = plt.subplots(figsize=(min(16.0, max(4.0, 0.9 * width)), max(2.4, 0.9 * height)))[1]
+    width = 0.98 * (max(x for x, _ in place.values()) + 2.0) + 1.0  # an inch for the scale
+    height = 0.98 * (2.0 - min(y for _, y in place.values()))
+    size = (min(60.0, max(4.0, width)), min(60.0, max(2.4, height)))
+    axes: Axes = plt.subplots(figsize=size)[1]
     return axes
 
 
-def _lines(axes: Any, family: Pedigree, place: Mapping[str, tuple[float, float]]) -> None:
+def _lines(axes: Any, family: Pedigree, drawing: Drawing) -> None:
     style = {"color": _LINE, "linewidth": 1.1, "zorder": 1}
-    sibships: dict[tuple[str, str], list[str]] = {}
-    for person in family:
-        if person.name in place and person.father in place and person.mother in place:
-            sibships.setdefault((str(person.father), str(person.mother)), []).append(person.name)
-    for k, ((father, mother), children) in enumerate(sibships.items()):
-        (x1, y1), (x2, y2) = place[father], place[mother]
-        axes.plot([x1, x2], [y1, y2], **style)
-        if kinship(family, father, mother) > 0:  # a second line for relatives who have children
-            axes.plot([x1, x2], [y1 + 0.07, y2 + 0.07], **style)
-        middle, top = (x1 + x2) / 2, (y1 + y2) / 2
-        bar = max(place[c][1] for c in children) + 0.52 + 0.1 * (k % 3)  # neighbours stay apart
-        axes.plot([middle, middle], [top, bar], **style)
-        xs = [place[c][0] for c in children]
-        axes.plot([min([middle, *xs]), max([middle, *xs])], [bar, bar], **style)
-        for c in children:
-            axes.plot([place[c][0]] * 2, [bar, place[c][1]], **style)
+    for line in drawing.lines:
+        axes.plot([x for x, _ in line.points], [y for _, y in line.points], **style)
+        if line.kind == "marriage" and kinship(family, *line.couple) > 0:  # relatives who have children
+            axes.plot([x for x, _ in line.points], [y + 0.06 for _, y in line.points], **style)
 
 
 def _symbol(axes: Any, person: Person, at: tuple[float, float], colour: Any, *, latent: bool) -> None:
@@ -128,36 +128,31 @@ def _symbol(axes: Any, person: Person, at: tuple[float, float], colour: Any, *, 
         "linestyle": (0, (3, 2)) if latent else "-",
     }  # fmt: skip
     if person.sex == "male":
-        axes.add_patch(Rectangle((x - _SIZE * 0.9, y - _SIZE * 0.9), 1.8 * _SIZE, 1.8 * _SIZE, **look))
+        axes.add_patch(Rectangle((x - SYMBOL * 0.9, y - SYMBOL * 0.9), 1.8 * SYMBOL, 1.8 * SYMBOL, **look))
     elif person.sex == "female":
-        axes.add_patch(Circle((x, y), _SIZE, **look))
+        axes.add_patch(Circle((x, y), SYMBOL, **look))
     else:
-        axes.add_patch(RegularPolygon((x, y), 4, radius=_SIZE * 1.2, **look))
+        axes.add_patch(RegularPolygon((x, y), 4, radius=SYMBOL * 1.2, **look))
     if person.also:
         axes.text(x, y, "MZ", ha="center", va="center", fontsize=6, zorder=4)
 
 
-def _caption(axes: Any, person: Person, at: tuple[float, float], value: float | None, *, names: bool) -> None:
-    parts = [person.id or person.name] if names and person.stated else []
-    parts += [f"{value:.2f}"] if value is not None else []
-    if parts:
-        white = {"facecolor": "white", "edgecolor": "none", "pad": 0.6, "alpha": 0.8}
-        axes.text(
-            at[0],
-            at[1] - _SIZE - 0.04,
-            "\n".join(parts),
-            ha="center",
-            va="top",
-            fontsize=7,
-            zorder=2,
-            bbox=white,
-        )
+def _caption(person: Person, value: float | None, *, names: bool) -> str:
+    """Return what stands below a symbol: the name people use, in at most two short lines, and the value."""
+    parts: list[str] = []
+    if names and person.stated:
+        parts = textwrap.wrap(printable(person.label or person.id or person.name), _LONGEST)
+        if len(parts) > 2:
+            parts = [f"{parts[0][: _LONGEST - 1]}…", parts[-1]]
+    if value is not None:
+        parts.append(f"{value:.2f}" if value >= 0.005 or value == 0 else f"{value:.1e}")
+    return "\n".join(parts)
 
 
-def _finish(axes: Any, place: Mapping[str, tuple[float, float]], title: str) -> None:
+def _finish(axes: Any, place: Mapping[str, tuple[float, float]], title: str, caption: float) -> None:
     xs, ys = zip(*place.values(), strict=True)
     axes.set_xlim(min(xs) - 0.8, max(xs) + 0.8)
-    axes.set_ylim(min(ys) - 0.9, max(ys) + 0.6)
+    axes.set_ylim(min(ys) - SYMBOL - caption - 0.2, max(ys) + 0.6)
     axes.set_aspect("equal")
     axes.axis("off")
     if title:

@@ -16,11 +16,12 @@ _MISSING = frozenset({"", "na", "nan", "null", "none", "n/a", "."})
 
 
 def read_columns(
-    path: str | os.PathLike[str], wanted: Sequence[str] | None = None
+    path: str | os.PathLike[str], wanted: Sequence[str] | None = None, *, missing: str = "refuse"
 ) -> dict[str, list[float] | list[str]]:
     """Return the columns of a CSV file with a header, all or those named.
 
-    A column is numbers if every value is one, texts otherwise.
+    A column is numbers if every value is one, texts otherwise.  With ``missing="text"`` a cell without a
+    value is the text ``"(missing)"`` instead of an error.
 
     Raises
     ------
@@ -50,7 +51,9 @@ def read_columns(
                 )
             for name in chosen:
                 value = row[header.index(name)].strip()
-                if value.lower() in _MISSING:
+                if value.lower() in _MISSING and missing == "text":
+                    value = "(missing)"
+                elif value.lower() in _MISSING:
                     raise FileFormatError(
                         path, rows.line_num, f"no value in column {name!r}: fill it or leave the row out"
                     )

@@ -16,6 +16,7 @@ from quiltdp.domains.trace.cells import assign_cells
 from quiltdp.domains.trace.checks import MAX_SPEED, check_points
 from quiltdp.domains.trace.diagnostics import Diagnostics, diagnose
 from quiltdp.domains.trace.estimate import Estimate, Estimator, estimate_transitions, parse_estimator
+from quiltdp.domains.trace.hours import counts_by_hour, fit_hours, hourly_chain
 from quiltdp.domains.trace.points import Points
 from quiltdp.domains.trace.readers import read_points
 from quiltdp.domains.trace.steps import Pick, Steps, make_steps
@@ -199,11 +200,12 @@ def location_study(
 
 
 def study_from_past(
-    past: LocationStudy, present: LocationStudy, *, initial: str = "occupancy"
+    past: LocationStudy, present: LocationStudy, *, initial: str = "occupancy", time_of_day: bool = False
 ) -> LocationStudy:
     """Return the present steps under the chain fitted on past ones: nothing of the present is fitted.
 
-    Cells are those of both; only the moves of the past are counted.
+    Cells are those of the present; only the moves of the past are counted.  With ``time_of_day`` every
+    hour of the day has the matrix of that hour in the past.
 
     Raises
     ------
@@ -228,15 +230,24 @@ def study_from_past(
         )
     gone = [k for k, p in enumerate(shared) if p is None]
     kept = [k for k, p in enumerate(shared) if p is not None]
-    counts = np.zeros((len(place), len(place)), dtype=np.int64)
-    old = before.counts()
     where = np.array([shared[k] for k in kept], dtype=np.int64)
-    counts[np.ix_(where, where)] = old[np.ix_(kept, kept)]
-    made = estimate_transitions(counts, past.estimate.estimator)
+    old = counts_by_hour(before) if time_of_day else before.counts()[None]
+    counts = np.zeros((len(old), len(place), len(place)), dtype=np.int64)
+    for into, hour in zip(counts, old, strict=True):
+        into[np.ix_(where, where)] = hour[np.ix_(kept, kept)]
+    made = estimate_transitions(counts.sum(axis=0), past.estimate.estimator)
     visits = np.full(len(place), past.estimate.estimator.smoothing)
     visits[where] += before.visits()[kept]
     law = visits / visits.sum() if initial == "occupancy" else initial
-    model = chain_from_steps(now, made, initial=law)
+    if time_of_day and isinstance(law, str):
+        raise InvalidArgument(
+            f"{option('initial')} {law!r}: with a matrix for every hour the first step follows the occupancy"
+        )
+    model = (
+        hourly_chain(now, fit_hours(counts, past.estimate.estimator), np.asarray(law))
+        if time_of_day
+        else chain_from_steps(now, made, initial=law)
+    )
     note = f"fitted on earlier data ({past.points.source}), of which nothing is released here"
     if gone:
         note += f"; {len(gone)} cells that only the past visited are left out"

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from quiltdp.chain import ChainModel, ChainSegment
-from quiltdp.domains.trace.estimate import Estimate, estimate_transitions
+from quiltdp.domains.trace.estimate import Estimate, Estimator, estimate_transitions
 from quiltdp.domains.trace.points import Floats, Ints
 from quiltdp.domains.trace.steps import UNSEEN, Steps
 
-__all__ = ["HourlyFit", "hourly_chain", "hourly_fit"]
+__all__ = ["HourlyFit", "counts_by_hour", "fit_hours", "hourly_chain", "hourly_fit"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +36,11 @@ class HourlyFit:
 
 def hourly_fit(steps: Steps, estimator: str = "mle") -> HourlyFit:
     """Return the matrices of the hours of the day."""
-    counts = _counts_by_hour(steps)
+    return fit_hours(counts_by_hour(steps), estimator)
+
+
+def fit_hours(counts: Ints, estimator: str | Estimator = "mle") -> HourlyFit:
+    """Return the matrices of the hours of the day from transitions counted by hour, 24 × cells × cells."""
     pooled = estimate_transitions(counts.sum(axis=0), estimator)
     matrices = np.empty(counts.shape, dtype=np.float64)
     for hour in range(24):
@@ -78,7 +82,8 @@ def _hours(start: float, length: int, interval: float) -> Ints:
     return found
 
 
-def _counts_by_hour(steps: Steps) -> Ints:
+def counts_by_hour(steps: Steps) -> Ints:
+    """Return the transitions counted in each hour of the day (UTC), 24 × cells × cells."""
     size = len(steps.cells.names)
     table = np.zeros((24, size, size), dtype=np.int64)
     for s in steps.stretches:
