@@ -160,13 +160,7 @@ class Calibration:
 
     @classmethod
     def from_json(cls, text: str) -> Calibration:
-        """Read back what :meth:`to_json` wrote.
-
-        Raises
-        ------
-        InvalidArgument
-            If it is not a calibration, or of a version this library does not know.
-        """
+        """Read back what :meth:`to_json` wrote; refuse what is no calibration or of an unknown version."""
         try:
             d = json.loads(text)
         except (TypeError, ValueError, RecursionError) as error:
@@ -201,10 +195,7 @@ class Calibration:
             raise InvalidArgument(f"the calibration lacks or garbles {error}") from None
 
     def split(self, releases: int | Sequence[float], *, disjoint: bool = False) -> Split:
-        """Return the noise scale of every one of several releases that share this budget.
-
-        See :func:`quiltdp.accountant.composition.split`.
-        """
+        """Return the scale of each of several releases that share the budget: :func:`~.composition.split`."""
         from quiltdp.accountant.composition import split
 
         return split(self, releases, disjoint=disjoint)
