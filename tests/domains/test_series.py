@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import quiltdp as qd
-from quiltdp.domains.series import find_bins, fit_network, fit_series
+from quiltdp.domains.series import find_bins, fit_series
 from quiltdp.domains.series.bins import Bins
+from quiltdp.domains.series.network import fit_network
 from quiltdp.domains.series.read import read_columns
 from quiltdp.domains.series.rows import columns_of, fit_rows
 from quiltdp.errors import FileFormatError, InvalidArgument

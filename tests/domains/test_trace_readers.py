@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from quiltdp.domains.trace import Points, check_points, read_points
+from quiltdp.domains.trace import check_points, read_points
+from quiltdp.domains.trace.points import Points
 from quiltdp.domains.trace.times import parse_times
 from quiltdp.errors import DependencyMissing, FileFormatError, InvalidArgument
 

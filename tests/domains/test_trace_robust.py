@@ -10,23 +10,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quiltdp.domains.trace import (
-    Points,
-    RegionBound,
     Steps,
     discretise,
     estimate_transitions,
     location_study,
-    robust_models,
     time_per_cell,
     top_places,
     transition_region,
     visits_per_cell,
     whole_traces,
-    worst_case_dp_epsilon,
-    worst_case_leakage,
 )
+from quiltdp.domains.trace.points import Points
 from quiltdp.domains.trace.queries import rank_cells, release_cells
 from quiltdp.domains.trace.region import row_intervals
+from quiltdp.domains.trace.robust import RegionBound, robust_models, worst_case_dp_epsilon, worst_case_leakage
 from quiltdp.errors import InvalidArgument
 
 LOCATION = Path(__file__).parents[2] / "models" / "location"

@@ -13,10 +13,7 @@ from hypothesis import strategies as st
 from quiltdp.errors import InvalidArgument, ModelTooWide
 from quiltdp.generalization import (
     GibbsSampler,
-    adaptive_on_average_kl,
-    compare_privacy_definitions,
     compose_on_average_kl,
-    conditional_entropy,
     estimate_on_average_kl,
     gap_bounds_from_mutual_information,
     gibbs_generalization_gap,
@@ -24,13 +21,14 @@ from quiltdp.generalization import (
     kl_gaussian,
     kl_laplace,
     kl_privacy_from_max_information,
-    max_entropy_objective,
     mutual_information,
     on_average_kl,
     product_dp_max_information,
     pure_dp_max_information,
 )
 from quiltdp.generalization.kl_privacy import dataset_types
+from quiltdp.generalization.max_entropy import conditional_entropy, max_entropy_objective
+from quiltdp.generalization.privacy_definitions import adaptive_on_average_kl, compare_privacy_definitions
 
 seeds = st.integers(0, 2**32 - 1)
 

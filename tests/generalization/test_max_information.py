@@ -13,17 +13,18 @@ from hypothesis import strategies as st
 from quiltdp.errors import InvalidArgument
 from quiltdp.generalization import (
     MaxInformation,
-    approximate_dp_max_information,
     bayesian_dp_max_information,
     compose_max_information,
     description_length_max_information,
     exact_max_information,
+    product_dp_max_information,
+    pure_dp_max_information,
+)
+from quiltdp.generalization.approximate_dp import approximate_dp_max_information, published_drift
+from quiltdp.generalization.mutual_information import (
     max_information_from_mutual_information,
     mutual_information,
     mutual_information_from_max_information,
-    product_dp_max_information,
-    published_drift,
-    pure_dp_max_information,
 )
 
 seeds = st.integers(0, 2**32 - 1)

@@ -13,21 +13,13 @@ from hypothesis import strategies as st
 import quiltdp as qd
 from quiltdp import Model, markov_chain
 from quiltdp.errors import InvalidArgument, Refused
-from quiltdp.generalization import (
-    AnyLawRoute,
-    Task,
-    additive_concentration,
-    expected_excess,
-    pieces_of,
-    plan,
-    plan_length,
-    sample_failure,
-)
+from quiltdp.generalization import AnyLawRoute, Task, additive_concentration, pieces_of, plan, plan_length
 from quiltdp.generalization.gibbs_dependence import gibbs_dependence
 from quiltdp.generalization.pieces import FreshRoute, SplitRoute
 from quiltdp.generalization.plan_choice import ThresholdoutContender
 from quiltdp.generalization.plan_search import Candidate, Need
 from quiltdp.generalization.routes import log_questions, nice_resolution
+from quiltdp.generalization.thresholdout_accuracy import expected_excess, sample_failure
 
 
 class Proportional:

@@ -15,17 +15,19 @@ from quiltdp.generalization import (
     any_law_transfer,
     approximate_dp_transfer,
     bayesian_dp_max_information,
-    exponential_mechanism_law,
-    exponential_mechanism_loss,
-    feature_selector,
     gibbs_dependence_transfer,
     iid_transfer,
     max_information_transfer,
-    memoriser,
-    monitor_ceiling,
     p_value_sensitivity,
     rogers_theorem,
     sensitive_query_transfer,
+)
+from quiltdp.generalization.monitor_simulation import (
+    exponential_mechanism_law,
+    exponential_mechanism_loss,
+    feature_selector,
+    memoriser,
+    monitor_ceiling,
     simulate_monitor,
 )
 

@@ -15,22 +15,26 @@ from quiltdp.accountant.mechanisms import gaussian_delta
 from quiltdp.errors import InvalidArgument
 from quiltdp.generalization import (
     TypicalStability,
-    compose_typical,
-    compose_typical_adaptively,
-    compose_typical_adaptively_approximate,
-    concentrated_queries,
     concentration,
     exact_sum_law,
-    exact_sum_query,
     gaussian_typical,
     laplace_typical,
-    model_queries,
     near_independence,
     published_gaussian_error,
+    typical_generalization,
+)
+from quiltdp.generalization.query_classes import (
+    concentrated_queries,
+    exact_sum_query,
+    model_queries,
     sensitive_queries,
     subexponential_queries,
     subgaussian_queries,
-    typical_generalization,
+)
+from quiltdp.generalization.typical_composition import (
+    compose_typical,
+    compose_typical_adaptively,
+    compose_typical_adaptively_approximate,
 )
 
 seeds = st.integers(0, 2**32 - 1)

@@ -11,14 +11,10 @@ from hypothesis import strategies as st
 
 from quiltdp.accountant.mechanisms import Gaussian, Laplace, gaussian_delta
 from quiltdp.errors import InvalidArgument
-from quiltdp.mechanisms import (
-    ExponentialMechanism,
-    GaussianMechanism,
-    Grid,
-    InsecureDeterministicNoise,
-    LaplaceMechanism,
-    SecureNoise,
-)
+from quiltdp.mechanisms import Grid, InsecureDeterministicNoise, SecureNoise
+from quiltdp.mechanisms.exponential import ExponentialMechanism
+from quiltdp.mechanisms.gaussian import GaussianMechanism
+from quiltdp.mechanisms.laplace import LaplaceMechanism
 from quiltdp.mechanisms.noise import charged_units
 from quiltdp.mechanisms.wide_noise import wide_gaussian, wide_laplace
 

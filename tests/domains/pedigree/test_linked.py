@@ -15,7 +15,7 @@ from quiltdp.domains.pedigree.network import frequencies_of
 from quiltdp.domains.pedigree.queries import allele_count, records_by_person
 from quiltdp.errors import InvalidArgument, ModelTooWide
 from quiltdp.inference.brute_force import marginal as by_joint
-from quiltdp.inference.junction_tree import junction_tree
+from quiltdp.inference.trees import junction_tree
 
 DAD, MUM = Person("dad", sex="male"), Person("mum", sex="female")
 TRIO = Pedigree((DAD, MUM, Person("kid", "dad", "mum", "female")))

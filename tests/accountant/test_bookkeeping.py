@@ -1,0 +1,116 @@
+"""Units, pieces, results, known records, the (ε, δ) registry and the audit: small parts by themselves."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+import quiltdp as qd
+from quiltdp.accountant.adversaries import INFORMED, PRIOR, knows
+from quiltdp.accountant.audit import audit
+from quiltdp.accountant.delta_bounds import delta_bounds_for, register_delta
+from quiltdp.accountant.known_records import check_known, known_in
+from quiltdp.accountant.pieces import assign_units
+from quiltdp.accountant.result import Binding, Certificate, PerUnit, jsonable
+from quiltdp.accountant.units import alpha_vector, heaviest, make_units, positive_epsilon
+from quiltdp.errors import InvalidArgument, QuiltdpError
+from quiltdp.graph.components import component_classes
+from quiltdp.inference.evidence import condition, count_evidence, each_evidence
+
+STEP = [[0.9, 0.1], [0.2, 0.8]]
+TABLES = {"A": ([], [0.6, 0.4]), "B": (["A"], STEP), "C": ([], [0.5, 0.5]), "D": (["C"], STEP)}
+MODEL = qd.Model.from_tables(TABLES, records=["A", "B", "D"])
+
+
+def test_alpha_is_zero_for_latents_and_one_number_or_one_per_record() -> None:
+    assert alpha_vector(MODEL, 0.5).tolist() == [0.5, 0.5, 0.0, 0.5]
+    assert alpha_vector(MODEL, {"A": 0.1, "B": 0.0, "D": 0.3}).tolist() == [0.1, 0.0, 0.0, 0.3]
+    for bad in ({"A": 0.1}, {"X": 0.1}, -1.0, math.nan):
+        with pytest.raises(QuiltdpError):
+            alpha_vector(MODEL, bad)
+
+
+def test_the_heaviest_unit_pays_for_all_its_records() -> None:
+    units = make_units(MODEL, {"family": ["A", "B"], "D": ["D"]})
+    assert heaviest(units, MODEL, np.array([1.0, 0.5, 0.0, 0.25])) == pytest.approx(1.5)
+    assert heaviest(make_units(MODEL), MODEL, np.array([1.0, 0.5, 0.0, 0.25])) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("bad", [0.0, -1.0, math.inf, math.nan, None])
+def test_a_target_is_a_positive_number(bad: object) -> None:
+    with pytest.raises(InvalidArgument, match="epsilon"):
+        positive_epsilon(bad, "epsilon")
+
+
+def test_every_unit_has_one_place_in_the_whole_model() -> None:
+    classes = component_classes(MODEL)
+    for protect in (None, {"pair": ["A", "B"], "far": ["B", "D"]}):
+        units = make_units(MODEL, protect)
+        local, places = assign_units(MODEL, units, classes)
+        for k, found in enumerate(classes):
+            inside = local[k] or tuple((n,) for n in found.model.records if MODEL.is_record(n))
+            for here, there in places[k]:
+                for a, b in zip(here.tolist(), there.tolist(), strict=True):
+                    whole = set(units.members[b] if units.members is not None else (units.names[b],))
+                    assert set(inside[a]) <= whole
+        seen = {int(b) for some in places for _, there in some for b in there}
+        assert seen == set(range(len(units)))
+
+
+def test_known_records_are_checked_and_follow_their_component() -> None:
+    with pytest.raises(QuiltdpError, match="X"):
+        check_known(knows("X"), MODEL)
+    who = check_known(knows("A", "D"), MODEL)
+    mine = [known_in(who, found, MODEL) for found in component_classes(MODEL)]
+    named = sorted(n for adversary in mine for n in (adversary.records or ()))
+    assert len(named) <= 2
+    assert known_in(INFORMED, component_classes(MODEL)[0], MODEL) == INFORMED
+
+
+def test_evidence_makes_the_conditional_model() -> None:
+    given = condition(MODEL, {"B": 1})
+    joint = np.array([0.6, 0.4])[:, None] * np.array(STEP)
+    assert "B" not in given.nodes
+    assert np.exp(qd.junction_tree(given).log_marginal(["A"])) == pytest.approx(
+        joint[:, 1] / joint[:, 1].sum()
+    )
+    listed = list(each_evidence(MODEL, ["A", "B"]))
+    assert len(listed) == count_evidence(MODEL, ["A", "B"]) == 1 + 2 + 2 + 4
+    assert len(list(each_evidence(MODEL, ["A", "B"], 1))) == count_evidence(MODEL, ["A", "B"], 1) == 5
+
+
+def test_per_unit_values_read_like_a_mapping_and_do_not_change() -> None:
+    values = PerUnit(["a", "b", "c"], np.array([0.1, math.inf, 0.3]))
+    assert dict(values) == {"a": 0.1, "b": math.inf, "c": 0.3}
+    assert values.top(2) == [("b", math.inf), ("c", 0.3)]
+    with pytest.raises(ValueError, match="read-only"):
+        values.values_array[0] = 5.0
+    assert json.loads(json.dumps(jsonable({"x": np.float64(1.5), "y": (np.int64(2),)}))) == {
+        "x": 1.5,
+        "y": [2],
+    }
+
+
+def test_a_certificate_survives_its_dictionary() -> None:
+    certificate = Certificate("exact", "the limit", {"level": "normal"}, "exact")
+    assert Certificate.from_dict(certificate.to_dict()) == certificate
+    assert Binding("a", 0.5, "exact").to_dict()["unit"] == "a"
+
+
+def test_delta_bounds_are_registered_once_and_hold_for_weaker_adversaries() -> None:
+    informed, prior = delta_bounds_for(INFORMED), delta_bounds_for(PRIOR)
+    assert {"group", "swing"} <= set(informed)
+    assert set(informed) <= set(prior)
+    with pytest.raises(ValueError, match="twice"):
+        register_delta("group", against=INFORMED, says="again")(object)
+
+
+def test_an_audit_puts_every_method_between_mechanism_and_group() -> None:
+    found = audit(qd.Model.from_tables({"A": ([], [0.6, 0.4]), "B": (["A"], STEP)}), 0.5)
+    assert found.laplace_sum <= found.limit * (1 + 1e-9)
+    values = {row.method: row.epsilon for row in found.rows if row.epsilon is not None}
+    assert min(values.values()) >= found.limit * (1 - 1e-9)
+    assert values["group"] == pytest.approx(1.0)
