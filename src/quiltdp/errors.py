@@ -74,7 +74,7 @@ def spelled(text: str, spelling: Spelling = in_python) -> str:
     Names of files and nodes stand in it as they are: what is not visible is escaped, and of a text that
     is too long to read the beginning and the end are kept.
     """
-    said = printable(_OPTION.sub(lambda found: spelling(*found.groups()), text), keep="\n")
+    said = printable(_OPTION.sub(lambda found: spelling(*found.groups()), text))
     return said if len(said) <= _LONGEST else f"{said[: _LONGEST - 400]} … {said[-390:]}"
 
 

@@ -519,3 +519,16 @@ def test_a_text_is_judged_by_what_it_holds(path: Path, bad: str) -> None:
     entry = ledger.charge(0.1, label=np.str_("first"), key=_Disguised("k"))
     assert ledger.charge(0.1, label="again", key="k") == entry
     assert type(entry.label) is str
+
+
+def test_a_schema_that_is_no_text_is_refused_in_one_line(path: Path) -> None:
+    """SQLite quotes what it stumbles over; some of that was a traceback, or a message of two lines."""
+    Ledger.create(path, terms()).close()
+    whole = path.read_bytes()
+    start = whole.index(b"CREATE TABLE entries")
+    for place in range(start, start + 60, 3):
+        broken = path.with_name(f"{place}.db")
+        broken.write_bytes(whole[:place] + b"\xab" + whole[place + 1 :])
+        with pytest.raises(QuiltdpError) as refused:
+            Ledger.open(broken)
+        assert "\n" not in str(refused.value)

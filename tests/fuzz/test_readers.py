@@ -81,3 +81,16 @@ def test_inputs_depend_on_their_number_alone(fuzz: ModuleType) -> None:
     again = [fuzz.make_input(reader, 3, k) for k in range(20)]
     assert again == [fuzz.make_input(reader, 3, k) for k in range(20)]
     assert len(set(again)) > 15
+
+
+FOUND = {  # what a long run with this seed found once
+    "bif": [1287, 3822], "net": [5727], "gedcom": [5024, 7271], "parquet": [3954], "series": [244, 1006],
+    "plan": [1651, 6594], "ledger": [43, 581, 1324, 1925], "anchor": [3170],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_what_was_found_once_is_read_or_refused(
+    fuzz: ModuleType, little_memory, name: str, tmp_path: Path
+) -> None:
+    assert fuzz.run(fuzz.readers()[name], 20261117, iter(FOUND[name]), tmp_path).failures == []

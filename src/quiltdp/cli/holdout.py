@@ -254,7 +254,7 @@ def read_terms(
         raise InvalidArgument("--plan says the calibration, the threshold and the number of queries itself")
     try:
         return read_holdout_arguments(loads(plan.read_text(encoding="utf-8")))
-    except (ValueError, TypeError, AttributeError, QuiltdpError) as error:
+    except (ValueError, TypeError, AttributeError, RecursionError, QuiltdpError) as error:
         reason = error.reason if isinstance(error, QuiltdpError) else f"this is no plan ({error})"
         how = "quiltdp plan MODEL --budget B --queries M --json"
         raise FileFormatError(plan, None, f"{reason}; expected what this prints: {how}") from None

@@ -36,18 +36,24 @@ def read_net(
     network = Declared(path)
     for position, kind, name, body in blocks:
         if kind == "node":
-            states = _STATES.search(body)
+            states = _first(_STATES, "states", body)
             if states is None:
                 raise source.error(position, f"node {name!r}: expected 'states = ( … );'")
             network.declare(name, re.findall(r'"([^"]*)"', states[1]), source.line(position))
     for position, kind, head, body in blocks:
         if kind == "potential":
             node, parents = _scope(source, position, head)
-            data = _DATA.search(body)
+            data = _first(_DATA, "data", body)
             if data is None:
                 raise source.error(position, f"potential {head[:80]!r}: expected 'data = ( … );'")
             network.add_table(node, parents, re.sub(r"[()]", " ", data[1]), source.line(position))
     return network.model("NET", records)
+
+
+def _first(pattern: re.Pattern[str], word: str, body: str) -> re.Match[str] | None:
+    """Return the match where ``word =`` stands first; trying every later one would take forever."""
+    head = re.search(rf"\b{word}\s*=", body)
+    return None if head is None else pattern.match(body, head.start())
 
 
 def _blocks(source: Source) -> list[tuple[int, str, str, str]]:

@@ -37,7 +37,7 @@ class Anchor:
             return str(document["id"]), int(document["seq"]), str(document["digest"])
         except FileNotFoundError:
             return None
-        except (ValueError, KeyError, TypeError, RecursionError):
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
             raise LedgerCorrupt(
                 f"{self.path}: this anchor cannot be read; restore it or the ledger"
             ) from None

@@ -344,11 +344,13 @@ def _translated(path: str) -> Iterator[None]:
     except sqlite3.OperationalError as error:
         if "locked" in str(error) or "busy" in str(error):
             raise Refused(f"{path}: other processes held the ledger too long; try again") from None
-        if "no such" in str(error):
+        if "no such" in str(error) or "decode" in str(error):
             raise LedgerCorrupt(f"{path}: the file is damaged ({error})") from None
         raise Refused(f"{path}: the ledger cannot be used now: {error}") from None
     except sqlite3.DatabaseError as error:
         raise LedgerCorrupt(f"{path}: the file is damaged ({error})") from None
+    except UnicodeDecodeError:  # SQLite quotes what it stumbles over, and Python reads that as a text
+        raise LedgerCorrupt(f"{path}: the file is damaged (its schema is no text)") from None
 
 
 def _initialise(connection: sqlite3.Connection, genesis: Mapping[str, Any], salt: bytes) -> None:

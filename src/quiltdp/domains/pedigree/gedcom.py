@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import logging
+import re
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,11 +17,12 @@ from typing import Any
 
 from quiltdp.domains.pedigree.codes import read_sex
 from quiltdp.domains.pedigree.types import Row, RowFile
-from quiltdp.errors import DependencyMissing, FileFormatError
+from quiltdp.errors import DependencyMissing, FileFormatError, QuiltdpError
 from quiltdp.io.text import read_bytes
 
 __all__ = ["read_gedcom"]
 
+_LEVEL = re.compile(rb"(?m)^[ \t]{0,20}\d{10}")
 _NOT_BY_BIRTH = frozenset({"adopted", "foster", "sealing", "step", "guardian", "adoptive", "surrogate"})
 
 
@@ -48,6 +50,20 @@ def read_gedcom(path: str | Path) -> RowFile:
     """
     path = Path(path)
     people, families = _parse(path)
+    try:
+        return _rows(path, people, families)
+    except QuiltdpError:
+        raise
+    except Exception as error:  # pointers where texts should be are followed, into whatever is there
+        raise _unreadable(path, error) from None
+
+
+def _unreadable(path: Path, error: Exception) -> FileFormatError:
+    reason = f"{error!s:.200}" or type(error).__name__
+    return FileFormatError(path, None, f"not a GEDCOM file ged4py can read: {reason}")
+
+
+def _rows(path: Path, people: list[Any], families: dict[str, Any]) -> RowFile:
     warnings: list[str] = []
     links = _links(people, families, warnings)
     known = {p.xref_id for p in people}
@@ -80,6 +96,13 @@ def read_gedcom(path: str | Path) -> RowFile:
     return RowFile(tuple(rows), str(path), "GEDCOM", tuple(warnings), global_ids=True)
 
 
+class _Content(io.BytesIO):
+    """The file in memory; it stays open, because records are read when they are first looked at."""
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
 def _parse(path: Path) -> tuple[list[Any], dict[str, Any]]:
     try:
         from ged4py import GedcomReader
@@ -90,7 +113,11 @@ def _parse(path: Path) -> tuple[list[Any], dict[str, Any]]:
     log = logging.getLogger("ged4py")
     level = log.level
     log.setLevel(logging.CRITICAL)  # its remarks on header fields would land on the user's terminal
-    content = io.BytesIO(read_bytes(path))
+    content = _Content(read_bytes(path))
+    deep = _LEVEL.search(content.getvalue())
+    if deep is not None:  # ged4py's search for the end of it is quadratic
+        line = content.getvalue().count(b"\n", 0, deep.start()) + 1
+        raise FileFormatError(path, line, "a level of more than nine digits is no GEDCOM")
     try:
         with GedcomReader(content, errors="replace") as reader:
             people = [r for r in reader.records0("INDI") if r.xref_id]
@@ -98,8 +125,7 @@ def _parse(path: Path) -> tuple[list[Any], dict[str, Any]]:
             for record in (*people, *families.values()):
                 record.sub_tags("FAMC")  # read the links while the file is open
     except Exception as error:  # ged4py raises its own errors, and whatever its parsing trips over
-        reason = f"{error!s:.200}" or type(error).__name__
-        raise FileFormatError(path, None, f"not a GEDCOM file ged4py can read: {reason}") from None
+        raise _unreadable(path, error) from None
     finally:
         log.setLevel(level)
     if not people:

@@ -34,7 +34,10 @@ def read_columns(
     first = text.split("\n", 1)[0]
     separator = max((",", ";", "\t"), key=first.count)
     rows = csv.reader(io.StringIO(text), delimiter=separator)
-    header = [name.strip() for name in next(rows)]
+    try:
+        header = [name.strip() for name in next(rows)]
+    except csv.Error as error:
+        raise FileFormatError(path, 1, str(error)) from None
     chosen = header if wanted is None else list(wanted)
     for name in chosen:
         if header.count(name) != 1:

@@ -33,14 +33,14 @@ def read_parquet(path: Path, given: dict[str, str | None]) -> Rows:
             raise FileFormatError(path, None, "the time of a Parquet file is one column")
         wanted = [k for k in (columns.lat, columns.lon, columns.time[0], columns.user) if k is not None]
         table = parquet.read_table(path, columns=[schema.names[k] for k in wanted])
+        lat, lon, time, *more = (column.to_pylist() for column in table.columns)
     except (arrow.ArrowException, OSError, ValueError) as error:
         if isinstance(error, (FileFormatError, InvalidArgument)):
             raise
         raise FileFormatError(
             path, None, f"not a Parquet file ({' '.join(str(error).split())[:80]})"
         ) from None
-    lat, lon, time = (table.column(k).to_pylist() for k in range(3))
-    user = table.column(3).to_pylist() if columns.user is not None else ["user"] * len(lat)
+    user = more[0] if more else ["user"] * len(lat)
     rows = Rows(str(path), provenance={"format": "parquet"})
     empty = 0
     for number, (y, x, t, u) in enumerate(zip(lat, lon, time, user, strict=True), start=1):
