@@ -67,8 +67,12 @@ def test_the_judge_notices(fuzz: ModuleType, tmp_path: Path) -> None:
     def crash(_: Path) -> None:
         raise IndexError("oops")
 
+    class TwoLinesError(fuzz.QuiltdpError):
+        def __str__(self) -> str:
+            return "a\nb"
+
     def two_lines(_: Path) -> None:
-        raise fuzz.QuiltdpError("a\nb")
+        raise TwoLinesError
 
     assert wrong(crash).startswith("traceback: IndexError: oops")
     assert wrong(two_lines).startswith("message")
