@@ -30,8 +30,8 @@ def noise() -> None:
     for name in names:
         model = qd.example(name)
         count = qd.Laplace(sensitivity=1.0)
-        informed = qd.calibrate(model, 1.0, count)
-        prior = qd.calibrate(model, 1.0, count, adversary="prior", compare=False)
+        informed = qd.calibrate(model, 1.0, count, time_limit=3600.0)
+        prior = qd.calibrate(model, 1.0, count, adversary="prior", compare=False, time_limit=3600.0)
         rows[name] = (1.0, prior.sigma, informed.sigma, informed.compared["group"])
     figure = Figure(figsize=(7.6, 3.2), layout="constrained")
     axes = figure.add_subplot()
@@ -87,7 +87,7 @@ def report() -> None:
         return
     with tempfile.TemporaryDirectory() as folder:
         page = Path(folder) / "report.html"
-        run("report", "models/asia.bif", "--epsilon", "1", "-o", page)
+        run("report", "models/asia.bif", "--epsilon", "1", "-o", page, "--time-limit", "3600")
         size = ("--window-size=1100,1500", "--virtual-time-budget=4000")
         files = (f"--user-data-dir={folder}/profile", f"--screenshot={FIGURES / 'report.png'}")
         command = [browser, *_CHROMIUM, *size, *files, page.as_uri()]
