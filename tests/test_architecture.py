@@ -178,6 +178,39 @@ def test_touching_every_public_name_loads_nothing_heavy() -> None:
     assert not loaded & set(HEAVY)
 
 
+def test_a_small_answer_loads_nothing_that_it_does_not_need() -> None:
+    """The exact limit settles asia: no other method for networks, no workers, no (ε, δ), no other format."""
+    command = [
+        "calibrate",
+        str(ROOT / "models" / "asia.bif"),
+        "--epsilon",
+        "1",
+        "--sensitivity",
+        "1",
+        "--json",
+    ]
+    code = f"from quiltdp.cli.app import main\ntry:\n    main({command!r})\nexcept SystemExit:\n    pass"
+    unneeded = {
+        "quiltdp.accountant.delta",
+        "quiltdp.accountant.elsewhere",
+        "quiltdp.accountant.leakage.conditioned",
+        "quiltdp.accountant.leakage.coupling",
+        "quiltdp.accountant.leakage.quilts",
+        "quiltdp.accountant.ledger",
+        "quiltdp.domains",
+        "quiltdp.generalization",
+        "quiltdp.io.uai",
+        "quiltdp.mechanisms",
+        "quiltdp.parallel",
+        "quiltdp.report",
+        "networkx",
+        "pgmpy",
+        "multiprocessing",
+        "sqlite3",
+    }
+    assert not loaded_after(code) & unneeded
+
+
 def type_checking_names() -> dict[str, str]:
     """Return name -> module of the imports under TYPE_CHECKING in quiltdp/__init__.py."""
     tree = ast.parse((PACKAGE / "__init__.py").read_text(encoding="utf-8"))

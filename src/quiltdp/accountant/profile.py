@@ -161,7 +161,8 @@ class LeakageProfile:
                     self._additive,
                     elsewhere=self._elsewhere,
                 )
-            if name == last.removesuffix("~"):
+            settled = self._entry is None and all(p.component.settled for p in self._pieces)
+            if name == last.removesuffix("~") or settled:  # what comes after is not even loaded
                 return
 
     def _prepare(self, entry: Registered) -> list[bool]:
