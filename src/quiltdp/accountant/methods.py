@@ -15,7 +15,7 @@ from quiltdp.accountant.bounds import Registered, registered
 from quiltdp.accountant.leakage import AUTOMATIC, ON_REQUEST, RENAMED
 from quiltdp.errors import InvalidArgument, option
 
-__all__ = ["METHODS", "available", "by_name", "candidates", "check_adversary", "find_method", "method_names"]
+__all__ = ["METHODS", "available", "by_name", "candidates", "find_method", "method_names"]
 
 _HOME = "quiltdp.accountant.leakage"
 
@@ -103,11 +103,6 @@ def find_method(adversary: Adversary, name: object) -> Registered:
             f"{option('method')} {name!r} is not one of {names} (adversary {adversary.name!r})"
         )
     return found
-
-
-def check_adversary(adversary: object) -> None:
-    """Refuse an adversary that does not exist."""
-    adversary_from(adversary)
 
 
 class _Methods(Mapping[str, Mapping[str, Registered]]):

@@ -195,12 +195,6 @@ class Ancestry:
                     stack.append(p)
         return kept
 
-    def submodel(self, members: set[int]) -> Model:
-        """Return the model of a set of nodes that holds all their ancestors."""
-        names = [self.model.nodes[k] for k in sorted(members, key=self._rank.__getitem__)]
-        factors = [self.model.factors[self._factor_of[n]] for n in names]
-        return Model({n: self.model.states[n] for n in names}, factors)
-
     # -- laws ------------------------------------------------------------------------------------
 
     def _laws(self) -> None:
