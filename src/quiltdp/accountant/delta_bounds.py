@@ -50,6 +50,7 @@ APPROXIMATE = (
     ("swing", "quiltdp.accountant.leakage.approximate"),
     ("paired-prior", "quiltdp.accountant.leakage.paired_bound"),
     ("paired-tree", "quiltdp.accountant.leakage.paired_tree"),
+    ("carried", "quiltdp.accountant.leakage.carried"),
 )
 
 
