@@ -46,6 +46,7 @@ __all__ = ["CarriedBound", "largest_mean"]
 _LONG_PATH = 40  # longer paths have pairings of their own
 _SPACING = 0.25  # of ln λ: whatever is found at one rate is kept for every noise and ε
 _LOWEST, _HIGHEST = -60, 16
+_AT_ONCE = 64  # weights between two looks at the limits
 _HALVINGS = 60  # of the search for μ
 _LARGEST = 600.0  # beyond it e^{λu} is taken for smaller than it is, which only raises the bound
 
@@ -177,10 +178,18 @@ class WeighedCarried:
                 u = np.arange(least, total + 1, dtype=np.float64)
                 gain = rate(k) * u
                 at = epsilon - leak + gain - 16.0 * EPS * (epsilon + leak + gain)
-                deltas = profile.deltas(at, u * self.unit * (1.0 + 8.0 * EPS))
+                deltas = self._deltas(profile, at, u * self.unit * (1.0 + 8.0 * EPS))
                 known[leak, least] = largest_mean(deltas, gain, leak)
             values[j] = known[leak, least]
         return np.minimum(values, 1.0)
+
+    def _deltas(self, profile: GroupProfile, epsilon: Vector, weight: Vector) -> Vector:
+        """Return the profile, a few weights at a time: each may take a privacy-loss distribution."""
+        found = []
+        for k in range(0, len(weight), _AT_ONCE):
+            self.leakages.workspace.guard.check()
+            found.append(profile.deltas(epsilon[k : k + _AT_ONCE], weight[k : k + _AT_ONCE]))
+        return np.concatenate(found)
 
 
 def largest_mean(values: Vector, exponents: Vector, most: float) -> float:
