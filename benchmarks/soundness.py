@@ -234,7 +234,9 @@ def main() -> int:
     text = page(total)
     print(text)
     if options.docs is not None:
-        options.docs.write_text(text, encoding="utf-8")
+        before = options.docs.read_text(encoding="utf-8") if options.docs.exists() else ""
+        others = before[before.index("\n## ") :] if "\n## " in before else ""  # other campaigns' sections
+        options.docs.write_text(text + others, encoding="utf-8")
     return 1 if total["violations"] else 0
 
 

@@ -2,9 +2,9 @@
 
 ``make mutants`` applies them one by one to a copy of the sources, runs the tests that guard the place
 (all of them part of ``make test``), and writes what was caught to docs/benchmarks/mutants.md.  The test
-that noticed must pass without the break, or nothing was noticed.  Results are kept in build/mutants
-while neither the broken file nor the list of tests changes, so that an interrupted run goes on.  A break
-whose text is no longer in the code is an error, so that the list stays true.
+that noticed must fail again with the break and pass without it, or nothing was noticed.  Results are
+kept in build/mutants while neither the broken file nor the list of tests changes, so that an interrupted
+run goes on.  A break whose text is no longer in the code is an error, so that the list stays true.
 """
 
 from __future__ import annotations
@@ -423,10 +423,12 @@ def _caught(m: Mutant) -> str:
         target = Path(folder) / "src" / "quiltdp" / m.file
         target.write_text(target.read_text(encoding="utf-8").replace(m.old, m.new), encoding="utf-8")
         code, failed = _run(tests, Path(folder) / "src")
-    if code == 0:
-        return ""
-    if code != 1 or failed is None:
-        raise SystemExit(f"{m.file}: {m.why}: the tests could not be run (pytest says {code})")
+        if code == 0:
+            return ""
+        if code != 1 or failed is None:
+            raise SystemExit(f"{m.file}: {m.why}: the tests could not be run (pytest says {code})")
+        if _run([failed], Path(folder) / "src")[0] != 1:
+            raise SystemExit(f"{failed} fails only now and then with the break {m.why!r}: look at it first")
     if _run([failed], ROOT / "src")[0] != 0:
         raise SystemExit(f"{failed} fails without any break: make it pass first")
     return failed
