@@ -145,25 +145,21 @@ def scaling(quick: bool) -> list[dict[str, Any]]:
         sizes = few if quick else many
         seconds = [min(clocked(make(n)) for _ in range(2 if quick else 3)) for n in sizes]
         shown = ", ".join(f"{n:,}: {s:.3g}" for n, s in zip(sizes, seconds, strict=True))
-        rows.append([name, shown, slope(sizes, seconds), theory, peak()])
+        rows.append([name, shown, slope(sizes, seconds), theory])
     widths = WIDTH[0] if quick else WIDTH[1]
     seconds = [clocked(grid_of_width(w)) for w in widths]
     per = float(np.exp(np.polyfit(widths, np.log(seconds), 1)[0]))
     shown = ", ".join(f"{w}: {s:.3g}" for w, s in zip(widths, seconds, strict=True))
-    rows.append(["width of a grid (prior)", shown, f"× {per:.3g} a step", "exponential", peak()])
+    rows.append(["width of a grid (prior)", shown, f"× {per:.3g} a step", "exponential"])
     return [
         {
             "title": "Growth",
             "says": "Seconds by size, best of a few; the slope is that of the logarithms over the larger"
-            " sizes. Memory is the peak of the process so far.",
-            "columns": ["what grows", "size: seconds", "slope", "theory", "peak MB"],
+            " sizes.",
+            "columns": ["what grows", "size: seconds", "slope", "theory"],
             "rows": rows,
         }
     ]
-
-
-def peak() -> float:
-    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3)
 
 
 # -- workers ---------------------------------------------------------------------------------------------
