@@ -285,7 +285,7 @@ def startup(quick: bool) -> list[dict[str, Any]]:
         "quiltdp --help": ["-m", "quiltdp", "--help"],
         "quiltdp info asia": ["-m", "quiltdp", "info", "models/asia.bif"],
     }
-    for name in ("asia",) if quick else ("asia", "child", "alarm", "win95pts", "hepar2", "survey"):
+    for name in ("asia",) if quick else ("asia", "child", "alarm", "hepar2"):
         for adversary in ("informed", "prior"):
             words = f"-m quiltdp calibrate models/{name}.bif --epsilon 1 --adversary {adversary}"
             commands[f"calibrate {name}, {adversary}"] = words.split()
