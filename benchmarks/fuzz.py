@@ -528,7 +528,9 @@ def main() -> None:
     text = page(tallies, given.seed, time.monotonic() - started)
     print(text)
     if given.docs is not None:
-        given.docs.write_text(text, encoding="utf-8")
+        before = given.docs.read_text(encoding="utf-8") if given.docs.exists() else ""
+        earlier = before[before.index("\n## ") :] if "\n## " in before else ""  # what is told of other runs
+        given.docs.write_text(text + earlier, encoding="utf-8")
     sys.exit(any(tally.failures for tally in tallies.values()))
 
 
