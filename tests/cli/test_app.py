@@ -86,7 +86,7 @@ def test_refusals_have_exit_code_1(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(Exception) as stop, guarded():  # noqa: PT011 - typer's own Exit
         raise BudgetSpent("the budget\nis spent")
     assert stop.value.exit_code == 1
-    assert capsys.readouterr().err == "quiltdp: the budget is spent\n"
+    assert capsys.readouterr().err == "quiltdp: the budget\\nis spent\n"
     with pytest.raises(Exception) as stop, guarded():  # noqa: PT011
         raise InvalidModel("bad")
     assert stop.value.exit_code == 2

@@ -176,7 +176,7 @@ def _of(count: int) -> str:
 
 def _kin(found: dict[str, Any]) -> None:
     show_table(
-        ["relative", "is the", "kinship", "max influence", "information (bits)", "in study"],
+        ["relative", "is the", "kinship", "max influence", "bits", "in study"],
         [
             (
                 k["shown"], k["relation"], f"{k['kinship']:.4g}", number(k["influence"]),
@@ -185,7 +185,7 @@ def _kin(found: dict[str, Any]) -> None:
             for k in found["relatives"]
         ],
         title=f"How much each relative's genotype tells about {found['shown']}{_nearest(found)}",
-        right=["kinship", "max influence", "information (bits)"],
+        right=["kinship", "max influence", "bits"],
     )  # fmt: skip
 
 
