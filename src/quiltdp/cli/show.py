@@ -21,6 +21,8 @@ __all__ = ["listed", "number", "say", "show", "show_facts", "show_line", "show_t
 PLAIN_WIDTH = 110
 TABLE_WIDTH = 80
 """Tables are this wide at most where no terminal says how wide it is."""
+NAME_WIDTH = 32
+"""What a row is about stands first, and is not broken up to this width."""
 
 
 def show(renderable: RenderableType, *, style: str | None = None, width: int = PLAIN_WIDTH) -> None:
@@ -65,10 +67,17 @@ def show_table(
         show_line(title, style="bold")
     table = Table(box=box.SIMPLE_HEAD, header_style="bold cyan")
     to_the_right = set(right)
-    for name in columns:
-        table.add_column(_shown(name), justify="right" if name in to_the_right else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(_shown(cell) for cell in row))
+    cells = [[_shown(cell) for cell in row] for row in rows]
+    for k, name in enumerate(columns):
+        whole = max((row[0].cell_len for row in cells), default=0) if k == 0 else 0
+        table.add_column(
+            _shown(name),
+            justify="right" if name in to_the_right else "left",
+            overflow="fold",
+            min_width=min(whole, NAME_WIDTH),
+        )
+    for row in cells:
+        table.add_row(*row)
     show(table, width=TABLE_WIDTH)
 
 
