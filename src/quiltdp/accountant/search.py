@@ -66,7 +66,8 @@ def largest_scale(
         if low_value >= target * (1.0 - tolerance) or high - low <= tolerance * low:
             break
         if not _told(low, low_value, floor):
-            s = min(low * _STRIDE, high)  # far below: how far is not known
+            room = target / low_value if low_value > 0.0 else 2.0  # at least: how far below is not known
+            s = min(low * max(_STRIDE, room), high)
         else:
             s = _secant((low, low_value), before, target * (1.0 - 0.25 * tolerance))
         if stalled > 1 or (s >= high and high < ceiling):
