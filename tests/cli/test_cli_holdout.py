@@ -339,4 +339,9 @@ def test_charges_are_checked(cli: Callable[..., Any], study: dict[str, Path], tm
         assert (done.code, len(done.err.splitlines())) == (2, 1), bad
     done = cli("ledger", "charge", study["ledger"], "--dp-epsilon", 0.1)
     assert (done.code, "reusable holdout" in done.err) == (2, True)
+    done = cli("ledger", "charge", ledger, "--dp-epsilon", 500)
+    assert (done.code, f"{ledger}: this release needs more than the whole budget" in done.err) == (1, True)
+    shown = cli("ledger", "show", ledger).out
+    assert "charge         0.5" in shown
+    assert all(len(line) < 80 for line in shown.splitlines() if " charge " in line)
     assert 0.5 < Ledger.open(ledger).head.spent < 0.51

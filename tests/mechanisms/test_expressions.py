@@ -101,6 +101,13 @@ def test_what_does_not_fit_the_columns_is_refused(text: str) -> None:
         Expression(text).rows(COLUMNS, 4)
 
 
+def test_refusals_say_what_to_write() -> None:
+    with pytest.raises(InvalidArgument, match=r"no column 'tonw'; the columns are .*town"):
+        Expression("tonw == 'Oslo'").rows(COLUMNS, 4)
+    with pytest.raises(InvalidArgument, match="to compare, write =="):
+        Expression("a = 1")
+
+
 @settings(deadline=None, max_examples=300)
 @given(st.text(alphabet="ab01 .()+-*/<>=!'\"[],_&|:{}@%\\\nandornit", max_size=40))
 def test_any_text_is_a_value_or_a_refusal(text: str) -> None:

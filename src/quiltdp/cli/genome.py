@@ -157,8 +157,9 @@ def _show(name: str, answer: dict[str, Any], seconds: float, workers: int) -> No
         resource.getrusage(who).ru_maxrss * unit for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
     ]
     pairs = answer["families"] * answer["loci"]
+    kin = "family" if answer["families"] == 1 else "families"
     facts = [
-        ("study", f"{name}: {answer['people']:,} people in {answer['families']:,} families"),
+        ("study", f"{name}: {answer['people']:,} people in {answer['families']:,} {kin}"),
         ("loci", f"{answer['loci']:,}, all of a person together; {answer['query']}"),
         *(
             (w, f"σ = {answer[w]['sigma']:.6g}, forced by {answer[w]['binding']} of {answer[w]['family']}")

@@ -13,6 +13,8 @@ from quiltdp.cli.show import say
 
 __all__ = ["ledger"]
 
+_LONGEST_SHARE = 9  # characters
+
 ledger = typer.Typer(
     help="Keep the account of releases: make it, charge it, read it, check that the file is whole.",
     rich_markup_mode=None,
@@ -247,10 +249,19 @@ def _show_entries(entries: list[dict[str, Any]]) -> None:
             str(e["seq"]),
             e["time"],
             e["kind"],
-            e["share"] if e["share"] != "0" else "",
+            _short(e["share"]),
             "" if e["value"] is None else f"{e['value']:.6g}",
             e["label"] or "",
         )
         for e in entries
     ]
     show_table(("entry", "time", "kind", "share", "value", "label"), rows, right=("entry", "share", "value"))
+
+
+def _short(share: str) -> str:
+    """Return a share as the fraction it is, or to four digits where that is long; nothing for 0."""
+    from fractions import Fraction
+
+    if share == "0":
+        return ""
+    return share if len(share) <= _LONGEST_SHARE else f"{float(Fraction(share)):.4g}"

@@ -64,6 +64,12 @@ def plan(
     $ quiltdp plan models/location_chain.json --budget 1 --queries 10 --accuracy 0.3 --shortest
     """
     with guarded():
+        from quiltdp.errors import InvalidArgument
+
+        if apply is not None and apply.exists():
+            raise InvalidArgument(
+                f"{apply}: this exists already, and a ledger is never overwritten; choose another name"
+            )
         loaded = load(model, **options)
         found = _planned(
             loaded,
@@ -103,12 +109,9 @@ def _calibrated(model: Any, plan: Any, shortest: bool, wanted: bool, time_limit:
 
 def _apply(ledger: Path, plan: Any, calibration: Any, model: Any) -> None:
     from quiltdp.accountant.ledger import Ledger
-    from quiltdp.errors import InvalidArgument
     from quiltdp.generalization.plan_apply import plan_calibration
     from quiltdp.mechanisms.holdout import checked_settings
 
-    if ledger.exists():
-        raise InvalidArgument(f"{ledger}: this exists already, and a ledger is never overwritten")
     if calibration is None:
         calibration = plan_calibration(model, plan)  # says why this plan cannot be applied
     settings = checked_settings(

@@ -12,6 +12,7 @@ from __future__ import annotations
 import ast
 import io
 import operator
+import re
 import tokenize
 import warnings
 from collections.abc import Callable, Mapping
@@ -27,6 +28,8 @@ __all__ = ["Expression"]
 
 MAX_CHARACTERS = 2000
 MAX_NODES = 300
+_COLUMNS_TOLD = 12
+_ASSIGNS = re.compile(r"(?<![=<>!])=(?!=)")
 
 _BINARY: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -88,7 +91,8 @@ class Expression:
                 self._tree = ast.parse(_with_words(self.text), mode="eval").body
         except (SyntaxError, Warning, ValueError, MemoryError, RecursionError, tokenize.TokenError) as error:
             reason = error.msg if isinstance(error, SyntaxError) else error
-            raise self._refusal(f"this is not an expression ({reason})") from None
+            hint = "; to compare, write ==" if _ASSIGNS.search(self.text) else ""
+            raise self._refusal(f"this is not an expression ({reason}){hint}") from None
         if sum(1 for _ in ast.walk(self._tree)) > MAX_NODES:
             raise self._refusal(f"more than {MAX_NODES} parts")
         self.columns = frozenset(self._check(self._tree))
@@ -159,7 +163,9 @@ class Expression:
         """Refuse the expression unless it is a number or a condition over columns of these kinds."""
         for name in sorted(self.columns):
             if name not in kinds:
-                raise self._refusal(f"there is no column {name!r}")
+                more = ", …" if len(kinds) > _COLUMNS_TOLD else ""
+                columns = ", ".join([*kinds][:_COLUMNS_TOLD]) + more
+                raise self._refusal(f"there is no column {name!r}; the columns are {columns}")
         if self._kind(self._tree, kinds) == "text":
             raise self._refusal("it is a text; compare it with something")
 

@@ -96,7 +96,7 @@ class Visit:
         part = share
         if (self.head.settled + share).denominator.bit_length() > _LONGEST_DENOMINATOR:
             part = coarse(share)
-        _require_room(part, self.head)
+        _require_room(part, self.head, self._ledger.path)
         (entry,) = self._append([("charge", {"share": part, **self._stored(request)})])
         return entry
 
@@ -118,7 +118,7 @@ class Visit:
         """
         if not requests:
             raise InvalidArgument("there is nothing to reserve for")
-        _require_room(share, self.head)
+        _require_room(share, self.head, self._ledger.path)
         stored = [self._stored(request) for request in requests]
         fields = {"share": share, "answers": answers, "count": len(requests)}
         longest = max(len((s["label"] or "").encode()) for s in stored)
@@ -201,7 +201,7 @@ def coarse(share: Fraction) -> Fraction:
     return Fraction(-(-share.numerator * _COARSE // share.denominator), _COARSE)
 
 
-def _require_room(share: Fraction, head: Head) -> None:
+def _require_room(share: Fraction, head: Head, path: object) -> None:
     if share < 0:
         raise InvalidArgument("a share cannot be negative")
     left = 1 - head.spent
@@ -209,7 +209,9 @@ def _require_room(share: Fraction, head: Head) -> None:
         return
     needs, has = _shown(share), _shown(left)
     more = f", {_shown(share - left)} too much" if needs == has else ""
-    raise BudgetSpent(f"this release needs {needs} of the budget, {has} is left{more}")
+    needed = "more than the whole budget" if share > 1 else f"{needs} of the budget"
+    hint = "; more noise would cost less" if left > 0 else ""
+    raise BudgetSpent(f"{path}: this release needs {needed}, {has} is left{more}{hint}")
 
 
 def _shown(share: Fraction) -> str:
