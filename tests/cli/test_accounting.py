@@ -101,6 +101,7 @@ def test_audit(cli, adversary: str) -> None:
     for row in document["methods"]:
         assert row["epsilon"] is None or row["epsilon"] >= document["limit"] * (1 - 1e-9)
     shown = cli("audit", SMALL, "--dp-epsilon", 0.5, "--adversary", adversary)
+    assert "Mark\n" not in shown.out  # a remark is folded between words, and no letter is cut off
     assert "no bound is below the limit" in shown.out
 
 

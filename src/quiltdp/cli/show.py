@@ -34,7 +34,7 @@ def show(renderable: RenderableType, *, style: str | None = None, width: int = P
         return
     plain = Console(width=width, file=StringIO(), highlight=False, color_system=None)
     with plain.capture() as capture:
-        plain.print(renderable)
+        plain.print(renderable, crop=False)  # a table may be a little wider, no letter is lost
     typer.echo("\n".join(line.rstrip() for line in capture.get().rstrip("\n").split("\n")))
 
 
