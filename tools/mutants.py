@@ -105,9 +105,9 @@ MUTANTS = (
     ),
     Mutant(
         LEAK + "chain_recursion.py",
-        "raised = (seen * (1.0 + 1e-12)).tolist()",
-        "raised = (seen * (1.0 - 1e-2)).tolist()",
-        "a repeating chain settles too low",
+        "made[row[j]](up(cost[k - d] + value[k - d], 4))",
+        "made[row[j]](up(value[k - d], 4))",
+        "the α of the record where a disagreement may end is dropped",
         CHAIN,
     ),
     Mutant(
@@ -136,14 +136,14 @@ MUTANTS = (
         "for one, other, way in ((p, q, 1), (q, p, -1)):",
         "for one, other, way in ((p, q, 1),):",
         "pairs looked at in one direction",
-        "tests/accountant/leakage/test_kernel.py " + CHAIN,
+        "tests/accountant/leakage/test_threshold.py tests/accountant/leakage/test_kernel.py " + CHAIN,
     ),
     Mutant(
         LEAK + "threshold.py",
         "return max(0, k - 2), k + 3",
         "return k + 4, k + 9",
         "the wrong vertex of the hull",
-        "tests/accountant/leakage/test_kernel.py " + CHAIN,
+        "tests/accountant/leakage/test_threshold.py tests/accountant/leakage/test_kernel.py " + CHAIN,
     ),
     # -- transport
     Mutant(

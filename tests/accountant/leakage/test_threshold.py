@@ -1,0 +1,48 @@
+"""Λ of a table (quiltdp.accountant.leakage.threshold) against all pairs of rows and all sets."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from quiltdp.accountant.leakage.threshold import ThresholdCurve
+
+
+def every_set(rows: np.ndarray, o: float) -> float:
+    """Return the definition: the largest ln (p(T)(e^o − 1) + 1) / (p'(T)(e^o − 1) + 1)."""
+    count = rows.shape[1]
+    sets = np.array(list(itertools.product((0.0, 1.0), repeat=count)))
+    mass = rows @ sets.T
+    gain = math.expm1(o)
+    levels = 1.0 + mass * gain
+    return max(
+        float(np.log(levels[p] / levels[q]).max()) for p, q in itertools.permutations(range(len(rows)), 2)
+    )
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize(("states", "columns"), [(2, 2), (2, 5), (4, 3), (40, 6)])
+def test_it_is_the_largest_over_all_pairs_and_sets(states: int, columns: int, seed: int) -> None:
+    random = np.random.default_rng([seed, states])
+    rows = random.dirichlet(np.full(columns, 0.3 if seed % 2 else 2.0), size=states)
+    if seed % 3 == 0:
+        rows = np.where(random.random(rows.shape) < 0.2, 0.0, rows) + 1e-9
+        rows /= rows.sum(axis=1, keepdims=True)
+    curve = ThresholdCurve(rows)
+    for o in (1e-3, 0.1, 0.7, 2.0, 5.0, 12.0, 30.0):
+        truth = every_set(rows, o)
+        assert truth <= curve(o) <= truth + 1e-9
+
+
+def test_many_vertices_are_found_among_few() -> None:
+    """Rows along a smooth curve: the hull has more vertices than are all tried."""
+    angle = np.linspace(0.05, 0.95, 60)
+    rows = np.column_stack([angle**2, 2 * angle * (1 - angle), (1 - angle) ** 2])
+    pairs = np.concatenate([rows[k : k + 2] for k in range(0, 60, 2)])
+    curve = ThresholdCurve(pairs)
+    for o in np.geomspace(1e-3, 40.0, 60):
+        truth = every_set(pairs, float(o))
+        assert truth <= curve(float(o)) <= truth + 1e-9
