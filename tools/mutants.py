@@ -105,13 +105,6 @@ MUTANTS = (
     ),
     Mutant(
         LEAK + "chain_recursion.py",
-        "made[row[j]](up(cost[k - d] + value[k - d], 4))",
-        "made[row[j]](up(value[k - d], 4))",
-        "the α of the record where a disagreement may end is dropped",
-        CHAIN,
-    ),
-    Mutant(
-        LEAK + "chain_recursion.py",
         "        if g(low) <= low:\n            return low\n        u = low",
         "        return low\n        u = low",
         "fixed point without its check",
