@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -462,3 +463,24 @@ def test_gaussian_noise_has_no_dp_epsilon(value: Any) -> None:
     document = json.loads(qd.calibrate(PAIR, 1.0, qd.Gaussian(0.5, delta=1e-6)).to_json())
     with pytest.raises(InvalidArgument, match="no dp_epsilon"):
         qd.Calibration.from_json(json.dumps({**document, "dp_epsilon": value}))
+
+
+@pytest.mark.parametrize("adversary", ["informed", "prior"])
+@pytest.mark.parametrize("name", ["asia", "cancer", "earthquake"])
+def test_a_calibration_tells_every_record_as_the_leakage_does(name: str, adversary: str) -> None:
+    """The search for σ places most records only below the target; what is printed is their leakage."""
+    model = qd.load_model(Path(__file__).parents[2] / "models" / f"{name}.bif")
+    found = qd.calibrate(model, 1.0, qd.Laplace(sensitivity=1.0), adversary=adversary, compare=False)
+    told = qd.leakage(model, found.dp_epsilon, adversary=adversary)
+    assert found.per_record == tuple(told.per_record.top(10))
+    assert (found.leakage, found.binding.unit) == (told.epsilon, told.binding.unit)
+
+
+def test_a_calibration_that_names_its_last_stage_needs_no_more_than_the_search() -> None:
+    """So does one that a limit stopped: both are the same answer, and no leakage is below the full one."""
+    model = qd.load_model(Path(__file__).parents[2] / "models" / "asia.bif")
+    rough = qd.calibrate(model, 1.0, qd.Laplace(sensitivity=1.0), work="normal:exact", compare=False)
+    full = qd.calibrate(model, 1.0, qd.Laplace(sensitivity=1.0), compare=False)
+    least = dict(full.per_record)
+    assert rough.sigma == full.sigma
+    assert all(value >= least[name] for name, value in rough.per_record)

@@ -328,7 +328,7 @@ def calibrate_profile(
         lambda stage, before: _smallest(stage, mechanism, epsilon, weights, before), search=True
     )
     check_scale(passed.sigma, epsilon)
-    found = profile.explain(passed.leakages, stage, passed.cost)
+    found = profile.explain(profile.told_fully(passed.leakages, stage), stage, passed.cost)
     compared, left_out = _compared(profile, mechanism, epsilon, weights) if compare else ({}, ())
     return Calibration(
         sigma=passed.sigma,

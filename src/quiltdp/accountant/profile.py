@@ -280,6 +280,21 @@ class LeakageProfile:
         found, stage = self.ask(lambda stage, before: stage.leakages(alpha, before))
         return self.explain(found, stage, dp_epsilon)
 
+    def told_fully(self, found: Leakages, stage: Answers) -> Leakages:
+        """Return the leakages at the end of a search as :meth:`leakage` tells them at that α.
+
+        A search tells the largest; others it may only place below it.  They are left so where a limit
+        was reached, now or before, and where the work budget names its last stage: it repeats such answers.
+        """
+        if self._stopped is not None or self.budget.until:
+            return found
+        try:
+            full = stage.leakages(found.alpha)
+        except GuardStruck as struck:
+            self._stop(len(self._stages), struck, stage)
+            return found
+        return full if full.epsilon <= found.epsilon else found  # what passed the search stays the answer
+
     def explain(self, found: Leakages, stage: Answers, dp_epsilon: DpEpsilon) -> Leakage:
         """Return leakages with their reasons."""
         binding, entry, bounds = stage.binding(found)
