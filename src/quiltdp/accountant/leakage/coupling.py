@@ -36,7 +36,7 @@ __all__ = ["CouplingBound"]
 
 _MOST_NODES = 20_000
 _COST = 16  # a pair is counted as so many: it takes a transport problem
-_FINER = ((30, True, 100), (8, False, 1))  # reveal so many values together, in both orders, for a share
+_FINER = ((30, True, 16), (8, False, 1))  # reveal so many values together, in both orders, for a share
 
 
 @register(
