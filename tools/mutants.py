@@ -321,7 +321,7 @@ MUTANTS = (
     ),
     Mutant(
         "accountant/ledger/visit.py",
-        "_require_room(share, self.head)\n        stored",
+        "_require_room(share, self.head, self._ledger.path)\n        stored",
         "stored",
         "a reservation without room",
         LEDGER,

@@ -69,12 +69,11 @@ def show_table(
     to_the_right = set(right)
     cells = [[_shown(cell) for cell in row] for row in rows]
     for k, name in enumerate(columns):
-        whole = max((row[0].cell_len for row in cells), default=0) if k == 0 else 0
         table.add_column(
             _shown(name),
             justify="right" if name in to_the_right else "left",
             overflow="fold",
-            min_width=min(whole, NAME_WIDTH),
+            no_wrap=k == 0 and all(row[0].cell_len <= NAME_WIDTH for row in cells),
         )
     for row in cells:
         table.add_row(*row)
