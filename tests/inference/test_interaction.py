@@ -7,6 +7,7 @@ import itertools
 import loopy
 import numpy as np
 import pytest
+from loopy_truth import nodes_beyond
 
 from quiltdp import Model
 from quiltdp.inference.clique_states import clique_forest
@@ -23,30 +24,16 @@ def all_interactions(model: Model) -> dict[tuple[int, int], tuple[View, Interact
     return {key: (views.edge(key), found[key]) for key in found}
 
 
-def nodes_beyond(model: Model, key: tuple[int, int]) -> set[str]:
-    """The nodes on the far side of an edge, by walking the tree."""
-    forest = clique_forest(model)
-    seen, todo = {key[1]}, [key[1]]
-    while todo:
-        here = todo.pop()
-        for k, e in enumerate(forest.edges):
-            if k != key[0] and here in (e.parent, e.child):
-                new = {e.parent, e.child} - seen
-                seen |= new
-                todo += new
-    nodes = {n for c in seen for n in forest.cliques[c].nodes}
-    return nodes - set(forest.edges[key[0]].separator)
-
-
 def worst_excess(model: Model) -> tuple[int, float]:
     """Return how many cross ratios there are, and by how much the largest exceeds its J."""
     table = loopy.joint(model)
     assert table is not None
+    forest = clique_forest(model)
     count, worst = 0, -np.inf
     for key, (_, j) in all_interactions(model).items():
         if len(j.nodes) < 2 or j.table is None:
             continue
-        beyond = [n for n in model.records if n in nodes_beyond(model, key)]
+        beyond = [n for n in model.records if n in nodes_beyond(forest, key)]
         values = {tuple(v): k for k, v in enumerate(j.values.tolist())}
         for known in loopy.evidence(model, beyond):
             weight = [
