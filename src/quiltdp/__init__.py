@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from quiltdp.accountant.calibration import Calibration, calibrate, leakage_of
     from quiltdp.accountant.composition import compose
     from quiltdp.accountant.ledger import Ledger
-    from quiltdp.accountant.mechanisms import Gaussian, Laplace, Thresholdout
+    from quiltdp.accountant.mechanisms import DiscreteGaussian, Gaussian, Laplace, Thresholdout
     from quiltdp.accountant.profile import LeakageProfile, analyze, dp_epsilon, leakage
     from quiltdp.accountant.result import Leakage
     from quiltdp.accountant.robust import robust
@@ -59,6 +59,7 @@ _PUBLIC = {
     "Calibration": "quiltdp.accountant.calibration",
     "ChainModel": "quiltdp.chain",
     "DependencyGraph": "quiltdp.graph.types",
+    "DiscreteGaussian": "quiltdp.accountant.mechanisms",
     "Factor": "quiltdp.model",
     "Gaussian": "quiltdp.accountant.mechanisms",
     "Laplace": "quiltdp.accountant.mechanisms",
@@ -117,6 +118,7 @@ __all__ = [
     "Calibration",
     "ChainModel",
     "DependencyGraph",
+    "DiscreteGaussian",
     "Factor",
     "Gaussian",
     "Laplace",

@@ -18,7 +18,7 @@ from strategies import models
 import quiltdp as qd
 from quiltdp.accountant.calibration import calibrate_profile
 from quiltdp.accountant.delta import DeltaProfile
-from quiltdp.accountant.group_profiles import EventProfile, GaussianProfile
+from quiltdp.accountant.group_profiles import GaussianProfile
 from quiltdp.accountant.mechanisms import gaussian_delta
 from quiltdp.errors import InvalidArgument, NoCertificate, QuiltdpError
 from quiltdp.inference import brute_force
@@ -208,16 +208,6 @@ def test_gaussian_with_unequal_sensitivities() -> None:
     some = qd.Gaussian(sensitivity={"A": 1.0, "B": 0.0, "C": 0.0}, delta=1e-5)
     every = qd.Gaussian(sensitivity=1.0, delta=1e-5)
     assert qd.calibrate(TRIPLE, 1.0, some).sigma < qd.calibrate(TRIPLE, 1.0, every).sigma
-
-
-def test_an_event_gives_at_least_the_gaussian_profile() -> None:
-    dp_accounting = pytest.importorskip("dp_accounting")
-    profile = EventProfile(dp_accounting.GaussianDpEvent(noise_multiplier=5.0))
-    for epsilon, weight in [(0.5, 1), (1.0, 2), (2.0, 3)]:
-        assert profile.delta(epsilon, weight) >= gaussian_delta(epsilon, weight / 5.0) * (1 - 1e-9)
-    assert profile.delta(1.0, 2 * (1 + 1e-13)) == profile.delta(1.0, 2) < profile.delta(1.0, 2.5)
-    assert profile.delta(-1.0, 1) == 1.0
-    assert profile.delta(1.0, 0) == 0.0
 
 
 # -- JSON --------------------------------------------------------------------------------

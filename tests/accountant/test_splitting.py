@@ -15,7 +15,7 @@ import quiltdp as qd
 from quiltdp.accountant.composition import split
 from quiltdp.accountant.delta import DeltaProfile
 from quiltdp.accountant.mechanisms import Gaussian, GaussianProfile, Laplace, Repeated, Thresholdout
-from quiltdp.accountant.mechanisms.repeated import LossProfile
+from quiltdp.accountant.mechanisms.losses import LossProfile
 from quiltdp.errors import InvalidArgument, QuiltdpError
 
 CHAIN = qd.markov_chain([[0.7, 0.3], [0.3, 0.7]], length=6)

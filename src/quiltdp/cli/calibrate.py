@@ -67,7 +67,8 @@ def calibrate(
         str | None,
         typer.Option(
             metavar="KIND",
-            help="laplace, gaussian or thresholdout; default laplace, thresholdout with --budget.",
+            help="laplace, gaussian, discrete-gaussian or thresholdout; default laplace, thresholdout with"
+            " --budget.",
             show_default=False,
         ),
     ] = None,
@@ -202,14 +203,15 @@ def chosen_mechanism(
 ) -> tuple[Mechanism, dict[str, tuple[str, ...]] | None]:
     """Return the mechanism that the options describe, and what is protected together.
 
-    Several releases of a pure mechanism with a δ are composed as such, for (ε, δ).
+    Several releases of a pure mechanism with a δ, or of one that cannot be divided, are composed as such.
     """
     from quiltdp.accountant.mechanisms import Repeated, mechanism_kinds
 
     asked, together = _sensitivity(model, sensitivity, query, budget)
     kind = mechanism_kinds().get(mechanism or "laplace")
-    if releases > 1 and delta is not None and kind is not None and kind.pure:
-        return Repeated(_spec(model, mechanism, budget, asked, None), releases, delta), together
+    if releases > 1 and delta is not None and kind is not None and (kind.pure or not kind.divisible):
+        own = None if kind.pure else delta
+        return Repeated(_spec(model, mechanism, budget, asked, own), releases, delta), together
     return _spec(model, mechanism, budget, asked, delta), together
 
 

@@ -18,6 +18,7 @@ from quiltdp.accountant.mechanisms.contract import (
     mechanism_kinds,
     register,
 )
+from quiltdp.accountant.mechanisms.discrete_gaussian import DiscreteGaussian, DiscreteGaussianProfile
 from quiltdp.accountant.mechanisms.gaussian import Gaussian, GaussianProfile, gaussian_delta
 from quiltdp.accountant.mechanisms.laplace import Laplace
 from quiltdp.accountant.mechanisms.repeated import Repeated
@@ -28,6 +29,8 @@ for _found in iter_modules(__path__):
     import_module(f"{__name__}.{_found.name}")
 
 __all__ = [
+    "DiscreteGaussian",
+    "DiscreteGaussianProfile",
     "Gaussian",
     "GaussianProfile",
     "GroupProfile",

@@ -85,12 +85,15 @@ class Mechanism(ABC):
     pure
         Whether one use has a pure DP cost α; a mechanism that has none is calibrated from its
         :meth:`group_profile` at :attr:`target_delta`.
+    divisible
+        Whether several releases with more noise can share the budget of one.
     """
 
     kind: ClassVar[str] = ""
     says: ClassVar[str] = ""
     scale_name: ClassVar[str] = "Laplace scale"
     pure: ClassVar[bool] = True
+    divisible: ClassVar[bool] = True
 
     @property
     def deltas(self) -> Sensitivity:
@@ -128,6 +131,12 @@ class Mechanism(ABC):
     @abstractmethod
     def group_profile(self, scale: float) -> GroupProfile:
         """Return δ_k(ε) of one use at a scale, for any group of records."""
+
+    def repeated_profile(self, scale: float, times: int, kept: dict[Any, Any]) -> GroupProfile:
+        """Return δ_k(ε) of many uses on the same records; distributions that were made go into ``kept``."""
+        from quiltdp.accountant.mechanisms.losses import LossProfile
+
+        return LossProfile(self, scale, times, kept)
 
     def group(self, sensitivity: Sensitivity) -> Mechanism:
         """Return the same mechanism for another sensitivity (a group of records as one)."""

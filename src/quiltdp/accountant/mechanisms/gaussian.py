@@ -112,6 +112,10 @@ class Gaussian(Mechanism):
         """Return δ(ε) for groups of any total sensitivity."""
         return GaussianProfile(positive(scale, "scale"))
 
+    def repeated_profile(self, scale: float, times: int, kept: dict[Any, Any]) -> GroupProfile:
+        """Return δ(ε) of many uses: they are one, with √times the sensitivity."""
+        return self.group_profile(positive(scale, "scale") / math.sqrt(times) * (1.0 - 2.0**-50))
+
     def dp_epsilon(self, scale: float) -> float | dict[str, float]:
         """Refuse: Gaussian noise satisfies no pure α-DP; use :meth:`profile`."""
         raise InvalidArgument("Gaussian noise has no pure dp_epsilon: use its profile(epsilon, scale)")

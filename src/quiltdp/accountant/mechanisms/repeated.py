@@ -12,22 +12,17 @@ from typing import Any, ClassVar
 from quiltdp.accountant.mechanisms.contract import (
     GroupProfile,
     Mechanism,
-    OneByOne,
     checked_times,
     dp_accounting,
     mechanism_from_dict,
     register,
 )
-from quiltdp.accountant.mechanisms.gaussian import Gaussian, checked_delta
+from quiltdp.accountant.mechanisms.gaussian import checked_delta
 from quiltdp.accountant.mechanisms.sensitivities import Sensitivity, number, positive
 from quiltdp.errors import InvalidArgument
 from quiltdp.numbers import up
 
-__all__ = ["LossProfile", "Repeated"]
-
-_GRID = 0.004  # weights are rounded up by at most this share, so that distributions are made once
-_FINEST, _POINTS = 1e-4, 8_000  # of a discretized privacy loss
-_MOST_KEPT = 400
+__all__ = ["Repeated"]
 
 
 @register(
@@ -64,8 +59,8 @@ class Repeated(Mechanism):
     base: Mechanism
     times: int
     delta: float
-    losses: dict[int, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
-    """Privacy-loss distributions made so far, by weight / scale; they change no answer."""
+    losses: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """Privacy-loss distributions made so far; they change no answer."""
 
     def __post_init__(self) -> None:
         """Refuse what is not a mechanism, fewer than one use, and δ outside (0, 1)."""
@@ -96,11 +91,8 @@ class Repeated(Mechanism):
         return dataclasses.replace(self, base=self.base.group(sensitivity))
 
     def group_profile(self, scale: float) -> GroupProfile:
-        """Return δ(ε) of all uses together; Gaussian ones are one, with √times the sensitivity."""
-        sigma = positive(scale, "scale")
-        if isinstance(self.base, Gaussian):
-            return self.base.group_profile(sigma / math.sqrt(self.times) * (1.0 - 2.0**-50))
-        return LossProfile(self.base, sigma, self.times, self.losses)
+        """Return δ(ε) of all uses together."""
+        return self.base.repeated_profile(positive(scale, "scale"), self.times, self.losses)
 
     def scale(self, dp_epsilon: float | Mapping[str, float]) -> float:
         """Return the smallest scale of each use that is (dp_epsilon, delta)-DP for one record."""
@@ -168,38 +160,3 @@ class Repeated(Mechanism):
     def to_dp_event(self, scale: float) -> Any:
         """Return the event of all uses."""
         return dp_accounting().SelfComposedDpEvent(self.base.to_dp_event(scale), self.times)
-
-
-@dataclass(frozen=True, eq=False)
-class LossProfile(OneByOne):
-    """δ(ε) for groups from ``dp_accounting``'s privacy-loss distributions (its pessimistic estimates).
-
-    One distribution is made per weight, on a grid of weights that are rounded up by at most 0.4 per
-    cent; it depends on weight / scale only.
-    """
-
-    base: Mechanism
-    scale: float
-    times: int = 1
-    made: dict[int, Any] = field(default_factory=dict)
-
-    def delta(self, epsilon: float, weight: float) -> float:
-        """Return δ(ε), rounded up and at most 1; for ε < 0 by δ(−ε) of the swapped pair."""
-        if weight <= 0.0:
-            return 0.0 if epsilon >= 0 else min(1.0, up(-math.expm1(epsilon)))
-        if epsilon < 0.0:
-            other = self.delta(-epsilon, weight)
-            return min(1.0, up(-math.expm1(epsilon) + math.exp(epsilon) * other))
-        k = math.ceil(math.log(weight / self.scale) / _GRID - 1e-9)
-        if k not in self.made:
-            while len(self.made) >= _MOST_KEPT:
-                self.made.pop(next(iter(self.made)))
-            self.made[k] = self._loss(up(math.exp(_GRID * k)))
-        found = float(self.made[k].get_delta_for_epsilon(epsilon))
-        return min(1.0, up(max(found, 0.0)) + 1e-15)
-
-    def _loss(self, ratio: float) -> Any:
-        """Return the distribution of all uses for a group whose weight is ``ratio`` times the scale."""
-        interval = max(_FINEST, self.times * ratio / _POINTS)
-        one = self.base.privacy_loss(1.0, ratio, interval)
-        return one if self.times == 1 else one.self_compose(self.times)

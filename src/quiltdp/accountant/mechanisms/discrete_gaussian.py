@@ -1,0 +1,264 @@
+"""The discrete Gaussian mechanism: noise on the whole numbers, P(x) ∝ exp(−x²/2σ²)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import numpy as np
+
+from quiltdp.accountant.mechanisms.contract import (
+    GroupProfile,
+    Mechanism,
+    Vector,
+    checked_order,
+    dp_accounting,
+    register,
+)
+from quiltdp.accountant.mechanisms.gaussian import checked_delta
+from quiltdp.accountant.mechanisms.losses import Losses
+from quiltdp.accountant.mechanisms.sensitivities import Sensitivity, frozen_sensitivity, number, positive
+from quiltdp.errors import InvalidArgument, option
+from quiltdp.numbers import EPS, round_up, up
+
+__all__ = ["DiscreteGaussian", "DiscreteGaussianProfile"]
+
+_REACH = 10.0  # standard deviations that are summed; what lies beyond is bounded and added
+_LARGEST, _SMALLEST = 1e5, 1e-3  # of σ
+_AT_ONCE = 2**20  # terms
+
+
+@register(
+    "discrete-gaussian",
+    says="whole number + discrete Gaussian noise of parameter σ: (ε, δ), exact for groups",
+)
+@dataclass(frozen=True)
+class DiscreteGaussian(Mechanism):
+    """A whole number plus noise with P(x) ∝ exp(−x²/2σ²) on the whole numbers.
+
+    Parameters
+    ----------
+    sensitivity
+        Δ, how far one record moves the query, a whole number (in the L1 norm for a vector), or
+        ``record -> Δ_j``.
+    delta
+        The δ that a calibration aims at, in (0, 1).
+
+    Examples
+    --------
+    >>> from quiltdp import Gaussian
+    >>> from quiltdp.accountant.mechanisms import DiscreteGaussian
+    >>> fine = DiscreteGaussian(sensitivity=1, delta=1e-6).scale(dp_epsilon=1.0)
+    >>> abs(fine / Gaussian(sensitivity=1, delta=1e-6).scale(1.0) - 1) < 0.01
+    True
+    """
+
+    scale_name: ClassVar[str] = "discrete Gaussian σ"
+    pure: ClassVar[bool] = False
+    divisible: ClassVar[bool] = False
+
+    sensitivity: Sensitivity
+    delta: float
+
+    def __post_init__(self) -> None:
+        """Refuse sensitivities that are no whole numbers, and δ outside (0, 1)."""
+        object.__setattr__(self, "sensitivity", frozen_sensitivity(self.sensitivity))
+        given = self.sensitivity
+        for value in given.values() if isinstance(given, Mapping) else (given,):
+            if value != math.floor(value):
+                raise InvalidArgument(
+                    f"{option('sensitivity')} must be a whole number for discrete noise, not {value!r}"
+                )
+        object.__setattr__(self, "delta", checked_delta(self.delta))
+
+    @property
+    def target_delta(self) -> float:
+        """The δ that a calibration aims at."""
+        return self.delta
+
+    def group(self, sensitivity: Sensitivity) -> Mechanism:
+        """Return the same for another sensitivity, raised to a whole number."""
+        if isinstance(sensitivity, Mapping):
+            return DiscreteGaussian({k: math.ceil(v) for k, v in sensitivity.items()}, self.delta)
+        return DiscreteGaussian(whole(float(sensitivity)), self.delta)
+
+    def group_profile(self, scale: float) -> GroupProfile:
+        """Return δ(ε) for groups of any total sensitivity."""
+        return DiscreteGaussianProfile(scale)
+
+    def repeated_profile(self, scale: float, times: int, kept: dict[Any, Any]) -> GroupProfile:
+        """Return δ(ε) of many uses: privacy-loss distributions of whole shifts, composed."""
+        sigma = positive(scale, "scale")
+
+        def loss(weight: float, interval: float) -> Any:
+            return self.privacy_loss(sigma, weight, interval).self_compose(times)
+
+        def spread(weight: float) -> float:
+            return weight / sigma * (times * weight / sigma + 20.0 * math.sqrt(times))
+
+        return Losses(loss, spread, kept, ("discrete gaussian", sigma, times), whole=True)
+
+    def scale(self, dp_epsilon: float | Mapping[str, float]) -> float:
+        """Return a small σ, itself checked, that is (dp_epsilon, delta)-DP for one record."""
+        if isinstance(dp_epsilon, Mapping):
+            raise InvalidArgument("dp_epsilon must be one number for (ε, δ)")
+        target = number(dp_epsilon, "dp_epsilon")
+        if not 0.0 <= target < math.inf:
+            raise InvalidArgument(f"dp_epsilon must be finite and ≥ 0, not {dp_epsilon!r}")
+        weight = self.max_sensitivity
+
+        def fits(scale: float) -> bool:
+            return DiscreteGaussianProfile(scale).delta(target, weight) <= self.delta
+
+        low = high = max(1.0, 2.0 * _SMALLEST * weight)
+        while not fits(high):
+            low, high = high, 2.0 * high
+        while low > 2.0 * _SMALLEST and fits(low):
+            low, high = low / 2.0, low
+        while high > low * (1.0 + 1e-9):
+            middle = 0.5 * (low + high)
+            low, high = (low, middle) if fits(middle) else (middle, high)
+        return high
+
+    def scaled(self, scale: float, share: Fraction) -> float:
+        """Return the scale itself for the whole; refuse parts: they do not add up to one such release."""
+        if share == 1:
+            return positive(scale, "scale")
+        raise InvalidArgument(
+            "discrete Gaussian releases do not add up to one: calibrate all of them together"
+            f" ({option('releases')}; in Python Repeated(DiscreteGaussian(…), times=…, delta=…))"
+        )
+
+    def share(self, scale: float, calibrated: Mechanism, calibrated_scale: float) -> Fraction:
+        """Return the whole for one use that moves no record further; its σ must be the calibrated one."""
+        if not isinstance(calibrated, DiscreteGaussian):
+            raise InvalidArgument(f"the calibration is for {calibrated.kind} noise, not for {self!r}")
+        if scale != calibrated_scale or not _no_further(self.deltas, calibrated.deltas):
+            raise InvalidArgument(
+                f"only the calibrated release, with σ = {calibrated_scale:.6g}, can be charged"
+            )
+        return Fraction(1)
+
+    def zcdp(self, scale: float) -> float:
+        """Return Δ²/(2σ²).
+
+        Reference
+        ---------
+        Canonne, Kamath and Steinke, The discrete Gaussian for differential privacy, 2020, Theorem 14.
+        """
+        ratio = Fraction(self.max_sensitivity) / Fraction(positive(scale, "scale"))
+        return round_up(ratio**2 / 2)
+
+    def rdp(self, scale: float, order: float) -> float:
+        """Return order · Δ²/(2σ²)."""
+        return up(checked_order(order) * self.zcdp(scale), 4)
+
+    def privacy_loss(self, scale: float, weight: float, interval: float) -> Any:
+        """Return the distribution of a shift by ``weight``, raised to a whole number."""
+        pld = dp_accounting().pld.privacy_loss_distribution
+        return pld.from_discrete_gaussian_mechanism(
+            scale, sensitivity=whole(weight), value_discretization_interval=interval
+        )
+
+    def to_opendp(self, scale: float) -> Any:
+        """Return ``make_gaussian`` over one whole number."""
+        import opendp.prelude as dp
+
+        dp.enable_features("contrib")
+        space = dp.atom_domain(T=int), dp.absolute_distance(T=int)
+        return dp.m.make_gaussian(*space, scale=scale)
+
+
+def whole(weight: float) -> int:
+    """Return a sum of whole sensitivities that arrives raised by a few units in its last place."""
+    return math.ceil(weight * (1.0 - 1e-9))
+
+
+def _no_further(own: Sensitivity, calibrated: Sensitivity) -> bool:
+    """Return whether every record moves the query by at most what was calibrated."""
+    if not isinstance(own, Mapping) and not isinstance(calibrated, Mapping):
+        return own <= calibrated
+    names = own if isinstance(own, Mapping) else calibrated
+    assert isinstance(names, Mapping)
+    return all(
+        (own.get(n, math.inf) if isinstance(own, Mapping) else own)
+        <= (calibrated.get(n, -1.0) if isinstance(calibrated, Mapping) else calibrated)
+        for n in names
+    )
+
+
+@dataclass(frozen=True)
+class DiscreteGaussianProfile:
+    """Discrete Gaussian noise of one σ; δ of a group that moves the query by k is exact up to rounding.
+
+    δ_k(ε) = Σ_x p(x) (1 − e^{ε − l(x)})₊ with the privacy loss l(x) = k (2x + k) / 2σ²: positive terms.
+    For a vector of whole numbers, k is in the L1 norm: shifting one coordinate at a time composes the
+    trade-off functions of the shifts to that of one shift by their sum.
+
+    Reference
+    ---------
+    Canonne, Kamath and Steinke, The discrete Gaussian for differential privacy, 2020, Theorem 7.
+    """
+
+    scale: float
+
+    def __post_init__(self) -> None:
+        """Refuse a σ that is not positive, or so large or small that the sums say nothing."""
+        positive(self.scale, "scale")
+        if not _SMALLEST <= self.scale <= _LARGEST:
+            raise InvalidArgument(
+                f"scale of discrete noise must be from {_SMALLEST:g} to {_LARGEST:g}, not {self.scale!r}"
+            )
+
+    def delta(self, epsilon: float, weight: float) -> float:
+        """Return δ(ε) for a group of this total sensitivity, rounded up."""
+        return float(self.deltas(np.array([epsilon]), np.array([weight]))[0])
+
+    def deltas(self, epsilon: Vector, weight: Vector) -> Vector:
+        """Return δ for many pairs (ε, weight), rounded up and at most 1; for ε < 0 by the swapped pair."""
+        given = np.asarray(epsilon, dtype=np.float64)
+        k = np.ceil(np.asarray(weight, dtype=np.float64) * (1.0 - 1e-9))
+        if np.isnan(given).any() or not (k >= 0.0).all():
+            raise InvalidArgument("a profile needs numbers, and weights ≥ 0")
+        size = np.minimum(np.abs(given), 1e300)
+        many = max(1, int(_AT_ONCE / (2.0 * _REACH * self.scale + 8.0)))
+        parts = [
+            self._positive(size[j : j + many], k[j : j + many]) for j in range(0, max(len(size), 1), many)
+        ]
+        value = np.concatenate(parts)
+        with np.errstate(under="ignore"):
+            below = -np.expm1(-size) + np.exp(-size) * value
+        return np.where(given >= 0.0, value, np.minimum(1.0, below * (1.0 + 64.0 * EPS)))
+
+    def _positive(self, epsilon: Vector, k: Vector) -> Vector:
+        """Return δ for ε ≥ 0."""
+        sigma = self.scale
+        width = math.ceil(_REACH * sigma) + 2
+        steps = np.arange(2 * width + 1, dtype=np.float64)
+        half = 0.5 / sigma**2
+        with np.errstate(all="ignore"):
+            mass = np.exp(-half * np.arange(-width, width + 1, dtype=np.float64) ** 2)
+            total = float(mass.sum()) * (1.0 - (2.0 * width + 16.0) * EPS - 1e-15 * half)
+            cut = epsilon / (2.0 * half * np.maximum(k, 1.0)) - 0.5 * k  # the loss exceeds ε beyond it
+            first = np.clip(np.floor(cut) - 1.0, -width, 1e15)
+            x = first[:, None] + steps
+            loss = half * k[:, None] * (2.0 * x + k[:, None])
+            room = epsilon[:, None] - loss
+            error = 16.0 * EPS * (epsilon[:, None] + half * k[:, None] * (2.0 * np.abs(x) + k[:, None]))
+            share = np.clip(-np.expm1(np.minimum(room, 0.0)) + error, 0.0, 1.0)
+            p = np.exp(-half * x * x * (1.0 - 8.0 * EPS)) / total
+            value = (p * share).sum(axis=1) * (1.0 + (len(steps) + 64.0) * EPS)
+            last = np.maximum(x[:, -1], 1.0)  # Σ beyond: a geometric series
+            beyond = np.exp(-half * last * last * (1.0 - 8.0 * EPS)) / total / -np.expm1(-2.0 * half * last)
+            under = np.where(first <= -width, 1.0, 0.0) * _tail(width, half) / total
+            value = value + (beyond + under) * (1.0 + 64.0 * EPS)
+        value = np.where(np.isnan(value), 1.0, np.minimum(1.0, np.maximum(value, 1e-300)))
+        return np.where(k == 0.0, 0.0, value)
+
+
+def _tail(width: int, half: float) -> float:
+    """Return at least Σ_{x > width} e^{−x² half}."""
+    return math.exp(-half * width * width) / -math.expm1(-2.0 * half * width)
