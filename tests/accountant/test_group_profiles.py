@@ -12,9 +12,11 @@ import pytest
 import quiltdp as qd
 from quiltdp.accountant.delta import DeltaProfile
 from quiltdp.accountant.group_profiles import EventProfile, SteppedProfile
-from quiltdp.accountant.mechanisms import DiscreteGaussian, DiscreteGaussianProfile, Repeated, gaussian_delta
+from quiltdp.accountant.mechanisms.discrete_gaussian import DiscreteGaussian, DiscreteGaussianProfile
+from quiltdp.accountant.mechanisms.gaussian import gaussian_delta
 from quiltdp.accountant.mechanisms.laplace import LaplaceProfile
 from quiltdp.accountant.mechanisms.losses import Losses
+from quiltdp.accountant.mechanisms.repeated import Repeated
 from quiltdp.errors import InvalidArgument
 
 dpa = pytest.importorskip("dp_accounting")
