@@ -84,17 +84,16 @@ def assert_witness(model, found):
 
 
 METHODS = {
-    "whole table": Limits(),
-    "chosen by size": Limits(whole=0),
-    "one known set at a time": Limits(whole=0, together=0),
-    "one known set at a time, separator node by node": Limits(whole=0, together=0, direct=0),
-    "known values eliminated": Limits(whole=0, together=0, explicit=0),
-    "rays": Limits(whole=0, rays=True, rays_from=0),
-    "rays, one known set at a time": Limits(whole=0, together=0, rays=True, rays_from=0),
-    "rays, known values eliminated": Limits(whole=0, together=0, explicit=0, rays=True, rays_from=0),
-    "hubs maximised": Limits(whole=0, component=0),
-    "hubs maximised, one known set at a time": Limits(whole=0, together=0, component=0),
-    "hubs maximised, known values eliminated": Limits(whole=0, together=0, explicit=0, component=0),
+    "chosen by size": Limits(),
+    "one known set at a time": Limits(together=0),
+    "one known set at a time, separator node by node": Limits(together=0, direct=0),
+    "known values eliminated": Limits(together=0, explicit=0),
+    "rays": Limits(rays=True, rays_from=0),
+    "rays, one known set at a time": Limits(together=0, rays=True, rays_from=0),
+    "rays, known values eliminated": Limits(together=0, explicit=0, rays=True, rays_from=0),
+    "hubs maximised": Limits(component=0),
+    "hubs maximised, one known set at a time": Limits(together=0, component=0),
+    "hubs maximised, known values eliminated": Limits(together=0, explicit=0, component=0),
 }
 
 

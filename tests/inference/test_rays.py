@@ -22,7 +22,7 @@ from quiltdp.inference.region import Region
 from quiltdp.inference.workspace import Workspace
 
 MODELS = Path(__file__).resolve().parents[2] / "models"
-ONLY_RAYS = Limits(whole=0, rays=True, rays_from=0)
+ONLY_RAYS = Limits(rays=True, rays_from=0)
 RAYS = Limits(rays=True)
 
 

@@ -16,7 +16,6 @@ from quiltdp.inference.tables import (
     LogTable,
     aligned,
     extended,
-    extended_law,
     factor_tables,
     log_sum,
 )
@@ -36,8 +35,6 @@ __all__ = [
 ]
 
 _TREE = 2**28  # bytes of a junction tree; in wider models every question is an elimination of its own
-_FEW = 6  # nodes up to which products of clique laws stay far from the smallest double
-_DEEP = 600.0  # logarithms down to minus this are summed as probabilities
 
 
 def _calibrated(workspace: Workspace) -> JunctionTree | None:
@@ -96,26 +93,13 @@ def extended_log_marginal(workspace: Workspace, nodes: Sequence[str]) -> Table:
     order = tuple(sorted(nodes))
 
     def make() -> Table:
-        law = _small_law(workspace, order)
-        if law is None:
-            logs = log_marginal(workspace.model, order, workspace=workspace)
-            if logs.min(initial=0.0, where=logs > -np.inf) < -_DEEP:
-                for axis in range(logs.ndim):
-                    logs = extended(logs, axis)
-                return logs
-            law = np.exp(logs)
-        with np.errstate(divide="ignore"):
-            return np.asarray(np.log(extended_law(law, range(law.ndim))))
+        logs = log_marginal(workspace.model, order, workspace=workspace)
+        for axis in range(logs.ndim):
+            logs = extended(logs, axis)
+        return logs
 
     found = workspace.keep("extended marginal", order, make, lambda table: 256 + table.nbytes)
     return found.transpose([order.index(n) for n in nodes])
-
-
-def _small_law(workspace: Workspace, order: tuple[str, ...]) -> Table | None:
-    """Return P of a few nodes from probabilities of the junction tree, where that is safe."""
-    tree = _calibrated(workspace) if len(order) <= _FEW else None
-    named = None if tree is None else tree.law(frozenset(order))
-    return None if named is None else aligned(named, order)
 
 
 def state_log_marginals(workspace: Workspace, targets: Sequence[str], records: Sequence[str]) -> Table:

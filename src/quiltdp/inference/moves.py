@@ -56,7 +56,6 @@ RANGE = 600.0
 """The logarithms of a product of probabilities may add up to this: the smallest double is e^-708."""
 
 _CHUNK = 2**18  # differences computed at once
-_SMALL = 2**12  # differences that are kept for every pair, to be maximised over other nodes in other quilts
 _MANY = 100  # pieces beyond which it is not looked at which of them can be there together
 _NONE: frozenset[str] = frozenset()
 
@@ -95,7 +94,7 @@ def moved(
     table: LogTable,
     targets: Sequence[str],
     shape: Sequence[int],
-    kept: Sequence[str] | None,
+    kept: Sequence[str],
     *,
     zeros: bool = False,
 ) -> LogTable:
@@ -103,7 +102,7 @@ def moved(
 
     ``shape`` has the number of states of every target; targets that the table lacks do not move it.
     With ``zeros`` an impossible numerator is −∞, a possible numerator over an impossible denominator is
-    ``BIG``.  Without ``kept`` all nodes are, in the order of their names.
+    ``BIG``.
     """
     if len(targets) == 1:
         axis = table.scope.index(targets[0])
@@ -111,8 +110,6 @@ def moved(
         names = table.scope[:axis] + table.scope[axis + 1 :]
     else:
         array, names = _joint_states_first(table, targets, shape)
-    if kept is None:
-        kept = sorted(names)
     private = tuple([k for k, n in enumerate(names, 1) if n not in kept])
     largest = _moves_with_zeros if zeros and array.min() == -np.inf else _moves
     made = largest(array, private)
@@ -274,11 +271,7 @@ class Moves:
         except ModelTooWide:
             return self._hub_maximised(piece, targets, kept)
         shape = [tables.states(n) for n in targets]
-        if piece.forbids or len(targets) > 1 or source.array.size * shape[0] > _SMALL:
-            return Found(moved(source, targets, shape, sorted(kept), zeros=piece.forbids))
-        key = (piece.nodes or piece.factors, targets)
-        every = self.space.keep("differences", key, lambda: moved(source, targets, shape, None), _bytes)
-        return Found(_maximised(every, kept))
+        return Found(moved(source, targets, shape, sorted(kept), zeros=piece.forbids))
 
     def walls(self, piece: Piece) -> list[LogTable]:
         """Return what the factors of a piece forbid."""
@@ -386,12 +379,3 @@ def _bytes(table: LogTable) -> int:
 
 def _found_bytes(found: Found) -> int:
     return _bytes(found.table)
-
-
-def _maximised(table: LogTable, kept: frozenset[str]) -> LogTable:
-    """Return a table of moves maximised over the nodes that are not kept."""
-    if len(table.scope) == 1 + len(kept):
-        return table
-    gone = tuple([k for k, n in enumerate(table.scope) if k and n not in kept])
-    scope = (PAIRS, *[n for n in table.scope[1:] if n in kept])
-    return LogTable(scope, np.maximum.reduce(table.array, axis=gone), table.size, table.error)

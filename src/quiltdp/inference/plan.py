@@ -37,9 +37,6 @@ class Limits:
     support_nodes
         Where the zeros of a model are too wide for a tree: how many nodes around a quilt are looked at.
         More finds more that is impossible: tighter and slower.
-    whole
-        Entries of a table of the whole model, every axis extended: up to here it is the quickest way (three
-        times on eight binary nodes).
     together
         Entries of the moves of every known set in one table; beyond it one known set at a time.
     explicit
@@ -60,7 +57,6 @@ class Limits:
     entries: int = MAX_ENTRIES
     known_sets: int = 4096
     support_nodes: int = 300
-    whole: int = 2**13
     together: int = 2**18
     explicit: int = 2**18
     direct: int = 2**15

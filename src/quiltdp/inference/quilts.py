@@ -363,9 +363,6 @@ def _influences(group: Sequence[_Reading], stack: Table) -> list[tuple[float, in
     """Return b of every quilt and the place in its moves where it is attained, if a marginal can be had."""
     logs: list[Table | None] = []
     for r in group:
-        if r.region.whole is not None:
-            logs.append(r.region.whole.marginals(r.region.targets, r.region.records))
-            continue
         try:
             logs.append(state_log_marginals(r.region.space, r.region.targets, r.region.records))
         except ModelTooWide:

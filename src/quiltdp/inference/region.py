@@ -31,7 +31,6 @@ from quiltdp.inference.plan import Limits, PlannedPart, QuiltPlan
 from quiltdp.inference.support import barriers_around
 from quiltdp.inference.tables import LogTable, aligned
 from quiltdp.inference.types import check_disjoint
-from quiltdp.inference.whole import whole_table
 from quiltdp.inference.workspace import Workspace
 from quiltdp.model import Table
 from quiltdp.numbers import EPS
@@ -90,7 +89,6 @@ class Region:
         self.states = tables.entries(self.targets)
         self.exact = exact_support or not tables.has_zeros
         self._beyond: tuple[LogTable, ...] | None = None if exact_support and tables.has_zeros else ()
-        self.whole = whole_table(workspace, limits.whole) if exact_support and limits.whole else None
 
     @property
     def beyond(self) -> tuple[LogTable, ...]:
@@ -131,8 +129,6 @@ class Region:
         """How the numbers are found: the first of the four that fits."""
         if not self._separator or self.states == 1:
             return UNTOLD
-        if self.whole is not None and self._extended_entries <= self.limits.together:
-            return TOGETHER
         if self._extended_entries * self.moves.tables.entries(self.shared) <= self.limits.together:
             return TOGETHER
         return ONE_BY_ONE if self.explicit(self.records) else ELIMINATED
@@ -195,8 +191,6 @@ class Region:
         A piece adds to the known sets it is part of: at the entries where the records next to it are
         known and those summed out in it are not.
         """
-        if self.whole is not None:
-            return self.whole.moves(self.targets, self.records, self._separator)
         states = self.moves.tables.states
         shared = sorted(self.shared)
         stay = self.shared.union(self.records)

@@ -27,7 +27,6 @@ __all__ = [
     "aligned",
     "barrier",
     "extended",
-    "extended_law",
     "factor_tables",
     "log_ratio",
     "log_sum",
@@ -135,21 +134,6 @@ def extended(array: Table, axis: int) -> Table:
     names = tuple(str(k) for k in range(array.ndim))
     total = log_sum((names, array), names[:axis] + names[axis + 1 :])
     return np.concatenate([array, np.expand_dims(total, axis)], axis=axis)
-
-
-def extended_law(law: Table, axes: Iterable[int]) -> Table:
-    """Return a table of probabilities with one more entry, "unobserved", on some axes: the sum along each.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from quiltdp.inference.tables import extended_law
-    >>> extended_law(np.array([[0.2, 0.3], [0.4, 0.1]]), [1]).round(6).tolist()
-    [[0.2, 0.3, 0.5], [0.4, 0.1, 0.5]]
-    """
-    for axis in axes:
-        law = np.concatenate((law, np.add.reduce(law, axis=axis, keepdims=True)), axis=axis)
-    return law
 
 
 def log_ratio(numerator: Table, denominator: Table) -> Table:

@@ -23,11 +23,7 @@ from quiltdp.work import NO_GUARD, Guard
 
 __all__ = ["CliqueTree", "JunctionTree", "junction_tree", "plan_junction_tree"]
 
-_SMALL = (
-    2**12
-)  # entries up to which the law of a clique, given its separator or not, is kept as probabilities
-_FEW = 6  # cliques whose laws are multiplied as probabilities
-_DEEP = 100.0  # and down to e to the minus this: six of them stay far from the smallest double
+_SMALL = 2**12  # entries up to which the law of a clique given its separator is kept
 
 
 def plan_junction_tree(
@@ -200,7 +196,6 @@ class JunctionTree(CliqueTree):
     ) -> None:
         super().__init__(plan, sizes)
         self._conditionals: dict[int, Table] = {}
-        self._laws: dict[tuple[int, bool], Table | None] = {}
         self._beliefs = [np.zeros(tuple(self._sizes[n] for n in c)) for c in self.cliques]
         for scope, table in tables:
             if scope:
@@ -215,10 +210,6 @@ class JunctionTree(CliqueTree):
         return f"<JunctionTree: {len(self.cliques)} cliques, largest {max(self.plan.sizes):,} entries>"
 
     # -- reading it ------------------------------------------------------------------------
-
-    def clique_of(self, node: str) -> int:
-        """Return the position of the clique nearest to the root that holds ``node``."""
-        return self.plan.home[node]
 
     def clique_marginal(self, k: int) -> Table:
         """Return P over the axes of clique ``k``, normalised."""
@@ -257,40 +248,6 @@ class JunctionTree(CliqueTree):
         for part in parts.values():
             total = total + aligned(self._within(frozenset(part)), wanted)
         return np.asarray(np.broadcast_to(total, tuple(self._sizes[n] for n in wanted)))
-
-    def law(self, nodes: frozenset[str]) -> NamedTable | None:
-        """Return P of nodes of one component with its axes, by sums of probabilities instead of logarithms.
-
-        None where a probability could be too small for a double, where a table is large, or where the
-        nodes are in separate components.
-        """
-        if len({self._root[self.plan.home[n]] for n in nodes}) > 1:
-            return None
-        subtree = self._subtree(nodes)
-        if len(subtree) > _FEW:
-            return None
-        arrived: dict[int, list[tuple[tuple[str, ...], Table]]] = {}
-        for k in subtree:
-            top = k == subtree[-1]
-            found = self._law_of(k, given_above=not top)
-            if found is None:
-                return None
-            scope: tuple[str, ...] = self.cliques[k]
-            for axes, table in arrived.get(k, ()):
-                wide = (*scope, *[n for n in axes if n not in scope])
-                found = aligned((scope, found), wide) * aligned((axes, table), wide)
-                scope = wide
-                if found.size > _SMALL:
-                    return None
-            stay = nodes if top else nodes.union(self._separators[k])
-            gone = tuple([a for a, n in enumerate(scope) if n not in stay])
-            keep = tuple([n for n in scope if n in stay])
-            if gone:
-                found = np.add.reduce(found, axis=gone)
-            if top:
-                return keep, found
-            arrived.setdefault(self._parent[k], []).append((keep, found))
-        raise AssertionError("a subtree has a top clique")  # pragma: no cover
 
     # -- making it -------------------------------------------------------------------------
 
@@ -359,15 +316,6 @@ class JunctionTree(CliqueTree):
             if found.size <= _SMALL:
                 self._conditionals[k] = found
         return found
-
-    def _law_of(self, k: int, *, given_above: bool) -> Table | None:
-        """Return P(clique) or P(clique | separator), None if it is large or an entry is too small."""
-        key = (k, given_above)
-        if key not in self._laws:
-            logs = self._given_above(k) if given_above else self._beliefs[k]
-            small = logs.size <= _SMALL and logs.min(initial=0.0, where=logs > -np.inf) > -_DEEP
-            self._laws[key] = np.exp(logs) if small else None
-        return self._laws[key]
 
     def _check_size(self, scope: Sequence[str]) -> None:
         size = math.prod(self._sizes[n] for n in scope)
