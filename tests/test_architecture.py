@@ -53,7 +53,7 @@ HEAVY = (
     "sklearn",
     "typer",
 )
-MAX_LINES = 500  # the aim is 400
+MAX_LINES = 550  # the aim is 400; one subject may need more
 
 
 def sources() -> list[Path]:

@@ -162,7 +162,7 @@ MUTANTS = (
         "tests/contracts/test_extreme_tables.py",
     ),
     Mutant(
-        "inference/chain_laws.py",
+        "inference/chains.py",
         "if np.any((joint < _UNDERFLOW) & ",
         "if np.any((joint < 0.0) & ",
         "what a product has lost is not missed",
@@ -198,7 +198,7 @@ MUTANTS = (
         "tests/inference/test_spread.py " + CHAIN,
     ),
     Mutant(
-        "inference/path.py",
+        "inference/chains.py",
         "return 4 * (steps + 4) * (states + 3) * EPS",
         "return -4e9 * (steps + 4) * (states + 3) * EPS",
         "a margin that takes away",

@@ -9,6 +9,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from quiltdp.moved import old_addresses
+
 if TYPE_CHECKING:
     from quiltdp.accountant.adversaries import knows
     from quiltdp.accountant.attack import attack
@@ -36,9 +38,8 @@ if TYPE_CHECKING:
     from quiltdp.graph.quilt import Quilt
     from quiltdp.graph.quilts import markov_blanket, quilts
     from quiltdp.graph.types import DependencyGraph
-    from quiltdp.inference.evidence import condition
     from quiltdp.inference.influence import blanket_influence, max_influence
-    from quiltdp.inference.marginals import conditional
+    from quiltdp.inference.marginals import condition, conditional
     from quiltdp.inference.quilts import quilt_influence, quilt_influences
     from quiltdp.inference.spread import spread
     from quiltdp.inference.trees import junction_tree
@@ -80,7 +81,7 @@ _PUBLIC = {
     "calibrate_adversaries": "quiltdp.accountant.side_by_side",
     "calibrate_panel": "quiltdp.domains.pedigree.panel_calibration",
     "compose": "quiltdp.accountant.composition",
-    "condition": "quiltdp.inference.evidence",
+    "condition": "quiltdp.inference.marginals",
     "conditional": "quiltdp.inference.marginals",
     "correct_p_values": "quiltdp.generalization.pvalues",
     "dp_epsilon": "quiltdp.accountant.profile",
@@ -187,3 +188,6 @@ def __getattr__(name: str) -> Any:
 def __dir__() -> list[str]:
     """List the public names."""
     return sorted({*globals(), *_PUBLIC})
+
+
+old_addresses(__name__)

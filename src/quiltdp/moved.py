@@ -1,36 +1,80 @@
-"""Modules that moved: the old address warns and answers with the new one, for one version."""
+"""Modules that moved: the old address warns and answers with the new one, for one version.
+
+The old addresses are the table ``MOVED`` and no files.  A package with old addresses calls
+:func:`old_addresses` when it is imported; an old module is made then, and looks its names up when they are
+asked for.
+"""
 
 from __future__ import annotations
 
+import sys
 import warnings
-from collections.abc import Callable, Mapping
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
-__all__ = ["names_from"]
+__all__ = ["MOVED", "RENAMED", "old_addresses"]
+
+MOVED = {
+    "quiltdp.accountant.leakage.base": "quiltdp.accountant.bounds",
+    "quiltdp.accountant.specs": "quiltdp.accountant.mechanisms",
+    "quiltdp.inference.blocks": "quiltdp.inference.change_tree",
+    "quiltdp.inference.chain_laws": "quiltdp.inference.chains",
+    "quiltdp.inference.clique_states": "quiltdp.inference.cliques",
+    "quiltdp.inference.components": "quiltdp.graph.components",
+    "quiltdp.inference.elimination": "quiltdp.inference.tables",
+    "quiltdp.inference.evidence": "quiltdp.inference.marginals",
+    "quiltdp.inference.evidence_views": "quiltdp.inference.cliques",
+    "quiltdp.inference.junction_tree": "quiltdp.inference.trees",
+    "quiltdp.inference.narrower": "quiltdp.inference.change_tree",
+    "quiltdp.inference.path": "quiltdp.inference.chains",
+    "quiltdp.inference.ray_plan": "quiltdp.inference.raysets",
+    "quiltdp.inference.reordered": "quiltdp.inference.ancestry",
+    "quiltdp.inference.set_chain": "quiltdp.inference.uncertain",
+    "quiltdp.inference.support": "quiltdp.inference.trees",
+    "quiltdp.inference.table_error": "quiltdp.inference.uncertain",
+    "quiltdp.inference.tilted": "quiltdp.inference.marginals",
+    "quiltdp.inference.two_point": "quiltdp.inference.interaction",
+    "quiltdp.inference.types": "quiltdp.inference.region",
+    "quiltdp.rounding": "quiltdp.numbers",
+}
+"""Where a module was, and where its names are."""
+
+RENAMED = {"quiltdp.accountant.specs": {"MechanismSpec": "Mechanism"}}
+"""Names that are called otherwise at the new address."""
 
 
-def names_from(old: str, new: str, renamed: Mapping[str, str] | None = None) -> Callable[[str], Any]:
-    """Return a module's ``__getattr__`` that warns and looks in the module ``new``.
+class _Moved(ModuleType):
+    """An old address."""
 
-    ``renamed`` maps old names to those of today.
-
-    Examples
-    --------
-    >>> look = names_from("quiltdp.rounding", "quiltdp.numbers")
-    >>> with warnings.catch_warnings(record=True) as seen:
-    ...     warnings.simplefilter("always")
-    ...     look("digits_up")(0.1), str(seen[0].message)
-    (0.100000000001, 'quiltdp.rounding is now quiltdp.numbers; the old name goes with the next version')
-    """
-
-    def look(name: str) -> Any:
+    def __getattr__(self, name: str) -> Any:
+        """Warn, and look in the module of today."""
         if name.startswith("__"):
-            raise AttributeError(f"module {old!r} has no attribute {name!r}")
-        found = getattr(import_module(new), (renamed or {}).get(name, name))
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        new = MOVED[self.__name__]
+        found = getattr(import_module(new), RENAMED.get(self.__name__, {}).get(name, name))
         warnings.warn(
-            f"{old} is now {new}; the old name goes with the next version", DeprecationWarning, stacklevel=2
+            f"{self.__name__} is now {new}; the old name goes with the next version",
+            DeprecationWarning,
+            stacklevel=2,
         )
         return found
 
-    return look
+
+def old_addresses(package: str) -> None:
+    """Let every old address inside a package answer; nothing is imported before it is asked for.
+
+    Examples
+    --------
+    >>> from importlib import import_module
+    >>> old = import_module("quiltdp.rounding")
+    >>> with warnings.catch_warnings(record=True) as seen:
+    ...     warnings.simplefilter("always")
+    ...     old.digits_up(0.1), str(seen[0].message)
+    (0.100000000001, 'quiltdp.rounding is now quiltdp.numbers; the old name goes with the next version')
+    """
+    for old, new in MOVED.items():
+        inside, _, name = old.rpartition(".")
+        if inside == package and old not in sys.modules:
+            sys.modules[old] = _Moved(old, f"The old address of {new}; it goes with the next version.")
+            setattr(sys.modules[package], name, sys.modules[old])

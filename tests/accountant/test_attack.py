@@ -10,7 +10,7 @@ from strategies import random_network
 
 import quiltdp as qd
 from quiltdp.errors import InvalidArgument
-from quiltdp.inference.tilted import TiltedTree
+from quiltdp.inference.marginals import TiltedTree
 
 
 def small_network(seed):

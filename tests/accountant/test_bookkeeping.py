@@ -18,7 +18,7 @@ from quiltdp.accountant.result import Binding, Certificate, PerUnit, jsonable
 from quiltdp.accountant.units import alpha_vector, heaviest, make_units, positive_epsilon
 from quiltdp.errors import InvalidArgument, QuiltdpError
 from quiltdp.graph.components import component_classes
-from quiltdp.inference.evidence import condition, count_evidence, each_evidence
+from quiltdp.inference.marginals import condition, count_evidence, each_evidence
 
 STEP = [[0.9, 0.1], [0.2, 0.8]]
 TABLES = {"A": ([], [0.6, 0.4]), "B": (["A"], STEP), "C": ([], [0.5, 0.5]), "D": (["C"], STEP)}

@@ -10,7 +10,7 @@ import quiltdp as qd
 from quiltdp.accountant.attack_search import AttackSearch
 from quiltdp.accountant.bracket import bracket, quick_bracket
 from quiltdp.errors import InvalidArgument, ModelTooWide
-from quiltdp.inference.tilted import TiltedTree
+from quiltdp.inference.marginals import TiltedTree
 
 
 def loopy(seed):

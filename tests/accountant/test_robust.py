@@ -8,7 +8,7 @@ from quiltdp.accountant.leakage.contraction import phi
 from quiltdp.accountant.near import NearProfile, useless_from
 from quiltdp.accountant.robust import robust
 from quiltdp.errors import InvalidArgument, UnknownNode
-from quiltdp.inference.table_error import interval_errors, relative_errors
+from quiltdp.inference.uncertain import interval_errors, relative_errors
 
 NOISE = qd.Laplace(sensitivity=1.0)
 SHAPES = {

@@ -10,8 +10,7 @@ import pytest
 from loopy_truth import nodes_beyond
 
 from quiltdp import Model
-from quiltdp.inference.clique_states import clique_forest
-from quiltdp.inference.evidence_views import View, Views
+from quiltdp.inference.cliques import View, Views, clique_forest
 from quiltdp.inference.interaction import Interaction, interaction
 
 

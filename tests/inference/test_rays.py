@@ -17,7 +17,7 @@ from quiltdp.inference import brute_force, rays
 from quiltdp.inference.moves import subsets
 from quiltdp.inference.plan import Limits
 from quiltdp.inference.quilts import quilt_influence, swings
-from quiltdp.inference.ray_plan import Planner
+from quiltdp.inference.raysets import Planner
 from quiltdp.inference.region import Region
 from quiltdp.inference.workspace import Workspace
 

@@ -12,7 +12,7 @@ from quiltdp.accountant.bounds import ready
 from quiltdp.accountant.leakage.chain import ChainBound
 from quiltdp.accountant.leakage.set_chain import SetChainBound
 from quiltdp.errors import InvalidArgument, InvalidModel, ModelTooWide
-from quiltdp.inference.set_chain import SetChain, set_chain_spreads
+from quiltdp.inference.uncertain import SetChain, set_chain_spreads
 
 
 def box(size: int, seed: int, width: float) -> tuple[np.random.Generator, SetChain]:

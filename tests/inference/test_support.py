@@ -7,9 +7,8 @@ from strategies import models
 
 import quiltdp as qd
 from quiltdp.inference import brute_force
-from quiltdp.inference.elimination import max_out, product
-from quiltdp.inference.support import barriers_around, barriers_beyond
-from quiltdp.inference.tables import aligned, factor_tables
+from quiltdp.inference.tables import aligned, factor_tables, max_out, product
+from quiltdp.inference.trees import barriers_around, barriers_beyond
 from quiltdp.inference.workspace import Workspace
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from quiltdp.accountant.leakage.contraction import phi
-from quiltdp.inference.two_point import least_rate, two_point
+from quiltdp.inference.interaction import least_rate, two_point
 
 
 def bisected(a: float, b: float, log_rho: float, t: float) -> mp.mpf:

@@ -9,7 +9,7 @@ import pytest
 
 import quiltdp as qd
 from quiltdp.errors import InvalidArgument, InvalidModel
-from quiltdp.inference.types import Attained, QuiltInfluence, check_disjoint
+from quiltdp.inference.region import Attained, QuiltInfluence, check_disjoint
 
 
 @pytest.mark.parametrize("numbers", [(math.nan, 1.0, 1.0), (0.0, -1.0, 1.0), (0.0, 1.0, math.nan)])

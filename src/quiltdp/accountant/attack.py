@@ -33,7 +33,7 @@ from quiltdp.accountant.result import jsonable
 from quiltdp.accountant.units import DpEpsilon, alpha_vector
 from quiltdp.chain import ChainModel, ChainSegment
 from quiltdp.errors import InvalidArgument
-from quiltdp.inference.tilted import TiltedTree
+from quiltdp.inference.marginals import TiltedTree
 from quiltdp.model import Model
 from quiltdp.printable import json_text
 from quiltdp.work import WorkBudget

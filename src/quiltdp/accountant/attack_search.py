@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quiltdp.accountant.adversaries import Adversary
-from quiltdp.inference.tilted import TiltedTree
+from quiltdp.inference.marginals import TiltedTree
 from quiltdp.model import Model, Table
 from quiltdp.numbers import down
 

@@ -12,7 +12,7 @@ lemma ln(E_p' h / E_p h) ≤ Φ(W, Σ α_j) at x_T, and the mirror image at x'_T
 
 Nothing in it depends on how Leakage(T) was bounded, so every certified bound of the model itself becomes
 one of its neighbourhood.  Propagation and the chain solver are repeated with raised spreads instead
-(:mod:`quiltdp.inference.table_error`): no sum over far tables.  Group privacy holds for all models.
+(:mod:`quiltdp.inference.uncertain`): no sum over far tables.  Group privacy holds for all models.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from quiltdp.accountant.leakage.contraction import phi
 from quiltdp.accountant.leakage.propagation import Propagation, PropagationBound
 from quiltdp.accountant.profile import LeakageProfile
 from quiltdp.accountant.stages import Component
-from quiltdp.inference.path import StepSpreads
-from quiltdp.inference.table_error import TableErrors, raised_steps
+from quiltdp.inference.chains import StepSpreads
+from quiltdp.inference.uncertain import TableErrors, raised_steps
 from quiltdp.inference.workspace import Workspace
 from quiltdp.model import Model
 from quiltdp.numbers import EPS, up_array

@@ -11,7 +11,7 @@ from quiltdp.accountant.mechanisms import Mechanism, check_mechanism
 from quiltdp.accountant.near import NearProfile
 from quiltdp.accountant.units import SMALLEST_TARGET, positive_epsilon
 from quiltdp.errors import InvalidArgument
-from quiltdp.inference.table_error import TableErrors, interval_errors, relative_errors
+from quiltdp.inference.uncertain import TableErrors, interval_errors, relative_errors
 from quiltdp.model import Model
 
 __all__ = ["robust"]

@@ -12,7 +12,7 @@ from quiltdp.cli.model_options import load, model_options
 
 if TYPE_CHECKING:
     from quiltdp.graph.quilt import Quilt
-    from quiltdp.inference.types import QuiltInfluence
+    from quiltdp.inference.region import QuiltInfluence
     from quiltdp.model import Model
 
 __all__ = ["by_use", "influence"]

@@ -13,7 +13,7 @@ from quiltdp.cli.model_options import load, model_options
 
 if TYPE_CHECKING:
     from quiltdp.graph.quilt import Quilt
-    from quiltdp.inference.types import QuiltInfluence
+    from quiltdp.inference.region import QuiltInfluence
 
 __all__ = ["quilts"]
 

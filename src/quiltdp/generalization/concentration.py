@@ -23,7 +23,7 @@ from quiltdp.errors import InvalidArgument
 from quiltdp.generalization._checks import count, non_negative, positive, probability, round_down, round_up
 from quiltdp.generalization.row_distance import contraction, parent_distances
 from quiltdp.generalization.sum_law import SumLaw, sum_law
-from quiltdp.inference.path import spectral_gap
+from quiltdp.inference.chains import spectral_gap
 from quiltdp.model import Model
 
 __all__ = [

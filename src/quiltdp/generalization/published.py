@@ -21,8 +21,8 @@ from quiltdp.accountant.profile import analyze
 from quiltdp.chain import ChainModel, ChainSegment
 from quiltdp.errors import InvalidArgument, ModelTooWide, QuiltdpError
 from quiltdp.generalization._checks import count, non_negative, positive, probability, round_up
+from quiltdp.inference.chains import spectral_gap
 from quiltdp.inference.influence import blanket_influence
-from quiltdp.inference.path import spectral_gap
 from quiltdp.inference.workspace import Workspace
 from quiltdp.model import Model
 

@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quiltdp.errors import InvalidModel, ModelTooWide
-from quiltdp.inference.types import Assignment, Attained, QuiltInfluence, QuiltLike, Witness, check_disjoint
+from quiltdp.inference.marginals import check_disjoint
+from quiltdp.inference.region import Assignment, Attained, QuiltInfluence, QuiltLike, Witness
 from quiltdp.model import Model, Table
 
 __all__ = [

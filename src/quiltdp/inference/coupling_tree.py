@@ -17,7 +17,7 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
-from quiltdp.inference.clique_states import CliqueStates, conditional_slack, listed_cliques
+from quiltdp.inference.cliques import CliqueStates, conditional_slack, listed_cliques
 from quiltdp.inference.trees import junction_tree
 from quiltdp.inference.workspace import Workspace
 from quiltdp.model import Model, Table

@@ -8,18 +8,23 @@ from collections.abc import Collection, Sequence
 import numpy as np
 
 from quiltdp.errors import ModelTooWide
-from quiltdp.inference.elimination import max_out, product
-from quiltdp.inference.marginals import log_marginal, relevant_factors
+from quiltdp.inference.marginals import check_disjoint, log_marginal, relevant_factors
 from quiltdp.inference.moves import BIG, Moves, finite, moved
 from quiltdp.inference.plan import MAX_ENTRIES, Limits
-from quiltdp.inference.quilts import quilt_influence, swings
-from quiltdp.inference.support import barriers_beyond
-from quiltdp.inference.tables import FactorTables, LogTable, factor_tables, log_ratio, log_sum
-from quiltdp.inference.types import check_disjoint
+from quiltdp.inference.tables import (
+    FactorTables,
+    LogTable,
+    factor_tables,
+    log_ratio,
+    log_sum,
+    max_out,
+    product,
+)
+from quiltdp.inference.trees import barriers_beyond
 from quiltdp.inference.workspace import Workspace
 from quiltdp.model import Model, Table
 
-__all__ = ["blanket_influence", "max_influence", "quilt_influence", "swings"]
+__all__ = ["blanket_influence", "max_influence"]
 
 _SMALL = 2**16  # a joint table up to this size is the quickest way to an influence
 

@@ -8,7 +8,7 @@ Observe L and Q.  The hidden nodes fall into connected components, and the log-o
 few small tables (:class:`Piece`): the factors that contain a target and otherwise only observed nodes, and
 each component next to a target, summed out given its boundary.  What is next to no target cancels, except
 that it may forbid something.  Nothing beyond Q is touched, except for what it forbids
-(:mod:`quiltdp.inference.support`).
+(:mod:`quiltdp.inference.trees`).
 
 The first axis of a table of moves is that of the *ordered pairs* of joint states of T: first the pairs
 x < x', then the same pairs the other way round.
@@ -24,9 +24,17 @@ from typing import NamedTuple
 import numpy as np
 
 from quiltdp.errors import ModelTooWide
-from quiltdp.inference.elimination import max_out, product, sum_out, summed_law
 from quiltdp.inference.plan import Limits
-from quiltdp.inference.tables import LogTable, aligned, factor_tables, make_room
+from quiltdp.inference.tables import (
+    LogTable,
+    aligned,
+    factor_tables,
+    make_room,
+    max_out,
+    product,
+    sum_out,
+    summed_law,
+)
 from quiltdp.inference.workspace import Workspace
 from quiltdp.model import Table
 from quiltdp.numbers import EPS
@@ -42,6 +50,7 @@ __all__ = [
     "finite",
     "moved",
     "ordered_pairs",
+    "pair_odds",
     "shared_names",
     "subsets",
 ]
@@ -88,6 +97,19 @@ def both_ways(moves: Table) -> Table:
 def finite(best: float) -> float:
     """Return a largest entry as a number: 0 if nothing is possible, ∞ if it stands for ∞."""
     return math.inf if best >= BIG / 2 else max(best, 0.0)
+
+
+def pair_odds(logs: Table, axis: int = 0) -> Table:
+    """Return ln P(x, l) − ln P(x', l) for all ordered pairs x ≠ x' on the axis of x.
+
+    +∞ where x or x' is impossible with l: taken off a move, that leaves −∞.
+    """
+    first, second = ordered_pairs(logs.shape[axis])
+    with np.errstate(invalid="ignore"):
+        odds = logs.take(first, axis=axis) - logs.take(second, axis=axis)
+    if not np.isfinite(odds).all():
+        odds[~np.isfinite(odds)] = np.inf
+    return np.asarray(odds)
 
 
 def moved(

@@ -4,7 +4,7 @@ The published influence and the swing of a quilt are maxima over every subset L 
 records and every assignment.  They are read off its moves (:mod:`quiltdp.inference.region`): on extended
 axes a record is known at its own entries and not known at the last one, so the largest entry over the first
 ones and the last one are all that is left of an axis.  Quilts whose moves have the same shape are read
-off together.
+off together.  In workers each one keeps the tables of the model for its next target.
 """
 
 from __future__ import annotations
@@ -13,18 +13,27 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from functools import partial
-from typing import NamedTuple
+from itertools import groupby
+from typing import Any, NamedTuple
 from weakref import ref
 
 import numpy as np
 
 from quiltdp.errors import InvalidArgument, ModelTooWide, option
-from quiltdp.inference.marginals import log_marginal, pair_odds, state_log_marginals
-from quiltdp.inference.moves import BIG, ComponentTooWide, both_ways, finite, subsets
+from quiltdp.inference.marginals import log_marginal, state_log_marginals
+from quiltdp.inference.moves import BIG, ComponentTooWide, both_ways, finite, pair_odds, subsets
 from quiltdp.inference.plan import MAX_ENTRIES, Limits, QuiltPlan
-from quiltdp.inference.region import TOGETHER, UNTOLD, Region
+from quiltdp.inference.region import (
+    TOGETHER,
+    UNTOLD,
+    Assignment,
+    QuiltInfluence,
+    QuiltLike,
+    Region,
+    Witness,
+    Witnesses,
+)
 from quiltdp.inference.tables import LogTable
-from quiltdp.inference.types import Assignment, QuiltInfluence, QuiltLike, Witness, Witnesses
 from quiltdp.inference.workspace import Workspace
 from quiltdp.model import Model, Table
 from quiltdp.numbers import above, above_array
@@ -121,9 +130,7 @@ def quilt_influences(
     """
     chosen = limits if limits is not None else Limits(rays=rays)
     if executor is not None:
-        from quiltdp.inference.quilts_elsewhere import ask_by_target
-
-        return ask_by_target(model, quilts, executor, exact_support=exact_support, limits=chosen)
+        return _by_target(model, quilts, executor, exact_support=exact_support, limits=chosen)
     space = workspace if workspace is not None else Workspace(model)
     found: dict[int, QuiltInfluence] = {}
     alike: dict[tuple[int, ...], list[_Reading]] = {}
@@ -434,3 +441,43 @@ def _witness(region: Region, pair: int, known: Mapping[str, int], *, both: bool)
 def _named(model: Model, values: Mapping[str, int]) -> Assignment:
     """Return the nodes with the names of their states."""
     return tuple((n, model.states[n][k]) for n, k in values.items())
+
+
+# -- in workers -----------------------------------------------------------------------------------
+
+
+class _Sets(NamedTuple):
+    """A quilt as it is sent: its three sets of names, without the graph."""
+
+    target: str
+    separator: frozenset[str]
+    nearby: frozenset[str]
+
+
+class _Prepared:
+    """The model and how its quilts are asked about, with what a worker has computed so far."""
+
+    def __init__(self, model: Model, exact_support: bool, limits: Limits) -> None:
+        self.model = model
+        self.options: dict[str, Any] = {"exact_support": exact_support, "limits": limits}
+        self.space = Workspace(model)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Send the model, not what was computed here."""
+        return _Prepared, (self.model, self.options["exact_support"], self.options["limits"])
+
+
+def _by_target(
+    model: Model, quilts: Iterable[QuiltLike], executor: Executor, *, exact_support: bool, limits: Limits
+) -> tuple[QuiltInfluence, ...]:
+    """Return b and the swings of every quilt, those of one target after another in one task."""
+    plain = (_Sets(q.target, frozenset(q.separator), frozenset(q.nearby)) for q in quilts)
+    parts = (tuple(group) for _, group in groupby(plain, key=lambda q: q.target))
+    from quiltdp.parallel import each
+
+    found = each(_of_target, parts, shared=_Prepared(model, exact_support, limits), executor=executor)
+    return tuple(influence for part in found for influence in part)
+
+
+def _of_target(prepared: _Prepared, part: tuple[_Sets, ...]) -> tuple[QuiltInfluence, ...]:
+    return quilt_influences(prepared.model, part, workspace=prepared.space, **prepared.options)

@@ -10,7 +10,7 @@ so over a set of vectors it is largest at an extreme ray of the cone they span. 
 entry by entry with another g, and summing a hidden node out of all of them, are linear: a vector inside
 the cone of the others stays inside whatever comes later.  So this is variable elimination with *sets of
 rays* in the place of tables (:mod:`quiltdp.inference.raysets`): observed nodes that occur nowhere else
-are folded into the sets, hidden nodes are summed out, in the order of :mod:`quiltdp.inference.ray_plan`, and
+are folded into the sets, hidden nodes are summed out, in the order of :mod:`quiltdp.inference.raysets`, and
 what is left is compared member by member.  In two groups with products L(x, m, k) and R(x, n, k) the masses
 Σ_k L R are matrix products, and the move
 
@@ -34,8 +34,8 @@ import numpy as np
 
 from quiltdp.inference.cones import INSIDE
 from quiltdp.inference.moves import BIG, PAIRS, ordered_pairs
-from quiltdp.inference.ray_plan import Planner
 from quiltdp.inference.raysets import (
+    Planner,
     RaySet,
     folded,
     joined,

@@ -19,7 +19,7 @@ from quiltdp.graph.quilt import Quilt
 from quiltdp.graph.quilts import quilts
 from quiltdp.graph.types import DependencyGraph
 from quiltdp.inference.quilts import quilt_influence
-from quiltdp.inference.types import QuiltInfluence
+from quiltdp.inference.region import QuiltInfluence
 from quiltdp.inference.workspace import Workspace
 from quiltdp.model import Model
 from quiltdp.report.places import Picture, picture_of

@@ -14,7 +14,7 @@ from quiltdp.accountant.leakage.chain import ChainBound
 from quiltdp.accountant.leakage.limit import ExactBound
 from quiltdp.accountant.leakage.propagation import PropagationBound
 from quiltdp.errors import InvalidArgument
-from quiltdp.inference.path import path_of, step_spreads
+from quiltdp.inference.chains import path_of, step_spreads
 from quiltdp.inference.spread import spread_of_rows
 
 STAY = [[0.9, 0.1], [0.1, 0.9]]

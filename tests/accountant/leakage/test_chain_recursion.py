@@ -9,7 +9,7 @@ from quiltdp.accountant.leakage.chain import ChainBound
 from quiltdp.accountant.leakage.chain_curves import backward_side, forward_side
 from quiltdp.accountant.leakage.chain_prior import ChainPriorBound
 from quiltdp.accountant.leakage.chain_recursion import Curves, PhiCurve, Side
-from quiltdp.inference.chain_laws import ChainLaws
+from quiltdp.inference.chains import ChainLaws
 
 
 def slow_side(length, distances, curve_at, a):

@@ -12,10 +12,15 @@ from quiltdp.accountant.leakage.coupling_single import SingleCouplingBound
 from quiltdp.accountant.leakage.limit_prior import exact_prior_limit
 from quiltdp.accountant.leakage.single_changes import SingleChanges, prices_of
 from quiltdp.errors import ModelTooWide
-from quiltdp.inference.blocks import apart, blocks_of, joined_nodes
-from quiltdp.inference.change_tree import change_tree, changes_of_plan
+from quiltdp.inference.change_tree import (
+    Narrower,
+    apart,
+    blocks_of,
+    change_tree,
+    changes_of_plan,
+    joined_nodes,
+)
 from quiltdp.inference.coupling_tree import reading_order
-from quiltdp.inference.narrower import Narrower
 from quiltdp.inference.trees import junction_tree, plan_junction_tree
 from quiltdp.inference.workspace import Workspace
 from quiltdp.work import NO_GUARD, WorkBudget

@@ -26,7 +26,7 @@ from quiltdp.accountant.delta_bounds import register_delta
 from quiltdp.accountant.leakage.quilts import QuiltTerm, SwingBound
 from quiltdp.accountant.mechanisms import GroupProfile
 from quiltdp.errors import InvalidArgument
-from quiltdp.inference.path import path_of, step_spreads
+from quiltdp.inference.chains import path_of, step_spreads
 from quiltdp.inference.workspace import Workspace
 from quiltdp.numbers import EPS
 from quiltdp.work import WorkBudget

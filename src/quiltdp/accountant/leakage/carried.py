@@ -36,7 +36,7 @@ from quiltdp.accountant.leakage.paired import units_of
 from quiltdp.accountant.mechanisms import GroupProfile
 from quiltdp.accountant.stages import Component
 from quiltdp.errors import InvalidArgument
-from quiltdp.inference.path import path_of
+from quiltdp.inference.chains import path_of
 from quiltdp.inference.workspace import Workspace
 from quiltdp.numbers import EPS
 from quiltdp.work import WorkBudget

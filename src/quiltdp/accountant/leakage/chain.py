@@ -20,7 +20,7 @@ from quiltdp.accountant.adversaries import INFORMED
 from quiltdp.accountant.bounds import Bounds, Problem, Vector, register
 from quiltdp.accountant.leakage.chain_recursion import Curves, PhiCurve, Side
 from quiltdp.errors import InvalidArgument
-from quiltdp.inference.path import StepSpreads, path_of, step_spreads
+from quiltdp.inference.chains import StepSpreads, path_of, step_spreads
 from quiltdp.inference.workspace import Workspace
 from quiltdp.model import Model
 from quiltdp.numbers import EPS, up, up_array

@@ -27,8 +27,7 @@ from quiltdp.accountant.bounds import Vector
 from quiltdp.accountant.leakage.chain_recursion import Curve, Curves, PhiCurve, Side
 from quiltdp.accountant.leakage.contraction import phi_at
 from quiltdp.accountant.leakage.threshold import ThresholdCurve
-from quiltdp.inference.chain_laws import ChainLaws
-from quiltdp.inference.path import Path, step_families
+from quiltdp.inference.chains import ChainLaws, Path, step_families
 from quiltdp.numbers import LEAST
 
 __all__ = ["backward_side", "forward_side"]

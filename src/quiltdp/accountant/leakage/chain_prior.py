@@ -22,7 +22,7 @@ from quiltdp.accountant.bounds import Bounds, Problem, Vector, register
 from quiltdp.accountant.leakage.chain_curves import backward_side, forward_side
 from quiltdp.accountant.leakage.chain_recursion import Side
 from quiltdp.accountant.leakage.chain_units import ChainUnits, as_chain
-from quiltdp.inference.chain_laws import ChainLaws
+from quiltdp.inference.chains import ChainLaws
 from quiltdp.inference.workspace import Workspace
 from quiltdp.numbers import up_array
 from quiltdp.work import WorkBudget

@@ -20,7 +20,7 @@ from quiltdp.accountant.adversaries import INFORMED, PRIOR
 from quiltdp.accountant.bounds import Bounds, Problem, Vector, register
 from quiltdp.accountant.stages import Component, Smallest
 from quiltdp.errors import InvalidModel, ModelTooWide, option
-from quiltdp.inference.evidence import condition, count_evidence, each_evidence
+from quiltdp.inference.marginals import condition, count_evidence, each_evidence
 from quiltdp.inference.workspace import Workspace
 from quiltdp.model import Model
 from quiltdp.work import WorkBudget

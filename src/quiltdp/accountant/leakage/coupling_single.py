@@ -1,7 +1,7 @@
 """Sequential coupling along single changes, for networks with wide junction trees.
 
 The theorem is that of :mod:`.coupling`; states of a separator are compared only where they differ in one
-node (or in one block of nodes that cannot change alone, :mod:`quiltdp.inference.blocks`), and further
+node (or in one block of nodes that cannot change alone, :mod:`quiltdp.inference.change_tree`), and further
 pairs go through possible states by the triangle inequality (:mod:`.single_changes`).  The work is linear
 in the entries of the junction tree.
 
@@ -43,11 +43,16 @@ from quiltdp.accountant.leakage.single_changes import (
 from quiltdp.accountant.leakage.ties import Array
 from quiltdp.errors import ModelTooWide, option
 from quiltdp.inference.ancestry import Ancestry
-from quiltdp.inference.blocks import blocks_of, joined_nodes
-from quiltdp.inference.change_tree import ChangeTree, change_tree, changes_of_plan
-from quiltdp.inference.clique_states import conditional_slack
+from quiltdp.inference.change_tree import (
+    ChangeTree,
+    Narrower,
+    blocks_of,
+    change_tree,
+    changes_of_plan,
+    joined_nodes,
+)
+from quiltdp.inference.cliques import conditional_slack
 from quiltdp.inference.coupling_tree import reading_order
-from quiltdp.inference.narrower import Narrower
 from quiltdp.inference.trees import junction_tree, plan_junction_tree
 from quiltdp.inference.workspace import Workspace
 from quiltdp.model import Model

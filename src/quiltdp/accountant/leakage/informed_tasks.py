@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quiltdp.accountant.leakage.summing_out import SummingOut
-from quiltdp.inference.evidence_views import Choice, View
+from quiltdp.inference.cliques import Choice, View
 
 __all__ = ["Cell", "Task", "assign_programs", "levels"]
 

@@ -42,10 +42,8 @@ from quiltdp.accountant.leakage.informed_tasks import Cell, Task, assign_program
 from quiltdp.accountant.leakage.known_budgets import SharedMessages
 from quiltdp.chain import ChainModel
 from quiltdp.errors import ModelTooWide, option
-from quiltdp.inference.clique_states import clique_forest
-from quiltdp.inference.evidence_views import Choice, View, Views
-from quiltdp.inference.interaction import Interaction, cross_ratios, interaction, rectangles
-from quiltdp.inference.two_point import two_point
+from quiltdp.inference.cliques import Choice, View, Views, clique_forest
+from quiltdp.inference.interaction import Interaction, cross_ratios, interaction, rectangles, two_point
 from quiltdp.inference.workspace import Workspace
 from quiltdp.numbers import EPS, up, up_array
 from quiltdp.work import WorkBudget

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from quiltdp.inference.evidence_views import Choice, View
+from quiltdp.inference.cliques import Choice, View
 
 __all__ = ["SharedMessages"]
 

@@ -22,7 +22,7 @@ from quiltdp.accountant.adversaries import INFORMED
 from quiltdp.accountant.bounds import Bounds, Problem, Vector, never, register
 from quiltdp.chain import ChainModel
 from quiltdp.errors import InvalidArgument, option
-from quiltdp.inference.path import spectral_gap
+from quiltdp.inference.chains import spectral_gap
 from quiltdp.inference.workspace import Workspace
 from quiltdp.numbers import up
 from quiltdp.work import WorkBudget

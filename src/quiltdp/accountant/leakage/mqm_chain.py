@@ -25,8 +25,7 @@ from quiltdp.accountant.bounds import Bounds, Problem, Vector, never, register
 from quiltdp.accountant.leakage.chain_units import ChainUnits, as_chain
 from quiltdp.accountant.leakage.kernel import SURE
 from quiltdp.errors import InvalidArgument, ModelTooWide, option
-from quiltdp.inference.chain_laws import ChainLaws
-from quiltdp.inference.path import spectral_gap
+from quiltdp.inference.chains import ChainLaws, spectral_gap
 from quiltdp.inference.workspace import Workspace
 from quiltdp.numbers import up_array
 from quiltdp.work import WorkBudget

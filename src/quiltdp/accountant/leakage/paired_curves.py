@@ -19,8 +19,7 @@ from quiltdp.accountant.leakage.contraction import phi
 from quiltdp.accountant.leakage.paired import Vector
 from quiltdp.accountant.leakage.threshold import ThresholdCurve
 from quiltdp.chain import ChainModel
-from quiltdp.inference.chain_laws import ChainLaws
-from quiltdp.inference.path import Path, StepSpreads, step_spreads
+from quiltdp.inference.chains import ChainLaws, Path, StepSpreads, step_spreads
 from quiltdp.model import Model
 
 __all__ = ["PathCurves", "PriorCurves", "StateRows"]

@@ -44,8 +44,8 @@ from quiltdp.accountant.leakage.paired import (
 )
 from quiltdp.accountant.mechanisms import GroupProfile
 from quiltdp.errors import InvalidArgument, ModelTooWide, option
-from quiltdp.inference.clique_states import CliqueForest, clique_forest
-from quiltdp.inference.path import path_of
+from quiltdp.inference.chains import path_of
+from quiltdp.inference.cliques import CliqueForest, clique_forest
 from quiltdp.inference.workspace import Workspace
 from quiltdp.numbers import EPS
 from quiltdp.work import WorkBudget

@@ -26,7 +26,8 @@ from quiltdp.chain import ChainModel
 from quiltdp.errors import InvalidArgument, ModelTooWide, option
 from quiltdp.graph.quilt import Quilt
 from quiltdp.graph.quilts import quilts
-from quiltdp.inference.influence import blanket_influence, quilt_influence
+from quiltdp.inference.influence import blanket_influence
+from quiltdp.inference.quilts import quilt_influence
 from quiltdp.inference.workspace import Workspace, moral_graph
 from quiltdp.numbers import up, up_array
 from quiltdp.work import WorkBudget

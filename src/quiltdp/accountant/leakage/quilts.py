@@ -31,7 +31,7 @@ from quiltdp.accountant.bounds import Bounds, Problem, Vector, never, register
 from quiltdp.accountant.leakage.propagation import Messages, PropagationBound, propagation_of
 from quiltdp.accountant.leakage.quilt_terms import QuiltTable, QuiltTerm
 from quiltdp.errors import ModelTooWide
-from quiltdp.inference.influence import swings
+from quiltdp.inference.quilts import swings
 from quiltdp.inference.workspace import Workspace, moral_graph
 from quiltdp.work import WorkBudget
 
@@ -52,7 +52,7 @@ def _worth_it(problem: Problem) -> bool:
     """Against the informed adversary, except on long paths."""
     if problem.adversary == PRIOR:
         return False
-    from quiltdp.inference.path import path_of
+    from quiltdp.inference.chains import path_of
 
     return len(problem.model.nodes) <= _LONG_PATH or path_of(problem.model) is None
 

@@ -9,7 +9,7 @@ import numpy as np
 from quiltdp.accountant.bounds import Bounds, Vector
 from quiltdp.accountant.leakage.chain_recursion import Curves, PhiCurve, Side
 from quiltdp.errors import InvalidArgument
-from quiltdp.inference.set_chain import SetChain, set_chain_spreads
+from quiltdp.inference.uncertain import SetChain, set_chain_spreads
 from quiltdp.numbers import up
 
 __all__ = ["SetChainBound"]

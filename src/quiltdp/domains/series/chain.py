@@ -21,7 +21,7 @@ from quiltdp.domains.trace.diagnostics import Diagnostics, diagnose
 from quiltdp.domains.trace.estimate import Estimate, estimate_transitions
 from quiltdp.domains.trace.region import transition_region
 from quiltdp.errors import InvalidArgument, option
-from quiltdp.inference.set_chain import SetChain
+from quiltdp.inference.uncertain import SetChain
 
 __all__ = ["ChainFit", "fit_chain", "fit_series"]
 

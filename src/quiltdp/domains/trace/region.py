@@ -11,7 +11,7 @@ import numpy as np
 
 from quiltdp.domains.trace.points import Floats, Ints
 from quiltdp.errors import InvalidArgument, option
-from quiltdp.inference.set_chain import SetChain
+from quiltdp.inference.uncertain import SetChain
 
 __all__ = ["row_intervals", "transition_region"]
 

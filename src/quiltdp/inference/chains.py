@@ -1,27 +1,42 @@
-"""Models that are one path: their pairwise tables, and the spreads of their d-step tables.
+"""Chains, and models that are one path: their step tables, spreads of d-step tables, and laws.
 
 A Markov chain, homogeneous or not, and any model whose moral graph is a path (directed either way,
 or a Markov network) has one table per step.  The d-step table is the product of d of them; its
 spread says how far x_{i+d} can move the odds of x_i when nothing in between is known.
+
+:class:`ChainLaws` are the laws of a Markov chain without evidence: marginals, d-step forward and backward
+conditionals.  Everything is a product of non-negative numbers, so each entry is accurate to a small
+relative error (no cancellation), whatever the length of the chain; one that doubles cannot hold weighs
+1e-300, so that 0 always means impossible.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quiltdp.chain import ChainModel, ChainSegment, stationary_distribution
-from quiltdp.errors import InvalidArgument
+from quiltdp.errors import InvalidArgument, InvalidModel
 from quiltdp.inference.spread import spread_of_rows, spreads_of_tables
 from quiltdp.model import Model, Table
-from quiltdp.numbers import EPS
+from quiltdp.numbers import EPS, LEAST
 
-__all__ = ["Path", "StepFamily", "StepSpreads", "path_of", "spectral_gap", "step_families", "step_spreads"]
+__all__ = [
+    "ChainLaws",
+    "Path",
+    "StepFamily",
+    "StepSpreads",
+    "normalised",
+    "path_of",
+    "spectral_gap",
+    "step_families",
+    "step_spreads",
+]
 
 _DENSE = 12  # with one table per step every distance up to here is looked at
 _UNDERFLOW = 1e-280  # below it a product has lost digits: treat the entry as unknown
@@ -194,7 +209,7 @@ def _homogeneous(matrix: Table, limit: int, max_work: float, check: Callable[[],
         check()
         while d < target:
             jump = max(j for j in powers if j <= target - d)
-            grown = _times(*grown, *powers[jump])
+            grown = _step_times(*grown, *powers[jump])
             d += jump
             work += size**3
         if d & (d - 1) == 0:
@@ -214,7 +229,7 @@ def _column(values: list[float]) -> Table:
     return np.array(values, dtype=np.float64)[:, None]
 
 
-def _times(
+def _step_times(
     left: Table, left_support: NDArray[np.bool_], right: Table, right_support: NDArray[np.bool_]
 ) -> tuple[Table, NDArray[np.bool_]]:
     """Multiply two step tables (or stacks of them), and their supports; rescaled against overflow."""
@@ -258,7 +273,7 @@ class StepFamily:
         made = []
         for code in codes.tolist():
             a, b = divmod(code, len(other.tables))
-            made.append(_times(*self.tables[a], *other.tables[b]))
+            made.append(_step_times(*self.tables[a], *other.tables[b]))
         return StepFamily(made, which.ravel().astype(np.intp))
 
     def spreads(self, steps: int) -> tuple[Table, Table]:
@@ -359,3 +374,135 @@ def spectral_gap(segment: ChainSegment) -> tuple[float, float]:
     root = np.sqrt(law)
     values = np.sort(np.abs(np.linalg.eigvalsh(root[:, None] * p / root[None, :])))
     return 1.0 - (float(values[-2]) if len(values) > 1 else 0.0), float(law.min())
+
+
+def normalised(rows: Table) -> Table:
+    """Return the rows divided by their sums; all-zero rows stay zero."""
+    sums = rows.sum(axis=-1, keepdims=True)
+    return np.asarray(np.divide(rows, sums, out=np.zeros_like(rows), where=sums > 0))
+
+
+def _times(one: Table, other: Table) -> Table:
+    """Return the product; an entry that is possible is never lost to underflow."""
+    product = one @ other
+    if product.min(initial=1.0) >= LEAST:
+        return np.asarray(product)
+    support = (one > 0).astype(np.float32) @ (other > 0).astype(np.float32) > 0
+    return np.where(support, np.maximum(product, LEAST), 0.0)
+
+
+class ChainLaws:
+    """The conditionals of one chain, over *possible* states only.
+
+    Examples
+    --------
+    >>> from quiltdp import markov_chain
+    >>> laws = ChainLaws(markov_chain([[0.9, 0.1], [0.1, 0.9]], length=5).segments[0])
+    >>> laws.forward(1, 2).round(3).tolist(), laws.stationary
+    ([[0.82, 0.18], [0.18, 0.82]], True)
+    """
+
+    def __init__(self, segment: ChainSegment) -> None:
+        self.segment = segment
+        self.length = segment.length
+        self._marginals = [np.asarray(segment.initial)]
+        self._supports = [np.asarray(segment.initial) > 0]
+        self._powers: list[Table] = []
+
+    def marginal(self, t: int) -> Table:
+        """Return P(X_t), keeping every earlier one."""
+        known = self._marginals
+        while len(known) <= t:
+            law = known[-1] @ self.segment.transition(len(known) - 1)
+            known.append(np.where(self.possible(len(known)), np.maximum(law, LEAST), 0.0))
+        return known[t]
+
+    def possible(self, t: int) -> NDArray[np.bool_]:
+        """Return which states step t can have: never lost to underflow, as the marginal may be."""
+        known = self._supports
+        while len(known) <= t:
+            step = self.segment.transition(len(known) - 1) > 0
+            known.append(np.asarray(step[known[-1]].any(axis=0)))
+        return known[t]
+
+    def steps(self, t: int, d: int) -> Table:
+        """Return P(X_{t+d} | X_t), a row for every state."""
+        if self.segment.homogeneous:
+            step = np.asarray(self.segment.transitions[0])
+            while len(self._powers) < d:
+                self._powers.append(_times(self._powers[-1], step) if self._powers else step)
+            return self._powers[d - 1]
+        table = np.asarray(self.segment.transition(t))
+        for s in range(t + 1, t + d):
+            table = _times(table, np.asarray(self.segment.transition(s)))
+        return table
+
+    def forward(self, t: int, d: int) -> Table:
+        """Return P(X_{t+d} | X_t = x) for the possible x."""
+        return self.steps(t, d)[self.possible(t)]
+
+    def backward(self, t: int, d: int) -> Table | None:
+        """Return P(X_{t−d} | X_t = x) for the possible x; ``None`` if one is lost to underflow."""
+        return self.reversed_rows(self.marginal(t - d), self.steps(t - d, d), self.possible(t))
+
+    def backward_spread(self, d: int) -> float:
+        """Return the spread of the reversed d-step table of a homogeneous chain, rounded up.
+
+        It needs no law; ∞ when a possible entry underflowed.
+        """
+        table = self.steps(0, d)[self.reachable > 0]
+        if np.any((table > 0) & (table < _UNDERFLOW)):
+            return float("inf")
+        return float(spread_of_rows(np.ascontiguousarray(table.T)) + 4.0 * self.slack(d))
+
+    def slack(self, t: int) -> float:
+        """Return how far ln of an entry computed from the law of step ``t`` may be from the truth."""
+        return 2.0 * EPS * (len(self.segment.initial) + 4) * (t + 4)
+
+    @staticmethod
+    def reversed_rows(law: Table, steps: Table, possible: NDArray[np.bool_]) -> Table | None:
+        """Return P(X_0 | X_d = x) for the possible x, by Bayes' rule; ``None`` if one underflows."""
+        joint = (law[:, None] * steps).T[possible]
+        if np.any((joint < _UNDERFLOW) & ((law[:, None] > 0) & (steps > 0)).T[possible]):
+            return None
+        return normalised(joint)
+
+    # -- homogeneous chains: what holds for all late steps -------------------------------------
+
+    @cached_property
+    def limit(self) -> Table | None:
+        """The stationary law of a homogeneous chain, if there is only one."""
+        if not self.segment.homogeneous:
+            return None
+        try:
+            return stationary_distribution(self.segment.transitions[0])
+        except InvalidModel:
+            return None
+
+    @cached_property
+    def reachable(self) -> Table:
+        """Which states of a homogeneous chain are possible at some step (as 0 or 1)."""
+        seen = np.asarray(self.segment.initial) > 0
+        step = np.asarray(self.segment.transitions[0]) > 0
+        for _ in range(len(seen)):
+            seen = seen | step[seen].any(axis=0)
+        return seen.astype(np.float64)
+
+    def distance(self, t: int) -> float:
+        """Return s ≥ |ln P(X_u = x) / π(x)| for every u ≥ t and every possible x; ``inf`` if none.
+
+        P(X_{u+1} = y) / π(y) is an average of P(X_u = x) / π(x) over x, so its range only shrinks.
+        """
+        law = self.limit
+        if law is None or np.any(self.possible(t) & (law < _UNDERFLOW)):
+            return float("inf")
+        alive = law > 0
+        ratio = self.marginal(t)[alive] / law[alive]
+        if ratio.min() <= 0 or law[alive].min() < _UNDERFLOW:
+            return float("inf")
+        return float(np.abs(np.log(ratio)).max())
+
+    @cached_property
+    def stationary(self) -> bool:
+        """Whether every step has the stationary law (to rounding)."""
+        return self.distance(0) <= 1e-12
