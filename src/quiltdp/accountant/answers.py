@@ -16,7 +16,7 @@ import numpy as np
 
 from quiltdp.accountant.bounds import Bounds, Registered, Vector
 from quiltdp.accountant.result import Binding, Certificate, PerUnit
-from quiltdp.accountant.search import Passing, largest_scale
+from quiltdp.accountant.search import NOWHERE, Passing, largest_scale
 from quiltdp.accountant.stages import Component, Question, Smallest
 from quiltdp.accountant.units import Units
 from quiltdp.graph.components import ComponentClass
@@ -71,11 +71,15 @@ class Leakages:
 
 @dataclass(frozen=True)
 class Scale:
-    """A scale of α that passed, its leakage, and the bounds (so many of each piece) that said so."""
+    """A scale of α that passed, its leakage, and the bounds (so many of each piece) that said so.
+
+    ``near`` is another scale that they were asked at, with its leakage.
+    """
 
     scale: float
     leakage: float
     counts: tuple[int, ...]
+    near: Passing = NOWHERE
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,6 +117,15 @@ class Answers:
             return Question(p, self.counts[p], own, known.get((p, key)))
 
         return self._over_pieces(alpha, question)
+
+    def largest_leakages(self, decided: Leakages, count: int) -> Leakages:
+        """Return leakages at an α that was decided: the ``count`` largest as :meth:`leakages` tells them."""
+        top = None if self.additive else count
+
+        def question(p: int, key: bytes, own: Vector) -> Question:
+            return Question(p, self.counts[p], own, decided=decided.results[p, key], top=top)
+
+        return self._over_pieces(decided.alpha, question)
 
     def decide(
         self, alpha: Vector, target: float, *, near: float = _NEAR, larger: Leakages | None = None
@@ -202,11 +215,12 @@ class Answers:
         wanted = max(tolerance, dear, ROUGH if self.rough else 0.0)
         seen: dict[float, Leakages] = {}
         floors: dict[float, float] = {}
-        start, near = None, _FAR
+        start, near, other = None, _FAR, NOWHERE
         if before is not None:
             same = before.counts == self.counts
             start = Passing(before.scale, before.leakage if same else math.nan)
             if same:
+                other = before.near
                 near = min(near, max(_NEAR, 2.0 * abs(before.leakage / target - 1.0)))
             if leakages is not None:
                 seen[before.scale] = leakages
@@ -227,9 +241,16 @@ class Answers:
             weights,
             tolerance=wanted,
             start=start,
+            near=other,
             floor=lambda s: floors.get(s, (1.0 - _NEAR) * target),
         )
-        return Scale(found.scale, found.leakage, self.counts), seen.get(found.scale)
+        told = [
+            Passing(s, value)
+            for s, value in ((s, seen[s].epsilon) for s in floors)
+            if s != found.scale and floors[s] < value <= (1.0 + _BEYOND) * target
+        ]
+        other = min(told, key=lambda p: abs(p.scale - found.scale), default=other)
+        return Scale(found.scale, found.leakage, self.counts, other), seen.get(found.scale)
 
     @property
     def roughly(self) -> Answers:

@@ -33,6 +33,7 @@ __all__ = [
     "Bound",
     "Bounds",
     "Problem",
+    "Ranking",
     "Refining",
     "Registered",
     "Vector",
@@ -157,6 +158,18 @@ class Refining(Protocol):
 
         ``known`` are sound values from other bounds.  Units at or below ``low`` in them may be
         answered by them; once a unit is found to leak more than ``high`` all others may be.
+        """
+        ...
+
+
+@runtime_checkable
+class Ranking(Protocol):
+    """A bound that can tell only the units that leak most; optional."""
+
+    def largest(self, alpha: Vector, known: Vector, count: int) -> Bounds:
+        """Return what ``evaluate`` says of the ``count`` units that leak most, given ``known``.
+
+        Every other unit gets a sound value below theirs.
         """
         ...
 

@@ -45,6 +45,8 @@ __all__ = ["Calibration", "calibrate", "leakage_of"]
 
 SCHEMA = "quiltdp/calibration"
 VERSION = 1
+LISTED = 10
+"""How many records a calibration lists, those that leak most."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -328,7 +330,7 @@ def calibrate_profile(
         lambda stage, before: _smallest(stage, mechanism, epsilon, weights, before), search=True
     )
     check_scale(passed.sigma, epsilon)
-    found = profile.explain(profile.told_fully(passed.leakages, stage), stage, passed.cost)
+    found = profile.explain(profile.told_fully(passed.leakages, stage, LISTED), stage, passed.cost)
     compared, left_out = _compared(profile, mechanism, epsilon, weights) if compare else ({}, ())
     return Calibration(
         sigma=passed.sigma,
@@ -343,7 +345,7 @@ def calibrate_profile(
         fingerprint=found.fingerprint,
         protected=found.protected,
         compared=compared,
-        per_record=tuple(found.per_record.top(10)),
+        per_record=tuple(found.per_record.top(LISTED)),
         notes=(*found.notes, *left_out),
         seconds=found.seconds,
         origin=(profile.model, {"method": profile.method, "work": profile.budget, **profile.protection}),

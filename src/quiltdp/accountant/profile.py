@@ -280,8 +280,8 @@ class LeakageProfile:
         found, stage = self.ask(lambda stage, before: stage.leakages(alpha, before))
         return self.explain(found, stage, dp_epsilon)
 
-    def told_fully(self, found: Leakages, stage: Answers) -> Leakages:
-        """Return the leakages at the end of a search as :meth:`leakage` tells them at that α.
+    def told_fully(self, found: Leakages, stage: Answers, count: int) -> Leakages:
+        """Return the ``count`` largest leakages at the end of a search as :meth:`leakage` tells them.
 
         A search tells the largest; others it may only place below it.  They are left so where a limit
         was reached, now or before, and where the work budget names its last stage: it repeats such answers.
@@ -289,7 +289,7 @@ class LeakageProfile:
         if self._stopped is not None or self.budget.until:
             return found
         try:
-            full = stage.leakages(found.alpha)
+            full = stage.largest_leakages(found, count)
         except GuardStruck as struck:
             self._stop(len(self._stages), struck, stage)
             return found

@@ -10,10 +10,11 @@ from quiltdp.accountant.bounds import Vector
 from quiltdp.errors import NoCertificate, option
 from quiltdp.numbers import digits_down, down
 
-__all__ = ["Passing", "largest_scale"]
+__all__ = ["NOWHERE", "Passing", "largest_scale"]
 
 _STEPS = 200
 _STRIDE = 1.25
+_SURE = 1e-3  # a step that knows the slope may aim so near the target
 _SLOPES = (0.1, 10.0)  # of the logarithm of a bound in the logarithm of α; 1 is proportional
 
 
@@ -24,6 +25,10 @@ class Passing(NamedTuple):
     leakage: float
 
 
+NOWHERE = Passing(0.0, 0.0)
+"""No point of the curve but its beginning."""
+
+
 def largest_scale(
     bound: Callable[[float], float],
     target: float,
@@ -31,6 +36,7 @@ def largest_scale(
     *,
     tolerance: float = 1e-9,
     start: Passing | None = None,
+    near: Passing = NOWHERE,
     floor: Callable[[float], float] | None = None,
 ) -> Passing:
     """Return the largest s found, of twelve digits, with ``bound(s) ≤ target``; it was itself evaluated.
@@ -44,6 +50,8 @@ def largest_scale(
     start
         A scale that is known to pass, e.g. because a looser bound passes there; by default the one
         of group privacy.
+    near
+        Another scale that was looked at, and its leakage.
     floor
         ``bound(s)`` up to ``floor(s)`` only says that the leakage is not larger.
 
@@ -60,17 +68,21 @@ def largest_scale(
         alone = digits_down(down(target / float(weights.sum()), 64.0 + 4 * len(weights)))
         start = Passing(alone, math.nan)
     (low, low_value), high = _passing(bound, target, start, ceiling)
-    before = (0.0, 0.0)  # another point of the curve; none yet
+    before = near  # another point of the curve
+    above = NOWHERE  # the one at ``high``
     stalled = 0
     for _ in range(_STEPS):
         if low_value >= target * (1.0 - tolerance) or high - low <= tolerance * low:
             break
-        if not _told(low, low_value, floor):
-            room = target / low_value if low_value > 0.0 else 2.0  # at least: how far below is not known
-            s = min(low * max(_STRIDE, room), high)
+        aim = target * (1.0 - 0.25 * (min(tolerance, _SURE) if before[1] > 0.0 else tolerance))
+        if _told(low, low_value, floor):
+            s = _secant((low, low_value), before, aim)
+        elif above[1] > 0.0 and math.isfinite(above[1]):
+            s = _secant(above, NOWHERE, aim)  # how far below the target ``low`` leaks is not known
         else:
-            s = _secant((low, low_value), before, target * (1.0 - 0.25 * tolerance))
-        if stalled > 1 or (s >= high and high < ceiling):
+            room = target / low_value if low_value > 0.0 else 2.0
+            s = min(low * max(_STRIDE, room), high)
+        if stalled > 1 or not low < s or (s >= high and high < ceiling):
             s = math.sqrt(low * high)
         s = digits_down(min(max(s, low * (1.0 + 0.25 * tolerance)), high))
         if not low < s <= high or (s == high and high < ceiling):
@@ -78,10 +90,11 @@ def largest_scale(
         value = bound(s)
         gap, width = target - low_value, high - low
         if value <= target:
-            before = (low, low_value) if _told(low, low_value, floor) else (0.0, 0.0)
+            before = Passing(low, low_value) if _told(low, low_value, floor) else above
             low, low_value = s, value
         else:
-            before, high = (s, value), s
+            before = above = Passing(s, value)
+            high = s
         progress = target - low_value <= 0.5 * gap or high - low <= 0.5 * width
         stalled = 0 if progress else stalled + 1
     return Passing(low, low_value)

@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from quiltdp.accountant.bounds import Bound, Bounds, Problem, Refining, Registered, Vector
+from quiltdp.accountant.bounds import Bound, Bounds, Problem, Ranking, Refining, Registered, Vector
 from quiltdp.errors import InvalidArgument, ModelTooWide
 from quiltdp.inference.workspace import Workspace
 from quiltdp.work import WorkBudget
@@ -27,12 +27,14 @@ __all__ = ["Component", "Question", "Smallest"]
 class Smallest:
     """The smallest bound of every unit of a component, and which of the bounds gave it.
 
-    ``given[k]`` is the place in ``bounds`` of what won at unit k.
+    ``given[k]`` is the place in ``bounds`` of what won at unit k; ``fresh[b]`` says whether bound b was
+    asked at this very α (not at a larger one).
     """
 
     values: Vector
     given: NDArray[np.intp]
     bounds: tuple[tuple[Registered, Bounds], ...]
+    fresh: tuple[bool, ...] = ()
 
     @cached_property
     def by_method(self) -> Mapping[str, Vector]:
@@ -42,6 +44,10 @@ class Smallest:
             before = found.get(entry.name)
             found[entry.name] = bounds.values if before is None else np.minimum(before, bounds.values)
         return found
+
+    def in_full(self, place: int, bound: Bound) -> bool:
+        """Return whether the bound at a place was asked at this α, and answers in full when it is."""
+        return place < len(self.fresh) and self.fresh[place] and not isinstance(bound, Refining)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -110,17 +116,31 @@ class Component:
         self.bounds.append((entry, _ELSEWHERE))
         self.settled = self.settled or entry.settles
 
-    def evaluate(self, alpha: Vector, bounds: int, before: Smallest | None = None) -> Smallest:
+    def evaluate(
+        self,
+        alpha: Vector,
+        bounds: int,
+        before: Smallest | None = None,
+        *,
+        decided: Smallest | None = None,
+        top: int | None = None,
+    ) -> Smallest:
         """Return the smallest of the first ``bounds`` bounds of every unit.
 
         ``before`` is the answer of fewer bounds at the same α; only the others are evaluated then.
+        ``decided`` is what :meth:`decide` said at this α: a bound that answers in full is not asked again.
+        With ``top`` only so many of the largest need be told; all others are sound and smaller.
         """
         said = [] if before is None else list(before.bounds)
         best = np.full(self.problem.count, np.inf) if before is None else before.values
         given = np.zeros(len(best), dtype=np.intp) if before is None else before.given
-        for entry, bound in self.bounds[len(said) : bounds]:
+        for b, (entry, bound) in enumerate(self.bounds[len(said) : bounds], start=len(said)):
             if not alpha.any():
                 found = self._nothing(entry)
+            elif decided is not None and decided.in_full(b, bound):
+                found = decided.bounds[b][1]
+            elif said and top is not None and isinstance(bound, Ranking):
+                found = bound.largest(alpha, best, top)
             elif said and isinstance(bound, Refining):
                 found = bound.refine(alpha, best, 0.0, math.inf)
             else:
@@ -128,7 +148,7 @@ class Component:
             given = np.where(found.values < best, len(said), given)
             best = np.minimum(best, found.values)
             said.append((entry, found))
-        return Smallest(best, given, tuple(said))
+        return Smallest(best, given, tuple(said), (True,) * len(said))
 
     def _nothing(self, entry: Registered) -> Bounds:
         """No record of the component is read: nothing leaks."""
@@ -151,6 +171,7 @@ class Component:
         ``above`` one at a larger α: what it says holds here too.
         """
         said: list[tuple[Registered, Bounds]] = [] if before is None else list(before.bounds)
+        fresh = [] if before is None else list(before.fresh)
         best = np.full(self.problem.count, np.inf)
         given = np.zeros(len(best), dtype=np.intp)
         for known in (before, above):
@@ -168,9 +189,11 @@ class Component:
             given = np.where(found.values < best, len(said), given)
             best = np.minimum(best, found.values)
             said.append((entry, found))
+            fresh.append(True)
         if above is not None:
             said.extend(above.bounds[len(said) :])  # some of its values may be the best still
-        return Smallest(best, given, tuple(said))
+            fresh.extend([False] * (len(said) - len(fresh)))
+        return Smallest(best, given, tuple(said), tuple(fresh))
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,6 +210,8 @@ class Question:
         Nothing at or below the first number is refined, and nothing once something exceeds the second.
     above
         The answer at a larger α: nothing leaks more here.
+    decided, top
+        As :meth:`Component.evaluate` takes them.
     """
 
     piece: int
@@ -195,9 +220,13 @@ class Question:
     before: Smallest | None = None
     between: tuple[float, float] | None = None
     above: Smallest | None = None
+    decided: Smallest | None = None
+    top: int | None = None
 
     def answer(self, component: Component) -> Smallest:
         """Ask the component."""
         if self.between is None:
-            return component.evaluate(self.alpha, self.bounds, self.before)
+            return component.evaluate(
+                self.alpha, self.bounds, self.before, decided=self.decided, top=self.top
+            )
         return component.decide(self.alpha, self.bounds, *self.between, before=self.before, above=self.above)

@@ -45,6 +45,7 @@ _FINER = ((30, True, 16), (8, False, 1))  # reveal so many values together, in b
     kind="certified bound",
     says="sequential coupling along a junction tree, transports checked",
     settles=True,
+    near=1e-8,
 )
 class CouplingBound:
     """Sequential coupling (method ``"coupling"``, prior adversary).

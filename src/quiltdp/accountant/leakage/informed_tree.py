@@ -64,6 +64,7 @@ _DISTANCES = 16  # distances between clique states kept for choices that share t
     kind="certified bound",
     says="the informed clique tree: known records tilt, and no longer count",
     auto=lambda problem: not isinstance(problem.model, ChainModel),
+    near=1e-8,
 )
 class InformedTreeBound:
     """The informed clique tree (method ``"informed-tree"``).
@@ -205,7 +206,7 @@ class InformedTreeBound:
         for k in asked:
             self._workspace.guard.check()
             for task in self._roots[k]:
-                self._add_messages(messages, of, caps, task)
+                self._add_messages(messages, of, caps, task, alpha.tobytes())
                 leak = self._leakage(task, of, messages)
                 if leak < values[k]:
                     values[k], witness[k] = leak, {"clique": task.view.clique.nodes}
@@ -227,17 +228,32 @@ class InformedTreeBound:
         of: Mapping[str, float],
         caps: Mapping[Key, tuple[float, float]],
         root: Task,
+        alpha: bytes,
     ) -> None:
-        """Add the messages that a last step reads, none above its cap."""
+        """Add the messages that a last step reads, none above its cap; they are kept by α."""
         needed = {b.key for b in root.view.branches} - messages.keys()
         for key in reversed(self._order if needed else ()):
             if key in needed:
                 needed.update(b.key for b in self._tasks[key].view.branches if b.key not in messages)
         for key in (key for key in self._order if key in needed):
-            self._workspace.guard.check()
-            none, *some = self._messages(self._tasks[key], of, messages)
-            most, less = caps[key]
-            messages[key] = [np.minimum(none, most), *(np.minimum(m, less) for m in some)]
+            messages[key] = self._workspace.keep(
+                "informed-tree message",
+                (self, key, alpha),
+                lambda key=key: self._capped(key, of, messages, caps[key]),  # type: ignore[misc]
+                size=lambda made: sum(m.nbytes for m in made),
+            )
+
+    def _capped(
+        self,
+        key: Key,
+        of: Mapping[str, float],
+        messages: Mapping[Key, list[Array]],
+        cap: tuple[float, float],
+    ) -> list[Array]:
+        """Return one message, with nothing known at most the first cap, otherwise the second."""
+        self._workspace.guard.check()
+        none, *some = self._messages(self._tasks[key], of, messages)
+        return [np.minimum(none, cap[0]), *(np.minimum(m, cap[1]) for m in some)]
 
     def _leakage(self, task: Task, of: Mapping[str, float], messages: Mapping[Key, list[Array]]) -> float:
         """Return max over pairs of values of the unit of what the pair costs itself plus its message."""

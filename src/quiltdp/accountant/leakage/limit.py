@@ -51,6 +51,7 @@ def is_small(model: Model) -> bool:
     says="the limit over all α-DP mechanisms and adversaries",
     auto=lambda problem: is_small(problem.model),
     settles=True,
+    near=1e-8,
 )
 class ExactBound:
     """Leakage(T) = max of Σ_{t∈T} α_t·1[x_t ≠ x_t'] + max_H ln E_p H / E_p' H over adversaries, x_T ≠ x_T'.

@@ -50,6 +50,7 @@ _EXP_LIMIT = 600.0  # Σ α beyond which e^Σα times the smallest double is no 
     says="the limit over all α-DP mechanisms",
     auto=lambda problem: is_small(problem.model),
     settles=True,
+    near=1e-8,
 )
 class ExactPriorBound:
     """The exact limit (method ``"exact"``, prior adversary).

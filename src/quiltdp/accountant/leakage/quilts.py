@@ -99,17 +99,28 @@ class QuiltsBound:
 
     def refine(self, alpha: Vector, known: Vector, low: float, high: float) -> Bounds:
         """Return the best quilt bound of the units that decide whether all leak at most ``high``."""
+        return self._best(alpha, known, low, high, len(self.units))
+
+    def largest(self, alpha: Vector, known: Vector, count: int) -> Bounds:
+        """Return the best quilt bound of the units that leak most."""
+        return self._best(alpha, known, 0.0, math.inf, count)
+
+    def _best(self, alpha: Vector, known: Vector, low: float, high: float, count: int) -> Bounds:
         messages = self._propagation.messages(alpha)
         values = np.minimum(self._initial(alpha, messages), known)
         witnesses: dict[int, dict[str, object]] = {}
         worst, looked, partial = low, 0, low > 0.0 or high < math.inf
         order = np.argsort(-values, kind="stable").tolist()
-        for _, tied in groupby(order, key=lambda k: float(f"{values[k]:.9e}")):
+        searched: list[int] = []
+        for most, tied in groupby(order, key=lambda k: float(f"{values[k]:.9e}")):
             if looked > _UNITS * self._budget.quilts:
                 break  # units that tie are all searched, or none of them
+            if sum(values[k] > most * (1.0 + 1e-8) for k in searched) >= count:
+                break
             for k in tied:
                 if partial and (values[k] <= worst or worst > high):
                     break  # something else leaks as much
+                searched.append(k)
                 table = self._table(k, alpha)
                 looked += len(table.terms)
                 found, row = table.values(alpha, messages)
