@@ -1,6 +1,7 @@
 """Every reader against broken files: no traceback, no hang, no memory blow-up.
 
     python benchmarks/fuzz.py --inputs 20000 --seed 1        a long run, with a table at its end
+    python benchmarks/fuzz.py --minutes 60 --state fuzz.json an hour of processor time, in any number of runs
     python benchmarks/fuzz.py --replay net 4711              one input again, with its traceback
 
 An input is a valid file that was mutated (bytes flipped, pieces cut, doubled, moved or spliced, numbers
@@ -27,7 +28,7 @@ import time
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -462,23 +463,55 @@ def run(reader: Reader, seed: int, numbers: Iterator[int], folder: Path) -> Tall
     return tally
 
 
-def fuzz(chosen: Sequence[Reader], seed: int, inputs: int, seconds: float) -> dict[str, Tally]:
-    """Read in rounds over all readers, so that a run that is stopped early has been fair to each."""
-    each = -(-inputs // len(chosen))
-    ends = time.monotonic() + seconds
-    tallies = {reader.name: Tally() for reader in chosen}
-    with tempfile.TemporaryDirectory() as folder:
-        for first in range(0, each, ROUND):
-            for reader in chosen:
-                numbers = range(first, min(first + ROUND, each))
-                tallies[reader.name].add(
-                    run(reader, seed, (k for k in numbers if time.monotonic() < ends), Path(folder))
-                )
-    return tallies
+@dataclass
+class Campaign:
+    """A run over all readers, in rounds, so that one that is stopped early has been fair to each."""
+
+    seed: int
+    tallies: dict[str, Tally]
+    next: int = 0
+    processor: float = 0.0
+
+    @classmethod
+    def kept(cls, state: Path | None, seed: int, names: Sequence[str]) -> Campaign:
+        """Return the campaign that ``state`` holds, or a new one."""
+        new = cls(seed, {name: Tally() for name in names})
+        if state is None or not state.exists():
+            return new
+        held = json.loads(state.read_text(encoding="utf-8"))
+        if (held["seed"], list(held["tallies"])) != (seed, list(names)):
+            sys.exit(f"{state} is of another seed or other readers")
+        new.next, new.processor = held["next"], held["processor"]
+        for name, (outcomes, slowest, failures) in held["tallies"].items():
+            new.tallies[name] = Tally(Counter(outcomes), slowest, [(k, said) for k, said in failures])
+        return new
+
+    def keep(self, state: Path) -> None:
+        """Write the campaign down, whole or not at all."""
+        tallies = {name: (t.outcomes, t.slowest, t.failures) for name, t in self.tallies.items()}
+        new = state.with_name(state.name + ".new")
+        held = {"seed": self.seed, "next": self.next, "processor": self.processor, "tallies": tallies}
+        new.write_text(json.dumps(held), encoding="utf-8")
+        new.replace(state)
+
+    def go(self, chosen: Sequence[Reader], inputs: int, seconds: float, state: Path | None = None) -> None:
+        """Read until so many inputs, altogether, or so much processor time, or the last round."""
+        each = -(-inputs // len(chosen))
+        with tempfile.TemporaryDirectory() as folder:
+            while self.next < each and self.processor < seconds:
+                began = time.process_time()
+                numbers = range(self.next, min(self.next + ROUND, each))
+                for reader in chosen:
+                    self.tallies[reader.name].add(run(reader, self.seed, iter(numbers), Path(folder)))
+                self.next = numbers.stop
+                self.processor += time.process_time() - began
+                if state is not None:
+                    self.keep(state)
 
 
-def page(tallies: Mapping[str, Tally], seed: int, seconds: float) -> str:
+def page(campaign: Campaign) -> str:
     """Return docs/benchmarks/fuzz.md."""
+    tallies = campaign.tallies
     lines = ["| reader | inputs | read | refused | failed | slowest (s) |", "|---|---|---|---|---|---|"]
     failures = []
     for name, tally in tallies.items():
@@ -495,8 +528,8 @@ def page(tallies: Mapping[str, Tally], seed: int, seconds: float) -> str:
         "Every reader against mutated files and structured garbage: it must return, or refuse in one\n"
         f"printable line, within {SECONDS:g} s of processor time and 1 GiB of memory. `make fuzz` runs it;"
         " `make test` runs 40 inputs each.\n\n"
-        f"{total:,} inputs, {seconds / 60:,.0f} minutes ({time.process_time() / 60:,.0f} of processor time),"
-        f" seed {seed}: **{wrong} failures**.\n\n"
+        f"{total:,} inputs, {campaign.processor / 60:,.1f} minutes of processor time, seed {campaign.seed}:"
+        f" **{wrong} failures**.\n\n"
     )
     return text + "\n".join([*lines, *([""] if failures else []), *failures]) + "\n"
 
@@ -508,7 +541,8 @@ def main() -> None:
     )
     options.add_argument("--inputs", type=int, default=2_000, help="how many altogether")
     options.add_argument("--seed", type=int, default=1)
-    options.add_argument("--seconds", type=float, default=math.inf, help="stop after this long")
+    options.add_argument("--minutes", type=float, default=math.inf, help="of processor time")
+    options.add_argument("--state", type=Path, help="keep the campaign here and go on where it stopped")
     options.add_argument("--only", nargs="*", help="readers by name")
     options.add_argument("--docs", type=Path, help="write the page here")
     options.add_argument("--replay", nargs=2, metavar=("READER", "NUMBER"))
@@ -522,16 +556,16 @@ def main() -> None:
         reader.read(path)
         return
     little_memory()
-    started = time.monotonic()
     chosen = [known[name] for name in given.only] if given.only else list(known.values())
-    tallies = fuzz(chosen, given.seed, given.inputs, given.seconds)
-    text = page(tallies, given.seed, time.monotonic() - started)
+    campaign = Campaign.kept(given.state, given.seed, [reader.name for reader in chosen])
+    campaign.go(chosen, given.inputs, 60 * given.minutes, given.state)
+    text = page(campaign)
     print(text)
     if given.docs is not None:
         before = given.docs.read_text(encoding="utf-8") if given.docs.exists() else ""
         earlier = before[before.index("\n## ") :] if "\n## " in before else ""  # what is told of other runs
         given.docs.write_text(text + earlier, encoding="utf-8")
-    sys.exit(any(tally.failures for tally in tallies.values()))
+    sys.exit(any(tally.failures for tally in campaign.tallies.values()))
 
 
 if __name__ == "__main__":
