@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from quiltdp.accountant.adversaries import knows
     from quiltdp.accountant.attack import attack
     from quiltdp.accountant.audit import audit
-    from quiltdp.accountant.calibration import Calibration, calibrate, leakage_of
+    from quiltdp.accountant.calibration import Calibration, calibrate
     from quiltdp.accountant.composition import compose
     from quiltdp.accountant.ledger import Ledger
     from quiltdp.accountant.mechanisms import DiscreteGaussian, Gaussian, Laplace, Thresholdout
@@ -94,7 +94,7 @@ _PUBLIC = {
     "junction_tree": "quiltdp.inference.trees",
     "knows": "quiltdp.accountant.adversaries",
     "leakage": "quiltdp.accountant.profile",
-    "leakage_of": "quiltdp.accountant.calibration",
+    "leakage_of": "quiltdp.accountant.recheck",
     "load_model": "quiltdp.io.load",
     "location_chain": "quiltdp.domains.trace.build",
     "markov_blanket": "quiltdp.graph.quilts",

@@ -11,7 +11,8 @@ from __future__ import annotations
 import os
 import sys
 import time
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from quiltdp.errors import InvalidArgument, option
@@ -66,6 +67,17 @@ class WorkBudget:
         if name not in LEVELS:
             raise InvalidArgument(f"{option('work')} must be one of {', '.join(LEVELS)}, not {level!r}")
         return replace(LEVELS[name], until=until) if until else LEVELS[name]
+
+    @classmethod
+    def from_dict(cls, given: Mapping[str, Any], until: str = "") -> WorkBudget:
+        """Read back what :meth:`to_dict` wrote (nothing: the usual budget), ending with a stage."""
+        known = {f.name for f in fields(cls)}
+        for name, value in given.items():
+            text = name in ("level", "until")
+            wrong = not isinstance(value, str) if text else type(value) is not int or not 0 <= value < 2**62
+            if name not in known or wrong:
+                raise InvalidArgument(f"{option('work')}: {name!r} cannot be {value!r}")
+        return replace(cls(**given), until=until)
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready dictionary."""

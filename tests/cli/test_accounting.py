@@ -206,3 +206,39 @@ def test_an_answer_no_better_than_group_privacy_says_so_and_what_the_prior_adver
     told = json.loads(cli(*asked, "--epsilon", 0.01, "--method", "group", "--json").out)
     assert told["prior_adversary_sigma"] < told["sigma"]
     assert "no better" not in cli("calibrate", "models/asia.bif", "--epsilon", 1).out
+
+
+def test_a_calibration_is_certified_anew_by_its_own_search(cli, tmp_path) -> None:
+    for extra in (
+        ("--work", "quick:propagation"),
+        ("--mechanism", "gaussian", "--delta", 1e-6, "--adversary", "prior"),
+    ):
+        made = cli("calibrate", SMALL, "--epsilon", 1, "--sensitivity", 1, *extra, "--json")
+        file = tmp_path / "calibration.json"
+        file.write_text(made.out)
+        result = cli("leakage", SMALL, "--calibration", file)
+        assert (result.code, result.err) == (0, "")
+        assert "holds" in result.out
+        document = json.loads(cli("leakage", SMALL, "--calibration", file, "--json").out)
+        assert document["epsilon"] <= document["promised"] == 1.0
+    edited = json.loads(made.out)
+    edited["sigma"] *= 0.9
+    file.write_text(json.dumps(edited))
+    result = cli("leakage", SMALL, "--calibration", file)
+    assert (result.code, result.out) == (2, "")
+    assert "more than its" in result.err
+
+
+def test_a_calibration_and_other_options_are_refused_in_one_line(cli, tmp_path) -> None:
+    file = tmp_path / "calibration.json"
+    file.write_text(cli("calibrate", SMALL, "--epsilon", 1, "--sensitivity", 1, "--json").out)
+    for options, said in (
+        ((), "either --dp-epsilon or --calibration"),
+        (("--dp-epsilon", 1, "--calibration", file), "either --dp-epsilon or --calibration"),
+        (("--calibration", file, "--work", "quick"), "says its own"),
+        (("--calibration", file, "--protect", "a=Burglary,Alarm"), "protects single records"),
+        (("--calibration", tmp_path / "none.json"), "none.json"),
+    ):
+        result = cli("leakage", SMALL, *options)
+        assert (result.code, result.out, result.err.count("\n")) == (2, "", 1)
+        assert said in result.err

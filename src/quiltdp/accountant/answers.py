@@ -305,10 +305,12 @@ def _key(alpha: Vector, copy: np.ndarray) -> bytes:
     return b"" if bool(np.all(alpha == alpha[0])) else alpha[copy].tobytes()
 
 
-def certificate(entry: Registered, bounds: Bounds, work: Mapping[str, Any], stage: str) -> Certificate:
+def certificate(
+    entry: Registered, bounds: Bounds, work: Mapping[str, Any], stage: str, asked: str
+) -> Certificate:
     """Return how a number was obtained, in the words of the bound that gave it."""
     says = entry.says if bounds.kind == entry.kind else f"above {entry.says}"
-    return Certificate(bounds.kind, f"{says}; rounded up in floating point", dict(work), stage)
+    return Certificate(bounds.kind, f"{says}; rounded up in floating point", dict(work), stage, asked)
 
 
 def _renamed(

@@ -2,7 +2,7 @@
 
 :func:`calibrate` finds the smallest noise scale whose *own* certificate passes: the DP cost of the
 mechanism at that scale is converted to leakage, rounded up, and compared with the target.
-:func:`leakage_of` is the other direction.
+:func:`~.recheck.leakage_of` is the other direction.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from quiltdp.accountant.bounds import Vector
 from quiltdp.accountant.checks import check_cost, check_scale
 from quiltdp.accountant.mechanisms import Mechanism, check_mechanism, mechanism_from_dict
 from quiltdp.accountant.profile import LeakageProfile, Progress, Who, Work
-from quiltdp.accountant.result import Binding, Certificate, Leakage, jsonable
+from quiltdp.accountant.result import Binding, Certificate, jsonable
 from quiltdp.accountant.units import (
     SMALLEST_TARGET,
     DpEpsilon,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from quiltdp.accountant.bracket import Bracket
     from quiltdp.accountant.composition import Split
 
-__all__ = ["Calibration", "calibrate", "leakage_of"]
+__all__ = ["Calibration", "calibrate"]
 
 SCHEMA = "quiltdp/calibration"
 VERSION = 1
@@ -326,9 +326,7 @@ def calibrate_profile(
 ) -> Calibration:
     """Calibrate from a profile that was made before (several targets, one analysis)."""
     weights = _weights(profile.model, mechanism)
-    passed, stage = profile.ask(
-        lambda stage, before: _smallest(stage, mechanism, epsilon, weights, before), search=True
-    )
+    passed, stage = smallest_noise(profile, epsilon, mechanism)
     check_scale(passed.sigma, epsilon)
     found = profile.explain(profile.told_fully(passed.leakages, stage, LISTED), stage, passed.cost)
     compared, left_out = _compared(profile, mechanism, epsilon, weights) if compare else ({}, ())
@@ -353,7 +351,7 @@ def calibrate_profile(
 
 
 @dataclass(frozen=True, eq=False)
-class _Passed:
+class Passed:
     """A noise scale, its own cost and leakages, and the scale of α it was made from."""
 
     sigma: float
@@ -362,15 +360,23 @@ class _Passed:
     scale: Scale
 
 
+def smallest_noise(profile: LeakageProfile, epsilon: float, mechanism: Mechanism) -> tuple[Passed, Answers]:
+    """Search for the smallest noise scale that passes, stage by stage; return it with its last stage."""
+    weights = _weights(profile.model, mechanism)
+    return profile.ask(
+        lambda stage, before: _smallest(stage, mechanism, epsilon, weights, before), search=True
+    )
+
+
 def _smallest(
-    stage: Answers, mechanism: Mechanism, epsilon: float, weights: Vector, before: _Passed | None
-) -> _Passed:
+    stage: Answers, mechanism: Mechanism, epsilon: float, weights: Vector, before: Passed | None
+) -> Passed:
     """Return the smallest noise scale whose own cost, rounded up, converts to at most ε."""
     known = {} if before is None else {before.scale.scale: (before.sigma, before.cost)}
 
     def at(s: float, near: float, larger: Leakages | None) -> Leakages:
         sigma = digits_up(mechanism.scale(s))
-        known[s] = (sigma, _cost(mechanism, sigma))
+        known[s] = (sigma, cost_at(mechanism, sigma))
         return stage.decide(alpha_vector(stage.model, known[s][1]), epsilon, near=near, larger=larger)
 
     found, leakages = stage.search(
@@ -381,10 +387,10 @@ def _smallest(
         leakages=None if before is None else before.leakages,
     )
     assert leakages is not None, "a scale that is returned was looked at"
-    return _Passed(*known[found.scale], leakages, found)
+    return Passed(*known[found.scale], leakages, found)
 
 
-def _cost(mechanism: Mechanism, sigma: float) -> DpEpsilon:
+def cost_at(mechanism: Mechanism, sigma: float) -> DpEpsilon:
     """Return α at a noise scale, rounded up to the digits that people get."""
     cost = mechanism.dp_epsilon(sigma)
     return {n: digits_up(a) for n, a in cost.items()} if isinstance(cost, Mapping) else digits_up(cost)
@@ -419,59 +425,6 @@ def _compared(
         except QuiltdpError:
             continue  # not for this kind of model or unit
     return compared, tuple(notes)
-
-
-def leakage_of(
-    model: Model,
-    mechanism: Mechanism,
-    scale: float,
-    *,
-    method: str = "auto",
-    adversary: Who = "informed",
-    protect: Protect = None,
-    window: int = 1,
-    work: Work = "normal",
-    time_limit: float = 30.0,
-    memory_limit: float | None = None,
-) -> Leakage:
-    """Return the leakage of a mechanism used at a given noise scale: σ → ε.
-
-    For Gaussian noise the answer is the ε at the specification's own δ.
-
-    Examples
-    --------
-    >>> import quiltdp as qd
-    >>> m = qd.markov_chain([[0.9, 0.1], [0.1, 0.9]], length=100)
-    >>> round(qd.leakage_of(m, qd.Laplace(sensitivity=1.0), scale=8.908005).epsilon, 5)
-    1.0
-    """
-    check_mechanism(mechanism)
-    number = positive_epsilon(scale, "scale")
-    if not mechanism.pure:
-        from quiltdp.accountant.delta import approximate_leakage
-
-        return approximate_leakage(
-            model,
-            mechanism,
-            number,
-            method=method,
-            adversary=adversary,
-            protect=protect,
-            window=window,
-            work=work,
-            time_limit=time_limit,
-        )
-    profile = LeakageProfile(
-        model,
-        method=method,
-        adversary=adversary,
-        protect=protect,
-        window=window,
-        work=work,
-        time_limit=time_limit,
-        memory_limit=memory_limit,
-    )
-    return profile.leakage(_cost(mechanism, number))
 
 
 def _approximate(model: Model, epsilon: float, mechanism: Mechanism, **options: Any) -> Calibration:

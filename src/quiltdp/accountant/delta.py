@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,9 +23,9 @@ from quiltdp.graph.components import component_classes
 from quiltdp.inference.workspace import Workspace
 from quiltdp.model import Model
 from quiltdp.numbers import digits_up
-from quiltdp.work import Guard, GuardStruck, WorkBudget
+from quiltdp.work import NO_GUARD, Guard, GuardStruck, WorkBudget
 
-__all__ = ["ApproximateCalibration", "DeltaProfile", "approximate_leakage", "smallest_scale"]
+__all__ = ["ApproximateCalibration", "DeltaProfile", "approximate_leakage", "left_out", "smallest_scale"]
 
 _TOLERANCE = 1e-9  # how far (relatively) a noise scale or an ε may stay above the smallest that passes
 _SMALLEST_EPSILON = 1e-6
@@ -68,6 +69,8 @@ class DeltaProfile:
         As for :func:`quiltdp.leakage`; a protected set must lie in one connected component.
     method
         ``auto`` (the smallest of all bounds that fit), or ``group``, ``swing``, ``paired``.
+    without
+        Bounds that are left out, by name: what a limit of time took from an answer that is to be repeated.
 
     Examples
     --------
@@ -90,6 +93,7 @@ class DeltaProfile:
         window: int = 1,
         work: WorkBudget | str = "normal",
         time_limit: float = 30.0,
+        without: Collection[str] = (),
     ) -> None:
         limit = positive_epsilon(time_limit, "time_limit")
         self.model = model
@@ -97,6 +101,9 @@ class DeltaProfile:
         self.units: Units = make_units(model, protect, window)
         self.budget = WorkBudget.named(work)
         self.notes: tuple[str, ...] = ()
+        self._method = method
+        self._left_out = frozenset(without)
+        self._limit = Guard(limit)
         self._workspace = Workspace(model, guard=Guard(limit))
         chosen = self._chosen(method)
         classes = component_classes(model)
@@ -124,9 +131,11 @@ class DeltaProfile:
     def _prepared(
         self, problem: Problem, space: Workspace, chosen: tuple[RegisteredDelta, ...]
     ) -> tuple[tuple[RegisteredDelta, ApproximateBound], ...]:
-        """Prepare the bounds that fit; a limit of time ends the list."""
+        """Prepare the bounds that fit; a limit of time ends the list, for every component."""
         bounds = []
-        for entry in chosen:
+        for k, entry in enumerate(chosen):
+            if entry.name in self._left_out:
+                continue
             try:
                 bound = entry.make(problem)
                 bound.prepare(space, self.budget)
@@ -134,6 +143,7 @@ class DeltaProfile:
                 continue
             except GuardStruck:
                 self._note(f"the time limit was reached before {entry.name} was ready: it was left out")
+                self._left_out = self._left_out.union(later.name for later in chosen[k:])
                 break
             bounds.append((entry, bound))
         return tuple(bounds)
@@ -142,9 +152,18 @@ class DeltaProfile:
         if text not in self.notes:
             self.notes = (*self.notes, text)
 
+    @contextmanager
+    def unlimited(self) -> Iterator[None]:
+        """Take the limit of time away for what has been asked before and is asked once more."""
+        left = self._workspace.guard.left()
+        self._workspace.guard.restart(NO_GUARD)
+        yield
+        self._workspace.guard.restart(Guard(*left))
+
     def weigh(self, weights: Vector | None = None) -> WeighedProfile:
         """Return the profile for given sensitivities per node, 1 for every record by default."""
-        self._workspace.guard.restart()  # every question has its own limit
+        self._workspace.guard.restart(self._limit)  # every question has its own limit
+        dropped = set(self._left_out)
         w = alpha_vector(self.model, 1.0) if weights is None else np.asarray(weights, dtype=np.float64)
         parts, known = [], {}
         for p, piece in enumerate(self._pieces):
@@ -152,9 +171,10 @@ class DeltaProfile:
                 own = w[copy]
                 key = (p, own.tobytes())
                 if key not in known:
-                    known[key] = _WeighedPiece.of([(e, b.weigh(own)) for e, b in piece.bounds])
+                    known[key] = _WeighedPiece.of([(e, b.weigh(own)) for e, b in piece.bounds], dropped)
                 parts.append((known[key], inside, outside))
-        return WeighedProfile(tuple(delta_bounds_for(self.adversary)), len(self.units), tuple(parts))
+        names = tuple(delta_bounds_for(self.adversary))
+        return WeighedProfile(names, len(self.units), tuple(parts), dropped)
 
     def deltas(self, profile: GroupProfile, epsilon: float, weights: Vector | None = None) -> Vector:
         """Return δ of every unit; ``weights`` are sensitivities per node, 1 for records by default."""
@@ -176,17 +196,17 @@ class _WeighedPiece:
     bounds: tuple[tuple[RegisteredDelta, WeighedBound], ...]
     where: np.ndarray  # the class of every unit
     picks: tuple[np.ndarray, ...]  # per bound: its class for each of our classes
-    dropped: set[str] = field(default_factory=set)  # bounds given up because a limit of time was reached
+    dropped: set[str]  # bounds given up because a limit of time was reached, in any component
 
     @classmethod
-    def of(cls, bounds: list[tuple[RegisteredDelta, WeighedBound]]) -> _WeighedPiece:
+    def of(cls, bounds: list[tuple[RegisteredDelta, WeighedBound]], dropped: set[str]) -> _WeighedPiece:
         where = np.zeros(len(bounds[0][1].where), dtype=np.intp)
         for _, bound in bounds:
             _, where = np.unique(
                 where * (int(bound.where.max(initial=0)) + 1) + bound.where, return_inverse=True
             )
         first = np.unique(where, return_index=True)[1]
-        return cls(tuple(bounds), where.astype(np.intp), tuple(b.where[first] for _, b in bounds))
+        return cls(tuple(bounds), where.astype(np.intp), tuple(b.where[first] for _, b in bounds), dropped)
 
     def evaluate(
         self, profile: GroupProfile, epsilon: float, *, costly: bool = True
@@ -215,11 +235,12 @@ class WeighedProfile:
     names: tuple[str, ...]
     count: int
     parts: tuple[tuple[_WeighedPiece, np.ndarray, np.ndarray], ...]
+    dropped: set[str]
 
     @property
     def struck(self) -> tuple[str, ...]:
         """The bounds that were given up because a limit of time was reached."""
-        return tuple(sorted({name for piece, _, _ in self.parts for name in piece.dropped}))
+        return tuple(sorted(self.dropped))
 
     def _pieces(
         self, profile: GroupProfile, epsilon: float
@@ -235,8 +256,10 @@ class WeighedProfile:
     @property
     def costly(self) -> bool:
         """Whether some bound takes its time."""
-        return not self.struck and any(
-            entry.costly for piece, _, _ in self.parts for entry, _ in piece.bounds
+        return any(
+            entry.costly and entry.name not in self.dropped
+            for piece, _, _ in self.parts
+            for entry, _ in piece.bounds
         )
 
     def largest(self, profile: GroupProfile, epsilon: float, *, costly: bool = True) -> float:
@@ -306,23 +329,24 @@ def smallest_scale(
     alone = mechanism.group(heavy).scale(epsilon) if heavy > 0.0 else 0.0
     start = alone if alone > 0.0 else mechanism.scale(epsilon) * 2.0**-20
     scale = digits_up(_in_stages(worst, weighed, mechanism.target_delta, start, mechanism.scale_name))
-    found = weighed.evaluate(mechanism.group_profile(scale), epsilon)
-    for k in range(20):
-        before = weighed.struck
-        back = _smallest_epsilon(weighed, mechanism, scale, heavy)
-        if back <= epsilon or weighed.struck != before:  # a limit of time leaves what was certified
+    used = frozenset(weighed.dropped)
+    found = _once_more(bounds, weighed, used, mechanism.group_profile(scale), epsilon)
+    for k in range(40):
+        passes = found.largest <= mechanism.target_delta
+        back = _smallest_epsilon(weighed, mechanism, scale, heavy) if passes else math.inf
+        if passes and (back <= epsilon or weighed.dropped != used):  # a limit leaves what was certified
             break
-        scale = digits_up(scale * (1.0 + _TOLERANCE * 4.0**k))
-        found = weighed.evaluate(mechanism.group_profile(scale), epsilon)
-    if weighed.struck:
-        bounds._note(f"the time limit was reached: without {', '.join(weighed.struck)}")
+        scale = digits_up(scale * (1.0 + _TOLERANCE * 2.0**k))
+        found = _once_more(bounds, weighed, used, mechanism.group_profile(scale), epsilon)
+    if used - bounds._left_out:
+        bounds._note(f"the time limit was reached: without {', '.join(sorted(used))}")
     whole = max(bounds.largest_group(weights), mechanism.max_sensitivity)
     compared = {"independent": alone} if alone > 0.0 else {}
     return ApproximateCalibration(
         scale,
         found.largest,
         _binding(bounds, found, epsilon),
-        _certificate(bounds, found, epsilon),
+        _certificate(bounds, found, epsilon, used),
         bounds.units.kind,
         {**compared, "group": mechanism.group(whole).scale(epsilon)},
         bounds.notes,
@@ -335,9 +359,35 @@ def _binding(bounds: DeltaProfile, found: Deltas, epsilon: float) -> Binding:
     return Binding(str(bounds.units.names[k]), epsilon, name)
 
 
-def _certificate(bounds: DeltaProfile, found: Deltas, epsilon: float) -> Certificate:
+def _once_more(
+    bounds: DeltaProfile,
+    weighed: WeighedProfile,
+    used: frozenset[str],
+    profile: GroupProfile,
+    epsilon: float,
+) -> Deltas:
+    """Return what the bounds that a search ended with say, without a limit of time: each has answered."""
+    weighed.dropped.clear()
+    weighed.dropped.update(used)
+    with bounds.unlimited():
+        return weighed.evaluate(profile, epsilon)
+
+
+_ALL, _BUT = "all bounds", "all bounds but "
+
+
+def _certificate(
+    bounds: DeltaProfile, found: Deltas, epsilon: float, without: Collection[str]
+) -> Certificate:
     says = delta_bounds_for(bounds.adversary)[found.names[int(found.given[found.worst])]].says
-    return Certificate("certified bound", f"δ ≤ {found.largest:.3g} at ε = {epsilon:g}: {says}; rounded up")
+    statement = f"δ ≤ {found.largest:.3g} at ε = {epsilon:g}: {says}; rounded up"
+    stage = _BUT + ", ".join(sorted(without)) if without else _ALL
+    return Certificate("certified bound", statement, bounds.budget.to_dict(), stage, bounds._method)
+
+
+def left_out(stage: str) -> tuple[str, ...]:
+    """Return the bounds that an answer did without, from the stage in its certificate."""
+    return tuple(stage.removeprefix(_BUT).split(", ")) if stage.startswith(_BUT) else ()
 
 
 def _in_stages(
@@ -431,18 +481,30 @@ def _smallest_epsilon(weighed: WeighedProfile, mechanism: Mechanism, scale: floa
     return digits_up(_in_stages(worst, weighed, mechanism.target_delta, start, "ε"))
 
 
-def approximate_leakage(model: Model, mechanism: Mechanism, scale: float, **options: Any) -> Leakage:
-    """Return the smallest ε with certified δ_BDP(ε) ≤ δ for noise of this scale.
+def approximate_leakage(
+    model: Model, mechanism: Mechanism, scale: float, *, known: float = math.inf, **options: Any
+) -> Leakage:
+    """Return the smallest ε found with certified δ_BDP(ε) ≤ δ for noise of this scale.
 
-    ``options`` are those of :class:`DeltaProfile`.
+    ``known`` is an ε that is looked at first: if it passes, the answer is no larger.  ``options`` are those
+    of :class:`DeltaProfile`.
     """
     started = time.monotonic()
     positive_epsilon(scale, "scale")
     bounds = DeltaProfile(model, **options)
     weights = alpha_vector(model, mechanism.deltas, "sensitivity")
     weighed = bounds.weigh(weights)
+    profile = mechanism.group_profile(scale)
+    passes = known < math.inf and weighed.largest(profile, known) <= mechanism.target_delta
+    used = frozenset(weighed.dropped)
     epsilon = _smallest_epsilon(weighed, mechanism, scale, heaviest(bounds.units, model, weights))
-    found = weighed.evaluate(mechanism.group_profile(scale), epsilon)
+    if passes and known < epsilon:
+        epsilon = known
+    else:
+        used = frozenset(weighed.dropped)
+    found = _once_more(bounds, weighed, used, profile, epsilon)
+    if used - bounds._left_out:
+        bounds._note(f"the time limit was reached: without {', '.join(sorted(used))}")
     binding = _binding(bounds, found, epsilon)
     return Leakage(
         epsilon=epsilon,
@@ -450,7 +512,7 @@ def approximate_leakage(model: Model, mechanism: Mechanism, scale: float, **opti
         per_record=PerUnit(bounds.units.names, np.full(len(found.values), epsilon)),
         binding=binding,
         method=binding.method,
-        certificate=_certificate(bounds, found, epsilon),
+        certificate=_certificate(bounds, found, epsilon, used),
         adversary=bounds.adversary.name,
         fingerprint=model.fingerprint,
         seconds=time.monotonic() - started,

@@ -307,7 +307,7 @@ class LeakageProfile:
             per_record=stage.per_unit(found),
             binding=binding,
             method=binding.method,
-            certificate=certificate(entry, bounds, self.budget.to_dict(), stage.stage),
+            certificate=certificate(entry, bounds, self.budget.to_dict(), stage.stage, self.method),
             adversary=self.adversary.name,
             fingerprint=self.model.fingerprint,
             seconds=time.monotonic() - self._started,

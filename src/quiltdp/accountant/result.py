@@ -54,13 +54,15 @@ class Certificate:
 
     ``kind`` is ``exact`` (nothing sound is below it, up to the stated rounding), ``certified bound``
     (sound, rounded up), or ``published`` (the papers' formula, for comparison).  ``work`` is the work
-    budget, ``stage`` the last stage that was finished: with them the number comes out again.
+    budget, ``stage`` the last stage that was finished (for (ε, δ): which bounds took part), ``asked`` the
+    method that was asked for: with them the number comes out again.
     """
 
     kind: str
     statement: str
     work: Mapping[str, Any] = field(default_factory=dict)
     stage: str = ""
+    asked: str = "auto"
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready dictionary."""
@@ -69,12 +71,17 @@ class Certificate:
             "statement": self.statement,
             "work": dict(self.work),
             "stage": self.stage,
+            "asked": self.asked,
         }
 
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> Certificate:
         """Read back what :meth:`to_dict` wrote."""
-        return cls(given["kind"], given["statement"], dict(given.get("work", {})), given.get("stage", ""))
+        texts = (given["kind"], given["statement"], given.get("stage", ""), given.get("asked", "auto"))
+        if not all(isinstance(text, str) for text in texts):
+            raise TypeError("certificate")
+        kind, statement, stage, asked = texts
+        return cls(kind, statement, dict(given.get("work", {})), stage, asked)
 
     def __str__(self) -> str:
         """Read as one line."""

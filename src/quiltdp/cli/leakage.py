@@ -1,8 +1,9 @@
-"""``quiltdp leakage MODEL --dp-epsilon A``: what a DP mechanism really gives away."""
+"""``quiltdp leakage MODEL --dp-epsilon A``: what a DP mechanism really gives away; calibrations, checked."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -25,6 +26,10 @@ from quiltdp.cli.accounting import (
 )
 from quiltdp.cli.app import emit_json, guarded
 from quiltdp.cli.model_options import load, model_options
+from quiltdp.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from quiltdp.model import Model
 
 __all__ = ["leakage"]
 
@@ -34,12 +39,21 @@ def leakage(
     model: ModelFile,
     *,
     dp_epsilon: Annotated[
-        float,
+        float | None,
         typer.Option(
             metavar="A",
             help="α, the mechanism's DP guarantee for one record (of twins who share one: for each).",
+            show_default=False,
         ),
-    ],
+    ] = None,
+    calibration: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Instead: what 'quiltdp calibrate --json' printed, certified anew by its own search.",
+            show_default=False,
+        ),
+    ] = None,
     method: Method = "auto",
     adversary: Adversary = "informed",
     window: Window = 1,
@@ -59,11 +73,23 @@ def leakage(
     $ quiltdp leakage models/asia.bif --dp-epsilon 0.1
     $ quiltdp leakage models/alarm.bif --dp-epsilon 0.1 --adversary prior --top 5
     $ quiltdp leakage models/asia.bif --dp-epsilon 0.1 --method published --json
+    $ quiltdp leakage models/asia.bif --calibration calibration.json
     """
     with guarded():
         import quiltdp as qd
 
+        if (dp_epsilon is None) == (calibration is None):
+            raise InvalidArgument("give either --dp-epsilon or --calibration")
         loaded = load(model, **options)
+        if calibration is not None:
+            said = {
+                "--method": (method, "auto"),
+                "--adversary": (adversary, "informed"),
+                "--work": (work, "normal"),
+            }
+            _check(loaded, model, calibration, said, protection(loaded, protect), window, json)
+            return
+        assert dp_epsilon is not None
         with worker_pool(workers) as executor, progress_bar() as progress:
             found = qd.leakage(
                 loaded,
@@ -108,6 +134,49 @@ def leakage(
                 title="\nThe whole model by each method (where one was not tried, by the best that was)",
                 right=["largest leakage"],
             )
+
+
+def _check(
+    loaded: Model,
+    model: str,
+    calibration: Path,
+    said: dict[str, tuple[str, str]],
+    protect: Any,
+    window: int,
+    json: bool,
+) -> None:
+    """Certify a calibration anew, and refuse one that leaks more than it says."""
+    import quiltdp as qd
+    from quiltdp.cli.holdout import read_calibration
+    from quiltdp.cli.show import show_facts, show_line
+
+    given = next((name for name, (value, usual) in said.items() if value != usual), None)
+    if given is not None:
+        raise InvalidArgument(f"{given}: a calibration says its own; leave it out")
+    read = read_calibration(calibration)
+    found = qd.leakage_of(loaded, read, protect=protect, window=window if window > 1 else None)
+    if found.epsilon > read.epsilon:
+        raise InvalidArgument(
+            f"{calibration}: σ = {read.sigma:.6g} leaks up to {found.epsilon:.6g} on this model, more than"
+            f" its ε = {read.epsilon:g}; calibrate again"
+        )
+    if json:
+        extra = {"sigma": read.sigma, "promised": read.epsilon, "delta": read.delta}
+        document = found.to_dict(10 if len(found.per_record) > 10_000 else None)
+        emit_json("leakage", {"model": model, **document, **extra, "notes": [*loaded.notes, *found.notes]})
+        return
+    promise = f"ε = {read.epsilon:g}" + (f", δ = {read.delta:g}" if read.delta else "")
+    show_line(f"leakage ≤ {found.epsilon:.6g} at σ = {read.sigma:.6g}: {promise} holds", style="bold green")
+    show_facts(
+        [
+            ("model", f"{model}: {len(loaded.records):,} records of {len(loaded.nodes):,} nodes"),
+            ("mechanism", str(read.mechanism)),
+            ("adversary", f"{found.adversary}; protects {found.protected}"),
+            ("binding", f"{found.binding.unit}, method {found.binding.method}"),
+            ("certificate", f"{found.certificate}; searched for as the calibration was made"),
+            *(("note", n) for n in (*loaded.notes, *found.notes)),
+        ]
+    )
 
 
 def _ratio(value: float, alpha: float) -> str:

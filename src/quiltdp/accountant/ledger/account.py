@@ -139,33 +139,13 @@ def checked_calibration(calibration: Any, model: Model | None = None, **options:
 
 
 def _certify(calibration: Any, model: Model, options: Mapping[str, Any]) -> None:
-    from quiltdp.accountant.calibration import calibrate, leakage_of
+    """Refuse a calibration that its own search, repeated, does not confirm."""
+    from quiltdp.accountant.recheck import leakage_of
 
-    if model.fingerprint != calibration.fingerprint:
+    found = leakage_of(model, calibration, **{"time_limit": _PATIENCE, **options})
+    if found.epsilon > calibration.epsilon:
         raise InvalidArgument(
-            f"calibration: it was made for another model ({calibration.fingerprint[:12]}…),"
-            f" not for this one ({model.fingerprint[:12]}…)"
-        )
-    protected = getattr(calibration, "protected", SINGLE_RECORDS)
-    run = re.fullmatch(r"runs of (\d+) steps", protected)
-    chosen = {"window": int(run[1]), **options} if run and not options else options
-    spec, sigma = calibration.mechanism, calibration.sigma
-    chosen = {"time_limit": _PATIENCE, **chosen}
-    found = leakage_of(model, spec, sigma, adversary=calibration.adversary, **chosen)
-    if found.protected != protected:
-        raise InvalidArgument(
-            f"calibration: it protects {protected}, this check is for {found.protected}:"
-            f" give the same {option('protect')} or {option('window')}"
-        )
-    if found.epsilon <= calibration.epsilon:
-        return
-    # ε is searched for, and may come out above the target by its last digits; σ itself then decides
-    anew = calibrate(
-        model, calibration.epsilon, spec, adversary=calibration.adversary, compare=False, **chosen
-    )
-    if sigma < anew.sigma:
-        raise InvalidArgument(
-            f"calibration: σ = {sigma:.6g} leaks up to {found.epsilon:.6g} on this model,"
+            f"calibration: σ = {calibration.sigma:.6g} leaks up to {found.epsilon:.6g} on this model,"
             f" more than its ε = {calibration.epsilon:g}; calibrate again"
         )
 
