@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from quiltdp.accountant.ledger import Ledger
     from quiltdp.accountant.mechanisms import DiscreteGaussian, Gaussian, Laplace, Thresholdout
     from quiltdp.accountant.profile import LeakageProfile, analyze, dp_epsilon, leakage
+    from quiltdp.accountant.recheck import leakage_of
     from quiltdp.accountant.result import Leakage
     from quiltdp.accountant.robust import robust
     from quiltdp.accountant.side_by_side import calibrate_adversaries
