@@ -109,7 +109,8 @@ def test_releases_fit_one_by_one(path: Path, k: int) -> None:
             mechanism.release(1.0, ledger=ledger)
         with pytest.raises(BudgetSpent):
             mechanism.release(1.0, ledger=ledger)
-        assert 1 - Fraction(1, 10**12) < ledger.head.spent <= 1, name
+        least = 1 - Fraction(1, 10**11)  # the calibrated α is rounded up to twelve digits
+        assert least < ledger.head.spent <= 1, name
 
 
 @pytest.mark.parametrize("scale", [0.1, 3.0, 7e5])
