@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -109,6 +110,40 @@ def test_mistakes_are_one_line(cli: Callable[..., Any], arguments: tuple[str, ..
     assert done.out == ""
     assert done.err.count("\n") == 1
     assert said in done.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("-o", "x.txt"), "models are saved as .json"),
+        (("-o", "/proc/x.json"), "/proc/x.json: the file cannot be written"),
+        (("--map", "x.gif"), "a map is written as .png, .svg or .pdf"),
+        (("--area", "nowhere.geojson", "--release", "x.csv"), "nowhere.geojson: there is no such file"),
+        (("--area", "1,2,3", "--map", "x.png"), "must be four numbers"),
+        (("--outline", "x.geojson"), "--outline is drawn on a map"),
+        (("--area", "1,2,3,4", "--release", "x.csv", "--level", "people"), "--level must be step or user"),
+        (("--area", "1,2,3,4", "--release", "x.csv", "--adversary", "me"), "choose informed or prior"),
+        (("--area", "1,2,3,4", "--release", "x.csv", "--confidence", "0.9"), "release with a --sigma"),
+        (("--time-of-day", "--robust"), "leave --time-of-day out"),
+        (("--epsilon", "nan"), "--epsilon must be a positive finite number"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_points_are_read(
+    cli: Callable[..., Any], monkeypatch: Any, arguments: tuple[str, ...], said: str
+) -> None:
+    monkeypatch.setattr("quiltdp.domains.trace.build.read_points", lambda *_, **__: pytest.fail("too late"))
+    done = cli("trace", GOOGLE, *arguments)
+    assert done.code == 2
+    assert said in done.err
+    assert done.err.count("\n") == 1
+
+
+def test_steps_have_their_time_after_a_file(cli: Callable[..., Any], tmp_path: Path) -> None:
+    chain = tmp_path / "chain.json"
+    cli("trace", TOY, "--cell", "h3:5", "--interval", "1h", "--timezone", "Europe/Rome", "-o", chain)
+    for command in (("calibrate", chain, "--epsilon", 1), ("leakage", chain, "--dp-epsilon", 0.1)):
+        said = " ".join(cli(*command, "--window", 2).out.split())
+        assert re.search(r"(Sun|Mon|Tue|Wed|Thu|Fri|Sat) 2011-\d\d-\d\d \d\d:00 .*Europe/Rome", said)
 
 
 def test_robust_writes_the_worst_estimator(cli: Callable[..., Any], tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ def test_the_bundled_panel(cli) -> None:
     assert at["panel"]["leakage"]["informed"] == pytest.approx(0.85)
 
 
-def test_a_release_is_written_once_it_is_whole(cli, trio, tmp_path: Path) -> None:
+def test_a_release_is_written_once_it_is_whole(cli, trio, tmp_path: Path, monkeypatch) -> None:
     fam, afreq, raw = trio
     counts, ledger = tmp_path / "counts.tsv", tmp_path / "study.db"
     arguments = (
@@ -103,9 +103,12 @@ def test_a_release_is_written_once_it_is_whole(cli, trio, tmp_path: Path) -> Non
     assert rows[0] == ["#CHROM", "ID", "REF", "ALT", "ALT_CTS", "OBS_CT", "SIGMA"]
     assert [r[1] for r in rows[1:]] == ["rs1", "rs2"]
     counts.unlink()
-    again = cli(*arguments)
+    monkeypatch.setattr(
+        "quiltdp.domains.pedigree.panel_nodes.analyze", lambda *_, **__: pytest.fail("too late")
+    )
+    again = cli(*arguments)  # refused before the long work
     assert again.code == 1
-    assert "is left" in again.err
+    assert "needs the whole budget, and 1 of it is spent" in again.err
     assert not counts.exists()
 
 
@@ -127,6 +130,9 @@ def test_a_release_is_written_once_it_is_whole(cli, trio, tmp_path: Path) -> Non
         (("--genotypes", "RAW", "--release", "/nowhere/c.tsv"), "its folder does not exist"),
         (("--genotypes", "FAM", "--release", "c.tsv"), "the locus 'rs1' of the panel is not here"),
         (("--family", "H"), "'H' is not in the pedigree"),
+        (("--genotypes", "RAW", "--release", "/proc/c.tsv"), "/proc/c.tsv: the file cannot be written"),
+        (("--genotypes", "RAW", "--release", "c.tsv", "--ledger", "/nowhere/x.db"), "folder does not exist"),
+        (("--genotypes", "RAW", "--release", "c.tsv", "--ledger", "FAM"), "this is not a quiltdp ledger"),
     ],
 )
 def test_what_cannot_work_is_refused_before_the_work(cli, trio, tmp_path, monkeypatch, words, said) -> None:

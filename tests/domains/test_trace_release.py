@@ -8,8 +8,9 @@ import pytest
 import quiltdp as qd
 from quiltdp.domains.trace import Points, location_study
 from quiltdp.domains.trace.area import Area, parse_area
-from quiltdp.domains.trace.build import study_from_past
-from quiltdp.domains.trace.hours import hourly_chain, hourly_fit
+from quiltdp.domains.trace.clock import hours_of_day, when
+from quiltdp.domains.trace.hours import hourly_chain, hourly_fit, hours_hint
+from quiltdp.domains.trace.past import robust_models_of_past, study_from_past
 from quiltdp.domains.trace.release import name_step, release_visits
 from quiltdp.errors import FileFormatError, InvalidArgument
 
@@ -89,7 +90,10 @@ def test_what_tells_about_the_counts_stays_out_of_the_file(study):
 
 def test_steps_are_named_by_time(study):
     assert name_step(study.steps, "ann/0/13") == "ann, Thu 1970-01-01 01:05 UTC"
-    assert name_step(study.steps, "ann/0/1…ann/0/6") == "ann/0/1…ann/0/6"
+    assert name_step(study.steps, "ann/0/1…ann/0/6") == "ann, Thu 1970-01-01 00:05 to 00:30 UTC"
+    assert name_step(study.steps, "ann") == "ann"
+    window = qd.calibrate(study.model, 1.0, qd.Laplace(sensitivity=2.0), window=3).binding.unit
+    assert when(study.model.provenance, window) is not None, window
 
 
 def test_a_chain_of_the_past_does_not_look_at_the_present():
@@ -100,6 +104,46 @@ def test_a_chain_of_the_past_does_not_look_at_the_present():
     a, b = (study_from_past(past, s).model for s in (now, other))
     assert np.array_equal(a.segments[0].transitions[0], b.segments[0].transitions[0])
     assert any("fitted on earlier data" in n for n in a.notes)
+
+
+def test_the_states_are_those_of_the_past():
+    """Whatever cells the present has, the model is the same: its noise tells nothing about them."""
+    past = location_study(walk(3), "500m", "5min", "additive:0.1")
+    near, far = (location_study(walk(4, start=86400.0 * 30, spread=s), "500m", "5min") for s in (0.02, 0.05))
+    assert set(near.steps.cells.names) != set(far.steps.cells.names)
+    a, b = (study_from_past(past, s) for s in (near, far))
+    assert a.model.states[a.model.nodes[0]] == (*past.steps.cells.names, "elsewhere")
+    assert a.model.fingerprint == b.model.fingerprint
+    assert a.past is past.steps
+    hourly = [study_from_past(past, s, time_of_day=True).model.fingerprint for s in (near, far)]
+    assert hourly[0] == hourly[1]
+
+
+@pytest.mark.parametrize("adversary", ["informed", "prior"])
+def test_cells_that_share_a_state_leak_no_more_than_the_state(adversary):
+    """Brute force: split the state *elsewhere* into cells that are drawn at random for each step."""
+    whole = np.array([[0.7, 0.2, 0.1], [0.3, 0.5, 0.2], [0.4, 0.3, 0.3]])
+    first, share = np.array([0.5, 0.3, 0.2]), np.array([0.25, 0.75])
+    split = np.hstack([whole[:, :2], whole[:, 2:] * share])[[0, 1, 2, 2]]
+    law = np.concatenate([first[:2], first[2] * share])
+    chains = [qd.markov_chain(p, length=3, initial=i) for p, i in ((whole, first), (split, law))]
+    lumped, fine = (qd.leakage(m, dp_epsilon=0.4, adversary=adversary, method="exact") for m in chains)
+    assert fine.epsilon == pytest.approx(lumped.epsilon, abs=1e-9)
+
+
+def test_places_found_in_the_data_have_no_past():
+    past, now = (location_study(walk(s), "stay", "5min") for s in (3, 4))
+    with pytest.raises(InvalidArgument, match="stay points are places found in the data"):
+        study_from_past(past, now)
+
+
+def test_a_robust_family_of_the_past():
+    past = location_study(walk(3), "500m", "5min", "additive:0.1")
+    now = location_study(walk(4, start=86400.0 * 30, spread=0.05), "500m", "5min")
+    family = robust_models_of_past(past, now, ("mle", "additive:0.1", "additive:1"))
+    assert [m.provenance["estimator"] for m in family] == ["additive:0.1", "additive:1"]
+    assert any("mle left out of the robust family" in n for n in family[0].notes)
+    assert family[0].fingerprint == study_from_past(past, now).model.fingerprint
 
 
 def test_new_cells_need_smoothing():
@@ -128,11 +172,20 @@ def test_hours_that_differ_are_found_and_modelled():
     study = location_study(points, "500m", "5min")
     fit = hourly_fit(study.steps)
     assert fit.hours_differ
+    assert "--time-of-day" in str(hours_hint(study.steps))
     model = hourly_chain(study.steps, fit, study.model.segments[0].initial)
     night, day = (np.asarray(model.segments[0].transition(12 * h)) for h in (3, 12))
     assert night[0, 0] > 0.95 > day[0, 0]
     steady = location_study(walk(7, days=10), "500m", "5min")
     assert not hourly_fit(steady.steps).hours_differ
+    assert hours_hint(steady.steps) is None
+
+
+def test_hours_follow_the_clocks_of_the_zone():
+    """The last Sunday of March 2024: at 01:00 UTC the clocks of Rome went from 02:00 to 03:00."""
+    midnight = 1711839600.0  # 2024-03-30 23:00 UTC
+    assert hours_of_day(midnight, 4, 3600.0, "Europe/Rome").tolist() == [0, 1, 3, 4]
+    assert hours_of_day(midnight, 4, 3600.0).tolist() == [23, 0, 1, 2]
 
 
 def test_hours_of_the_past_for_the_present():

@@ -28,6 +28,7 @@ __all__ = [
     "memory_bytes",
     "progress_bar",
     "protection",
+    "timed",
     "witness_facts",
     "worker_pool",
 ]
@@ -183,6 +184,16 @@ def progress_bar() -> Iterator[Progress | None]:
             bar.update(task, description=label, completed=share)
 
         yield report
+
+
+def timed(model: Any, unit: str) -> str:
+    """Return a step of a location trace with its time, other units as they are."""
+    if "clock" not in model.provenance:
+        return unit
+    from quiltdp.domains.trace.clock import when
+
+    moment = when(model.provenance, unit)
+    return unit if moment is None else f"{unit} ({moment})"
 
 
 def witness_facts(witness: Any) -> list[tuple[str, str]]:

@@ -21,6 +21,7 @@ from quiltdp.cli.accounting import (
     memory_bytes,
     progress_bar,
     protection,
+    timed,
     witness_facts,
     worker_pool,
 )
@@ -353,7 +354,7 @@ def _show(
     ]
     if isinstance(found.dp_epsilon, float):
         facts.append(("plain DP", f"α = {found.dp_epsilon:.6g} converts to a leakage of {found.leakage:.6g}"))
-    facts.append(("forced by", f"{found.binding.unit}, method {found.binding.method}"))
+    facts.append(("forced by", f"{timed(model, found.binding.unit)}, method {found.binding.method}"))
     if bracket is not None:
         facts.append(("bracket", str(bracket)))
     facts.extend(witness_facts(found.binding.witness))
@@ -366,7 +367,7 @@ def _show(
         rows.append((_NAMES[known], f"{sigma:.6g}", f"{sigma / found.sigma:.3g}", _remark(known)))
     show_table(["answer", "σ", "× this", "remark"], rows, title="\nHow it compares", right=["σ", "× this"])
     if found.per_record:
-        top = [(n, number(v, 6)) for n, v in found.per_record]
+        top = [(timed(model, n), number(v, 6)) for n, v in found.per_record]
         show_table(["record", "leakage"], top, title="Largest leakages", right=["leakage"])
 
 

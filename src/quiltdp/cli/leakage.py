@@ -21,6 +21,7 @@ from quiltdp.cli.accounting import (
     memory_bytes,
     progress_bar,
     protection,
+    timed,
     witness_facts,
     worker_pool,
 )
@@ -115,14 +116,16 @@ def leakage(
         facts = [
             ("model", f"{model}: {len(loaded.records):,} records of {len(loaded.nodes):,} nodes"),
             ("adversary", f"{found.adversary}; protects {found.protected}"),
-            ("binding", f"{found.binding.unit}, method {found.binding.method}"),
+            ("binding", f"{timed(loaded, found.binding.unit)}, method {found.binding.method}"),
             *witness_facts(found.binding.witness),
             ("certificate", str(found.certificate)),
             *(("note", n) for n in (*loaded.notes, *found.notes)),
         ]
         show_facts(facts)
         if top:
-            rows = [(n, number(v, 6), _ratio(v, dp_epsilon)) for n, v in found.per_record.top(top)]
+            rows = [
+                (timed(loaded, n), number(v, 6), _ratio(v, dp_epsilon)) for n, v in found.per_record.top(top)
+            ]
             show_table(
                 ["record", "leakage", "in α"], rows, title="\nLargest leakages", right=["leakage", "in α"]
             )

@@ -44,14 +44,14 @@ def account(
     from quiltdp.domains.pedigree.panel import analyze_panel
     from quiltdp.domains.pedigree.study import study_members
 
+    if ledger is not None:
+        from quiltdp.domains.pedigree.release import check_ledger
+
+        check_ledger(ledger)
     panel = read_frequencies(frequencies)
     counts = None
     if genotypes is not None:
         counts = count_genotypes(genotypes, panel, family, study_members(family, genetics.get("study")))
-    if ledger is not None and ledger.exists():
-        from quiltdp.accountant.ledger import Ledger
-
-        Ledger.open(ledger)
     wanted = {k: v for k, v in genetics.items() if k != "x_linked"}
     with parallel.workers(workers) as executor, progress_bar() as progress:
         how: dict[str, Any] = {"time_limit": time_limit, "progress": progress, "executor": executor}

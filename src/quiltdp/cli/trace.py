@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-import shlex
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,11 +10,11 @@ import typer
 
 from quiltdp.cli.accounting import AsJson
 from quiltdp.cli.app import emit_json, guarded
-from quiltdp.cli.show import say
 
 if TYPE_CHECKING:
     from quiltdp.chain import ChainModel
     from quiltdp.domains.trace import LocationStudy
+    from quiltdp.domains.trace.area import Area, Rings
     from quiltdp.domains.trace.release import CellRelease
 
 __all__ = ["trace"]
@@ -78,7 +77,9 @@ def trace(
     ] = None,
     timezone: Annotated[
         str | None,
-        typer.Option(metavar="ZONE", help="Of times that name none: Europe/Rome, +02:00.  [default: UTC]"),
+        typer.Option(
+            metavar="ZONE", help="Of times that name none, and of hours: Europe/Rome, +02:00.  [default: UTC]"
+        ),
     ] = None,
     time_format: Annotated[
         str | None, typer.Option(metavar="FORMAT", help="Of times that are not ISO 8601: '%d.%m.%Y %H:%M'.")
@@ -138,6 +139,12 @@ def trace(
             " GeoJSON file with polygons.",
         ),
     ] = None,
+    outline: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE", help="Draw the polygons of this GeoJSON on the map.  [default: those of --area]"
+        ),
+    ] = None,
     release: Annotated[
         str | None,
         typer.Option(
@@ -177,17 +184,20 @@ def trace(
     $ quiltdp trace may.csv --fit-on april.csv --epsilon 1 --area zurich.geojson --release visits.csv
     """
     with guarded():
-        from quiltdp.cli.trace_release import chosen_study, released_text
+        from quiltdp.cli.trace_release import check_trace, chosen_study, released_text
         from quiltdp.domains.trace import location_study
-        from quiltdp.domains.trace.area import parse_area
         from quiltdp.domains.trace.checks import MAX_SPEED
         from quiltdp.domains.trace.release import release_visits
         from quiltdp.io.replace import check_writable, write_whole
 
-        _check_map(map_file, sigma, area, release)
         for name in (output, map_file, release):
             if name is not None:
                 check_writable(name, *points, *(fit_on or ()))
+        public, border = check_trace(
+            outline=outline, output=output, map_file=map_file, sigma=sigma, area=area, release=release,
+            level=level, adversary=adversary, epsilon=epsilon, cell=cell, confidence=confidence,
+            robust=robust, time_of_day=time_of_day,
+        )  # fmt: skip
         read = partial(
             location_study,
             cell=cell,
@@ -211,17 +221,20 @@ def trace(
             crs=crs,
             drop_invalid=drop_invalid,
         )
-        study = chosen_study(read, points, fit_on, time_of_day=time_of_day, initial=initial)
+        study, past = chosen_study(read, points, fit_on, time_of_day=time_of_day, initial=initial)
         model, worst = study.model, None
         if robust or confidence is not None:
-            model, worst = _worst(study, robust=robust, confidence=confidence, epsilon=epsilon, window=window)
-        facts = _facts(study, model, worst)
+            model, worst = _worst(
+                study, past, robust=robust, confidence=confidence, epsilon=epsilon, window=window
+            )
+        facts = _facts(study, model, worst, one_matrix=not time_of_day)
         picture, published = b"", None
         if release is not None:
+            assert public is not None
             published = release_visits(
-                study,
+                replace(study, model=model),
                 epsilon,
-                parse_area(str(area)),
+                public,
                 level=level,
                 window=window,
                 adversary=adversary,
@@ -231,7 +244,7 @@ def trace(
             )
             facts["release"] = {"file": release, **published.about(), "remarks": list(published.remarks)}
         if map_file is not None:
-            picture, facts["map"] = _draw(study, map_file, sigma, area, published)
+            picture, facts["map"] = _draw(study, map_file, sigma, public, published, border)
         if output is not None:
             from quiltdp import save_model
 
@@ -244,26 +257,22 @@ def trace(
         if json:
             emit_json("trace", facts)
         else:
-            _for_people(facts)
+            from quiltdp.cli.trace_tables import for_people
 
-
-def _check_map(map_file: str | None, sigma: float | None, area: str | None, release: str | None) -> None:
-    """Refuse what belongs together and stands alone, and noise of no scale, before any work."""
-    from quiltdp.cli.trace_release import check_release
-    from quiltdp.errors import InvalidArgument
-
-    for flag, value in (("--sigma", sigma), ("--area", area)):
-        if value is not None and map_file is None and release is None:
-            raise InvalidArgument(f"{flag} belongs to a map or a release: give --map or --release FILE too")
-    if sigma is not None and not 0.0 < sigma < math.inf:
-        raise InvalidArgument(f"--sigma must be a positive finite number, not {sigma!r}")
-    check_release(release, area, noisy_map=map_file is not None and sigma is not None)
+            for_people(facts)
 
 
 def _worst(
-    study: LocationStudy, *, robust: bool, confidence: float | None, epsilon: float, window: int
+    study: LocationStudy,
+    past: LocationStudy | None,
+    *,
+    robust: bool,
+    confidence: float | None,
+    epsilon: float,
+    window: int,
 ) -> tuple[ChainModel, dict[str, Any]]:
     """Compare the estimators, and the confidence region, at one ε; return the neediest model."""
+    from quiltdp.domains.trace.past import past_counts, robust_models_of_past
     from quiltdp.domains.trace.robust import (
         ROBUST_ESTIMATORS,
         RegionBound,
@@ -273,7 +282,12 @@ def _worst(
 
     chosen = str(study.estimate.estimator)
     names = tuple(dict.fromkeys((chosen, *ROBUST_ESTIMATORS))) if robust else (chosen,)
-    models = robust_models(study.steps, names, initial=study.model.provenance["initial"])
+    initial = study.model.provenance["initial"]
+    models = (
+        robust_models(study.steps, names, initial=initial)
+        if past is None
+        else robust_models_of_past(past, study, names, initial=initial)
+    )
     found = worst_case_dp_epsilon(models, epsilon, window=window, time_limit=10.0)
     listed: dict[str, Any] = {
         "epsilon": epsilon,
@@ -285,7 +299,8 @@ def _worst(
         "dp_epsilon": found.dp_epsilon,
     }
     if confidence is not None:
-        region = RegionBound(study.steps, confidence, window=window)
+        counts = None if past is None else past_counts(past.steps, len(study.estimate.counts))[0]
+        region = RegionBound(study.steps, confidence, window=window, counts=counts)
         listed["confidence"] = confidence
         listed["dp_epsilon_region"] = region.dp_epsilon(epsilon)
         listed["spreads_region"] = list(region.spreads[:8])
@@ -293,9 +308,14 @@ def _worst(
     return found.model, listed
 
 
-def _facts(study: LocationStudy, model: ChainModel, worst: dict[str, Any] | None) -> dict[str, Any]:
+def _facts(
+    study: LocationStudy, model: ChainModel, worst: dict[str, Any] | None, *, one_matrix: bool
+) -> dict[str, Any]:
     """Return everything the command found, as it stands in the JSON."""
+    from quiltdp.domains.trace.hours import hours_hint
+
     steps, points = study.steps, study.points
+    hint = hours_hint(study.past or steps) if one_matrix else None
     south, west, north, east = points.bounding_box
     facts: dict[str, Any] = {
         "points": len(points),
@@ -310,7 +330,7 @@ def _facts(study: LocationStudy, model: ChainModel, worst: dict[str, Any] | None
         "initial": model.provenance["initial"],
         "diagnostics": study.diagnostics.as_dict(),
         "gap_by_estimator": _gaps(study),
-        "warnings": list(study.diagnostics.warnings()),
+        "warnings": [*study.diagnostics.warnings(), *([hint] if hint else ())],
         "notes": list(model.notes),
         "fingerprint": model.fingerprint,
     }
@@ -330,110 +350,33 @@ def _gaps(study: LocationStudy) -> dict[str, dict[str, float]]:
 
 
 def _draw(
-    study: LocationStudy, file: str, sigma: float | None, area: str | None, published: CellRelease | None
+    study: LocationStudy,
+    file: str,
+    sigma: float | None,
+    area: Area | None,
+    published: CellRelease | None,
+    border: Rings,
 ) -> tuple[bytes, dict[str, Any]]:
     """Draw the visits, with noise when a scale is given; return the picture and the facts about it."""
-    from quiltdp.domains.trace.area import over_area, parse_area
+    from quiltdp.domains.trace.area import over_area
     from quiltdp.domains.trace.queries import release_cells, visits_per_cell
     from quiltdp.report.trace_map import map_picture
 
     query, outlines = visits_per_cell(study.steps), study.steps.cells.outlines
     if published is not None:  # a picture of what is released, with no noise of its own
         title = f"Visits per cell with Laplace noise, scale {published.sigma:.4g}"
-        picture = map_picture(file, published.outlines, published.values, unit=query.unit, title=title)
+        picture = map_picture(
+            file, published.outlines, published.values, unit=query.unit, title=title, border=border
+        )
         told = {"query": query.name, "sensitivity": query.sensitivity, "sigma": published.sigma}
         return picture, {"file": file, **told}
     if area is not None:
-        wide = over_area(query, study.steps.cells, parse_area(area))
+        wide = over_area(query, study.steps.cells, area)
         query, outlines = wide.query, wide.outlines
     if sigma is None:
         values, title = query.values, "Visits per cell: true counts, not for publication"
     else:
         values = release_cells(query, sigma)
         title = f"Visits per cell with Laplace noise, scale {sigma:g}"
-    picture = map_picture(file, outlines, values, unit=query.unit, title=title)
+    picture = map_picture(file, outlines, values, unit=query.unit, title=title, border=border)
     return picture, {"file": file, "query": query.name, "sensitivity": query.sensitivity, "sigma": sigma}
-
-
-def _for_people(facts: dict[str, Any]) -> None:
-    """Print the diagnostics, then what was noticed, then what was written."""
-    from quiltdp.cli.show import number, show_facts, show_line, show_table
-    from quiltdp.domains.trace.units import many
-
-    d, box = facts["diagnostics"], facts["bounding_box"]
-    stretches = f"{facts['stretches']} stretch{'es' if facts['stretches'] > 1 else ''}"
-    rows = [
-        ("points", f"{facts['points']} of {facts['users']} user{'s' if facts['users'] > 1 else ''}"),
-        (
-            "area",
-            f"latitude {box['south']:.4f} to {box['north']:.4f},"
-            f" longitude {box['west']:.4f} to {box['east']:.4f}",
-        ),
-        ("cells", f"{d['states']} ({facts['cells']})"),
-        (
-            "steps",
-            f"{facts['steps']} in {stretches}, {facts['unseen_steps']} without a point",
-        ),
-        ("transitions", f"{d['transitions']}, {100 * d['zero_fraction']:.1f} % of pairs never seen"),
-        (
-            "classes",
-            f"{d['classes']}, the largest of {many(d['largest_class'], 'cell')}, period {d['period']}",
-        ),
-        ("dead ends", str(d["dead_ends"])),
-        ("estimator", f"{facts['estimator']}, first step: {facts['initial']}"),
-        ("spectral gap", f"{number(d['gap'])} (largest class {number(d['class_gap'])})"),
-        *(
-            (f"  with {name}", f"{number(gap['all_cells'])} (largest class {number(gap['largest_class'])})")
-            for name, gap in facts["gap_by_estimator"].items()
-            if name != facts["estimator"]
-        ),
-    ]
-    show_facts(rows, title="Markov chain of a location trace")
-    for note in (*facts["warnings"], *facts["notes"]):
-        show_line(f"note: {note}")
-    if "robust" in facts:
-        _show_robust(facts["robust"], show_line, show_table, number, written="output" in facts)
-    if "release" in facts:
-        told = facts["release"]
-        show_line(
-            f"released {told['file']}: visits per cell with Laplace noise, σ = {told['sigma']:.6g};"
-            f" ε = {told['epsilon']:.6g} protects {told['protects']} against the {told['adversary']}"
-            " adversary",
-            style="bold green",
-        )
-        for note in (*told["notes"], *told["remarks"]):
-            show_line(f"note: {note}")
-    if "map" in facts:
-        drawn = facts["map"]
-        cost = (
-            f"noise scale {number(drawn['sigma'])},"
-            f" dp_epsilon {number(drawn['sensitivity'] / drawn['sigma'])}"
-            if drawn["sigma"] is not None
-            else "true counts, no noise: not for publication"
-        )
-        show_line(f"wrote {drawn['file']} ({drawn['query']}, sensitivity {drawn['sensitivity']:g}; {cost})")
-    if "output" in facts:
-        show_line(f"wrote {facts['output']}; next, for visits per cell:")
-        say(f"  quiltdp calibrate {shlex.quote(facts['output'])} --epsilon 1 --sensitivity 2")
-
-
-def _show_robust(
-    worst: dict[str, Any], show_line: Any, show_table: Any, number: Any, *, written: bool
-) -> None:
-    """Print the noise each estimator asks for."""
-    rows = [
-        (name, number(a), number(1.0 / a) if a else "∞")
-        for name, a in worst["dp_epsilon_by_estimator"].items()
-    ]
-    if "dp_epsilon_region" in worst:
-        a = worst["dp_epsilon_region"]
-        rows.append((f"region, {100 * worst['confidence']:g} % confidence", number(a), number(1.0 / a)))
-    what = "each step" if worst["window"] == 1 else f"any {worst['window']} steps in a row"
-    show_table(
-        ("model", "dp_epsilon", "noise per unit"),
-        rows,
-        title=f"What epsilon {worst['epsilon']:g} for {what} costs",
-        right=("dp_epsilon", "noise per unit"),
-    )
-    wrote = "this one is written" if written else "-o FILE would write this one"
-    show_line(f"worst estimator: {worst['worst_estimator']} ({wrote})")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -11,14 +12,70 @@ from quiltdp.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from quiltdp.domains.trace import LocationStudy
+    from quiltdp.domains.trace.area import Area, Rings
     from quiltdp.domains.trace.release import CellRelease
 
-__all__ = ["check_release", "chosen_study", "released_text"]
+__all__ = ["check_trace", "chosen_study", "released_text"]
 
 _KINDS = (".csv", ".geojson")
 
 
-def check_release(release: str | None, area: str | None, *, noisy_map: bool) -> None:
+def check_trace(
+    *,
+    outline: str | None,
+    output: str | None,
+    map_file: str | None,
+    sigma: float | None,
+    area: str | None,
+    release: str | None,
+    level: str | None,
+    adversary: str,
+    epsilon: float,
+    cell: str,
+    confidence: float | None,
+    robust: bool,
+    time_of_day: bool,
+) -> tuple[Area | None, Rings]:
+    """Refuse what cannot work, alone or together, before any point is read.
+
+    Returns the public area, and the polygons to draw on the map.
+    """
+    for flag, value in (("--sigma", sigma), ("--area", area)):
+        if value is not None and map_file is None and release is None:
+            raise InvalidArgument(f"{flag} belongs to a map or a release: give --map or --release FILE too")
+    if sigma is not None and not 0.0 < sigma < math.inf:
+        raise InvalidArgument(f"--sigma must be a positive finite number, not {sigma!r}")
+    if not 0.0 < epsilon < math.inf:
+        raise InvalidArgument(f"--epsilon must be a positive finite number, not {epsilon!r}")
+    if adversary not in ("informed", "prior"):
+        raise InvalidArgument(f"--adversary {adversary!r}: choose informed or prior")
+    if level not in (None, "step", "user"):
+        raise InvalidArgument(f"--level must be step or user, not {level!r}")
+    if time_of_day and (robust or confidence is not None):
+        raise InvalidArgument(
+            "--robust and --confidence compare chains with one matrix: leave --time-of-day out"
+        )
+    _check_release(release, area, confidence, noisy_map=map_file is not None and sigma is not None)
+    if output is not None and not output.lower().endswith((".json", ".json.gz")):
+        raise InvalidArgument(f"{output}: models are saved as .json or .json.gz files")
+    if map_file is not None:
+        from quiltdp.report.trace_map import check_map
+
+        check_map(map_file)
+    _check_extras(cell)
+    from quiltdp.domains.trace.area import parse_area
+
+    public = None if area is None else parse_area(area)
+    if outline is None:
+        return public, () if public is None else public.rings
+    if map_file is None:
+        raise InvalidArgument("--outline is drawn on a map: give --map FILE too")
+    return public, parse_area(outline).rings
+
+
+def _check_release(
+    release: str | None, area: str | None, confidence: float | None, *, noisy_map: bool
+) -> None:
     """Refuse a release over the cells that happened to be visited, and files of another kind."""
     if area is None and (release is not None or noisy_map):
         raise InvalidArgument(
@@ -27,6 +84,21 @@ def check_release(release: str | None, area: str | None, *, noisy_map: bool) -> 
         )
     if release is not None and os.path.splitext(release)[1].lower() not in _KINDS:
         raise InvalidArgument(f"--release {release}: a release is written as {' or '.join(_KINDS)}")
+    if release is not None and confidence is not None:
+        raise InvalidArgument(
+            "--confidence tells what every chain that the counts allow would need: read it first, then"
+            " release with a --sigma of your choice"
+        )
+
+
+def _check_extras(cell: str) -> None:
+    """Refuse cells whose library is missing."""
+    from quiltdp.domains.trace.extras import need
+
+    if cell.startswith("h3"):
+        need("h3", "hexagonal cells")
+    else:
+        need("pyproj", "a square grid")
 
 
 def chosen_study(
@@ -36,19 +108,24 @@ def chosen_study(
     *,
     time_of_day: bool,
     initial: str,
-) -> LocationStudy:
-    """Return the study of the points, under the chain of earlier points and of hours where asked for."""
-    from quiltdp.domains.trace.build import study_from_past
-    from quiltdp.domains.trace.hours import hourly_chain, hourly_fit
+) -> tuple[LocationStudy, LocationStudy | None]:
+    """Return the study of the points, under the chain of earlier points or of hours where asked for.
 
-    study = read(points)
+    The second study is that of the earlier points.
+    """
+    from quiltdp.domains.trace.hours import hourly_chain, hourly_fit
+    from quiltdp.domains.trace.past import study_from_past
+
     if fit_on:
-        return study_from_past(read(list(fit_on)), study, initial=initial, time_of_day=time_of_day)
+        past = read(list(fit_on))
+        present = read(points, estimator="mle", initial="occupancy")  # nothing of it is used but its steps
+        return study_from_past(past, present, initial=initial, time_of_day=time_of_day), past
+    study = read(points)
     if time_of_day:
         fit = hourly_fit(study.steps, str(study.estimate.estimator))
         law = study.model.segments[0].initial
-        return replace(study, model=hourly_chain(study.steps, fit, law))
-    return study
+        return replace(study, model=hourly_chain(study.steps, fit, law)), None
+    return study, None
 
 
 def released_text(found: CellRelease, path: str) -> str:

@@ -98,7 +98,7 @@ def write_whole(
     if special:
         _straight(name, data)
         return
-    draft = name.with_name(f".{name.name}.{os.getpid()}.part")
+    draft = _draft(name)
     try:
         draft.write_bytes(data.encode("utf-8") if isinstance(data, str) else data)
         draft.replace(name)
@@ -124,8 +124,26 @@ def check_writable(path: str | os.PathLike[str], *inputs: str | os.PathLike[str]
         raise FileFormatError(path, None, "this is a folder: name a file to write")
     if not name.parent.is_dir():
         raise FileFormatError(path, None, "its folder does not exist: make it first")
-    if not os.access(name if name.exists() else name.parent, os.W_OK):
+    if name.exists() and not os.access(name, os.W_OK):
         raise FileFormatError(path, None, "the file cannot be written (permission denied)")
+    if not name.exists() or name.is_file():
+        _try_beside(path, name)
+
+
+def _try_beside(path: str | os.PathLike[str], name: Path) -> None:
+    """Make the draft that :func:`write_whole` will make, and take it away: permissions do not tell all."""
+    draft = _draft(name)
+    try:
+        draft.write_bytes(b"")
+    except OSError as error:
+        raise _unwritable(path, error) from None
+    finally:
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
+
+
+def _draft(name: Path) -> Path:
+    return name.with_name(f".{name.name}.{os.getpid()}.part")
 
 
 def _straight(path: Path, data: bytes | str) -> None:

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from quiltdp.errors import DependencyMissing, InvalidArgument
 from quiltdp.io.replace import write_whole
 
-__all__ = ["draw_cells", "map_picture", "save_map"]
+__all__ = ["check_map", "draw_cells", "map_picture", "save_map"]
 
 Outline = Sequence[tuple[float, float]]
 
@@ -32,6 +32,7 @@ def draw_cells(
     largest: float | None = None,
     labels: Sequence[str | None] | None = None,
     colour_bar: bool = True,
+    border: Sequence[Outline] = (),
 ) -> None:
     """Draw cells on matplotlib axes, coloured by value.
 
@@ -53,6 +54,8 @@ def draw_cells(
         Text to write into some cells.
     colour_bar
         Whether to draw the legend.
+    border
+        Rings (lat, lon) to draw over the cells: the border of a city, a shore.
     """
     from matplotlib import colormaps
     from matplotlib.collections import PolyCollection
@@ -72,6 +75,9 @@ def draw_cells(
     axes.add_collection(patches)
     corners = np.array([c for ring in rings for c in ring])
     _frame(axes, corners)
+    for ring in border:
+        line = np.array([*ring, ring[0]], dtype=np.float64)
+        axes.plot(line[:, 1], line[:, 0], color="#b0413e", linewidth=1.1, scalex=False, scaley=False)
     for k, ring in zip(shown, rings, strict=True):
         if labels is not None and labels[k]:
             x, y = np.mean(ring, axis=0)
@@ -127,6 +133,7 @@ def save_map(
     unit: str,
     title: str = "",
     labels: Sequence[str | None] | None = None,
+    border: Sequence[Outline] = (),
 ) -> None:
     """Write a picture of the cells to a PNG, SVG or PDF file.
 
@@ -137,7 +144,21 @@ def save_map(
     InvalidArgument
         If the file name has another ending.
     """
-    write_whole(path, map_picture(path, outlines, values, unit=unit, title=title, labels=labels))
+    write_whole(
+        path, map_picture(path, outlines, values, unit=unit, title=title, labels=labels, border=border)
+    )
+
+
+def check_map(path: str | os.PathLike[str]) -> str:
+    """Return the format that the ending of a file names; refuse others, and a missing matplotlib."""
+    from importlib.util import find_spec
+
+    kind = os.path.splitext(path)[1].lower().removeprefix(".")
+    if kind not in ("png", "svg", "pdf"):
+        raise InvalidArgument(f"{os.fspath(path)}: a map is written as .png, .svg or .pdf")
+    if find_spec("matplotlib") is None:
+        raise DependencyMissing("drawing a map needs matplotlib: pip install 'quiltdp[plot]'")
+    return kind
 
 
 def map_picture(
@@ -148,19 +169,16 @@ def map_picture(
     unit: str,
     title: str = "",
     labels: Sequence[str | None] | None = None,
+    border: Sequence[Outline] = (),
 ) -> bytes:
     """Return what :func:`save_map` writes, in the format that the ending of ``path`` names."""
-    kind = os.path.splitext(path)[1].lower().removeprefix(".")
-    if kind not in ("png", "svg", "pdf"):
-        raise InvalidArgument(f"{os.fspath(path)}: a map is written as .png, .svg or .pdf")
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise DependencyMissing("drawing a map needs matplotlib: pip install 'quiltdp[plot]'") from None
+    kind = check_map(path)
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=(7.2, 5.2), dpi=150, layout="constrained")
     FigureCanvasAgg(figure)
-    draw_cells(figure.add_subplot(), outlines, values, unit=unit, title=title, labels=labels)
+    draw_cells(figure.add_subplot(), outlines, values, unit=unit, title=title, labels=labels, border=border)
     picture = BytesIO()
     figure.savefig(picture, format=kind)
     return picture.getvalue()

@@ -176,6 +176,26 @@ def test_linkage_loop_copies_are_merged(tmp_path):
     assert "line 10: '10' of family 1 is a loop copy of '6'" in found.warnings[0]
 
 
+def test_remarks_that_begin_with_a_star(tmp_path):
+    trio = "1 1 0 0 1 1\n1 2 0 0 2 1\n* in between\n1 3 1 2 1 2\n"
+    assert len(family(tmp_path, "* made by hand\n** really\n" + trio, "pedin.pre")) == 3
+    assert len(family(tmp_path, "* remark\n" + LOOP, "pedin.dat")) == len(family(tmp_path, LOOP, "b.dat"))
+    starred = "* a 0 0 1 1\n* b 0 0 2 1\n* c a b 1 2\n"  # everybody's family is a star
+    assert len(family(tmp_path, starred, "pedin.pre")) == 3
+    with pytest.raises(FileFormatError, match=r"pedin.pre:4: this line begins with '\*' and"):
+        family(tmp_path, "1 1 0 0 1 1\n1 2 0 0 2 1\n1 3 1 2 1 2\n* 4 1 2 1 2\n", "pedin.pre")
+    with pytest.raises(FileFormatError, match="already has a row on line 4"):
+        family(tmp_path, "* remark\n1 1 0 0 1 1\n1 2 0 0 2 1\n1 3 1 2 1 2\n1 3 1 2 2 2\n", "pedin.pre")
+
+
+def test_nearly_a_name_is_asked_back(tmp_path):
+    found = family(tmp_path, "FAM_A kid1 dad mum 1 2\nFAM_A dad 0 0 1 1\nFAM_A mum 0 0 2 1\n", "a.fam")
+    with pytest.raises(InvalidArgument, match="did you mean 'kid1'"):
+        found.find("kidl", "--kin: ")
+    with pytest.raises(InvalidArgument, match="did you mean 'FAM_A'"):
+        found.only("FAM_B")
+
+
 def test_linkage_copies_that_disagree_are_refused(tmp_path):
     with pytest.raises(FileFormatError, match=r":10: '10' is marked as a copy of '6' but has another sex"):
         family(tmp_path, LOOP.replace("1 10 0 0 7 0 0 1 2", "1 10 0 0 7 0 0 2 2"), "pedin.dat")

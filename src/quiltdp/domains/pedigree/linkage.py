@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from quiltdp.domains.pedigree.codes import read_sex
-from quiltdp.domains.pedigree.text import Cells, read_text
+from quiltdp.domains.pedigree.text import Cells, read_text, without_star_comments
 from quiltdp.domains.pedigree.types import Row, RowFile
 from quiltdp.errors import FileFormatError
 
@@ -129,11 +129,12 @@ def _merge(
 
 def _loose(path: Path) -> Cells:
     """Split every line at white space; trailing remarks may differ in length."""
-    numbered = [
-        (k, tuple(line.split()))
+    lines = [
+        (k, line)
         for k, line in enumerate(read_text(path).split("\n"), start=1)
         if line.strip() and not line.lstrip().startswith("#")
     ]
+    numbered = [(k, tuple(line.split())) for k, line in without_star_comments(path, lines)]
     if not numbered:
         raise FileFormatError(path, None, "the file has no lines with people in them")
     return Cells(

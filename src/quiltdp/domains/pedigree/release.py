@@ -14,7 +14,8 @@ from quiltdp.accountant.mechanisms import Laplace
 from quiltdp.accountant.result import Binding, Certificate
 from quiltdp.domains.pedigree.genotypes import GenotypeCounts, cell_names
 from quiltdp.domains.pedigree.panel_calibration import PanelCalibration
-from quiltdp.errors import InvalidArgument
+from quiltdp.errors import BudgetSpent, InvalidArgument
+from quiltdp.io.replace import check_writable
 from quiltdp.numbers import digits_up
 from quiltdp.printable import json_text, printable
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from quiltdp.accountant.ledger import Ledger
     from quiltdp.mechanisms.noise import NoiseSource
 
-__all__ = ["noisy_counts", "open_ledger", "release_table", "to_calibration"]
+__all__ = ["check_ledger", "noisy_counts", "open_ledger", "release_table", "to_calibration"]
 
 
 def to_calibration(panel: PanelCalibration) -> Calibration:
@@ -59,6 +60,35 @@ def _total_sensitivity(panel: PanelCalibration) -> float:
         for kind in panel.profile.kinds
     ]
     return sum(parts)
+
+
+def check_ledger(path: str | os.PathLike[str]) -> None:
+    """Refuse a ledger that cannot pay for a release of all loci, before the long work begins.
+
+    Such a release takes the whole budget, so a ledger with any charge cannot.  Whether the ledger belongs
+    to this family and panel is known only when the noise is.
+
+    Raises
+    ------
+    BudgetSpent
+        Something is charged already.
+    FileFormatError, InvalidArgument
+        A new ledger cannot be made there; a ledger of a reusable holdout.
+    """
+    from quiltdp.accountant.ledger import Ledger
+
+    if not os.path.lexists(path):
+        check_writable(path)
+        return
+    ledger = Ledger.open(os.fspath(path))
+    if ledger.settings.get("kind") == "thresholdout":
+        raise InvalidArgument(f"{ledger.path}: this ledger belongs to a reusable holdout; ask through it")
+    spent = ledger.head.spent
+    if spent:
+        raise BudgetSpent(
+            f"{ledger.path}: a release of all loci needs the whole budget, and {min(float(spent), 1.0):.4g}"
+            " of it is spent; what was released before stays charged"
+        )
 
 
 def open_ledger(path: str | os.PathLike[str], calibration: Calibration) -> Ledger:

@@ -13,7 +13,7 @@ from quiltdp.domains.pedigree.columns import is_header
 from quiltdp.errors import FileFormatError
 from quiltdp.io import text as shared
 
-__all__ = ["Cells", "read_cells", "read_text"]
+__all__ = ["Cells", "read_cells", "read_text", "without_star_comments"]
 
 _TOKEN = re.compile(r'"([^"]*)"|(\S+)')
 _MIN_COLUMNS = 3
@@ -39,7 +39,8 @@ def read_cells(path: Path, delimiter: str | None = None) -> Cells:
     """Split a file into cells: tabs where every line agrees on them, else any white space.
 
     Ids may contain spaces only in files separated by tabs or by ``delimiter``.  Lines that start with
-    ``#`` are comments, except the last one above the people where it can be the header.
+    ``#`` are comments, except the last one above the people where it can be the header; so are lines
+    that start with a star of their own, as in LINKAGE text.
 
     Raises
     ------
@@ -47,6 +48,8 @@ def read_cells(path: Path, delimiter: str | None = None) -> Cells:
         If the file is empty, or a line has another number of columns than the first, by number.
     """
     lines = [(k, t) for k, t in enumerate(read_text(path).split("\n"), start=1) if t.strip()]
+    if delimiter is None:
+        lines = without_star_comments(path, lines)
     numbered = [(k, t) for k, t in lines if t.lstrip()[0] != "#"]
     people_start = numbered[0][0] if numbered else math.inf
     above = [(k, t.lstrip()[1:]) for k, t in lines if t.lstrip()[0] == "#" and k < people_start]
@@ -65,6 +68,28 @@ def read_cells(path: Path, delimiter: str | None = None) -> Cells:
     if not filled:
         raise FileFormatError(path, None, "the file has no lines with people in them")
     return _rectangular(Cells(str(path), tuple(n for n, _ in filled), tuple(r for _, r in filled), commented))
+
+
+def without_star_comments(path: Path, lines: list[tuple[int, str]]) -> list[tuple[int, str]]:
+    """Return the lines without the remarks of LINKAGE text, which begin with a star of their own.
+
+    A star may also be somebody's family.  A line that begins so and has as many columns as lines that do
+    not could be either, and is refused: nobody is dropped silently.
+    """
+    starred = [(k, t.split()) for k, t in lines if t.split()[0].strip("*") == ""]
+    widths = {len(t.split()) for _, t in lines if t.split()[0].strip("*") != ""}
+    if not widths:  # everybody's family is a star
+        return lines
+    for number, words in starred:
+        if len(words) in widths:
+            raise FileFormatError(
+                path,
+                number,
+                f"this line begins with {words[0]!r} and has as many columns as the others: begin a remark"
+                " with #, or give the family another name than a star",
+            )
+    gone = {k for k, _ in starred}
+    return [(k, t) for k, t in lines if k not in gone]
 
 
 def _may_be_header(comment: str, first: str, delimiter: str | None) -> bool:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from functools import cached_property
 from typing import Literal, TypeAlias
 
-from quiltdp.errors import InvalidArgument, InvalidModel, UnknownNode
+from quiltdp.errors import InvalidArgument, InvalidModel, UnknownNode, option
 
 __all__ = ["Alleles", "Pedigree", "Person", "Row", "RowFile", "Sex"]
 
@@ -184,7 +185,15 @@ class Pedigree:
             if found:
                 several = ", ".join(f"{p.name!r} (line {p.line})" for p in found[:3])
                 raise InvalidArgument(f"{where}{text!r} could be {several}: write one of these")
-        raise InvalidArgument(f"{where}{text!r} is not in the pedigree {self.source}")
+        raise InvalidArgument(f"{where}{text!r} is not in the pedigree {self.source}{self._near(text)}")
+
+    def _near(self, text: str) -> str:
+        """Return the people whose id, name or label is nearly this, as a question."""
+        spellings = {_plain(s): p for p in reversed(self.people) for s in (p.name, p.id, p.label) if s}
+        close = get_close_matches(_plain(text), spellings, n=3, cutoff=0.5)
+        people = dict.fromkeys(spellings[s] for s in close)
+        told = [f"{p.name!r}{f' ({p.label})' if p.label else ''}" for p in people]
+        return f"; did you mean {' or '.join(told)}?" if told else ""
 
     def _saying(self, text: str) -> list[Person]:
         """Return everybody whose label has all these words."""
@@ -213,7 +222,14 @@ class Pedigree:
         Whoever is connected with it by parenthood stays.
         """
         labelled = {p.name for p in self.people if p.family and p.family == text}
-        wanted = labelled or {self[self.find(text, "family: ")].name}
+        families = dict.fromkeys(p.family for p in self.people if p.family)
+        close = get_close_matches(text, families, n=1)
+        if close and not labelled and text not in self.by_name:
+            raise InvalidArgument(
+                f"{option('family')} {text!r} is not in the pedigree {self.source};"
+                f" did you mean {close[0]!r}?"
+            )
+        wanted = labelled or {self[self.find(text, f"{option('family')}: ")].name}
         inside = {name for part in self.components if wanted & set(part) for name in part}
         return replace(self, people=tuple(p for p in self.people if p.name in inside), facts={})
 

@@ -16,7 +16,8 @@ from quiltdp.io.text import read_source
 
 __all__ = ["Area", "AreaQuery", "over_area", "parse_area"]
 
-Outlines = tuple[tuple[tuple[float, float], ...], ...]
+Rings = tuple[tuple[tuple[float, float], ...], ...]
+Outlines = Rings
 
 _LARGEST_AREA = 20_000
 

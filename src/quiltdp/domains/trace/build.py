@@ -14,9 +14,9 @@ from numpy.typing import ArrayLike
 from quiltdp.chain import ChainModel, markov_chains
 from quiltdp.domains.trace.cells import assign_cells
 from quiltdp.domains.trace.checks import MAX_SPEED, check_points
+from quiltdp.domains.trace.clock import CLOCK, clock_of
 from quiltdp.domains.trace.diagnostics import Diagnostics, diagnose
 from quiltdp.domains.trace.estimate import Estimate, Estimator, estimate_transitions, parse_estimator
-from quiltdp.domains.trace.hours import counts_by_hour, fit_hours, hourly_chain
 from quiltdp.domains.trace.points import Points
 from quiltdp.domains.trace.readers import read_points
 from quiltdp.domains.trace.steps import Pick, Steps, make_steps
@@ -28,7 +28,6 @@ __all__ = [
     "discretise",
     "location_chain",
     "location_study",
-    "study_from_past",
     "whole_traces",
 ]
 
@@ -37,13 +36,17 @@ _LARGEST_MATRIX = 4000
 
 @dataclass(frozen=True, eq=False)
 class LocationStudy:
-    """Everything between the points and the model: points, steps, estimate, diagnostics, model."""
+    """Everything between the points and the model: points, steps, estimate, diagnostics, model.
+
+    ``past`` are the steps on which the model was fitted, where they are not those that are counted.
+    """
 
     points: Points
     steps: Steps
     estimate: Estimate
     diagnostics: Diagnostics
     model: ChainModel
+    past: Steps | None = None
 
 
 def discretise(
@@ -102,6 +105,7 @@ def chain_from_steps(
         notes=(*steps.notes, *made.notes, *unseen),
         provenance={
             **steps.provenance,
+            CLOCK: clock_of(steps),
             "domain": "location trace",
             "estimator": str(made.estimator),
             "smoothing": f"{made.estimator.smoothing:g}",
@@ -197,67 +201,6 @@ def location_study(
         gap_steps=int(split // steps.interval) if math.isfinite(split) else None,
     )
     return LocationStudy(points, steps, made, facts, chain_from_steps(steps, made, initial=initial))
-
-
-def study_from_past(
-    past: LocationStudy, present: LocationStudy, *, initial: str = "occupancy", time_of_day: bool = False
-) -> LocationStudy:
-    """Return the present steps under the chain fitted on past ones: nothing of the present is fitted.
-
-    Cells are those of the present; only the moves of the past are counted.  With ``time_of_day`` every
-    hour of the day has the matrix of that hour in the past.
-
-    Raises
-    ------
-    InvalidArgument
-        If the two use other cells or steps, or if the present has cells that the past never saw and the
-        estimator adds nothing to them.
-    """
-    before, now = past.steps, present.steps
-    for what in ("cells", "interval"):
-        if before.provenance[what] != now.provenance[what]:
-            raise InvalidArgument(
-                f"the past has {what} {before.provenance[what]}, the present {now.provenance[what]}:"
-                " they must agree"
-            )
-    place = {name: k for k, name in enumerate(now.cells.names)}
-    shared = [place.get(name) for name in before.cells.names]
-    new = set(now.cells.names) - set(before.cells.names)
-    if new and not past.estimate.estimator.smoothing:
-        raise InvalidArgument(
-            f"{len(new)} of {len(place)} cells were never seen in the past: add to every count"
-            f" ({option('estimator', 'additive:0.1')}), or use larger cells"
-        )
-    gone = [k for k, p in enumerate(shared) if p is None]
-    kept = [k for k, p in enumerate(shared) if p is not None]
-    where = np.array([shared[k] for k in kept], dtype=np.int64)
-    old = counts_by_hour(before) if time_of_day else before.counts()[None]
-    counts = np.zeros((len(old), len(place), len(place)), dtype=np.int64)
-    for into, hour in zip(counts, old, strict=True):
-        into[np.ix_(where, where)] = hour[np.ix_(kept, kept)]
-    made = estimate_transitions(counts.sum(axis=0), past.estimate.estimator)
-    visits = np.full(len(place), past.estimate.estimator.smoothing)
-    visits[where] += before.visits()[kept]
-    law = visits / visits.sum() if initial == "occupancy" else initial
-    if time_of_day and isinstance(law, str):
-        raise InvalidArgument(
-            f"{option('initial')} {law!r}: with a matrix for every hour the first step follows the occupancy"
-        )
-    model = (
-        hourly_chain(now, fit_hours(counts, past.estimate.estimator), np.asarray(law))
-        if time_of_day
-        else chain_from_steps(now, made, initial=law)
-    )
-    note = f"fitted on earlier data ({past.points.source}), of which nothing is released here"
-    if gone:
-        note += f"; {len(gone)} cells that only the past visited are left out"
-    model = ChainModel(
-        model.segments,
-        now.cells.names,
-        notes=(*model.notes, note),
-        provenance={**model.provenance, "initial": initial},
-    )
-    return LocationStudy(present.points, now, made, diagnose(made.counts, made.matrix), model)
 
 
 def location_chain(

@@ -1,22 +1,27 @@
 """A matrix for every hour of the day, where the data show that the hours differ.
 
-The transition matrix at a step is that of the hour (UTC) in which the step begins.  A row that an hour
-never saw is the pooled one.  Whether the hours differ is judged by the Bayesian information criterion:
-24 matrices against one, on the same transitions.
+The transition matrix at a step is that of the hour, in the time zone of the data, in which the step
+begins.  A row that an hour never saw is the pooled one.  Whether the hours differ is judged by the
+Bayesian information criterion: 24 matrices against one, on the same transitions; only moves that were
+ever seen are parameters.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from quiltdp.chain import ChainModel, ChainSegment
+from quiltdp.domains.trace.clock import CLOCK, clock_of, hours_of_day, zone_of
 from quiltdp.domains.trace.estimate import Estimate, Estimator, estimate_transitions
 from quiltdp.domains.trace.points import Floats, Ints
-from quiltdp.domains.trace.steps import UNSEEN, Steps
+from quiltdp.domains.trace.steps import UNSEEN, Steps, Stretch
 
-__all__ = ["HourlyFit", "counts_by_hour", "fit_hours", "hourly_chain", "hourly_fit"]
+__all__ = ["HourlyFit", "counts_by_hour", "fit_hours", "hourly_chain", "hourly_fit", "hours_hint"]
+
+_MOST_CELLS = 400  # a table of counts per hour stays below 32 MB
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,20 +56,39 @@ def fit_hours(counts: Ints, estimator: str | Estimator = "mle") -> HourlyFit:
     return HourlyFit(matrices, pooled, _bic(counts.sum(axis=0)[None]), _bic(counts))
 
 
-def hourly_chain(steps: Steps, fit: HourlyFit, initial: Floats) -> ChainModel:
-    """Return the model: one chain per stretch, at each step the matrix of its hour."""
+def hours_hint(steps: Steps) -> str | None:
+    """Return what to do where one matrix is used and the hours differ; ``None`` where they do not."""
+    if len(steps.cells.names) > _MOST_CELLS:
+        return None
+    counts = counts_by_hour(steps)
+    if _bic(counts) >= _bic(counts.sum(axis=0)[None]):
+        return None
+    return (
+        "the hours of the day differ (BIC): one matrix for all of them averages quiet hours, which remember"
+        " longer, with busy ones; a matrix for every hour is safer (time_of_day, --time-of-day)"
+    )
+
+
+def hourly_chain(
+    steps: Steps, fit: HourlyFit, initial: Floats, states: Sequence[str] | None = None
+) -> ChainModel:
+    """Return the model: one chain per stretch, at each step the matrix of its hour.
+
+    ``states`` are the cells of the fit, where they are not those of the steps.
+    """
     tables = [np.array(m) for m in fit.matrices]
     segments = []
     for s in steps.stretches:
-        hours = _hours(s.start, len(s), steps.interval)
+        hours = _hours(steps, s)
         moves = tuple(tables[h] for h in hours[:-1].tolist()) or (tables[0],)
         segments.append(ChainSegment(s.prefix, len(s), initial, moves))
     return ChainModel(
         segments,
-        steps.cells.names,
-        notes=(*steps.notes, *fit.pooled.notes, _said(fit)),
+        steps.cells.names if states is None else states,
+        notes=(*steps.notes, *fit.pooled.notes, _said(fit, zone_of(steps.provenance))),
         provenance={
             **steps.provenance,
+            CLOCK: clock_of(steps),
             "domain": "location trace",
             "estimator": f"{fit.pooled.estimator}, by hour of the day",
             "initial": "given",
@@ -72,32 +96,36 @@ def hourly_chain(steps: Steps, fit: HourlyFit, initial: Floats) -> ChainModel:
     )
 
 
-def _said(fit: HourlyFit) -> str:
+def _said(fit: HourlyFit, zone: str) -> str:
     verdict = "the hours differ" if fit.hours_differ else "one matrix would do: the hours do not differ"
-    return f"a matrix for every hour of the day (UTC); by BIC {verdict}"
+    return f"a matrix for every hour of the day ({zone}); by BIC {verdict}"
 
 
-def _hours(start: float, length: int, interval: float) -> Ints:
-    found: Ints = np.floor((start + interval * np.arange(length)) / 3600.0).astype(np.int64) % 24
-    return found
+def _hours(steps: Steps, stretch: Stretch) -> Ints:
+    return hours_of_day(stretch.start, len(stretch), steps.interval, zone_of(steps.provenance))
 
 
 def counts_by_hour(steps: Steps) -> Ints:
-    """Return the transitions counted in each hour of the day (UTC), 24 × cells × cells."""
+    """Return the transitions counted in each hour of the day, 24 × cells × cells."""
     size = len(steps.cells.names)
     table = np.zeros((24, size, size), dtype=np.int64)
     for s in steps.stretches:
         a, b = s.cells[:-1], s.cells[1:]
         both = (a != UNSEEN) & (b != UNSEEN)
-        hours = _hours(s.start, len(s), steps.interval)[:-1]
+        hours = _hours(steps, s)[:-1]
         np.add.at(table, (hours[both], a[both], b[both]), 1)
     return table
 
 
 def _bic(counts: Ints) -> float:
-    """Return −2 ln L + k ln n over a stack of count tables; rows never left have no parameters."""
+    """Return −2 ln L + k ln n over a stack of count tables.
+
+    A row has one parameter less than moves were seen from its cell in any table: a move never seen is no
+    parameter, or few data over many cells could never show anything.
+    """
     rows = counts.sum(axis=2, keepdims=True)
     with np.errstate(divide="ignore", invalid="ignore"):
         terms = np.where(counts > 0, counts * np.log(counts / rows), 0.0)
-    free = int((rows > 0).sum()) * (counts.shape[2] - 1)
+    moves = (counts.sum(axis=0) > 0).sum(axis=1)
+    free = int(((rows[:, :, 0] > 0) * np.maximum(moves - 1, 0)).sum())
     return float(-2.0 * terms.sum() + free * np.log(max(int(counts.sum()), 1)))

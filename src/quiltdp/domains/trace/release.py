@@ -7,7 +7,6 @@ import io
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from quiltdp.accountant.mechanisms import Laplace
 from quiltdp.accountant.recheck import leakage_of
 from quiltdp.domains.trace.area import Area, over_area
 from quiltdp.domains.trace.build import LocationStudy, whole_traces
+from quiltdp.domains.trace.clock import CLOCK, clock_of, when
 from quiltdp.domains.trace.points import Floats
 from quiltdp.domains.trace.queries import CellQuery, release_cells, visits_per_cell
 from quiltdp.domains.trace.steps import Steps
@@ -243,7 +243,7 @@ def _remarks(query: CellQuery, scale: float) -> tuple[str, ...]:
 
 
 def name_step(steps: Steps, unit: str) -> str:
-    """Return a step by its time: ``ann, Tue 2024-05-07 08:05 UTC``; other units as they are.
+    """Return a step, or a run of steps, by its time: ``ann, Tue 2024-05-07 08:05 UTC``; others as they are.
 
     Examples
     --------
@@ -252,9 +252,4 @@ def name_step(steps: Steps, unit: str) -> str:
     >>> name_step(location_study(p, "500m", "5min").steps, "ann/0/2")
     'ann, Thu 1970-01-01 00:10 UTC'
     """
-    prefix, _, number = unit.rpartition("/")
-    stretch = next((s for s in steps.stretches if s.prefix == prefix + "/"), None)
-    if stretch is None or not number.isdigit():
-        return unit
-    moment = datetime.fromtimestamp(stretch.start + int(number) * steps.interval, tz=timezone.utc)
-    return f"{stretch.user}, {moment:%a %Y-%m-%d %H:%M} UTC"
+    return when({CLOCK: clock_of(steps)}, unit) or unit

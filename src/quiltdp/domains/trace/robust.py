@@ -26,6 +26,7 @@ from quiltdp.accountant.leakage.set_chain import SetChainBound
 from quiltdp.chain import ChainModel
 from quiltdp.domains.trace.build import chain_from_steps
 from quiltdp.domains.trace.estimate import Estimator, parse_estimator
+from quiltdp.domains.trace.points import Ints
 from quiltdp.domains.trace.region import transition_region
 from quiltdp.domains.trace.steps import Steps
 from quiltdp.errors import InvalidArgument, InvalidModel, option
@@ -176,13 +177,21 @@ class RegionBound:
         Protect any run of this many steps (1: single steps).
     max_distance
         The longest d-step table looked at; more is tighter and slower.
+    counts
+        The moves that the region is about, where they are not those of the steps (an earlier trace).
     """
 
     def __init__(
-        self, steps: Steps, confidence: float = 0.95, *, window: int = 1, max_distance: int = 64
+        self,
+        steps: Steps,
+        confidence: float = 0.95,
+        *,
+        window: int = 1,
+        max_distance: int = 64,
+        counts: Ints | None = None,
     ) -> None:
         self.confidence = confidence
-        self.region = transition_region(steps.counts(), confidence)
+        self.region = transition_region(steps.counts() if counts is None else counts, confidence)
         lengths = [len(s) for s in steps.stretches]
         self.bound = SetChainBound(self.region, lengths, window=window, max_distance=max_distance)
 

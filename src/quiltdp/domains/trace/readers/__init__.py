@@ -171,5 +171,8 @@ def _joined(parts: list[Points], files: list[Path]) -> Points:
         np.concatenate([p.lines for p in parts]),
         f"{files[0]} and {len(files) - 1} more",
         (*notes, f"{len(files)} files read together"),
-        {"format": ", ".join(sorted({p.provenance.get("format", "?") for p in parts}))},
+        {
+            **parts[0].provenance,
+            "format": ", ".join(sorted({p.provenance.get("format", "?") for p in parts})),
+        },
     )

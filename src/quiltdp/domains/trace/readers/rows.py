@@ -76,7 +76,7 @@ def make_points(
         np.array(rows.line, dtype=np.int64),
         rows.source,
         tuple(notes),
-        rows.provenance,
+        rows.provenance if time_zone is None else {**rows.provenance, "time_zone": time_zone},
     )
     if outside.any():
         gone = (
