@@ -1,4 +1,4 @@
-"""``quiltdp trace``: what it prints, writes and refuses."""
+"""``quiltdp trace`` (``quiltdp.cli.trace_release``, ``quiltdp.cli.trace_tables``): prints, writes, refuses."""
 
 from __future__ import annotations
 
