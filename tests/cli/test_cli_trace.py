@@ -1,4 +1,4 @@
-"""``quiltdp trace`` (``quiltdp.cli.trace_release``, ``quiltdp.cli.trace_tables``): prints, writes, refuses."""
+"""``quiltdp trace``, what it does (``quiltdp.cli.trace_release``, ``quiltdp.cli.trace_tables``)."""
 
 from __future__ import annotations
 
