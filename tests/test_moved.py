@@ -29,6 +29,7 @@ NAMES = {  # some of what stood at an old address
     "quiltdp.inference.chain_laws": ["ChainLaws"],
     "quiltdp.inference.clique_states": ["CliqueForest", "clique_forest"],
     "quiltdp.inference.components": ["ComponentClass", "component_classes"],
+    "quiltdp.inference.determined": ["determined_nodes"],
     "quiltdp.inference.elimination": ["best_assignment", "max_out", "product", "sum_out", "summed_law"],
     "quiltdp.inference.evidence": ["condition", "count_evidence", "each_evidence"],
     "quiltdp.inference.evidence_views": ["View", "Views"],

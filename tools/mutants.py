@@ -163,7 +163,7 @@ MUTANTS = (
     ),
     Mutant(
         "inference/chains.py",
-        "if np.any((joint < _UNDERFLOW) & ",
+        "if np.any((joint < UNDERFLOW) & ",
         "if np.any((joint < 0.0) & ",
         "what a product has lost is not missed",
         "tests/contracts/test_extreme_tables.py",

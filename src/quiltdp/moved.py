@@ -22,6 +22,7 @@ MOVED = {
     "quiltdp.inference.chain_laws": "quiltdp.inference.chains",
     "quiltdp.inference.clique_states": "quiltdp.inference.cliques",
     "quiltdp.inference.components": "quiltdp.graph.components",
+    "quiltdp.inference.determined": "quiltdp.inference.spread",
     "quiltdp.inference.elimination": "quiltdp.inference.tables",
     "quiltdp.inference.evidence": "quiltdp.inference.marginals",
     "quiltdp.inference.evidence_views": "quiltdp.inference.cliques",

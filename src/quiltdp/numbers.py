@@ -19,6 +19,7 @@ __all__ = [
     "DIGITS",
     "EPS",
     "LEAST",
+    "UNDERFLOW",
     "above",
     "above_array",
     "digits_down",
@@ -37,6 +38,7 @@ DIGITS = 12
 
 EPS = float(np.finfo(np.float64).eps)
 LEAST = 1e-300  # what a possible state weighs at least, so that 0 means impossible
+UNDERFLOW = 1e-280  # below it a product of doubles has lost digits: its entry counts as unknown
 _TINY = 5e-324
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import quiltdp as qd
-from quiltdp.inference.determined import determined_nodes
+from quiltdp.inference.spread import determined_nodes
 
 
 @pytest.mark.parametrize("seed", range(30))

@@ -40,13 +40,13 @@ def everything_eliminated(patch):
         return 1e30 * sum(1 + (s.scope | s.vector).bit_count() for s in shapes)
 
     patch.setattr(Planner, "_finish", dear)
-    patch.setattr(rays, "_WORK", math.inf)
+    patch.setattr(rays, "RAY_WORK", math.inf)
 
 
 def in_small_blocks(patch):
     nothing_eliminated(patch)
-    patch.setattr(rays, "_BLOCK", 4)
-    patch.setattr(rays, "_WHOLE", 0)
+    patch.setattr(rays, "MASSES_AT_ONCE", 4)
+    patch.setattr(rays, "GROUP_ENTRIES", 0)
 
 
 WAYS = (as_planned, nothing_eliminated, everything_eliminated, in_small_blocks)

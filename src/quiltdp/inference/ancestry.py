@@ -31,11 +31,11 @@ from numpy.typing import NDArray
 from quiltdp.errors import InvalidArgument, ModelTooWide
 from quiltdp.graph.orders import eliminations
 from quiltdp.model import Model, Table
+from quiltdp.numbers import UNDERFLOW
 from quiltdp.work import NO_GUARD, Guard
 
 __all__ = ["Ancestry", "FamilyLaw", "Loop", "Passage", "Reordered", "Step", "loop_above", "reorder"]
 
-_UNDERFLOW = 1e-280  # below it a product has lost digits: the law is then called unknown
 _LEAST = 1e-250  # below this a product of probabilities could be lost to underflow
 
 
@@ -261,7 +261,7 @@ class Ancestry:
 def _kept(law: Table, table: Table) -> Table | None:
     """Return the product of two laws, or ``None`` if a possible state would be lost to underflow."""
     product = law * table
-    return None if np.any((product < _UNDERFLOW) & (law > 0) & (table > 0)) else np.asarray(product)
+    return None if np.any((product < UNDERFLOW) & (law > 0) & (table > 0)) else np.asarray(product)
 
 
 def _pooled(pool: dict[bytes, Table], table: Table) -> Table:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from quiltdp.errors import InvalidModel, ModelTooWide
 from quiltdp.inference.marginals import check_disjoint
+from quiltdp.inference.plan import MAX_JOINT
 from quiltdp.inference.region import Assignment, Attained, QuiltInfluence, QuiltLike, Witness
 from quiltdp.model import Model, Table
 
@@ -30,8 +31,6 @@ __all__ = [
     "quilt_influence",
     "swings",
 ]
-
-MAX_JOINT = 2**22
 
 
 def log_joint(model: Model, *, max_entries: int = MAX_JOINT) -> Table:

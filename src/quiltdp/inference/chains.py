@@ -22,9 +22,10 @@ from numpy.typing import NDArray
 
 from quiltdp.chain import ChainModel, ChainSegment, stationary_distribution
 from quiltdp.errors import InvalidArgument, InvalidModel
+from quiltdp.inference.plan import DENSE_DISTANCES
 from quiltdp.inference.spread import spread_of_rows, spreads_of_tables
 from quiltdp.model import Model, Table
-from quiltdp.numbers import EPS, LEAST
+from quiltdp.numbers import EPS, LEAST, UNDERFLOW
 
 __all__ = [
     "ChainLaws",
@@ -37,9 +38,6 @@ __all__ = [
     "step_families",
     "step_spreads",
 ]
-
-_DENSE = 12  # with one table per step every distance up to here is looked at
-_UNDERFLOW = 1e-280  # below it a product has lost digits: treat the entry as unknown
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,7 +117,7 @@ def _product(parts: Sequence[Table]) -> Table | None:
         return parts[0]
     product = reduce(np.multiply, [t / float(t.max()) for t in parts])
     support = reduce(np.logical_and, [t > 0 for t in parts])
-    return None if np.any(support & (product < _UNDERFLOW)) else np.asarray(product)
+    return None if np.any(support & (product < UNDERFLOW)) else np.asarray(product)
 
 
 def _chain_path(model: ChainModel) -> Path:
@@ -246,7 +244,7 @@ def _certified(table: Table, support: NDArray[np.bool_], steps: int) -> float:
     (steps + 4)·(states + 3) units; four of them enter a spread.  An entry that the support calls possible
     but that underflowed makes the spread ∞.
     """
-    if np.any(support & (table < _UNDERFLOW)):
+    if np.any(support & (table < UNDERFLOW)):
         return float("inf")
     found = spread_of_rows(np.where(support, table, 0.0))
     if steps == 1 and found == 0.0:
@@ -296,7 +294,7 @@ def _certified_stack(tables: Table, supports: NDArray[np.bool_], steps: int) -> 
     """Return :func:`_certified` of every table of a stack."""
     found = spreads_of_tables(np.where(supports, tables, 0.0))
     raised = np.where((found == 0.0) & (steps == 1), 0.0, found + _margin(steps, max(tables.shape[1:])))
-    lost = (supports & (tables < _UNDERFLOW)).any(axis=(1, 2))
+    lost = (supports & (tables < UNDERFLOW)).any(axis=(1, 2))
     return np.where(lost, np.inf, raised)
 
 
@@ -308,12 +306,13 @@ def step_families(path: Path, max_distance: int, max_work: float) -> Iterator[tu
     d, done = 1, 0.0
     while d <= longest and done <= max_work:
         if d > 1:
-            last = last.times(one, d - 1) if d <= _DENSE else kept[d // 2].times(kept.pop(d // 2), d // 2)
-        if d in (8, 12) or d > _DENSE:
+            half = d // 2
+            last = last.times(one, d - 1) if d <= DENSE_DISTANCES else kept[half].times(kept.pop(half), half)
+        if d in (8, 12) or d > DENSE_DISTANCES:
             kept[d] = last  # twice as far is made of it
         yield d, last
         done += 2.0 * sum(t.shape[0] * t.shape[1] * max(t.shape) for t, _ in last.tables)
-        d = d + 1 if d < _DENSE else 2 * min(kept)
+        d = d + 1 if d < DENSE_DISTANCES else 2 * min(kept)
 
 
 def _per_step(path: Path, max_distance: int, max_work: float, check: Callable[[], None]) -> StepSpreads:
@@ -451,7 +450,7 @@ class ChainLaws:
         It needs no law; ∞ when a possible entry underflowed.
         """
         table = self.steps(0, d)[self.reachable > 0]
-        if np.any((table > 0) & (table < _UNDERFLOW)):
+        if np.any((table > 0) & (table < UNDERFLOW)):
             return float("inf")
         return float(spread_of_rows(np.ascontiguousarray(table.T)) + 4.0 * self.slack(d))
 
@@ -463,7 +462,7 @@ class ChainLaws:
     def reversed_rows(law: Table, steps: Table, possible: NDArray[np.bool_]) -> Table | None:
         """Return P(X_0 | X_d = x) for the possible x, by Bayes' rule; ``None`` if one underflows."""
         joint = (law[:, None] * steps).T[possible]
-        if np.any((joint < _UNDERFLOW) & ((law[:, None] > 0) & (steps > 0)).T[possible]):
+        if np.any((joint < UNDERFLOW) & ((law[:, None] > 0) & (steps > 0)).T[possible]):
             return None
         return normalised(joint)
 
@@ -494,11 +493,11 @@ class ChainLaws:
         P(X_{u+1} = y) / π(y) is an average of P(X_u = x) / π(x) over x, so its range only shrinks.
         """
         law = self.limit
-        if law is None or np.any(self.possible(t) & (law < _UNDERFLOW)):
+        if law is None or np.any(self.possible(t) & (law < UNDERFLOW)):
             return float("inf")
         alive = law > 0
         ratio = self.marginal(t)[alive] / law[alive]
-        if ratio.min() <= 0 or law[alive].min() < _UNDERFLOW:
+        if ratio.min() <= 0 or law[alive].min() < UNDERFLOW:
             return float("inf")
         return float(np.abs(np.log(ratio)).max())
 

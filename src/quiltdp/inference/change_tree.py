@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from quiltdp.inference.plan import EliminationPlan, plan_elimination
+from quiltdp.inference.plan import BLOCK_VALUES, NARROWING_ROUNDS, EliminationPlan, plan_elimination
 from quiltdp.inference.trees import JunctionTree, junction_tree
 from quiltdp.inference.workspace import Workspace
 from quiltdp.model import Model, Table
@@ -47,7 +47,6 @@ __all__ = [
 ]
 
 Ints = NDArray[np.int64]
-MOST_VALUES = 48  # joint values of one block
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +83,7 @@ def apart(support: NDArray[np.bool_]) -> int:
             return len(np.unique(label[support]))
 
 
-def joined_nodes(model: Model, tree: JunctionTree, *, most: int = MOST_VALUES) -> list[tuple[str, ...]]:
+def joined_nodes(model: Model, tree: JunctionTree, *, most: int = BLOCK_VALUES) -> list[tuple[str, ...]]:
     """Return the sets of nodes that are to be one block; no set where single changes connect everything.
 
     Pairs of axes of a table are joined, the pair that leaves the fewest parts first, until its possible
@@ -307,9 +306,6 @@ def _log_sum(log_p: Table) -> Table:
         return np.asarray(np.log(np.exp(log_p - shift[..., None]).sum(axis=-1)) + shift)
 
 
-_ROUNDS = 60
-
-
 class Narrower:
     """Sets of nodes, closed under ancestors, with narrow junction trees.
 
@@ -360,7 +356,7 @@ class Narrower:
         """
         needed = frozenset() if wanted is None else self._ancestors[wanted] | {wanted}
         kept = set(self._order)
-        for _ in range(_ROUNDS):
+        for _ in range(NARROWING_ROUNDS):
             self._guard.check()
             plan = self.plan(kept)
             efforts = self._efforts(plan)

@@ -20,6 +20,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from quiltdp.inference.plan import CERTIFICATE_ENTRIES, CONE_COORDINATES, HULL_FROM, HULL_UP_TO, MONOTONE_FROM
 from quiltdp.model import Table
 
 __all__ = ["INSIDE", "corners"]
@@ -29,11 +30,6 @@ INSIDE = 1e-13
 
 _EQUAL = 4e-15  # columns and rays that agree up to this are one
 _TINY = 1e-290  # products below it have lost their last digits
-_DENSE = 96  # rays kept from which the monotone chain is worth its time
-_FEW = 16  # rays up to which a hull in four or more dimensions is not worth its time
-_LARGEST = {4: 4096, 5: 512}  # rays up to which it is, by dimension
-_BLOCK = 2**21  # entries of one block of certificates
-_COLUMNS = 16  # coordinates from which only copies are looked for
 
 Index: TypeAlias = NDArray[np.intp]
 Mask: TypeAlias = NDArray[np.bool_]
@@ -56,7 +52,7 @@ def corners(rays: Table) -> Index:
     sets, members, _ = rays.shape
     if members == 1:
         return np.zeros((sets, 1), dtype=np.intp)
-    if rays.shape[2] > _COLUMNS:
+    if rays.shape[2] > CONE_COORDINATES:
         return _packed(_distinct(rays))
     used = rays[:, :, _independent(rays)]
     size = used.shape[2]
@@ -67,10 +63,10 @@ def corners(rays: Table) -> Index:
     if size == 3:
         return _packed(_polygons(used)) if members > 3 else np.tile(np.arange(members), (sets, 1))
     keep = _distinct(used)
-    if keep.sum(axis=1).max() > _FEW:
+    if keep.sum(axis=1).max() > HULL_FROM:
         for row, mask in zip(used, keep, strict=True):
             found = np.flatnonzero(mask)
-            if _FEW < len(found) <= _LARGEST.get(size, 0):
+            if HULL_FROM < len(found) <= HULL_UP_TO.get(size, 0):
                 mask[found] = _hull(row[found])
     return _packed(keep)
 
@@ -173,7 +169,7 @@ def _certified(rays: Table, facets: NDArray[np.intc], apex: int, rest: Index) ->
     simplices = np.column_stack([np.full(len(opposite), apex), opposite])
     inverse = np.linalg.pinv(rays[simplices].swapaxes(1, 2))  # simplices, corners, coordinates
     found = np.zeros(len(rest), dtype=bool)
-    block = max(1, _BLOCK // max(1, inverse.shape[0] * inverse.shape[1]))
+    block = max(1, CERTIFICATE_ENTRIES // max(1, inverse.shape[0] * inverse.shape[1]))
     for at in range(0, len(rest), block):
         some = rest[at : at + block]
         least = (inverse @ rays[some].T).min(axis=1)  # simplices, rays
@@ -225,7 +221,7 @@ def _polygons(rays: Table) -> Mask:
     rest = (sets, members)
     keep[rest] = ~_in_fan(scaled, flat, ring, rest)
     keep &= ~dead
-    for k in np.flatnonzero(keep.sum(axis=1) > _DENSE):
+    for k in np.flatnonzero(keep.sum(axis=1) > MONOTONE_FROM):
         found = np.flatnonzero(keep[k])
         if (rays[k, found] > 0).all():
             keep[k] = False

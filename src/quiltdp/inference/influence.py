@@ -10,7 +10,7 @@ import numpy as np
 from quiltdp.errors import ModelTooWide
 from quiltdp.inference.marginals import check_disjoint, log_marginal, relevant_factors
 from quiltdp.inference.moves import BIG, Moves, finite, moved
-from quiltdp.inference.plan import MAX_ENTRIES, Limits
+from quiltdp.inference.plan import JOINT_ENTRIES, MAX_ENTRIES, Limits
 from quiltdp.inference.tables import (
     FactorTables,
     LogTable,
@@ -25,8 +25,6 @@ from quiltdp.inference.workspace import Workspace
 from quiltdp.model import Model, Table
 
 __all__ = ["blanket_influence", "max_influence"]
-
-_SMALL = 2**16  # a joint table up to this size is the quickest way to an influence
 
 
 def max_influence(
@@ -67,7 +65,7 @@ def max_influence(
         return 0.0
     space = workspace if workspace is not None else Workspace(model)
     seen, known = sorted(on), sorted(given)
-    if math.prod(model.cardinality(n) for n in (of, *known, *seen)) <= _SMALL:
+    if math.prod(model.cardinality(n) for n in (of, *known, *seen)) <= JOINT_ENTRIES:
         try:
             joint = log_marginal(model, (of, *known, *seen), max_entries=max_entries, workspace=space)
         except ModelTooWide:

@@ -70,6 +70,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quiltdp.inference.cliques import Part, View
+from quiltdp.inference.plan import RECTANGLES_AT_ONCE
 from quiltdp.numbers import EPS
 
 __all__ = ["Interaction", "cross_ratios", "interaction", "least_rate", "rectangles", "two_point"]
@@ -178,7 +179,6 @@ def _holds(value: Array, a: Array, b: Array, r: Array, t: Array, error: Array) -
 
 
 Ints = NDArray[np.int64]
-_CHUNK = 1 << 16  # rectangles times pairs of tilted states handled at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -273,7 +273,7 @@ def interaction(
         branches = [coupled[b] for b in choice.branches if b in coupled]
         for known in range(len(part.log_p)):
             here = _Here(part.log_p[known], part.states[known, :, :, 0], branches, 2 ** len(nodes) - 1)
-            step = max(1, _CHUNK // part.log_p.shape[2] ** 2)
+            step = max(1, RECTANGLES_AT_ONCE // part.log_p.shape[2] ** 2)
             for start in range(0, len(corners), step):
                 some = slice(start, start + step)
                 _raise(best[some], here, corners.cut(some), tilts[known], slack)

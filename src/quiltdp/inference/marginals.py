@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 import numpy as np
 
 from quiltdp.errors import InvalidArgument, InvalidModel, ModelTooWide, option
-from quiltdp.inference.plan import MAX_ENTRIES
+from quiltdp.inference.plan import CASES_AT_ONCE, MAX_ENTRIES, TABLE_OVERHEAD, TREE_BYTES
 from quiltdp.inference.tables import (
     FactorTables,
     LogTable,
@@ -46,13 +46,11 @@ __all__ = [
     "state_log_marginals",
 ]
 
-_TREE = 2**28  # bytes of a junction tree; in wider models every question is an elimination of its own
-
 
 def _calibrated(workspace: Workspace) -> JunctionTree | None:
     """Return the junction tree of a workspace's model, None if it is too large."""
     plan = plan_junction_tree(workspace.model, workspace=workspace)
-    if not plan.fits or plan.memory > _TREE:
+    if not plan.fits or plan.memory > TREE_BYTES:
         return None
     return junction_tree(workspace.model, workspace=workspace)
 
@@ -321,8 +319,6 @@ def each_evidence(model: Model, nodes: Collection[str], most: int | None = None)
 
 
 _CASE = "\0case"  # the axis of many cases; no node is called so
-_OVERHEAD = 2_000  # entries that take about as long as the calls for one table
-_BATCH = 1 << 21  # numbers in one table of many cases
 
 
 def _summed(clique: Sequence[str], table: Table, keep: Sequence[str]) -> Table:
@@ -375,7 +371,7 @@ class TiltedTree:
     @property
     def effort(self) -> int:
         """Entries of all clique tables, and a flat price for every one of them: what a propagation costs."""
-        return self.size + _OVERHEAD * len(self._tables)
+        return self.size + TABLE_OVERHEAD * len(self._tables)
 
     @property
     def neighbours(self) -> dict[str, int]:
@@ -416,7 +412,7 @@ class TiltedTree:
         In plain probabilities: quick, for searches; cases rarer than 1e-300 count as impossible.
         """
         largest = max(t.size for t in self._tables)
-        step = max(1, _BATCH // largest)
+        step = max(1, CASES_AT_ONCE // largest)
         parts = [self._given(cases[k : k + step]) for k in range(0, len(cases), step)]
         return {n: np.concatenate([part[n] for part in parts]) for n in self.model.nodes}
 

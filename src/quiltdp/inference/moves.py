@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 
 from quiltdp.errors import ModelTooWide
-from quiltdp.inference.plan import Limits
+from quiltdp.inference.plan import DIFFERENCES_AT_ONCE, MANY_PIECES, RANGE, Limits
 from quiltdp.inference.tables import (
     LogTable,
     aligned,
@@ -61,11 +61,7 @@ BIG = 1e150
 PAIRS = "\0pairs"
 """The name of the axis of ordered pairs."""
 
-RANGE = 600.0
-"""The logarithms of a product of probabilities may add up to this: the smallest double is e^-708."""
 
-_CHUNK = 2**18  # differences computed at once
-_MANY = 100  # pieces beyond which it is not looked at which of them can be there together
 _NONE: frozenset[str] = frozenset()
 
 
@@ -143,7 +139,7 @@ def moved(
 
 def _moves(array: Table, private: tuple[int, ...]) -> Table:
     """Return the largest differences of two states (the first axis) over the private axes."""
-    step = max(1, _CHUNK // max(1, array[0].size))
+    step = max(1, DIFFERENCES_AT_ONCE // max(1, array[0].size))
     up, down = [], []
     for x in range(len(array) - 1):
         for y in range(x + 1, len(array), step):
@@ -160,7 +156,7 @@ def _moves(array: Table, private: tuple[int, ...]) -> Table:
 def _moves_with_zeros(array: Table, private: tuple[int, ...]) -> Table:
     """Return the same where some entries are −∞."""
     below = np.maximum(array, -BIG)
-    step = max(1, _CHUNK // max(1, array[0].size))
+    step = max(1, DIFFERENCES_AT_ONCE // max(1, array[0].size))
     up, down = [], []
     for x in range(len(array) - 1):
         for y in range(x + 1, len(array), step):
@@ -376,7 +372,7 @@ def _met_together(pieces: Sequence[Piece], names: frozenset[str]) -> frozenset[s
 
     With very many pieces all names are taken: more axes than needed, the same numbers.
     """
-    if len(pieces) > _MANY:
+    if len(pieces) > MANY_PIECES:
         return names
     found = _NONE
     for one, two in combinations(pieces, 2):

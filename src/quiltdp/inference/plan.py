@@ -2,8 +2,9 @@
 
 A plan looks at scopes and sizes only.  :func:`plan_elimination` turns a greedy elimination order into a
 clique tree with the running intersection property, without recursion, so that chains of any length
-are fine.  :class:`Limits` holds every threshold of this layer; :func:`quiltdp.inference.moves.plan_quilt`
-applies them to one quilt, prints the result, and is what :func:`quiltdp.quilt_influence` follows.
+are fine.  :class:`Limits` holds what callers may choose, the constants every other threshold of
+the layer; :func:`quiltdp.inference.quilts.plan_quilt` applies them to one quilt, prints the result, and is
+what :func:`quiltdp.quilt_influence` follows.
 """
 
 from __future__ import annotations
@@ -20,8 +21,62 @@ __all__ = ["MAX_ENTRIES", "EliminationPlan", "Limits", "PlannedPart", "QuiltPlan
 MAX_ENTRIES = 2**24
 """The default limit on one table: 128 MiB of doubles; a calibrated tree then fits in 2 GB."""
 
-_TRY_FILL = 20_000  # nodes up to which slower rules than the smallest table are tried as well
-_TRY_MORE = 2**17  # entries of all cliques from which still other rules are worth a tenth of a second
+# The thresholds of this layer that no caller chooses, and what each trades.  None changes whether a number is
+# sound; those of memory and time change no number at all.
+
+# -- tables and trees
+TRY_FILL = 20_000  # nodes up to which slower rules than the smallest table are tried: time for narrower trees
+TRY_MORE = 2**17  # entries of all cliques from which still other rules are worth a tenth of a second
+TREE_BYTES = 2**28  # of a junction tree; in wider models every question is an elimination of its own: memory
+JOINT_ENTRIES = 2**16  # of a joint table, up to which it is the quickest way to an influence
+MAX_JOINT = 2**22  # entries of the joint of the oracle: memory
+KEPT_LAW = 2**12  # entries up to which the law of a clique given its separator is kept: memory for time
+KEPT_SETS = 2**14  # sets of nodes remembered with their neighbours, a few megabytes: memory for time
+TABLE_OVERHEAD = 2_000  # entries that take about as long as the calls for one table
+CASES_AT_ONCE = 2**21  # numbers in one table of many cases: memory
+
+# -- what is possible
+SUPPORT_ENTRIES = (
+    2**22
+)  # of one Boolean clique; in wider models only the surroundings are searched: tightness
+EASY_ENTRIES = 2**12  # a node beyond the separator is eliminated at once while its table stays below this
+SUPPORT_PASSES = 4  # over all tables for nodes of one value; a network listed in its order needs one
+SUPPORT_TABLES = 100_000  # beyond as many tables nobody looks for nodes of one value: tightness for time
+
+# -- moves and interactions
+RANGE = (
+    600.0  # the logarithms of a product of probabilities may add up to this: the smallest double is e^-708
+)
+DIFFERENCES_AT_ONCE = 2**18  # of two states of the targets: memory
+MANY_PIECES = 100  # beyond which it is not looked at which of them meet: wider tables, the same numbers
+RECTANGLES_AT_ONCE = 2**16  # times pairs of tilted states: memory
+
+# -- chains and trees of changes
+DENSE_DISTANCES = 12  # with one table per step every distance up to here is looked at: tightness for time
+BLOCK_VALUES = 48  # joint values of one block: tightness for time
+NARROWING_ROUNDS = 60  # in which cliques lose a node before a tree is given up
+
+# -- rays, the opt-in exact method
+RAY_WORK = 2.5e10  # operations of the last step beyond which a component is given up: about ten seconds
+RAY_ZEROS = 2.5  # how much longer it takes with zeros
+MASSES_AT_ONCE = 2**17  # computed in one block: memory
+GROUP_ENTRIES = 2**20  # up to which the product of a group is made once for all blocks: memory for time
+PRUNED_SETS = 2**12  # beyond which pruning in three dimensions does not pay
+PRUNED_RAYS = 2**15  # of all sets, beyond which it does not in four or more
+USUAL_MEMBERS: dict[float, float] = {1: 1, 2: 2, 3: 24}  # to expect after pruning, by dimension
+ENTRY_COST = 6  # operations of the last step for one entry of a product
+PRUNE_COST: dict[float, float] = {
+    2: 20,
+    3: 600,
+    4: 4000,
+    5: 6000,
+}  # the same for pruning one ray, by dimension
+STEP_COST = 2**17  # what a step costs besides
+CONE_COORDINATES = 16  # from which only copies of rays are looked for
+MONOTONE_FROM = 96  # rays kept from which the monotone chain is worth its time
+HULL_FROM = 16  # rays up to which a hull in four or more dimensions is not worth its time
+HULL_UP_TO = {4: 4096, 5: 512}  # rays up to which it is, by dimension
+CERTIFICATE_ENTRIES = 2**21  # of one block of certificates: memory
 
 
 @dataclass(frozen=True)
@@ -201,9 +256,9 @@ def plan_elimination(
         return _clique_tree(sizes, list(eliminations(joined, sizes, rule=rule)), max_entries)
 
     plans = [by("size")]
-    if len(sizes) <= _TRY_FILL and any(len(c) > 2 for c in plans[0].cliques):
+    if len(sizes) <= TRY_FILL and any(len(c) > 2 for c in plans[0].cliques):
         plans.append(by("fill"))
-        if min(p.total_entries for p in plans) > _TRY_MORE:
+        if min(p.total_entries for p in plans) > TRY_MORE:
             plans += [by("weighted fill"), by("lazy fill")]
     return min(plans, key=lambda p: p.total_entries)
 

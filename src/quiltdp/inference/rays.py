@@ -34,6 +34,7 @@ import numpy as np
 
 from quiltdp.inference.cones import INSIDE
 from quiltdp.inference.moves import BIG, PAIRS, ordered_pairs
+from quiltdp.inference.plan import GROUP_ENTRIES, MASSES_AT_ONCE, RAY_WORK, RAY_ZEROS
 from quiltdp.inference.raysets import (
     Planner,
     RaySet,
@@ -52,11 +53,6 @@ from quiltdp.numbers import EPS
 from quiltdp.work import Guard
 
 __all__ = ["Elimination", "RayTables", "best_values", "largest_moves"]
-
-_WORK = 2.5e10  # operations of the last step beyond which a component is given up: about ten seconds
-_ZEROS = 2.5  # how much longer it takes with zeros
-_BLOCK = 2**17  # masses computed at once
-_WHOLE = 2**20  # entries up to which the product of a group is made once for all blocks
 
 
 class RayTables:
@@ -132,10 +128,10 @@ class RayTables:
         space = self._space if kind is np.float64 else None
         work = Elimination(component, own, kept, size=self._size, limit=limit, space=space)
         left = work.run([self._item(f, {*component, *own}, kind, {}) for f in factors])
-        cost = work.cost * (_ZEROS if any(map(self._tables.with_zeros, factors)) else 1)
+        cost = work.cost * (RAY_ZEROS if any(map(self._tables.with_zeros, factors)) else 1)
         states = math.prod(self._size(n) for n in own)
         around = {n for i in left for n in i.scope if n in kept}
-        if cost > _WORK or states * states * math.prod(self._size(n) for n in around) > limit:
+        if cost > RAY_WORK or states * states * math.prod(self._size(n) for n in around) > limit:
             return None
         scope, square = largest_moves(left, work.sizes, own, kept, self._space.guard)
         terms = 3 * len(factors) + sum(self._size(n) + 1 for n in component)
@@ -386,7 +382,7 @@ def _blocks(
     states = math.prod(sizes[n] for n in targets)
     each = states * math.prod(i.members for i in items)
     cut = len(names)
-    while cut and each * sizes[names[cut - 1]] <= _BLOCK:
+    while cut and each * sizes[names[cut - 1]] <= MASSES_AT_ONCE:
         cut -= 1
         each *= sizes[names[cut]]
     free = names[cut:]
@@ -396,7 +392,7 @@ def _blocks(
         pair = tuple(product_of([restricted(i, fixed) for i in group]) for group in groups)
         left, *right = (_matrix(group, free, targets, hidden, sizes) for group in pair)
         count = left.shape[-2]
-        step = max(1, _BLOCK * count // each)
+        step = max(1, MASSES_AT_ONCE * count // each)
         for first in range(0, count, step):
             part = left[..., first : first + step, :]
             mass = part @ right[0].swapaxes(-1, -2) if right else part.sum(axis=-1)[..., None]
@@ -418,7 +414,7 @@ def _together(group: Sequence[RaySet], sizes: Mapping[str, int]) -> Sequence[Ray
     """Return the product of a group if it is small, else the group."""
     names = {n for i in group for n in (*i.scope, *i.vector)}
     entries = math.prod(i.members for i in group) * math.prod(sizes[n] for n in names)
-    return (product_of(group),) if entries <= _WHOLE else group
+    return (product_of(group),) if entries <= GROUP_ENTRIES else group
 
 
 def _matrix(

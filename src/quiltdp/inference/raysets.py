@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quiltdp.inference.cones import corners
+from quiltdp.inference.plan import ENTRY_COST, PRUNE_COST, PRUNED_RAYS, PRUNED_SETS, STEP_COST, USUAL_MEMBERS
 from quiltdp.inference.tables import aligned
 from quiltdp.model import Table
 
@@ -44,9 +45,6 @@ __all__ = [
 ]
 
 Choices: TypeAlias = NDArray[np.int16]
-
-_SETS = 2**12  # sets beyond which pruning in three dimensions does not pay
-_HULLS = 2**15  # rays (of all sets) beyond which it does not in four or more
 
 
 class RaySet(NamedTuple):
@@ -192,7 +190,7 @@ def _scaled(array: Table, at: int) -> Table:
 def _pruned(item: RaySet) -> RaySet:
     """Drop rays inside the cone of the others, for every assignment of the scope."""
     members, size, sets = item.members, item.dimension, item.sets
-    if members == 1 or (size > 2 and sets > _SETS) or (size > 3 and sets * members > _HULLS):
+    if members == 1 or (size > 2 and sets > PRUNED_SETS) or (size > 3 and sets * members > PRUNED_RAYS):
         return item
     flat = item.array.reshape(sets, members, size)
     keep = corners(flat)
@@ -207,12 +205,6 @@ def _pruned(item: RaySet) -> RaySet:
         choices=choices.reshape(*front, keep.shape[1], len(item.marks)),
         pruned=item.pruned + 1,
     )
-
-
-_USUAL: dict[float, float] = {1: 1, 2: 2, 3: 24}  # members to expect after pruning, by dimension
-_ENTRY = 6  # operations of the last step for one entry of a product
-_PRUNE: dict[float, float] = {2: 20, 3: 600, 4: 4000, 5: 6000}  # the same for pruning one ray, by dimension
-_STEP = 2**17  # what a step costs besides
 
 
 class Step(NamedTuple):
@@ -337,21 +329,21 @@ class Planner:
         for s in used:
             scope, vector = scope | s.scope, vector | s.vector
         size = self._size(vector)
-        usual = _USUAL.get(size, math.inf)
+        usual = USUAL_MEMBERS.get(size, math.inf)
         sets = self._size(scope)
-        members, cost = 1.0, float(_STEP * len(used))
+        members, cost = 1.0, float(STEP_COST * len(used))
         for k, s in enumerate(used):
             points = sets * members * s.members
             if k:  # as if the scope was there in full from the start
-                cost += points * (size * _ENTRY + _PRUNE.get(size, 0))
+                cost += points * (size * ENTRY_COST + PRUNE_COST.get(size, 0))
             members = min(members * s.members, usual)
             if points * size > self._limit:
                 cost = math.inf
         left = vector & ~node
         after = self._size(left)
         if node:
-            cost += sets * members * (size + _PRUNE.get(after, 0))
-            members = min(members * self._size(node & scope), _USUAL.get(after, math.inf))
+            cost += sets * members * (size + PRUNE_COST.get(after, 0))
+            members = min(members * self._size(node & scope), USUAL_MEMBERS.get(after, math.inf))
         return cost, _Shape(scope & ~node, left, members)
 
     # -- what can be done ----------------------------------------------------------------------

@@ -1,9 +1,16 @@
-"""The spread c of a table: how far one factor alone can move the odds between two states.
+"""What tables say one by one: their spread c, and which nodes have one possible value.
+
+The spread is how far one factor alone can move the odds between two states:
 
     c_{i,f} = max_{x, x'} ( max_z − min_z )  of  ln ψ_f(x', z) − ln ψ_f(x, z)
 
 over the assignments z of the factor's other nodes; 0/0 is skipped, p/0 is ∞.  States whose whole
 row is zero are impossible and are left out.  One vectorised pass over each table, no inference.
+
+*Nodes with one possible value*: nothing can be told about them, whoever asks.  Possible values are narrowed
+table by table: a value of a node is kept while some entry of every table that holds it is positive, the
+other nodes having values that are kept.  What is left may be too much, never too little, so a node with
+one value left has no other.
 """
 
 from __future__ import annotations
@@ -13,12 +20,14 @@ from collections.abc import Collection
 import numpy as np
 from numpy.typing import NDArray
 
+from quiltdp.chain import ChainModel
 from quiltdp.errors import InvalidArgument
 from quiltdp.graph.factor_graph import FactorGraph
+from quiltdp.inference.plan import SUPPORT_PASSES, SUPPORT_TABLES
 from quiltdp.model import Model, Table
 from quiltdp.numbers import EPS
 
-__all__ = ["all_spreads", "spread", "spread_of_rows", "spreads_of_tables", "unit_spread"]
+__all__ = ["all_spreads", "determined_nodes", "spread", "spread_of_rows", "spreads_of_tables", "unit_spread"]
 
 
 def spread_of_rows(rows: Table) -> float:
@@ -144,3 +153,53 @@ def all_spreads(model: Model, graph: FactorGraph) -> NDArray[np.float64]:
                 value = known[key] = spread_of_rows(_as_rows(table, [axis]))
             values.append(value)
     return np.array(values, dtype=np.float64)
+
+
+# -- what is possible -------------------------------------------------------------------------------
+
+
+def determined_nodes(model: Model) -> frozenset[str]:
+    """Return nodes that have one possible value; some may be missed, none is wrong.
+
+    Examples
+    --------
+    >>> from quiltdp import Model
+    >>> determined_nodes(Model.from_tables({"A": ([], [1.0, 0.0]), "B": (["A"], [[0.5, 0.5], [0.1, 0.9]])}))
+    frozenset({'A'})
+    """
+    if isinstance(model, ChainModel):
+        return _first_steps(model)
+    if len(model.factors) > SUPPORT_TABLES:
+        return frozenset()
+    left = {n: np.ones(model.cardinality(n), dtype=bool) for n in model.nodes}
+    for _ in range(SUPPORT_PASSES):
+        changed = False
+        for factor in model.factors:
+            table = np.asarray(factor.table)
+            if table.all():
+                continue
+            possible = table > 0
+            for axis, n in enumerate(factor.scope):
+                possible = possible & left[n].reshape([-1 if k == axis else 1 for k in range(table.ndim)])
+            for axis, n in enumerate(factor.scope):
+                others = tuple(k for k in range(table.ndim) if k != axis)
+                seen: NDArray[np.bool_] = np.asarray(possible.any(axis=others))
+                changed = changed or bool((seen != left[n]).any())
+                left[n] = seen
+        if not changed:
+            break
+    return frozenset(n for n, values in left.items() if values.sum() == 1)
+
+
+def _first_steps(model: ChainModel) -> frozenset[str]:
+    """Return the steps of every chain before the first that may take several values."""
+    found: set[str] = set()
+    for segment in model.segments:
+        now: NDArray[np.bool_] = np.asarray(segment.initial) > 0
+        for t in range(segment.length):
+            if now.sum() != 1 or len(found) >= SUPPORT_TABLES:
+                break
+            found.add(f"{segment.prefix}{t}")
+            if t + 1 < segment.length:
+                now = np.asarray((np.asarray(segment.transition(t))[now] > 0).any(axis=0))
+    return frozenset(found)

@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 from quiltdp.chain import ChainModel
 from quiltdp.errors import ModelTooWide, option
 from quiltdp.graph.orders import eliminations
+from quiltdp.inference.plan import KEPT_SETS
 from quiltdp.inference.workspace import Workspace
 from quiltdp.model import Model, Table
 from quiltdp.numbers import EPS
@@ -55,7 +56,6 @@ __all__ = [
 ]
 
 _Kind = TypeVar("_Kind", bound=np.generic)
-_KEPT = 2**14  # sets of nodes remembered with their neighbours: a few megabytes
 NamedTable: TypeAlias = tuple[Sequence[str], Table]
 
 
@@ -324,7 +324,7 @@ _Value = TypeVar("_Value")
 
 def make_room(kept: dict[_Key, _Value]) -> None:
     """Begin again with nothing when very many sets of nodes have been asked for."""
-    if len(kept) >= _KEPT:
+    if len(kept) >= KEPT_SETS:
         kept.clear()
 
 

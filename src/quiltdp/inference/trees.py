@@ -24,7 +24,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quiltdp.errors import InvalidArgument, InvalidModel, ModelTooWide, option
-from quiltdp.inference.plan import MAX_ENTRIES, EliminationPlan, plan_elimination
+from quiltdp.inference.plan import (
+    EASY_ENTRIES,
+    KEPT_LAW,
+    MAX_ENTRIES,
+    SUPPORT_ENTRIES,
+    EliminationPlan,
+    plan_elimination,
+)
 from quiltdp.inference.tables import (
     FactorTables,
     LogTable,
@@ -50,8 +57,6 @@ __all__ = [
     "plan_junction_tree",
     "support_tree",
 ]
-
-_SMALL = 2**12  # entries up to which the law of a clique given its separator is kept
 
 
 def plan_junction_tree(
@@ -341,7 +346,7 @@ class JunctionTree(CliqueTree):
             own = log_sum((self.cliques[k], self._beliefs[k]), self._separators[k])
             law = np.where(own > -np.inf, own, 0.0)
             found = self._beliefs[k] - aligned((self._separators[k], law), self.cliques[k])
-            if found.size <= _SMALL:
+            if found.size <= KEPT_LAW:
                 self._conditionals[k] = found
         return found
 
@@ -363,9 +368,6 @@ def _frozen(table: Table) -> Table:
 
 
 _Forbidden: TypeAlias = NDArray[np.bool_]
-
-_SUPPORT = 2**22  # entries of one Boolean clique; in wider models only the surroundings are searched
-_EASY = 2**12  # a node of the rest is eliminated at once while its table stays below this
 
 
 def barriers_around(
@@ -429,7 +431,7 @@ def _reduced(walls: Sequence[LogTable], nodes: Collection[str]) -> tuple[LogTabl
     """Maximise the nodes away while that is cheap, and drop tables that forbid nothing."""
     if not walls:
         return ()
-    left = max_out(walls, nodes, limit=_EASY, stop_at=_EASY)
+    left = max_out(walls, nodes, limit=EASY_ENTRIES, stop_at=EASY_ENTRIES)
     found = (barrier(t) for t in left)
     return tuple(w for w in found if w is not None)
 
@@ -443,7 +445,7 @@ def support_tree(workspace: Workspace) -> SupportTree | None:
             return None
         walls = {f: w for f in range(len(model.factors)) if (w := tables.barrier(f)) is not None}
         sizes = {n: model.cardinality(n) for w in walls.values() for n in w.scope}
-        plan = plan_elimination(sizes, [w.scope for w in walls.values()], max_entries=_SUPPORT)
+        plan = plan_elimination(sizes, [w.scope for w in walls.values()], max_entries=SUPPORT_ENTRIES)
         return SupportTree(plan, sizes, walls, workspace.guard) if plan.fits else None
 
     return workspace.keep("support tree", (), make, lambda tree: 256 if tree is None else tree.nbytes)

@@ -29,7 +29,7 @@ from quiltdp.chain import ChainModel
 from quiltdp.errors import InvalidArgument, InvalidModel, ModelTooWide, UnknownNode, option
 from quiltdp.inference.chains import StepSpreads
 from quiltdp.model import Factor, Model, Table
-from quiltdp.numbers import EPS, up, up_array
+from quiltdp.numbers import EPS, UNDERFLOW, up, up_array
 
 __all__ = [
     "SetChain",
@@ -39,8 +39,6 @@ __all__ = [
     "relative_errors",
     "set_chain_spreads",
 ]
-
-_TINY = 1e-280  # below it a product has lost digits: treat the smallest value as 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,7 +156,7 @@ def _set_step(chain: SetChain, values: Table, *, largest: bool) -> Table:
 def _set_spread(low: Table, high: Table) -> float:
     """Return the largest log cross-ratio that entries between ``low`` and ``high`` allow."""
     size = len(low)
-    floor = np.where(low < _TINY, 0.0, low)
+    floor = np.where(low < UNDERFLOW, 0.0, low)
     if (floor == 0).any():  # some member of the set may have a zero there
         return float("inf")
     top, bottom = np.log(high), np.log(floor)

@@ -12,7 +12,7 @@ import numpy as np
 
 from quiltdp.accountant.adversaries import INFORMED
 from quiltdp.accountant.bounds import Bounds, Problem, Vector, register
-from quiltdp.inference.determined import determined_nodes
+from quiltdp.inference.spread import determined_nodes
 from quiltdp.inference.workspace import Workspace
 from quiltdp.numbers import up
 from quiltdp.work import WorkBudget
