@@ -36,17 +36,13 @@ TABLE_OVERHEAD = 2_000  # entries that take about as long as the calls for one t
 CASES_AT_ONCE = 2**21  # numbers in one table of many cases: memory
 
 # -- what is possible
-SUPPORT_ENTRIES = (
-    2**22
-)  # of one Boolean clique; in wider models only the surroundings are searched: tightness
+SUPPORT_ENTRIES = 2**22  # of one Boolean clique; in wider models only what is near is searched: tightness
 EASY_ENTRIES = 2**12  # a node beyond the separator is eliminated at once while its table stays below this
 SUPPORT_PASSES = 4  # over all tables for nodes of one value; a network listed in its order needs one
 SUPPORT_TABLES = 100_000  # beyond as many tables nobody looks for nodes of one value: tightness for time
 
 # -- moves and interactions
-RANGE = (
-    600.0  # the logarithms of a product of probabilities may add up to this: the smallest double is e^-708
-)
+RANGE = 600.0  # logarithms of a product of probabilities add up to this at most: doubles end at e^-708
 DIFFERENCES_AT_ONCE = 2**18  # of two states of the targets: memory
 MANY_PIECES = 100  # beyond which it is not looked at which of them meet: wider tables, the same numbers
 RECTANGLES_AT_ONCE = 2**16  # times pairs of tilted states: memory
