@@ -12,7 +12,7 @@ import pytest
 import quiltdp as qd
 from quiltdp.accountant.elsewhere import Elsewhere
 from quiltdp.accountant.methods import by_name
-from quiltdp.accountant.stages import Question
+from quiltdp.accountant.stages import Evaluation
 from quiltdp.errors import InvalidArgument, ModelTooWide
 from quiltdp.parallel import Workers
 
@@ -78,7 +78,7 @@ def test_a_registered_bound_travels_by_name() -> None:
     with pytest.raises(InvalidArgument, match="not imported"):
         by_name("informed", "of my own")
     assert Elsewhere is not None
-    assert Question(0, 1, np.zeros(1)).between is None
+    assert Evaluation(0, 1, np.zeros(1)).between is None
 
 
 def test_quilts_of_many_targets(pool: Executor) -> None:

@@ -9,7 +9,7 @@ import quiltdp as qd
 from quiltdp.accountant.adversaries import INFORMED, PRIOR
 from quiltdp.accountant.answers import Answers
 from quiltdp.accountant.bounds import Bounds, Problem, Registered
-from quiltdp.accountant.stages import Component, Question
+from quiltdp.accountant.stages import Component, Evaluation
 from quiltdp.errors import InvalidArgument, ModelTooWide
 from quiltdp.inference.workspace import Workspace
 from quiltdp.work import WorkBudget
@@ -74,7 +74,7 @@ def test_a_decision_does_not_depend_on_what_was_asked_before(component: Componen
         component.decide(ALPHA, bounds, 0.5, 9.0)
     warm = component.decide(ALPHA, 2, 0.5, 9.0)
     assert (warm.values.tolist(), warm.given.tolist()) == (cold.values.tolist(), cold.given.tolist())
-    assert Question(0, 2, ALPHA, between=(0.5, 9.0)).answer(component).values.tolist() == [2.0, 1.0, 2.0]
+    assert Evaluation(0, 2, ALPHA, between=(0.5, 9.0)).run(component).values.tolist() == [2.0, 1.0, 2.0]
 
 
 def test_what_is_decided_is_refined_no_further(component: Component) -> None:

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from quiltdp.cli.words import speaking_for, told
+from quiltdp.cli.words import error_line, speaking_for
 from quiltdp.errors import (
     FileFormatError,
     InvalidArgument,
@@ -43,7 +43,7 @@ def test_an_option_is_spelled_where_the_error_is_shown() -> None:
     )
     assert str(error) == "f.csv:1: say columns={'id': …} or missing='n a'"
     with speaking_for([parameter("columns", "--column"), parameter("missing", "--missing")]):
-        assert told(error) == "f.csv:1: say --column id=… or --missing 'n a'"
+        assert error_line(error) == "f.csv:1: say --column id=… or --missing 'n a'"
     assert str(UnknownNode("node 'x'")) == "node 'x'"
     assert options_in(error.text) == ("columns", "missing")
 
@@ -51,12 +51,12 @@ def test_an_option_is_spelled_where_the_error_is_shown() -> None:
 def test_an_option_that_the_command_lacks_is_no_flag() -> None:
     error = InvalidArgument(f"{option('sigma')} must be small")
     with speaking_for([parameter("epsilon", "--epsilon")]):
-        assert told(error) == "sigma must be small"
-    assert told(error) == "--sigma must be small"
+        assert error_line(error) == "sigma must be small"
+    assert error_line(error) == "--sigma must be small"
     error = InvalidArgument(f"accept any speed: {option('max_speed', None)}, {option('path')}")
     assert str(error) == "accept any speed: max_speed=None, path"
     with speaking_for([parameter("any_speed", "--any-speed", flag=True), parameter("path", "path")]):
-        assert told(error) == "accept any speed: --any-speed, PATH"
+        assert error_line(error) == "accept any speed: --any-speed, PATH"
 
 
 def test_a_remedy_is_told_only_where_it_can_be_taken() -> None:
@@ -65,9 +65,9 @@ def test_a_remedy_is_told_only_where_it_can_be_taken() -> None:
     assert error.reason == "too wide"
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
     with speaking_for([parameter("method", "--method")]):
-        assert told(error) == "too wide: use another --method"
+        assert error_line(error) == "too wide: use another --method"
     with speaking_for([]):
-        assert told(error) == "too wide"
+        assert error_line(error) == "too wide"
 
 
 def test_a_name_that_is_no_identifier_stays() -> None:

@@ -17,7 +17,7 @@ import numpy as np
 from quiltdp.accountant.bounds import Bounds, Registered, Vector
 from quiltdp.accountant.result import Binding, Certificate, PerUnit
 from quiltdp.accountant.search import NOWHERE, Passing, largest_scale
-from quiltdp.accountant.stages import Component, Question, Smallest
+from quiltdp.accountant.stages import Component, Evaluation, SmallestBounds
 from quiltdp.accountant.units import Units
 from quiltdp.graph.components import ComponentClass
 from quiltdp.model import Model
@@ -56,7 +56,7 @@ class Leakages:
     values: Vector
     piece: np.ndarray
     local: np.ndarray
-    results: Mapping[tuple[int, bytes], Smallest]
+    results: Mapping[tuple[int, bytes], SmallestBounds]
 
     @property
     def epsilon(self) -> float:
@@ -113,19 +113,19 @@ class Answers:
         """Return the leakage of every unit; ``before`` is an earlier stage's answer at the same α."""
         known = {} if before is None else before.results
 
-        def question(p: int, key: bytes, own: Vector) -> Question:
-            return Question(p, self.counts[p], own, known.get((p, key)))
+        def evaluation(p: int, key: bytes, own: Vector) -> Evaluation:
+            return Evaluation(p, self.counts[p], own, known.get((p, key)))
 
-        return self._over_pieces(alpha, question)
+        return self._over_pieces(alpha, evaluation)
 
     def largest_leakages(self, decided: Leakages, count: int) -> Leakages:
         """Return leakages at an α that was decided: the ``count`` largest as :meth:`leakages` tells them."""
         top = None if self.additive else count
 
-        def question(p: int, key: bytes, own: Vector) -> Question:
-            return Question(p, self.counts[p], own, decided=decided.results[p, key], top=top)
+        def evaluation(p: int, key: bytes, own: Vector) -> Evaluation:
+            return Evaluation(p, self.counts[p], own, decided=decided.results[p, key], top=top)
 
-        return self._over_pieces(decided.alpha, question)
+        return self._over_pieces(decided.alpha, evaluation)
 
     def decide(
         self, alpha: Vector, target: float, *, near: float = _NEAR, larger: Leakages | None = None
@@ -142,31 +142,31 @@ class Answers:
         low, high = (1.0 - near) * target, (1.0 + _BEYOND) * target
         if self.additive:  # a unit's parts add up: none can be judged alone
             low, high = 0.0, math.inf
-        known: dict[tuple[int, bytes], Smallest] = {}
+        known: dict[tuple[int, bytes], SmallestBounds] = {}
         same = larger is not None and np.array_equal(larger.alpha, alpha)
         if larger is not None and bool(np.all(larger.alpha >= alpha)):
             for p, piece in enumerate(self.pieces):
                 for copy in piece.found.copies:
                     known[p, _key(alpha, copy)] = larger.results[p, _key(larger.alpha, copy)]
 
-        def question(p: int, key: bytes, own: Vector) -> Question:
+        def evaluation(p: int, key: bytes, own: Vector) -> Evaluation:
             found = known.get((p, key))
             before, above = (found, None) if same else (None, found)
-            return Question(p, self.counts[p], own, before, between=(low, high), above=above)
+            return Evaluation(p, self.counts[p], own, before, between=(low, high), above=above)
 
-        return self._over_pieces(alpha, question)
+        return self._over_pieces(alpha, evaluation)
 
-    def _over_pieces(self, alpha: Vector, question: Callable[[int, bytes, Vector], Question]) -> Leakages:
-        """Put together what each piece says, asked once per distinct α vector."""
+    def _over_pieces(self, alpha: Vector, evaluation: Callable[[int, bytes, Vector], Evaluation]) -> Leakages:
+        """Collect the leakages of every piece, evaluated once per distinct α vector."""
         values, owner = np.zeros(len(self.units)), np.full(len(self.units), -1, dtype=np.intp)
         local = np.zeros(len(self.units), dtype=np.intp)
-        asked: dict[tuple[int, bytes], Question] = {}
+        due: dict[tuple[int, bytes], Evaluation] = {}
         for p, piece in enumerate(self.pieces):
             for copy in piece.found.copies:
                 key = _key(alpha, copy)
-                if (p, key) not in asked:
-                    asked[p, key] = question(p, key, alpha[copy])
-        results = dict(zip(asked, self._ask(list(asked.values())), strict=True))
+                if (p, key) not in due:
+                    due[p, key] = evaluation(p, key, alpha[copy])
+        results = dict(zip(due, self._run(list(due.values())), strict=True))
         for p, piece in enumerate(self.pieces):
             for copy, (inside, outside) in zip(piece.found.copies, piece.places, strict=True):
                 key = _key(alpha, copy)
@@ -178,10 +178,10 @@ class Answers:
                 owner[outside], local[outside] = p, inside
         return Leakages(alpha, values, owner, local, results)
 
-    def _ask(self, questions: list[Question]) -> list[Smallest]:
+    def _run(self, evaluations: list[Evaluation]) -> list[SmallestBounds]:
         if self.elsewhere is not None:
-            return self.elsewhere.ask(questions)
-        return [q.answer(self.pieces[q.piece].component) for q in questions]
+            return self.elsewhere.run(evaluations)
+        return [e.run(self.pieces[e.piece].component) for e in evaluations]
 
     def scale(
         self, target: float, weights: Vector, tolerance: float = TOLERANCE, before: Scale | None = None

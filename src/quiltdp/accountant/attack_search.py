@@ -17,7 +17,7 @@ from quiltdp.inference.marginals import TiltedTree
 from quiltdp.model import Model, Table
 from quiltdp.numbers import down
 
-__all__ = ["AttackSearch", "Found", "attained"]
+__all__ = ["AttackSearch", "UnitAttack", "attained"]
 
 Rows = NDArray[np.intp]
 
@@ -31,7 +31,7 @@ _LEAST = 24  # propagations, however large the tree
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class UnitAttack:
     """Target, the two values of it, what is known, the mechanism (ln h_j, target left out), the leakage."""
 
     leaks: float
@@ -75,10 +75,10 @@ class AttackSearch:
         self.left = max(_LEAST, int(min(_RUNS[level], _ENTRIES[level] / tree.effort)))
         self._prior = self._laws({}, {})
 
-    def best(self) -> Found:
+    def best(self) -> UnitAttack:
         """Return the best attack on any record."""
         found = self._promising()
-        best: Found | None = None
+        best: UnitAttack | None = None
         for k, (rough, target, pair) in enumerate(found):
             if best is not None and (self.left <= 0 or rough < 0.3 * best.leaks):
                 break
@@ -86,7 +86,7 @@ class AttackSearch:
             if best is None or this.leaks > best.leaks:
                 best = this
         if best is None:  # every record has one possible value: nothing can be told apart
-            return Found(0.0, self.model.records[0], (0, 0), {}, {})
+            return UnitAttack(0.0, self.model.records[0], (0, 0), {}, {})
         return best
 
     def _promising(self) -> list[tuple[float, str, tuple[int, int]]]:
@@ -114,13 +114,13 @@ class AttackSearch:
         found.sort(key=lambda item: (-item[0], index[item[1]]))
         return found[:_TARGETS]
 
-    def _attack(self, target: str, pair: tuple[int, int], keep: int) -> Found:
+    def _attack(self, target: str, pair: tuple[int, int], keep: int) -> UnitAttack:
         """Attack one record, until ``keep`` propagations are left for others."""
         leaks, tilt = self._ascend(target, pair, {})
         known: dict[str, int] = {}
         if self.who.name != "prior":
             leaks, known, tilt = self._learn(target, pair, leaks, tilt, keep)
-        return Found(leaks, target, pair, known, tilt)
+        return UnitAttack(leaks, target, pair, known, tilt)
 
     def _laws(self, known: Mapping[str, int], tilt: Mapping[str, Table]) -> dict[str, Table]:
         self.left -= 1

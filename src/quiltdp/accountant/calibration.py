@@ -328,7 +328,7 @@ def calibrate_profile(
     weights = _weights(profile.model, mechanism)
     passed, stage = smallest_noise(profile, epsilon, mechanism)
     check_scale(passed.sigma, epsilon)
-    found = profile.explain(profile.told_fully(passed.leakages, stage, LISTED), stage, passed.cost)
+    found = profile.explain(profile.with_largest_leakages(passed.leakages, stage, LISTED), stage, passed.cost)
     compared, left_out = _compared(profile, mechanism, epsilon, weights) if compare else ({}, ())
     return Calibration(
         sigma=passed.sigma,

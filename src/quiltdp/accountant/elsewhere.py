@@ -1,7 +1,7 @@
 """Components asked in workers: what an analysis asks of its pieces, answered where the executor is.
 
 A piece is prepared in the worker that is asked about it, from the same problem and work budget, so the
-answer is the one that would be found here.  Questions carry the seconds that are left.
+answer is the one that would be found here.  Evaluations carry the seconds that are left.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from quiltdp.accountant.bounds import Bound, Problem, Registered
 from quiltdp.accountant.methods import by_name
-from quiltdp.accountant.stages import Component, Question, Smallest
+from quiltdp.accountant.stages import Component, Evaluation, SmallestBounds
 from quiltdp.inference.workspace import Workspace
 from quiltdp.parallel import each
 from quiltdp.work import Guard, WorkBudget
@@ -32,7 +32,7 @@ class _Prepared:
         self._bounds: dict[tuple[int, tuple[str, str]], tuple[Registered, Bound]] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        """Send the questions, not what was found here."""
+        """Send the model, not what was found here."""
         return {"problems": self.problems, "budget": self.budget, "_spaces": {}, "_bounds": {}}
 
     def component(self, piece: int, names: Names, guard: Guard) -> Component:
@@ -86,10 +86,10 @@ class Elsewhere:
             taken.append(took)
         return taken
 
-    def ask(self, questions: Sequence[Question]) -> list[Smallest]:
-        """Return the answers to all questions, in their order."""
-        asked = [(q, _names(self.components[q.piece])[: q.bounds], self._left(q.piece)) for q in questions]
-        return list(self._each(_ask, asked))
+    def run(self, evaluations: Sequence[Evaluation]) -> list[SmallestBounds]:
+        """Return what all evaluations give, in their order."""
+        asked = [(q, _names(self.components[q.piece])[: q.bounds], self._left(q.piece)) for q in evaluations]
+        return list(self._each(_evaluate, asked))
 
     def _each(self, work: Any, asked: Sequence[Any]) -> Any:
         return each(work, asked, shared=self._shared, executor=self.executor)
@@ -110,6 +110,6 @@ def _offer(shared: _Prepared, asked: tuple[int, Names, Registered, bool, Any]) -
     return took, component.notes
 
 
-def _ask(shared: _Prepared, asked: tuple[Question, Names, Any]) -> Smallest:
-    question, names, left = asked
-    return question.answer(shared.component(question.piece, names, Guard(*left)))
+def _evaluate(shared: _Prepared, asked: tuple[Evaluation, Names, Any]) -> SmallestBounds:
+    evaluation, names, left = asked
+    return evaluation.run(shared.component(evaluation.piece, names, Guard(*left)))

@@ -280,7 +280,7 @@ class LeakageProfile:
         found, stage = self.ask(lambda stage, before: stage.leakages(alpha, before))
         return self.explain(found, stage, dp_epsilon)
 
-    def told_fully(self, found: Leakages, stage: Answers, count: int) -> Leakages:
+    def with_largest_leakages(self, found: Leakages, stage: Answers, count: int) -> Leakages:
         """Return the ``count`` largest leakages at the end of a search as :meth:`leakage` tells them.
 
         A search tells the largest; others it may only place below it.  They are left so where a limit

@@ -75,7 +75,7 @@ def largest_scale(
         if low_value >= target * (1.0 - tolerance) or high - low <= tolerance * low:
             break
         aim = target * (1.0 - 0.25 * (min(tolerance, _SURE) if before[1] > 0.0 else tolerance))
-        if _told(low, low_value, floor):
+        if _is_the_leakage(low, low_value, floor):
             s = _secant((low, low_value), before, aim)
         elif above[1] > 0.0 and math.isfinite(above[1]):
             s = _secant(above, NOWHERE, aim)  # how far below the target ``low`` leaks is not known
@@ -90,7 +90,7 @@ def largest_scale(
         value = bound(s)
         gap, width = target - low_value, high - low
         if value <= target:
-            before = Passing(low, low_value) if _told(low, low_value, floor) else above
+            before = Passing(low, low_value) if _is_the_leakage(low, low_value, floor) else above
             low, low_value = s, value
         else:
             before = above = Passing(s, value)
@@ -100,7 +100,7 @@ def largest_scale(
     return Passing(low, low_value)
 
 
-def _told(s: float, value: float, floor: Callable[[float], float] | None) -> bool:
+def _is_the_leakage(s: float, value: float, floor: Callable[[float], float] | None) -> bool:
     """Return whether ``value`` is the leakage at s, not only above it."""
     return floor is None or value > floor(s) * (1.0 + 1e-9)
 

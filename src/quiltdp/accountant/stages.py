@@ -20,11 +20,11 @@ from quiltdp.errors import InvalidArgument, ModelTooWide
 from quiltdp.inference.workspace import Workspace
 from quiltdp.work import WorkBudget
 
-__all__ = ["Component", "Question", "Smallest"]
+__all__ = ["Component", "Evaluation", "SmallestBounds"]
 
 
 @dataclass(frozen=True, eq=False)
-class Smallest:
+class SmallestBounds:
     """The smallest bound of every unit of a component, and which of the bounds gave it.
 
     ``given[k]`` is the place in ``bounds`` of what won at unit k; ``fresh[b]`` says whether bound b was
@@ -120,11 +120,11 @@ class Component:
         self,
         alpha: Vector,
         bounds: int,
-        before: Smallest | None = None,
+        before: SmallestBounds | None = None,
         *,
-        decided: Smallest | None = None,
+        decided: SmallestBounds | None = None,
         top: int | None = None,
-    ) -> Smallest:
+    ) -> SmallestBounds:
         """Return the smallest of the first ``bounds`` bounds of every unit.
 
         ``before`` is the answer of fewer bounds at the same α; only the others are evaluated then.
@@ -148,7 +148,7 @@ class Component:
             given = np.where(found.values < best, len(said), given)
             best = np.minimum(best, found.values)
             said.append((entry, found))
-        return Smallest(best, given, tuple(said), (True,) * len(said))
+        return SmallestBounds(best, given, tuple(said), (True,) * len(said))
 
     def _nothing(self, entry: Registered) -> Bounds:
         """No record of the component is read: nothing leaks."""
@@ -161,9 +161,9 @@ class Component:
         low: float,
         high: float,
         *,
-        before: Smallest | None = None,
-        above: Smallest | None = None,
-    ) -> Smallest:
+        before: SmallestBounds | None = None,
+        above: SmallestBounds | None = None,
+    ) -> SmallestBounds:
         """Return sound values, as good as it takes to tell where the largest of them lies.
 
         Nothing is refined that is known to be at most ``low``, or once something exceeds ``high``.
@@ -193,12 +193,12 @@ class Component:
         if above is not None:
             said.extend(above.bounds[len(said) :])  # some of its values may be the best still
             fresh.extend([False] * (len(said) - len(fresh)))
-        return Smallest(best, given, tuple(said), tuple(fresh))
+        return SmallestBounds(best, given, tuple(said), tuple(fresh))
 
 
 @dataclass(frozen=True, eq=False)
-class Question:
-    """What is asked of one piece at one α: its leakages, or (with ``between``) only where they lie.
+class Evaluation:
+    """One piece evaluated at one α: its leakages, or (with ``between``) only where they lie.
 
     Attributes
     ----------
@@ -217,14 +217,14 @@ class Question:
     piece: int
     bounds: int
     alpha: Vector
-    before: Smallest | None = None
+    before: SmallestBounds | None = None
     between: tuple[float, float] | None = None
-    above: Smallest | None = None
-    decided: Smallest | None = None
+    above: SmallestBounds | None = None
+    decided: SmallestBounds | None = None
     top: int | None = None
 
-    def answer(self, component: Component) -> Smallest:
-        """Ask the component."""
+    def run(self, component: Component) -> SmallestBounds:
+        """Evaluate the bounds of the component."""
         if self.between is None:
             return component.evaluate(
                 self.alpha, self.bounds, self.before, decided=self.decided, top=self.top

@@ -21,7 +21,7 @@ import typer.core
 
 from quiltdp import __version__
 from quiltdp.cli.show import say
-from quiltdp.cli.words import speaking_for, told, usage
+from quiltdp.cli.words import error_line, speaking_for, usage
 from quiltdp.errors import QuiltdpError
 from quiltdp.printable import json_text, printable
 
@@ -169,7 +169,7 @@ def guarded() -> Iterator[None]:
     try:
         yield
     except QuiltdpError as error:
-        fail(told(error), code=error.exit_code)
+        fail(error_line(error), code=error.exit_code)
     except BrokenPipeError:
         raise  # the reader of our output left: main() goes quietly
     except OSError as error:

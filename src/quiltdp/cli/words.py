@@ -11,7 +11,7 @@ from typing import Any
 
 from quiltdp.errors import QuiltdpError, in_python, options_in, spelled
 
-__all__ = ["speaking_for", "told", "usage"]
+__all__ = ["error_line", "speaking_for", "usage"]
 
 # Keyword of the library -> the option that stands for it, where their names differ.
 _OTHER_NAMES = {
@@ -38,7 +38,7 @@ def speaking_for(parameters: Iterable[Any]) -> Iterator[None]:
         _PARAMETERS.reset(token)
 
 
-def told(error: QuiltdpError) -> str:
+def error_line(error: QuiltdpError) -> str:
     """Return the whole message as people at the command line know the options.
 
     A remedy that takes an option this command does not have is left out.

@@ -119,7 +119,7 @@ def _influence_by_elimination(
     prior, _ = _odds_tables(space, of, frozenset(given), among, max_entries)
     skipped = frozenset(range(len(space.model.factors))) - among | used
     walls, _ = barriers_beyond(tables, (of, *on, *given), skipped, max_nodes=len(space.model.nodes))
-    everything = [*seen, *map(_taken_back, prior), *walls]
+    everything = [*seen, *map(_negated, prior), *walls]
     names = {n for t in everything for n in t.scope}
     left = max_out(everything, names, limit=max_entries, guard=space.guard)
     return finite(float(product(left, limit=max_entries).array)) if left else 0.0
@@ -166,7 +166,7 @@ def _hidden_component(
     return frozenset(found)
 
 
-def _taken_back(move: LogTable) -> LogTable:
+def _negated(move: LogTable) -> LogTable:
     """Return the move with its sign changed; a move from or to an impossible value is no candidate."""
     usable = np.abs(move.array) < BIG / 2
     return move._replace(array=np.where(usable, -np.where(usable, move.array, 0.0), -np.inf))

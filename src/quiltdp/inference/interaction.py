@@ -277,7 +277,7 @@ def interaction(
             for start in range(0, len(corners), step):
                 some = slice(start, start + step)
                 _raise(best[some], here, corners.cut(some), tilts[known], slack)
-    return Interaction(nodes, values, _spread_out(values, corners, best, impossible))
+    return Interaction(nodes, values, _filled_in(values, corners, best, impossible))
 
 
 def _with_sides(view: View) -> list[int]:
@@ -433,7 +433,7 @@ def _corners(values: Ints) -> tuple[_Corners, Array]:
     return _Corners(*columns), impossible
 
 
-def _spread_out(values: Ints, corners: _Corners, best: Array, impossible: Array) -> Array:
+def _filled_in(values: Ints, corners: _Corners, best: Array, impossible: Array) -> Array:
     """Return the table over all masks and ordered pairs from the values of the rectangles."""
     store = impossible
     store[corners.mask, corners.first, corners.second] = np.maximum(best, 0.0)

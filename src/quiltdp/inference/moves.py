@@ -43,9 +43,9 @@ __all__ = [
     "BIG",
     "PAIRS",
     "ComponentTooWide",
-    "Found",
     "Moves",
     "Piece",
+    "PieceMoves",
     "both_ways",
     "finite",
     "moved",
@@ -189,7 +189,7 @@ class Piece(NamedTuple):
     forbids: bool  # whether it has any
 
 
-class Found(NamedTuple):
+class PieceMoves(NamedTuple):
     """The table of a piece, its nodes that nobody else contains maximised away."""
 
     table: LogTable
@@ -260,7 +260,7 @@ class Moves:
 
     # -- their tables ------------------------------------------------------------------------
 
-    def table(self, piece: Piece, targets: tuple[str, ...], kept: frozenset[str]) -> Found:
+    def table(self, piece: Piece, targets: tuple[str, ...], kept: frozenset[str]) -> PieceMoves:
         """Return the largest moves of a piece over the nodes that are not kept: axes pairs, kept sorted.
 
         For a piece that does not move, what it forbids.  A component whose table is too large has its hub
@@ -268,12 +268,12 @@ class Moves:
         its value could be chosen never makes a ratio smaller.
         """
         key = (piece.nodes or piece.factors, targets if piece.moves else (), kept, self._ways)
-        return self.space.keep("move", key, lambda: self._made(piece, targets, kept), _found_bytes)
+        return self.space.keep("move", key, lambda: self._compute(piece, targets, kept), _moves_bytes)
 
-    def _made(self, piece: Piece, targets: tuple[str, ...], kept: frozenset[str]) -> Found:
+    def _compute(self, piece: Piece, targets: tuple[str, ...], kept: frozenset[str]) -> PieceMoves:
         tables, limits = self.tables, self.limits
         if not piece.moves:
-            return Found(self.largest(self.walls(piece), sorted(kept)))
+            return PieceMoves(self.largest(self.walls(piece), sorted(kept)))
         if piece.nodes:
             entries = tables.entries(tables.boundary(piece.nodes))
             if limits.rays and entries > limits.rays_from:
@@ -281,7 +281,7 @@ class Moves:
 
                 by_rays = RayTables(self.space).move(piece.nodes, targets, kept, limit=limits.component)
                 if by_rays is not None:
-                    return Found(by_rays, rays=True)
+                    return PieceMoves(by_rays, rays=True)
             if entries > min(limits.component, limits.entries):
                 return self._hub_maximised(piece, targets, kept)
         try:
@@ -289,7 +289,7 @@ class Moves:
         except ModelTooWide:
             return self._hub_maximised(piece, targets, kept)
         shape = [tables.states(n) for n in targets]
-        return Found(moved(source, targets, shape, sorted(kept), zeros=piece.forbids))
+        return PieceMoves(moved(source, targets, shape, sorted(kept), zeros=piece.forbids))
 
     def walls(self, piece: Piece) -> list[LogTable]:
         """Return what the factors of a piece forbid."""
@@ -301,14 +301,14 @@ class Moves:
             return self.tables.logs(piece.factors[0])
         return self.summed(piece.nodes, piece.factors)
 
-    def _hub_maximised(self, piece: Piece, targets: tuple[str, ...], kept: frozenset[str]) -> Found:
+    def _hub_maximised(self, piece: Piece, targets: tuple[str, ...], kept: frozenset[str]) -> PieceMoves:
         """Return an upper bound on the move of a component: its hub is observed, and the worst is taken."""
         hub = max(sorted(piece.nodes), key=lambda n: len(self.tables.around(n)))
         pieces = self.given(targets, piece.factors, piece.nodes - {hub})
         shared = shared_names(pieces)
         try:
             tables = [self.table(p, targets, p.names & (shared | kept)).table for p in pieces]
-            return Found(self.largest(tables, sorted(kept)), exact=False)
+            return PieceMoves(self.largest(tables, sorted(kept)), exact=False)
         except ModelTooWide as error:
             raise ComponentTooWide(hub) from error
 
@@ -395,5 +395,5 @@ def _bytes(table: LogTable) -> int:
     return int(table.array.nbytes) + 512
 
 
-def _found_bytes(found: Found) -> int:
+def _moves_bytes(found: PieceMoves) -> int:
     return _bytes(found.table)

@@ -87,7 +87,7 @@ class RayTables:
         return self._space.keep(
             "ray move",
             (component, targets, kept, limit),
-            lambda: self._made(component, targets, kept, limit),
+            lambda: self._compute(component, targets, kept, limit),
             lambda made: 512 if made is None else made.array.nbytes + 512,
         )
 
@@ -117,7 +117,7 @@ class RayTables:
         left = work.run([self._item(f, {*component, *own}, kind, fixed) for f in factors])
         return best_values(left, work.sizes, own, (here, there))
 
-    def _made(
+    def _compute(
         self, component: frozenset[str], targets: tuple[str, ...], kept: frozenset[str], limit: int
     ) -> LogTable | None:
         factors = self._tables.near_any(sorted(component))

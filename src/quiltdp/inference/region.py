@@ -23,9 +23,9 @@ from quiltdp.inference.moves import (
     BIG,
     PAIRS,
     ComponentTooWide,
-    Found,
     Moves,
     Piece,
+    PieceMoves,
     both_ways,
     ordered_pairs,
     shared_names,
@@ -355,7 +355,7 @@ class Region:
         full = np.broadcast_to(aligned((found.scope, found.array), (PAIRS, *known)), shape)
         return found._replace(scope=(PAIRS, *known), array=full)
 
-    def _sum(self, known: Sequence[str]) -> list[tuple[Piece, Found]]:
+    def _sum(self, known: Sequence[str]) -> list[tuple[Piece, PieceMoves]]:
         """Return the pieces of one known set with their tables."""
         fixed = frozenset(known)
         near = self.moves.tables.near_set(self._closed)

@@ -314,7 +314,7 @@ class ReusableHoldout:
                 number = self._rounded(self._mechanism.grid.value(outcome.units))
                 outcomes.append(Outcome("holdout", share + self._answer_share, 1, number))
         entries = pledge.settle(outcomes, state.threshold)
-        return self._told(entries, before.answers, before.queries)
+        return self._as_answers(entries, before.answers, before.queries)
 
     def _failures(self, failed: Sequence[bool], most: int, is_open: bool) -> list[Outcome]:
         """Return what is booked when queries failed: each failure like an answer, the others nothing."""
@@ -328,7 +328,7 @@ class ReusableHoldout:
             booked += 1
         return outcomes
 
-    def _told(self, entries: Sequence[Entry], answers: int, number: int) -> list[Answer]:
+    def _as_answers(self, entries: Sequence[Entry], answers: int, number: int) -> list[Answer]:
         told = []
         for entry in entries:
             answers += entry.answers

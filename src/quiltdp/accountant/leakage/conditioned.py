@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from quiltdp.accountant.adversaries import INFORMED, PRIOR
 from quiltdp.accountant.bounds import Bounds, Problem, Vector, register
-from quiltdp.accountant.stages import Component, Smallest
+from quiltdp.accountant.stages import Component, SmallestBounds
 from quiltdp.errors import InvalidModel, ModelTooWide, option
 from quiltdp.inference.marginals import condition, count_evidence, each_evidence
 from quiltdp.inference.workspace import Workspace
@@ -154,7 +154,7 @@ class ConditionedBound:
         return Bounds(np.minimum(values, known), "conditioned", "certified bound", witness)
 
     @staticmethod
-    def _smallest(given: _Given, alpha: Vector, low: float, high: float) -> Smallest:
+    def _smallest(given: _Given, alpha: Vector, low: float, high: float) -> SmallestBounds:
         """Return the smallest bound of every unit, as good as it needs be."""
         component = given.component
         count = len(component.bounds)

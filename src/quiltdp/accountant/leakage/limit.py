@@ -18,7 +18,7 @@ import numpy as np
 from quiltdp.accountant.adversaries import INFORMED
 from quiltdp.accountant.bounds import Bounds, Problem, Vector, register
 from quiltdp.accountant.leakage.adversaries import PairTable, count_entries, pair_tables
-from quiltdp.accountant.leakage.limit_search import FROM_ABOVE, Found, UnitSearch
+from quiltdp.accountant.leakage.limit_search import FROM_ABOVE, UnitBracket, UnitSearch
 from quiltdp.errors import ModelTooWide, option
 from quiltdp.inference.trees import junction_tree
 from quiltdp.inference.workspace import Workspace
@@ -155,7 +155,7 @@ class ExactBound:
             self._otherwise.prepare(self._workspace, self._budget)
         return self._otherwise
 
-    def _unit(self, k: int, a: Vector, least: float) -> Found:
+    def _unit(self, k: int, a: Vector, least: float) -> UnitBracket:
         """Return the largest leakage of one unit over all adversaries, or ``least`` if that is larger."""
         tables, unit = self._tables[k], self._units[k]
         own = [table.apart(a, unit, self._shape) + self._slack for table in tables]

@@ -17,7 +17,7 @@ from quiltdp.accountant.adversaries import PRIOR
 from quiltdp.accountant.bounds import Bounds, Problem, Vector, ready, register
 from quiltdp.accountant.leakage.informed_tree import InformedTreeBound
 from quiltdp.accountant.leakage.limit import is_small
-from quiltdp.accountant.leakage.limit_search import FROM_ABOVE, Found
+from quiltdp.accountant.leakage.limit_search import FROM_ABOVE, UnitBracket
 from quiltdp.accountant.leakage.transport import transport, uniform_transport
 from quiltdp.accountant.leakage.worst_gains import worst_gains
 from quiltdp.accountant.leakage.worst_mechanism import (
@@ -123,7 +123,7 @@ class ExactPriorBound:
             self._otherwise.prepare(self._workspace, self._budget)
         return self._otherwise
 
-    def _unit(self, unit: tuple[int, ...], a: Vector) -> Found:
+    def _unit(self, unit: tuple[int, ...], a: Vector) -> UnitBracket:
         """Return the limit of one unit: pairs in the order of their ceilings, until none can win."""
         self._workspace.guard.check()
         shape = self._log_joint.shape
@@ -136,27 +136,27 @@ class ExactPriorBound:
         possible = (joint > -np.inf).any(axis=(1, 2))
         joint = joint[possible]
         if len(joint) < 2:
-            return Found(0.0, 0.0)  # only one possible value: there is nothing to tell apart
+            return UnitBracket(0.0, 0.0)  # only one possible value: there is nothing to tell apart
         values = np.array(list(np.ndindex(*(shape[j] for j in unit))))[possible]
         apart = values[:, None, :] != values[None, :, :]
         own = up_array((apart * a[list(unit)]).sum(axis=2), 4.0 + len(unit))
         rest = up(float(a[others].sum()), 4.0 + len(others))
         if rest > _EXP_LIMIT:  # then even what is lost below the smallest double could matter
-            return Found(up(float(own.max()) + rest), 0.0)
+            return UnitBracket(up(float(own.max()) + rest), 0.0)
         # each row relative to its own largest entry: an improbable x_T is as good as any other
         rows = np.exp(joint - joint.max(axis=(1, 2), keepdims=True)).sum(axis=2)
         rows = rows / rows.sum(axis=1, keepdims=True)
         sizes = tuple(shape[j] for j in others)
         found = _largest(rows, own, sizes, a[others], rest, self._slack)
-        return Found(up(found.above), max(0.0, found.below - 2.0 * self._slack))
+        return UnitBracket(up(found.above), max(0.0, found.below - 2.0 * self._slack))
 
 
 def _largest(
     rows: Vector, own: Vector, sizes: tuple[int, ...], alphas: Vector, rest: float, slack: float
-) -> Found:
+) -> UnitBracket:
     """Return max over ordered pairs of rows of their own distance plus the maximum, proved and attained."""
     if not sizes:
-        return Found(float(own.max()), float(own.max()))
+        return UnitBracket(float(own.max()), float(own.max()))
     first, second = np.nonzero(~np.eye(len(rows), dtype=bool))
     ceilings = uniform_transport(rows[first], rows[second], np.full(len(first), up(float(alphas.sum()))))
     ceilings = own[first, second] + np.minimum(ceilings + slack, rest)
@@ -171,7 +171,7 @@ def _largest(
             gain = min(gain, _gain(p, q, sizes, alphas))  # another certificate may be the rounder one
         best = max(best, min(float(ceilings[k]), apart + gain + slack))
         below = max(below, apart + float(attained[0]))
-    return Found(best, below)
+    return UnitBracket(best, below)
 
 
 def _gain(p: Vector, q: Vector, sizes: tuple[int, ...], alphas: Vector) -> float:

@@ -17,7 +17,7 @@ from quiltdp.accountant.leakage.adversaries import PairTable
 from quiltdp.accountant.leakage.worst_gains import in_closed_form, is_quick, staged_ceiling, worst_gains
 from quiltdp.work import Guard
 
-__all__ = ["FROM_ABOVE", "Found", "UnitSearch"]
+__all__ = ["FROM_ABOVE", "UnitBracket", "UnitSearch"]
 
 FROM_ABOVE = "limit-bound"
 """The name of what the search for the limit proved, where it is not attained."""
@@ -27,7 +27,7 @@ _BATCH = 64  # adversaries looked at together
 
 
 @dataclass(frozen=True)
-class Found:
+class UnitBracket:
     """The largest leakage of one unit: proved, attained, who attains it, and whether all were looked at."""
 
     above: float
@@ -73,10 +73,10 @@ class UnitSearch:
         self._above, self._below = 0.0, 0.0
         self._witness: tuple[PairTable, int] | None = None
 
-    def run(self, least: float) -> Found:
+    def run(self, least: float) -> UnitBracket:
         """Return the largest leakage, or ``least`` if that is larger; 0 if there is nothing to tell apart."""
         if not self._queue:
-            return Found(0.0, 0.0)
+            return UnitBracket(0.0, 0.0)
         while self._queue and -self._queue[0][0] > max(self._above, least):
             self._guard.check()
             top = -self._queue[0][0]
@@ -86,8 +86,8 @@ class UnitSearch:
                 if not sharp and not is_quick(self._tables[t].sizes, self._alphas[t]):
                     self._sharpen(t, rows, ceilings)
                 elif not self._solve(t, rows, ceilings):
-                    return Found(top, self._below, self._witness, complete=False)
-        return Found(max(self._above, least), self._below, self._witness)
+                    return UnitBracket(top, self._below, self._witness, complete=False)
+        return UnitBracket(max(self._above, least), self._below, self._witness)
 
     def _batches(self, least: float) -> dict[tuple[int, bool], list[tuple[float, int, int, bool]]]:
         """Take the highest ceilings: one that needs a program alone, others together, by table."""

@@ -136,10 +136,10 @@ def propagate(
     return Messages(out, into, sweep.totals(into), sweep.cap, how)
 
 
-Found = tuple[Vector, Vector]
+_SuperSolution = tuple[Vector, Vector]
 
 
-def _inflate(sweep: _Sweep, out: Vector) -> Found | None:
+def _inflate(sweep: _Sweep, out: Vector) -> _SuperSolution | None:
     """Look for δ with F((1 + δ) out) ≤ (1 + δ) out: Φ is concave, so a little is enough."""
     cap = sweep.cap[sweep.graph.edge_node]
     for delta in _INFLATIONS:
@@ -150,7 +150,7 @@ def _inflate(sweep: _Sweep, out: Vector) -> Found | None:
     return None
 
 
-def _climb(sweep: _Sweep, out: Vector, rounds: int = 200) -> Found | None:
+def _climb(sweep: _Sweep, out: Vector, rounds: int = 200) -> _SuperSolution | None:
     """Raise the messages where F still exceeds them: ends where only rounding was in the way."""
     trial = out
     for _ in range(rounds):
@@ -161,7 +161,7 @@ def _climb(sweep: _Sweep, out: Vector, rounds: int = 200) -> Found | None:
     return None
 
 
-def _descend(sweep: _Sweep, rounds: int) -> Found:
+def _descend(sweep: _Sweep, rounds: int) -> _SuperSolution:
     """Start from group privacy, a super-solution by construction, and apply F."""
     trial = sweep.cap[sweep.graph.edge_node]
     for _ in range(rounds):
@@ -173,7 +173,7 @@ def _descend(sweep: _Sweep, rounds: int) -> Found:
     return _settle(sweep, trial)
 
 
-def _settle(sweep: _Sweep, out: Vector) -> Found:
+def _settle(sweep: _Sweep, out: Vector) -> _SuperSolution:
     """Return the super-solution with its messages factor → node (F of it is below it)."""
     new, _ = sweep(out)
     return np.minimum(out, new), sweep.into(np.minimum(out, new))
