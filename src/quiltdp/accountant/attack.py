@@ -41,6 +41,7 @@ from quiltdp.work import WorkBudget
 __all__ = ["Attack", "attack"]
 
 _STEPS = 401  # of a long chain, the steps that the attack reads
+_GLANCE = 64  # the same in passing
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,6 +134,7 @@ def attack(
     *,
     work: str | WorkBudget = "normal",
     max_entries: int = 2**20,
+    in_passing: bool = False,
 ) -> Attack:
     """Return the strongest product-form attack that a deterministic search finds.
 
@@ -148,6 +150,9 @@ def attack(
         How long to search, in propagations: ``quick``, ``normal`` or ``thorough``.
     max_entries
         The most entries of a table of the junction tree.
+    in_passing
+        Search less than ``quick``, and read fewer steps of a chain: beside another answer, which should not
+        wait for it.
 
     Raises
     ------
@@ -164,10 +169,10 @@ def attack(
     """
     who = check_known(adversary_from(adversary), model)
     alpha = alpha_vector(model, dp_epsilon)
-    part = _attackable(model)
+    part = _attackable(model, _GLANCE if in_passing else _STEPS)
     own = np.array([alpha[model.index[n]] for n in part.nodes])
     tree = TiltedTree(part, max_entries=max_entries)
-    found = AttackSearch(tree, own, who, WorkBudget.named(work).level).best()
+    found = AttackSearch(tree, own, who, "passing" if in_passing else WorkBudget.named(work).level).best()
     target, pair, known = found.target, found.pair, found.known
     states = part.states
     tilt = {
@@ -187,12 +192,12 @@ def attack(
     )
 
 
-def _attackable(model: Model) -> Model:
+def _attackable(model: Model, steps: int = _STEPS) -> Model:
     """Return the model, or the first steps of its longest chain."""
-    if not isinstance(model, ChainModel) or len(model.nodes) <= _STEPS:
+    if not isinstance(model, ChainModel) or len(model.nodes) <= steps:
         return model
     longest = max(model.segments, key=lambda s: s.length)
-    length = min(longest.length, _STEPS)
+    length = min(longest.length, steps)
     moves = longest.transitions if longest.homogeneous else longest.transitions[: length - 1]
     part = ChainSegment(longest.prefix, length, longest.initial, moves)
     return ChainModel([part], model.states[model.nodes[0]])

@@ -131,7 +131,7 @@ def quick_bracket(
     if dp_epsilon is None or protected != "single records" or len(model.nodes) > _QUICK_NODES:
         return None
     try:
-        found = attack(model, dp_epsilon, adversary, work="quick", max_entries=_QUICK_ENTRIES)
+        found = attack(model, dp_epsilon, adversary, max_entries=_QUICK_ENTRIES, in_passing=True)
     except ModelTooWide:
         return None
     return Bracket(certified, found)

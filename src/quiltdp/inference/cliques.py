@@ -45,6 +45,7 @@ __all__ = [
 ]
 
 Ints = NDArray[np.int64]
+_DENSE = 1 << 16  # values of some nodes that are counted in a table, not sorted
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,12 +58,34 @@ class CliqueStates:
 
     def labels(self, nodes: Collection[str]) -> tuple[Ints, int]:
         """Number the distinct values of ``nodes``: (a label for every state, how many there are)."""
-        columns = [k for k, n in enumerate(self.nodes) if n in nodes]
-        if not columns:
-            return np.zeros(len(self.states), dtype=np.int64), 1
-        _, label = np.unique(self.states[:, columns], axis=0, return_inverse=True)
-        label = label.ravel().astype(np.int64)
-        return label, int(label.max()) + 1
+        codes, most = self._codes(nodes)
+        if most > _DENSE:
+            _, label = np.unique(codes, return_inverse=True)
+            label = label.ravel().astype(np.int64)
+            return label, int(label.max()) + 1
+        seen = np.zeros(most, dtype=np.int64)
+        seen[codes] = 1
+        rank = np.cumsum(seen)
+        return rank[codes] - 1, int(rank[-1])
+
+    def matches(self, nodes: Collection[str]) -> int:
+        """Return how many pairs of states (ordered, a state with itself too) agree on ``nodes``."""
+        codes, most = self._codes(nodes)
+        sizes = np.bincount(codes) if most <= _DENSE else np.unique(codes, return_counts=True)[1]
+        return int((sizes.astype(np.int64) ** 2).sum())
+
+    def _codes(self, nodes: Collection[str]) -> tuple[Ints, int]:
+        """Return one number per state that tells the values of ``nodes``, in their order, and their limit.
+
+        Clique tables are predicted before they are built, so these numbers stay far below 2^63.
+        """
+        codes, most = np.zeros(len(self.states), dtype=np.int64), 1
+        for k, n in enumerate(self.nodes):
+            if n in nodes:
+                size = int(self.states[:, k].max(initial=0)) + 1
+                codes = codes * size + self.states[:, k]
+                most *= size
+        return codes, most
 
 
 @dataclass(frozen=True, eq=False)
@@ -292,10 +315,12 @@ class View:
 
     def pairs(self, *, each: bool) -> int:
         """Return how many pairs of states all parts of all choices compare."""
+        matches: dict[tuple[str, ...], int] = {}
         total = len(self.clique.states) ** 2
         for choice in self.choices(each=each):
-            sizes = np.bincount(self.clique.labels(choice.known)[0])
-            total += int((sizes.astype(np.int64) ** 2).sum())
+            if choice.known not in matches:
+                matches[choice.known] = self.clique.matches(choice.known)
+            total += matches[choice.known]
         return total
 
 

@@ -238,9 +238,12 @@ def rectangles(view: View) -> int:
     if nodes < 2:
         return 0
     inner = 0
+    counts: dict[tuple[str, ...], int] = {}
     for choice in view.choices(each=False):
-        known, tilted = view.clique.labels(choice.known)[1], view.clique.labels(choice.tilted)[1]
-        inner += known * tilted**2
+        for some in (choice.known, choice.tilted):
+            if some not in counts:
+                counts[some] = view.clique.labels(some)[1]
+        inner += counts[choice.known] * counts[choice.tilted] ** 2
     return int(inner * view.count**2 * 2 ** max(0, nodes - 2))
 
 

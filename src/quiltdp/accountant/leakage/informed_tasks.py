@@ -69,14 +69,15 @@ def levels(tasks: Sequence[Task], pairs: int) -> list[Task]:
     set of branches becomes a choice of its own.
     """
     chosen = list(tasks)
-    spent = sum(t.pairs() for t in tasks)
+    taken = [t.pairs() for t in tasks]
+    spent = sum(taken)
     for level in ("together", "each"):
         finer = [replace(t, level=level) for t in tasks]
         costs = [t.pairs() if _few(t) else pairs + 1 for t in finer]
         for k in sorted(range(len(tasks)), key=lambda k: (costs[k], k)):
-            more = costs[k] - chosen[k].pairs()
+            more = costs[k] - taken[k]
             if spent + more <= pairs and (level == "together" or chosen[k].level == "together"):
-                chosen[k] = finer[k]
+                chosen[k], taken[k] = finer[k], costs[k]
                 spent += more
     return chosen
 

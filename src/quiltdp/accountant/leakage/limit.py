@@ -128,13 +128,16 @@ class ExactBound:
         a = alpha[self._records]
         values, witnesses = np.array(known), {}
         loose: list[int] = []
+        least, partial = low, low > 0.0 or high < math.inf
         for k in np.argsort(-known, kind="stable").tolist():
-            if known[k] <= low:
+            if known[k] <= least:
                 break
-            found = self._unit(k, a, low)
+            found = self._unit(k, a, least)
             values[k] = min(known[k], up(found.above)) if found.above > 0.0 else 0.0
-            if not found.exact and found.above > low:
+            if not found.exact and found.above > least:
                 loose.append(k)
+            if partial:  # only the largest is asked for
+                least = max(least, found.below)
             if found.witness is not None:
                 witnesses[k] = self._describe(*found.witness)
             if values[k] > high:

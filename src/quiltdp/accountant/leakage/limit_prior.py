@@ -9,6 +9,7 @@ clique tree is asked too.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -19,7 +20,7 @@ from quiltdp.accountant.leakage.informed_tree import InformedTreeBound
 from quiltdp.accountant.leakage.limit import is_small
 from quiltdp.accountant.leakage.limit_search import FROM_ABOVE, UnitBracket
 from quiltdp.accountant.leakage.transport import transport, uniform_transport
-from quiltdp.accountant.leakage.worst_gains import worst_gains
+from quiltdp.accountant.leakage.worst_gains import is_quick, staged_ceiling, worst_gains
 from quiltdp.accountant.leakage.worst_mechanism import (
     by_heights,
     by_linear_program,
@@ -105,13 +106,28 @@ class ExactPriorBound:
 
     def evaluate(self, alpha: Vector) -> Bounds:
         """Return the leakage of every unit: proved from above and attained, or called a bound."""
+        return self.refine(alpha, np.full(len(self._units), np.inf), 0.0, math.inf)
+
+    def refine(self, alpha: Vector, known: Vector, low: float, high: float) -> Bounds:
+        """Return the leakage of the units that decide whether all leak between ``low`` and ``high``."""
         a = np.asarray(alpha, dtype=np.float64)[self._index]
-        found = [self._unit(unit, a) for unit in self._units]
-        values = np.array([f.above for f in found])
-        loose = [k for k, f in enumerate(found) if not f.exact]
+        values = np.array(known)
+        loose: list[int] = []
+        least, partial = low, low > 0.0 or high < math.inf
+        for k in np.argsort(-known, kind="stable").tolist():
+            if known[k] <= least:
+                break
+            found = self._unit(self._units[k], a, least)
+            values[k] = min(known[k], found.above)
+            if not found.exact and found.above > least:
+                loose.append(k)
+            if partial:  # only the largest is asked for
+                least = max(least, found.below)
+            if values[k] > high:
+                break
         if not loose:
             return Bounds(values, "exact", "exact")
-        values = self._tree().refine(alpha, values, 0.0, np.inf).values
+        values = self._tree().refine(alpha, values, low, high).values
         names = ", ".join(str(self._names[self._units[k][0]]) for k in loose[:3])
         notes = (f"exact: proved and attained do not meet for {len(loose)} of the units ({names}, …)",)
         return Bounds(values, FROM_ABOVE, "certified bound", notes=notes)
@@ -123,8 +139,8 @@ class ExactPriorBound:
             self._otherwise.prepare(self._workspace, self._budget)
         return self._otherwise
 
-    def _unit(self, unit: tuple[int, ...], a: Vector) -> UnitBracket:
-        """Return the limit of one unit: pairs in the order of their ceilings, until none can win."""
+    def _unit(self, unit: tuple[int, ...], a: Vector, least: float) -> UnitBracket:
+        """Return the limit of one unit, or ``least``: pairs by their ceilings, until none can win."""
         self._workspace.guard.check()
         shape = self._log_joint.shape
         others = [j for j in range(len(a)) if j not in unit and a[j] > 0 and shape[j] > 1]
@@ -147,31 +163,56 @@ class ExactPriorBound:
         rows = np.exp(joint - joint.max(axis=(1, 2), keepdims=True)).sum(axis=2)
         rows = rows / rows.sum(axis=1, keepdims=True)
         sizes = tuple(shape[j] for j in others)
-        found = _largest(rows, own, sizes, a[others], rest, self._slack)
+        found = _largest(rows, own, sizes, a[others], rest, self._slack, least)
         return UnitBracket(up(found.above), max(0.0, found.below - 2.0 * self._slack))
 
 
 def _largest(
-    rows: Vector, own: Vector, sizes: tuple[int, ...], alphas: Vector, rest: float, slack: float
+    rows: Vector,
+    own: Vector,
+    sizes: tuple[int, ...],
+    alphas: Vector,
+    rest: float,
+    slack: float,
+    least: float,
 ) -> UnitBracket:
-    """Return max over ordered pairs of rows of their own distance plus the maximum, proved and attained."""
+    """Return max over ordered pairs of rows of their own distance plus the maximum, proved and attained.
+
+    Pairs that cannot exceed ``least`` are left out; it is the answer if all are.
+    """
     if not sizes:
         return UnitBracket(float(own.max()), float(own.max()))
     first, second = np.nonzero(~np.eye(len(rows), dtype=bool))
     ceilings = uniform_transport(rows[first], rows[second], np.full(len(first), up(float(alphas.sum()))))
     ceilings = own[first, second] + np.minimum(ceilings + slack, rest)
-    best, below = 0.0, 0.0
-    for k in np.argsort(-ceilings):
+    best, below = least, 0.0
+    for k in np.argsort(-ceilings, kind="stable"):
         if ceilings[k] <= best:
             break
         p, q, apart = rows[first[k]], rows[second[k]], float(own[first[k], second[k]])
+        if not is_quick(sizes, alphas):  # a sharper ceiling costs less than a program
+            sharper = apart + float(staged_ceiling(p[None], q[None], sizes, alphas)[0]) + slack
+            ceilings[k] = min(float(ceilings[k]), sharper)
+            if ceilings[k] <= best:
+                continue
         proved, attained = worst_gains(p[None], q[None], sizes, alphas)
         gain = float(proved[0])
-        if gain - float(attained[0]) > _APART:
+        if gain - float(attained[0]) > _APART and not _settled(sizes, alphas):
             gain = min(gain, _gain(p, q, sizes, alphas))  # another certificate may be the rounder one
         best = max(best, min(float(ceilings[k]), apart + gain + slack))
         below = max(below, apart + float(attained[0]))
     return UnitBracket(best, below)
+
+
+def _settled(sizes: tuple[int, ...], alphas: Vector) -> bool:
+    """Return whether :func:`_gain` would only solve the same linear program again."""
+    heights = np.all(alphas == alphas[0]) and height_functions(sizes) is not None
+    return not heights and math.prod(sizes) > _most_points(alphas)
+
+
+def _most_points(alphas: Vector) -> int:
+    """Return up to how many joint states the transport itself is solved."""
+    return _TRANSPORT if alphas.sum() < 4.0 else 4 * _TRANSPORT
 
 
 def _gain(p: Vector, q: Vector, sizes: tuple[int, ...], alphas: Vector) -> float:
@@ -181,7 +222,7 @@ def _gain(p: Vector, q: Vector, sizes: tuple[int, ...], alphas: Vector) -> float
         if value is not None:
             return value
     program = by_linear_program(p, q, sizes, alphas)
-    if len(p) > (_TRANSPORT if alphas.sum() < 4.0 else 4 * _TRANSPORT):
+    if len(p) > _most_points(alphas):
         return program
     points = np.array(list(np.ndindex(*sizes)))
     d = ((points[:, None, :] != points[None, :, :]) * alphas).sum(axis=2)

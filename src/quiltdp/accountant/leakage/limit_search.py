@@ -25,6 +25,9 @@ FROM_ABOVE = "limit-bound"
 _EXACT = 1e-7  # how far (relatively) proved and attained may be apart in what is called exact
 _BATCH = 64  # adversaries looked at together
 
+Entry = tuple[float, int, int, bool]
+"""Minus the ceiling of an adversary, its table and row, and whether that ceiling is the sharper one."""
+
 
 @dataclass(frozen=True)
 class UnitBracket:
@@ -63,8 +66,13 @@ class UnitSearch:
     ) -> None:
         self._tables, self._own = tables, own
         self._alphas = [alpha[list(table.unknown)] for table in tables]
+        kinds: dict[tuple[object, ...], int] = {}
+        self._kind = [
+            kinds.setdefault((table.sizes, own.tobytes()), len(kinds))
+            for table, own in zip(tables, self._alphas, strict=True)
+        ]
         self._programs, self._guard = programs, guard
-        self._queue = [
+        self._queue: list[Entry] = [
             (-float(c), t, r, False)
             for t, table in enumerate(tables)
             for r, c in enumerate(own[t] + table.ceilings(alpha))
@@ -80,46 +88,61 @@ class UnitSearch:
         while self._queue and -self._queue[0][0] > max(self._above, least):
             self._guard.check()
             top = -self._queue[0][0]
-            for (t, sharp), entries in self._batches(max(self._above, least)).items():
-                rows = np.array([r for _, _, r, _ in entries])
-                ceilings = np.array([-c for c, _, _, _ in entries])
-                if not sharp and not is_quick(self._tables[t].sizes, self._alphas[t]):
-                    self._sharpen(t, rows, ceilings)
-                elif not self._solve(t, rows, ceilings):
+            for (_, sharp), entries in self._batches(max(self._above, least)).items():
+                rows = _Rows(self._tables, self._own, self._alphas, entries)
+                if not sharp and not is_quick(rows.sizes, rows.alphas):
+                    self._sharpen(rows)
+                elif not self._solve(rows):
                     return UnitBracket(top, self._below, self._witness, complete=False)
         return UnitBracket(max(self._above, least), self._below, self._witness)
 
-    def _batches(self, least: float) -> dict[tuple[int, bool], list[tuple[float, int, int, bool]]]:
-        """Take the highest ceilings: one that needs a program alone, others together, by table."""
-        found: dict[tuple[int, bool], list[tuple[float, int, int, bool]]] = {}
+    def _batches(self, least: float) -> dict[tuple[int, bool], list[Entry]]:
+        """Take the highest ceilings: one that needs a program alone, others together, by shape and α."""
+        found: dict[tuple[int, bool], list[Entry]] = {}
         for _ in range(_BATCH):
             if not self._queue or -self._queue[0][0] <= least or (found and self._queue[0][3]):
                 break
             entry = heappop(self._queue)
-            found.setdefault((entry[1], entry[3]), []).append(entry)
+            found.setdefault((self._kind[entry[1]], entry[3]), []).append(entry)
             if entry[3]:
                 break
         return found
 
-    def _sharpen(self, t: int, rows: np.ndarray, ceilings: Vector) -> None:
+    def _sharpen(self, rows: _Rows) -> None:
         """Put adversaries back with the ceilings of revealing one unknown record at a time."""
-        table = self._tables[t]
-        sharper = self._own[t][rows] + staged_ceiling(
-            table.p[rows], table.q[rows], table.sizes, self._alphas[t]
-        )
-        for c, r in zip(np.minimum(sharper, ceilings).tolist(), rows.tolist(), strict=True):
+        sharper = rows.own + staged_ceiling(rows.p, rows.q, rows.sizes, rows.alphas)
+        for c, (_, t, r, _) in zip(np.minimum(sharper, rows.ceilings).tolist(), rows.entries, strict=True):
             heappush(self._queue, (-c, t, r, True))
 
-    def _solve(self, t: int, rows: np.ndarray, ceilings: Vector) -> bool:
-        """Settle adversaries of one table; return whether the budget allowed it."""
-        table = self._tables[t]
-        self._programs -= 0 if in_closed_form(table.sizes, self._alphas[t]) else len(rows)
+    def _solve(self, rows: _Rows) -> bool:
+        """Settle adversaries of one kind; return whether the budget allowed it."""
+        self._programs -= 0 if in_closed_form(rows.sizes, rows.alphas) else len(rows.entries)
         if self._programs < 0:
             return False
-        proved, attained = worst_gains(table.p[rows], table.q[rows], table.sizes, self._alphas[t])
-        value = np.minimum(self._own[t][rows] + proved, ceilings)
+        proved, attained = worst_gains(rows.p, rows.q, rows.sizes, rows.alphas)
+        value = np.minimum(rows.own + proved, rows.ceilings)
         best = int(value.argmax())
         if value[best] > self._above:
-            self._above, self._witness = float(value[best]), (table, int(rows[best]))
-        self._below = max(self._below, float((self._own[t][rows] + attained).max()))
+            _, t, r, _ = rows.entries[best]
+            self._above, self._witness = float(value[best]), (self._tables[t], r)
+        self._below = max(self._below, float((rows.own + attained).max()))
         return True
+
+
+class _Rows:
+    """Adversaries of one kind (equal shapes, equal α of what is unknown), from any tables."""
+
+    def __init__(
+        self,
+        tables: Sequence[PairTable],
+        own: Sequence[Vector],
+        alphas: Sequence[Vector],
+        entries: Sequence[Entry],
+    ) -> None:
+        self.entries = entries
+        first = entries[0][1]
+        self.sizes, self.alphas = tables[first].sizes, alphas[first]
+        self.p = np.stack([tables[t].p[r] for _, t, r, _ in entries])
+        self.q = np.stack([tables[t].q[r] for _, t, r, _ in entries])
+        self.own = np.array([own[t][r] for _, t, r, _ in entries])
+        self.ceilings = np.array([-c for c, _, _, _ in entries])
