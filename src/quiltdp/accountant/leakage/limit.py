@@ -128,7 +128,7 @@ class ExactBound:
         a = alpha[self._records]
         values, witnesses = np.array(known), {}
         loose: list[int] = []
-        least, partial = low, low > 0.0 or high < math.inf
+        least, partial = low, high < math.inf
         for k in np.argsort(-known, kind="stable").tolist():
             if known[k] <= least:
                 break

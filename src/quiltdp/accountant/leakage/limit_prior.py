@@ -113,7 +113,7 @@ class ExactPriorBound:
         a = np.asarray(alpha, dtype=np.float64)[self._index]
         values = np.array(known)
         loose: list[int] = []
-        least, partial = low, low > 0.0 or high < math.inf
+        least, partial = low, high < math.inf
         for k in np.argsort(-known, kind="stable").tolist():
             if known[k] <= least:
                 break
