@@ -206,7 +206,7 @@ class InformedTreeBound:
         for k in asked:
             self._workspace.guard.check()
             for task in self._roots[k]:
-                self._add_messages(messages, of, caps, task, alpha.tobytes())
+                self._add_messages(messages, of, caps, task)
                 leak = self._leakage(task, of, messages)
                 if leak < values[k]:
                     values[k], witness[k] = leak, {"clique": task.view.clique.nodes}
@@ -228,17 +228,17 @@ class InformedTreeBound:
         of: Mapping[str, float],
         caps: Mapping[Key, tuple[float, float]],
         root: Task,
-        alpha: bytes,
     ) -> None:
         """Add the messages that a last step reads, none above its cap; they are kept by α."""
         needed = {b.key for b in root.view.branches} - messages.keys()
+        alphas = tuple(of.values())
         for key in reversed(self._order if needed else ()):
             if key in needed:
                 needed.update(b.key for b in self._tasks[key].view.branches if b.key not in messages)
         for key in (key for key in self._order if key in needed):
             messages[key] = self._workspace.keep(
                 "informed-tree message",
-                (self, key, alpha),
+                (self, key, alphas),
                 lambda key=key: self._capped(key, of, messages, caps[key]),  # type: ignore[misc]
                 size=lambda made: sum(m.nbytes for m in made),
             )
