@@ -6,19 +6,21 @@ import math
 import os
 import pickle
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from holdout_fakes import terms
 
 from quiltdp import Ledger, ReusableHoldout
 from quiltdp.errors import InvalidArgument, QuiltdpError, Refused
 from quiltdp.mechanisms.holdout import FAILED
+from quiltdp.mechanisms.queries import TablePair
 
 N = 500
 CAL = terms(budget=3, sensitivity=1 / N, dp_epsilon=5.0)
@@ -171,6 +173,48 @@ def test_a_query_that_fails_on_the_holdout_is_charged_like_an_answer(path: Path,
     with pytest.raises(Refused, match="failed on the holdout"):
         h.ask(breaking(how), key="k")  # recorded: told again, charged once
     assert h.remaining == 2
+
+
+def careless(how: str, data: Any) -> Any:
+    """A query of rows that stumbles over negative values in its own way."""
+    x = np.asarray(data["x"] if isinstance(data, Mapping) or hasattr(data, "iloc") else data)
+    if how == "raises" and (x < 0).any():
+        raise ValueError(f"negative: {x[x < 0]}")
+    if how == "drops":
+        return (x[x >= 0] > 0.5).astype(float)
+    if how == "odd cells":
+        return np.array(["n/a" if v < 0 else bool(v > 0.5) for v in x], dtype=object)
+    return float("nan") if (x < 0).any() else x > 0.5  # one number instead of rows
+
+
+@pytest.mark.parametrize("form", ["array", "columns", "frame", "list"])
+@pytest.mark.parametrize("how", ["raises", "drops", "odd cells", "switches"])
+def test_a_record_on_which_a_callable_fails_counts_nothing_and_is_not_told(
+    path: Path, how: str, form: str
+) -> None:
+    """An exception would be an exact bit about that record; a row that counts 0 moves the mean by 1/n."""
+    rng = np.random.default_rng(4)
+    train, good = rng.uniform(0.01, 1.0, 300), rng.uniform(0.01, 1.0, 300)
+    bad = good.copy()
+    bad[[17, 18, 200]] = -1.0
+
+    def data(x: np.ndarray) -> Any:
+        if form == "array":
+            return x
+        return pd.DataFrame({"x": x}) if form == "frame" else {"x": list(x) if form == "list" else x}
+
+    query = partial(careless, how)
+    found = []
+    for fresh in (good, bad):
+        pair = TablePair(data(train), data(fresh))
+        found.append(pair.on_holdout(query, pair.on_training(query)))
+    lost = sum(good[k] > 0.5 for k in (17, 18, 200))
+    assert found == [Fraction(int((good > 0.5).sum()), 300), Fraction(int((good > 0.5).sum() - lost), 300)]
+    h = ReusableHoldout(
+        data(train), data(bad), terms(budget=3, sensitivity=1 / 300, dp_epsilon=50.0), 0.5, path
+    )
+    assert h.ask(query).source == "train"
+    assert h.odometer().failed == 0
 
 
 @pytest.mark.parametrize("value", [math.nan, 1.5, -0.1, np.zeros(N)])

@@ -188,7 +188,9 @@ class ReusableHoldout:
         ----------
         query
             A callable on the data, giving one value in [0, 1] per row (its mean is asked; one row
-            then moves it by 1/n) or one number in [0, 1]; or an expression over the columns.
+            then moves it by 1/n) or one number in [0, 1]; or an expression over the columns.  The value
+            of a row must not depend on the rows beside it; a holdout row on which the callable fails
+            counts 0, and nobody is told.
         key
             An idempotency key: asking again with it returns the recorded answer at no cost.  Another
             question under the same key is refused; callables are told apart by their content.
@@ -202,7 +204,8 @@ class ReusableHoldout:
         InvalidArgument
             For a query that makes no sense on the training data; nothing is spent.
         Refused
-            If the query fails on the holdout, with one message for every cause; it is charged.
+            If the query fails on every row of the holdout (or gives one number, and fails), with one
+            message for every cause; it is charged.
         """
         return self.ask_many([query], keys=[key], labels=[label], sensitivity=sensitivity)[0]
 

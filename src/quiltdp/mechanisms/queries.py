@@ -6,7 +6,9 @@ that one row moves it by at most 1/n, with no floating-point exception.  If it g
 the caller states how far one record moves it, and vouches for that.
 
 On the training data a query that makes no sense is refused with its reasons, and costs nothing.  On the
-holdout it has a value or it *failed*, and nothing else is ever told.
+holdout a *row* that makes no sense counts 0, whether its value is missing or the callable fails because of
+it: one record moves the mean by 1/n, and by nothing else.  A query of rows that fails on every one of them,
+or of a single number that fails, *failed*, and nothing else is ever told.
 """
 
 from __future__ import annotations
@@ -82,20 +84,55 @@ class TablePair:
         """Return the value on the holdout, or None if the query failed there.
 
         Single rows that make no sense count 0 or are clipped.  A query fails by an exception, a wrong
-        shape, a number outside [0, 1], or a number where the training data gave rows.
+        shape, a number outside [0, 1], or a number where the training data gave rows.  A callable of
+        rows that fails is asked again for parts of the data, down to single rows: those on which it
+        fails alone count 0, and only if it fails on all of them it failed.
         """
-        try:
-            if isinstance(query, (str, Expression)):
-                expression = Expression(query) if isinstance(query, str) else query
-                if self._holdout_table is None:
-                    return None
-                result: Any = expression.rows(self._holdout_table, self.rows)
-            else:
-                result = query(self.holdout)
-            found = _value(result, self.rows, "the query", strict=False)
-        except Exception:  # whatever it says may be about a record
-            return None
-        return found.exact if found.statistical == like.statistical else None
+        if isinstance(query, (str, Expression)):
+            if self._holdout_table is None:
+                return None
+            expression = Expression(query) if isinstance(query, str) else query
+            table = self._holdout_table
+            return _attempt(lambda: expression.rows(table, self.rows), self.rows, like)
+        found = _attempt(lambda: query(self.holdout), self.rows, like)
+        return self._row_by_row(query, like) if found is None and like.statistical else found
+
+    def _row_by_row(self, query: Callable[[Any], Any], like: Value) -> Fraction | None:
+        """Return the mean over the holdout, rows on which the query fails counted 0; None if on all."""
+        total, answered = Fraction(0), False
+        waiting = list(_halves(0, self.rows))
+        while waiting:
+            first, end = waiting.pop()
+            count = end - first
+            found = _attempt(lambda: query(_part(self.holdout, first, end)), count, like)  # noqa: B023
+            if found is not None:
+                total, answered = total + count * found, True
+            elif count > 1:
+                waiting.extend(_halves(first, end))
+        return total / self.rows if answered else None
+
+
+def _attempt(ask: Callable[[], Any], rows: int, like: Value) -> Fraction | None:
+    """Return the value of a query on so many rows of the holdout, or None if it failed."""
+    try:
+        found = _value(ask(), rows, "the query", strict=False)
+    except Exception:  # whatever it says may be about a record
+        return None
+    return found.exact if found.statistical == like.statistical else None
+
+
+def _halves(first: int, end: int) -> tuple[tuple[int, int], ...]:
+    middle = (first + end) // 2
+    return ((first, middle), (middle, end)) if first < middle else ()
+
+
+def _part(data: Any, first: int, end: int) -> Any:
+    """Return some rows of the data, in the same form; whatever cannot be cut raises."""
+    if isinstance(data, Mapping):
+        return {name: _part(column, first, end) for name, column in data.items()}
+    if isinstance(data, tuple):
+        return tuple(None if part is None else _part(part, first, end) for part in data)
+    return data.iloc[first:end] if hasattr(data, "iloc") else data[first:end]
 
 
 def describe(query: Query, *, keyed: bool) -> str:
