@@ -216,6 +216,17 @@ def test_a_gaussian_calibration_that_cannot_be_true_is_refused(path: Path) -> No
         Ledger.create(path, Terms(Gaussian(1.0, 1e-6), 1.0, 1.0, None, 1e-6, "informed", "test", PRINT))
 
 
+def test_an_interrupt_between_two_lines_leaves_a_ledger_that_works(path: Path) -> None:
+    """Ctrl-C after BEGIN: the transaction stayed open, and every later use was refused."""
+    ledger = Ledger.create(path, terms())
+    with ledger.store.held(1.0, writing=True):
+        connection = ledger.store._own()
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("UPDATE head SET document = 'half of something'")
+    ledger.charge(0.5)
+    assert ledger.verify().seq == 1
+
+
 # -- anchors ------------------------------------------------------------------------------------
 
 

@@ -17,9 +17,12 @@ import pandas as pd
 import pytest
 from holdout_fakes import terms
 
-from quiltdp import Ledger, ReusableHoldout
+from quiltdp import Gaussian, Laplace, Ledger, ReusableHoldout
+from quiltdp.accountant.ledger import Terms
 from quiltdp.errors import InvalidArgument, QuiltdpError, Refused
+from quiltdp.mechanisms import GaussianMechanism, LaplaceMechanism
 from quiltdp.mechanisms.holdout import FAILED
+from quiltdp.mechanisms.noise import SecureNoise
 from quiltdp.mechanisms.queries import TablePair
 
 N = 500
@@ -134,6 +137,29 @@ def test_an_interruption_while_the_holdout_is_read_is_charged(path: Path, stop: 
     with pytest.raises((stop, Refused)):
         holdout(path).ask(query)
     assert Ledger.open(path).head.answers == 1
+
+
+class Unbuildable(SecureNoise):
+    """A sampler that cannot be loaded: no memory, no library, an interrupt."""
+
+    def laplace(self, values: Any, scale: float) -> list[int]:
+        raise MemoryError
+
+    gaussian = laplace
+
+
+def test_samplers_are_built_before_anything_is_charged(path: Path) -> None:
+    """Loading them takes a second: a process that was killed in it had lost an answer."""
+    with pytest.raises(MemoryError):
+        holdout(path, noise=Unbuildable()).ask(rows(0.0, 1.0))
+    assert Ledger.open(path).head.spent == 0
+    for spec, mechanism in ((Laplace(1.0), LaplaceMechanism), (Gaussian(1.0, 1e-6), GaussianMechanism)):
+        cost = 0.1 if spec.pure else None
+        own = Terms(spec, 10.0, 1.0, cost, 0.0 if spec.pure else 1e-6, "informed", "test", "f" * 64)
+        account = Ledger.create(":memory:", own)
+        with pytest.raises(MemoryError):
+            mechanism(spec, 10.0, noise=Unbuildable()).release(1.0, ledger=account)
+        assert account.head.spent == 0
 
 
 # -- callables that break on the holdout --------------------------------------------------------

@@ -95,6 +95,7 @@ class GaussianMechanism:
         self, values: ArrayLike, *, ledger: Ledger | None = None, label: str | None = None
     ) -> float | NDArray[np.float64]:
         """Return the values with noise; a ledger is charged, durably, before any noise is drawn."""
+        self._noise.gaussian([], self._units)  # the sampler is built before anything is charged
         array = charged_values(values, self, self._noise, ledger, label)
         noisy = self._noise.gaussian([self.grid.units(v) for v in array.ravel()], self._units)
         return released(noisy, self.grid, array)

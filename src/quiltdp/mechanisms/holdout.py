@@ -297,6 +297,7 @@ class ReusableHoldout:
         is_open = threshold is not None
         most = min(len(asked), self._mechanism.spec.budget - before.answers)
         worst = most * self._answer_share + (most - is_open) * self._open_share
+        self._mechanism.make_ready()
         pledge = visit.reserve([request for _, _, request in asked], worst, most)
         found = [self._tables.on_holdout(query, value) for query, value, _ in asked]
         if None in found:

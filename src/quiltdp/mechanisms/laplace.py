@@ -66,6 +66,7 @@ class LaplaceMechanism:
         self, values: ArrayLike, *, ledger: Ledger | None = None, label: str | None = None
     ) -> float | NDArray[np.float64]:
         """Return the values with noise; a ledger is charged, durably, before any noise is drawn."""
+        self._noise.laplace([], self._units)  # the sampler is built before anything is charged
         array = charged_values(values, self, self._noise, ledger, label)
         noisy = self._noise.laplace([self.grid.units(v) for v in array.ravel()], self._units)
         return released(noisy, self.grid, array)

@@ -152,6 +152,11 @@ class ThresholdoutMechanism:
             raise InvalidArgument(f"a query value must lie in [0, 1], not {value!r}")
         return self.grid.units(value)
 
+    def make_ready(self) -> None:
+        """Load and build the samplers: afterwards drawing takes no time in which a charge could be lost."""
+        for scale in self._scales.values():
+            self._noise.laplace([], scale)
+
     def run(
         self, pairs: Sequence[tuple[int, int]], state: ThresholdoutState
     ) -> tuple[list[Outcome], ThresholdoutState]:

@@ -215,8 +215,10 @@ class Store:
                 connection.execute("PRAGMA shrink_memory")
                 self._schema_version = None
             connection.execute(f"PRAGMA busy_timeout = {int(1000 * self._timeout)}")
-            connection.execute(f"BEGIN {mode}")
+            if connection.in_transaction:  # an interrupt came between two lines: nothing of it was committed
+                connection.execute("ROLLBACK")
             try:
+                connection.execute(f"BEGIN {mode}")
                 self._check_schema(connection)
                 yield connection
                 connection.execute("COMMIT")
