@@ -98,7 +98,7 @@ def test_mechanisms_charge_before_they_draw(path: Path) -> None:
         secure = True
 
         def laplace(self, values: list[int], scale: float) -> list[int]:
-            assert Ledger.open(path).head.seq == 1
+            assert not values or Ledger.open(path).head.seq == 1  # no values: only built
             return values
 
     ledger = Ledger.create(path, terms())
