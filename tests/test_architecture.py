@@ -8,11 +8,14 @@ import os
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 import quiltdp
+from quiltdp import factor
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "quiltdp"
@@ -183,37 +186,102 @@ def test_touching_every_public_name_loads_nothing_heavy() -> None:
     assert not loaded & set(HEAVY)
 
 
-def test_a_small_answer_loads_nothing_that_it_does_not_need() -> None:
-    """The exact limit settles asia: no other method for networks, no workers, no (ε, δ), no other format."""
-    command = [
-        "calibrate",
-        str(ROOT / "models" / "asia.bif"),
-        "--epsilon",
-        "1",
-        "--sensitivity",
-        "1",
-        "--json",
-    ]
-    code = f"from quiltdp.cli.app import main\ntry:\n    main({command!r})\nexcept SystemExit:\n    pass"
-    unneeded = {
-        "quiltdp.accountant.delta",
-        "quiltdp.accountant.elsewhere",
-        "quiltdp.accountant.leakage.conditioned",
-        "quiltdp.accountant.leakage.coupling",
-        "quiltdp.accountant.leakage.quilts",
-        "quiltdp.accountant.ledger",
-        "quiltdp.domains",
-        "quiltdp.generalization",
-        "quiltdp.io.uai",
-        "quiltdp.mechanisms",
-        "quiltdp.parallel",
-        "quiltdp.report",
-        "networkx",
-        "pgmpy",
-        "multiprocessing",
-        "sqlite3",
+SMALL = """
+quiltdp.accountant.delta quiltdp.accountant.elsewhere quiltdp.accountant.ledger quiltdp.accountant.near
+quiltdp.accountant.robust quiltdp.accountant.side_by_side quiltdp.accountant.leakage.conditioned
+quiltdp.accountant.leakage.coupling quiltdp.accountant.leakage.forward_backward
+quiltdp.accountant.leakage.informed_tree quiltdp.accountant.leakage.mqm_chain
+quiltdp.accountant.leakage.paired quiltdp.accountant.leakage.quilts
+quiltdp.inference.ancestry quiltdp.inference.brute_force quiltdp.inference.change_tree
+quiltdp.inference.cliques quiltdp.inference.cones quiltdp.inference.coupling_tree
+quiltdp.inference.interaction quiltdp.inference.rays quiltdp.inference.raysets quiltdp.inference.uncertain
+quiltdp.domains.series quiltdp.domains.trace quiltdp.generalization quiltdp.journal quiltdp.mechanisms
+quiltdp.io.json_read quiltdp.io.uai quiltdp.io.xml_networks quiltdp.parallel quiltdp.report
+networkx pgmpy pandas multiprocessing sqlite3 scipy.stats
+"""
+UNNEEDED = set(SMALL.split())  # by a small answer: the exact limit settles it
+
+
+def test_what_a_small_answer_does_not_need_exists() -> None:
+    ours = {dotted(p) for p in sources()}
+    assert {m for m in UNNEEDED if m.startswith("quiltdp")} <= ours
+
+
+FAMILY = "f a 0 0 1 -9\nf b 0 0 2 -9\nf c a b 1 -9\n"
+
+
+def small_answers(folder: Path) -> dict[str, list[str]]:
+    """Return the arguments of two small calibrations: a network, and a family of three."""
+    family = folder / "trio.fam"
+    family.write_text(FAMILY, encoding="utf-8")
+    network, larger = (str(ROOT / "models" / name) for name in ("cancer.bif", "asia.bif"))
+    ask = ["--epsilon", "1", "--json"]
+    return {
+        "network": ["calibrate", network, "--sensitivity", "1", *ask],
+        "asia": ["calibrate", larger, "--sensitivity", "1", *ask],
+        "family": ["calibrate", str(family), "--allele-frequency", "0.1", "--query", "allele-count", *ask],
     }
-    assert not loaded_after(code) & unneeded
+
+
+@pytest.mark.parametrize(
+    ("kind", "others"),
+    [
+        ("network", "quiltdp.domains"),
+        ("family", "quiltdp.io.bif"),
+        pytest.param("asia", "quiltdp.domains", marks=pytest.mark.slow),
+    ],
+)
+def test_a_small_answer_loads_nothing_that_it_does_not_need(kind: str, others: str, tmp_path: Path) -> None:
+    command = small_answers(tmp_path)[kind]
+    code = f"from quiltdp.cli.app import main\ntry:\n    main({command!r})\nexcept SystemExit:\n    pass"
+    assert not loaded_after(code) & {*UNNEEDED, others}
+
+
+@pytest.mark.parametrize("kind", ["network", "family", pytest.param("asia", marks=pytest.mark.slow)])
+def test_a_small_answer_does_nothing_twice(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One model, one moral graph, one list of components; every table is checked once."""
+    from quiltdp.cli.app import main
+    from quiltdp.graph import components, factor_graph, moral
+    from quiltdp.inference import marginals, tables, trees
+
+    with pytest.raises(SystemExit):
+        main(small_answers(tmp_path)[kind])  # what is imported meanwhile is not to hold a counter
+    capsys.readouterr()
+    done: Counter[str] = Counter()
+
+    def counted(owner: object, name: str, label: str) -> None:
+        original = getattr(owner, name)
+
+        def count(*given: object, **named: object) -> object:
+            done[label] += 1
+            return original(*given, **named)
+
+        places = [owner]
+        if isinstance(owner, ModuleType):  # wherever it was imported to
+            loaded = [m for n, m in sys.modules.items() if n.startswith("quiltdp")]
+            places = [m for m in loaded if vars(m).get(name) is original]
+        for place in places:
+            monkeypatch.setattr(place, name, count)
+
+    counted(quiltdp.Model, "__init__", "model")
+    counted(moral, "moralize", "moral graph")
+    counted(components, "component_classes", "components")
+    counted(factor_graph.FactorGraph, "__init__", "factor graph")
+    counted(tables.FactorTables, "__init__", "logarithms")
+    counted(factor, "frozen_table", "tables")
+    counted(trees.JunctionTree, "__init__", "junction trees")
+    counted(marginals.TiltedTree, "__init__", "attacks")
+    with pytest.raises(SystemExit):
+        main(small_answers(tmp_path)[kind])
+    assert json.loads(capsys.readouterr().out)["sigma"] > 0
+    distinct = {"network": 5, "family": 2, "asia": 8}[
+        kind
+    ]  # people have one of two tables: founders, children
+    assert done.pop("tables") == distinct
+    assert done.pop("junction trees") == 2  # the bound's, and that of the attack which checks it
+    assert done == Counter(["model", "moral graph", "components", "factor graph", "logarithms", "attacks"])
 
 
 def type_checking_names() -> dict[str, str]:

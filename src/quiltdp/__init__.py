@@ -191,4 +191,4 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *_PUBLIC})
 
 
-old_addresses(__name__)
+old_addresses()

@@ -1,8 +1,8 @@
 """Modules that moved: the old address warns and answers with the new one, for one version.
 
-The old addresses are the table ``MOVED`` and no files.  A package with old addresses calls
-:func:`old_addresses` when it is imported; an old module is made then, and looks its names up when they are
-asked for.
+The old addresses are the table ``MOVED`` and no files.  A finder that Python asks last, after every other
+one has failed, makes a module for an old address when somebody imports it, and that module looks its names
+up when they are asked for.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 import warnings
 from importlib import import_module
+from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
@@ -62,8 +63,23 @@ class _Moved(ModuleType):
         return found
 
 
-def old_addresses(package: str) -> None:
-    """Let every old address inside a package answer; nothing is imported before it is asked for.
+class _Finder:
+    """Finds old addresses, and makes their modules."""
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        """Return the place of an old address, None for every other name."""
+        return ModuleSpec(name, self) if name in MOVED else None  # type: ignore[arg-type]  # as good as a Loader
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """Return a module that knows its new address."""
+        return _Moved(spec.name, f"The old address of {MOVED[spec.name]}; it goes with the next version.")
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Do nothing: names are looked up when they are asked for."""
+
+
+def old_addresses() -> None:
+    """Let every old address answer; nothing is imported before it is asked for.
 
     Examples
     --------
@@ -74,8 +90,5 @@ def old_addresses(package: str) -> None:
     ...     old.digits_up(0.1), str(seen[0].message)
     (0.100000000001, 'quiltdp.rounding is now quiltdp.numbers; the old name goes with the next version')
     """
-    for old, new in MOVED.items():
-        inside, _, name = old.rpartition(".")
-        if inside == package and old not in sys.modules:
-            sys.modules[old] = _Moved(old, f"The old address of {new}; it goes with the next version.")
-            setattr(sys.modules[package], name, sys.modules[old])
+    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        sys.meta_path.append(_Finder())

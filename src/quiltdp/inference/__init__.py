@@ -1,5 +1,1 @@
 """The inference layer: factor tables, max-influence, swing and spreads; no ε and no noise."""
-
-from quiltdp.moved import old_addresses
-
-old_addresses(__name__)

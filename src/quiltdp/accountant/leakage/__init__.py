@@ -5,8 +5,6 @@ takes them, cheapest first.  ``ON_REQUEST`` are asked for by name only.  ``RENAM
 version before, which are still understood, with a warning.
 """
 
-from quiltdp.moved import old_addresses
-
 __all__ = ["AUTOMATIC", "ON_REQUEST", "RENAMED"]
 
 AUTOMATIC = (
@@ -36,5 +34,3 @@ ON_REQUEST = (
     ("prior", "gk16", "mqm_chain"),
 )
 RENAMED = {"clique-tree": "coupling"}
-
-old_addresses(__name__)

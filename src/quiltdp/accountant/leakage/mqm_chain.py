@@ -24,13 +24,14 @@ from quiltdp.accountant.adversaries import PRIOR
 from quiltdp.accountant.bounds import Bounds, Problem, Vector, never, register
 from quiltdp.accountant.leakage.chain_units import ChainUnits, as_chain
 from quiltdp.accountant.leakage.kernel import SURE
+from quiltdp.chain import ChainModel
 from quiltdp.errors import InvalidArgument, ModelTooWide, option
 from quiltdp.inference.chains import ChainLaws, spectral_gap
 from quiltdp.inference.workspace import Workspace
 from quiltdp.numbers import up_array
 from quiltdp.work import WorkBudget
 
-__all__ = ["GK16Bound", "MarkovQuiltApproxBound", "MarkovQuiltChainBound"]
+__all__ = ["GK16Bound", "MarkovQuiltApproxBound", "MarkovQuiltChainBound", "PublishedChainBound"]
 
 Ints: TypeAlias = NDArray[np.int64]
 Check: TypeAlias = Callable[[], None]
@@ -271,6 +272,25 @@ def _log_ratio(rows: Vector | None, count: int) -> Vector:
 
 
 # -- comparisons on homogeneous chains ---------------------------------------------------------
+
+
+class PublishedChainBound(MarkovQuiltChainBound):
+    """Lemma 2 on chains: quilts {i−a, i+b}, one-sided or empty, |C| α + 4 b.
+
+    On a chain the maximum of b over what is known nearby is at L = ∅: a known record on one side
+    only removes that side's influence.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        if not isinstance(problem.model, ChainModel):
+            raise InvalidArgument("this form of Lemma 2 is for Markov chains")
+        problem.single_records("published")
+        super().__init__(problem)
+
+    def prepare(self, workspace: Workspace, budget: WorkBudget) -> None:
+        """Take four times the influences."""
+        super().prepare(workspace, budget)
+        self._influences = [type(f)(4.0 * f.left, 4.0 * f.right, 4.0 * f.both) for f in self._influences]
 
 
 @register(

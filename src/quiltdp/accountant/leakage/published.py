@@ -21,9 +21,8 @@ from numpy.typing import NDArray
 
 from quiltdp.accountant.adversaries import INFORMED
 from quiltdp.accountant.bounds import Bound, Bounds, Problem, Vector, never, register
-from quiltdp.accountant.leakage.mqm_chain import MarkovQuiltChainBound
 from quiltdp.chain import ChainModel
-from quiltdp.errors import InvalidArgument, ModelTooWide, option
+from quiltdp.errors import ModelTooWide, option
 from quiltdp.graph.quilt import Quilt
 from quiltdp.graph.quilts import quilts
 from quiltdp.inference.influence import blanket_influence
@@ -35,7 +34,6 @@ from quiltdp.work import WorkBudget
 __all__ = [
     "BlanketBound",
     "PublishedBound",
-    "PublishedChainBound",
 ]
 
 
@@ -116,25 +114,6 @@ class PublishedBound:
         return Bounds(values, "published", "published", witnesses)
 
 
-class PublishedChainBound(MarkovQuiltChainBound):
-    """Lemma 2 on chains: quilts {i−a, i+b}, one-sided or empty, |C| α + 4 b.
-
-    On a chain the maximum of b over what is known nearby is at L = ∅: a known record on one side
-    only removes that side's influence.
-    """
-
-    def __init__(self, problem: Problem) -> None:
-        if not isinstance(problem.model, ChainModel):
-            raise InvalidArgument("this form of Lemma 2 is for Markov chains")
-        problem.single_records("published")
-        super().__init__(problem)
-
-    def prepare(self, workspace: Workspace, budget: WorkBudget) -> None:
-        """Take four times the influences."""
-        super().prepare(workspace, budget)
-        self._influences = [type(f)(4.0 * f.left, 4.0 * f.right, 4.0 * f.both) for f in self._influences]
-
-
 @register(
     "published",
     against=INFORMED,
@@ -144,7 +123,11 @@ class PublishedChainBound(MarkovQuiltChainBound):
 )
 def published(problem: Problem) -> Bound:
     """Return Lemma 2 in the form that fits the model."""
-    return PublishedChainBound(problem) if isinstance(problem.model, ChainModel) else PublishedBound(problem)
+    if not isinstance(problem.model, ChainModel):
+        return PublishedBound(problem)
+    from quiltdp.accountant.leakage.mqm_chain import PublishedChainBound
+
+    return PublishedChainBound(problem)
 
 
 @register(
