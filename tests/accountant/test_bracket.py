@@ -52,13 +52,14 @@ def test_unequal_records_are_attacked_with_their_own_alpha():
 
 def test_where_there_is_no_bracket():
     model = qd.example("cancer")
-    gaussian = qd.calibrate(model, 1.0, qd.Gaussian(1.0, 1e-6), method="group")
+    discrete = qd.calibrate(model, 1.0, qd.DiscreteGaussian(1.0, 1e-6), method="group")
     with pytest.raises(InvalidArgument, match="pure"):
-        gaussian.bracket()
+        discrete.bracket()
+    assert quick_bracket(discrete, model) is None
     together = qd.calibrate(model, 1.0, qd.Laplace(1.0), protect={"two": ["Smoker", "Xray"]}, method="group")
     with pytest.raises(InvalidArgument, match="single records"):
         together.bracket()
-    assert quick_bracket(model, 1.0, together.dp_epsilon, "informed", together.protected) is None
+    assert quick_bracket(together, model) is None
     read = qd.Calibration.from_json(qd.calibrate(model, 1.0, qd.Laplace(1.0), method="group").to_json())
     with pytest.raises(InvalidArgument, match="from a file"):
         read.bracket()

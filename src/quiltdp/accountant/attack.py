@@ -38,7 +38,7 @@ from quiltdp.model import Model
 from quiltdp.printable import json_text
 from quiltdp.work import WorkBudget
 
-__all__ = ["Attack", "attack"]
+__all__ = ["Attack", "attack", "attackable"]
 
 _STEPS = 401  # of a long chain, the steps that the attack reads
 _GLANCE = 64  # the same in passing
@@ -88,7 +88,7 @@ class Attack:
         for name, table in self.mechanism.items():
             if not all(0.0 <= v <= alpha[model.index[name]] for v in table.values()):
                 raise InvalidArgument(f"the mechanism reads record {name!r} more sharply than its α allows")
-        part = _attackable(model)
+        part = attackable(model)
         names = {n: part.states[n] for n in part.nodes}
         known = {n: names[n].index(v) for n, v in self.knows.items()}
         tilt = {n: np.array([t[s] for s in names[n]]) for n, t in self.mechanism.items() if n != self.target}
@@ -135,6 +135,7 @@ def attack(
     work: str | WorkBudget = "normal",
     max_entries: int = 2**20,
     in_passing: bool = False,
+    steps: int | None = None,
 ) -> Attack:
     """Return the strongest product-form attack that a deterministic search finds.
 
@@ -153,6 +154,8 @@ def attack(
     in_passing
         Search less than ``quick``, and read fewer steps of a chain: beside another answer, which should not
         wait for it.
+    steps
+        Of a longer chain, the steps that the attack reads.
 
     Raises
     ------
@@ -169,7 +172,7 @@ def attack(
     """
     who = check_known(adversary_from(adversary), model)
     alpha = alpha_vector(model, dp_epsilon)
-    part = _attackable(model, _GLANCE if in_passing else _STEPS)
+    part = attackable(model, steps or (_GLANCE if in_passing else _STEPS))
     own = np.array([alpha[model.index[n]] for n in part.nodes])
     tree = TiltedTree(part, max_entries=max_entries)
     found = AttackSearch(tree, own, who, "passing" if in_passing else WorkBudget.named(work).level).best()
@@ -192,7 +195,7 @@ def attack(
     )
 
 
-def _attackable(model: Model, steps: int = _STEPS) -> Model:
+def attackable(model: Model, steps: int = _STEPS) -> Model:
     """Return the model, or the first steps of its longest chain."""
     if not isinstance(model, ChainModel) or len(model.nodes) <= steps:
         return model

@@ -6,12 +6,12 @@ any size that have a junction tree.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from quiltdp.accountant.adversaries import Adversary
-from quiltdp.accountant.attack import Attack, attack
+from quiltdp.accountant.attack import Attack, attack, attackable
+from quiltdp.accountant.noise_attack import NoiseAttack, attack_gaussian
 from quiltdp.accountant.units import DpEpsilon
 from quiltdp.errors import InvalidArgument, ModelTooWide, option
 from quiltdp.model import Model
@@ -39,7 +39,7 @@ class Bracket:
     """
 
     certified: float
-    attack: Attack
+    attack: Attack | NoiseAttack
 
     @property
     def attained(self) -> float:
@@ -98,40 +98,68 @@ def bracket(
 def bracket_of(calibration: Calibration, work: str | WorkBudget = "normal") -> Bracket:
     """Return the certified leakage of a calibration beside what an attack at the same cost attains.
 
+    For Gaussian noise both are ε at the calibration's δ, and the attack is a noisy sum.
+
     Raises
     ------
     InvalidArgument
-        For (ε, δ), for sets of records, and if the calibration was read from a file.
+        For noise that is neither pure nor Gaussian, for sets of records, and if the calibration was read
+        from a file.
     ModelTooWide
         If the model has no junction tree of affordable width.
     """
     if calibration.origin is None:
         raise InvalidArgument("this calibration was read from a file: calibrate the model again")
-    if calibration.dp_epsilon is None:
-        raise InvalidArgument(f"{option('bracket')} is for pure mechanisms: Laplace and Thresholdout")
     if calibration.protected != "single records":
         left_out = f"leave {option('protect')} and {option('window')} out"
         raise InvalidArgument(f"{option('bracket')} attacks single records: {left_out}")
     model, certified = calibration.origin[0], calibration.leakage
-    return bracket(model, certified, calibration.dp_epsilon, calibration.adversary, work=work)
+    if calibration.dp_epsilon is not None:
+        return bracket(model, certified, calibration.dp_epsilon, calibration.adversary, work=work)
+    found = _noise_attack(calibration, model, work=work)
+    if found is None:
+        raise InvalidArgument(
+            f"{option('bracket')} is for pure mechanisms (Laplace and Thresholdout) and Gaussian noise"
+        )
+    return Bracket(certified, found)
 
 
-def quick_bracket(
-    model: Model,
-    certified: float,
-    dp_epsilon: float | Mapping[str, float] | None,
-    adversary: str | Adversary,
-    protected: str = "single records",
-) -> Bracket | None:
+def quick_bracket(calibration: Calibration, model: Model) -> Bracket | None:
     """Return a bracket that costs next to nothing, or ``None`` where there is none.
 
-    There is none for (ε, δ), for sets of records that are protected together, and for models that are
-    too large or whose junction tree is too wide to be attacked in passing.
+    There is none for noise that is neither pure nor Gaussian, for sets of records that are protected
+    together, and for models that are too large or whose junction tree is too wide to be attacked in passing.
     """
-    if dp_epsilon is None or protected != "single records" or len(model.nodes) > _QUICK_NODES:
+    if calibration.protected != "single records":
         return None
+    alpha, certified = calibration.dp_epsilon, calibration.leakage
     try:
-        found = attack(model, dp_epsilon, adversary, max_entries=_QUICK_ENTRIES, in_passing=True)
+        if alpha is not None:
+            if len(model.nodes) > _QUICK_NODES:
+                return None
+            who = calibration.adversary
+            return Bracket(certified, attack(model, alpha, who, max_entries=_QUICK_ENTRIES, in_passing=True))
+        if len(attackable(model, _QUICK_NODES).nodes) > _QUICK_NODES:  # of a chain some steps are read
+            return None
+        found = _noise_attack(calibration, model, max_entries=_QUICK_ENTRIES, in_passing=True)
+        return None if found is None else Bracket(certified, found)
     except ModelTooWide:
         return None
-    return Bracket(certified, found)
+
+
+def _noise_attack(calibration: Calibration, model: Model, **options: Any) -> NoiseAttack | None:
+    """Return the attack on Gaussian noise, or ``None`` for other noise."""
+    mechanism, sigma = calibration.mechanism, calibration.sigma
+    std = mechanism.as_gaussian(sigma)
+    if std is None:
+        return None
+    alone = mechanism.scale(calibration.epsilon)
+    return attack_gaussian(
+        model,
+        std,
+        calibration.delta,
+        calibration.epsilon * alone / sigma,
+        calibration.adversary,
+        sensitivity=mechanism.deltas,
+        **options,
+    )

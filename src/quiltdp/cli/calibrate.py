@@ -265,7 +265,7 @@ def _bracket(model: Model, found: Calibration, asked: bool | None) -> Bracket | 
         return found.bracket()
     if asked is False:
         return None
-    return quick_bracket(model, found.leakage, found.dp_epsilon, found.adversary, found.protected)
+    return quick_bracket(found, model)
 
 
 def _compared(found: Calibration) -> dict[str, Any]:

@@ -15,6 +15,7 @@ import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from quiltdp.errors import InvalidArgument, InvalidModel, ModelTooWide, option
 from quiltdp.inference.plan import CASES_AT_ONCE, MAX_ENTRIES, TABLE_OVERHEAD, TREE_BYTES
@@ -455,6 +456,45 @@ class TiltedTree:
                 whole = law.sum(axis=1, keepdims=True)
                 found[n] = np.where(whole > 0.0, law / np.where(whole > 0.0, whole, 1.0), 0.0)
         return found
+
+    def means(
+        self, weights: Mapping[str, NDArray[np.complex128]], fixed: Mapping[str, int], cases: int
+    ) -> NDArray[np.complex128]:
+        """Return E[ 1[fixed] Π w_n(x_n) ] for many weights at once, one row per case; weights may be complex.
+
+        In plain probabilities: what is fixed should not be rarer than 1e-300.
+        """
+        step = max(1, CASES_AT_ONCE // max(t.size for t in self._tables))
+        parts = [
+            self._means({n: w[k : k + step] for n, w in weights.items()}, fixed)
+            for k in range(0, cases, step)
+        ]
+        return np.concatenate(parts)
+
+    def _means(
+        self, weights: Mapping[str, NDArray[np.complex128]], fixed: Mapping[str, int]
+    ) -> NDArray[np.complex128]:
+        kept = {n: np.eye(self.model.cardinality(n))[state] for n, state in fixed.items()}
+        sums: list[NDArray[np.complex128]] = []
+        for k, table in enumerate(self._tables):
+            total = np.exp(table)[None].astype(np.complex128)
+            for n in self._new[k]:
+                if n in weights:
+                    total = total * aligned(((_CASE, n), weights[n]), (_CASE, *self._cliques[k]))
+                if n in kept:
+                    total = total * aligned(((n,), kept[n]), self._cliques[k])
+            sums.append(total)
+        result = np.ones(1, dtype=np.complex128)
+        for k in range(len(self._cliques) - 1, -1, -1):
+            p = self._parent[k]
+            message = _summed(self._cliques[k], sums[k], self._separators[k])  # type: ignore[arg-type]
+            if p >= 0:
+                sums[p] = sums[p] * aligned(
+                    ((_CASE, *self._separators[k]), message), (_CASE, *self._cliques[p])
+                )
+            else:
+                result = result * message
+        return np.asarray(result)
 
     def _up(self, weights: Mapping[str, Table]) -> tuple[float, list[Table], list[Table]]:
         """Sum from the leaves to the roots: (ln E, weighted clique tables, messages to the parents)."""

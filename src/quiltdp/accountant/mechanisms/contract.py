@@ -132,6 +132,10 @@ class Mechanism(ABC):
     def group_profile(self, scale: float) -> GroupProfile:
         """Return δ_k(ε) of one use at a scale, for any group of records."""
 
+    def as_gaussian(self, scale: float) -> float | None:
+        """Return the standard deviation of the one Gaussian release that this is, if it is one."""
+        return None
+
     def repeated_profile(self, scale: float, times: int, kept: dict[Any, Any]) -> GroupProfile:
         """Return δ_k(ε) of many uses on the same records; distributions that were made go into ``kept``."""
         from quiltdp.accountant.mechanisms.losses import LossProfile

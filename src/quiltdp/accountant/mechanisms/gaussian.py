@@ -112,6 +112,10 @@ class Gaussian(Mechanism):
         """Return δ(ε) for groups of any total sensitivity."""
         return GaussianProfile(positive(scale, "scale"))
 
+    def as_gaussian(self, scale: float) -> float | None:
+        """Return the standard deviation itself."""
+        return positive(scale, "scale")
+
     def repeated_profile(self, scale: float, times: int, kept: dict[Any, Any]) -> GroupProfile:
         """Return δ(ε) of many uses: they are one, with √times the sensitivity."""
         return self.group_profile(positive(scale, "scale") / math.sqrt(times) * (1.0 - 2.0**-50))

@@ -94,6 +94,11 @@ class Repeated(Mechanism):
         """Return δ(ε) of all uses together."""
         return self.base.repeated_profile(positive(scale, "scale"), self.times, self.losses)
 
+    def as_gaussian(self, scale: float) -> float | None:
+        """Return the standard deviation of all uses as one, where they are Gaussian."""
+        one = self.base.as_gaussian(scale)
+        return None if one is None else one / math.sqrt(self.times)
+
     def scale(self, dp_epsilon: float | Mapping[str, float]) -> float:
         """Return the smallest scale of each use that is (dp_epsilon, delta)-DP for one record."""
         if isinstance(dp_epsilon, Mapping):
