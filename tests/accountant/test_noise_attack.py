@@ -45,7 +45,7 @@ def _replayed(model: qd.Model, found: NoiseAttack, epsilon: float) -> float:
     return float(np.maximum(density[0] - math.exp(epsilon) * density[1], 0.0).sum() * (t[1] - t[0]))
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("adversary", ["prior", "informed"])
 def test_attained_replays_by_enumeration_and_stays_below_certified(seed: int, adversary: str) -> None:
     names = [f"n{k}" for k in range(5)]
@@ -86,7 +86,7 @@ def test_long_chains_are_bracketed_closely(flip: float, adversary: str) -> None:
 
 
 def test_several_gaussian_releases_are_attacked_as_one() -> None:
-    model = qd.example("earthquake")
+    model = qd.example("cancer")
     one = qd.calibrate(model, 1.0, SPEC, adversary="prior", compare=False).bracket()
     four = qd.calibrate(
         model, 1.0, Repeated(SPEC, times=4, delta=1e-6), adversary="prior", compare=False
