@@ -9,6 +9,9 @@ over the likelihoods H that an α-DP mechanism allows.  The ceiling
 
 over threshold sets T' of p/p' forgets how far apart values of x_U are; it is exact when a single
 record is unknown.
+
+*Assumes*: the joint law of the records as one table that doubles hold.  *Cost*: Π (states + 1) rows of laws
+over all units, predicted (:func:`count_entries`) before any work.  *Reference*: docs/theory.md, section 9.
 """
 
 from __future__ import annotations

@@ -8,6 +8,9 @@ With c_d→ the spread of the d-step forward table and c_d← of the backward on
 and a run of consecutive steps costs its own α's plus F at its right end plus B at its left end.  A
 known record at i+e costs only the α's before it; otherwise the d-step table is the right one.  As
 α → 0 this is α·(1 + Σ contraction): no additive floor.
+
+*Assumes*: a model that is one path; nothing is assumed of what is known.  *Cost*: one spread per distinct
+d-step table (states³), then one pass over steps and distances.  *Reference*: docs/theory.md, section 8.
 """
 
 from __future__ import annotations

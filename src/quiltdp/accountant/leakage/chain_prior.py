@@ -11,6 +11,10 @@ leaks at most Σ_{a≤j≤b} α_j + F_b + B_a.
 *Why.*  Given x_i the two sides are independent, so they are changed one after the other.  On one
 side, the d − 1 records in between cost their α each, and what remains depends on X_{i+d} through a
 function whose logarithm moves by at most o = α_{i+d} + F_{i+d}: the uniform kernel Λ.
+
+*Assumes*: a Markov chain, no evidence; conditionals that doubles hold (others fall back to spreads).
+*Cost*: one threshold curve per distinct d-step table and direction, then one pass over steps and
+distances.  *Reference*: docs/prior_adversary.md, chains.
 """
 
 from __future__ import annotations

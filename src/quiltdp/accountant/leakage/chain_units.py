@@ -1,4 +1,8 @@
-"""Protected units of a chain as windows of consecutive steps."""
+"""Protected units of a chain as windows of consecutive steps.
+
+*Assumes*: one chain, units that are runs of its steps.  *Cost*: none: positions instead of names.
+*Reference*: docs/theory.md, section 10.
+"""
 
 from __future__ import annotations
 

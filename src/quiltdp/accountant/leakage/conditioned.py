@@ -6,6 +6,10 @@
 and the mechanism's likelihood at those constants is an α-DP likelihood of the others.  With few sets and
 values this is as sharp as the prior adversary's methods are; bounds that hold against anybody who knows
 more (the informed tree with a budget of known records, group privacy) stand beside it.
+
+*Assumes*: an adversary whose known records are a declared set, or at most k of them.  *Cost*: one analysis
+against the prior adversary for every set and value that may be known, within the work budget.  *Reference*:
+docs/theory.md, adversaries between prior and informed.
 """
 
 from __future__ import annotations

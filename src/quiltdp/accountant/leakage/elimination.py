@@ -8,6 +8,9 @@ Groups of at most three states are answered in closed form, larger ones by trans
 take too long they are merged in stages (first small groups inside each z, then groups of groups): at
 every stage the merged functions H(g) = Σ_{v ∈ g} P(v | g) H(v) obey the distance of that stage, so the
 last one is an upper bound on m.
+
+*Assumes*: D ≥ 0 on the possible states, ∞ allowed.  *Cost*: a closed form or one transport per pair of
+groups, or a few cheap stages.  *Reference*: docs/prior_adversary.md, lossy transport.
 """
 
 from __future__ import annotations

@@ -3,6 +3,9 @@
 For laws p, q and costs D, :func:`transport_flows` returns f with Σ_j f_ij = p_i and
 Σ_i f_ij e^{D_ij} ≤ e^{value} q_j: measures f and g = f e^{D − value} with left marginal p and right marginal
 at most q.  Any f proves its own value; the trees of :mod:`.ties` make it near the best.
+
+*Assumes*: laws p, q and costs D ≥ 0, ∞ allowed.  *Cost*: one network simplex per problem, many side by
+side.  *Reference*: docs/prior_adversary.md, lossy transport.
 """
 
 from __future__ import annotations

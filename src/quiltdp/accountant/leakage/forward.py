@@ -2,6 +2,10 @@
 
 All children of one height that share a table are answered in one batch: the pairs of parent values
 and the values of the other parents are the same for all, only the child's own distance differs.
+
+*Assumes*: a Bayesian network: rows exist for all values of the parents.  *Cost*: one batch of kernels per
+height and distinct table: pairs of the parent's values times values of the others.  *Reference*:
+docs/prior_adversary.md, forward–backward.
 """
 
 from __future__ import annotations

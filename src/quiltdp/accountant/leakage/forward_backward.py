@@ -22,6 +22,9 @@ parent tells about the other's ancestors.  Then D is the distance between parent
 loop of ancestors above them allows, summed out in reverse order (:mod:`.loops`) with the distances
 ℓ_u.  Where a loop is too wide every ancestor u above them is charged max ℓ_u once, whatever the
 laws: D(z, z') = Σ_{a: z_a ≠ z'_a} ℓ_a(z_a, z'_a) + Σ_u max ℓ_u for that group.
+
+*Assumes*: a Bayesian network, no evidence.  *Cost*: one batch of kernels per height and distinct table;
+loops up to the width that the work budget allows.  *Reference*: docs/prior_adversary.md, forward–backward.
 """
 
 from __future__ import annotations

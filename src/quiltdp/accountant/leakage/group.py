@@ -4,6 +4,9 @@ Leakage(T) ≤ Σ α_j over the records of T's connected components: an α-DP me
 databases apart by more than the α's of the records in which they differ, and records in other
 components do not depend on T.  Where T has one possible value there is nothing to tell apart, and the
 leakage is 0.
+
+*Assumes*: nothing: any model, any adversary.  *Cost*: one sum, and one pass over tables with zeros.
+*Reference*: docs/theory.md, section 1.
 """
 
 from __future__ import annotations

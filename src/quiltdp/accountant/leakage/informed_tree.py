@@ -26,6 +26,10 @@ ratio of P(u,K|z) times those of the likelihoods of A, so at most e^{C}.
 An adversary who may know only some records, or at most k of them, is the same with fewer choices: the
 budget of known records is shared among the branches (J is not budgeted).  With none it is the prior
 adversary's tree.
+
+*Assumes*: a junction tree of affordable width; any evidence.  *Cost*: pairs of possible states of every
+clique, per choice of what is known; chosen to fit the work budget.  *Reference*: docs/theory.md, section
+15.
 """
 
 from __future__ import annotations

@@ -13,6 +13,9 @@ the others can only enlarge K, which is the safe side.
 **Closed forms.**  The maximum sits at a vertex where the ties d_ij + ln y_j = d_ik + ln y_k connect
 all sinks; with k = min(sources, sinks) ≤ 3 there are at most 3·n² such trees and all are tried.  Beyond
 that :mod:`.transport` solves the problem.
+
+*Assumes*: laws that are positive on what is listed, d ≥ 0, ∞ allowed.  *Cost*: at most 3 n² trees per
+problem, in arrays.  *Reference*: docs/prior_adversary.md, lossy transport.
 """
 
 from __future__ import annotations

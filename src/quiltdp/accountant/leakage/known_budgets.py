@@ -1,4 +1,9 @@
-"""The messages of a clique's branches, and how a budget of known records is shared among them."""
+"""The messages of a clique's branches, and how a budget of known records is shared among them.
+
+*Assumes*: messages for at most 0, 1, …, k known records, each sound by itself.  *Cost*: a max-plus
+convolution per branch: k² matrices of pairs of states.  *Reference*: docs/theory.md, adversaries between
+prior and informed.
+"""
 
 from __future__ import annotations
 

@@ -5,6 +5,8 @@ smallest of them, an α-DP mechanism is (α + 4 ln γ)-Bayesian private: every n
 record by at most γ² on each side.  It says nothing for a target ε ≤ 4 ln γ, and ∞ where a transition is
 impossible.  (Its other form, m α for groups of at most m correlated records, is ``group``.)
 
+*Assumes*: a Markov chain with positive transitions, as printed.  *Cost*: one look at the transition tables.
+
 References
 ----------
 M. Lange, P. Guerra-Balboa, J. Parra-Arnau, T. Strufe, PVLDB 2025.

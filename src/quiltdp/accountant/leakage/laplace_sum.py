@@ -5,6 +5,9 @@ most 1 and noise of scale 1/α is α-DP.  Given x_T and what is known, the outpu
 Laplace densities; between two of its kinks the ratio of two such mixtures is monotone, and beyond the
 outermost it is constant, so the largest ratio is at a kink.  It lies below the limit, and shows how
 much of it an everyday mechanism reaches.
+
+*Assumes*: the records' joint law as one table.  *Cost*: mixtures at every kink, for every adversary.
+*Reference*: docs/theory.md, section 9.
 """
 
 from __future__ import annotations

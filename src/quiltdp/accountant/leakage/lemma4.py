@@ -10,6 +10,9 @@ chain of n ≥ 2d steps, ε-Bayesian DP follows from h-DP, where
 d is the half-width of the quilt {i − d, i + d} in the middle; s enters through d + s, at the ends of the
 chain.  The lemma itself does not define s (its t and ξ are never used); the definition stands after (33).
 Because c < 1/6 makes s ≤ d, the second term is always the smaller one.
+
+*Assumes*: a homogeneous reversible chain in its stationary law, as printed.  *Cost*: one eigenvalue problem
+and a search over c.  *Reference*: J. Zhao, WPES 2017, Lemma 4; docs/papers.md.
 """
 
 from __future__ import annotations

@@ -5,6 +5,10 @@ small families.  All adversaries (which records are known, and their values) are
 cheap ceiling; the maximum itself is computed only for adversaries whose ceiling exceeds what has been
 proved already.  Every number is proved from above and attained from below; where the two do not meet
 (a work budget spent, α out of the range of doubles) the answer is called a certified bound, not exact.
+
+*Assumes*: a small model: the joint law of its records as one table.  *Cost*: every adversary's ceiling, and
+a program for each whose ceiling decides; the work budget counts the programs.  *Reference*: docs/theory.md,
+section 9.
 """
 
 from __future__ import annotations

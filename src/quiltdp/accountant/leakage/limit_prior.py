@@ -5,6 +5,9 @@ p = P(other records | x_T), p' = P(other records | x_T') and H the likelihoods t
 allows: H(u) ≤ e^{α_j} H(u') when u and u' differ in record j only.  Nothing sound can be below it.
 Where what is proved is not attained (α out of the range of doubles) the answer is called a bound, and the
 clique tree is asked too.
+
+*Assumes*: a small model: the joint law of its records as one table; no evidence.  *Cost*: one program per
+pair of values of a unit.  *Reference*: docs/prior_adversary.md, the exact limit.
 """
 
 from __future__ import annotations

@@ -2,6 +2,10 @@
 
 Every adversary starts with a cheap ceiling.  The one with the highest ceiling gets a sharper one, or is
 settled (proved from above, attained from below), until no ceiling exceeds what is proved already.
+
+*Assumes*: ceilings that are sound, and programs that are proved from above.  *Cost*: a heap of all
+adversaries; as many programs as it takes, at most those of the work budget.  *Reference*: docs/theory.md,
+section 9.
 """
 
 from __future__ import annotations

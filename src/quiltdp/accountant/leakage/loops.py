@@ -14,6 +14,10 @@ what a change of one group can do whatever the others are, γ_g(x, x') = max_u �
 put m_j = max_i x_i e^{−d(i, j)}; then x_i ≤ e^{d(i, j)} m_j and m_j ≤ e^{d(j, k)} y_k, so
 ln E_p x / E_r y splits at E_q m.  Sums and maxima of such distances are such distances, hence every
 δ_F is one, and changing N one group at a time costs at most Σ_g γ_g.
+
+*Assumes*: the law of the loop as steps of :mod:`quiltdp.inference.ancestry`.  *Cost*: one batch of kernels
+per ancestor, over pairs of states of the few nodes kept.  *Reference*: docs/prior_adversary.md,
+forward–backward.
 """
 
 from __future__ import annotations

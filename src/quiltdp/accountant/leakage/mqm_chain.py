@@ -5,6 +5,9 @@ empty, |C| the records strictly between (i included), and I the max-influence.  
 sides are independent, so I({i−a, i+b}) = max_{x,x'} back_a(x, x') + ahead_b(x, x') with
 ahead_b(x, x') = max_y ln P(X_{i+b} = y | x) / P(X_{i+b} = y | x').
 
+*Assumes*: a Markov chain, no evidence.  *Cost*: one influence per distinct d-step table and direction, then
+a search over (a, b).
+
 References
 ----------
 S. Song, Y. Wang, K. Chaudhuri, Pufferfish Privacy Mechanisms for Correlated Data, SIGMOD 2017.

@@ -10,6 +10,9 @@ that enters Φ, is also cut at the sum of all α of its component, which is grou
 **Certificate.**  Write F for the right-hand side with the cut.  F is monotone, so any u with
 F(u) ≤ u lies above the least fixed point.  What is returned is always such a super-solution, checked
 component by component with F itself rounded up.
+
+*Assumes*: nothing: any factor graph, any evidence.  *Cost*: one spread per table and axis, then sweeps over
+all edges until they settle.  *Reference*: docs/theory.md, section 6.
 """
 
 from __future__ import annotations

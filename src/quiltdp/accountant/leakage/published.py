@@ -6,6 +6,9 @@ Lemma 4 stands in :mod:`~quiltdp.accountant.leakage.lemma4`.
 
 All as printed, and no smaller: where a lemma says nothing, its bound is ∞, not group privacy.
 
+*Assumes*: what the lemmas assume, as printed.  *Cost*: one exact influence b per quilt looked at, within
+the work budget.
+
 References
 ----------
 J. Zhao, Adaptive Statistical Learning with Bayesian Differential Privacy, WPES 2017, Lemmas 2 to 4.

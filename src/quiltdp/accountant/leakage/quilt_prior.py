@@ -11,6 +11,9 @@ propagation messages).  Λ(·, ∞) = I, so the second is never above the first 
 *Why.*  Σ_C α pays for the records of C whatever happens; after that only X_Q carries information,
 through a function whose logarithm moves by at most Σ_q out_q(C): the uniform kernel of P(x_Q | x_T).
 The prior adversary conditions on nothing else, so no known sets L are needed.
+
+*Assumes*: no evidence; P(x_Q | x_T) from the junction tree.  *Cost*: one conditional per quilt, as many
+quilts as the work budget says.  *Reference*: docs/prior_adversary.md, quilts.
 """
 
 from __future__ import annotations

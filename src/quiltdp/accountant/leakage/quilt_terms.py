@@ -5,6 +5,9 @@
 
 for every quilt (C, Q) of a list; o are certified propagation messages.  Without them out = ∞, and Φ is
 the swing itself.
+
+*Assumes*: swings and messages that are certified.  *Cost*: a few operations on arrays of all quilts and
+known sets.  *Reference*: docs/theory.md, section 7.
 """
 
 from __future__ import annotations

@@ -15,8 +15,9 @@ same get the same leakage.  The search is done at a few guiding strengths around
 and every quilt it meets is used: the answer depends on α and the work budget only.  Swings and searches
 are kept in the workspace, which makes the next question quicker and changes nothing.
 
-*Cost*: one swing per quilt (a table of the unit, its nearby records and the separator), as many quilts
-per unit and guide as the work budget says.  *Reference*: docs/theory, bounds 2 and 4.
+*Assumes*: nothing: any model, any evidence.  *Cost*: one swing per quilt (a table of the unit, its nearby
+records and the separator), as many quilts per unit and guide as the work budget says.  *Reference*:
+docs/theory.md, sections 4 and 7.
 """
 
 from __future__ import annotations

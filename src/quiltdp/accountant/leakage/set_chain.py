@@ -1,4 +1,8 @@
-"""Leakage that holds for every chain in a set: the chain solver fed with the set's spreads."""
+"""Leakage that holds for every chain in a set: the chain solver fed with the set's spreads.
+
+*Assumes*: every step's matrix lies in the set.  *Cost*: the spreads of the set (8 states³ per distance),
+then one chain pass.  *Reference*: docs/theory.md, section 8; D. J. Hartfiel, Markov Set-Chains, 1998.
+"""
 
 from __future__ import annotations
 

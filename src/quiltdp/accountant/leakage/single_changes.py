@@ -7,6 +7,9 @@ Revealing the next block x needs D((z, x), (z', x')): a change of y where x = x'
 
 the two ways through possible states only.  Branches that hear of one of y and x are charged for that one;
 only those that hear of both need a way.
+
+*Assumes*: the theorem of :mod:`.coupling_single`.  *Cost*: linear in the entries of the junction tree:
+pairs that differ in one block.  *Reference*: docs/prior_adversary.md, sequential coupling.
 """
 
 from __future__ import annotations

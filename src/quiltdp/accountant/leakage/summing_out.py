@@ -6,6 +6,9 @@ Groups of at most three states are answered in closed form.  Larger ones are mer
 or answered by one transport each where the work budget has room for it: at every
 stage the merged functions H(g) = Σ_{v ∈ g} P(v | g) H(v) obey the distance of that stage, so the last one
 is an upper bound.  All pairs of groups are answered side by side.
+
+*Assumes*: D ≥ 0 on the possible states of a clique, ∞ allowed.  *Cost*: a closed form, one stage per
+coordinate, or one transport per pair of groups.  *Reference*: docs/prior_adversary.md, lossy transport.
 """
 
 from __future__ import annotations

@@ -4,6 +4,9 @@ For rows p, p' of a conditional table and a threshold set T of p/p' write (b, t)
 Λ(o) = max ln (t·(e^o − 1) + 1) / (b·(e^o − 1) + 1) over all pairs of rows and all T.  The level sets
 are lines of positive slope in the (b, t) plane, so only the vertices of the upper-left hull matter:
 a 50-state table keeps about a hundred points instead of 120,000.
+
+*Assumes*: rows of one conditional table.  *Cost*: one hull per table, then a maximum over its points per o.
+*Reference*: docs/prior_adversary.md, chains.
 """
 
 from __future__ import annotations

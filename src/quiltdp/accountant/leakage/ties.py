@@ -10,6 +10,9 @@ source's side when it is cut.  Then, up to a constant that is the same for all n
 A tree whose transports are all ≥ 0 is a proof of T ≤ ln t.  Where one is negative, lowering all of A_e
 improves the ratio until another pair ties; it takes the place of e.  The sides A_e are kept as bits of
 one integer, and every array has the problems on its last axis.
+
+*Assumes*: at most as many nodes as an integer has bits, D ≥ 0 and finite on what is tied.  *Cost*: pivots,
+each over all problems at once.  *Reference*: docs/prior_adversary.md, lossy transport.
 """
 
 from __future__ import annotations

@@ -17,6 +17,9 @@ upper bound whatever f is, and every answer here that is not a closed form is th
 **Closed form** for at most two sinks (or one source): the maximum over G is reached where all of it is
 tied to one source, G_j = e^{−D_xj}; for three and three all trees are tried (:mod:`.kernel`).
 **Otherwise** a network simplex (:mod:`.ties`) finds f.
+
+*Assumes*: laws p, q and D ≥ 0, ∞ allowed.  *Cost*: a closed form, or a network simplex; always a check of
+the flow.  *Reference*: docs/prior_adversary.md, lossy transport.
 """
 
 from __future__ import annotations

@@ -4,6 +4,9 @@ H ranges over likelihoods of the unknown records' values with H(u) ≤ e^{α_j} 
 differ in record j only.  For every pair there are two numbers: one that no H exceeds (certified, by the
 closed form, the heights, a transport or a linear program), and one that a given H attains.  Where they
 agree the limit is known; where they do not, the first is only a bound.
+
+*Assumes*: positive laws over the joint values of the unknown records.  *Cost*: a closed form, heights, a
+transport or a linear program per pair.  *Reference*: docs/theory.md, section 9.
 """
 
 from __future__ import annotations

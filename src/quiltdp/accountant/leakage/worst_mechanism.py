@@ -12,6 +12,9 @@ y ≥ 0 on the constraints, p − λ p' ≤ Σ_e y_e (1_u − e^{α_e} 1_{u'}) +
 E_p H ≤ (λ + Σ_u r(u) w(u)) E_p' H, where w(u), the price of a unit of missing weight at u, is the
 smaller of min_v e^{d(u,v)} / p'(v) and max_v e^{d(u,v)} over the values v that p' allows.  The solver's
 y is only a suggestion; the inequality is checked in floating point with its rounding errors put into r.
+
+*Assumes*: positive laws over the joint values of the unknown records.  *Cost*: all height functions, or one
+linear program per pair of laws.  *Reference*: docs/theory.md, section 9.
 """
 
 from __future__ import annotations
