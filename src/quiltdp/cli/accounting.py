@@ -17,10 +17,13 @@ if TYPE_CHECKING:
 __all__ = [
     "Adversary",
     "AsJson",
+    "Budget",
+    "Epsilon",
     "MemoryLimit",
     "Method",
     "ModelFile",
     "Protect",
+    "QueryName",
     "TimeLimit",
     "Window",
     "Work",
@@ -38,6 +41,20 @@ ModelFile = Annotated[
     typer.Argument(
         metavar="MODEL",
         help="A network (.bif .xmlbif .net .xdsl .uai .json), a chain (.json) or a pedigree (.fam .ped …).",
+    ),
+]
+
+Epsilon = Annotated[float, typer.Option(metavar="E", help="The Bayesian DP target: the leakage allowed.")]
+Budget = Annotated[
+    int | None,
+    typer.Option(metavar="B", min=1, help="Thresholdout: how many answers may come from the holdout."),
+]
+QueryName = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="Pedigrees: allele-count, carrier-count or genotype-histogram; its sensitivity is known.",
+        show_default=False,
     ),
 ]
 

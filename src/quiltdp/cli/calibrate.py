@@ -10,10 +10,13 @@ import typer
 from quiltdp.cli.accounting import (
     Adversary,
     AsJson,
+    Budget,
+    Epsilon,
     MemoryLimit,
     Method,
     ModelFile,
     Protect,
+    QueryName,
     TimeLimit,
     Window,
     Work,
@@ -42,11 +45,8 @@ __all__ = ["calibrate", "chosen_mechanism"]
 def calibrate(
     model: ModelFile,
     *,
-    epsilon: Annotated[float, typer.Option(metavar="E", help="The Bayesian DP target: the leakage allowed.")],
-    budget: Annotated[
-        int | None,
-        typer.Option(metavar="B", min=1, help="Thresholdout: how many answers may come from the holdout."),
-    ] = None,
+    epsilon: Epsilon,
+    budget: Budget = None,
     sensitivity: Annotated[
         float | None,
         typer.Option(
@@ -56,14 +56,7 @@ def calibrate(
             show_default=False,
         ),
     ] = None,
-    query: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Pedigrees: allele-count, carrier-count or genotype-histogram; its sensitivity is known.",
-            show_default=False,
-        ),
-    ] = None,
+    query: QueryName = None,
     mechanism: Annotated[
         str | None,
         typer.Option(

@@ -12,9 +12,12 @@ import typer
 from quiltdp.cli.accounting import (
     Adversary,
     AsJson,
+    Budget,
+    Epsilon,
     Method,
     ModelFile,
     Protect,
+    QueryName,
     TimeLimit,
     Window,
     progress_bar,
@@ -31,26 +34,16 @@ __all__ = ["report"]
 def report(
     model: ModelFile,
     *,
-    epsilon: Annotated[float, typer.Option(metavar="E", help="The Bayesian DP target: the leakage allowed.")],
+    epsilon: Epsilon,
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="FILE", help="Where to write the page (.html).")
     ] = Path("report.html"),
-    budget: Annotated[
-        int | None,
-        typer.Option(metavar="B", min=1, help="Thresholdout: how many answers may come from the holdout."),
-    ] = None,
+    budget: Budget = None,
     sensitivity: Annotated[
         float | None,
         typer.Option(metavar="D", help="How far one record moves the query; default 1.", show_default=False),
     ] = None,
-    query: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Pedigrees: allele-count, carrier-count or genotype-histogram; its sensitivity is known.",
-            show_default=False,
-        ),
-    ] = None,
+    query: QueryName = None,
     mechanism: Annotated[
         str | None,
         typer.Option(metavar="KIND", help="laplace, gaussian or thresholdout.", show_default=False),

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quiltdp.accountant.leakage.ties import MOST_NODES, Array, arrivals, best_ties
+from quiltdp.accountant.leakage.transport import as_possible
 from quiltdp.numbers import EPS
 
 __all__ = ["LARGEST_COST", "MOST_STATES", "transport_flows"]
@@ -77,7 +78,7 @@ def _sent(p: Array, q: Array, d: Array) -> Array:
     if i.shape[1] == 1 or j.shape[1] == 1:
         return np.broadcast_to(q[:, None, :], d.shape) * np.exp(-d)
     near, there = p[rows, i], q[rows, j]
-    cells = _as_possible(near, there, d[rows[:, :, None], i[:, :, None], j[:, None, :]])
+    cells = as_possible(near, there, d[rows[:, :, None], i[:, :, None], j[:, None, :]])
     first, second = np.ascontiguousarray(near.T), np.ascontiguousarray(there.T)
     costs = np.ascontiguousarray(cells.reshape(count, -1).T)
     found = arrivals(first, second, costs, best_ties(first, second, costs)).T.reshape(cells.shape)
@@ -90,14 +91,3 @@ def _support(law: Array) -> NDArray[np.intp]:
     """Return, for every law, its possible states first, as many columns as the largest support needs."""
     most = max(1, int((law > 0).sum(axis=1).max()))
     return np.argsort(law <= 0, axis=1, kind="stable")[:, :most]
-
-
-def _as_possible(p: Array, q: Array, d: Array) -> Array:
-    """Give every impossible source (sink) the costs of a possible one: it then changes nothing."""
-    if not (p > 0).all():
-        donor = np.where(p > 0, np.arange(p.shape[1]), (p > 0).argmax(axis=1)[:, None])
-        d = np.take_along_axis(d, donor[:, :, None], axis=1)
-    if not (q > 0).all():
-        donor = np.where(q > 0, np.arange(q.shape[1]), (q > 0).argmax(axis=1)[:, None])
-        d = np.take_along_axis(d, donor[:, None, :], axis=2)
-    return d

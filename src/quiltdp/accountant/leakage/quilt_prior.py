@@ -30,6 +30,7 @@ from quiltdp.accountant.bounds import Bound, Bounds, Problem, Vector, never, reg
 from quiltdp.accountant.leakage.contraction import phi
 from quiltdp.accountant.leakage.mqm_chain import MarkovQuiltChainBound
 from quiltdp.accountant.leakage.propagation import Messages, propagation_of
+from quiltdp.accountant.leakage.quilt_terms import edges_beyond
 from quiltdp.accountant.leakage.threshold import ThresholdCurve
 from quiltdp.chain import ChainModel
 from quiltdp.errors import ModelTooWide
@@ -106,7 +107,6 @@ class MarkovQuiltBound:
         self._workspace = workspace
         self._budget = budget
         self._graph = moral_graph(workspace)
-        self._scopes = [tuple(model.index[n] for n in f.scope) for f in model.factors]
         self._labels = [
             sorted(set(self._graph.component_labels[[model.index[n] for n in unit]].tolist()))
             for unit in self.units
@@ -254,16 +254,8 @@ class PriorQuiltsBound(MarkovQuiltBound):
     def _feeding(
         self, closed: frozenset[int], separator: list[int]
     ) -> tuple[tuple[int, tuple[int, ...]], ...]:
-        """Return, for every q and factor g ∋ q away from C, the edge of q and those of g∖Q."""
-        inside, found = frozenset(separator), []
-        for q in separator:
-            for f in self.model.factors_of[self.model.nodes[q]]:
-                scope = self._scopes[f]
-                others = [a for a, j in enumerate(scope) if j not in inside]
-                if len(scope) > 1 and others and not closed.intersection(scope):
-                    first = self._propagation.first_edge(f)
-                    found.append((first + scope.index(q), tuple(first + a for a in others)))
-        return tuple(found)
+        """Return the edges that feed every out_q."""
+        return edges_beyond(self.model, self._propagation, closed, separator)
 
     def _messages(self, alpha: Vector) -> Messages | None:
         return self._propagation.messages(alpha)

@@ -21,10 +21,11 @@ from numpy.typing import NDArray
 
 from quiltdp.accountant.bounds import Vector
 from quiltdp.accountant.leakage.contraction import phi
-from quiltdp.accountant.leakage.propagation import Messages
+from quiltdp.accountant.leakage.propagation import Messages, Propagation
+from quiltdp.model import Model
 from quiltdp.numbers import EPS, up_array
 
-__all__ = ["QuiltTable", "QuiltTerm"]
+__all__ = ["QuiltTable", "QuiltTerm", "edges_beyond"]
 
 Ints = NDArray[np.intp]
 
@@ -136,3 +137,18 @@ class QuiltTable:
 
 def _flat(parts: Iterable[Iterable[int]]) -> Ints:
     return np.array(list(chain.from_iterable(parts)), dtype=np.intp)
+
+
+def edges_beyond(
+    model: Model, propagation: Propagation, closed: frozenset[int], separator: Sequence[int]
+) -> tuple[tuple[int, tuple[int, ...]], ...]:
+    """Return what feeds out_q: for q in Q and factors g ∋ q away from C, the edge of q and those of g∖Q."""
+    inside, found = frozenset(separator), []
+    for q in separator:
+        for f in model.factors_of[model.nodes[q]]:
+            scope = [model.index[n] for n in model.factors[f].scope]
+            others = [a for a, j in enumerate(scope) if j not in inside]
+            if len(scope) > 1 and others and not closed.intersection(scope):
+                first = propagation.first_edge(f)
+                found.append((first + scope.index(q), tuple([first + a for a in others])))
+    return tuple(found)

@@ -30,7 +30,7 @@ import numpy as np
 from quiltdp.accountant.adversaries import INFORMED, PRIOR
 from quiltdp.accountant.bounds import Bounds, Problem, Vector, never, register
 from quiltdp.accountant.leakage.propagation import Messages, PropagationBound, propagation_of
-from quiltdp.accountant.leakage.quilt_terms import QuiltTable, QuiltTerm
+from quiltdp.accountant.leakage.quilt_terms import QuiltTable, QuiltTerm, edges_beyond
 from quiltdp.errors import ModelTooWide
 from quiltdp.inference.quilts import swings
 from quiltdp.inference.workspace import Workspace, moral_graph
@@ -92,7 +92,6 @@ class QuiltsBound:
         self._outside = PropagationBound(self._problem)
         self._outside.prepare(workspace, budget)
         self._graph = moral_graph(workspace)
-        self._scopes = [tuple(self.model.index[n] for n in f.scope) for f in self.model.factors]
 
     def evaluate(self, alpha: Vector) -> Bounds:
         """Return the best quilt bound of every unit."""
@@ -242,24 +241,8 @@ class QuiltsBound:
             np.array(near, dtype=np.intp),
             unknown.reshape(len(rows), len(near)),
             np.array([s for _, s in rows], dtype=np.float64),
-            self._edges_beyond(closed, separator) if self._beyond else (),
+            edges_beyond(model, self._propagation, closed, separator) if self._beyond else (),
         )
-
-    def _edges_beyond(
-        self, closed: frozenset[int], separator: list[int]
-    ) -> tuple[tuple[int, tuple[int, ...]], ...]:
-        """Return, for every q in Q and factor g ∋ q away from C, the edges that feed out_q."""
-        inside, found = frozenset(separator), []
-        for q in separator:
-            for f in self.model.factors_of[self.model.nodes[q]]:
-                scope = self._scopes[f]
-                if len(scope) < 2 or closed.intersection(scope):
-                    continue
-                first = self._propagation.first_edge(f)
-                others = tuple(first + a for a, j in enumerate(scope) if j not in inside)
-                if others:
-                    found.append((first + scope.index(q), others))
-        return tuple(found)
 
     def _describe(self, term: QuiltTerm, row: int) -> dict[str, object]:
         """Name the quilt and the known records that attain its maximum."""

@@ -35,6 +35,7 @@ from quiltdp.numbers import EPS
 
 __all__ = [
     "FARTHEST",
+    "as_possible",
     "nothing_moves",
     "transport",
     "transport_certificate",
@@ -87,10 +88,10 @@ def transport(p: Array, q: Array, d: Array, *, effort: float = np.inf) -> Array:
         return np.zeros(len(p))
     n, m = d.shape[1:]
     if len(p) * (n + m) ** 3 > 512 * effort and n > 1 and m > 2:
-        return _ceiling(p, q, _as_possible(p, q, d))
+        return _ceiling(p, q, as_possible(p, q, d))
     step = max(256, _CHUNK // (n + m) ** 2)
     parts = [slice(k, k + step) for k in range(0, len(p), step)]
-    return np.concatenate([_block(p[s], q[s], _as_possible(p[s], q[s], d[s])) for s in parts])
+    return np.concatenate([_block(p[s], q[s], as_possible(p[s], q[s], d[s])) for s in parts])
 
 
 def _block(p: Array, q: Array, d: Array) -> Array:
@@ -195,7 +196,7 @@ def uniform_transport(p: Array, q: Array, o: Array) -> Array:
     return np.where(o > 600.0, o, np.maximum(value, 0.0) + slack)
 
 
-def _as_possible(p: Array, q: Array, d: Array) -> Array:
+def as_possible(p: Array, q: Array, d: Array) -> Array:
     """Give every impossible source (sink) the costs of a possible one: it then changes nothing."""
     if not (p > 0).all():
         donor = np.where(p > 0, np.arange(p.shape[1]), (p > 0).argmax(axis=1)[:, None])
