@@ -158,6 +158,113 @@ def test_data_frames_with_truth_values_categories_and_missing_cells():
         fit_rows({"x": [1]}, "somehow")
 
 
+def test_groups_are_chains_of_their_own_with_one_matrix():
+    """Rows of two machines in turns: no move from one machine to the other is counted."""
+    a, b = (sticky(np.random.default_rng(k), 500, 0.2) for k in (1, 2))
+    mixed = [v for pair in zip(a, b, strict=True) for v in pair]
+    found = fit_series(mixed, 2, group=["one", "two"] * 500)
+    want = sum(np.asarray(fit_series(x, 2).counts) for x in (a, b))
+    assert (found.counts == want).all()
+    assert [(s.prefix, s.length) for s in found.model.segments] == [("one/", 500), ("two/", 500)]
+    assert fit_series(mixed, 2, group=["one", "two"] * 500, length=50).model.segments[1].length == 50
+    table = {"machine": ["one", "two"] * 500, "load": mixed, "coin": [0, 1, 1, 0] * 250}
+    rows = fit_rows(table, "time", group="machine")
+    assert set(rows.noise) == {"load", "coin"}
+    assert any("groups are independent" in claim for claim in rows.assumptions)
+    with pytest.raises(InvalidArgument, match="there is no column 'user'"):
+        fit_rows(table, "time", group="user")
+
+
+def test_gaps_are_never_filled_in():
+    """Hours 3 and 4 are not there, hour 6 has no value: counted by hand."""
+    hours, load = [0, 1, 2, 5, 6, 7, 8], [0, 1, 0, 1, None, 1, 1]
+    found = fit_series(load, 2, time=[3600 * h for h in hours], missing="gap")
+    assert found.counts.tolist() == [[0, 1], [1, 1]]  # 0→1, 1→0 before the gap, 1→1 after it
+    assert found.model.segments[0].length == 9
+    assert any("3 steps of 9 without a value" in n for n in found.model.notes)
+    stamps = [f"2024-05-07T{h:02}:00:00Z" for h in hours]
+    assert fit_series(load, 2, time=stamps, missing="gap").counts.tolist() == [[0, 1], [1, 1]]
+    turned = fit_series(load[::-1], 2, time=stamps[::-1], missing="gap")
+    assert turned.counts.tolist() == [[0, 1], [1, 1]]
+    with pytest.raises(InvalidArgument, match="no value in row 5"):
+        fit_series(load, 2, time=stamps)
+    with pytest.raises(InvalidArgument, match="not 1 h apart"):
+        fit_series([0, 1, 0, 1, 0, 1, 0], 2, time=[0, 3600, 7200, 10800, 14400, 18000, 19700])
+    with pytest.raises(InvalidArgument, match="two rows have one time"):
+        fit_series([0, 1, 0], 2, time=[0, 3600, 3600])
+
+
+def test_a_chain_begins_in_its_stationary_law_where_there_is_one():
+    series = sticky(np.random.default_rng(3), 3000, 0.2)
+    found = fit_series(series, 2)
+    law = found.model.segments[0].initial
+    assert found.model.provenance["initial"] == "stationary"
+    assert law @ found.model.segments[0].transitions[0] == pytest.approx(law)
+    shares = fit_series(series, 2, initial="occupancy").model.segments[0].initial
+    assert shares.tolist() == pytest.approx([series.count(0) / 3000, series.count(1) / 3000])
+    absorbed = fit_series([0, 0, 1, 1, 1, 1], 2)  # it never comes back
+    assert absorbed.model.provenance["initial"] == "occupancy"
+    assert any("not every state is reached" in n for n in absorbed.model.notes)
+
+
+def test_a_stationary_start_opens_routes_of_the_planner():
+    series = sticky(np.random.default_rng(3), 3000, 0.2)
+    plans = [
+        qd.plan(fit_series(series, 2, length=50_000, initial=law).model, queries=50, budget=2)
+        for law in ("auto", "occupancy")
+    ]
+    found = [{a.name for a in p.alternatives if a.accuracy is not None} for p in plans]
+    assert found[0] > found[1]
+    assert plans[0].accuracy <= plans[1].accuracy
+
+
+def test_pandas_columns_with_truth_values_and_missing_ones():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(
+        {
+            "when": pandas.date_range("2024-03-30", periods=6, freq="h", tz="Europe/Rome"),
+            "on": pandas.array([True, False, None, True, True, False], dtype="boolean"),
+        },
+        index=[9, 8, 7, 6, 5, 4],
+    ).drop(index=5)
+    found = fit_series(frame["on"], 2, time=frame["when"], missing="gap")
+    assert found.counts.tolist() == [[0, 0], [1, 0]]
+    assert found.model.segments[0].length == 6
+    with pytest.raises(InvalidArgument, match="no value in row 3"):
+        qd.fit_chain(frame["on"], 2)
+    with pytest.raises(InvalidArgument, match="'on' has no value in row 3"):
+        qd.fit_network(frame[["on"]])
+
+
+def test_a_panel_with_gaps_from_the_command_line(cli, tmp_path):
+    """A column with blanks in its name, local times with their offset, an empty cell."""
+    load, data, model = sticky(np.random.default_rng(2), 400, 0.3), tmp_path / "load.csv", tmp_path / "c.json"
+    lines = [
+        f"{m};2024-03-{30 + k // 24}T{k % 24:02}:00:00+01:00;{'' if k == 7 else v}\n"
+        for m, part in (("M 1", load[:40]), ("M 2", load[40:80]))
+        for k, v in enumerate(part)
+        if k != 3
+    ]
+    data.write_text("machine;time stamp;Load kW\n" + "".join(lines), encoding="utf-8")
+    wanted = ("fit", data, "--column", "Load kW", "--group", "machine", "--time", "time stamp", "-o", model)
+    refused = cli(*wanted)
+    assert refused.code == 2
+    assert "no value in column 'Load kW': fill it, leave the row out, or" in refused.err
+    assert "--missing gap" in refused.err
+    found = json.loads(cli(*wanted, "--missing", "gap", "--json").out)
+    assert (found["groups"], found["steps"], found["transitions"]) == (2, 80, 2 * (39 - 4))
+    assert [s.prefix for s in qd.load_model(model).segments] == ["M 1/", "M 2/"]
+    for words, said in (
+        (("--group", "machine"), "--group belongs to a chain"),
+        (("--column", "Load kW", "--missing", "drop"), "--missing must be refuse or gap"),
+        (("--column", "Load kW", "--initial", "first"), "--initial must be auto, stationary"),
+        (("--rows", "time", "--group", "user"), "no column 'user'"),
+    ):
+        done = cli("fit", data, *words, *(("--missing", "gap") if "--rows" in words else ()), "-o", model)
+        assert done.code == 2
+        assert said in done.err
+
+
 def test_from_a_csv_to_a_running_holdout_in_three_commands(cli, tmp_path):
     rng = np.random.default_rng(8)
     files = {name: tmp_path / name for name in ("train.csv", "holdout.csv", "rows.json", "study.db")}

@@ -37,6 +37,35 @@ def fit(
             show_default=False,
         ),
     ] = None,
+    group: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Chain: rows with one value in this column belong together (a machine, a user); one chain"
+            " for each.",
+            show_default=False,
+        ),
+    ] = None,
+    time: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Chain: the column with the time; steps that are not there are steps that nobody saw.",
+            show_default=False,
+        ),
+    ] = None,
+    missing: Annotated[
+        str,
+        typer.Option(metavar="HOW", help="Chain: refuse a missing value, or take it for a gap."),
+    ] = "refuse",
+    initial: Annotated[
+        str,
+        typer.Option(
+            metavar="LAW",
+            help="Chain: the first step: stationary, occupancy (shares of the data) or uniform; auto is"
+            " stationary where every state is reached from every other, else occupancy.",
+        ),
+    ] = "auto",
     states: Annotated[
         int, typer.Option(metavar="K", min=1, help="How many states numbers are cut into.")
     ] = 8,
@@ -46,7 +75,11 @@ def fit(
     ] = "mle",
     length: Annotated[
         int | None,
-        typer.Option(metavar="N", min=1, help="Chain: steps to protect; default those of the data."),
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="Chain: steps to protect, with --group of each; default those of the data.",
+        ),
     ] = None,
     edge: Annotated[
         list[str] | None,
@@ -71,6 +104,7 @@ def fit(
     $ quiltdp fit last_year.csv --column load --states 8 -o chain.json
     $ quiltdp fit survey_2024.csv --states 4 -o network.json
     $ quiltdp fit train.csv --rows time --length 50000 -o rows.json
+    $ quiltdp fit meters.csv --column load --group meter --time hour -o chains.json
     """
     with guarded():
         from quiltdp.domains.series.read import read_columns
@@ -78,15 +112,18 @@ def fit(
         from quiltdp.io.replace import check_writable
 
         check_writable(output, data)
+        _check(output, rows, column, edge, group=group, time=time, missing=missing, initial=initial)
+        how: dict[str, Any] = {"states": states, "length": length, "missing": missing, "initial": initial}
         if rows is not None:
-            told, model = _rows(data, rows, column, edge, length=length, states=states, epsilon=epsilon)
+            told, model = _rows(data, rows, epsilon=epsilon, group=group, time=time, **how)
         elif column is not None:
-            values = read_columns(data, [column])[column]
-            told, model = _chain(
-                values, states, binning, estimator, length, epsilon, confidence, f"{data}, column {column}"
-            )
+            wanted = list(dict.fromkeys(name for name in (column, group, time) if name is not None))
+            table = read_columns(data, wanted, missing=missing, optional=[column])
+            found = {"group": group and table[group], "time": time and table[time]}
+            how |= {"binning": binning, "estimator": estimator, "source": f"{data}, column {column}"}
+            told, model = _chain(table[column], epsilon, confidence, **found, **how)
         else:
-            told, model = _network(read_columns(data), states, edge, data)
+            told, model = _network(read_columns(data, missing="gap", optional=()), states, edge, data)
         save_model(model, output)
         if json:
             emit_json("fit", {"file": str(output), **told})
@@ -103,20 +140,38 @@ def _shown(value: Any) -> str:
     return "; ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
 
 
-def _rows(
-    data: str, rows: str, column: str | None, edge: list[str] | None, **options: Any
-) -> tuple[dict[str, Any], Any]:
-    from quiltdp.domains.series.read import read_columns
-    from quiltdp.domains.series.rows import fit_rows
+def _check(
+    output: Path, rows: str | None, column: str | None, edge: list[str] | None, **chain: str | None
+) -> None:
+    """Refuse options that do not belong together, before any file is read."""
     from quiltdp.errors import InvalidArgument
 
-    if column is not None or edge:
+    if not str(output).lower().endswith((".json", ".json.gz")):
+        raise InvalidArgument(f"{output}: models are saved as .json or .json.gz files")
+    if rows is not None and (column is not None or edge):
         raise InvalidArgument(
             f"--rows chooses the column itself: leave {'--column' if column else '--edge'} out"
         )
-    if rows not in ("independent", "time"):
+    if rows not in (None, "independent", "time"):
         raise InvalidArgument(f"--rows must be independent or time, not {rows!r}")
-    found = fit_rows(read_columns(data, missing="text"), rows, source=data, **options)
+    if chain["missing"] not in ("refuse", "gap"):
+        raise InvalidArgument(f"--missing must be refuse or gap, not {chain['missing']!r}")
+    if chain["initial"] not in ("auto", "stationary", "occupancy", "uniform"):
+        raise InvalidArgument(
+            f"--initial must be auto, stationary, occupancy or uniform, not {chain['initial']!r}"
+        )
+    if rows is None and column is None:
+        for name, usual in (("group", None), ("time", None), ("missing", "refuse"), ("initial", "auto")):
+            if chain[name] != usual:
+                raise InvalidArgument(f"--{name} belongs to a chain: give --column or --rows time too")
+
+
+def _rows(data: str, rows: str, **options: Any) -> tuple[dict[str, Any], Any]:
+    from quiltdp.domains.series.read import read_columns
+    from quiltdp.domains.series.rows import fit_rows
+
+    table = read_columns(data, missing=options["missing"])
+    found = fit_rows(table, rows, source=data, **options)
     told: dict[str, Any] = {"kind": f"rows: {found.rule}", "rows": len(found.model.nodes)}
     if found.noise:
         ranked = sorted(found.noise.items(), key=lambda item: -item[1])
@@ -129,30 +184,23 @@ def _rows(
     return told, found.model
 
 
-def _chain(
-    values: Any,
-    states: int,
-    binning: str,
-    estimator: str,
-    length: int | None,
-    epsilon: float,
-    confidence: float,
-    source: str,
-) -> tuple[dict[str, Any], Any]:
+def _chain(values: Any, epsilon: float, confidence: float, **how: Any) -> tuple[dict[str, Any], Any]:
     from quiltdp import dp_epsilon
     from quiltdp.domains.series.chain import fit_series
 
-    found = fit_series(values, states, binning=binning, estimator=estimator, length=length, source=source)
+    found = fit_series(values, **how)
     fitted = 1.0 / dp_epsilon(found.model, epsilon)
     robust = 1.0 / found.robust_dp_epsilon(epsilon, confidence)
     return {
         "kind": "Markov chain",
-        "steps": found.model.segments[0].length,
+        "steps": len(found.model.records),
+        **({"groups": len(found.model.segments)} if how["group"] else {}),
         "states": list(found.bins.names),
         "binning": found.bins.rule,
         "transitions": int(found.counts.sum()),
         "order": f"{found.order} by {found.criterion} (the model is of order 1)",
         "spectral_gap": found.diagnostics.gap,
+        "first_step": found.model.provenance["initial"],
         "halves_differ": "too few values" if found.stationarity is None else found.stationarity,
         "sigma_of_the_fit": fitted,
         "sigma_if_off_by_sampling_error": robust,

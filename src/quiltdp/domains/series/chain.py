@@ -3,6 +3,7 @@
 The order is chosen by the Bayesian information criterion (named in the result); stationarity is
 looked at by comparing the two halves of the series; mixing by the spectral gap.  The confidence
 region of the transition matrix gives the answer that holds if the fit is off by its sampling error.
+A panel (one series per machine) is one chain per group with one matrix.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from quiltdp.accountant.leakage.set_chain import SetChainBound
-from quiltdp.chain import ChainModel, markov_chain
+from quiltdp.chain import ChainModel, markov_chain, markov_chains
 from quiltdp.domains.series.bins import Bins, find_bins
+from quiltdp.domains.series.parts import UNSEEN, Part, make_parts, plain_values, windows
 from quiltdp.domains.trace.diagnostics import Diagnostics, diagnose
 from quiltdp.domains.trace.estimate import Estimate, estimate_transitions
 from quiltdp.domains.trace.region import transition_region
@@ -84,10 +86,15 @@ class ChainFit:
             low, high = (middle, high) if leaks(middle) <= bdp_epsilon else (low, middle)
         return low  # its own certificate passed
 
+    def _groups(self) -> str:
+        count = len(self.model.segments)
+        return f" in {count:,} groups" if count > 1 else ""
+
     def __str__(self) -> str:
         """Read as a short paragraph."""
         lines = [
-            f"a chain of {len(self.bins.names)} states, {self.model.segments[0].length:,} steps,"
+            f"a chain of {len(self.bins.names)} states, {len(self.model.records):,} steps"
+            f"{self._groups()},"
             f" from {int(self.counts.sum()):,} transitions",
             f"  states     {self.bins.rule}: {', '.join(self.bins.names)}",
             f"  order      {self.order} by {self.criterion}"
@@ -120,6 +127,10 @@ def fit_series(
     edges: Sequence[float] | None = None,
     estimator: str = "mle",
     length: int | None = None,
+    group: Sequence[object] | None = None,
+    time: Sequence[object] | None = None,
+    missing: str = "refuse",
+    initial: str | ArrayLike = "auto",
     source: str = "a series",
 ) -> ChainFit:
     """Fit a first-order Markov chain to a series, and say what speaks for and against it.
@@ -127,86 +138,124 @@ def fit_series(
     Parameters
     ----------
     series
-        The values in the order of time, without gaps.
+        The values in the order of time.
     states, binning, edges
         How numbers become states; see :func:`~quiltdp.domains.series.bins.find_bins`.
     estimator
         ``mle``, ``additive:<smoothing>`` or ``reversible``.
     length
-        The number of steps to be protected; default that of the series.
+        The number of steps to be protected (of every group); default that of the series.
+    group, time, missing
+        Rows that come in groups, times with gaps, missing values; see
+        :func:`~quiltdp.domains.series.parts.make_parts`.
+    initial
+        The law of the first step: ``stationary`` (a slice of something that has been going on),
+        ``occupancy`` (the share of each state in the data), ``uniform`` or a vector.  ``auto`` takes the
+        stationary law where every state is reached from every other, else the occupancy.
 
     Raises
     ------
     InvalidArgument
-        If there are fewer than two values, or an option makes no sense.
+        If no value follows another, or an option makes no sense.
     """
-    if len(series) < 2:
-        raise InvalidArgument(f"a chain needs at least two values, not {len(series)}")
-    bins = find_bins(series, states, binning, edges)
-    steps = bins.states(series)
+    values = plain_values(series)
+    parts, noticed = make_parts(values, group=group, time=time, missing=missing)
+    seen = [v for v in values if v is not None]
+    if len(seen) < 2:
+        raise InvalidArgument(f"a chain needs at least two values, not {len(seen)}")
+    bins = find_bins(seen, states, binning, edges)
+    of_row = np.full(len(values), UNSEEN, dtype=np.int64)
+    of_row[[v is not None for v in values]] = bins.states(seen)
     size = len(bins.names)
-    counts = _counts(steps, size)
-    if size > 1 and len(np.unique(steps)) < size:
-        kept = np.unique(steps)
+    occupied = np.bincount(of_row[of_row != UNSEEN], minlength=size)
+    if size > 1 and not occupied.all():
         raise InvalidArgument(
-            f"{size - len(kept)} of {size} states have no value: use fewer {option('states')} or other edges"
+            f"{int((occupied == 0).sum())} of {size} states have no value: use fewer {option('states')} or"
+            " other edges"
         )
+    counts = _counts(windows(parts, of_row, 2), size)
+    if not counts.any():
+        raise InvalidArgument("no value follows another one step later: there is no move to count")
     estimate = estimate_transitions(counts, estimator)
-    scores = tuple(_bic(steps, size, order) for order in range(_ORDERS + 1))
+    scores = tuple(_bic(windows(parts, of_row, _ORDERS + 1), size, order) for order in range(_ORDERS + 1))
     order = int(np.argmin(scores))
-    wanted = len(series) if length is None else length
-    initial = np.bincount(steps, minlength=size) / len(steps)
-    halves = _halves(steps, size)
-    model = markov_chain(
-        estimate.matrix,
-        length=wanted,
-        initial=initial,
-        states=bins.names,
-        notes=(*_notes(estimate, order, halves), _WARNING),
-        provenance={
-            "source": source,
-            "format": "fitted chain",
-            "estimator": str(estimate.estimator),
-            "states": f"{bins.rule}: {', '.join(bins.names)}",
-            "order": f"{order} by BIC",
-        },
-    )
+    halves = _halves(parts, of_row, size)
+    law, named, said = _initial(initial, np.asarray(estimate.matrix), occupied)
+    notes = (*noticed, *_notes(estimate, order, halves), *said, _WARNING)
+    provenance = {
+        "source": source,
+        "format": "fitted chain",
+        "estimator": str(estimate.estimator),
+        "states": f"{bins.rule}: {', '.join(bins.names)}",
+        "order": f"{order} by BIC",
+        "initial": named,
+    }
+    told: dict[str, Any] = {"states": bins.names, "notes": notes, "provenance": provenance}
+    lengths = {p.name: len(p.rows) if length is None else length for p in parts}
+    if group is None:
+        model = markov_chain(estimate.matrix, length=lengths[""], initial=law, **told)
+    else:
+        named_lengths = {f"{name}/": steps for name, steps in lengths.items()}
+        model = markov_chains(estimate.matrix, named_lengths, law, **told)
     return ChainFit(
         model, bins, counts, order, "BIC", scores, halves, diagnose(counts, np.asarray(estimate.matrix))
     )
 
 
-def _counts(steps: Ints, size: int) -> Ints:
+def _initial(
+    wanted: str | ArrayLike, matrix: NDArray[np.float64], occupied: Ints
+) -> tuple[str | NDArray[np.float64], str, tuple[str, ...]]:
+    """Return the law of the first step, its name, and what there is to say about it."""
+    shares = occupied / occupied.sum()
+    if not isinstance(wanted, str):
+        return np.asarray(wanted, dtype=np.float64), "given", ()
+    if wanted in ("stationary", "uniform"):
+        return wanted, wanted, ()
+    if wanted == "occupancy":
+        return shares, wanted, ()
+    if wanted != "auto":
+        raise InvalidArgument(
+            f"{option('initial')} must be auto, stationary, occupancy, uniform or a vector, not {wanted!r}"
+        )
+    from scipy.sparse.csgraph import connected_components
+
+    if connected_components(matrix > 0, directed=True, connection="strong")[0] == 1:
+        return "stationary", "stationary", ()
+    said = "not every state is reached from every other: the first step follows the shares of the data"
+    return shares, "occupancy", (said,)
+
+
+def _counts(pairs: Ints, size: int) -> Ints:
     table = np.zeros((size, size), dtype=np.int64)
-    np.add.at(table, (steps[:-1], steps[1:]), 1)
+    np.add.at(table, (pairs[:, 0], pairs[:, 1]), 1)
     return table
 
 
-def _bic(steps: Ints, size: int, order: int) -> float:
+def _bic(runs: Ints, size: int, order: int) -> float:
     """Return −2 ln L + k ln n of a chain of this order, on the same transitions for every order.
 
     k = contexts seen × (states − 1): contexts that never occur have no parameters to fit.
     """
-    n = len(steps) - _ORDERS
+    n = len(runs)
     if n < 2:
         return 0.0 if order == min(1, size - 1) else float("inf")
     context = np.zeros(n, dtype=np.int64)
     for back in range(order, 0, -1):
-        context = context * size + steps[_ORDERS - back : len(steps) - back]
-    now = steps[_ORDERS:]
+        context = context * size + runs[:, _ORDERS - back]
     seen, label = np.unique(context, return_inverse=True)
     table = np.zeros((len(seen), size))
-    np.add.at(table, (label, now), 1.0)
+    np.add.at(table, (label, runs[:, _ORDERS]), 1.0)
     rows = table.sum(axis=1, keepdims=True)
     with np.errstate(divide="ignore", invalid="ignore"):
         likelihood = float(np.where(table > 0, table * np.log(table / rows), 0.0).sum())
     return -2.0 * likelihood + len(seen) * (size - 1) * float(np.log(n))
 
 
-def _halves(steps: Ints, size: int) -> float | None:
+def _halves(parts: Sequence[Part], of_row: Ints, size: int) -> float | None:
     """Return the largest total variation between rows of the two halves' matrices, or ``None``."""
-    middle = len(steps) // 2
-    first, second = _counts(steps[:middle], size), _counts(steps[middle:], size)
+    early = [Part(p.name, p.rows[: len(p.rows) // 2]) for p in parts]
+    late = [Part(p.name, p.rows[len(p.rows) // 2 :]) for p in parts]
+    first, second = (_counts(windows(half, of_row, 2), size) for half in (early, late))
     enough = (first.sum(axis=1) >= 30) & (second.sum(axis=1) >= 30)
     if not enough.any():
         return None

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quiltdp.domains.series.bins import Bins, find_bins
+from quiltdp.domains.series.parts import plain_values
 from quiltdp.errors import InvalidArgument, option
 from quiltdp.model import Model
 
@@ -42,7 +43,8 @@ def fit_network(
     Parameters
     ----------
     columns
-        Column → its values; texts are states, numbers are cut into ``states`` quantiles.
+        Column → its values (a DataFrame will do); texts are states, numbers are cut into ``states``
+        quantiles.
     edges
         Parent → child pairs; default: hill climbing on BIC (pgmpy).
     smoothing
@@ -55,6 +57,13 @@ def fit_network(
     InvalidArgument
         If the columns differ in length, or an edge names a column that is not there.
     """
+    columns = {str(name): plain_values(columns[name]) for name in columns}
+    for name, values in columns.items():
+        if None in values:
+            raise InvalidArgument(
+                f"column {name!r} has no value in row {list(values).index(None) + 1}: fill it, leave the row"
+                " out or the column"
+            )
     lengths = {name: len(values) for name, values in columns.items()}
     if not lengths or len(set(lengths.values())) > 1:
         raise InvalidArgument(f"the columns must have the same number of values, not {lengths}")

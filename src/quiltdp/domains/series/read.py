@@ -5,23 +5,29 @@ from __future__ import annotations
 import csv
 import io
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from typing import TypeAlias
 
-from quiltdp.errors import FileFormatError
+from quiltdp.errors import FileFormatError, option
 from quiltdp.io.text import read_text
 
 __all__ = ["read_columns"]
 
+Column: TypeAlias = "list[float | None] | list[str | None]"
 _MISSING = frozenset({"", "na", "nan", "null", "none", "n/a", "."})
 
 
 def read_columns(
-    path: str | os.PathLike[str], wanted: Sequence[str] | None = None, *, missing: str = "refuse"
-) -> dict[str, list[float] | list[str]]:
+    path: str | os.PathLike[str],
+    wanted: Sequence[str] | None = None,
+    *,
+    missing: str = "refuse",
+    optional: Collection[str] | None = None,
+) -> dict[str, Column]:
     """Return the columns of a CSV file with a header, all or those named.
 
-    A column is numbers if every value is one, texts otherwise.  With ``missing="text"`` a cell without a
-    value is the text ``"(missing)"`` instead of an error.
+    A column is numbers if every value is one, texts otherwise.  With ``missing="gap"`` a cell without a
+    value (of the columns in ``optional``, where given) is ``None`` instead of an error.
 
     Raises
     ------
@@ -43,7 +49,7 @@ def read_columns(
         if header.count(name) != 1:
             found = "there is no column" if name not in header else "there are several columns"
             raise FileFormatError(path, 1, f"{found} {name!r}; the columns are {', '.join(header)}")
-    cells: dict[str, list[str]] = {name: [] for name in chosen}
+    cells: dict[str, list[str | None]] = {name: [] for name in chosen}
     try:
         for row in rows:
             if not row:
@@ -54,13 +60,14 @@ def read_columns(
                 )
             for name in chosen:
                 value = row[header.index(name)].strip()
-                if value.lower() in _MISSING and missing == "text":
-                    value = "(missing)"
-                elif value.lower() in _MISSING:
+                if value.lower() not in _MISSING:
+                    cells[name].append(value)
+                elif missing == "gap" and (optional is None or name in optional):
+                    cells[name].append(None)
+                else:
                     raise FileFormatError(
-                        path, rows.line_num, f"no value in column {name!r}: fill it or leave the row out"
+                        path, rows.line_num, f"no value in column {name!r}: {_remedy(missing)}"
                     )
-                cells[name].append(value)
     except csv.Error as error:
         raise FileFormatError(path, rows.line_num, str(error)) from None
     if not cells or not next(iter(cells.values())):
@@ -68,8 +75,14 @@ def read_columns(
     return {name: _typed(values) for name, values in cells.items()}
 
 
-def _typed(values: list[str]) -> list[float] | list[str]:
+def _remedy(missing: str) -> str:
+    if missing == "gap":
+        return "fill it or leave the row out"
+    return f"fill it, leave the row out, or take it for a step that nobody saw ({option('missing', 'gap')})"
+
+
+def _typed(values: list[str | None]) -> Column:
     try:
-        return [float(v) for v in values]
+        return [None if v is None else float(v) for v in values]
     except ValueError:
         return values

@@ -9,13 +9,13 @@ rows                      the model
 ========================= =======================================================================
 
 The rule cannot be seen in the data: ``independent`` is a claim about how they were collected.  ``time``
-assumes that rows depend on each other through the chosen column alone.  Rows that belong together otherwise
-(a household, several visits of one patient) are neither: keep one of each.
+assumes that rows depend on each other through the chosen column alone; with ``group`` every group (a machine,
+a user) is a chain of its own, and groups are independent.  Rows that belong together without an order (a
+household) are neither: keep one of each.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,6 +25,7 @@ import numpy as np
 from quiltdp.accountant.profile import dp_epsilon
 from quiltdp.chain import ChainModel, markov_chain
 from quiltdp.domains.series.chain import fit_series
+from quiltdp.domains.series.parts import plain_values
 from quiltdp.errors import InvalidArgument, QuiltdpError, option
 
 __all__ = ["RowsFit", "columns_of", "fit_rows"]
@@ -58,10 +59,11 @@ class RowsFit:
     assumptions: tuple[str, ...]
 
 
-def columns_of(table: Any) -> dict[str, list[Any]]:
+def columns_of(table: Any, missing: str = "refuse") -> dict[str, list[Any]]:
     """Return the columns of a DataFrame or a mapping as plain lists; missing values are refused by row.
 
-    Truth values become 0 and 1, categories their labels.
+    Truth values become 0 and 1, categories their labels.  With ``missing="gap"`` a missing value is
+    ``None``.
 
     Examples
     --------
@@ -70,22 +72,14 @@ def columns_of(table: Any) -> dict[str, list[Any]]:
     """
     found: dict[str, list[Any]] = {}
     for name in table:
-        values = list(table[name])
-        for row, value in enumerate(values):
-            if _missing(value):
-                raise InvalidArgument(
-                    f"column {str(name)!r} has no value in row {row + 1}: fill it, leave the row out or the"
-                    " column"
-                )
-        found[str(name)] = [int(v) if isinstance(v, (bool, np.bool_)) else v for v in values]
+        values = plain_values(table[name])
+        if missing != "gap" and None in values:
+            raise InvalidArgument(
+                f"column {str(name)!r} has no value in row {values.index(None) + 1}: fill it, leave the row"
+                f" out or the column, or take it for a step that nobody saw ({option('missing', 'gap')})"
+            )
+        found[str(name)] = values
     return found
-
-
-def _missing(value: Any) -> bool:
-    """Return whether a cell is empty: None, NaN, or pandas' NA and NaT."""
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return True
-    return type(value).__name__ in ("NAType", "NaTType")
 
 
 def fit_rows(
@@ -95,6 +89,10 @@ def fit_rows(
     length: int | None = None,
     states: int = 8,
     epsilon: float = 1.0,
+    group: str | None = None,
+    time: str | None = None,
+    missing: str = "refuse",
+    initial: str = "auto",
     source: str = "a table",
 ) -> RowsFit:
     """Return the model of the rows of a holdout, by the rule that is named; see this module.
@@ -106,9 +104,13 @@ def fit_rows(
     rows
         ``independent`` or ``time``.
     length
-        How many rows the holdout has; default as many as the table.
+        How many rows the holdout has (with ``group``: every group of it); default as many as the table.
     states, epsilon
         For ``time``: how numbers are cut, and the target at which columns are compared.
+    group, time
+        For ``time``: the columns that say what a row belongs to, and when it was.
+    missing, initial
+        For ``time``: see :func:`~quiltdp.domains.series.chain.fit_series`.
 
     Examples
     --------
@@ -117,7 +119,12 @@ def fit_rows(
     >>> found.rule, sorted(found.noise), len(found.model.nodes)
     ('time', ['coin', 'slow'], 50000)
     """
-    columns = columns_of(table)
+    columns = columns_of(table, missing)
+    for what, name in (("group", group), ("time", time)):
+        if name is not None and name not in columns:
+            raise InvalidArgument(
+                f"{option(what)}: there is no column {name!r}; the columns are {', '.join(columns)}"
+            )
     counts = {len(values) for values in columns.values()}
     if len(counts) != 1 or not min(counts):
         raise InvalidArgument("the table needs columns of one length, with at least one row")
@@ -125,9 +132,21 @@ def fit_rows(
     if size < 1:
         raise InvalidArgument(f"{option('length')} must be at least 1, not {length!r}")
     if rows == "independent":
+        if group is not None or time is not None:
+            raise InvalidArgument(
+                f"{option('group')} and {option('time')} belong to rows that follow each other:"
+                f" {option('rows', 'time')}"
+            )
         return _independent(size, source)
     if rows == "time":
-        return _slowest(columns, size, states, epsilon, source)
+        how = {
+            "length": length,
+            "group": None if group is None else columns.pop(group),
+            "time": None if time is None else columns.pop(time),
+            "missing": missing,
+            "initial": initial,
+        }
+        return _slowest(columns, states, epsilon, source, how)
     raise InvalidArgument(f"{option('rows')} must be independent or time, not {rows!r}")
 
 
@@ -140,7 +159,7 @@ def _independent(size: int, source: str) -> RowsFit:
 
 
 def _slowest(
-    columns: Mapping[str, Sequence[Any]], size: int, states: int, epsilon: float, source: str
+    columns: Mapping[str, Sequence[Any]], states: int, epsilon: float, source: str, how: Mapping[str, Any]
 ) -> RowsFit:
     """Return the chain of the column that needs the most noise."""
     noise: dict[str, float] = {}
@@ -148,7 +167,7 @@ def _slowest(
     models: dict[str, ChainModel] = {}
     for name, values in columns.items():
         try:
-            made = fit_series(values, states, length=size, source=f"{source}, column {name}")
+            made = fit_series(values, states, source=f"{source}, column {name}", **how)
         except QuiltdpError as error:
             skipped[name] = error.reason
             continue
@@ -157,8 +176,10 @@ def _slowest(
     if not noise:
         raise InvalidArgument(f"no column could be fitted: {next(iter(skipped.values()))}")
     chosen = max(noise, key=noise.__getitem__)
+    together = () if how["group"] is None else ("groups are independent of each other, and move alike",)
     said = (
-        "the rows are in the order of time, one step apart",
+        "the rows are in the order of time, one step apart" + (", within each group" if together else ""),
+        *together,
         f"rows depend on each other through {chosen!r} alone: given its state, the rest of a row tells"
         " nothing about other rows",
         "the holdout moves like the data the chain was fitted on, which are not the holdout",
