@@ -474,3 +474,31 @@ def test_a_calibration_that_names_its_last_stage_needs_no_more_than_the_search()
     least = dict(full.per_record)
     assert rough.sigma == full.sigma
     assert all(value >= least[name] for name, value in rough.per_record)
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        (("binding", "epsilon"), math.nan),
+        (("binding", "witness"), None),
+        (("binding", "witness"), {"known": 7}),
+        (("binding", "witness"), {"separator": "A"}),
+        (("binding", "unit"), 3),
+        (("compared",), {"group": math.nan}),
+        (("per_record",), [["A", math.nan]]),
+        (("notes",), [1]),
+        (("notes",), None),
+        (("leakage",), -1.0),
+        (("certificate", "kind"), None),
+        (("certificate", "work"), 3),
+    ],
+)
+def test_a_file_with_one_garbled_field_is_refused_in_one_line(place: tuple[str, ...], value: Any) -> None:
+    document = json.loads(qd.calibrate(PAIR, 1.0, qd.Laplace(1.0), compare=False).to_json())
+    inner = document
+    for name in place[:-1]:
+        inner = inner[name]
+    inner[place[-1]] = value
+    with pytest.raises(InvalidArgument) as caught:
+        qd.Calibration.from_json(json.dumps(document))
+    assert "\n" not in str(caught.value)

@@ -8,7 +8,6 @@ mechanism at that scale is converted to leakage, rounded up, and compared with t
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -96,7 +95,9 @@ class Calibration:
         positive_epsilon(self.epsilon, "epsilon")
         if not 0.0 <= self.delta < 1.0:
             raise InvalidArgument(f"delta must be in [0, 1), not {self.delta!r}")
-        if math.isnan(self.leakage) or self.leakage > self.epsilon:
+        if not self.leakage >= 0.0:
+            raise InvalidArgument(f"leakage must be at least 0, not {self.leakage!r}")
+        if self.leakage > self.epsilon:
             raise NoCertificate(f"the leakage {self.leakage} exceeds the target {self.epsilon}")
         if self.mechanism.pure:
             check_cost(self.mechanism, self.sigma, self.dp_epsilon)
@@ -164,7 +165,7 @@ class Calibration:
     def from_json(cls, text: str) -> Calibration:
         """Read back what :meth:`to_json` wrote; refuse what is no calibration or of an unknown version."""
         try:
-            d = json.loads(text)
+            d = json.loads(text, parse_constant=_no_number)
         except (TypeError, ValueError, RecursionError) as error:
             raise InvalidArgument(f"the calibration is not JSON: {error}") from None
         if not isinstance(d, dict) or d.get("schema") != SCHEMA:
@@ -172,7 +173,8 @@ class Calibration:
         if d.get("version") != VERSION:
             raise InvalidArgument(f"calibration version {d.get('version')!r} is not known, only {VERSION}")
         try:
-            b, c = d["binding"], d["certificate"]
+            if not all(isinstance(note, str) for note in d["notes"]):
+                raise TypeError("notes")
             return cls(
                 sigma=_number(d["sigma"]),
                 epsilon=_number(d["epsilon"]),
@@ -181,8 +183,8 @@ class Calibration:
                 mechanism=mechanism_from_dict(d["mechanism"]),
                 adversary=d["adversary"],
                 method=d["method"],
-                binding=Binding(b["unit"], float(b["epsilon"]), b["method"], b["witness"]),
-                certificate=Certificate.from_dict(c),
+                binding=Binding.from_dict(d["binding"]),
+                certificate=Certificate.from_dict(d["certificate"]),
                 fingerprint=d["fingerprint"],
                 delta=_number(d["delta"]),
                 protected=d["protected"],
@@ -244,6 +246,10 @@ class Calibration:
     def plot(self, *, ax: Any = None) -> Any:
         """Draw this scale beside what other answers would give; return matplotlib axes."""
         return edge("plot_calibration")(self, ax=ax)
+
+
+def _no_number(constant: str) -> float:
+    raise ValueError(f"{constant} is no number there")
 
 
 def _number(value: object) -> float:

@@ -39,6 +39,17 @@ class Binding:
             "witness": dict(self.witness),
         }
 
+    @classmethod
+    def from_dict(cls, given: Mapping[str, Any]) -> Binding:
+        """Read back what :meth:`to_dict` wrote."""
+        unit, method, witness = given["unit"], given["method"], dict(given["witness"])
+        lists = [witness.get(name) or [] for name in ("separator", "known")]
+        if not (
+            isinstance(unit, str) and isinstance(method, str) and all(isinstance(x, list) for x in lists)
+        ):
+            raise TypeError("binding")
+        return cls(unit, float(given["epsilon"]), method, witness)
+
     def __str__(self) -> str:
         """Read as one line."""
         quilt = self.witness.get("separator")
