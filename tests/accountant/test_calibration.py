@@ -451,7 +451,7 @@ def test_independent_records_are_compared_for_the_same_unit(mechanism):
 def test_gaussian_noise_has_no_dp_epsilon(value: Any) -> None:
     """One was believed, and the ledger made from it met the nonsense later."""
     document = json.loads(qd.calibrate(PAIR, 1.0, qd.Gaussian(0.5, delta=1e-6)).to_json())
-    with pytest.raises(InvalidArgument, match="no dp_epsilon|no number"):
+    with pytest.raises(InvalidArgument, match=r"no dp_epsilon|no number"):
         qd.Calibration.from_json(json.dumps({**document, "dp_epsilon": value}))
 
 
