@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import dp_accounting
 import numpy as np
@@ -130,6 +132,74 @@ def test_renyi_and_zcdp_against_their_definitions(order: float) -> None:
     assert Thresholdout(2, 1.0).rdp(9.0, 2.0) == pytest.approx(0.25)
     with pytest.raises(InvalidArgument, match="order"):
         Laplace(1.0).rdp(1.0, 1.0)
+
+
+@pytest.mark.parametrize("spec", [Laplace(1.0), Gaussian(1.0, 1e-6)], ids=["laplace", "gaussian"])
+def test_twelve_releases_cost_what_a_renyi_accountant_says(spec: qd.Laplace) -> None:
+    """ρ and the Rényi curve of twelve releases beside dp-accounting's own accountant."""
+    from dp_accounting import rdp
+
+    parts = qd.calibrate(CHAIN, 1.0, spec, compare=False).split(12)
+    told = parts.concentrated()
+    orders = [a for a, _, _ in told.curve]
+    event = dp_accounting.SelfComposedDpEvent(spec.to_dp_event(parts.sigma), 12)
+    peer = rdp.RdpAccountant(orders).compose(event)
+    for (order, each, together), theirs in zip(told.curve, peer._rdp, strict=True):
+        assert theirs * (1 - 1e-9) <= together <= theirs * (1 + 1e-6), order
+        assert each == pytest.approx(together / 12, rel=1e-9)
+        assert together <= order * told.together * (1 + 1e-12)
+    assert told.together == pytest.approx(12 * parts.zcdp(), rel=1e-12)
+    assert told.to_dict()["zcdp"] == {"each": told.each, "together": told.together}
+    assert "together" in str(told)
+
+
+def test_disjoint_and_unequal_releases_concentrate_as_they_are() -> None:
+    cal = qd.calibrate(CHAIN, 1.0, Gaussian(1.0, 1e-6), compare=False)
+    apart = cal.split(6, disjoint=True).concentrated((2.0,))
+    assert apart.together == apart.each == cal.split(1).zcdp()
+    two = cal.split([1.0, 3.0])
+    assert two.concentrated(()).together == pytest.approx(cal.split(1).zcdp(), rel=1e-9)
+    assert two.concentrated(()).each == max(two.zcdp(0), two.zcdp(1))
+    many = qd.calibrate(CHAIN, 1.0, Repeated(Laplace(1.0), 4, 1e-6), compare=False).split(4)
+    assert many.concentrated(()).together == pytest.approx(4 * Laplace(1.0).zcdp(many.sigma), rel=1e-9)
+
+
+def test_the_command_line_tells_zcdp_and_renyi(cli: Callable[..., Any], tmp_path: Path) -> None:
+    """Twelve Gaussian releases: ρ and the curve in text and JSON, and a ledger that takes exactly twelve."""
+    model = tmp_path / "chain.json"
+    qd.save_model(CHAIN, model)
+    call = (
+        "calibrate",
+        model,
+        "--epsilon",
+        1,
+        "--mechanism",
+        "gaussian",
+        "--delta",
+        "1e-6",
+        "--releases",
+        12,
+    )
+    found = cli(*call, "--json")
+    told = json.loads(found.out)
+    cost = told["concentrated"]
+    rho = 1 / (2 * told["releases"]["sigma"] ** 2)
+    assert cost["zcdp"]["each"] == pytest.approx(rho, rel=1e-9)
+    assert cost["zcdp"]["together"] == pytest.approx(12 * rho, rel=1e-9)
+    assert cost["rdp"][2] == {
+        "order": 2.0,
+        "each": pytest.approx(2 * rho, rel=1e-9),
+        "together": pytest.approx(24 * rho, rel=1e-9),
+    }
+    shown = cli(*call, "--rdp").out
+    assert "zCDP" in shown
+    assert "Rényi DP" in shown
+    (tmp_path / "cal.json").write_text(found.out)
+    made = cli("ledger", "init", tmp_path / "l.db", "--calibration", tmp_path / "cal.json", "--model", model)
+    assert made.code == 0, made.err
+    for _ in range(12):
+        assert cli("ledger", "charge", tmp_path / "l.db", "--parts", 12).code == 0
+    assert cli("ledger", "charge", tmp_path / "l.db", "--parts", 12).code == 1
 
 
 # -- repeated uses ---------------------------------------------------------------------------------

@@ -42,7 +42,19 @@ def test_the_integral_is_that_of_the_profile(campaign) -> None:
     assert laplace == pytest.approx(1.0 - math.exp((0.3 - 0.75) / 2.0), rel=1e-9)
 
 
+def test_the_sum_is_that_of_the_profile(campaign) -> None:
+    """The same for discrete noise, one answer and two."""
+    from quiltdp.accountant.mechanisms import DiscreteGaussianProfile
+
+    p, q, means = np.array([1.0, 0.0]), np.array([0.0, 1.0]), np.array([2.0, 0.0])
+    found = campaign.exact_delta(p, q, means, "discrete gaussian", 2.0, 0.7)
+    assert found == pytest.approx(DiscreteGaussianProfile(2.0).delta(0.7, 2), rel=1e-9)
+    twice = campaign.exact_delta(p, q, means, "twice discrete", 1.5, 0.4)
+    once = 1.0 - math.exp((0.4 - 2.0 / 1.5) / 2.0)
+    assert once < twice < 1.0
+
+
 def test_a_bound_that_is_too_small_is_noticed(campaign) -> None:
     tally = campaign.Tally()
-    tally.compare("networks, prior", "here", certified=1e-3, attained=2e-3, integrals=1)
+    tally.compare("networks, prior", "gaussian", "here", certified=1e-3, attained=2e-3, integrals=1)
     assert len(tally.violations) == 1

@@ -20,7 +20,7 @@ from quiltdp.accountant.units import positive_epsilon
 from quiltdp.errors import InvalidArgument
 from quiltdp.numbers import down, round_up
 
-__all__ = ["Split", "compose", "compose_gaussian", "split"]
+__all__ = ["ORDERS", "Concentrated", "Split", "compose", "compose_gaussian", "split"]
 
 
 _MOST_RELEASES = 10**6
@@ -100,6 +100,43 @@ def compose_gaussian(releases: Iterable[tuple[float, float]]) -> float:
     return down(float(total) ** -0.5)
 
 
+ORDERS = (1.25, 1.5, 2.0, 3.0, 4.0, 8.0, 16.0, 32.0, 64.0)
+"""The orders at which Rényi DP is told."""
+
+
+def _sum_up(values: Iterable[float]) -> float:
+    return round_up(sum(map(Fraction, values), Fraction(0)))
+
+
+@dataclass(frozen=True)
+class Concentrated:
+    """Concentrated DP of several releases in one record, before any correlation: for other accountants.
+
+    Attributes
+    ----------
+    each, together
+        ρ of zCDP, of the dearest release and of all of them.
+    curve
+        (order, Rényi DP of the dearest release, of all of them).
+    """
+
+    each: float
+    together: float
+    curve: tuple[tuple[float, float, float], ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready dictionary."""
+        return {
+            "zcdp": {"each": self.each, "together": self.together},
+            "rdp": [{"order": a, "each": e, "together": t} for a, e, t in self.curve],
+        }
+
+    def __str__(self) -> str:
+        """Read as one line."""
+        every = f" each, {self.together:.6g} together" if self.together != self.each else ""
+        return f"ρ = {self.each:.6g}{every} (zCDP in one record, before any correlation)"
+
+
 @dataclass(frozen=True)
 class Split:
     """A calibrated budget shared by several releases.
@@ -140,12 +177,24 @@ class Split:
         return self.mechanism.dp_epsilon(self.scales[k]) if self.mechanism.pure else None
 
     def zcdp(self, k: int = 0) -> float:
-        """Return ρ of release k alone: plain zCDP in one record."""
-        return self.mechanism.zcdp(self.scales[k])
+        """Return ρ of release k alone: plain zCDP in one record, before any correlation."""
+        return self.mechanism.single().zcdp(self.scales[k])
 
     def rdp(self, order: float, k: int = 0) -> float:
         """Return the Rényi DP of release k alone, in one record."""
-        return self.mechanism.rdp(self.scales[k], order)
+        return self.mechanism.single().rdp(self.scales[k], order)
+
+    def concentrated(self, orders: Sequence[float] = ORDERS) -> Concentrated:
+        """Return zCDP and Rényi DP of one release and of all: they add up, unless no record is read twice."""
+        one = self.mechanism.single()
+        together = max if self.disjoint else _sum_up
+        rho = [one.zcdp(s) for s in dict.fromkeys(self.scales)]
+        curve = []
+        for order in orders:
+            each = {s: one.rdp(s, order) for s in dict.fromkeys(self.scales)}
+            curve.append((float(order), max(each.values()), together([each[s] for s in self.scales])))
+        known = dict(zip(dict.fromkeys(self.scales), rho, strict=True))
+        return Concentrated(max(rho), together([known[s] for s in self.scales]), tuple(curve))
 
     def shares(self) -> tuple[Fraction, ...]:
         """Return the part of the budget that every release takes, exactly; together they fit."""
@@ -160,6 +209,7 @@ class Split:
             "disjoint": self.disjoint,
             "sigma": self.scales[0] if alike else list(self.scales),
             "zcdp": self.zcdp() if alike else [self.zcdp(k) for k in range(self.releases)],
+            "zcdp_together": self.concentrated(()).together,
         }
 
     def __str__(self) -> str:

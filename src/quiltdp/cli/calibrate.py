@@ -34,7 +34,7 @@ from quiltdp.cli.model_options import load, model_options
 if TYPE_CHECKING:
     from quiltdp.accountant.bracket import Bracket
     from quiltdp.accountant.calibration import Calibration
-    from quiltdp.accountant.composition import Split
+    from quiltdp.accountant.composition import Concentrated, Split
     from quiltdp.accountant.mechanisms import Mechanism
     from quiltdp.model import Model
 
@@ -80,6 +80,9 @@ def calibrate(
     ] = 1,
     disjoint: Annotated[
         bool, typer.Option("--disjoint", help="No record is read by two of the releases.")
+    ] = False,
+    rdp: Annotated[
+        bool, typer.Option("--rdp", help="Also the Rényi DP of one release and of all, order by order.")
     ] = False,
     method: Method = "auto",
     adversary: Adversary = "informed",
@@ -162,9 +165,9 @@ def calibrate(
         instead = _against_prior(loaded, found, left) if _is_group(found) else None
         if json:
             document = {k: v for k, v in found.to_dict().items() if k not in ("schema", "version")}
-            shared: dict[str, Any] = (
-                {"releases": _shared(found, releases, disjoint).to_dict()} if releases > 1 else {}
-            )
+            parts = _shared(found, releases, disjoint)
+            shared: dict[str, Any] = {"releases": parts.to_dict()} if releases > 1 else {}
+            shared["concentrated"] = parts.concentrated().to_dict()
             shared["bracket"] = None if attained is None else attained.to_dict()
             if instead is not None:
                 shared["prior_adversary_sigma"] = instead
@@ -172,11 +175,15 @@ def calibrate(
                 shared["adversaries"] = [_compared(c) for c in others]
             emit_json("calibration", {**document, **shared, "notes": [*loaded.notes, *found.notes]})
         else:
+            parts = _shared(found, releases, disjoint)
             if releases > 1:
                 from quiltdp.cli.show import show_line
 
-                show_line(str(_shared(found, releases, disjoint)), style="bold green")
-            _show(model, loaded, found, attained, instead)
+                show_line(str(parts), style="bold green")
+            cost = parts.concentrated() if releases > 1 or rdp or found.delta else None
+            _show(model, loaded, found, attained, instead, cost)
+            if cost is not None and rdp:
+                _show_renyi(cost)
             if others:
                 _show_adversaries(others)
 
@@ -273,6 +280,16 @@ def _compared(found: Calibration) -> dict[str, Any]:
     }
 
 
+def _show_renyi(cost: Concentrated) -> None:
+    from quiltdp.cli.show import show_table
+
+    rows = [(f"{a:g}", f"{each:.6g}", f"{together:.6g}") for a, each, together in cost.curve]
+    title = "Rényi DP in one record, before any correlation"
+    show_table(
+        ["order", "one release", "together"], rows, title=title, right=["order", "one release", "together"]
+    )
+
+
 def _show_adversaries(found: tuple[Calibration, ...]) -> None:
     from quiltdp.cli.show import show_table
 
@@ -327,6 +344,7 @@ def _show(
     found: Calibration,
     bracket: Bracket | None = None,
     instead: float | None = None,
+    cost: Concentrated | None = None,
 ) -> None:
     from quiltdp.cli.show import number, show_facts, show_line, show_table
 
@@ -347,6 +365,8 @@ def _show(
     ]
     if isinstance(found.dp_epsilon, float):
         facts.append(("plain DP", f"α = {found.dp_epsilon:.6g} converts to a leakage of {found.leakage:.6g}"))
+    if cost is not None:
+        facts.append(("zCDP", str(cost)))
     facts.append(("forced by", f"{timed(model, found.binding.unit)}, method {found.binding.method}"))
     if bracket is not None:
         facts.append(("bracket", str(bracket)))

@@ -132,6 +132,10 @@ class Mechanism(ABC):
     def group_profile(self, scale: float) -> GroupProfile:
         """Return δ_k(ε) of one use at a scale, for any group of records."""
 
+    def single(self) -> Mechanism:
+        """Return the mechanism of one release; this one, unless it stands for several."""
+        return self
+
     def as_gaussian(self, scale: float) -> float | None:
         """Return the standard deviation of the one Gaussian release that this is, if it is one."""
         return None

@@ -94,6 +94,10 @@ class Repeated(Mechanism):
         """Return δ(ε) of all uses together."""
         return self.base.repeated_profile(positive(scale, "scale"), self.times, self.losses)
 
+    def single(self) -> Mechanism:
+        """Return the mechanism that is used."""
+        return self.base
+
     def as_gaussian(self, scale: float) -> float | None:
         """Return the standard deviation of all uses as one, where they are Gaussian."""
         one = self.base.as_gaussian(scale)
