@@ -191,7 +191,7 @@ def test_the_command_line_tells_zcdp_and_renyi(cli: Callable[..., Any], tmp_path
         "each": pytest.approx(2 * rho, rel=1e-9),
         "together": pytest.approx(24 * rho, rel=1e-9),
     }
-    shown = cli(*call, "--rdp").out
+    shown = cli(*call, "--renyi").out
     assert "zCDP" in shown
     assert "Rényi DP" in shown
     (tmp_path / "cal.json").write_text(found.out)

@@ -81,8 +81,9 @@ def calibrate(
     disjoint: Annotated[
         bool, typer.Option("--disjoint", help="No record is read by two of the releases.")
     ] = False,
-    rdp: Annotated[
-        bool, typer.Option("--rdp", help="Also the Rényi DP of one release and of all, order by order.")
+    renyi: Annotated[
+        bool,
+        typer.Option("--renyi", help="Also the Rényi DP (RDP) of one release and of all, order by order."),
     ] = False,
     method: Method = "auto",
     adversary: Adversary = "informed",
@@ -180,9 +181,9 @@ def calibrate(
                 from quiltdp.cli.show import show_line
 
                 show_line(str(parts), style="bold green")
-            cost = parts.concentrated() if releases > 1 or rdp or found.delta else None
+            cost = parts.concentrated() if releases > 1 or renyi or found.delta else None
             _show(model, loaded, found, attained, instead, cost)
-            if cost is not None and rdp:
+            if cost is not None and renyi:
                 _show_renyi(cost)
             if others:
                 _show_adversaries(others)
