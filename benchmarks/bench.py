@@ -23,6 +23,7 @@ from typing import Any
 import bench_noise
 import bench_peers
 import bench_scaling
+import bench_startup
 
 SECTIONS: dict[str, tuple[str, Callable[[bool], list[dict[str, Any]]]]] = {
     "noise": ("Noise", bench_noise.noise),
@@ -30,7 +31,7 @@ SECTIONS: dict[str, tuple[str, Callable[[bool], list[dict[str, Any]]]]] = {
     "reading": ("Reading BIF files", bench_peers.reading),
     "scaling": ("Scaling", bench_scaling.scaling),
     "workers": ("Workers", bench_scaling.workers),
-    "startup": ("Start-up", bench_scaling.startup),
+    "startup": ("Start-up", bench_startup.startup),
 }
 
 
