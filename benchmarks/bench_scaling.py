@@ -167,7 +167,7 @@ def chains(quick: bool) -> dict[str, Any]:
         rows.append(row)
     return {
         "title": "Chains",
-        "says": "Seconds to make the model and to find the largest α at ε = 1: median, least–most of two runs.",
+        "says": "Seconds to make the model and to find the largest α at ε = 1: median and spread of two.",
         "columns": ["chain", "informed, s", "least–most", "prior, s", "least–most"],
         "rows": rows,
     }

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
@@ -27,7 +27,7 @@ from quiltdp.accountant.bounds import Vector
 from quiltdp.accountant.leakage.worst_gains import log_ratios
 from quiltdp.numbers import EPS
 
-__all__ = ["PairTable", "count_entries", "pair_tables"]
+__all__ = ["PairStack", "PairTable", "count_entries", "pair_tables"]
 
 _EXP_LIMIT = 700.0
 
@@ -70,9 +70,60 @@ class PairTable:
 
     def apart(self, alpha: Vector, members: Sequence[int], shape: Sequence[int]) -> Vector:
         """Return Σ α of the members in which the two values of every row differ, rounded up."""
-        at = np.array(np.unravel_index(self.values, [shape[j] for j in members]))  # member, row, side
-        cost = (at[:, :, 0] != at[:, :, 1]) * alpha[list(members)][:, None]
-        return np.asarray(cost.sum(axis=0) * (1 + 4 * len(members) * EPS))
+        return _apart(self.values, alpha, members, shape)
+
+
+def _apart(values: np.ndarray, alpha: Vector, members: Sequence[int], shape: Sequence[int]) -> Vector:
+    at = np.array(np.unravel_index(values, [shape[j] for j in members]))  # member, row, side
+    cost = (at[:, :, 0] != at[:, :, 1]) * alpha[list(members)][:, None]
+    return np.asarray(cost.sum(axis=0) * (1 + 4 * len(members) * EPS))
+
+
+class PairStack:
+    """The pair tables of one unit; the ceilings of tables of one shape are computed together.
+
+    ``tables`` are those that were given, in an order in which equal shapes are neighbours.
+    """
+
+    def __init__(self, tables: Sequence[PairTable]) -> None:
+        shapes = {table.sizes: k for k, table in enumerate(tables)}
+        ordered = sorted(tables, key=lambda table: shapes[table.sizes])
+        self._groups: list[tuple[int, int, Vector, Vector, Vector]] = []
+        self.tables: list[PairTable] = []
+        for sizes in dict.fromkeys(table.sizes for table in ordered):
+            some = [table for table in ordered if table.sizes == sizes]
+            p_sums, q_sums = (np.concatenate([getattr(t, n) for t in some]) for n in ("p_sums", "q_sums"))
+            same = np.concatenate([(t.p == t.q).all(axis=1) for t in some])
+            first = len(self.tables)
+            ends = np.cumsum([len(t.p) for t in some])
+            for table, end in zip(some, ends.tolist(), strict=True):  # one copy of the sums is enough
+                rows = slice(end - len(table.p), end)
+                self.tables.append(replace(table, p_sums=p_sums[rows], q_sums=q_sums[rows]))
+            self._groups.append((first, len(self.tables), p_sums, q_sums, same))
+        self.offsets = np.cumsum([0, *(len(t.p) for t in self.tables)])
+        values = [t.values for t in self.tables]
+        self._values = np.concatenate(values) if values else np.zeros((0, 2), dtype=np.intp)
+
+    def ceilings(self, alpha: Vector) -> Vector:
+        """Return Λ of every row of every table, rounded up, as :meth:`PairTable.ceilings` does."""
+        found: list[Vector] = []
+        for first, last, p_sums, q_sums, same in self._groups:
+            some = self.tables[first:last]
+            reach = np.array([float(alpha[list(t.unknown)].sum()) for t in some])
+            if reach.max() > _EXP_LIMIT or not some[0].unknown:
+                found.extend(t.ceilings(alpha) for t in some)
+                continue
+            o = np.repeat(reach, [len(t.p) for t in some])
+            grow = np.expm1(np.minimum(o * (1 + 8 * EPS), _EXP_LIMIT))[:, None]
+            best = (np.log1p(p_sums * grow) - np.log1p(q_sums * grow)).max(axis=1)
+            slack = (8 + p_sums.shape[1]) * 4 * EPS * (1.0 + o)
+            value = np.where(same, 0.0, np.maximum(best, 0.0) + slack)
+            found.append(np.minimum(value, o * (1 + 8 * EPS)))
+        return np.concatenate(found) if found else np.zeros(0)
+
+    def apart(self, alpha: Vector, members: Sequence[int], shape: Sequence[int]) -> Vector:
+        """Return Σ α of the members in which the two values of every row differ, as a table does."""
+        return _apart(self._values, alpha, members, shape)
 
 
 def count_entries(

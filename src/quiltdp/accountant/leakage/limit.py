@@ -21,7 +21,7 @@ import numpy as np
 
 from quiltdp.accountant.adversaries import INFORMED
 from quiltdp.accountant.bounds import Bounds, Problem, Vector, register
-from quiltdp.accountant.leakage.adversaries import PairTable, count_entries, pair_tables
+from quiltdp.accountant.leakage.adversaries import PairStack, PairTable, count_entries, pair_tables
 from quiltdp.accountant.leakage.limit_search import FROM_ABOVE, UnitBracket, UnitSearch
 from quiltdp.errors import ModelTooWide, option
 from quiltdp.inference.trees import junction_tree
@@ -121,7 +121,9 @@ class ExactBound:
         # the joint's relative error, four times, is how far a gain may be off on its account
         depth = float(np.abs(log_joint[np.isfinite(log_joint)]).max(initial=0.0))
         self._slack = 256 * EPS * (len(self._model.nodes) + depth)
-        self._tables = [list(pair_tables(joint, unit, self._may_know, self._most)) for unit in self._units]
+        self._stacks = [
+            PairStack(list(pair_tables(joint, unit, self._may_know, self._most))) for unit in self._units
+        ]
 
     def evaluate(self, alpha: Vector) -> Bounds:
         """Return the leakage of every unit."""
@@ -164,9 +166,9 @@ class ExactBound:
 
     def _unit(self, k: int, a: Vector, least: float) -> UnitBracket:
         """Return the largest leakage of one unit over all adversaries, or ``least`` if that is larger."""
-        tables, unit = self._tables[k], self._units[k]
-        own = [table.apart(a, unit, self._shape) + self._slack for table in tables]
-        found = UnitSearch(tables, own, a, self._max_programs, self._workspace.guard).run(least)
+        stack = self._stacks[k]
+        own = stack.apart(a, self._units[k], self._shape) + self._slack
+        found = UnitSearch(stack, own, a, self._max_programs, self._workspace.guard).run(least)
         return replace(found, below=max(0.0, found.below - 2.0 * self._slack))
 
     def _describe(self, table: PairTable, row: int) -> dict[str, object]:

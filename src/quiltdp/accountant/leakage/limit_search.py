@@ -17,7 +17,7 @@ from heapq import heapify, heappop, heappush
 import numpy as np
 
 from quiltdp.accountant.bounds import Vector
-from quiltdp.accountant.leakage.adversaries import PairTable
+from quiltdp.accountant.leakage.adversaries import PairStack, PairTable
 from quiltdp.accountant.leakage.worst_gains import in_closed_form, is_quick, staged_ceiling, worst_gains
 from quiltdp.work import Guard
 
@@ -53,10 +53,10 @@ class UnitSearch:
 
     Parameters
     ----------
-    tables
+    stack
         The pairs of laws of every adversary.
     own
-        Per table and row, what the two values of the unit cost themselves.
+        Per row of all its tables, what the two values of the unit cost themselves.
     alpha
         α of every record.
     programs
@@ -65,38 +65,40 @@ class UnitSearch:
         Looked at between batches.
     """
 
-    def __init__(
-        self, tables: Sequence[PairTable], own: Sequence[Vector], alpha: Vector, programs: int, guard: Guard
-    ) -> None:
-        self._tables, self._own = tables, own
-        self._alphas = [alpha[list(table.unknown)] for table in tables]
+    def __init__(self, stack: PairStack, own: Vector, alpha: Vector, programs: int, guard: Guard) -> None:
+        self._stack, self._tables = stack, stack.tables
+        self._ceilings = own + stack.ceilings(alpha)
+        self._own = np.split(own, stack.offsets[1:-1])
+        self._alphas = [alpha[list(table.unknown)] for table in stack.tables]
         kinds: dict[tuple[object, ...], int] = {}
         self._kind = [
-            kinds.setdefault((table.sizes, own.tobytes()), len(kinds))
-            for table, own in zip(tables, self._alphas, strict=True)
+            kinds.setdefault((table.sizes, mine.tobytes()), len(kinds))
+            for table, mine in zip(stack.tables, self._alphas, strict=True)
         ]
         self._programs, self._guard = programs, guard
-        self._queue: list[Entry] = [
-            (-float(c), t, r, False)
-            for t, table in enumerate(tables)
-            for r, c in enumerate(own[t] + table.ceilings(alpha))
-        ]
-        heapify(self._queue)
         self._above, self._below = 0.0, 0.0
         self._witness: tuple[PairTable, int] | None = None
 
     def run(self, least: float) -> UnitBracket:
         """Return the largest leakage, or ``least`` if that is larger; 0 if there is nothing to tell apart."""
-        if not self._queue:
+        if not len(self._ceilings):
             return UnitBracket(0.0, 0.0)
+        chosen = np.flatnonzero(self._ceilings > least)
+        tables = np.searchsorted(self._stack.offsets, chosen, side="right") - 1
+        rows = chosen - self._stack.offsets[tables]
+        self._queue: list[Entry] = [
+            (-c, t, r, False)
+            for c, t, r in zip(self._ceilings[chosen].tolist(), tables.tolist(), rows.tolist(), strict=True)
+        ]
+        heapify(self._queue)
         while self._queue and -self._queue[0][0] > max(self._above, least):
             self._guard.check()
             top = -self._queue[0][0]
             for (_, sharp), entries in self._batches(max(self._above, least)).items():
-                rows = _Rows(self._tables, self._own, self._alphas, entries)
-                if not sharp and not is_quick(rows.sizes, rows.alphas):
-                    self._sharpen(rows)
-                elif not self._solve(rows):
+                batch = _Rows(self._tables, self._own, self._alphas, entries)
+                if not sharp and not is_quick(batch.sizes, batch.alphas):
+                    self._sharpen(batch)
+                elif not self._solve(batch):
                     return UnitBracket(top, self._below, self._witness, complete=False)
         return UnitBracket(max(self._above, least), self._below, self._witness)
 
