@@ -26,7 +26,7 @@ from quiltdp.numbers import EPS
 __all__ = ["in_closed_form", "is_quick", "log_ratios", "staged_ceiling", "worst_gains"]
 
 Array = NDArray[np.float64]
-_SIMPLEX = 31  # joint values up to which the transport between them is solved
+_SIMPLEX = 32  # joint values up to which the transport between them is solved
 _QUICK = 8  # joint values up to which that takes no longer than a ceiling
 
 
