@@ -1,14 +1,21 @@
 from __future__ import annotations
 
+import math
 from contextlib import suppress
+from datetime import datetime, timedelta
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quiltdp.errors import InvalidArgument
 from quiltdp.mechanisms.expressions import Expression
+from quiltdp.mechanisms.queries import TablePair
 
 COLUMNS = {
     "a": np.array([1.0, 2.0, np.nan, 4.0]),
@@ -113,3 +120,45 @@ def test_refusals_say_what_to_write() -> None:
 def test_any_text_is_a_value_or_a_refusal(text: str) -> None:
     with suppress(InvalidArgument):
         assert Expression(text).rows({"a": np.ones(2), "b": np.zeros(2)}, 2).shape == (2,)
+
+
+TIMES = [pd.Timestamp("2020-01-01 00:00:00.000000001"), pd.Timedelta(1, "ns")]
+ODD_CELLS = [None, math.nan, 1 + 2j, "x", 10**400, 2.5, Decimal("sNaN"), True, [1], *TIMES]
+FORMED: dict[str, tuple[list[Any], list[Any], list[str]]] = {
+    "numbers": ([1, 2, 3.5], [1, 2, 3, 4], ["v > 1", "v == 2", "clip(v, 0, 1)", "not v"]),
+    "codes": (
+        ["A1", "12"],
+        [12, 13, 14.0, 2**60, 0],
+        ["v == '12'", "v == '1152921504606846976'", "v != '13'"],
+    ),
+    "days": (
+        ["never", "x"],
+        [datetime(2020, 1, 1), datetime(2021, 5, 6, 7, 8), datetime(1999, 1, 1)],
+        ["v == '2020-01-01'", "v < '2020'", "v == '2021-05-06T07:08'"],
+    ),
+    "spans": (["never", "x"], [timedelta(days=1), timedelta(seconds=5)], ["v == '5 s'", "v != '86400 s'"]),
+}
+
+
+@pytest.mark.parametrize("form", ["frame", "array", "cells"])
+@pytest.mark.parametrize("name", FORMED)
+def test_one_odd_cell_changes_what_no_other_cell_says(name: str, form: str) -> None:
+    """numpy and pandas write a whole column in another way for it: as doubles, complex numbers, texts."""
+    train, usual, expressions = FORMED[name]
+
+    def made(cells: list[Any]) -> Any:
+        if form == "frame":
+            return pd.DataFrame({"v": pd.Series(cells)})
+        return {"v": np.array(cells) if form == "array" else cells}
+
+    cells = (usual * 4)[:12]
+    for odd in ODD_CELLS:
+        if form == "array" and (isinstance(odd, list) or (name == "codes" and odd is True)):
+            continue  # no array of one dimension; numpy itself makes a number of True
+        pairs = [TablePair(made(train * 6), made(fresh)) for fresh in (cells, [odd, *cells[1:]])]
+        for text in expressions:
+            like = pairs[0].on_training(text)
+            without, with_odd = (pair.on_holdout(text, like) for pair in pairs)
+            assert without is not None
+            assert with_odd is not None
+            assert abs(without - with_odd) <= Fraction(1, len(cells)), (odd, text)

@@ -8,8 +8,13 @@ same rules whether they stand in a CSV file, a DataFrame or an array:
 - ``number``: a number, or a text that is one; true and false are 1 and 0; missing, and any other
   text, is NaN;
 - ``boolean``: True, False, 1, 0, also as text in any case; missing, and anything else, is NaN;
-- ``text``: the text without blanks around it; a number as it is written shortest (``1``, not
-  ``1.0``); missing is the empty text.
+- ``text``: the text without blanks around it; a number as its double is written shortest (``1``, not
+  ``1.0``), so that whole numbers beyond 2⁵³ are not told apart; a time in the shortest ISO form; missing
+  is the empty text.
+
+One odd cell lets numpy or pandas write the others in another way before they come here: whole numbers as
+doubles, doubles as complex numbers or as texts (``'1.0'``, ``'nan'``), times in a finer unit.  The rules
+give the same for all of these, so that no record changes what another one says.
 
 In a CSV file a column is boolean if every cell is true, false or empty, a number if every cell is one
 or empty, otherwise text.  In a DataFrame or an array the types of the cells decide.
@@ -18,9 +23,12 @@ or empty, otherwise text.  In a DataFrame or an array the types of the cells dec
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date, timedelta
 from decimal import Decimal
+from fractions import Fraction
 from numbers import Real
 from typing import Any, Literal, get_args
 
@@ -34,6 +42,10 @@ __all__ = ["CellKind", "Table", "Written", "columns_of", "number_of", "text_of"]
 CellKind = Literal["boolean", "number", "text"]
 
 _WORDS = {"true": 1.0, "false": 0.0}
+_DOUBLE = re.compile(r"-?(?:(?:0|[1-9][0-9]{0,15})\.0|[1-9](?:\.[0-9]+)?e\+[0-9]{2,3})")  # by str(float)
+_SECONDS = {"W": Fraction(604_800), "D": Fraction(86_400), "h": Fraction(3_600), "m": Fraction(60)} | {
+    unit: Fraction(1, 1000**k) for k, unit in enumerate(("s", "ms", "us", "ns", "ps", "fs", "as"))
+}
 _MISSING = ("NAType", "NaTType")  # pandas, which need not be installed
 
 
@@ -49,7 +61,16 @@ def missing(cell: object) -> bool:
         return not cell.strip()
     if isinstance(cell, (np.datetime64, np.timedelta64)):
         return bool(np.isnat(cell))
-    return isinstance(cell, (float, np.floating, Decimal)) and math.isnan(cell)
+    if isinstance(cell, Decimal):
+        return cell.is_nan()
+    cell = _real(cell)
+    return isinstance(cell, (float, np.floating)) and math.isnan(cell)
+
+
+def _real(cell: Any) -> Any:
+    """Return a complex number without imaginary part as a double, any other cell as it is."""
+    is_real = isinstance(cell, (complex, np.complexfloating)) and cell.imag == 0.0
+    return float(cell.real) if is_real else cell
 
 
 def number_of(cell: Any) -> float:
@@ -69,7 +90,8 @@ def number_of(cell: Any) -> float:
             return float(text) if text and "_" not in text else math.nan
         except ValueError:
             return math.nan
-    if missing(cell) or not isinstance(cell, (Real, Decimal, np.bool_)):
+    cell = _real(cell)
+    if missing(cell) or not isinstance(cell, (Real, Decimal, np.bool_)) or isinstance(cell, np.timedelta64):
         return math.nan
     try:
         return float(cell)
@@ -88,23 +110,42 @@ def text_of(cell: Any) -> str:
 
     Examples
     --------
-    >>> [text_of(c) for c in ("Oslo ", 1, 1.0, 2.5, True, None)]
-    ['Oslo', '1', '1', '2.5', 'True', '']
+    >>> [text_of(c) for c in ("Oslo ", 1, 1.0, "1.0", 2.5, True, None, np.datetime64("2020-01-01", "ns"))]
+    ['Oslo', '1', '1', '1', '2.5', 'True', '', '2020-01-01']
     """
-    if isinstance(cell, str):
-        return cell.strip()
-    if isinstance(cell, bytes):
-        return cell.decode("utf-8", "replace").strip()
+    if isinstance(cell, (str, bytes)):
+        text = (cell.decode("utf-8", "replace") if isinstance(cell, bytes) else cell).strip()
+        return _digits(float(text)) if _DOUBLE.fullmatch(text) else "" if text == "nan" else text
+    cell = _real(cell)
     if missing(cell):
         return ""
     if isinstance(cell, (bool, np.bool_)):
         return str(bool(cell))
-    if isinstance(cell, (int, np.integer)):
-        return f"{int(cell):d}" if abs(int(cell)) < 2**2000 else "inf"
-    if isinstance(cell, (float, np.floating)):
-        number = float(cell)
-        return str(int(number)) if number.is_integer() and abs(number) < 2**53 else repr(number)
+    time = _time(cell)
+    if time:
+        return time
+    if isinstance(cell, (int, np.integer, float, np.floating)):
+        return _digits(number_of(cell))
     return str(cell).strip()
+
+
+def _digits(number: float) -> str:
+    """Return a double as it is written shortest, a whole one in digits."""
+    return str(int(number)) if number.is_integer() else repr(number)
+
+
+def _time(cell: Any) -> str:
+    """Return a time or a duration in a form that does not depend on its unit; empty for anything else."""
+    if isinstance(cell, timedelta):
+        cell = cell.to_timedelta64() if hasattr(cell, "to_timedelta64") else np.timedelta64(cell)
+    elif isinstance(cell, date) and getattr(cell, "tzinfo", None) is None:
+        cell = cell.to_datetime64() if hasattr(cell, "to_datetime64") else np.datetime64(cell)
+    if isinstance(cell, np.datetime64):
+        return str(np.datetime_as_string(cell, unit="auto"))
+    if isinstance(cell, np.timedelta64) and np.datetime_data(cell)[0] not in ("generic", "Y", "M"):
+        unit, step = np.datetime_data(cell)
+        return f"{int(cell.astype(np.int64)) * step * _SECONDS[unit]} s"
+    return ""
 
 
 def _read(cells: NDArray[Any], kind: CellKind) -> NDArray[Any]:
