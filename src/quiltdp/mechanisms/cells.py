@@ -91,7 +91,9 @@ def number_of(cell: Any) -> float:
         except ValueError:
             return math.nan
     cell = _real(cell)
-    if missing(cell) or not isinstance(cell, (Real, Decimal, np.bool_)) or isinstance(cell, np.timedelta64):
+    if missing(cell) or isinstance(cell, np.timedelta64):  # which numpy counts among the whole numbers
+        return math.nan
+    if not isinstance(cell, (Real, Decimal, np.bool_)):
         return math.nan
     try:
         return float(cell)
