@@ -344,25 +344,11 @@ class TiltedTree:
     def __init__(self, model: Model, *, max_entries: int = 2**20, workspace: Workspace | None = None) -> None:
         tree = junction_tree(model, max_entries=max_entries, workspace=workspace)
         self.model = model
-        self._cliques = [tuple(c) for c in tree.cliques]
-        self._parent = list(tree.plan.parent)
-        self._separators = [
-            tuple(n for n in c if p >= 0 and n in set(self._cliques[p]))
-            for c, p in zip(self._cliques, self._parent, strict=True)
+        self._cliques, self._parent, self._separators = tree.cliques, tree.plan.parent, tree.separators
+        self._new = [[n for n in c if n not in s] for c, s in zip(tree.cliques, tree.separators, strict=True)]
+        self._tables = [
+            tree.clique_log_marginal(k) if p < 0 else tree.given_above(k) for k, p in enumerate(self._parent)
         ]
-        self._home: dict[str, int] = {}
-        for k, (clique, separator) in enumerate(zip(self._cliques, self._separators, strict=True)):
-            self._home.update(dict.fromkeys((n for n in clique if n not in separator), k))
-        self._new = [[n for n in c if self._home[n] == k] for k, c in enumerate(self._cliques)]
-        self._tables = [self._conditional(tree.clique_log_marginal(k), k) for k in range(len(self._cliques))]
-
-    def _conditional(self, law: Table, k: int) -> Table:
-        """Return ln P(clique | separator)."""
-        if self._parent[k] < 0:
-            return law
-        own = log_sum((self._cliques[k], law), self._separators[k])
-        safe = np.where(own > -np.inf, own, 0.0)
-        return np.asarray(law - aligned((self._separators[k], safe), self._cliques[k]))
 
     @property
     def size(self) -> int:

@@ -166,6 +166,8 @@ class CliqueTree:
         The nodes of each clique, one per axis of its table.
     edges
         ``(u, v, separator)`` for each tree edge; clique u is the parent of v.
+    separators
+        For each clique the nodes it shares with its parent.
     plan
         The plan it was built from.
     """
@@ -176,11 +178,11 @@ class CliqueTree:
         self._parent = plan.parent
         self._sizes = dict(sizes)
         self._members = [frozenset(c) for c in plan.cliques]
-        self._separators = tuple(
+        self.separators = tuple(
             () if p < 0 else tuple([n for n in c if n in self._members[p]])
             for p, c in zip(plan.parent, plan.cliques, strict=True)
         )
-        self.edges = tuple((p, k, self._separators[k]) for k, p in enumerate(plan.parent) if p >= 0)
+        self.edges = tuple((p, k, self.separators[k]) for k, p in enumerate(plan.parent) if p >= 0)
         self._depth = [0] * len(self.cliques)
         self._root = list(range(len(self.cliques)))
         self._children: list[list[int]] = [[] for _ in self.cliques]
@@ -290,20 +292,20 @@ class JunctionTree(CliqueTree):
         for k in range(len(self.cliques) - 1, -1, -1):  # children come after their parents
             guard.check()
             p = self._parent[k]
-            message = log_sum((self.cliques[k], self._beliefs[k]), self._separators[k])
+            message = log_sum((self.cliques[k], self._beliefs[k]), self.separators[k])
             top = message.max()
             if top == -np.inf:
                 raise InvalidModel(f"every joint state of the model is impossible: see {self.cliques[k]}")
             if p >= 0:
                 sent[k] = message - top
-                self._beliefs[p] += aligned((self._separators[k], message - top), self.cliques[p])
+                self._beliefs[p] += aligned((self.separators[k], message - top), self.cliques[p])
         for k, p in enumerate(self._parent):
             guard.check()
             up = sent[k]
             if up is not None:
-                down = log_sum((self.cliques[p], self._beliefs[p]), self._separators[k])
+                down = log_sum((self.cliques[p], self._beliefs[p]), self.separators[k])
                 ratio = np.where(down > -np.inf, down - np.where(up > -np.inf, up, 0.0), -np.inf)
-                self._beliefs[k] += aligned((self._separators[k], ratio), self.cliques[k])
+                self._beliefs[k] += aligned((self.separators[k], ratio), self.cliques[k])
             self._beliefs[k] -= log_sum((self.cliques[k], self._beliefs[k]), ())
 
     # -- marginals across cliques ------------------------------------------------------------
@@ -315,7 +317,7 @@ class JunctionTree(CliqueTree):
         if inside:
             return [min(inside, key=self.plan.sizes.__getitem__)]
         ordered = self._between(self.plan.home[n] for n in wanted)
-        while len(ordered) > 1 and wanted & self._members[ordered[-1]] <= set(self._separators[ordered[-2]]):
+        while len(ordered) > 1 and wanted & self._members[ordered[-1]] <= set(self.separators[ordered[-2]]):
             if sum(self._parent[k] == ordered[-1] for k in ordered) > 1:
                 break
             ordered.pop()  # the top clique adds nothing that its only child does not have
@@ -329,23 +331,23 @@ class JunctionTree(CliqueTree):
             scope = tuple(dict.fromkeys([*self.cliques[k], *(n for s, _ in arrived[k] for n in s)]))
             self._check_size(scope)
             below = k != subtree[-1]
-            total = aligned((self.cliques[k], self._given_above(k) if below else self._beliefs[k]), scope)
+            total = aligned((self.cliques[k], self.given_above(k) if below else self._beliefs[k]), scope)
             for message in arrived.pop(k):
                 total = total + aligned(message, scope)
-            keep = tuple(n for n in scope if n in wanted or (below and n in self._separators[k]))
+            keep = tuple(n for n in scope if n in wanted or (below and n in self.separators[k]))
             result = (keep, log_sum((scope, total), keep))
             if not below:
                 return result
             arrived[self._parent[k]].append(result)
         raise AssertionError("a subtree has a top clique")  # pragma: no cover
 
-    def _given_above(self, k: int) -> Table:
+    def given_above(self, k: int) -> Table:
         """Return ln P(clique | separator): the rest of the tree brings the separator's law."""
         found = self._conditionals.get(k)
         if found is None:
-            own = log_sum((self.cliques[k], self._beliefs[k]), self._separators[k])
+            own = log_sum((self.cliques[k], self._beliefs[k]), self.separators[k])
             law = np.where(own > -np.inf, own, 0.0)
-            found = self._beliefs[k] - aligned((self._separators[k], law), self.cliques[k])
+            found = self._beliefs[k] - aligned((self.separators[k], law), self.cliques[k])
             if found.size <= KEPT_LAW:
                 self._conditionals[k] = found
         return found
@@ -481,7 +483,7 @@ class SupportTree(CliqueTree):
         for k in range(len(self._parent) - 1, -1, -1):  # children come after their parents
             guard.check()
             if self._parent[k] >= 0:
-                self._up[k] = self._message(k, self._objections(k), self._separators[k])
+                self._up[k] = self._message(k, self._objections(k), self.separators[k])
         for k, children in enumerate(self._children):
             guard.check()
             if not children:
@@ -489,13 +491,13 @@ class SupportTree(CliqueTree):
             total = self._objections(k)
             from_above = self._down[k]
             if from_above is not None:
-                total = total + aligned((self._separators[k], from_above.astype(np.int32)), self.cliques[k])
+                total = total + aligned((self.separators[k], from_above.astype(np.int32)), self.cliques[k])
             for c in children:
                 own = self._up[c]
                 rest = total
                 if own is not None:
-                    rest = total - aligned((self._separators[c], own.astype(np.int32)), self.cliques[k])
-                self._down[c] = self._message(k, rest, self._separators[c])
+                    rest = total - aligned((self.separators[c], own.astype(np.int32)), self.cliques[k])
+                self._down[c] = self._message(k, rest, self.separators[c])
 
     def _objections(self, k: int) -> NDArray[np.int32]:
         """Return how many tables of the clique and messages of its children forbid each state."""
@@ -506,7 +508,7 @@ class SupportTree(CliqueTree):
         for c in self._children[k]:
             message = self._up[c]
             if message is not None:
-                total += aligned((self._separators[c], message.astype(np.int32)), self.cliques[k])
+                total += aligned((self.separators[c], message.astype(np.int32)), self.cliques[k])
         return total
 
     def _message(self, k: int, objections: NDArray[np.int32], keep: tuple[str, ...]) -> _Forbidden | None:
@@ -526,9 +528,9 @@ class SupportTree(CliqueTree):
         for k in region:
             for c in self._children[k]:
                 if c not in within:
-                    found += _wall(self._separators[c], self._up[c])
+                    found += _wall(self.separators[c], self._up[c])
             if self._parent[k] not in within:
-                found += _wall(self._separators[k], self._down[k])
+                found += _wall(self.separators[k], self._down[k])
         return found
 
 
