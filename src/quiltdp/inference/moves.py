@@ -18,13 +18,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
 
 from quiltdp.errors import ModelTooWide
-from quiltdp.inference.plan import DIFFERENCES_AT_ONCE, MANY_PIECES, RANGE, Limits
+from quiltdp.inference.plan import BY_RAYS, DIFFERENCES_AT_ONCE, HUB_MAXIMISED, MANY_PIECES, RANGE, Limits
 from quiltdp.inference.tables import (
     LogTable,
     aligned,
@@ -274,16 +275,17 @@ class Moves:
         tables, limits = self.tables, self.limits
         if not piece.moves:
             return PieceMoves(self.largest(self.walls(piece), sorted(kept)))
-        if piece.nodes:
-            entries = tables.entries(tables.boundary(piece.nodes))
-            if limits.rays and entries > limits.rays_from:
-                from quiltdp.inference.rays import RayTables
+        entries = tables.entries(tables.boundary(piece.nodes)) if piece.nodes else 0
+        how = limits.how(bool(piece.nodes), entries)
+        if how == BY_RAYS:
+            from quiltdp.inference.rays import RayTables
 
-                by_rays = RayTables(self.space).move(piece.nodes, targets, kept, limit=limits.component)
-                if by_rays is not None:
-                    return PieceMoves(by_rays, rays=True)
-            if entries > min(limits.component, limits.entries):
-                return self._hub_maximised(piece, targets, kept)
+            by_rays = RayTables(self.space).move(piece.nodes, targets, kept, limit=limits.component)
+            if by_rays is not None:
+                return PieceMoves(by_rays, rays=True)
+            how = replace(limits, rays=False).how(True, entries)
+        if how == HUB_MAXIMISED:
+            return self._hub_maximised(piece, targets, kept)
         try:
             source = self.source(piece)
         except ModelTooWide:

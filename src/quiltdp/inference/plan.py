@@ -16,7 +16,29 @@ from dataclasses import dataclass
 from quiltdp.errors import ModelTooWide, option
 from quiltdp.graph.orders import eliminations
 
-__all__ = ["MAX_ENTRIES", "EliminationPlan", "Limits", "PlannedPart", "QuiltPlan", "plan_elimination"]
+__all__ = [
+    "BY_RAYS",
+    "ELIMINATED",
+    "FACTOR",
+    "HUB_MAXIMISED",
+    "MAX_ENTRIES",
+    "ONE_BY_ONE",
+    "SUMMED_OUT",
+    "TOGETHER",
+    "UNTOLD",
+    "EliminationPlan",
+    "Limits",
+    "PlannedPart",
+    "QuiltPlan",
+    "plan_elimination",
+]
+
+# The ways to the moves of a quilt, and how one table of their sum is found.
+UNTOLD = "nothing told"
+TOGETHER = "all known sets together"
+ONE_BY_ONE = "one known set at a time"
+ELIMINATED = "known values eliminated"
+FACTOR, SUMMED_OUT, BY_RAYS, HUB_MAXIMISED = "factor", "summed out", "rays", "hub maximised"
 
 MAX_ENTRIES = 2**24
 """The default limit on one table: 128 MiB of doubles; a calibrated tree then fits in 2 GB."""
@@ -114,6 +136,32 @@ class Limits:
     component: int = 2**22
     rays: bool = False
     rays_from: int = 2**15
+
+    def way(self, told: bool, extended: int, shared: int, known: int) -> str:
+        """Return how the moves of a quilt are found: the first way that fits.
+
+        Parameters
+        ----------
+        told
+            Whether the separator can tell anything at all.
+        extended, shared
+            Entries of the moves of every known set, and of the separator nodes that several tables hold.
+        known
+            Entries of the moves of the largest known set.
+        """
+        if not told:
+            return UNTOLD
+        if extended * shared <= self.together:
+            return TOGETHER
+        return ONE_BY_ONE if known <= self.explicit else ELIMINATED
+
+    def how(self, hidden: bool, entries: int) -> str:
+        """Return how one table of the sum is found, from whether it has hidden nodes, and its entries."""
+        if not hidden:
+            return FACTOR
+        if self.rays and entries > self.rays_from:
+            return BY_RAYS
+        return HUB_MAXIMISED if entries > min(self.component, self.entries) else SUMMED_OUT
 
 
 @dataclass(frozen=True)

@@ -22,10 +22,8 @@ import numpy as np
 from quiltdp.errors import InvalidArgument, ModelTooWide, option
 from quiltdp.inference.marginals import log_marginal, state_log_marginals
 from quiltdp.inference.moves import BIG, ComponentTooWide, both_ways, finite, pair_odds, subsets
-from quiltdp.inference.plan import MAX_ENTRIES, Limits, QuiltPlan
+from quiltdp.inference.plan import MAX_ENTRIES, TOGETHER, UNTOLD, Limits, QuiltPlan
 from quiltdp.inference.region import (
-    TOGETHER,
-    UNTOLD,
     Assignment,
     QuiltInfluence,
     QuiltLike,

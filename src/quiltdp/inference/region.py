@@ -38,10 +38,6 @@ from quiltdp.model import Table
 from quiltdp.numbers import EPS
 
 __all__ = [
-    "ELIMINATED",
-    "ONE_BY_ONE",
-    "TOGETHER",
-    "UNTOLD",
     "Assignment",
     "Attained",
     "QuiltInfluence",
@@ -166,11 +162,6 @@ class QuiltInfluence:
         return (QuiltInfluence, (*numbers, dict(self.swing_of), Attained(self._witnesses)))
 
 
-UNTOLD = "nothing told"
-TOGETHER = "all known sets together"
-ONE_BY_ONE = "one known set at a time"
-ELIMINATED = "known values eliminated"
-
 _EVERY, _KNOWN = slice(None), slice(-1)  # the entries of an extended axis: all, and those of a known record
 
 
@@ -256,11 +247,10 @@ class Region:
     @property
     def way(self) -> str:
         """How the numbers are found: the first of the four that fits."""
-        if not self._separator or self.states == 1:
-            return UNTOLD
-        if self._extended_entries * self.moves.tables.entries(self.shared) <= self.limits.together:
-            return TOGETHER
-        return ONE_BY_ONE if self.explicit(self.records) else ELIMINATED
+        told, tables = bool(self._separator) and self.states > 1, self.moves.tables
+        shared = tables.entries(self.shared) if told else 1
+        known = self._pairs * tables.entries(self.records)
+        return self.limits.way(told, self._extended_entries, shared, known)
 
     @cached_property
     def _extended_entries(self) -> int:
@@ -289,14 +279,11 @@ class Region:
     @property
     def plan(self) -> QuiltPlan:
         """What will be done, before it is done."""
-        limits, tables, found = self.limits, self.moves.tables, []
+        tables, found = self.moves.tables, []
         for p in self.pieces:
             around = tables.boundary(p.nodes) if p.nodes else tables.scope_set(p.factors[0])
-            entries, how = tables.entries(around), "summed out" if p.nodes else "factor"
-            if p.nodes and limits.rays and entries > limits.rays_from:
-                how = "rays"
-            elif p.nodes and entries > min(limits.component, limits.entries):
-                how = "hub maximised"
+            entries = tables.entries(around)
+            how = self.limits.how(bool(p.nodes), entries)
             found.append(PlannedPart(tuple(sorted(p.nodes)), tuple(sorted(around)), entries, how))
         support = "no zeros" if not tables.has_zeros else "zeros of the rest left out"
         if self.beyond or (tables.has_zeros and self.exact):
