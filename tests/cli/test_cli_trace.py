@@ -122,7 +122,7 @@ def test_mistakes_are_one_line(cli: Callable[..., Any], arguments: tuple[str, ..
         (("--area", "1,2,3", "--map", "x.png"), "must be four numbers"),
         (("--outline", "x.geojson"), "--outline is drawn on a map"),
         (("--area", "1,2,3,4", "--release", "x.csv", "--level", "people"), "--level must be step or user"),
-        (("--area", "1,2,3,4", "--release", "x.csv", "--adversary", "me"), "choose informed or prior"),
+        (("--area", "1,2,3,4", "--release", "x.csv", "--adversary", "me"), "or 'knows:2'"),
         (("--area", "1,2,3,4", "--release", "x.csv", "--confidence", "0.9"), "release with a --sigma"),
         (("--time-of-day", "--robust"), "leave --time-of-day out"),
         (("--epsilon", "nan"), "--epsilon must be a positive finite number"),

@@ -194,3 +194,28 @@ def test_linkage_that_makes_no_sense_is_refused(cli, trio, given, words):
     found = cli("pedigree", trio, *given, "--epsilon", 1)
     assert found.code == 2
     assert words in found.err
+
+
+def test_relatives_who_may_be_known(cli, trio):
+    """Both parents known: between the prior and the informed adversary, in text, JSON, order and table."""
+    call = ("pedigree", trio, "--allele-frequency", 0.1, "--epsilon", 1)
+    told = json.loads(cli(*call, "--adversary", "knows=mum,dad", "--json").out)
+    alpha = told["dp_epsilon_for"]
+    assert alpha["prior"] >= alpha["knows=mum,dad"] >= alpha["informed"]
+    assert told["leakage"]["knows=mum,dad"]["epsilon"] <= 1.0
+    for person in told["people"]:
+        assert person["prior"] * (1 - 1e-9) <= person["asked"] <= person["informed"] * (1 + 1e-9)
+    shown = cli(*call, "--adversary", "knows:1").out
+    assert "σ asked" in shown
+    assert "to the knows:1 adversary" in " ".join(shown.split())
+    refused = cli(*call, "--adversary", "knows=nobody")
+    assert refused.code == 2
+    assert refused.err.count("\n") == 1
+    assert "nobody" in refused.err
+
+
+def test_people_are_known_at_all_their_loci(cli, trio):
+    loci = ("--allele-frequency", "a=0.1", "--allele-frequency", "b=0.3")
+    found = cli("pedigree", trio, *loci, "--dp-epsilon", 0.1, "--adversary", "knows=mum", "--json")
+    told = json.loads(found.out)["leakage"]
+    assert told["prior"]["epsilon"] <= told["knows=mum"]["epsilon"] <= told["informed"]["epsilon"]

@@ -237,3 +237,9 @@ def test_release_from_the_command_line(cli, tmp_path):
     held = json.loads(out.read_text(encoding="utf-8"))
     assert held["quiltdp"]["sigma"] == told["sigma"]
     assert len(held["features"]) > 100
+    between = cli(
+        "trace", GOOGLE, "--cell", "2km", "--estimator", "additive:1", "--epsilon", 1,
+        "--area", "47.3,8.3,47.6,8.7", "--release", tmp_path / "v.csv", "--adversary", "knows:2", "--json",
+    )  # fmt: skip
+    assert json.loads(between.out)["release"]["adversary"] == "knows:2"
+    assert json.loads(between.out)["release"]["sigma"] <= told["sigma"]

@@ -32,7 +32,11 @@ def pedigree(
     ] = None,
     adversary: Annotated[
         str,
-        typer.Option(metavar="WHO", help="Whom α, order and colours are about: informed or prior."),
+        typer.Option(
+            metavar="WHO",
+            help="Whom α, order and colours are about: informed, prior, knows=MOTHER,FATHER (people whose"
+            " genotypes may be known) or knows:K (any K records); a panel takes the first two.",
+        ),
     ] = "informed",
     family: Annotated[
         str | None, typer.Option(metavar="ID", help="Only this family (FID), or the one this person is in.")
@@ -123,7 +127,8 @@ def pedigree(
 
         outputs = Outputs(tsv=tsv, plot=plot, release=release, inputs=(file, frequencies, genotypes, ledger))
         outputs.check()
-        _check(dp_epsilon, epsilon, adversary=adversary, accounts=metrics or tsv is not None)
+        _check(dp_epsilon, epsilon, accounts=metrics or tsv is not None)
+        _check_adversary(adversary, panel=frequencies is not None)
         _belong_together(
             frequencies=frequencies, genotypes=genotypes, release=release, ledger=ledger,
             per_locus=per_locus, split=split, kin=kin, metrics=metrics, options=options, epsilon=epsilon,
@@ -168,9 +173,19 @@ def _need(condition: bool, message: str) -> None:
         raise InvalidArgument(message)
 
 
-def _check(dp_epsilon: float | None, epsilon: float | None, *, adversary: str, accounts: bool) -> None:
+def _check_adversary(adversary: str, *, panel: bool) -> None:
+    """Refuse whom the commands for one family do not know."""
+    from quiltdp.accountant.adversaries import adversary_from
+
+    adversary_from(adversary)
+    _need(
+        not panel or adversary in ("informed", "prior"),
+        f"--adversary {adversary!r}: with --frequencies, choose informed or prior",
+    )
+
+
+def _check(dp_epsilon: float | None, epsilon: float | None, *, accounts: bool) -> None:
     _need(dp_epsilon is None or epsilon is None, "give --dp-epsilon or --epsilon, not both")
-    _need(adversary in ("informed", "prior"), f"--adversary {adversary!r}: choose informed or prior")
     for name, value in (("--dp-epsilon", dp_epsilon), ("--epsilon", epsilon)):
         _need(value is None or 0 < value < 1e100, f"{name} must be a finite number above 0, not {value!r}")
     if accounts:

@@ -80,7 +80,8 @@ class Outputs:
         assert self.plot is not None
         largest = set(family.components[0])
         who = payload["adversary"]
-        values = {r.name: getattr(r, who) for r in payload.get("_rows", ()) if r.name in largest}
+        column = who if who in ("informed", "prior") else "asked"
+        values = {r.name: getattr(r, column) for r in payload.get("_rows", ()) if r.name in largest}
         axes = draw_pedigree(
             family, values or None, people=largest, title=family.source, label=f"leakage ε ({who} adversary)"
         )

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from quiltdp.accountant.adversaries import Adversary, adversary_from, knows
 from quiltdp.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -111,7 +113,7 @@ def _leakages(
     work: str,
     time_limit: float,
 ) -> float:
-    """Account for both adversaries at one α, the given one or the largest that keeps ε."""
+    """Account for both adversaries, and the one asked for, at one α: the given one or the largest for ε."""
     from quiltdp.accountant.profile import analyze
     from quiltdp.cli.accounting import progress_bar
     from quiltdp.domains.pedigree.output import as_json, person_table
@@ -124,9 +126,9 @@ def _leakages(
     with progress_bar() as progress:
         profiles = {
             a: analyze(
-                model, adversary=a, protect=together, work=work, time_limit=time_limit, progress=progress
+                model, adversary=who, protect=together, work=work, time_limit=time_limit, progress=progress
             )
-            for a in ("informed", "prior")
+            for a, who in _adversaries(adversary, own, family).items()
         }
     if epsilon is not None:
         shares = {a: p.dp_epsilon(epsilon) for a, p in profiles.items()}  # of one locus
@@ -153,10 +155,23 @@ def _leakages(
         },
     }
     payload["width"] = _width(model, {a: r.method for a, r in results.items()})
-    rows = person_table(shape, family, results["informed"].per_record, results["prior"].per_record)
+    asked = None if adversary in ("informed", "prior") else results[adversary].per_record
+    rows = person_table(shape, family, results["informed"].per_record, results["prior"].per_record, asked)
     payload["people"] = as_json(rows)
     payload["_rows"] = rows
     return alpha
+
+
+def _adversaries(
+    asked: str, own: Mapping[str, tuple[str, ...]], family: Pedigree
+) -> dict[str, str | Adversary]:
+    """Return informed, prior and the adversary asked for; who is known is known at all loci."""
+    found: dict[str, str | Adversary] = {"informed": "informed", "prior": "prior"}
+    who = adversary_from(asked)
+    if who.records:
+        records = [own.get(n) or own.get(family.find(n, "--adversary: "), (n,)) for n in sorted(who.records)]
+        who = knows(*(r for some in records for r in some))
+    return {**found, asked: who} if asked not in found else found
 
 
 def _noise(model: Model, alphas: dict[str, float]) -> list[dict[str, Any]]:

@@ -92,20 +92,24 @@ def _leakage(payload: dict[str, Any]) -> None:
         goal = payload["dp_epsilon_for"]
         show_line(
             f"to leak at most ε = {goal['epsilon']:g}: α = {goal['informed']:.6g} against the informed"
-            f" adversary, {goal['prior']:.6g} against the prior one",
+            f" adversary, {goal['prior']:.6g} against the prior one"
+            + "".join(
+                f", {goal[a]:.6g} against {a}" for a in goal if a not in ("epsilon", "informed", "prior")
+            ),
             style="bold",
         )
+        who = list(dict.fromkeys(("informed", "prior", payload["adversary"])))
+        names = [f"σ {a}" if a in ("informed", "prior") else "σ asked" for a in who]
         show_table(
-            ["query", "moves by", "when this changes", "σ informed", "σ prior"],
+            ["query", "moves by", "when this changes", *names],
             [
                 (
-                    q["query"], number(q["sensitivity"]), q["unit"],
-                    number(q["sigma_informed"]), number(q["sigma_prior"]),
+                    q["query"], number(q["sensitivity"]), q["unit"], *(number(q[f"sigma_{a}"]) for a in who),
                 )
                 for q in payload["noise"]
             ],
             title="Laplace scale that is enough (on each number, if the query returns several)",
-            right=["moves by", "σ informed", "σ prior"],
+            right=["moves by", *names],
         )  # fmt: skip
         count = payload["noise"][0]
         _useless(count[f"sigma_{payload['adversary']}"], count["largest_count"])
@@ -113,12 +117,12 @@ def _leakage(payload: dict[str, Any]) -> None:
         ["adversary", "leakage ≤", "method", "binding"],
         [
             (a, number(found[a]["epsilon"]), found[a]["method"], found[a]["binding"])
-            for a in ("informed", "prior")
+            for a in dict.fromkeys(("informed", "prior", payload["adversary"]))
         ],
         title=f"What an α = {found['dp_epsilon']:.6g} DP release leaks about {payload['unit']}",
         right=["leakage ≤"],
     )
-    for adversary in ("informed", "prior"):
+    for adversary in dict.fromkeys(("informed", "prior", payload["adversary"])):
         for note in found[adversary]["notes"]:
             show_line(f"· {adversary}: {note}", style="dim")
     if "note" in payload["width"]:
@@ -147,16 +151,19 @@ def _linkage(found: list[dict[str, Any]]) -> None:
 def _people(payload: dict[str, Any]) -> None:
     """Print the people with the largest leakage, in the order of the adversary that was chosen."""
     chosen = payload["adversary"]
+    both = chosen in ("informed", "prior")
+    first = chosen if both else "asked"
     other = "prior" if chosen == "informed" else "informed"
-    people = sorted(payload["people"], key=lambda p: (-p[chosen], -p[other]))
+    people = sorted(payload["people"], key=lambda p: (-p[first], -p[other]))
+    columns = ["informed", "prior"] if both else ["informed", "prior", "asked"]
     show_table(
-        ["FID", "IID", "informed", "prior", "nearest quilt", "driven by"],
+        ["FID", "IID", *columns, "nearest quilt", "driven by"],
         [
-            (p["family"], _who(p), number(p["informed"]), number(p["prior"]), _few(p["quilt"]), p["driver"])
+            (p["family"], _who(p), *(number(p[c]) for c in columns), _few(p["quilt"]), p["driver"])
             for p in people[:_SHOWN]
         ],
         title=f"People with the largest leakage to the {chosen} adversary{_of(len(people))}",
-        right=["informed", "prior"],
+        right=columns,
     )
 
 

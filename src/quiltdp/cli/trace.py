@@ -157,7 +157,10 @@ def trace(
         typer.Option(metavar="WHAT", help="With --release: protect any step, or all that a user did (user)."),
     ] = None,
     adversary: Annotated[
-        str, typer.Option(metavar="WHO", help="With --release: informed or prior.")
+        str,
+        typer.Option(
+            metavar="WHO", help="With --release: informed, prior, knows=STEP,STEP or knows:K (any K steps)."
+        ),
     ] = "informed",
     fit_on: Annotated[
         list[str] | None,

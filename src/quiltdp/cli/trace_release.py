@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from quiltdp.accountant.adversaries import adversary_from
 from quiltdp.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -47,8 +48,7 @@ def check_trace(
         raise InvalidArgument(f"--sigma must be a positive finite number, not {sigma!r}")
     if not 0.0 < epsilon < math.inf:
         raise InvalidArgument(f"--epsilon must be a positive finite number, not {epsilon!r}")
-    if adversary not in ("informed", "prior"):
-        raise InvalidArgument(f"--adversary {adversary!r}: choose informed or prior")
+    adversary_from(adversary)
     if level not in (None, "step", "user"):
         raise InvalidArgument(f"--level must be step or user, not {level!r}")
     if time_of_day and (robust or confidence is not None):

@@ -43,6 +43,8 @@ class PersonLeakage:
         The relatives in the study that drive the leakage, nearest first.
     name, label
         The person's own name in the pedigree, and what people call them where the file tells.
+    asked
+        Leakage against a third adversary, if one was asked for.
     """
 
     family: str
@@ -54,10 +56,15 @@ class PersonLeakage:
     driver: str
     name: str = ""
     label: str = ""
+    asked: float | None = None
 
 
 def person_table(
-    model: Model, family: Pedigree, informed: Mapping[str, float], prior: Mapping[str, float]
+    model: Model,
+    family: Pedigree,
+    informed: Mapping[str, float],
+    prior: Mapping[str, float],
+    asked: Mapping[str, float] | None = None,
 ) -> tuple[PersonLeakage, ...]:
     """Join the leakages per record with who the person is and what drives them.
 
@@ -66,6 +73,8 @@ def person_table(
     informed, prior
         ``leakage(model, dp_epsilon=α, adversary=…).per_record`` for the two adversaries: by record, or
         by person where ``protect=records_by_person(model)`` protects the loci together.
+    asked
+        The same for a third adversary.
     """
     graph = moralize(model)
     place = {p.name: k for k, p in enumerate(family)}
@@ -85,7 +94,7 @@ def person_table(
             PersonLeakage(
                 person.family, person.id if name == person.name and person.id else name, locus,
                 informed[unit], prior[unit], quilt, _driver(family, person.name, members),
-                name, person.label,
+                name, person.label, None if asked is None else asked[unit],
             )
         )  # fmt: skip
     return tuple(rows)
@@ -198,4 +207,5 @@ def summary(family: Pedigree) -> dict[str, Any]:
 
 def as_json(rows: Iterable[PersonLeakage | Kin | KinPrivacy]) -> list[dict[str, Any]]:
     """Return the rows of any of the tables as dictionaries."""
-    return [asdict(r) for r in rows]
+    found = [asdict(r) for r in rows]
+    return [{k: v for k, v in row.items() if k != "asked" or v is not None} for row in found]
