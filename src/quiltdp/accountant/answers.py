@@ -270,7 +270,7 @@ class Answers:
                 entry, bounds = smallest.bounds[int(smallest.given[local])]
                 witness = _renamed(bounds.witness.get(local, {}), piece.found, copy, self.model)
                 name = str(self.units.names[k])
-                method = entry.name if bounds.kind == entry.kind else bounds.theorem
+                method = entry.method if bounds.kind == entry.kind else bounds.theorem
                 return Binding(name, float(found.shown[k]), method, witness), entry, bounds
         raise AssertionError("every unit belongs to a piece")
 

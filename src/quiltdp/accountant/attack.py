@@ -133,7 +133,7 @@ def attack(
     adversary: str | Adversary = "informed",
     *,
     work: str | WorkBudget = "normal",
-    max_entries: int = 2**20,
+    max_entries: int = 2**23,
     in_passing: bool = False,
     steps: int | None = None,
 ) -> Attack:

@@ -206,6 +206,9 @@ class Registered:
         Where it answers, ``auto`` looks no further.
     near
         How near (relatively) to its goal a search for α ends: one evaluation of some bounds takes seconds.
+        A bound that has a ``near`` of its own says so once it is prepared.
+    otherwise
+        Who asks for it by name gets this later stage of the same method where the model is too wide for it.
     """
 
     name: str
@@ -217,6 +220,12 @@ class Registered:
     unless: tuple[str, ...] = ()
     settles: bool = False
     near: float = 0.0
+    otherwise: str = ""
+
+    @property
+    def method(self) -> str:
+        """What people call it: a later stage of a method is registered as ``method@stage``."""
+        return self.name.partition("@")[0]
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle by name: the process that reads it has its own registry."""
@@ -239,6 +248,7 @@ def register(
     unless: tuple[str, ...] = (),
     settles: bool = False,
     near: float = 0.0,
+    otherwise: str = "",
 ) -> Callable[[_Class], _Class]:
     """Register a bound class (or a function that picks one) under a name for an adversary.
 
@@ -248,7 +258,8 @@ def register(
     def add(made: _Class) -> _Class:
         if (against.name, name) in _FOUND:
             raise ValueError(f"the bound {name!r} against {against.name} is registered twice")
-        entry = Registered(name, against, kind, says, made, auto, unless, settles, near)  # type: ignore[arg-type]
+        rest = (auto, unless, settles, near, otherwise)
+        entry = Registered(name, against, kind, says, made, *rest)  # type: ignore[arg-type]
         _FOUND[against.name, name] = entry
         return made
 

@@ -79,10 +79,10 @@ class Elsewhere:
         """
         asked = [(p, _names(self.components[p]), entry, insist, self._left(p)) for p in pieces]
         taken = []
-        for p, (took, notes) in zip(pieces, self._each(_offer, asked), strict=True):
+        for p, (took, notes, near) in zip(pieces, self._each(_offer, asked), strict=True):
             self.components[p].notes.extend(notes)
             if took:
-                self.components[p].taken_elsewhere(entry)
+                self.components[p].taken_elsewhere(entry, near)
             taken.append(took)
         return taken
 
@@ -98,7 +98,9 @@ class Elsewhere:
         return self.components[piece].workspace.guard.left()
 
 
-def _offer(shared: _Prepared, asked: tuple[int, Names, Registered, bool, Any]) -> tuple[bool, list[str]]:
+def _offer(
+    shared: _Prepared, asked: tuple[int, Names, Registered, bool, Any]
+) -> tuple[bool, list[str], float]:
     piece, names, entry, insist, left = asked
     component = shared.component(piece, names, Guard(*left))
     took = True
@@ -107,7 +109,8 @@ def _offer(shared: _Prepared, asked: tuple[int, Names, Registered, bool, Any]) -
     else:
         took = component.offer(entry)
     shared.keep(piece, component.bounds)
-    return took, component.notes
+    near = component.bounds[-1][0].near if took else 0.0
+    return took, component.notes, near
 
 
 def _evaluate(shared: _Prepared, asked: tuple[Evaluation, Names, Any]) -> SmallestBounds:

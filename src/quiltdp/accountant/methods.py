@@ -27,7 +27,8 @@ def _load(adversary: str, name: str, module: str) -> Registered:
 
 def _listed(adversary: Adversary) -> list[tuple[str, str, str]]:
     """Return the lines of the index that hold for ``adversary``; its own bounds hide namesakes."""
-    lines = [line for line in (*AUTOMATIC, *ON_REQUEST) if adversary_from(line[0]).covers(adversary)]
+    indexed = [line for line in (*AUTOMATIC, *ON_REQUEST) if "@" not in line[1]]  # later stages have no name
+    lines = [line for line in indexed if adversary_from(line[0]).covers(adversary)]
     own = {name for against, name, _ in lines if against == adversary.name}
     return [line for line in lines if line[0] == adversary.name or line[1] not in own]
 

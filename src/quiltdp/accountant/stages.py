@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quiltdp.accountant.bounds import Bound, Bounds, Problem, Ranking, Refining, Registered, Vector
+from quiltdp.accountant.methods import by_name
 from quiltdp.errors import InvalidArgument, ModelTooWide
 from quiltdp.inference.workspace import Workspace
 from quiltdp.work import WorkBudget
@@ -41,8 +42,8 @@ class SmallestBounds:
         """What every method says about every unit."""
         found: dict[str, Vector] = {}
         for entry, bounds in self.bounds:
-            before = found.get(entry.name)
-            found[entry.name] = bounds.values if before is None else np.minimum(before, bounds.values)
+            before = found.get(entry.method)
+            found[entry.method] = bounds.values if before is None else np.minimum(before, bounds.values)
         return found
 
     def in_full(self, place: int, bound: Bound) -> bool:
@@ -95,25 +96,33 @@ class Component:
     def offer(self, entry: Registered) -> bool:
         """Prepare a bound if it applies and is not too large; return whether it was taken."""
         try:
-            self.take(entry)
+            self._prepared(entry)
         except InvalidArgument:
             return False
         except ModelTooWide as error:
-            if entry.kind != "exact":  # nobody expects the limit of a large model
-                self.notes.append(f"{entry.name} was passed over: {error.reason}")
+            if entry.kind != "exact" and not entry.otherwise:  # nobody expects the limit of a large model
+                self.notes.append(f"{entry.method} was passed over: {error.reason}")
             return False
         self.settled = self.settled or entry.settles
         return True
 
     def take(self, entry: Registered) -> None:
-        """Prepare a bound, or refuse as it does."""
+        """Prepare a bound, or its later stage where it is too wide, or refuse as that does."""
+        try:
+            self._prepared(entry)
+        except ModelTooWide:
+            if not entry.otherwise:
+                raise
+            self.take(by_name(entry.against.name, entry.otherwise))
+
+    def _prepared(self, entry: Registered) -> None:
         bound = entry.make(self.problem)
         bound.prepare(self.workspace, self.budget)
-        self.bounds.append((entry, bound))
+        self.bounds.append((replace(entry, near=getattr(bound, "near", entry.near)), bound))
 
-    def taken_elsewhere(self, entry: Registered) -> None:
+    def taken_elsewhere(self, entry: Registered, near: float) -> None:
         """Note a bound that was prepared in a worker, which also evaluates it."""
-        self.bounds.append((entry, _ELSEWHERE))
+        self.bounds.append((replace(entry, near=near), _ELSEWHERE))
         self.settled = self.settled or entry.settles
 
     def evaluate(

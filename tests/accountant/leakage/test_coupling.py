@@ -23,7 +23,6 @@ from quiltdp.accountant.leakage.coupling_all import AllPairs
 from quiltdp.accountant.leakage.coupling_choice import choose
 from quiltdp.accountant.leakage.coupling_chosen import ChosenPairs
 from quiltdp.accountant.leakage.coupling_guess import Guesses
-from quiltdp.accountant.leakage.coupling_wide import WideCouplingBound
 from quiltdp.accountant.leakage.limit_prior import exact_prior_limit
 from quiltdp.accountant.leakage.ties import best_ties, proved
 from quiltdp.errors import ModelTooWide
@@ -216,7 +215,7 @@ def test_chosen_pairs_are_sound_whatever_is_chosen(threshold):
     """Few pairs, paths and caps for the rest: never below an explicit mechanism; all of them: as before."""
     for seed in range(200, 212):
         model, alpha = random_dag(seed)
-        found = ready(WideCouplingBound, model, threshold=threshold).evaluate(alpha).values
+        found = ready(CouplingBound, model, chosen=threshold).evaluate(alpha).values
         assert np.all(found >= attained_limit(model, alpha) - 1e-12), seed
         assert np.all(found <= alpha.sum() + 1e-9)
 
@@ -224,7 +223,7 @@ def test_chosen_pairs_are_sound_whatever_is_chosen(threshold):
 def test_chosen_pairs_come_close_to_all_pairs():
     model = load_model("models/alarm.bif")
     alpha = alphas(model, 0.09)
-    every, few = coupled(model, alpha), ready(WideCouplingBound, model).evaluate(alpha).values
+    every, few = coupled(model, alpha), ready(CouplingBound, model, chosen=3e-4).evaluate(alpha).values
     assert few.max() <= 1.02 * every.max()
 
 

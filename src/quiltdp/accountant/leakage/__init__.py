@@ -16,8 +16,7 @@ AUTOMATIC = (
     ("prior", "chain", "chain_prior"),
     ("prior", "coupling", "coupling"),
     ("prior", "forward-backward", "forward_backward"),
-    ("prior", "coupling-single", "coupling_single"),
-    ("prior", "coupling-chosen", "coupling_wide"),
+    ("prior", "coupling@wide", "coupling_single"),
     ("informed", "informed-tree", "informed_tree"),
     ("informed", "quilts", "quilts"),
     ("prior", "quilts", "quilt_prior"),
@@ -33,4 +32,4 @@ ON_REQUEST = (
     ("prior", "mqm-approx", "mqm_chain"),
     ("prior", "gk16", "mqm_chain"),
 )
-RENAMED = {"clique-tree": "coupling"}
+RENAMED = dict.fromkeys(("clique-tree", "coupling-chosen", "coupling-single"), "coupling")

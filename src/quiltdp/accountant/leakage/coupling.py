@@ -18,6 +18,14 @@ later H(x) = V(u, x) and G(x') = V(u', x') obey ln H(x) / G(x') ≤ D(x, x') + e
 depend on x, which is the program of T.  Beyond a clique the branches are independent given it and are
 revealed one after the other.  Only possible states occur.  No message exceeds the Σ α of the records
 beyond it.
+
+*Forms.*  All pairs of possible states are compared where the work budget allows it, otherwise chosen ones
+(:mod:`.coupling_choice`), otherwise single changes (:mod:`.coupling_single`); what is not compared is bounded
+by the triangle inequality or by the Σ α of the records beyond.  The witness says which form it was.
+
+*Why the triangle inequality.*  For fixed values a of the records let U(a, z) be the mean of h(a, ·) under
+the law of what lies beyond, given z.  The induction above bounds ln U(a, z) / U(a, z') by m(z, z') for every
+a, so ln U(a, z) / U(a, z'') ≤ m(z, z') + m(z', z'') through any possible z'.
 """
 
 from __future__ import annotations
@@ -27,16 +35,22 @@ import numpy as np
 from quiltdp.accountant.adversaries import PRIOR
 from quiltdp.accountant.bounds import Bounds, Problem, Vector, register
 from quiltdp.accountant.leakage.coupling_all import AllPairs
+from quiltdp.accountant.leakage.coupling_chosen import ChosenPairs
+from quiltdp.accountant.leakage.ties import MOST_NODES
 from quiltdp.errors import ModelTooWide, option
 from quiltdp.inference.coupling_tree import CouplingTree, coupling_tree
+from quiltdp.inference.trees import plan_junction_tree
 from quiltdp.inference.workspace import Workspace
 from quiltdp.work import WorkBudget
 
-__all__ = ["CouplingBound"]
+__all__ = ["CouplingBound", "form"]
 
 _MOST_NODES = 20_000
 _COST = 16  # a pair is counted as so many: it takes a transport problem
 _FINER = ((30, True, 16), (8, False, 1))  # reveal so many values together, in both orders, for a share
+_ENTRIES = 32  # times the budget's entries may all tables have: most of large ones are impossible
+_STATES = 10  # times the budget's states may a clique have: most are never looked at
+_WORTH = 1e-4  # the mass from which on a pair of states is worth a comparison
 
 
 @register(
@@ -46,6 +60,7 @@ _FINER = ((30, True, 16), (8, False, 1))  # reveal so many values together, in b
     says="sequential coupling along a junction tree, transports checked",
     settles=True,
     near=1e-8,
+    otherwise="coupling@wide",
 )
 class CouplingBound:
     """Sequential coupling (method ``"coupling"``, prior adversary).
@@ -54,6 +69,8 @@ class CouplingBound:
     ----------
     problem
         Any model with a junction tree.  A set of records is made a clique first.
+    chosen
+        Compare chosen pairs only, those with at least this mass, also where all could be compared.
 
     Raises
     ------
@@ -70,25 +87,26 @@ class CouplingBound:
     [1.776137, 1.776137]
     """
 
-    def __init__(self, problem: Problem) -> None:
+    near = 1e-8
+
+    def __init__(self, problem: Problem, *, chosen: float | None = None) -> None:
         if len(problem.model.nodes) > _MOST_NODES:
             raise ModelTooWide(
                 f"sequential coupling takes at most {_MOST_NODES:,} nodes", f"use another {option('method')}"
             )
         self._model = problem.model
         self._units = problem.listed()
+        self._chosen = chosen
 
     def prepare(self, workspace: Workspace, budget: WorkBudget) -> None:
-        """Read the junction tree in every direction; decide how much is revealed together."""
+        """Read the junction tree in every direction; decide what is compared, or revealed together."""
         most = budget.pairs // _COST
         tree = self._read(workspace, budget, together=1)
-        if tree.work > most:
-            raise ModelTooWide(
-                f"the junction tree has {tree.pairs:,} pairs of possible states to compare,"
-                f" the limit is {most:,}",
-                f"raise {option('work')}",
-                f"use another {option('method')}",
-            )
+        self._form = "all pairs of states"
+        if tree.work > most or self._chosen is not None:
+            self._pairs: AllPairs | ChosenPairs = self._choice(tree, workspace, most)
+            self._form, self.near = "chosen pairs of states", 1e-3  # an evaluation takes a second
+            return
         for together, both, share in _FINER:
             finer = self._read(workspace, budget, together=together, both_orders=both)
             if finer.work <= most // share:
@@ -99,15 +117,45 @@ class CouplingBound:
     def _read(
         self, workspace: Workspace, budget: WorkBudget, *, together: int, both_orders: bool = False
     ) -> CouplingTree:
+        entries = _ENTRIES * budget.entries
+        plan = plan_junction_tree(
+            self._model, join=[u for u in self._units if len(u) > 1], max_entries=entries, workspace=workspace
+        )
+        if plan.fits and plan.total_entries > entries:
+            raise ModelTooWide(
+                f"all cliques together need {plan.total_entries:,} entries, the limit is {entries:,}",
+                f"raise {option('work')}",
+                f"use another {option('method')}",
+            )
         return coupling_tree(
             self._model,
             self._units,
             together=together,
             both_orders=both_orders,
-            max_entries=8 * budget.entries,
+            max_entries=entries,
+            max_states=_STATES * budget.states,
             workspace=workspace,
         )
 
+    def _choice(self, tree: CouplingTree, workspace: Workspace, most: int) -> ChosenPairs:
+        widest = max((s.slots for rs in (*tree.messages, *tree.units) for s in rs[0].steps), default=1)
+        if 2 * widest > MOST_NODES:
+            raise ModelTooWide(
+                f"the junction tree has {tree.pairs:,} pairs of possible states to compare, the limit is"
+                f" {most:,}; a node has {widest} values, chosen pairs take at most {MOST_NODES // 2}",
+                f"raise {option('work')}",
+                f"use another {option('method')}",
+            )
+        weights = np.array([1.0 if self._model.is_record(n) else 0.0 for n in self._model.nodes])
+        worth = _WORTH if self._chosen is None else self._chosen
+        return ChosenPairs(tree, workspace.guard, weights, worth, most)
+
     def evaluate(self, alpha: Vector) -> Bounds:
         """Return the leakage of every unit."""
-        return Bounds(self._pairs.evaluate(np.asarray(alpha, dtype=np.float64)), "coupling")
+        values = self._pairs.evaluate(np.asarray(alpha, dtype=np.float64))
+        return Bounds(values, "coupling", witness=form(self._form, len(values)))
+
+
+def form(name: str, units: int) -> dict[int, dict[str, object]]:
+    """Return a witness for every unit that says which form of sequential coupling gave its value."""
+    return {k: {"form": name} for k in range(units)}

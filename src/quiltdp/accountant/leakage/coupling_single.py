@@ -33,6 +33,7 @@ import numpy as np
 
 from quiltdp.accountant.adversaries import PRIOR
 from quiltdp.accountant.bounds import Bounds, Problem, Vector, register
+from quiltdp.accountant.leakage.coupling import form
 from quiltdp.accountant.leakage.forward import ChildKernels
 from quiltdp.accountant.leakage.single_changes import (
     SingleChanges,
@@ -77,7 +78,7 @@ class _Tree:
 
 
 @register(
-    "coupling-single",
+    "coupling@wide",
     against=PRIOR,
     kind="certified bound",
     says="sequential coupling along single changes, transports checked",
@@ -85,7 +86,7 @@ class _Tree:
     near=1e-3,
 )
 class SingleCouplingBound:
-    """Sequential coupling along single changes (method ``"coupling-single"``, prior adversary).
+    """Sequential coupling along single changes: a form of the method ``"coupling"``.
 
     Parameters
     ----------
@@ -210,7 +211,7 @@ class SingleCouplingBound:
                 values[k] = min(values[k], leakage)
             if values.max(initial=0.0, where=np.isin(np.arange(len(values)), tree.asked)) > high:
                 break
-        return Bounds(values, "coupling-single")
+        return Bounds(values, "coupling", witness=form("single changes", len(values)))
 
     def _distances(self, tree: _Tree, alpha: Vector, messages: list[Array]) -> list[Array]:
         """Return ℓ of every node: its own α, and what its children that are left out say about it."""
