@@ -81,7 +81,6 @@ class LeakageProfile:
         limits = (positive_epsilon(time_limit, "time_limit"), _bytes(memory_limit))
         self.budget = WorkBudget.named(work)
         self.model = model
-        self.method = method
         self.units = make_units(model, protect, window)
         self.protection: dict[str, Any] = {"protect": protect, "window": window}
         self.workspace = Workspace(model, guard=Guard(*limits))
@@ -89,6 +88,7 @@ class LeakageProfile:
         self._progress = progress
         self._started = time.monotonic()
         self._entry = None if method == "auto" else find_method(self.adversary, method)
+        self.method = method if self._entry is None else self._entry.name  # an old name is known by the new
         _check_stage(self.budget.until, self.adversary)
         self._pieces = tuple(self._take_apart())
         self._elsewhere: Elsewhere | None = None
