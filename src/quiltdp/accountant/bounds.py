@@ -206,7 +206,7 @@ class Registered:
         Where it answers, ``auto`` looks no further.
     near
         How near (relatively) to its goal a search for α ends: one evaluation of some bounds takes seconds.
-        A bound that has a ``near`` of its own says so once it is prepared.
+        A bound that has a ``near`` or ``settles`` of its own says so once it is prepared.
     otherwise
         Who asks for it by name gets this later stage of the same method where the model is too wide for it.
     """

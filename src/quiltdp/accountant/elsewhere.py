@@ -79,10 +79,10 @@ class Elsewhere:
         """
         asked = [(p, _names(self.components[p]), entry, insist, self._left(p)) for p in pieces]
         taken = []
-        for p, (took, notes, near) in zip(pieces, self._each(_offer, asked), strict=True):
+        for p, (took, notes, found) in zip(pieces, self._each(_offer, asked), strict=True):
             self.components[p].notes.extend(notes)
             if took:
-                self.components[p].taken_elsewhere(entry, near)
+                self.components[p].taken_elsewhere(entry, *found)
             taken.append(took)
         return taken
 
@@ -100,7 +100,7 @@ class Elsewhere:
 
 def _offer(
     shared: _Prepared, asked: tuple[int, Names, Registered, bool, Any]
-) -> tuple[bool, list[str], float]:
+) -> tuple[bool, list[str], tuple[float, bool]]:
     piece, names, entry, insist, left = asked
     component = shared.component(piece, names, Guard(*left))
     took = True
@@ -109,8 +109,8 @@ def _offer(
     else:
         took = component.offer(entry)
     shared.keep(piece, component.bounds)
-    near = component.bounds[-1][0].near if took else 0.0
-    return took, component.notes, near
+    last = component.bounds[-1][0] if took else entry
+    return took, component.notes, (last.near, last.settles)
 
 
 def _evaluate(shared: _Prepared, asked: tuple[Evaluation, Names, Any]) -> SmallestBounds:

@@ -103,7 +103,6 @@ class Component:
             if entry.kind != "exact" and not entry.otherwise:  # nobody expects the limit of a large model
                 self.notes.append(f"{entry.method} was passed over: {error.reason}")
             return False
-        self.settled = self.settled or entry.settles
         return True
 
     def take(self, entry: Registered) -> None:
@@ -118,12 +117,17 @@ class Component:
     def _prepared(self, entry: Registered) -> None:
         bound = entry.make(self.problem)
         bound.prepare(self.workspace, self.budget)
-        self.bounds.append((replace(entry, near=getattr(bound, "near", entry.near)), bound))
+        near, settles = getattr(bound, "near", entry.near), getattr(bound, "settles", entry.settles)
+        self._note(replace(entry, near=near, settles=settles), bound)
 
-    def taken_elsewhere(self, entry: Registered, near: float) -> None:
+    def taken_elsewhere(self, entry: Registered, near: float, settles: bool) -> None:
         """Note a bound that was prepared in a worker, which also evaluates it."""
-        self.bounds.append((replace(entry, near=near), _ELSEWHERE))
-        self.settled = self.settled or entry.settles
+        self._note(replace(entry, near=near, settles=settles), _ELSEWHERE)
+
+    def _note(self, entry: Registered, bound: Bound) -> None:
+        again = any(known.name == entry.method != entry.name for known, _ in self.bounds)
+        self.settled = self.settled or entry.settles or again  # both stages of a method have answered
+        self.bounds.append((entry, bound))
 
     def evaluate(
         self,

@@ -87,7 +87,7 @@ class CouplingBound:
     [1.776137, 1.776137]
     """
 
-    near = 1e-8
+    near, settles = 1e-8, True
 
     def __init__(self, problem: Problem, *, chosen: float | None = None) -> None:
         if len(problem.model.nodes) > _MOST_NODES:
@@ -105,7 +105,8 @@ class CouplingBound:
         self._form = "all pairs of states"
         if tree.work > most or self._chosen is not None:
             self._pairs: AllPairs | ChosenPairs = self._choice(tree, workspace, most)
-            self._form, self.near = "chosen pairs of states", 1e-3  # an evaluation takes a second
+            self._form = "chosen pairs of states"
+            self.near, self.settles = 1e-3, False  # an evaluation takes a second; records of little mass lose
             return
         for together, both, share in _FINER:
             finer = self._read(workspace, budget, together=together, both_orders=both)

@@ -82,7 +82,7 @@ class _Tree:
     against=PRIOR,
     kind="certified bound",
     says="sequential coupling along single changes, transports checked",
-    unless=("coupling", "exact", "chain"),
+    unless=("exact", "chain"),
     near=1e-3,
 )
 class SingleCouplingBound:
