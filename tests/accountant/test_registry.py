@@ -38,7 +38,7 @@ def test_every_decorator_has_a_line_in_the_index_and_the_other_way_round() -> No
 def test_names_are_known_without_loading_anything() -> None:
     program = (
         "import sys; from quiltdp.accountant.methods import method_names;"
-        "method_names('prior'); print([m for m, x in sys.modules.items() if 'leakage.' in m and x.__spec__])"  # not the old addresses
+        "method_names('prior'); print([m for m, x in sys.modules.items() if 'leakage.' in m and x.__spec__])"
     )
     out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"
