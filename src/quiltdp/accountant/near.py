@@ -30,7 +30,7 @@ from quiltdp.accountant.leakage.chain import ChainBound
 from quiltdp.accountant.leakage.contraction import phi
 from quiltdp.accountant.leakage.propagation import Propagation, PropagationBound
 from quiltdp.accountant.profile import LeakageProfile
-from quiltdp.accountant.stages import Component
+from quiltdp.accountant.stages import Component, as_prepared
 from quiltdp.inference.chains import StepSpreads
 from quiltdp.inference.uncertain import TableErrors, raised_steps
 from quiltdp.inference.workspace import Workspace
@@ -95,7 +95,7 @@ class _Widened(Component):
         useless = not widened and useless_from(self.errors.total(self.problem.model)) > self.up_to
         return not useless and super().wants(entry)
 
-    def take(self, entry: Registered) -> None:
+    def add(self, entry: Registered) -> None:
         """Prepare a bound, widened; or refuse as it does."""
         assert self.errors is not None
         bound: Bound
@@ -108,23 +108,24 @@ class _Widened(Component):
         else:
             bound = _Shifted(entry.make(self.problem), self.problem, self.errors)
         bound.prepare(self.workspace, self.budget)
+        entry = as_prepared(entry, bound.inner if isinstance(bound, _Shifted) else bound)
         says = f"{entry.says}, widened to every model where {self.errors.says}"
         kind = "certified bound" if entry.kind == "exact" else entry.kind
-        self.bounds.append((replace(entry, kind=kind, says=says), bound))
+        self.note(replace(entry, kind=kind, says=says), bound)
 
 
 class _Shifted:
     """A bound of the model itself, raised by 2 Φ(W, Σ_{j ∉ T} α_j)."""
 
     def __init__(self, inner: Bound, problem: Problem, errors: TableErrors) -> None:
-        self._inner = inner
+        self.inner = inner
         self._total = errors.total(problem.model)
         self._count = problem.count
         self._sets = _positions(problem)
 
     def prepare(self, workspace: Workspace, budget: WorkBudget) -> None:
         """Prepare the bound of the model itself."""
-        self._inner.prepare(workspace, budget)
+        self.inner.prepare(workspace, budget)
 
     def _shift(self, alpha: Vector) -> Vector:
         whole = float(alpha.sum())
@@ -142,7 +143,7 @@ class _Shifted:
 
     def evaluate(self, alpha: Vector) -> Bounds:
         """Return the raised bound of every unit."""
-        return self._raised(self._inner.evaluate(alpha), self._shift(alpha))
+        return self._raised(self.inner.evaluate(alpha), self._shift(alpha))
 
     def refine(self, alpha: Vector, known: Vector, low: float, high: float) -> Bounds:
         """Refine the model's own bound as far as the raised one needs it.
@@ -150,10 +151,10 @@ class _Shifted:
         ``known`` holds for all models nearby, so for the model itself too.
         """
         shift = self._shift(alpha)
-        if not isinstance(self._inner, Refining):
-            return self._raised(self._inner.evaluate(alpha), shift)
+        if not isinstance(self.inner, Refining):
+            return self._raised(self.inner.evaluate(alpha), shift)
         least, most = float(shift.min(initial=0.0)), float(shift.max(initial=0.0))
-        found = self._inner.refine(alpha, known, max(low - most, 0.0), max(high - least, 0.0))
+        found = self.inner.refine(alpha, known, max(low - most, 0.0), max(high - least, 0.0))
         return self._raised(found, shift)
 
 

@@ -21,7 +21,7 @@ from quiltdp.errors import InvalidArgument, ModelTooWide
 from quiltdp.inference.workspace import Workspace
 from quiltdp.work import WorkBudget
 
-__all__ = ["Component", "Evaluation", "SmallestBounds"]
+__all__ = ["Component", "Evaluation", "SmallestBounds", "as_prepared"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +71,13 @@ class _InAWorker:
 _ELSEWHERE = _InAWorker()
 
 
+def as_prepared(entry: Registered, bound: Bound) -> Registered:
+    """Return the entry with what a prepared bound says of itself (``near``, ``settles``)."""
+    return replace(
+        entry, near=getattr(bound, "near", entry.near), settles=getattr(bound, "settles", entry.settles)
+    )
+
+
 @dataclass(eq=False)
 class Component:
     """One component with the bounds prepared so far.
@@ -96,7 +103,7 @@ class Component:
     def offer(self, entry: Registered) -> bool:
         """Prepare a bound if it applies and is not too large; return whether it was taken."""
         try:
-            self._prepared(entry)
+            self.add(entry)
         except InvalidArgument:
             return False
         except ModelTooWide as error:
@@ -108,23 +115,24 @@ class Component:
     def take(self, entry: Registered) -> None:
         """Prepare a bound, or its later stage where it is too wide, or refuse as that does."""
         try:
-            self._prepared(entry)
+            self.add(entry)
         except ModelTooWide:
             if not entry.otherwise:
                 raise
             self.take(by_name(entry.against.name, entry.otherwise))
 
-    def _prepared(self, entry: Registered) -> None:
+    def add(self, entry: Registered) -> None:
+        """Prepare exactly this bound, or refuse as it does; what changes bounds changes them here."""
         bound = entry.make(self.problem)
         bound.prepare(self.workspace, self.budget)
-        near, settles = getattr(bound, "near", entry.near), getattr(bound, "settles", entry.settles)
-        self._note(replace(entry, near=near, settles=settles), bound)
+        self.note(as_prepared(entry, bound), bound)
 
     def taken_elsewhere(self, entry: Registered, near: float, settles: bool) -> None:
         """Note a bound that was prepared in a worker, which also evaluates it."""
-        self._note(replace(entry, near=near, settles=settles), _ELSEWHERE)
+        self.note(replace(entry, near=near, settles=settles), _ELSEWHERE)
 
-    def _note(self, entry: Registered, bound: Bound) -> None:
+    def note(self, entry: Registered, bound: Bound) -> None:
+        """Count a prepared bound in."""
         again = any(known.name == entry.method != entry.name for known, _ in self.bounds)
         self.settled = self.settled or entry.settles or again  # both stages of a method have answered
         self.bounds.append((entry, bound))
