@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from quiltdp.chain_views import ChainFactors, ChainFactorsOf, ChainIndex, ChainNodes, ChainStates
 from quiltdp.errors import InvalidModel
@@ -28,6 +28,7 @@ MAX_STEPS = 50_000_000
 """The most steps of one model: every step has its own α and its own leakage, eight bytes each."""
 
 _MOST_UNROLLED = 1_000_000
+_FEW_STATES = 256  # up to here matrices of Booleans are quicker than loading scipy
 
 
 @dataclass(frozen=True, eq=False)
@@ -396,6 +397,20 @@ def _matrices(transition: Any) -> list[ArrayLike]:
     return list(transition)
 
 
+def _classes(leads: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Return a number for every state, equal for states that lead to each other."""
+    if len(leads) > _FEW_STATES:
+        from scipy.sparse.csgraph import connected_components
+
+        return np.asarray(connected_components(leads, directed=True, connection="strong")[1], dtype=np.int64)
+    reaches = leads | np.eye(len(leads), dtype=bool)
+    while True:
+        further = reaches @ reaches
+        if (further == reaches).all():
+            return np.asarray((reaches & reaches.T).argmax(axis=1), dtype=np.int64)
+        reaches = further
+
+
 def stationary_distribution(transition: Table) -> Table:
     """Return the only π with π P = π, by state reduction (no subtraction, so no cancellation).
 
@@ -405,13 +420,11 @@ def stationary_distribution(transition: Table) -> Table:
         If the matrix is not square, has more than one closed class of states, so that no
         stationary law is the only one, or has rows so unequal that the law leaves the range of doubles.
     """
-    from scipy.sparse.csgraph import connected_components
-
     p = np.array(transition, dtype=np.float64)
     if p.ndim != 2 or p.shape[0] != p.shape[1]:
         raise InvalidModel(f"the transition matrix has shape {p.shape}, it must be square")
-    count, label = connected_components(p > 0, directed=True, connection="strong")
-    closed = [k for k in range(count) if not (p[label == k][:, label != k] > 0).any()]
+    label = _classes(p > 0)
+    closed = [k for k in np.unique(label) if not (p[label == k][:, label != k] > 0).any()]
     if len(closed) > 1:
         raise InvalidModel(
             f"the chain has {len(closed)} closed classes of states, so no single stationary law:"
