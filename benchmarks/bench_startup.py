@@ -20,6 +20,8 @@ ROOT = Path(__file__).resolve().parents[1]
 BEFORE = "e5d7b04"
 """The last commit before bounds got contracts and the searches counts: what "before" means."""
 
+_ENOUGH = 4.0  # seconds of one command after which it is not repeated
+
 PLAIN = {
     "python -c pass": ["-c", "pass"],
     "import numpy": ["-c", "import numpy"],
@@ -33,18 +35,20 @@ PLAIN = {
 def startup(quick: bool) -> list[dict[str, Any]]:
     rounds = 2 if quick else 3
     with tempfile.TemporaryDirectory() as folder, earlier(Path(folder)) as before:
+        trees = [tree for tree in (ROOT, before) if tree is not None]
+        for tree in trees:
+            child_seconds(["-m", "compileall", "-q", str(tree / "src")], tree, folder)
         rows = []
         for said, words in commands(quick, Path(folder)).items():
-            now, then = [], []
-            for tree, times in ((ROOT, now), (before, then)):
-                if tree is not None and child_seconds(words, tree, folder) is not None:  # compiles and warms
-                    times.extend(s for s in [child_seconds(words, tree, folder)] if s is not None)
-            for _ in range(rounds - 1 if max(now + then, default=0.0) < 10 else 0):
-                for tree, times in ((ROOT, now), (before, then)):
-                    if tree is not None and times:
-                        times.extend(s for s in [child_seconds(words, tree, folder)] if s is not None)
-            ratios = [b / a for a, b in zip(now, then, strict=False)]
-            rows.append([said, told(now), told(then), told(ratios)])
+            times: list[list[float]] = [[], []]
+            for k in range(rounds):
+                for tree, found in zip(trees, times, strict=False):
+                    seconds = None if k and not found else child_seconds(words, tree, folder)
+                    found.extend([] if seconds is None else [seconds])
+                if max(map(sum, times)) > _ENOUGH:
+                    break
+            ratios = [b / a for a, b in zip(*times, strict=False)]
+            rows.append([said, *map(told, (*times, ratios))])
     return [
         {
             "title": "From a cold start",
@@ -107,7 +111,9 @@ def earlier(folder: Path) -> Iterator[Path | None]:
 
 
 def told(times: Sequence[float]) -> str | None:
-    return f"{np.median(times):.3g} ({min(times):.3g}–{max(times):.3g})" if times else None
+    if not times:
+        return None
+    return f"{np.median(times):.3g}" + (f" ({min(times):.3g}–{max(times):.3g})" if len(times) > 1 else "")
 
 
 def child_seconds(words: Sequence[str], tree: Path, cache: str) -> float | None:
