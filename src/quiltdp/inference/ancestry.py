@@ -108,7 +108,6 @@ class Ancestry:
         n = len(model.nodes)
         self.order = [index[name] for name in model.topological_order]
         self._rank = {k: r for r, k in enumerate(self.order)}
-        self._factor_of = {f.scope[-1]: k for k, f in enumerate(model.factors)}
         self.parents: list[tuple[int, ...]] = [()] * n
         self.tables: list[Table] = [np.ones(1)] * n
         for f in model.factors:

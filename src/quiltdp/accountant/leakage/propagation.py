@@ -222,17 +222,6 @@ class Propagation:
         place = int(np.searchsorted(self.graph.factor_position, factor))
         return int(np.searchsorted(self.graph.edge_factor, place))
 
-    def drivers(self, node: str, alpha: Vector) -> list[tuple[str, float]]:
-        """Return the neighbours' tables through which ``node`` leaks, strongest first."""
-        g = self.graph
-        edges = np.flatnonzero(g.edge_node == self.model.index[node])
-        into = self.messages(alpha).into[edges]
-        named = [
-            (repr(self.model.factors[int(g.factor_position[g.edge_factor[e]])]), float(v))
-            for e, v in zip(edges, into, strict=True)
-        ]
-        return sorted(named, key=lambda item: -item[1])
-
 
 def _size(messages: Messages) -> int:
     """Return the bytes of the messages, with those of their key."""
