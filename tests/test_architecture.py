@@ -340,6 +340,25 @@ def test_every_module_is_named_by_a_test() -> None:
     assert not modules - named_in_tests()
 
 
+def counts_in(path: Path) -> list[str]:
+    """Return the names in capitals that a module gives to whole numbers."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    named = [(n.targets[0], n.value) for n in tree.body if isinstance(n, ast.Assign)]
+    named += [(n.target, n.value) for n in tree.body if isinstance(n, ast.AnnAssign) and n.value is not None]
+    found = []
+    for target, value in named:
+        numbers = [n.value for n in ast.walk(value) if isinstance(n, ast.Constant)]
+        whole = bool(numbers) and all(isinstance(n, int) for n in numbers)
+        if isinstance(target, ast.Name) and target.id.isupper() and whole:
+            found.append(target.id)
+    return found
+
+
+@pytest.mark.parametrize("path", sorted((PACKAGE / "inference").glob("*.py")), ids=dotted)
+def test_thresholds_of_inference_stand_in_its_plan(path: Path) -> None:
+    assert bool(counts_in(path)) == (path.stem == "plan")
+
+
 THEOREMS = PACKAGE / "accountant" / "leakage"
 OPEN = ("approximate", "carried", "coupling", "paired")  # their claims and proofs stand; take lines out
 

@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quiltdp.errors import ModelTooWide, option
+from quiltdp.inference.plan import COUNTED_VALUES
 from quiltdp.inference.trees import JunctionTree, junction_tree
 from quiltdp.inference.workspace import Workspace
 from quiltdp.model import Model, Table
@@ -45,7 +46,6 @@ __all__ = [
 ]
 
 Ints = NDArray[np.int64]
-_DENSE = 1 << 16  # values of some nodes that are counted in a table, not sorted
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +59,7 @@ class CliqueStates:
     def labels(self, nodes: Collection[str]) -> tuple[Ints, int]:
         """Number the distinct values of ``nodes``: (a label for every state, how many there are)."""
         codes, most = self._codes(nodes)
-        if most > _DENSE:
+        if most > COUNTED_VALUES:
             _, label = np.unique(codes, return_inverse=True)
             label = label.ravel().astype(np.int64)
             return label, int(label.max()) + 1
@@ -71,7 +71,7 @@ class CliqueStates:
     def matches(self, nodes: Collection[str]) -> int:
         """Return how many pairs of states (ordered, a state with itself too) agree on ``nodes``."""
         codes, most = self._codes(nodes)
-        sizes = np.bincount(codes) if most <= _DENSE else np.unique(codes, return_counts=True)[1]
+        sizes = np.bincount(codes) if most <= COUNTED_VALUES else np.unique(codes, return_counts=True)[1]
         return int((sizes.astype(np.int64) ** 2).sum())
 
     def _codes(self, nodes: Collection[str]) -> tuple[Ints, int]:

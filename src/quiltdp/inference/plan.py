@@ -55,6 +55,7 @@ MAX_JOINT = 2**22  # entries of the joint of the oracle: memory
 KEPT_LAW = 2**12  # entries up to which the law of a clique given its separator is kept: memory for time
 KEPT_SETS = 2**14  # sets of nodes remembered with their neighbours, a few megabytes: memory for time
 TABLE_OVERHEAD = 2_000  # entries that take about as long as the calls for one table
+COUNTED_VALUES = 2**16  # of some nodes jointly, up to which they are counted in a table, not sorted: memory
 CASES_AT_ONCE = 2**21  # numbers in one table of many cases: memory
 
 # -- what is possible
