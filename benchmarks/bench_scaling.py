@@ -261,7 +261,7 @@ def workers(quick: bool) -> list[dict[str, Any]]:
 Part = Callable[[Executor | None, float], Any]
 
 
-def gain(work: Part, pool: Executor, count: int) -> list[Any]:
+def gain(work: Part, pool: Workers, count: int) -> list[Any]:
     """Return wall and processor seconds, alone and with workers, and the speed-ups they mean.
 
     The second argument of ``work`` makes the first calls, which pay for imports, another question.
@@ -283,12 +283,14 @@ def loop(count: int) -> Part:
     return lambda pool, _: list(each(burn, range(count), executor=pool))
 
 
-def busy(pool: Executor, count: int) -> float:
+def busy(pool: Workers, count: int) -> float:
     """Return the processor seconds of all workers so far."""
     seen: dict[int, float] = {}
     while len(seen) < count:
         found = [pool.submit(processor_time) for _ in range(4 * count)]
         seen.update(f.result() for f in found)
+    found = [pool.submit_at(k, processor_time) for k in range(count)]
+    seen.update(f.result() for f in found)
     return sum(seen.values())
 
 

@@ -169,3 +169,16 @@ def test_one_worker_is_this_process() -> None:
             Workers(count)  # type: ignore[arg-type]
     with pytest.raises(InvalidArgument, match="chunk"):
         list(each(pow, [1], shared=2, chunk=0))
+
+
+def process(_: None, k: int) -> tuple[int, int]:
+    return k, os.getpid()
+
+
+def test_items_of_one_place_meet_one_process() -> None:
+    """Places go to and fro over the processes: of four places two workers get 0, 3 and 1, 2."""
+    with Workers(2) as pool:
+        found = [dict(each(process, range(4), executor=pool, place=lambda k: k)) for _ in range(2)]
+    assert found[0] == found[1]
+    pids = found[0]
+    assert pids[0] == pids[3] != pids[1] == pids[2]

@@ -47,6 +47,7 @@ def each(
     shared: Any = None,
     executor: Executor | None = None,
     chunk: int = 1,
+    place: Callable[[Item], int] | None = None,
     progress: Progress | None = None,
     label: str = "",
     total: int | None = None,
@@ -66,6 +67,8 @@ def each(
         Where to work; ``None`` is here.
     chunk
         Items per task; more where one item takes less than a few milliseconds.
+    place
+        Items of one place go to one process of :class:`Workers`, which has kept what it prepared for it.
     progress
         Called with ``label`` and the fraction of ``total`` that is done; what it raises cancels the rest.
 
@@ -96,7 +99,7 @@ def each(
             yield work(shared, item)
             tell(done)
         return
-    yield from _each_elsewhere(_Sender(executor, work, shared), iter(items), chunk, tell)
+    yield from _each_elsewhere(_Sender(executor, work, shared, place), iter(items), chunk, tell)
 
 
 def _each_elsewhere(
@@ -140,8 +143,15 @@ class _Task:
 class _Sender:
     """Sends chunks to an executor and gets their answers, whatever happens to workers on the way."""
 
-    def __init__(self, executor: Executor, work: Callable[[Any, Any], Any], shared: Any) -> None:
+    def __init__(
+        self,
+        executor: Executor,
+        work: Callable[[Any, Any], Any],
+        shared: Any,
+        place: Callable[[Any], int] | None = None,
+    ) -> None:
         self.executor = executor
+        self.place = place if isinstance(executor, Workers) else None
         self.work = work
         self.payload = pickle.dumps(shared, protocol=pickle.HIGHEST_PROTOCOL)
         self.key = hashlib.sha256(self.payload).hexdigest()
@@ -175,10 +185,12 @@ class _Sender:
                 task.future = self._submit(task.items, True)
 
     def _submit(self, items: tuple[Any, ...], complete: bool) -> Future[Any]:
+        payload = self.payload if complete else None
         try:
-            return self.executor.submit(
-                _chunk, self.work, self.key, self.payload if complete else None, items
-            )
+            if self.place is not None and isinstance(self.executor, Workers):
+                at = self.place(items[0])
+                return self.executor.submit_at(at, _chunk, self.work, self.key, payload, items)
+            return self.executor.submit(_chunk, self.work, self.key, payload, items)
         except BrokenExecutor as error:
             raise _lost("", error) from error
 
@@ -237,14 +249,15 @@ class Workers(Executor):
             )
         self._max_workers = count
         self._lock = threading.Lock()
-        self._pool = self._new()
+        self._pool = self._new(count)
+        self._places: list[ProcessPoolExecutor] = []
 
-    def _new(self) -> ProcessPoolExecutor:
+    def _new(self, count: int) -> ProcessPoolExecutor:
         import multiprocessing
 
         # Not forked: a progress bar is a thread, and threads do not survive a fork in good order.
         fresh = multiprocessing.get_context("spawn")
-        return ProcessPoolExecutor(self._max_workers, mp_context=fresh, initializer=_begin)
+        return ProcessPoolExecutor(count, mp_context=fresh, initializer=_begin)
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """Schedule a call, in new processes if the old ones broke."""
@@ -253,21 +266,37 @@ class Workers(Executor):
                 return self._pool.submit(fn, *args, **kwargs)
             except BrokenExecutor:
                 self._pool.shutdown(wait=False)
-                self._pool = self._new()
+                self._pool = self._new(self._max_workers)
                 return self._pool.submit(fn, *args, **kwargs)
+
+    def submit_at(self, place: int, fn: Callable[..., Any], /, *args: Any) -> Future[Any]:
+        """Schedule a call in the process of a place: 0, 1, …, then back again, so that neighbours balance."""
+        k = place % (2 * self._max_workers)
+        k = min(k, 2 * self._max_workers - 1 - k)
+        with self._lock:
+            if not self._places:
+                self._places = [self._new(1) for _ in range(self._max_workers)]
+            try:
+                return self._places[k].submit(fn, *args)
+            except BrokenExecutor:
+                self._places[k].shutdown(wait=False)
+                self._places[k] = self._new(1)
+                return self._places[k].submit(fn, *args)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Let the processes go when they are done; ``cancel_futures`` drops what has not begun."""
-        self._pool.shutdown(wait=wait, cancel_futures=cancel_futures)
+        for pool in (self._pool, *self._places):
+            pool.shutdown(wait=wait, cancel_futures=cancel_futures)
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         """Wait for what is under way; after an error or an interrupt, end it."""
         if kind is not None:
-            processes = dict(getattr(self._pool, "_processes", None) or {})
+            pools = (self._pool, *self._places)
+            processes = [p for pool in pools for p in (getattr(pool, "_processes", None) or {}).values()]
             self.shutdown(wait=False, cancel_futures=True)
-            for process in processes.values():
+            for process in processes:
                 process.terminate()
-            for process in processes.values():
+            for process in processes:
                 process.join()
         else:
             self.shutdown()

@@ -71,6 +71,8 @@ class Elsewhere:
         self.components = components
         self.executor = executor
         self._shared = _Prepared(tuple(c.problem for c in components), budget)
+        largest = sorted(range(len(components)), key=lambda p: (-len(components[p].problem.model.nodes), p))
+        self._place = {p: k for k, p in enumerate(largest)}
 
     def offer(self, entry: Registered, pieces: Sequence[int], *, insist: bool = False) -> list[bool]:
         """Prepare a bound in some pieces, where it applies; return in which of them it was taken.
@@ -79,7 +81,7 @@ class Elsewhere:
         """
         asked = [(p, _names(self.components[p]), entry, insist, self._left(p)) for p in pieces]
         taken = []
-        for p, (took, notes, found) in zip(pieces, self._each(_offer, asked), strict=True):
+        for p, (took, notes, found) in zip(pieces, self._each(_offer, asked, pieces), strict=True):
             self.components[p].notes.extend(notes)
             if took:
                 self.components[p].taken_elsewhere(entry, *found)
@@ -89,10 +91,12 @@ class Elsewhere:
     def run(self, evaluations: Sequence[Evaluation]) -> list[SmallestBounds]:
         """Return what all evaluations give, in their order."""
         asked = [(q, _names(self.components[q.piece])[: q.bounds], self._left(q.piece)) for q in evaluations]
-        return list(self._each(_evaluate, asked))
+        return list(self._each(_evaluate, asked, [q.piece for q in evaluations]))
 
-    def _each(self, work: Any, asked: Sequence[Any]) -> Any:
-        return each(work, asked, shared=self._shared, executor=self.executor)
+    def _each(self, work: Any, asked: Sequence[Any], pieces: Sequence[int]) -> Any:
+        """Ask about every piece where it was asked before, the largest pieces shared out first."""
+        at = {id(a): self._place[p] for a, p in zip(asked, pieces, strict=True)}
+        return each(work, asked, shared=self._shared, executor=self.executor, place=lambda a: at[id(a)])
 
     def _left(self, piece: int) -> tuple[float | None, int | None]:
         return self.components[piece].workspace.guard.left()
