@@ -15,7 +15,7 @@ a + b − 1 records inside; near an end a one-sided quilt has fewer records and 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -139,6 +139,9 @@ class WeighedQuilts:
     workspace: Workspace
     problem: Problem
     weights: Vector
+    tables: dict[float, tuple[Vector, Vector, NDArray[np.intp], NDArray[np.intp]]] = field(
+        default_factory=dict
+    )
 
     @property
     def where(self) -> NDArray[np.intp]:
@@ -147,20 +150,37 @@ class WeighedQuilts:
 
     def evaluate(self, profile: GroupProfile, epsilon: float) -> Bounds:
         """Return the smallest δ over quilts, for every unit."""
-        weights, unit = self.weights, _unit_error(self.weights)
+        near = 2.0 ** round(math.log2(min(max(epsilon, 1e-3), 1e3)))  # neighbouring ε share their quilts
+        if near not in self.tables:
+            self.tables[near] = self._table(near)
+        swing, inside, first, unit = self.tables[near]
         values = np.ones(self.problem.count)
-        for k in range(self.problem.count):
-            own = sum(float(weights[j]) for j in self.quilts.members(k)) * (1 + 8 * unit)
-            for term in self._terms(epsilon, k):
-                inside = (own + term.unknown @ weights[term.near]) * (1 + 8 * len(weights) * unit)
-                possible = np.where(np.isinf(term.swing), 1e300, term.swing)
-                values[k] = min(values[k], float(profile.deltas(epsilon - possible, inside).max()))
+        if len(swing):
+            found = profile.deltas(epsilon - swing, inside)
+            np.minimum.at(values, unit, np.maximum.reduceat(found, first))
         return Bounds(values, "swing")
 
-    def _terms(self, epsilon: float, k: int) -> tuple[QuiltTerm, ...]:
+    def _table(self, near: float) -> tuple[Vector, Vector, NDArray[np.intp], NDArray[np.intp]]:
+        """Return swing and weight inside of every quilt and known set, where quilts begin, and their units."""
+        weights, error = self.weights, _unit_error(self.weights)
+        swings, insides, units = [np.zeros(0)], [np.zeros(0)], []
+        for k in range(self.problem.count):
+            own = sum(float(weights[j]) for j in self.quilts.members(k)) * (1 + 8 * error)
+            for term in self._terms(near, k):
+                swings.append(np.where(np.isinf(term.swing), 1e300, term.swing))
+                insides.append((own + term.unknown @ weights[term.near]) * (1 + 8 * len(weights) * error))
+                units.append(k)
+        first = np.cumsum([0, *map(len, swings[1:-1])]) if units else np.zeros(0)
+        return (
+            np.concatenate(swings),
+            np.concatenate(insides),
+            first.astype(np.intp),
+            np.array(units, dtype=np.intp),
+        )
+
+    def _terms(self, near: float, k: int) -> tuple[QuiltTerm, ...]:
         """Let the pure bound look for quilts of a unit at a few strengths of noise."""
         top = float(self.weights.max(initial=0.0))
-        near = 2.0 ** round(math.log2(min(max(epsilon, 1e-3), 1e3)))  # neighbouring ε share their quilts
         relative = self.weights / top if top > 0.0 else self.weights
 
         def look() -> tuple[QuiltTerm, ...]:
