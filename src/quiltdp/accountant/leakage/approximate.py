@@ -161,7 +161,7 @@ class WeighedQuilts:
         return Bounds(values, "swing")
 
     def _table(self, near: float) -> tuple[Vector, Vector, NDArray[np.intp], NDArray[np.intp]]:
-        """Return swing and weight inside of every quilt and known set, where quilts begin, and their units."""
+        """Return swing and weight of every quilt and known set, where quilts begin, and their units."""
         weights, error = self.weights, _unit_error(self.weights)
         swings, insides, units = [np.zeros(0)], [np.zeros(0)], []
         for k in range(self.problem.count):
