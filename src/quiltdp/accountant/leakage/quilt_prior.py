@@ -27,17 +27,16 @@ from numpy.typing import NDArray
 
 from quiltdp.accountant.adversaries import PRIOR
 from quiltdp.accountant.bounds import Bound, Bounds, Problem, Vector, never, register
-from quiltdp.accountant.leakage.contraction import phi
 from quiltdp.accountant.leakage.mqm_chain import MarkovQuiltChainBound
 from quiltdp.accountant.leakage.propagation import Messages, propagation_of
-from quiltdp.accountant.leakage.quilt_terms import edges_beyond
+from quiltdp.accountant.leakage.quilt_terms import Reach, edges_beyond
 from quiltdp.accountant.leakage.threshold import ThresholdCurve
 from quiltdp.chain import ChainModel
 from quiltdp.errors import ModelTooWide
 from quiltdp.graph.quilts import connected_sets
 from quiltdp.inference.marginals import log_marginal
 from quiltdp.inference.workspace import Workspace, moral_graph
-from quiltdp.numbers import EPS, up
+from quiltdp.numbers import up
 from quiltdp.work import WorkBudget
 
 __all__ = ["MarkovQuiltBound", "PriorQuiltsBound"]
@@ -49,17 +48,17 @@ _SLACK = 1e-12  # how far ln of a conditional probability may be from the truth
 
 @dataclass(frozen=True, eq=False)
 class _Quilt:
-    """One quilt of one unit: whose α it pays, Λ of its separator, and what feeds out_q."""
+    """One quilt of one unit: whose α it pays, Λ of its separator, and Σ out_q beyond it (None: ∞)."""
 
     closed: NDArray[np.intp]
     separator: tuple[int, ...]
     curve: ThresholdCurve
-    beyond: tuple[tuple[int, tuple[int, ...]], ...]
+    reach: Reach | None
 
     @property
     def size(self) -> int:
         """Its bytes, roughly."""
-        return 2048 + 16 * len(self.closed) + 64 * len(self.beyond)
+        return 4096 + 16 * len(self.closed) + 256 * len(self.separator)
 
 
 class MarkovQuiltBound:
@@ -161,17 +160,11 @@ class MarkovQuiltBound:
         influence = float((logs.max(axis=0) - logs.min(axis=0)).max())  # not from what exp has lost
         curve = ThresholdCurve(law / law.sum(axis=1, keepdims=True), slack=_SLACK, influence=influence)
         members = np.array(sorted(closed), dtype=np.intp)
-        return _Quilt(members, tuple(separator), curve, self._feeding(closed, separator))
+        return _Quilt(members, tuple(separator), curve, self._reach(closed, separator))
 
-    def _feeding(
-        self, closed: frozenset[int], separator: list[int]
-    ) -> tuple[tuple[int, tuple[int, ...]], ...]:
-        """Return what feeds out_q; nothing is needed when o = ∞."""
-        return ()
-
-    def _reach(self, quilt: _Quilt, alpha: Vector, messages: Messages | None) -> float:
-        """Return Σ_q out_q(C)."""
-        return float("inf")
+    def _reach(self, closed: frozenset[int], separator: list[int]) -> Reach | None:
+        """Return Σ_q out_q(C), None for ∞."""
+        return None
 
     def _messages(self, alpha: Vector) -> Messages | None:
         return None
@@ -196,7 +189,10 @@ class MarkovQuiltBound:
                 quilt = self._quilt(k, closed, separator) if near < values[k] else None
                 if quilt is None:
                     continue  # its own records cost as much already, or it is too large
-                value = up(near + quilt.curve(self._reach(quilt, alpha, messages)))
+                reach = math.inf
+                if quilt.reach is not None and messages is not None:
+                    reach = float(quilt.reach(alpha, messages)[0])
+                value = up(near + quilt.curve(reach))
                 if value < values[k]:
                     values[k] = value
                     witnesses[k] = self._describe(quilt)
@@ -251,21 +247,10 @@ class PriorQuiltsBound(MarkovQuiltBound):
         share = _UNITS * self._budget.quilts // len(self.units)
         return min(max(share, 3), self._budget.quilts // 3)
 
-    def _feeding(
-        self, closed: frozenset[int], separator: list[int]
-    ) -> tuple[tuple[int, tuple[int, ...]], ...]:
-        """Return the edges that feed every out_q."""
-        return edges_beyond(self.model, self._propagation, closed, separator)
+    def _reach(self, closed: frozenset[int], separator: list[int]) -> Reach | None:
+        """Return Σ_q out_q(C) as a function of α and the messages."""
+        beyond = edges_beyond(self.model, self._propagation, closed, separator)
+        return Reach([separator], [beyond], self._propagation.spreads)
 
     def _messages(self, alpha: Vector) -> Messages | None:
         return self._propagation.messages(alpha)
-
-    def _reach(self, quilt: _Quilt, alpha: Vector, messages: Messages | None) -> float:
-        """Return Σ_q out_q(C), rounded up."""
-        if messages is None:
-            return float("inf")
-        total = float(alpha[list(quilt.separator)].sum())
-        for edge, others in quilt.beyond:
-            arriving = float(messages.out[list(others)].sum()) * (1 + 64 * EPS)
-            total += float(phi(self._propagation.spreads[edge], arriving))
-        return up(total, 64.0 + 4 * (len(quilt.separator) + len(quilt.beyond)))

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,9 +26,10 @@ from quiltdp.accountant.leakage.propagation import Messages, Propagation
 from quiltdp.model import Model
 from quiltdp.numbers import EPS, up_array
 
-__all__ = ["QuiltTable", "QuiltTerm", "edges_beyond"]
+__all__ = ["Feed", "QuiltTable", "QuiltTerm", "Reach", "edges_beyond"]
 
 Ints = NDArray[np.intp]
+Feed: TypeAlias = tuple[int, tuple[int, ...]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +51,7 @@ class QuiltTerm:
     near: Ints
     unknown: Vector
     swing: Vector
-    beyond: tuple[tuple[int, tuple[int, ...]], ...]
+    beyond: tuple[Feed, ...]
 
     @property
     def size(self) -> int:
@@ -85,23 +87,9 @@ class QuiltTable:
         none = np.zeros(0, dtype=np.intp)
         self._near_row, self._near_node = np.concatenate([none, *rows]), np.concatenate([none, *nodes])
         self._most_near = max((len(t.near) for t in self.terms), default=0)
-        self._spreads = spreads
+        self._reach: Reach | None = None
         if spreads is not None:
-            self._index_beyond(spreads)
-
-    def _index_beyond(self, spreads: Vector) -> None:
-        """List the nodes of all separators and what feeds them."""
-        terms = self.terms
-        self._q = _flat(t.separator for t in terms)
-        self._q_term = np.repeat(np.arange(len(terms)), [len(t.separator) for t in terms])
-        feeds = [feed for t in terms for feed in t.beyond]
-        self._feed_term = np.repeat(np.arange(len(terms)), [len(t.beyond) for t in terms])
-        self._feed_spread = spreads[np.array([edge for edge, _ in feeds], dtype=np.intp)]
-        self._edge = _flat(others for _, others in feeds)
-        self._edge_feed = np.repeat(np.arange(len(feeds)), [len(others) for _, others in feeds])
-        longest = max((len(others) for _, others in feeds), default=0)
-        self._slack_in = 1 + (64 + longest) * EPS
-        self._slack_out = 64.0 + 4 * max((len(t.separator) + len(t.beyond) for t in terms), default=0)
+            self._reach = Reach([t.separator for t in self.terms], [t.beyond for t in self.terms], spreads)
 
     def values(self, alpha: Vector, messages: Messages | None) -> tuple[Vector, Ints]:
         """Return max_L of every quilt, rounded up, and the row of the L that attains it."""
@@ -109,7 +97,10 @@ class QuiltTable:
             return np.zeros(0), np.zeros(0, dtype=np.intp)
         own = float(alpha[self._members].sum()) * (1 + 8 * (1 + len(self._members)) * EPS)
         near = np.bincount(self._near_row, weights=alpha[self._near_node], minlength=len(self._swing))
-        reach = self._reach(alpha, messages)[self._of_row]
+        reach = np.full(len(self.terms), np.inf)
+        if self._reach is not None and messages is not None:
+            reach = self._reach(alpha, messages)
+        reach = reach[self._of_row]
         total = (own + near) * (1 + 4 * (1 + self._most_near) * EPS) + phi(self._swing, reach)
         best = np.maximum.reduceat(total, self._starts)
         row = np.array(
@@ -121,17 +112,42 @@ class QuiltTable:
         )
         return up_array(best), row
 
-    def _reach(self, alpha: Vector, messages: Messages | None) -> Vector:
-        """Return Σ_q out_q(C) of every quilt, rounded up."""
-        count = len(self.terms)
-        if self._spreads is None or messages is None:
-            return np.full(count, np.inf)
-        total = np.bincount(self._q_term, weights=alpha[self._q], minlength=count).astype(np.float64)
+
+class Reach:
+    """Σ_{q∈Q} out_q(C) of some quilts: what the far sides of their separators can tell.
+
+    Parameters
+    ----------
+    separators, beyond
+        Q of every quilt, and what feeds its out_q (:func:`edges_beyond`).
+    spreads
+        c for every edge of the factor graph.
+    """
+
+    def __init__(
+        self, separators: Sequence[Sequence[int]], beyond: Sequence[Sequence[Feed]], spreads: Vector
+    ) -> None:
+        self._count = len(separators)
+        self._q = _flat(separators)
+        self._q_term = np.repeat(np.arange(self._count), [len(q) for q in separators])
+        feeds = [feed for found in beyond for feed in found]
+        self._feed_term = np.repeat(np.arange(self._count), [len(found) for found in beyond])
+        self._feed_spread = spreads[np.array([edge for edge, _ in feeds], dtype=np.intp)]
+        self._edge = _flat(others for _, others in feeds)
+        self._edge_feed = np.repeat(np.arange(len(feeds)), [len(others) for _, others in feeds])
+        longest = max((len(others) for _, others in feeds), default=0)
+        self._slack_in = 1 + (64 + longest) * EPS
+        terms = [len(q) + len(found) for q, found in zip(separators, beyond, strict=True)]
+        self._slack_out = 64.0 + 4 * max(terms, default=0)
+
+    def __call__(self, alpha: Vector, messages: Messages) -> Vector:
+        """Return it for every quilt, rounded up."""
+        total = np.bincount(self._q_term, weights=alpha[self._q], minlength=self._count).astype(np.float64)
         arriving = np.bincount(
             self._edge_feed, weights=messages.out[self._edge], minlength=len(self._feed_spread)
         )
         given = phi(self._feed_spread, arriving * self._slack_in)
-        total += np.bincount(self._feed_term, weights=given, minlength=count)
+        total += np.bincount(self._feed_term, weights=given, minlength=self._count)
         return up_array(total, self._slack_out)
 
 
@@ -141,7 +157,7 @@ def _flat(parts: Iterable[Iterable[int]]) -> Ints:
 
 def edges_beyond(
     model: Model, propagation: Propagation, closed: frozenset[int], separator: Sequence[int]
-) -> tuple[tuple[int, tuple[int, ...]], ...]:
+) -> tuple[Feed, ...]:
     """Return what feeds out_q: for q in Q and factors g ∋ q away from C, the edge of q and those of g∖Q."""
     inside, found = frozenset(separator), []
     for q in separator:
