@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 import quiltdp
-from quiltdp.moved import MOVED, RENAMED
+from quiltdp.moved import MOVED, NAMES, RENAMED
 
 SOURCES = Path(quiltdp.__file__).parent
-NAMES = {  # some of what stood at an old address
+WERE = {  # some of what stood at an old address
     "quiltdp.accountant.leakage.base": ["Vector"],
     "quiltdp.accountant.specs": [
         "Gaussian",
@@ -49,13 +49,13 @@ NAMES = {  # some of what stood at an old address
 
 
 def test_every_old_address_is_asked_here() -> None:
-    assert set(NAMES) == set(MOVED)
+    assert set(WERE) == set(MOVED)
 
 
 @pytest.mark.parametrize("old", MOVED)
 def test_the_old_address_answers_and_warns(old: str) -> None:
     new = MOVED[old]
-    for name in NAMES[old]:
+    for name in WERE[old]:
         with pytest.warns(DeprecationWarning, match=f"{old} is now {new}"):
             found = getattr(import_module(old), name)
         assert found is getattr(import_module(new), RENAMED.get(old, {}).get(name, name))
@@ -82,3 +82,13 @@ def test_nothing_inside_uses_an_old_address(old: str) -> None:
     for path in SOURCES.rglob("*.py"):
         if path.name != "moved.py":
             assert not uses.search(path.read_text(encoding="utf-8")), path
+
+
+@pytest.mark.parametrize(("module", "name"), [(m, n) for m, names in NAMES.items() for n in names])
+def test_a_name_that_left_its_module_answers_and_warns(module: str, name: str) -> None:
+    old, new = import_module(module), NAMES[module][name]
+    with pytest.warns(DeprecationWarning, match=rf"{module}\.{name} is now {new}"):
+        found = getattr(old, name)
+    assert found is getattr(import_module(new), name)
+    with pytest.raises(AttributeError, match="nonsense"):
+        _ = old.nonsense

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Callable
 from importlib import import_module
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-__all__ = ["MOVED", "RENAMED", "old_addresses"]
+__all__ = ["MOVED", "NAMES", "RENAMED", "left", "old_addresses"]
 
 MOVED = {
     "quiltdp.accountant.leakage.base": "quiltdp.accountant.bounds",
@@ -45,6 +46,14 @@ MOVED = {
 RENAMED = {"quiltdp.accountant.specs": {"MechanismSpec": "Mechanism"}}
 """Names that are called otherwise at the new address."""
 
+NAMES = {
+    "quiltdp.inference.influence": {
+        "quilt_influence": "quiltdp.inference.quilts",
+        "swings": "quiltdp.inference.quilts",
+    },
+}
+"""Single names that left a module which is still there."""
+
 
 class _Moved(ModuleType):
     """An old address."""
@@ -55,12 +64,23 @@ class _Moved(ModuleType):
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
         new = MOVED[self.__name__]
         found = getattr(import_module(new), RENAMED.get(self.__name__, {}).get(name, name))
-        warnings.warn(
-            f"{self.__name__} is now {new}; the old name goes with the next version",
-            DeprecationWarning,
-            stacklevel=2,
-        )
+        said = f"{self.__name__} is now {new}; the old name goes with the next version"
+        warnings.warn(said, DeprecationWarning, stacklevel=2)
         return found
+
+
+def left(module: str) -> Callable[[str], Any]:
+    """Return a module's ``__getattr__`` that warns and finds the names which left it (``NAMES``)."""
+
+    def look(name: str) -> Any:
+        new = NAMES[module].get(name)
+        if new is None:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        said = f"{module}.{name} is now {new}.{name}; the old name goes with the next version"
+        warnings.warn(said, DeprecationWarning, stacklevel=2)
+        return getattr(import_module(new), name)
+
+    return look
 
 
 class _Finder:
