@@ -57,15 +57,25 @@ def fit_hours(counts: Ints, estimator: str | Estimator = "mle") -> HourlyFit:
 
 
 def hours_hint(steps: Steps) -> str | None:
-    """Return what to do where one matrix is used and the hours differ; ``None`` where they do not."""
+    """Return what to do where one matrix is used and the hours differ; ``None`` where they do not.
+
+    Whole matrices need very many moves to be told apart; how often people move at all does not, so that
+    is compared too: a share for every hour against one share (BIC).
+    """
     if len(steps.cells.names) > _MOST_CELLS:
         return None
     counts = counts_by_hour(steps)
-    if _bic(counts) >= _bic(counts.sum(axis=0)[None]):
+    all_moves = counts.sum(axis=(1, 2))
+    stays = np.trace(counts, axis1=1, axis2=2)
+    shares = np.stack([stays, all_moves - stays], axis=1)[:, None, :]  # 24 × one row × (stay, move)
+    if _bic(counts) >= _bic(counts.sum(axis=0)[None]) and _bic(shares) >= _bic(shares.sum(axis=0)[None]):
         return None
+    seen = all_moves > 0
+    moving = 100.0 * (1.0 - stays[seen] / all_moves[seen])
     return (
-        "the hours of the day differ (BIC): one matrix for all of them averages quiet hours, which remember"
-        " longer, with busy ones; a matrix for every hour is safer (time_of_day, --time-of-day)"
+        f"the hours of the day differ (BIC): from one step to the next {moving.min():.0f} to"
+        f" {moving.max():.0f} % move on; one matrix for all hours averages quiet ones, which remember longer,"
+        " with busy ones; a matrix for every hour is safer (time_of_day, --time-of-day)"
     )
 
 
@@ -97,7 +107,7 @@ def hourly_chain(
 
 
 def _said(fit: HourlyFit, zone: str) -> str:
-    verdict = "the hours differ" if fit.hours_differ else "one matrix would do: the hours do not differ"
+    verdict = "the hours differ" if fit.hours_differ else "these data cannot tell them from one matrix"
     return f"a matrix for every hour of the day ({zone}); by BIC {verdict}"
 
 
