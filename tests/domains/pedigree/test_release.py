@@ -8,8 +8,8 @@ import json
 import numpy as np
 import pytest
 
-from quiltdp.domains.pedigree import Pedigree, Person
-from quiltdp.domains.pedigree.frequencies import Panel
+from quiltdp.domains.pedigree import Pedigree, Person, read_pedigree
+from quiltdp.domains.pedigree.frequencies import Panel, read_frequencies
 from quiltdp.domains.pedigree.genotypes import count_genotypes
 from quiltdp.domains.pedigree.panel import analyze_panel
 from quiltdp.domains.pedigree.panel_calibration import calibrate_panel
@@ -142,3 +142,28 @@ def test_a_ledger_pays_for_one_release_and_refuses_the_second(tmp_path):
     noisy_counts(cal, counts, ledger=ledger)
     with pytest.raises(BudgetSpent):
         noisy_counts(cal, counts, ledger=open_ledger(tmp_path / "study.db", plain))
+
+
+def test_loci_are_found_by_position_where_the_panel_calls_them_so(tmp_path):
+    """vcftools names loci by position, the VCF has ids and writes chr1; both mean one locus."""
+    freq, vcf, fam = (tmp_path / n for n in ("p.frq", "g.vcf", "t.fam"))
+    freq.write_text(
+        "CHROM\tPOS\tN_ALLELES\tN_CHR\t{ALLELE:FREQ}\n1\t10\t2\t8\tA:0.8\tG:0.2\nX\t20\t2\t8\tC:0.5\tT:0.5\n"
+    )
+    fam.write_text("F a 0 0 1 -9\nF b 0 0 2 -9\n")
+    vcf.write_text(
+        "##fileformat=VCFv4.2\n#CHROM\tPOS\tID\tREF\tALT\tQUAL\tFILTER\tINFO\tFORMAT\ta\tb\n"
+        "chr1\t10\trs1\tA\tG\t.\t.\t.\tGT\t0/1\t1/1\nchrX\t20\trs2\tC\tT\t.\t.\t.\tGT\t1\t0/1\n"
+    )
+    panel = read_frequencies(freq)
+    found = count_genotypes(vcf, panel, read_pedigree(fam), ("a", "b"))
+    assert found.answer("allele-count").ravel().tolist() == [3.0, 2.0]
+    vcf.write_text(vcf.read_text().replace("chr1\t10", "chr1\t11"))
+    with pytest.raises(FileFormatError, match="'1:10' of the panel is not here; loci are found by name"):
+        count_genotypes(vcf, panel, read_pedigree(fam), ("a", "b"))
+
+
+def test_a_bim_without_frequencies_says_where_they_come_from(tmp_path):
+    (tmp_path / "a.bim").write_text("1\trs1\t0\t100\tA\tG\n")
+    with pytest.raises(FileFormatError, match="PLINK writes with --freq"):
+        read_frequencies(tmp_path / "a.bim")

@@ -246,6 +246,13 @@ def _rows(path: Path, lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, _
         return _from_vcftools(path, body, mark)
     if any(_ROLES["frequency"].rank(cell) is not None for cell in first):
         return _from_table(path, first, top[0], body, mark)
+    if len(first) == 6 and _is_number(first[3]) and _is_number(first[2]):
+        raise FileFormatError(
+            path,
+            top[0],
+            "a .bim has no frequencies: give the .afreq or .frq that PLINK writes with --freq, or a seventh"
+            " column with the frequency of A1",
+        )
     if len(first) in (2, 7) and _is_number(first[-1]):
         return _headless(path, chain([top], body), len(first), mark)
     raise FileFormatError(

@@ -9,8 +9,9 @@ VCF ``.vcf``               one line per locus; ``GT`` of every sample
 a table                    a line per locus: its name, then 0, 1, 2 or NA for every person of the header
 ========================== ================================================================================
 
-Only how many people have 0, 1 or 2 alternative alleles at each locus is kept, so the size of a file does
-not matter.
+Loci are found by name, or by ``chromosome:position`` where the panel calls them so (vcftools, a VCF without
+ids); ``chr1`` and ``1`` are one chromosome.  Only how many people have 0, 1 or 2 alternative alleles at each
+locus is kept.
 """
 
 from __future__ import annotations
@@ -107,6 +108,9 @@ class _Reading:
         self.path, self.panel, self.family = path, panel, family
         self.members = frozenset(people)
         self.place = {name: k for k, name in enumerate(panel.names)}
+        self.at_position = {
+            _position(*name.split(":")): k for name, k in self.place.items() if _is_position(name)
+        }
         self.counts = np.zeros((len(panel), 4), dtype=np.int64)
         self.loci_seen = np.zeros(len(panel), dtype=bool)
         self.seen: dict[str, int] = {}
@@ -138,9 +142,11 @@ class _Reading:
         self.seen[name] = line
         return name
 
-    def locus(self, name: str, line: int) -> int | None:
-        """Return where a locus stands in the panel; ``None`` if it is not in it."""
+    def locus(self, name: str, line: int, position: tuple[str, str] | None = None) -> int | None:
+        """Return where a locus stands in the panel, by its name or position; ``None`` if it is not in it."""
         k = self.place.get(name)
+        if k is None and position is not None:
+            k = self.at_position.get(_position(*position))
         if k is None:
             self.extra_loci += 1
             return None
@@ -194,8 +200,8 @@ class _Reading:
     def ped(self, body: Sequence[tuple[int, str]]) -> None:
         """Read pairs of allele letters, the loci named in the .map file beside it."""
         beside = Path(str(self.path).removesuffix(".gz")).with_suffix(".map")
-        names = [t.split()[1] for t in read_text(beside).split("\n") if len(t.split()) > 1]
-        at = [self.locus(name, k) for k, name in enumerate(names, start=1)]
+        names = [t.split() for t in read_text(beside).split("\n") if len(t.split()) > 1]
+        at = [self.locus(m[1], k, (m[0], m[-1])) for k, m in enumerate(names, start=1)]
         for number, text in body:
             cells = text.split()
             if len(cells) != 6 + 2 * len(names):
@@ -224,7 +230,7 @@ class _Reading:
                     self.path, number, f"{len(cells)} columns, the header has {len(header)}"
                 )
             name = cells[2] if cells[2] != "." else f"{cells[0]}:{cells[1]}"
-            k = self.locus(name, number)
+            k = self.locus(name, number, (cells[0], cells[1]))
             if k is None:
                 continue
             flip = self.flipped(k, cells[4], cells[3], number)
@@ -320,7 +326,10 @@ class _Reading:
         if len(absent):
             more = f" (and {len(absent) - 1:,} more)" if len(absent) > 1 else ""
             raise FileFormatError(
-                self.path, None, f"the locus {self.panel.names[absent[0]]!r} of the panel is not here{more}"
+                self.path,
+                None,
+                f"the locus {self.panel.names[absent[0]]!r} of the panel is not here{more};"
+                " loci are found by name, or by chromosome:position where the panel calls them so",
             )
         if not self.seen:
             raise FileFormatError(
@@ -346,6 +355,16 @@ class _Reading:
             yield f"{len(self.strangers):,} people of the file are not in the study (first: {first!r})"
         if self.extra_loci:
             yield f"{self.extra_loci:,} loci of the file are not in the panel: left out"
+
+
+def _is_position(name: str) -> bool:
+    return name.count(":") == 1 and name.rpartition(":")[2].isdigit()
+
+
+def _position(chromosome: str, position: str) -> tuple[str, str]:
+    """Return a place on the genome as all files agree on it: chr1 and 1, chrX and 23 are one chromosome."""
+    plain = chromosome.lower().removeprefix("chr")
+    return {"23": "x"}.get(plain, plain), position
 
 
 def cell_names(query: str) -> Mapping[str, str]:
