@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 import quiltdp as qd
 
 GOOGLE = "models/location/trackintel_google_trajectory.csv"
+PANEL = "models/pedigree/panel.afreq"
 TOY = "models/location/skmob_privacy_toy.csv"
 
 
@@ -195,3 +197,35 @@ def test_maps(cli: Callable[..., Any], tmp_path: Path) -> None:
     )
     assert "noise scale 4, dp_epsilon 0.5" in " ".join(done.out.split())
     assert "<svg" in noisy.read_text()
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        ("fit", "train.csv", "--rows", "time", "-o", "rows.json"),
+        ("fit", "train.csv", "--column", "a", "-o", "a.json"),
+        ("trace", GOOGLE, "--area", "47.3,8.5,47.4,8.6", "--release", "v.csv", "--sigma", "5000"),
+        ("pedigree", "models/pedigree/ceph1463.fam", "--frequencies", PANEL, "--epsilon", 1, "--nodes", 2),
+    ],
+    ids=["rows", "series", "visits", "panel"],
+)
+def test_long_work_is_told_on_a_terminal_only(
+    cli: Callable[..., Any], tmp_path: Path, monkeypatch: Any, job: tuple[Any, ...]
+) -> None:
+    """Every command of a whole job reports where it is; a pipe stays silent."""
+    (tmp_path / "train.csv").write_text("a,b\n" + "0,1\n1,1\n1,0\n0,0\n" * 20)
+    mine = ("train.csv", "rows.json", "a.json", "v.csv")
+    words = [tmp_path / w if w in mine else w for w in job]
+    quiet = cli(*words)
+    assert (quiet.code, quiet.err) == (0, "")
+    said: list[tuple[str, float]] = []
+
+    @contextmanager
+    def bar() -> Iterator[Any]:
+        yield lambda label, share: said.append((label, share))
+
+    for module in ("fit", "trace", "accounting"):
+        monkeypatch.setattr(f"quiltdp.cli.{module}.progress_bar", bar)
+    assert cli(*words).code == 0
+    assert said
+    assert all(0 <= share <= 1 for _, share in said)

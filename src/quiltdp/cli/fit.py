@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from quiltdp.cli.accounting import AsJson
+from quiltdp.cli.accounting import AsJson, progress_bar
 from quiltdp.cli.app import emit_json, guarded
 
 __all__ = ["fit"]
@@ -171,7 +171,8 @@ def _rows(data: str, rows: str, **options: Any) -> tuple[dict[str, Any], Any]:
     from quiltdp.domains.series.rows import fit_rows
 
     table = read_columns(data, missing=options["missing"])
-    found = fit_rows(table, rows, source=data, **options)
+    with progress_bar() as progress:
+        found = fit_rows(table, rows, source=data, progress=progress, **options)
     told: dict[str, Any] = {"kind": f"rows: {found.rule}", "rows": len(found.model.nodes)}
     if found.noise:
         ranked = sorted(found.noise.items(), key=lambda item: -item[1])
@@ -189,8 +190,11 @@ def _chain(values: Any, epsilon: float, confidence: float, **how: Any) -> tuple[
     from quiltdp.domains.series.chain import fit_series
 
     found = fit_series(values, **how)
-    fitted = 1.0 / dp_epsilon(found.model, epsilon)
-    robust = 1.0 / found.robust_dp_epsilon(epsilon, confidence)
+    with progress_bar() as progress:
+        fitted = 1.0 / dp_epsilon(found.model, epsilon, progress=progress)
+        if progress is not None:
+            progress("every chain that the counts allow", 0.5)
+        robust = 1.0 / found.robust_dp_epsilon(epsilon, confidence)
     return {
         "kind": "Markov chain",
         "steps": len(found.model.records),

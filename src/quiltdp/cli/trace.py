@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from quiltdp.cli.accounting import AsJson
+from quiltdp.cli.accounting import AsJson, progress_bar
 from quiltdp.cli.app import emit_json, guarded
 
 if TYPE_CHECKING:
@@ -224,7 +224,8 @@ def trace(
             crs=crs,
             drop_invalid=drop_invalid,
         )
-        study, past = chosen_study(read, points, fit_on, time_of_day=time_of_day, initial=initial)
+        with progress_bar():  # reading
+            study, past = chosen_study(read, points, fit_on, time_of_day=time_of_day, initial=initial)
         model, worst = study.model, None
         if robust or confidence is not None:
             model, worst = _worst(
@@ -234,17 +235,19 @@ def trace(
         picture, published = b"", None
         if release is not None:
             assert public is not None
-            published = release_visits(
-                replace(study, model=model),
-                epsilon,
-                public,
-                level=level,
-                window=window,
-                adversary=adversary,
-                sigma=sigma,
-                force=force,
-                past=bool(fit_on),
-            )
+            with progress_bar() as progress:
+                published = release_visits(
+                    replace(study, model=model),
+                    epsilon,
+                    public,
+                    level=level,
+                    window=window,
+                    adversary=adversary,
+                    sigma=sigma,
+                    force=force,
+                    past=bool(fit_on),
+                    progress=progress,
+                )
             facts["release"] = {"file": release, **published.about(), "remarks": list(published.remarks)}
         if map_file is not None:
             picture, facts["map"] = _draw(study, map_file, sigma, public, published, border)

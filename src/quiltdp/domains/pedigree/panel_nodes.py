@@ -111,8 +111,8 @@ class NodeAnalyses:
             journal=self.journal,
             shared=self,
             executor=self.executor,
-            progress=self.progress if self.executor is not None else None,
-            label="frequencies",
+            progress=self.progress if len(asked) > 1 else None,
+            label="what the noise leaks, frequency by frequency",
             total=len(asked),
         )
         return [np.array(values) for _, values in found]

@@ -27,6 +27,7 @@ from quiltdp.chain import ChainModel, markov_chain
 from quiltdp.domains.series.chain import fit_series
 from quiltdp.domains.series.parts import plain_values
 from quiltdp.errors import InvalidArgument, QuiltdpError, option
+from quiltdp.parallel import Progress
 
 __all__ = ["RowsFit", "columns_of", "fit_rows"]
 
@@ -94,6 +95,7 @@ def fit_rows(
     missing: str = "refuse",
     initial: str = "auto",
     source: str = "a table",
+    progress: Progress | None = None,
 ) -> RowsFit:
     """Return the model of the rows of a holdout, by the rule that is named; see this module.
 
@@ -111,6 +113,8 @@ def fit_rows(
         For ``time``: the columns that say what a row belongs to, and when it was.
     missing, initial
         For ``time``: see :func:`~quiltdp.domains.series.chain.fit_series`.
+    progress
+        Called with a label and a fraction in [0, 1].
 
     Examples
     --------
@@ -146,7 +150,7 @@ def fit_rows(
             "missing": missing,
             "initial": initial,
         }
-        return _slowest(columns, states, epsilon, source, how)
+        return _slowest(columns, states, epsilon, source, how, progress)
     raise InvalidArgument(f"{option('rows')} must be independent or time, not {rows!r}")
 
 
@@ -159,13 +163,20 @@ def _independent(size: int, source: str) -> RowsFit:
 
 
 def _slowest(
-    columns: Mapping[str, Sequence[Any]], states: int, epsilon: float, source: str, how: Mapping[str, Any]
+    columns: Mapping[str, Sequence[Any]],
+    states: int,
+    epsilon: float,
+    source: str,
+    how: Mapping[str, Any],
+    progress: Progress | None,
 ) -> RowsFit:
     """Return the chain of the column that needs the most noise."""
     noise: dict[str, float] = {}
     skipped: dict[str, str] = {}
     models: dict[str, ChainModel] = {}
-    for name, values in columns.items():
+    for k, (name, values) in enumerate(columns.items()):
+        if progress is not None:
+            progress(f"column {name}", k / len(columns))
         try:
             made = fit_series(values, states, source=f"{source}, column {name}", **how)
         except QuiltdpError as error:

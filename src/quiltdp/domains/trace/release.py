@@ -21,6 +21,7 @@ from quiltdp.domains.trace.points import Floats
 from quiltdp.domains.trace.queries import CellQuery, release_cells, visits_per_cell
 from quiltdp.domains.trace.steps import Steps
 from quiltdp.errors import InvalidArgument, option
+from quiltdp.parallel import Progress
 
 if TYPE_CHECKING:
     from quiltdp.mechanisms.noise import NoiseSource
@@ -116,6 +117,7 @@ def release_visits(
     force: bool = False,
     past: bool = False,
     noise: NoiseSource | None = None,
+    progress: Progress | None = None,
     **options: Any,
 ) -> CellRelease:
     """Return visits per cell of a public area with noise certified for ``epsilon``.
@@ -136,6 +138,8 @@ def release_visits(
         release says which ε it has.
     past
         Whether the model was fitted on other, earlier data.
+    progress
+        Called with a label and a fraction in [0, 1].
 
     Raises
     ------
@@ -147,7 +151,7 @@ def release_visits(
     protect = whole_traces(study.model) if chosen == "user" else None
     asked = {"adversary": adversary, "protect": protect, "window": window, **options}
     spec = Laplace(sensitivity=query.sensitivity)
-    found = calibrate(study.model, epsilon, spec, **asked)
+    found = calibrate(study.model, epsilon, spec, progress=progress, **asked)
     scale, reached = _scale(study, spec, found, sigma, force, asked)
     values = release_cells(query, scale, noise=noise)
     return CellRelease(
