@@ -9,7 +9,7 @@ the two ways through possible states only.  Branches that hear of one of y and x
 only those that hear of both need a way.
 
 *Assumes*: the theorem of :mod:`.coupling_single`.  *Cost*: linear in the entries of the junction tree:
-pairs that differ in one block.  *Reference*: docs/prior_adversary.md, sequential coupling.
+pairs that differ in one block.  *Reference*: docs/theory.md, section 16.
 """
 
 from __future__ import annotations
