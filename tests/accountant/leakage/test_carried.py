@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ import quiltdp as qd
 from quiltdp.accountant.adversaries import INFORMED
 from quiltdp.accountant.bounds import Problem
 from quiltdp.accountant.delta import DeltaProfile
-from quiltdp.accountant.leakage.carried import CarriedBound, largest_mean
+from quiltdp.accountant.leakage.carried import CarriedBound, WeighedCarried, largest_mean, rate
 from quiltdp.accountant.mechanisms import GaussianProfile
 
 
@@ -93,3 +94,16 @@ def test_long_paths_have_pairings_of_their_own() -> None:
     chain = qd.markov_chain([[0.7, 0.3], [0.3, 0.7]], length=100)
     with pytest.raises(qd.QuiltdpError, match="networks"):
         CarriedBound(Problem(chain, None, INFORMED))
+
+
+def test_a_rate_that_says_nothing_does_not_hide_the_ones_below() -> None:
+    """δ falls in ε, also where the leakage at the first rate has just come below ε."""
+    leaks = {k: np.full(10, 0.8055 * rate(k) * 10) for k in range(-60, 17)}
+    space = SimpleNamespace(guard=SimpleNamespace(check=lambda: None))
+    kept = SimpleNamespace(units=np.ones(10, dtype=np.int64), at=leaks.__getitem__, workspace=space)
+    bound = WeighedCarried(kept, 1.0, np.ones(10, dtype=np.int64))  # type: ignore[arg-type]
+    at = float(leaks[-8][0])  # between e^{-8/4} · 10 · 0.8 and 10 · e^{-8/4}: the first rate that is tried
+    grid = [0.9 * at, 0.99 * at, at * (1 - 1e-9), at * (1 + 1e-9), 1.001 * at, 1.01 * at, 1.1 * at]
+    found = [float(bound.evaluate(GaussianProfile(35.0), e).values.max()) for e in grid]
+    assert found == sorted(found, reverse=True)
+    assert max(found) < 1e-4

@@ -46,6 +46,7 @@ __all__ = ["CarriedBound", "largest_mean"]
 _LONG_PATH = 40  # longer paths have pairings of their own
 _SPACING = 0.25  # of ln λ: whatever is found at one rate is kept for every noise and ε
 _LOWEST, _HIGHEST = -60, 16
+_LOWER = 4  # rates below the first that are looked at where it says nothing
 _AT_ONCE = 64  # weights between two looks at the limits
 _HALVINGS = 60  # of the search for μ
 _LARGEST = 600.0  # beyond it e^{λu} is taken for smaller than it is, which only raises the bound
@@ -158,6 +159,8 @@ class WeighedCarried:
         total = float(self.leakages.units.sum())
         start = max(_LOWEST, min(_HIGHEST, math.ceil(math.log(epsilon / total) / _SPACING)))
         best = start
+        if worst(start) >= 1.0:  # the leakage is about ε already: lower rates may still say something
+            best = min((k for k in range(start, start - _LOWER, -1) if k >= _LOWEST), key=worst)
         while best + 1 <= _HIGHEST and (
             worst(best + 1) < worst(best) or (worst(best) >= 1.0 and best < start + 12)
         ):
