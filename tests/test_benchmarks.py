@@ -83,3 +83,15 @@ def test_two_workers_in_the_soundness_campaign(tmp_path: Path) -> None:
     for path in sorted((tmp_path / "1").iterdir()):
         one, two = (json.loads((tmp_path / count / path.name).read_text()) for count in ("1", "2"))
         assert {**one, "seconds": 0} == {**two, "seconds": 0}
+
+
+def test_cold_starts_are_timed_with_what_they_answer(tmp_path: Path) -> None:
+    import bench_startup
+
+    words = bench_startup.calibrate("models/two_families.json", "prior")
+    seconds, answer = bench_startup.child_seconds([*words, "--method", "group"], ROOT, str(tmp_path))
+    assert answer is not None
+    assert seconds > 0
+    assert bench_startup.sigma(answer) == pytest.approx(10.0)
+    assert bench_startup.child_seconds(["-c", "raise SystemExit(2)"], ROOT, str(tmp_path))[1] is None
+    assert bench_startup.told([2.0, 1.0, 4.0]) == "2 (1–4)"
