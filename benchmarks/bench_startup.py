@@ -60,8 +60,8 @@ def startup(quick: bool) -> list[dict[str, Any]]:
             "title": "From a cold start",
             "says": "Processor seconds of a new process, user and system; median (least–most) of rounds in"
             f" which both versions run in turns; *before* is commit {BEFORE}. Bytecode is compiled, as in an"
-            " installed package. `calibrate` at ε = 1, with the noise σ that each version asks for: an answer that"
-            " is quicker and no better than group privacy is no match.",
+            " installed package. `calibrate` at ε = 1, with the noise σ that each version asks for: an answer"
+            " that is quicker and no better than group privacy is no match.",
             "columns": ["command", "now, s", "before, s", "before / now", "σ now", "σ before"],
             "rows": rows,
         }
