@@ -92,7 +92,9 @@ def commands(quick: bool, folder: Path) -> dict[str, list[str]]:
 
 
 def calibrate(file: str, adversary: str) -> list[str]:
-    return ["-m", "quiltdp", "calibrate", file, "--epsilon", "1", "--adversary", adversary, "--json"]
+    words = ["--epsilon", "1", "--adversary", adversary, "--json"]
+    unhurried = ["--time-limit", "600"]  # a busy machine must not cut the work short
+    return ["-m", "quiltdp", "calibrate", file, *words, *unhurried]
 
 
 def example(name: str) -> Path | None:
