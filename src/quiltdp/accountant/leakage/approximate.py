@@ -10,6 +10,9 @@ largest over units for the model.  ε − s may be negative; δ is cut at 1.
 On a path with spreads c_d of its d-step tables, the quilt {i−a, i+b} has swing at most c_a + c_b and
 a + b − 1 records inside; near an end a one-sided quilt has fewer records and less swing, so one pair
 (a, b) serves every position.
+
+*Assumes*: a mechanism with a group-privacy profile; any model, any evidence.  *Cost*: the swings of the
+quilts that are looked at, then one profile per quilt and ε.  *Reference*: docs/theory.md, section 11.
 """
 
 from __future__ import annotations

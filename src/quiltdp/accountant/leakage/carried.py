@@ -19,6 +19,10 @@ whatever μ ≥ 0.
 
 So the informed adversary on networks and families, too, has a bound that is not group privacy: σ is to
 that of group privacy about as it is for Laplace noise.  Chains have pairings of their own, which are sharper.
+
+*Assumes*: a pure bound that holds for every α-DP mechanism with α_j = λ Δ_j, and a group profile that grows
+with u and falls with ε.  *Cost*: the pure bound at each λ tried, then one profile per weight.  *Reference*:
+docs/theory.md, section 11.
 """
 
 from __future__ import annotations

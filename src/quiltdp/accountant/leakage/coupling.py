@@ -26,6 +26,10 @@ by the triangle inequality or by the Σ α of the records beyond.  The witness s
 *Why the triangle inequality.*  For fixed values a of the records let U(a, z) be the mean of h(a, ·) under
 the law of what lies beyond, given z.  The induction above bounds ln U(a, z) / U(a, z') by m(z, z') for every
 a, so ln U(a, z) / U(a, z'') ≤ m(z, z') + m(z', z'') through any possible z'.
+
+*Assumes*: the prior adversary, who knows no record beforehand, and a junction tree within the work budget.
+*Cost*: one transport per compared pair of states of every clique, at each α.  *Reference*: docs/theory.md,
+section 16, and docs/prior_adversary.md.
 """
 
 from __future__ import annotations

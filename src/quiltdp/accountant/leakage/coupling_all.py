@@ -2,6 +2,9 @@
 
 All messages that can be computed at the same time are computed together, one step of each at a time:
 a tree of many small cliques then takes a few large array operations instead of many small ones.
+
+*Assumes*: what :mod:`.coupling` does, and that all pairs fit the work budget.  *Cost*: the sum over cliques
+of their possible states squared, times those of the next node.  *Reference*: docs/prior_adversary.md.
 """
 
 from __future__ import annotations

@@ -5,6 +5,9 @@ some mass.  Pairs with enough mass are compared.  A pair (z, z'') with less is b
 inequality m(z, z'') ≤ m(z, z') + m(z', z'') along single changes through possible states, which gathers
 the mass of many rare pairs on few; what is left gets the Σ α of the records beyond.  All of it is sound
 whatever is chosen: every comparison proves its own value.
+
+*Assumes*: what :mod:`.coupling` does.  *Cost*: one pass over the tree from every unit, with only the pairs
+that are chosen kept.  *Reference*: docs/theory.md, section 16.
 """
 
 from __future__ import annotations

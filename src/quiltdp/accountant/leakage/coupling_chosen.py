@@ -1,4 +1,8 @@
-"""Sequential coupling over chosen pairs: evaluation.  What is chosen, and why: :mod:`.coupling_choice`."""
+"""Sequential coupling over chosen pairs: evaluation.  What is chosen, and why: :mod:`.coupling_choice`.
+
+*Assumes*: pairs that were chosen by mass; any choice is sound.  *Cost*: one transport per chosen pair.
+*Reference*: docs/theory.md, section 16.
+"""
 
 from __future__ import annotations
 

@@ -6,6 +6,9 @@ For a state z of a separator the law of every record j beyond it is P(x_j | z), 
 
 is what the best product mechanism gains as α → 0: never more than the true message, and usually close.
 It proves nothing; it only says where the effort goes.
+
+*Assumes*: nothing, because no bound rests on it.  *Cost*: one marginal per record and separator.
+*Reference*: docs/theory.md, on the attack, whose limit for small α it is.
 """
 
 from __future__ import annotations

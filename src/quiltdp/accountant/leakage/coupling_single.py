@@ -23,6 +23,9 @@ out.  Summed out in reverse topological order, the likelihood becomes H(x_A) = E
 time, possible or not), and no ℓ_j exceeds α_j plus the Σ α of its descendants in B.  The law of A is the
 product of its own tables.  So the claim above holds for A with ℓ_j in the place of α_j, and for its records.
 Records in B are answered by other sets A that hold them with their ancestors.
+
+*Assumes*: the prior adversary; for narrower trees a Bayesian network.  *Cost*: linear in the entries of the
+junction tree, at each α.  *Reference*: docs/theory.md, section 16.
 """
 
 from __future__ import annotations

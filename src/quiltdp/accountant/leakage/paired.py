@@ -20,6 +20,9 @@ with g = f e^{λ w − m} step by step, so the tolls telescope and only the law 
 λ is free: the smallest δ over λ counts.  As λ → ∞ it is group privacy, as λ → 0 a plain coupling.
 
 This module holds the laws of the weight and their evaluation; ``paired_chain`` makes them on chains.
+
+*Assumes*: a mechanism with a group-privacy profile.  *Cost*: one profile per weight of the law and per λ
+tried.  *Reference*: docs/theory.md, section 11.
 """
 
 from __future__ import annotations

@@ -7,6 +7,9 @@ sensitivities are treated as the homogeneous chain with the largest spread and s
 Against the informed adversary tolls come from spreads (any evidence is allowed for).  Against the prior
 adversary they come from the model's own conditionals: of pairs of states on chains of few states in
 their stationary law, of threshold curves otherwise.
+
+*Assumes*: a path.  *Cost*: that of its pairings (:mod:`.paired_chain`, :mod:`.paired_states`) at each λ
+tried.  *Reference*: docs/theory.md, section 11.
 """
 
 from __future__ import annotations

@@ -24,6 +24,8 @@ d-step conditionals against the prior adversary.
 
 Cost.  A homogeneous chain with equal sensitivities needs one fixed point F, and the number of blocks of
 d steps that stay different is geometric, whatever the length; other chains one pass.
+
+*Assumes*: a path; C as it is told for each adversary.  *Reference*: docs/theory.md, section 11.
 """
 
 from __future__ import annotations

@@ -4,6 +4,9 @@ Against the informed adversary C_d = Φ(c_d, o), c_d the spread of the d-step ta
 Against the prior adversary C_d is the threshold curve of P(X_{i+d} | X_i) and of P(X_{i−d} | X_i); backward
 conditionals belong to their position (those of the stationary law are wrong for a chain that is not in
 it), so a long chain that is not stationary falls back to spreads for that side.
+
+*Assumes*: a path.  *Cost*: the tables of up to d steps and their spreads or threshold curves, once per
+chain.  *Reference*: docs/theory.md, sections 8 and 11.
 """
 
 from __future__ import annotations

@@ -12,6 +12,8 @@ after j different steps ln g/f = λ Δ j − m(x, x') at the first equal one.  A
 whose further records are never read.
 
 Cost.  A transport for every pair of states and a few rounds to settle them: for chains of few states.
+
+*Assumes*: the prior adversary and a chain in its stationary law.  *Reference*: docs/theory.md, section 11.
 """
 
 from __future__ import annotations

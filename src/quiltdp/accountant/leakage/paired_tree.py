@@ -15,6 +15,8 @@ independent, so their pairings multiply.  Equal separator states continue equal:
 
 Assumes.  No evidence (the prior adversary).  Cost.  A transport per pair of separator states and direction
 of every edge, for each rate λ tried; :class:`ModelTooWide` beyond the work budget.
+
+*Reference*: docs/theory.md, section 11.
 """
 
 from __future__ import annotations
