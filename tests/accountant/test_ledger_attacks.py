@@ -325,7 +325,11 @@ def test_every_name_of_a_file_is_one_account(path: Path, monkeypatch: Any) -> No
     (path.parent / "way").symlink_to(path.parent)
     monkeypatch.chdir(path.parent)
     names = ["study.db", "./study.db", "deep/../study.db", "link.db", "way/study.db", str(path), path]
+    held = os.open(path, os.O_RDWR)
+    if Path("/proc/self/fd").exists():
+        names += [f"/proc/self/fd/{held}", "/proc/self/cwd/study.db"]
     ledgers = [Ledger.open(name) for name in names]
+    os.close(held)
     assert len({id(ledger.store) for ledger in ledgers}) == 1
     for k, ledger in enumerate(ledgers):
         ledger.charge(1 / 64)
