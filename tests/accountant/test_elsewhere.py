@@ -53,6 +53,16 @@ def test_leakage_and_calibration_are_the_same_bytes(pool: Executor, adversary: s
     assert found.to_dict() == qd.leakage(model, alpha, adversary=adversary).to_dict()
 
 
+@pytest.mark.parametrize("adversary", ["informed", "prior"])
+def test_models_nearby_are_widened_in_workers_too(pool: Executor, adversary: str) -> None:
+    """An analysis that changes its bounds changes them wherever they are prepared."""
+    model = families()
+    here = qd.robust(model, 1.0, qd.Laplace(1.0), off_by=0.05, adversary=adversary)
+    there = qd.robust(model, 1.0, qd.Laplace(1.0), off_by=0.05, adversary=adversary, executor=pool)
+    assert there.to_json() == here.to_json()
+    assert there.sigma > qd.calibrate(model, 1.0, qd.Laplace(1.0), adversary=adversary).sigma
+
+
 def test_sets_across_components_and_any_other_executor() -> None:
     model = families()
     options = {"protect": {"mine": ["a0", "b1", "z"]}, "method": "propagation"}

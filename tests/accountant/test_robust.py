@@ -183,3 +183,12 @@ def test_what_is_refused(options, told):
         robust(model, 1.0, qd.Gaussian(sensitivity=1.0, delta=1e-6), off_by=0.1)
     with pytest.raises(InvalidArgument, match="family"):
         robust([], 1.0, NOISE)
+
+
+def test_one_method_by_name_is_widened_like_all_of_them():
+    model = qd.markov_chain([[0.9, 0.1], [0.2, 0.8]], 4)
+    near = NearProfile(model, relative_errors(model, 0.1))
+    for method in ("quilts", "chain", "exact"):
+        usual = qd.leakage(model, 0.3, method=method).per_record
+        found = near.with_method(method, "normal").leakage(0.3).per_record
+        assert all(found[name] > usual[name] for name in usual), method

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import Executor
+from dataclasses import replace
 from typing import Any
 
-from quiltdp.accountant.bounds import Bound, Problem, Registered
+from quiltdp.accountant.bounds import Bound, Registered
 from quiltdp.accountant.methods import by_name
 from quiltdp.accountant.stages import Component, Evaluation, SmallestBounds
 from quiltdp.inference.workspace import Workspace
@@ -25,22 +26,21 @@ Names = tuple[tuple[str, str], ...]
 class _Prepared:
     """The pieces as a worker knows them; it prepares the bounds that it is asked about, and keeps them."""
 
-    def __init__(self, problems: tuple[Problem, ...], budget: WorkBudget) -> None:
-        self.problems = problems
-        self.budget = budget
+    def __init__(self, components: Sequence[Component], budget: WorkBudget) -> None:
+        self.components = tuple(c.anew(Workspace(c.problem.model), budget) for c in components)
         self._spaces: dict[int, Workspace] = {}
         self._bounds: dict[tuple[int, tuple[str, str]], tuple[Registered, Bound]] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         """Send the model, not what was found here."""
-        return {"problems": self.problems, "budget": self.budget, "_spaces": {}, "_bounds": {}}
+        return {"components": self.components, "_spaces": {}, "_bounds": {}}
 
     def component(self, piece: int, names: Names, guard: Guard) -> Component:
         """Return a piece with exactly these bounds."""
-        problem = self.problems[piece]
-        space = self._spaces.setdefault(piece, Workspace(problem.model))
+        usual = self.components[piece]
+        space = self._spaces.setdefault(piece, Workspace(usual.problem.model))
         space.guard.restart(guard)
-        found = Component(problem, space, self.budget)
+        found = usual.anew(space, usual.budget)
         for name in names:
             if (piece, name) not in self._bounds:
                 found.take(by_name(*name))
@@ -70,7 +70,7 @@ class Elsewhere:
     def __init__(self, components: Sequence[Component], budget: WorkBudget, executor: Executor) -> None:
         self.components = components
         self.executor = executor
-        self._shared = _Prepared(tuple(c.problem for c in components), budget)
+        self._shared = _Prepared(components, budget)
         largest = sorted(range(len(components)), key=lambda p: (-len(components[p].problem.model.nodes), p))
         self._place = {p: k for k, p in enumerate(largest)}
 
@@ -84,14 +84,24 @@ class Elsewhere:
         for p, (took, notes, found) in zip(pieces, self._each(_offer, asked, pieces), strict=True):
             self.components[p].notes.extend(notes)
             if took:
-                self.components[p].taken_elsewhere(entry, *found)
+                last, said = found
+                self.components[p].taken_elsewhere(replace(last, **said))
             taken.append(took)
         return taken
 
     def run(self, evaluations: Sequence[Evaluation]) -> list[SmallestBounds]:
         """Return what all evaluations give, in their order."""
         asked = [(q, _names(self.components[q.piece])[: q.bounds], self._left(q.piece)) for q in evaluations]
-        return list(self._each(_evaluate, asked, [q.piece for q in evaluations]))
+        pieces = [q.piece for q in evaluations]
+        return [
+            self._ours(p, found)
+            for p, found in zip(pieces, self._each(_evaluate, asked, pieces), strict=True)
+        ]
+
+    def _ours(self, piece: int, found: SmallestBounds) -> SmallestBounds:
+        """Return an answer with what is known here of its bounds: an entry travels by its name alone."""
+        entries = [entry for entry, _ in self.components[piece].bounds[: len(found.bounds)]]
+        return replace(found, bounds=tuple((e, b) for e, (_, b) in zip(entries, found.bounds, strict=True)))
 
     def _each(self, work: Any, asked: Sequence[Any], pieces: Sequence[int]) -> Any:
         """Ask about every piece where it was asked before, the largest pieces shared out first."""
@@ -104,7 +114,7 @@ class Elsewhere:
 
 def _offer(
     shared: _Prepared, asked: tuple[int, Names, Registered, bool, Any]
-) -> tuple[bool, list[str], tuple[float, bool]]:
+) -> tuple[bool, list[str], tuple[Registered, dict[str, Any]]]:
     piece, names, entry, insist, left = asked
     component = shared.component(piece, names, Guard(*left))
     took = True
@@ -114,7 +124,8 @@ def _offer(
         took = component.offer(entry)
     shared.keep(piece, component.bounds)
     last = component.bounds[-1][0] if took else entry
-    return took, component.notes, (last.near, last.settles)
+    said = {name: getattr(last, name) for name in ("near", "settles", "kind", "says")}
+    return took, component.notes, (last, said)  # an entry travels by its name
 
 
 def _evaluate(shared: _Prepared, asked: tuple[Evaluation, Names, Any]) -> SmallestBounds:

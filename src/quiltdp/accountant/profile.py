@@ -122,8 +122,7 @@ class LeakageProfile:
         other.method, other.budget = method, WorkBudget.named(work)
         other._entry = find_method(self.adversary, method)
         other._pieces = tuple(
-            replace(p, component=Component(p.component.problem, p.component.workspace, other.budget))
-            for p in self._pieces
+            replace(p, component=p.component.anew(p.component.workspace, other.budget)) for p in self._pieces
         )
         other._stages, other._stopped, other._progress, other.struck = [], None, None, False
         other._elsewhere, other._fresh = None, True

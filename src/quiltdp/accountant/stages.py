@@ -92,6 +92,10 @@ class Component:
     notes: list[str] = field(default_factory=list)
     settled: bool = False
 
+    def anew(self, workspace: Workspace, budget: WorkBudget) -> Component:
+        """Return a component of the same kind with nothing prepared: what changes bounds here does so there."""
+        return replace(self, workspace=workspace, budget=budget, bounds=[], notes=[], settled=False)
+
     def wants(self, entry: Registered) -> bool:
         """Return whether ``auto`` takes this bound here."""
         if self.settled or any(known.name in entry.unless for known, _ in self.bounds):
@@ -127,9 +131,9 @@ class Component:
         bound.prepare(self.workspace, self.budget)
         self.note(as_prepared(entry, bound), bound)
 
-    def taken_elsewhere(self, entry: Registered, near: float, settles: bool) -> None:
+    def taken_elsewhere(self, entry: Registered) -> None:
         """Note a bound that was prepared in a worker, which also evaluates it."""
-        self.note(replace(entry, near=near, settles=settles), _ELSEWHERE)
+        self.note(entry, _ELSEWHERE)
 
     def note(self, entry: Registered, bound: Bound) -> None:
         """Count a prepared bound in."""
