@@ -93,7 +93,7 @@ class Component:
     settled: bool = False
 
     def anew(self, workspace: Workspace, budget: WorkBudget) -> Component:
-        """Return a component of the same kind with nothing prepared: what changes bounds here does so there."""
+        """Return a component of the same kind with nothing prepared; it changes bounds as this one does."""
         return replace(self, workspace=workspace, budget=budget, bounds=[], notes=[], settled=False)
 
     def wants(self, entry: Registered) -> bool:
