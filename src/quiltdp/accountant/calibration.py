@@ -31,7 +31,7 @@ from quiltdp.accountant.units import (
 from quiltdp.edges import edge
 from quiltdp.errors import InvalidArgument, ModelTooWide, NoCertificate, QuiltdpError
 from quiltdp.model import Model
-from quiltdp.numbers import digits_up
+from quiltdp.numbers import digits_up, shown_up
 from quiltdp.printable import json_text, printable
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ class Calibration:
         promise = f"ε = {self.epsilon:g}" + (f", δ = {self.delta:g}" if self.delta else "")
         return "\n".join(
             [
-                f"σ = {self.sigma:.6g} ({self.mechanism.scale_name}) for {promise}"
+                f"σ = {shown_up(self.sigma)} ({self.mechanism.scale_name}) for {promise}"
                 f" against the {self.adversary} adversary",
                 f"  mechanism  {self.mechanism}",
                 f"  binding    {self.binding}",
@@ -225,7 +225,7 @@ class Calibration:
             ("adversary", self.adversary),
             ("binding", str(self.binding)),
         ]
-        title = f"σ = {self.sigma:.6g} ({self.mechanism.scale_name}) for ε = {self.epsilon:g}"
+        title = f"σ = {shown_up(self.sigma)} ({self.mechanism.scale_name}) for ε = {self.epsilon:g}"
         return str(edge("leakage_table")(title, told, self.per_record))
 
     def report(self, path: Any, *, title: str = "") -> None:

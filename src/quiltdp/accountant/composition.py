@@ -18,7 +18,7 @@ from quiltdp.accountant.mechanisms.contract import checked_times
 from quiltdp.accountant.result import Leakage
 from quiltdp.accountant.units import positive_epsilon
 from quiltdp.errors import InvalidArgument
-from quiltdp.numbers import down, round_up
+from quiltdp.numbers import down, round_up, shown_up
 
 __all__ = ["ORDERS", "Concentrated", "Split", "compose", "compose_gaussian", "split"]
 
@@ -215,7 +215,7 @@ class Split:
     def __str__(self) -> str:
         """Read as one line."""
         alike = len(set(self.scales)) == 1
-        scales = f"{self.scales[0]:.6g}" if alike else ", ".join(f"{s:.6g}" for s in self.scales)
+        scales = shown_up(self.scales[0]) if alike else ", ".join(map(shown_up, self.scales))
         records = "disjoint records" if self.disjoint else "the same records"
         return f"{self.releases} releases on {records}: σ = {scales}" + (" each" if alike else "")
 
@@ -243,7 +243,7 @@ def split(calibration: Calibration, releases: int | Sequence[float], *, disjoint
     >>> m = qd.markov_chain([[0.9, 0.1], [0.1, 0.9]], length=100)
     >>> cal = qd.calibrate(m, epsilon=1.0, mechanism=qd.Laplace(sensitivity=1.0))
     >>> print(cal.split(12))
-    12 releases on the same records: σ = 106.896 each
+    12 releases on the same records: σ = 106.897 each
     >>> print(cal.split(12, disjoint=True))
     12 releases on disjoint records: σ = 8.908 each
     """

@@ -12,6 +12,7 @@ import numpy as np
 
 from quiltdp.accountant.bounds import Vector
 from quiltdp.edges import edge
+from quiltdp.numbers import shown_up
 from quiltdp.printable import json_text, printable
 
 __all__ = ["Binding", "Certificate", "Leakage", "PerUnit", "jsonable"]
@@ -179,7 +180,7 @@ class Leakage:
         alpha = "unequal α" if isinstance(self.dp_epsilon, Mapping) else f"α = {self.dp_epsilon:.6g}"
         return "\n".join(
             [
-                f"leakage ≤ {self.epsilon:.6g} at {alpha} against the {self.adversary} adversary",
+                f"leakage ≤ {shown_up(self.epsilon)} at {alpha} against the {self.adversary} adversary",
                 f"  binding    {self.binding}",
                 f"  certified  {self.certificate}",
                 *(f"  note       {printable(n)}" for n in self.notes),
@@ -197,7 +198,9 @@ class Leakage:
             ("binding", str(self.binding)),
             ("certified", str(self.certificate)),
         ]
-        return str(edge("leakage_table")(f"leakage ≤ {self.epsilon:.6g}", told, self.per_record.top(10)))
+        return str(
+            edge("leakage_table")(f"leakage ≤ {shown_up(self.epsilon)}", told, self.per_record.top(10))
+        )
 
     def to_dict(self, top: int | None = None) -> dict[str, Any]:
         """Return a JSON-ready dictionary; ``top`` keeps only that many units."""

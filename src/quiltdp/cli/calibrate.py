@@ -30,6 +30,7 @@ from quiltdp.cli.accounting import (
 )
 from quiltdp.cli.app import emit_json, guarded
 from quiltdp.cli.model_options import load, model_options
+from quiltdp.numbers import shown_up
 
 if TYPE_CHECKING:
     from quiltdp.accountant.bracket import Bracket
@@ -301,7 +302,7 @@ def _show_adversaries(found: tuple[Calibration, ...]) -> None:
         "informed": "knows any records",
     }
     rows = [
-        (c.adversary, f"{c.sigma:.6g}", c.binding.unit, c.method, says.get(c.adversary, "")) for c in found
+        (c.adversary, shown_up(c.sigma), c.binding.unit, c.method, says.get(c.adversary, "")) for c in found
     ]
     columns = ["adversary", "σ", "forced by", "method", "remark"]
     show_table(columns, rows, title="What the adversary may know", right=["σ"])
@@ -350,10 +351,12 @@ def _show(
     from quiltdp.cli.show import number, show_facts, show_line, show_table
 
     promise = f"ε = {found.epsilon:g}" + (f", δ = {found.delta:g}" if found.delta else "")
-    show_line(f"σ = {found.sigma:.6g}   ({found.mechanism.scale_name}, for {promise})", style="bold green")
+    show_line(
+        f"σ = {shown_up(found.sigma)}   ({found.mechanism.scale_name}, for {promise})", style="bold green"
+    )
     if _is_group(found):
         prior = (
-            f"; against the prior adversary, who knows only the model, σ = {instead:.6g} is enough"
+            f"; against the prior adversary, who knows only the model, σ = {shown_up(instead)} is enough"
             " (--adversary prior)"
             if instead is not None
             else ""
@@ -375,7 +378,7 @@ def _show(
     facts.append(("certificate", str(found.certificate)))
     facts.extend(("note", n) for n in (*model.notes, *found.notes))
     show_facts(facts)
-    rows = [("this answer", f"{found.sigma:.6g}", "1", _remark("this answer"))]
+    rows = [("this answer", shown_up(found.sigma), "1", _remark("this answer"))]
     for name, sigma in found.compared.items():
         known = f"{name}, prior" if (found.adversary, name) == ("prior", "published") else name
         rows.append((_NAMES[known], f"{sigma:.6g}", f"{sigma / found.sigma:.3g}", _remark(known)))

@@ -9,6 +9,7 @@ import typer
 
 from quiltdp.cli.app import GroupedCommand, emit_json, guarded
 from quiltdp.cli.show import say
+from quiltdp.numbers import shown_up
 
 if TYPE_CHECKING:
     from quiltdp.mechanisms.holdout import Answer
@@ -360,9 +361,9 @@ def _line(query: str, answer: Answer, confidence: float) -> str:
     """Return the answer with what its ± is of, and how sure."""
     if answer.value is None:
         return f"⊥  {query}"
-    bounds = f"± {answer.error_bound:.3g} of the holdout's own value"
+    bounds = f"± {shown_up(answer.error_bound, 3)} of the holdout's own value"
     if answer.population_bound is not None:
-        bounds += f", ± {answer.population_bound:.3g} of the population's"
+        bounds += f", ± {shown_up(answer.population_bound, 3)} of the population's"
     repeated = ", repeated" if answer.repeated else ""
     return (
         f"{answer.value:.6g}  {query}  ({bounds}, {confidence:.4g} sure of all answers;"

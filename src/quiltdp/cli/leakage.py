@@ -28,6 +28,7 @@ from quiltdp.cli.accounting import (
 from quiltdp.cli.app import emit_json, guarded
 from quiltdp.cli.model_options import load, model_options
 from quiltdp.errors import InvalidArgument
+from quiltdp.numbers import shown_up
 
 if TYPE_CHECKING:
     from quiltdp.model import Model
@@ -112,7 +113,7 @@ def leakage(
             return
         from quiltdp.cli.show import number, show_facts, show_line, show_table
 
-        show_line(f"leakage ≤ {found.epsilon:.6g} at α = {dp_epsilon:g}", style="bold green")
+        show_line(f"leakage ≤ {shown_up(found.epsilon)} at α = {dp_epsilon:g}", style="bold green")
         facts = [
             ("model", f"{model}: {len(loaded.records):,} records of {len(loaded.nodes):,} nodes"),
             ("adversary", f"{found.adversary}; protects {found.protected}"),
@@ -169,7 +170,10 @@ def _check(
         emit_json("leakage", {"model": model, **document, **extra, "notes": [*loaded.notes, *found.notes]})
         return
     promise = f"ε = {read.epsilon:g}" + (f", δ = {read.delta:g}" if read.delta else "")
-    show_line(f"leakage ≤ {found.epsilon:.6g} at σ = {read.sigma:.6g}: {promise} holds", style="bold green")
+    show_line(
+        f"leakage ≤ {shown_up(found.epsilon)} at σ = {shown_up(read.sigma)}: {promise} holds",
+        style="bold green",
+    )
     show_facts(
         [
             ("model", f"{model}: {len(loaded.records):,} records of {len(loaded.nodes):,} nodes"),

@@ -10,6 +10,7 @@ import typer
 from quiltdp.cli.app import GroupedCommand, emit_json, guarded
 from quiltdp.cli.holdout import AnchorPath, Json, LedgerPath, show_status, status_facts
 from quiltdp.cli.show import say
+from quiltdp.numbers import shown_up
 
 __all__ = ["ledger"]
 
@@ -65,7 +66,7 @@ def init(
         if json:
             emit_json("ledger-init", {**facts, **status_facts(made)})
             return
-        say(f"{ledger}: the whole budget of σ = {found.sigma:.6g} for ε = {found.epsilon:g} is left")
+        say(f"{ledger}: the whole budget of σ = {shown_up(found.sigma)} for ε = {found.epsilon:g} is left")
         if facts["checked"] != "model":
             say("σ was compared with ε alone; --model certifies it against the model")
 

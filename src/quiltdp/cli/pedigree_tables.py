@@ -43,8 +43,8 @@ def _panel(payload: dict[str, Any]) -> None:
         rows = []
         for a in each:
             low, high = found[a]["smallest_sigma"], found[a]["largest_sigma"]
-            scale = number(high, 6) if low == high else f"{number(low, 6)} to {number(high, 6)}"
-            rows.append((a, scale, number(found[a]["dp_epsilon"]), found[a]["binding"]))
+            shown = [number(scale, 6, up=True) for scale in dict.fromkeys((low, high))]
+            rows.append((a, " to ".join(shown), number(found[a]["dp_epsilon"]), found[a]["binding"]))
         show_table(
             ["adversary", "σ of each count", "α of a person", "forced by"],
             rows,
@@ -56,7 +56,7 @@ def _panel(payload: dict[str, Any]) -> None:
     if "leakage" in found:
         at = found["leakage"]
         show_line(
-            f"at σ = {at['sigma']:.6g} the release leaks at most {number(at['informed'])} to the informed"
+            f"at σ = {number(at['sigma'], 6)} the release leaks at most {number(at['informed'])} to the informed"
             f" adversary and {number(at['prior'])} to the prior one, about {payload['unit']}"
         )
 
@@ -104,7 +104,7 @@ def _leakage(payload: dict[str, Any]) -> None:
             ["query", "moves by", "when this changes", *names],
             [
                 (
-                    q["query"], number(q["sensitivity"]), q["unit"], *(number(q[f"sigma_{a}"]) for a in who),
+                    q["query"], number(q["sensitivity"]), q["unit"], *(number(q[f"sigma_{a}"], up=True) for a in who),
                 )
                 for q in payload["noise"]
             ],
@@ -135,7 +135,7 @@ def _linkage(found: list[dict[str, Any]]) -> None:
         ["adversary", "σ", "σ if unlinked", "which leaks", "one locus", "believed"],
         [
             (
-                c["adversary"], number(c["sigma"]), number(c["sigma_if_unlinked"]),
+                c["adversary"], number(c["sigma"], up=True), number(c["sigma_if_unlinked"]),
                 ("" if c["exact"] else "≤ ") + number(c["leakage_if_unlinked"]),
                 number(c["one_locus"]), number(c["one_locus_if_unlinked"]),
             )

@@ -26,6 +26,7 @@ from quiltdp.cli.accounting import (
 from quiltdp.cli.app import emit_json, guarded
 from quiltdp.cli.calibrate import chosen_mechanism
 from quiltdp.cli.model_options import load, model_options
+from quiltdp.numbers import shown_up
 
 __all__ = ["report"]
 
@@ -101,4 +102,4 @@ def report(
         else:
             from quiltdp.cli.show import say
 
-            say(f"wrote {output}: σ = {found.sigma:.6g} for ε = {found.epsilon:g}")
+            say(f"wrote {output}: σ = {shown_up(found.sigma)} for ε = {found.epsilon:g}")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from quiltdp.numbers import shown_up
 from quiltdp.printable import printable
 
 if TYPE_CHECKING:
@@ -113,8 +114,8 @@ def natural(name: str) -> tuple[tuple[int, int, str], ...]:
     return tuple((1, 0, p) if d is None else (0, len(d), d) for p, d in digits)
 
 
-def number(value: float, digits: int = 4) -> str:
-    """Return a number for people; ∞ is a value."""
+def number(value: float, digits: int = 4, *, up: bool = False) -> str:
+    """Return a number for people, with ``up`` never below it; ∞ is a value."""
     if math.isinf(value):
         return "∞" if value > 0 else "−∞"
-    return f"{value:.{digits}g}"
+    return shown_up(value, digits) if up else f"{value:.{digits}g}"

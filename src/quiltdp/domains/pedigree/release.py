@@ -148,5 +148,5 @@ def release_table(
     for k, name in enumerate(loci.names):
         cells = [loci.chromosome[k], name, loci.reference[k], loci.alternative[k]]
         numbers = [f"{v:.3f}" for v in noisy[k]]
-        lines.append("\t".join([*map(printable, cells), *numbers, str(observed[k]), f"{sigmas[k]:.6g}"]))
+        lines.append("\t".join([*map(printable, cells), *numbers, str(observed[k]), f"{sigmas[k]:.12g}"]))
     return "\n".join(lines) + "\n"
