@@ -163,3 +163,17 @@ def test_losses_raise_weights_never_lower_them() -> None:
         assert weight <= asked[-1] <= weight * 1.005
     Losses(loss, lambda w: w, {}, whole=True).delta(0.5, 300.2)
     assert asked[-1] == math.ceil(asked[-1]) >= 301
+
+
+def test_parts_of_several_records_are_not_one_record_where_records_are_drawn() -> None:
+    """Four copies of one bit, each drawn with probability 0.3 and moving the sum by 1/4: none is free."""
+    profile = EventProfile(dpa.PoissonSampledDpEvent(0.3, dpa.GaussianDpEvent(0.1)))
+    model = qd.markov_chain([[1.0, 0.0], [0.0, 1.0]], length=4, initial=[0.5, 0.5])
+    bounds = DeltaProfile(model, adversary="prior", method="group")
+    with pytest.raises(InvalidArgument, match="whole records"):
+        bounds.delta(profile, 1.0, np.full(4, 0.25))
+    assert bounds.delta(profile, 1.0) >= 0.6727  # what a threshold on that sum attains
+    with pytest.raises(InvalidArgument, match="whole records"):
+        bounds.delta(SteppedProfile(lambda e: 0.1), 1.0, np.full(4, 0.5))
+    shifted = EventProfile(dpa.LaplaceDpEvent(2.0))
+    assert bounds.delta(shifted, 1.0, np.full(4, 0.25)) <= bounds.delta(shifted, 1.0)

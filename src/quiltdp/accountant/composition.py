@@ -245,7 +245,7 @@ def split(calibration: Calibration, releases: int | Sequence[float], *, disjoint
     >>> print(cal.split(12))
     12 releases on the same records: σ = 106.897 each
     >>> print(cal.split(12, disjoint=True))
-    12 releases on disjoint records: σ = 8.908 each
+    12 releases on disjoint records: σ = 8.90801 each
     """
     parts = _parts(releases)
     if disjoint:

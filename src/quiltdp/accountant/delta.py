@@ -171,7 +171,10 @@ class DeltaProfile:
                 own = w[copy]
                 key = (p, own.tobytes())
                 if key not in known:
-                    known[key] = _WeighedPiece.of([(e, b.weigh(own)) for e, b in piece.bounds], dropped)
+                    whole = bool((own == np.floor(own)).all())
+                    known[key] = _WeighedPiece.of(
+                        [(e, b.weigh(own)) for e, b in piece.bounds], dropped, whole
+                    )
                 parts.append((known[key], inside, outside))
         names = tuple(delta_bounds_for(self.adversary))
         return WeighedProfile(names, len(self.units), tuple(parts), dropped)
@@ -197,21 +200,30 @@ class _WeighedPiece:
     where: np.ndarray  # the class of every unit
     picks: tuple[np.ndarray, ...]  # per bound: its class for each of our classes
     dropped: set[str]  # bounds given up because a limit of time was reached, in any component
+    whole: bool  # whether every sensitivity is a whole number
 
     @classmethod
-    def of(cls, bounds: list[tuple[RegisteredDelta, WeighedBound]], dropped: set[str]) -> _WeighedPiece:
+    def of(
+        cls, bounds: list[tuple[RegisteredDelta, WeighedBound]], dropped: set[str], whole: bool
+    ) -> _WeighedPiece:
         where = np.zeros(len(bounds[0][1].where), dtype=np.intp)
         for _, bound in bounds:
             _, where = np.unique(
                 where * (int(bound.where.max(initial=0)) + 1) + bound.where, return_inverse=True
             )
         first = np.unique(where, return_index=True)[1]
-        return cls(tuple(bounds), where.astype(np.intp), tuple(b.where[first] for _, b in bounds), dropped)
+        picks = tuple(b.where[first] for _, b in bounds)
+        return cls(tuple(bounds), where.astype(np.intp), picks, dropped, whole)
 
     def evaluate(
         self, profile: GroupProfile, epsilon: float, *, costly: bool = True
     ) -> tuple[Vector, list[str]]:
         """Return the smallest δ of every class, and by which bound."""
+        if not self.whole and getattr(profile, "counts_records", False):
+            raise InvalidArgument(
+                f"{option('weights')}: this mechanism is known by what whole records cost (each may be drawn"
+                " or not): give whole numbers, 1 for a record however little it moves"
+            )
         best = np.ones(len(self.picks[0]))
         by = [self.bounds[0][0].name] * len(best)
         for (entry, bound), pick in zip(self.bounds, self.picks, strict=True):

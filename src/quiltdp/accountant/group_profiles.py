@@ -66,8 +66,16 @@ class EventProfile(OneByOne):
         else:
             self._losses = Losses(self._shifts.loss, self._shifts.spread, {})
 
+    @property
+    def counts_records(self) -> bool:
+        """Whether only whole records have a cost: where the event is not shifted noise."""
+        return self._stepped is not None
+
     def delta(self, epsilon: float, weight: float) -> float:
-        """Return δ(ε), rounded up, for a group of this weight (records, or fractions of one), any ε."""
+        """Return δ(ε), rounded up, for a group of this weight, any ε.
+
+        Weights are records; fractions of one only for shifted noise.
+        """
         if self._stepped is not None:
             return self._stepped.delta(epsilon, weight)
         assert self._shifts is not None
@@ -187,6 +195,9 @@ class SteppedProfile(OneByOne):
     >>> 1.0 <= four / gaussian_delta(1.0, 0.8) < 1.05
     True
     """
+
+    counts_records = True
+    """A group is its records, however little each moves: parts of several records are not one record."""
 
     def __init__(self, one: Callable[[float], float], *, steps: int = 1) -> None:
         self._one, self._steps = one, steps

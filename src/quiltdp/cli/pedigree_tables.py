@@ -56,7 +56,7 @@ def _panel(payload: dict[str, Any]) -> None:
     if "leakage" in found:
         at = found["leakage"]
         show_line(
-            f"at σ = {number(at['sigma'], 6)} the release leaks at most {number(at['informed'])} to the informed"
+            f"at σ = {at['sigma']:.6g} the release leaks at most {number(at['informed'])} to the informed"
             f" adversary and {number(at['prior'])} to the prior one, about {payload['unit']}"
         )
 
@@ -104,7 +104,8 @@ def _leakage(payload: dict[str, Any]) -> None:
             ["query", "moves by", "when this changes", *names],
             [
                 (
-                    q["query"], number(q["sensitivity"]), q["unit"], *(number(q[f"sigma_{a}"], up=True) for a in who),
+                    q["query"], number(q["sensitivity"]), q["unit"],
+                    *(number(q[f"sigma_{a}"], up=True) for a in who),
                 )
                 for q in payload["noise"]
             ],

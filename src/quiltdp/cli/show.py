@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from quiltdp.numbers import shown_up
 from quiltdp.printable import printable
 
 if TYPE_CHECKING:
@@ -118,4 +117,8 @@ def number(value: float, digits: int = 4, *, up: bool = False) -> str:
     """Return a number for people, with ``up`` never below it; ∞ is a value."""
     if math.isinf(value):
         return "∞" if value > 0 else "−∞"
-    return shown_up(value, digits) if up else f"{value:.{digits}g}"
+    if up:
+        from quiltdp.numbers import shown_up  # which loads numpy
+
+        return shown_up(value, digits)
+    return f"{value:.{digits}g}"

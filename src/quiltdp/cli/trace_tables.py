@@ -51,7 +51,8 @@ def for_people(facts: dict[str, Any]) -> None:
     if "release" in facts:
         told = facts["release"]
         show_line(
-            f"released {told['file']}: visits per cell with Laplace noise, σ = {number(told['sigma'], 6, up=True)};"
+            f"released {told['file']}: visits per cell with Laplace noise,"
+            f" σ = {number(told['sigma'], 6, up=True)};"
             f" ε = {told['epsilon']:.6g} protects {told['protects']} against the {told['adversary']}"
             " adversary",
             style="bold green",
