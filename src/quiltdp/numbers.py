@@ -29,7 +29,6 @@ __all__ = [
     "down_array",
     "round_down",
     "round_up",
-    "shown_down",
     "shown_up",
     "up",
     "up_array",
@@ -140,22 +139,8 @@ def shown_up(value: float, digits: int = 6) -> str:
     >>> shown_up(31.92131), shown_up(22.5), shown_up(0.0457245, 3), shown_up(math.inf)
     ('31.9214', '22.5', '0.0458', 'inf')
     """
-    return _shown(value, digits, ROUND_CEILING)
-
-
-def shown_down(value: float, digits: int = 6) -> str:
-    """Return a number as people read it, in few significant digits, never above ``value``.
-
-    Examples
-    --------
-    >>> shown_down(0.27167572), shown_down(0.25)
-    ('0.271675', '0.25')
-    """
-    return _shown(value, digits, ROUND_FLOOR)
-
-
-def _shown(value: float, digits: int, rounding: str) -> str:
-    return f"{float(Context(prec=digits, rounding=rounding).create_decimal(repr(float(value)))):.{digits}g}"
+    rounded = Context(prec=digits, rounding=ROUND_CEILING).create_decimal(repr(float(value)))
+    return f"{float(rounded):.{digits}g}"
 
 
 def digits_up_array(values: NDArray[np.float64]) -> NDArray[np.float64]:

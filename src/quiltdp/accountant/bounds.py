@@ -259,7 +259,7 @@ def register(
         if (against.name, name) in _FOUND:
             raise ValueError(f"the bound {name!r} against {against.name} is registered twice")
         rest = (auto, unless, settles, near, otherwise)
-        entry = Registered(name, against, kind, says, made, *rest)  # type: ignore[arg-type]
+        entry = Registered(name, against, kind, says, made, *rest)  # type: ignore[arg-type]  # a class makes bounds
         _FOUND[against.name, name] = entry
         return made
 

@@ -107,7 +107,8 @@ def register_delta(
     def add(made: _Class) -> _Class:
         if (against.name, name) in _FOUND:
             raise ValueError(f"the bound {name!r} against {against.name} is registered twice")
-        _FOUND[against.name, name] = RegisteredDelta(name, against, says, made, costly)  # type: ignore[arg-type]
+        entry = RegisteredDelta(name, against, says, made, costly)  # type: ignore[arg-type]  # a class makes bounds
+        _FOUND[against.name, name] = entry
         return made
 
     return add

@@ -19,6 +19,7 @@ import numpy as np
 from quiltdp.accountant.mechanisms import GaussianProfile, gaussian_delta
 from quiltdp.accountant.mechanisms.contract import OneByOne, Vector, dp_accounting
 from quiltdp.accountant.mechanisms.losses import Losses
+from quiltdp.accountant.mechanisms.sensitivities import whole
 from quiltdp.errors import InvalidArgument
 from quiltdp.numbers import EPS, round_up, up
 
@@ -217,7 +218,7 @@ class SteppedProfile(OneByOne):
 
     def delta(self, epsilon: float, weight: float) -> float:
         """Return δ_k(ε) for a group of ``weight`` records, rounded up to a whole number."""
-        k = math.ceil(weight * (1.0 - 1e-9)) * self._steps
+        k = whole(weight) * self._steps
         if k <= 0:
             return 0.0 if epsilon >= 0 else min(1.0, up(-math.expm1(epsilon)))
         if epsilon < 0.0:

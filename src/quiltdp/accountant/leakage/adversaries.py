@@ -56,21 +56,25 @@ class PairTable:
         if not self.unknown:
             return np.zeros(len(self.p))
         o = float(alpha[list(self.unknown)].sum())
-        grow = np.expm1(min(o * (1 + 8 * EPS), _EXP_LIMIT))
-        gain = np.log1p(self.p_sums * grow) - np.log1p(self.q_sums * grow)
-        # the sums carry the error of their terms; a logarithm of 1 + x that of x
-        slack = (8 + self.p.shape[1]) * 4 * EPS * (1.0 + min(o, _EXP_LIMIT))
-        best = gain.max(axis=1)
-        exact_zero = (self.p == self.q).all(axis=1)
-        value = np.where(exact_zero, 0.0, np.maximum(best, 0.0) + slack)
+        same = (self.p == self.q).all(axis=1)
         if o > _EXP_LIMIT:
-            value = np.where(exact_zero, 0.0, log_ratios(self.p, self.q))
-        limit: Vector = np.minimum(value, o * (1 + 8 * EPS))
-        return limit
+            limit: Vector = np.minimum(np.where(same, 0.0, log_ratios(self.p, self.q)), o * (1 + 8 * EPS))
+            return limit
+        return _ceilings(self.p_sums, self.q_sums, same, np.full(len(self.p), o))
 
     def apart(self, alpha: Vector, members: Sequence[int], shape: Sequence[int]) -> Vector:
         """Return Σ α of the members in which the two values of every row differ, rounded up."""
         return _apart(self.values, alpha, members, shape)
+
+
+def _ceilings(p_sums: Vector, q_sums: Vector, same: np.ndarray, o: Vector) -> Vector:
+    """Return Λ of every row from the masses of its threshold sets, rounded up; 0 where both laws are one."""
+    grow = np.expm1(np.minimum(o * (1 + 8 * EPS), _EXP_LIMIT))[:, None]
+    best = (np.log1p(p_sums * grow) - np.log1p(q_sums * grow)).max(axis=1)
+    # the sums carry the error of their terms; a logarithm of 1 + x that of x
+    slack = (8 + p_sums.shape[1]) * 4 * EPS * (1.0 + o)
+    limit: Vector = np.minimum(np.where(same, 0.0, np.maximum(best, 0.0) + slack), o * (1 + 8 * EPS))
+    return limit
 
 
 def _apart(values: np.ndarray, alpha: Vector, members: Sequence[int], shape: Sequence[int]) -> Vector:
@@ -113,12 +117,7 @@ class PairStack:
             if reach.max() > _EXP_LIMIT or not some[0].unknown:
                 found.extend(t.ceilings(alpha) for t in some)
                 continue
-            o = np.repeat(reach, [len(t.p) for t in some])
-            grow = np.expm1(np.minimum(o * (1 + 8 * EPS), _EXP_LIMIT))[:, None]
-            best = (np.log1p(p_sums * grow) - np.log1p(q_sums * grow)).max(axis=1)
-            slack = (8 + p_sums.shape[1]) * 4 * EPS * (1.0 + o)
-            value = np.where(same, 0.0, np.maximum(best, 0.0) + slack)
-            found.append(np.minimum(value, o * (1 + 8 * EPS)))
+            found.append(_ceilings(p_sums, q_sums, same, np.repeat(reach, [len(t.p) for t in some])))
         return np.concatenate(found) if found else np.zeros(0)
 
     def apart(self, alpha: Vector, members: Sequence[int], shape: Sequence[int]) -> Vector:

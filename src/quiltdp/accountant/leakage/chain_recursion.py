@@ -198,6 +198,7 @@ class Side:
         seen = np.array(value[first : k + 1]).reshape(turns, period).max(axis=0)
         raised = (seen * (1.0 + 1e-12)).tolist()
         for r in range(period):
+            # mypy infers no type for an r that is bound by its default
             if self._step(k + 1 + r, a, lambda d, r=r: raised[(r - d) % period]) > raised[r]:  # type: ignore[misc]
                 return False
         value[k - period + 1 : k + 1] = raised

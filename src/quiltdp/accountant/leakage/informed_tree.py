@@ -243,7 +243,7 @@ class InformedTreeBound:
             messages[key] = self._workspace.keep(
                 "informed-tree message",
                 (self, key, alphas),
-                lambda key=key: self._capped(key, of, messages, caps[key]),  # type: ignore[misc]
+                lambda key=key: self._capped(key, of, messages, caps[key]),  # type: ignore[misc]  # bound now
                 size=lambda made: sum(m.nbytes for m in made),
             )
 

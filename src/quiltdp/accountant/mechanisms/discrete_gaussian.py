@@ -18,11 +18,17 @@ from quiltdp.accountant.mechanisms.contract import (
     dp_accounting,
     register,
 )
-from quiltdp.accountant.mechanisms.gaussian import checked_delta
+from quiltdp.accountant.mechanisms.gaussian import checked_delta, gaussian_zcdp
 from quiltdp.accountant.mechanisms.losses import Losses
-from quiltdp.accountant.mechanisms.sensitivities import Sensitivity, frozen_sensitivity, number, positive
+from quiltdp.accountant.mechanisms.sensitivities import (
+    Sensitivity,
+    frozen_sensitivity,
+    positive,
+    single_epsilon,
+    whole,
+)
 from quiltdp.errors import InvalidArgument, option
-from quiltdp.numbers import EPS, round_up, up
+from quiltdp.numbers import EPS, up
 
 __all__ = ["DiscreteGaussian", "DiscreteGaussianProfile"]
 
@@ -103,11 +109,7 @@ class DiscreteGaussian(Mechanism):
 
     def scale(self, dp_epsilon: float | Mapping[str, float]) -> float:
         """Return a small σ, itself checked, that is (dp_epsilon, delta)-DP for one record."""
-        if isinstance(dp_epsilon, Mapping):
-            raise InvalidArgument("dp_epsilon must be one number for (ε, δ)")
-        target = number(dp_epsilon, "dp_epsilon")
-        if not 0.0 <= target < math.inf:
-            raise InvalidArgument(f"dp_epsilon must be finite and ≥ 0, not {dp_epsilon!r}")
+        target = single_epsilon(dp_epsilon, "(ε, δ)")
         weight = self.max_sensitivity
 
         def fits(scale: float) -> bool:
@@ -149,8 +151,7 @@ class DiscreteGaussian(Mechanism):
         ---------
         Canonne, Kamath and Steinke, The discrete Gaussian for differential privacy, 2020, Theorem 14.
         """
-        ratio = Fraction(self.max_sensitivity) / Fraction(positive(scale, "scale"))
-        return round_up(ratio**2 / 2)
+        return gaussian_zcdp(self.max_sensitivity, scale)
 
     def rdp(self, scale: float, order: float) -> float:
         """Return order · Δ²/(2σ²)."""
@@ -170,11 +171,6 @@ class DiscreteGaussian(Mechanism):
         dp.enable_features("contrib")
         space = dp.atom_domain(T=int), dp.absolute_distance(T=int)
         return dp.m.make_gaussian(*space, scale=scale)
-
-
-def whole(weight: float) -> int:
-    """Return a sum of whole sensitivities that arrives raised by a few units in its last place."""
-    return math.ceil(weight * (1.0 - 1e-9))
 
 
 def _no_further(own: Sensitivity, calibrated: Sensitivity) -> bool:

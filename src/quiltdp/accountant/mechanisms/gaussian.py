@@ -18,7 +18,13 @@ from quiltdp.accountant.mechanisms.contract import (
     dp_accounting,
     register,
 )
-from quiltdp.accountant.mechanisms.sensitivities import Sensitivity, frozen_sensitivity, number, positive
+from quiltdp.accountant.mechanisms.sensitivities import (
+    Sensitivity,
+    frozen_sensitivity,
+    number,
+    positive,
+    single_epsilon,
+)
 from quiltdp.errors import InvalidArgument, option
 from quiltdp.numbers import down, round_up, up, up_array
 
@@ -130,11 +136,7 @@ class Gaussian(Mechanism):
         This is plain approximate DP; calibration for correlated records works from
         :meth:`profile`.  The returned value passed its own check.
         """
-        if isinstance(dp_epsilon, Mapping):
-            raise InvalidArgument("dp_epsilon must be one number for Gaussian noise")
-        target = number(dp_epsilon, "dp_epsilon")
-        if not 0.0 <= target < math.inf:
-            raise InvalidArgument(f"dp_epsilon must be finite and ≥ 0, not {dp_epsilon!r}")
+        target = single_epsilon(dp_epsilon, "Gaussian noise")
         low = high = self.max_sensitivity
         while self.profile(target, high) > self.delta:
             low, high = high, 2.0 * high
@@ -170,8 +172,7 @@ class Gaussian(Mechanism):
 
     def zcdp(self, scale: float) -> float:
         """Return Δ²/(2σ²)."""
-        ratio = Fraction(self.max_sensitivity) / Fraction(positive(scale, "scale"))
-        return round_up(ratio**2 / 2)
+        return gaussian_zcdp(self.max_sensitivity, scale)
 
     def rdp(self, scale: float, order: float) -> float:
         """Return order · Δ²/(2σ²)."""
@@ -195,6 +196,12 @@ class Gaussian(Mechanism):
     def to_dp_event(self, scale: float) -> Any:
         """Return a Gaussian event: noise multiplier = scale / sensitivity, rounded down."""
         return dp_accounting().GaussianDpEvent(noise_multiplier=down(scale / self.max_sensitivity))
+
+
+def gaussian_zcdp(sensitivity: float, scale: float) -> float:
+    """Return Δ²/(2σ²), rounded up."""
+    ratio = Fraction(sensitivity) / Fraction(positive(scale, "scale"))
+    return round_up(ratio**2 / 2)
 
 
 def checked_delta(given: object) -> float:

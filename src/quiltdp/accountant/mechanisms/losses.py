@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from quiltdp.accountant.mechanisms.contract import OneByOne
+from quiltdp.accountant.mechanisms.sensitivities import whole
 from quiltdp.numbers import up
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ class Losses(OneByOne):
 
     def _raised(self, weight: float) -> float:
         """Return the weight of the grid that stands for this one."""
-        near = math.ceil(weight * (1.0 - 1e-9))
+        near = whole(weight)
         if near <= _SMALL and self.whole:
             return float(near)  # a whole number that arrived raised by a few units in its last place
         if near <= _SMALL and abs(weight - near) <= 1e-9 * near:

@@ -18,7 +18,7 @@ from quiltdp.accountant.mechanisms.contract import (
     register,
 )
 from quiltdp.accountant.mechanisms.gaussian import checked_delta
-from quiltdp.accountant.mechanisms.sensitivities import Sensitivity, number, positive
+from quiltdp.accountant.mechanisms.sensitivities import Sensitivity, positive, single_epsilon
 from quiltdp.errors import InvalidArgument
 from quiltdp.numbers import up
 
@@ -105,11 +105,7 @@ class Repeated(Mechanism):
 
     def scale(self, dp_epsilon: float | Mapping[str, float]) -> float:
         """Return the smallest scale of each use that is (dp_epsilon, delta)-DP for one record."""
-        if isinstance(dp_epsilon, Mapping):
-            raise InvalidArgument("dp_epsilon must be one number for (ε, δ)")
-        target = number(dp_epsilon, "dp_epsilon")
-        if not 0.0 <= target < math.inf:
-            raise InvalidArgument(f"dp_epsilon must be finite and ≥ 0, not {dp_epsilon!r}")
+        target = single_epsilon(dp_epsilon, "(ε, δ)")
         weight = self.max_sensitivity
 
         def fits(scale: float) -> bool:

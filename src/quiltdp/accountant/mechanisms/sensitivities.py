@@ -8,7 +8,16 @@ from typing import Any, TypeAlias
 
 from quiltdp.errors import InvalidArgument, option
 
-__all__ = ["Sensitivities", "Sensitivity", "frozen_sensitivity", "number", "plain", "positive"]
+__all__ = [
+    "Sensitivities",
+    "Sensitivity",
+    "frozen_sensitivity",
+    "number",
+    "plain",
+    "positive",
+    "single_epsilon",
+    "whole",
+]
 
 Sensitivity: TypeAlias = "float | Mapping[str, float]"
 
@@ -76,6 +85,21 @@ def number(value: object, name: str) -> float:
         raise InvalidArgument(f"{option(name)} must be a number, not {value!r}") from None
     except OverflowError:
         raise InvalidArgument(f"{option(name)} is too large for a floating-point number") from None
+
+
+def whole(weight: float) -> int:
+    """Return a sum of whole sensitivities that arrives raised by a few units in its last place."""
+    return math.ceil(weight * (1.0 - 1e-9))
+
+
+def single_epsilon(dp_epsilon: object, noise: str) -> float:
+    """Return the one finite ε ≥ 0 that approximate DP aims at, or refuse it; one per record is none."""
+    if isinstance(dp_epsilon, Mapping):
+        raise InvalidArgument(f"dp_epsilon must be one number for {noise}")
+    target = number(dp_epsilon, "dp_epsilon")
+    if not 0.0 <= target < math.inf:
+        raise InvalidArgument(f"dp_epsilon must be finite and ≥ 0, not {dp_epsilon!r}")
+    return target
 
 
 def _checked(value: object, record: object) -> float:
