@@ -35,12 +35,10 @@ MAY_IMPORT = {
     "report": {*BELOW_THE_EDGES, "io", "domains", "report"},
     "cli": {*BELOW_THE_EDGES, "io", "domains", "report", "cli"},
 }
-# The two tables of names through which a lower layer reaches an edge, and the edge each may reach; and the
-# table of old addresses, which knows where every moved module went.
+# The two tables of names through which a lower layer reaches an edge, and the edge each may reach.
 TABLES = {
     "quiltdp.edges": {"report"},
     "quiltdp.io.load": {"domains"},
-    "quiltdp.moved": {"graph", "inference", "accountant"},
 }
 BY_NAME = re.compile(r"quiltdp(\.\w+)+(:\w+)?")
 HEAVY = (

@@ -9,8 +9,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from quiltdp.moved import old_addresses
-
 if TYPE_CHECKING:
     from quiltdp.accountant.adversaries import knows
     from quiltdp.accountant.attack import attack
@@ -189,6 +187,3 @@ def __getattr__(name: str) -> Any:
 def __dir__() -> list[str]:
     """List the public names."""
     return sorted({*globals(), *_PUBLIC})
-
-
-old_addresses()

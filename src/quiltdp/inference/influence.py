@@ -23,11 +23,8 @@ from quiltdp.inference.tables import (
 from quiltdp.inference.trees import barriers_beyond
 from quiltdp.inference.workspace import Workspace
 from quiltdp.model import Model, Table
-from quiltdp.moved import left
 
 __all__ = ["blanket_influence", "max_influence"]
-
-__getattr__ = left(__name__)
 
 
 def max_influence(
