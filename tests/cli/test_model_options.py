@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 import typer
@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from quiltdp.cli.app import guarded
 from quiltdp.cli.model_options import load, model_options
+from quiltdp.cli.option_words import arg, opt, switch
 from quiltdp.errors import InvalidArgument
 
 FAM = Path(__file__).parents[1] / "data" / "pedigree" / "peddy_ceph1463.ped"
@@ -112,3 +113,18 @@ def test_a_command_must_take_options():
 def test_load_refuses_for_python_callers_too():
     with pytest.raises(InvalidArgument, match="--study"):
         load(ASIA, study="ids.txt")
+
+
+def test_options_are_told_in_one_line() -> None:
+    app = typer.Typer()
+
+    @app.command()
+    def show(
+        name: Annotated[str, arg("NAME", "Who.")],
+        size: Annotated[int, opt("N", "How many.", "--count", min=1)] = 2,
+        loud: Annotated[bool, switch("--loud/--quiet", "How.")] = False,
+    ) -> None:
+        typer.echo(f"{name} {size} {loud}")
+
+    assert CliRunner().invoke(app, ["ann", "--count", "3", "--loud"]).output == "ann 3 True\n"
+    assert CliRunner().invoke(app, ["ann", "--count", "0"]).exit_code == 2

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 import quiltdp as qd
+from quiltdp.accountant.mechanisms.peers import KnownToPeers
 from quiltdp.errors import InvalidArgument, QuiltdpError
-from quiltdp.mechanisms.dp_events import to_dp_event
 from quiltdp.mechanisms.holdout_terms import checked_settings, setting
-from quiltdp.mechanisms.opendp_export import to_opendp
 from quiltdp.mechanisms.queries import TablePair, describe
 from quiltdp.report.tables import leakage_table
 
@@ -21,17 +20,34 @@ GAUSSIAN = qd.calibrate(CHAIN, 1.0, qd.Gaussian(sensitivity=1.0, delta=1e-6), co
 
 
 def test_opendp_charges_what_was_calibrated() -> None:
-    assert to_opendp(LAPLACE).map(1.0) == pytest.approx(LAPLACE.dp_epsilon, rel=1e-9)
-    assert to_opendp(GAUSSIAN).map(1.0) == pytest.approx(0.5 / GAUSSIAN.sigma**2, rel=1e-9)  # ρ of zCDP
+    assert LAPLACE.to_opendp().map(1.0) == pytest.approx(LAPLACE.dp_epsilon, rel=1e-9)
+    assert GAUSSIAN.to_opendp().map(1.0) == pytest.approx(0.5 / GAUSSIAN.sigma**2, rel=1e-9)  # ρ of zCDP
 
 
 def test_dp_accounting_events_carry_the_noise_per_sensitivity() -> None:
     events = pytest.importorskip("dp_accounting")
-    laplace, gaussian = to_dp_event(LAPLACE), to_dp_event(GAUSSIAN)
+    laplace, gaussian = LAPLACE.to_dp_event(), GAUSSIAN.to_dp_event()
     assert isinstance(laplace, events.LaplaceDpEvent)
     assert laplace.noise_multiplier == pytest.approx(LAPLACE.sigma)
     assert isinstance(gaussian, events.GaussianDpEvent)
     assert gaussian.noise_multiplier == pytest.approx(GAUSSIAN.sigma)
+
+
+@pytest.mark.parametrize(
+    "mechanism", [qd.Laplace(2.0), qd.Gaussian(2.0, 1e-6), qd.DiscreteGaussian(2, 1e-6)], ids=lambda m: m.kind
+)
+def test_losses_of_the_peer_are_those_of_the_profile(mechanism: KnownToPeers) -> None:
+    pytest.importorskip("dp_accounting")
+    losses = mechanism.privacy_loss(3.0, 2.0, 1e-4)
+    for epsilon in (0.1, 0.5):
+        exact = mechanism.group_profile(3.0).delta(epsilon, 2.0)
+        assert losses.get_delta_for_epsilon(epsilon) == pytest.approx(exact, rel=1e-3)
+    assert type(mechanism.to_opendp(3.0)(mechanism.number_type(5))) is mechanism.number_type
+
+
+def test_noise_on_whole_numbers_is_no_event() -> None:
+    with pytest.raises(InvalidArgument, match="no dp_accounting event"):
+        qd.DiscreteGaussian(1, 1e-6).to_dp_event(3.0)
 
 
 def test_a_query_has_an_exact_value_on_both_tables() -> None:

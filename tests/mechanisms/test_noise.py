@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from quiltdp.accountant.mechanisms import Gaussian, Laplace, gaussian_delta
 from quiltdp.errors import InvalidArgument
 from quiltdp.mechanisms import Grid, InsecureDeterministicNoise, SecureNoise
+from quiltdp.mechanisms.additive import AdditiveMechanism, smallest_sensitivity
 from quiltdp.mechanisms.exponential import ExponentialMechanism
 from quiltdp.mechanisms.gaussian import GaussianMechanism
 from quiltdp.mechanisms.laplace import LaplaceMechanism
@@ -256,3 +257,9 @@ def test_discrete_gaussian_is_covered_by_the_continuous_profile(std: float, epsi
         moved = np.roll(law, shift)
         delta = float(np.maximum(law - math.exp(epsilon) * moved, 0).sum())
         assert delta <= gaussian_delta(epsilon, shift / std) + 1e-15
+
+
+def test_rounding_is_charged_to_the_record_that_moves_least() -> None:
+    assert smallest_sensitivity({"a": 0.0, "b": 0.5, "c": 2.0}) == 0.5
+    unequal: AdditiveMechanism = LaplaceMechanism(Laplace({"a": 0.0, "b": 0.5, "c": 2.0}), 3.0)
+    assert unequal.grid == LaplaceMechanism(Laplace(0.5), 3.0).grid

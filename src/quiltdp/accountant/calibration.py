@@ -211,11 +211,19 @@ class Calibration:
         return bracket_of(self, work)
 
     def to_opendp(self) -> Any:
-        """Return an OpenDP measurement that adds this noise to one number (a float query)."""
+        """Return an OpenDP measurement that adds this noise to one number.
+
+        OpenDP's own privacy map then tells the *plain* DP cost, α = Δ/σ for Laplace: the certified leakage
+        is the calibration's, not OpenDP's.  Thresholdout is no single release: it is refused.
+        """
         return self.mechanism.to_opendp(self.sigma)
 
     def to_dp_event(self) -> Any:
-        """Return the ``dp_accounting`` event of one release at this scale."""
+        """Return the ``dp_accounting`` event of one release at this scale.
+
+        The sensitivity is that of *replacing* a record: use the accountant with its own default neighbours,
+        which shift the query by one sensitivity.  Compose events first, then convert once.
+        """
         return self.mechanism.to_dp_event(self.sigma)
 
     def _repr_html_(self) -> str:

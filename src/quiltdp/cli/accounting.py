@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from quiltdp.accountant.leakage import AUTOMATIC, ON_REQUEST
+from quiltdp.cli.option_words import arg, opt, switch
 
 if TYPE_CHECKING:
     from quiltdp.accountant.profile import Progress
@@ -38,24 +37,17 @@ __all__ = [
 
 ModelFile = Annotated[
     str,
-    typer.Argument(
-        metavar="MODEL",
-        help="A network (.bif .xmlbif .net .xdsl .uai .json), a chain (.json) or a pedigree (.fam .ped …).",
+    arg(
+        "MODEL",
+        "A network (.bif .xmlbif .net .xdsl .uai .json), a chain (.json) or a pedigree (.fam .ped …).",
     ),
 ]
 
-Epsilon = Annotated[float, typer.Option(metavar="E", help="The Bayesian DP target: the leakage allowed.")]
-Budget = Annotated[
-    int | None,
-    typer.Option(metavar="B", min=1, help="Thresholdout: how many answers may come from the holdout."),
-]
+Epsilon = Annotated[float, opt("E", "The Bayesian DP target: the leakage allowed.")]
+Budget = Annotated[int | None, opt("B", "Thresholdout: how many answers may come from the holdout.", min=1)]
 QueryName = Annotated[
     str | None,
-    typer.Option(
-        metavar="NAME",
-        help="Pedigrees: allele-count, carrier-count or genotype-histogram; its sensitivity is known.",
-        show_default=False,
-    ),
+    opt("NAME", "Pedigrees: allele-count, carrier-count or genotype-histogram; its sensitivity is known."),
 ]
 
 
@@ -65,61 +57,49 @@ def _names(adversary: str) -> str:
 
 Method = Annotated[
     str,
-    typer.Option(
-        metavar="NAME",
-        help=f"auto (the best that applies), or one of {_names('informed')}; against the prior adversary"
+    opt(
+        "NAME",
+        f"auto (the best that applies), or one of {_names('informed')}; against the prior adversary"
         f" also {_names('prior')}.",
     ),
 ]
 Adversary = Annotated[
     str,
-    typer.Option(
-        metavar="WHO",
-        help="informed (knows any other records), prior (knows only the model), knows=A,B (may know these"
+    opt(
+        "WHO",
+        "informed (knows any other records), prior (knows only the model), knows=A,B (may know these"
         " records) or knows:K (may know any K).",
     ),
 ]
 Work = Annotated[
     str,
-    typer.Option(
-        metavar="LEVEL",
-        help="How far searches go: quick, normal or thorough; LEVEL:STAGE ends after a stage. The same"
-        " work gives the same answer on every machine.",
+    opt(
+        "LEVEL",
+        "How far searches go: quick, normal or thorough; LEVEL:STAGE ends after a stage. The same work"
+        " gives the same answer on every machine.",
     ),
 ]
-Window = Annotated[
-    int, typer.Option(metavar="W", min=1, help="Protect every run of W consecutive steps of a chain.")
-]
+Window = Annotated[int, opt("W", "Protect every run of W consecutive steps of a chain.", min=1)]
 Protect = Annotated[
     list[str] | None,
-    typer.Option(
-        metavar="NAME=A,B,…",
-        help="Protect a set of records together; repeat for several. NAME=PREFIX* takes all that begin so.",
-        show_default=False,
+    opt(
+        "NAME=A,B,…",
+        "Protect a set of records together; repeat for several. NAME=PREFIX* takes all that begin so.",
     ),
 ]
 TimeLimit = Annotated[
     float,
-    typer.Option(
-        metavar="SECONDS",
+    opt(
+        "SECONDS",
+        "When to stop looking for a better bound; the answer is then that of the last finished stage.",
         min=0.1,
-        help="When to stop looking for a better bound; the answer is then that of the last finished stage.",
     ),
 ]
-MemoryLimit = Annotated[
-    str | None,
-    typer.Option(metavar="SIZE", help="The same for memory, for example 500M or 2G.", show_default=False),
-]
+MemoryLimit = Annotated[str | None, opt("SIZE", "The same for memory, for example 500M or 2G.")]
 WorkerCount = Annotated[
-    int,
-    typer.Option(
-        "--workers",
-        metavar="N",
-        min=1,
-        help="Processes to work with; the answer is the same with any number.",
-    ),
+    int, opt("N", "Processes to work with; the answer is the same with any number.", "--workers", min=1)
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Plain JSON on stdout, nothing else.")]
+AsJson = Annotated[bool, switch("--json", "Plain JSON on stdout, nothing else.")]
 
 
 def worker_pool(count: int | None) -> AbstractContextManager[Any]:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-import typer
-
 from quiltdp.cli.accounting import Adversary, AsJson, ModelFile
 from quiltdp.cli.app import emit_json, guarded
 from quiltdp.cli.model_options import load, model_options
+from quiltdp.cli.option_words import opt
 
 __all__ = ["attack"]
 
@@ -17,11 +16,9 @@ __all__ = ["attack"]
 def attack(
     model: ModelFile,
     *,
-    dp_epsilon: Annotated[float, typer.Option(metavar="A", help="α of the mechanism that is attacked.")],
+    dp_epsilon: Annotated[float, opt("A", "α of the mechanism that is attacked.")],
     adversary: Adversary = "informed",
-    work: Annotated[
-        str, typer.Option(metavar="LEVEL", help="How long to search: quick, normal or thorough.")
-    ] = "normal",
+    work: Annotated[str, opt("LEVEL", "How long to search: quick, normal or thorough.")] = "normal",
     json: AsJson = False,
     options: dict[str, Any],
 ) -> None:

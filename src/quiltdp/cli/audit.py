@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-import typer
-
 from quiltdp.cli.accounting import Adversary, AsJson, ModelFile, TimeLimit, Work, WorkerCount, progress_bar
 from quiltdp.cli.app import emit_json, guarded
 from quiltdp.cli.model_options import load, model_options
+from quiltdp.cli.option_words import opt
 
 __all__ = ["audit"]
 
@@ -17,9 +16,7 @@ __all__ = ["audit"]
 def audit(
     model: ModelFile,
     *,
-    dp_epsilon: Annotated[
-        float, typer.Option(metavar="A", help="α, the mechanism's DP guarantee for one record.")
-    ] = 0.1,
+    dp_epsilon: Annotated[float, opt("A", "α, the mechanism's DP guarantee for one record.")] = 0.1,
     adversary: Adversary = "informed",
     work: Work = "normal",
     time_limit: TimeLimit = 60.0,

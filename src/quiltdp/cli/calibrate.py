@@ -5,8 +5,6 @@ from __future__ import annotations
 from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from quiltdp.cli.accounting import (
     Adversary,
     AsJson,
@@ -30,12 +28,13 @@ from quiltdp.cli.accounting import (
 )
 from quiltdp.cli.app import emit_json, guarded
 from quiltdp.cli.model_options import load, model_options
+from quiltdp.cli.option_words import opt, switch
 from quiltdp.numbers import shown_up
 
 if TYPE_CHECKING:
     from quiltdp.accountant.bracket import Bracket
     from quiltdp.accountant.calibration import Calibration
-    from quiltdp.accountant.composition import Concentrated, Split
+    from quiltdp.accountant.composition import Concentrated
     from quiltdp.accountant.mechanisms import Mechanism
     from quiltdp.model import Model
 
@@ -50,41 +49,28 @@ def calibrate(
     budget: Budget = None,
     sensitivity: Annotated[
         float | None,
-        typer.Option(
-            metavar="D",
-            help="How far one record moves the query; default 1, for Thresholdout 1/records. A pedigree"
-            " needs it or --query; of twins who share a record, how far each of them moves it.",
-            show_default=False,
+        opt(
+            "D",
+            "How far one record moves the query; default 1, for Thresholdout 1/records. A pedigree needs it"
+            " or --query; of twins who share a record, how far each of them moves it.",
         ),
     ] = None,
     query: QueryName = None,
     mechanism: Annotated[
         str | None,
-        typer.Option(
-            metavar="KIND",
-            help="laplace, gaussian, discrete-gaussian or thresholdout; default laplace, thresholdout with"
+        opt(
+            "KIND",
+            "laplace, gaussian, discrete-gaussian or thresholdout; default laplace, thresholdout with"
             " --budget.",
-            show_default=False,
         ),
     ] = None,
     delta: Annotated[
-        float | None,
-        typer.Option(
-            metavar="D",
-            help="Gaussian, or several Laplace releases together: the δ allowed.",
-            show_default=False,
-        ),
+        float | None, opt("D", "Gaussian, or several Laplace releases together: the δ allowed.")
     ] = None,
-    releases: Annotated[
-        int,
-        typer.Option(metavar="K", min=1, help="How many equal releases share ε; σ is then that of each."),
-    ] = 1,
-    disjoint: Annotated[
-        bool, typer.Option("--disjoint", help="No record is read by two of the releases.")
-    ] = False,
+    releases: Annotated[int, opt("K", "How many equal releases share ε; σ is then that of each.", min=1)] = 1,
+    disjoint: Annotated[bool, switch("--disjoint", "No record is read by two of the releases.")] = False,
     renyi: Annotated[
-        bool,
-        typer.Option("--renyi", help="Also the Rényi DP (RDP) of one release and of all, order by order."),
+        bool, switch("--renyi", "Also the Rényi DP (RDP) of one release and of all, order by order.")
     ] = False,
     method: Method = "auto",
     adversary: Adversary = "informed",
@@ -96,17 +82,13 @@ def calibrate(
     workers: WorkerCount = 1,
     bracket: Annotated[
         bool | None,
-        typer.Option(
+        switch(
             "--bracket/--no-bracket",
-            help="Also attack: what no method can be below; by default a short attack on narrow models.",
-            show_default=False,
+            "Also attack: what no method can be below; by default a short attack on narrow models.",
         ),
     ] = None,
     adversaries: Annotated[
-        bool,
-        typer.Option(
-            "--adversaries", help="Also σ against prior, knows:1, knows:2 and informed adversaries."
-        ),
+        bool, switch("--adversaries", "Also σ against prior, knows:1, knows:2 and informed adversaries.")
     ] = False,
     json: AsJson = False,
     options: dict[str, Any],
@@ -132,42 +114,26 @@ def calibrate(
         several = releases if not disjoint else 1
         spec, together = chosen_mechanism(loaded, mechanism, budget, sensitivity, query, delta, several)
         with worker_pool(workers) as executor, progress_bar() as progress:
-            found = qd.calibrate(
-                loaded,
-                epsilon,
-                spec,
-                method=method,
-                adversary=adversary,
-                protect=protection(loaded, protect) or together,
-                window=window,
-                work=work,
-                time_limit=time_limit,
-                memory_limit=memory_bytes(memory_limit),
-                progress=progress,
-                executor=executor,
-            )
+            asked: dict[str, Any] = {
+                "method": method,
+                "protect": protection(loaded, protect) or together,
+                "window": window,
+                "work": work,
+                "time_limit": time_limit,
+                "memory_limit": memory_bytes(memory_limit),
+                "progress": progress,
+                "executor": executor,
+            }
+            found = qd.calibrate(loaded, epsilon, spec, adversary=adversary, **asked)
             others: tuple[Calibration, ...] = ()
             if adversaries:
-                others = qd.calibrate_adversaries(
-                    loaded,
-                    epsilon,
-                    spec,
-                    method=method,
-                    protect=protection(loaded, protect) or together,
-                    window=window,
-                    work=work,
-                    time_limit=time_limit,
-                    memory_limit=memory_bytes(memory_limit),
-                    compare=False,
-                    progress=progress,
-                    executor=executor,
-                )
+                others = qd.calibrate_adversaries(loaded, epsilon, spec, compare=False, **asked)
         attained = _bracket(loaded, found, bracket)
         left = time_limit - (monotonic() - started)  # one limit for the answer and what stands beside it
         instead = _against_prior(loaded, found, left) if _is_group(found) else None
+        parts = found.split(releases, disjoint=disjoint)
         if json:
             document = {k: v for k, v in found.to_dict().items() if k not in ("schema", "version")}
-            parts = _shared(found, releases, disjoint)
             shared: dict[str, Any] = {"releases": parts.to_dict()} if releases > 1 else {}
             shared["concentrated"] = parts.concentrated().to_dict()
             shared["bracket"] = None if attained is None else attained.to_dict()
@@ -177,7 +143,6 @@ def calibrate(
                 shared["adversaries"] = [_compared(c) for c in others]
             emit_json("calibration", {**document, **shared, "notes": [*loaded.notes, *found.notes]})
         else:
-            parts = _shared(found, releases, disjoint)
             if releases > 1:
                 from quiltdp.cli.show import show_line
 
@@ -188,11 +153,6 @@ def calibrate(
                 _show_renyi(cost)
             if others:
                 _show_adversaries(others)
-
-
-def _shared(found: Calibration, releases: int, disjoint: bool) -> Split:
-    """Return what every one of several releases needs."""
-    return found.split(releases, disjoint=disjoint)
 
 
 def chosen_mechanism(
@@ -327,13 +287,9 @@ def _against_prior(model: Model, found: Calibration, left: float) -> float | Non
     if found.protected != "single records" or left < 0.1:
         return None
     try:
+        limit = min(left, 10.0)
         made = qd.calibrate(
-            model,
-            found.epsilon,
-            found.mechanism,
-            adversary="prior",
-            time_limit=min(left, 10.0),
-            compare=False,
+            model, found.epsilon, found.mechanism, adversary="prior", time_limit=limit, compare=False
         )
     except QuiltdpError:
         return None

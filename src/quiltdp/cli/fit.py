@@ -5,92 +5,66 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from quiltdp.cli.accounting import AsJson, progress_bar
 from quiltdp.cli.app import emit_json, guarded
+from quiltdp.cli.option_words import arg, opt
 
 __all__ = ["fit"]
 
 
 def fit(
-    data: Annotated[str, typer.Argument(metavar="DATA", help="A CSV file with a header.")],
+    data: Annotated[str, arg("DATA", "A CSV file with a header.")],
     *,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="Where to write the model (.json).")
-    ],
+    output: Annotated[Path, opt("FILE", "Where to write the model (.json).", "--output", "-o")],
     column: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME",
-            help="A Markov chain of this column, rows in the order of time; without it, a Bayesian network"
-            " over all columns.",
-            show_default=False,
+        opt(
+            "NAME",
+            "A Markov chain of this column, rows in the order of time; without it, a Bayesian network over"
+            " all columns.",
         ),
     ] = None,
     rows: Annotated[
         str | None,
-        typer.Option(
-            metavar="HOW",
-            help="For a holdout of rows: independent, or time (of all columns, the chain that needs the most"
+        opt(
+            "HOW",
+            "For a holdout of rows: independent, or time (of all columns, the chain that needs the most"
             " noise).",
-            show_default=False,
         ),
     ] = None,
     group: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Chain: rows with one value in this column belong together (a machine, a user); one chain"
-            " for each.",
-            show_default=False,
+        opt(
+            "NAME",
+            "Chain: rows with one value in this column belong together (a machine, a user); one chain for"
+            " each.",
         ),
     ] = None,
     time: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Chain: the column with the time; steps that are not there are steps that nobody saw.",
-            show_default=False,
-        ),
+        opt("NAME", "Chain: the column with the time; steps that are not there are steps that nobody saw."),
     ] = None,
-    missing: Annotated[
-        str,
-        typer.Option(metavar="HOW", help="Chain: refuse a missing value, or take it for a gap."),
-    ] = "refuse",
+    missing: Annotated[str, opt("HOW", "Chain: refuse a missing value, or take it for a gap.")] = "refuse",
     initial: Annotated[
         str,
-        typer.Option(
-            metavar="LAW",
-            help="Chain: the first step: stationary, occupancy (shares of the data) or uniform; auto is"
-            " stationary where every state is reached from every other, else occupancy.",
+        opt(
+            "LAW",
+            "Chain: the first step: stationary, occupancy (shares of the data) or uniform; auto is stationary"
+            " where every state is reached from every other, else occupancy.",
         ),
     ] = "auto",
-    states: Annotated[
-        int, typer.Option(metavar="K", min=1, help="How many states numbers are cut into.")
-    ] = 8,
-    binning: Annotated[str, typer.Option(metavar="RULE", help="Chain: quantile or width.")] = "quantile",
-    estimator: Annotated[
-        str, typer.Option(metavar="NAME", help="Chain: mle, additive:A or reversible.")
-    ] = "mle",
+    states: Annotated[int, opt("K", "How many states numbers are cut into.", min=1)] = 8,
+    binning: Annotated[str, opt("RULE", "Chain: quantile or width.")] = "quantile",
+    estimator: Annotated[str, opt("NAME", "Chain: mle, additive:A or reversible.")] = "mle",
     length: Annotated[
         int | None,
-        typer.Option(
-            metavar="N",
-            min=1,
-            help="Chain: steps to protect, with --group of each; default those of the data.",
-        ),
+        opt("N", "Chain: steps to protect, with --group of each; default those of the data.", min=1),
     ] = None,
     edge: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="A>B", help="Network: an edge; repeat for several. Default: learned (pgmpy, BIC)."
-        ),
+        list[str] | None, opt("A>B", "Network: an edge; repeat for several. Default: learned (pgmpy, BIC).")
     ] = None,
-    epsilon: Annotated[
-        float, typer.Option(metavar="E", help="The target at which the sampling error is told.")
-    ] = 1.0,
-    confidence: Annotated[float, typer.Option(metavar="P", help="Of the region of chains.")] = 0.95,
+    epsilon: Annotated[float, opt("E", "The target at which the sampling error is told.")] = 1.0,
+    confidence: Annotated[float, opt("P", "Of the region of chains.")] = 0.95,
     json: AsJson = False,
 ) -> None:
     """Fit a model to public or past data: a chain of one column, or a network over columns.

@@ -6,10 +6,9 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from quiltdp.cli.accounting import AsJson, TimeLimit, WorkerCount, progress_bar
 from quiltdp.cli.app import emit_json, guarded
+from quiltdp.cli.option_words import arg, opt
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,43 +22,22 @@ _WHO = ("informed", "prior")
 
 def genome(
     families: Annotated[
-        Path,
-        typer.Argument(
-            metavar="FAMILIES", help="A PLINK family file (.fam .ped); the lines of a family stand together."
-        ),
+        Path, arg("FAMILIES", "A PLINK family file (.fam .ped); the lines of a family stand together.")
     ],
     *,
-    frequencies: Annotated[
-        Path,
-        typer.Option(metavar="FILE", help="Allele frequencies, one locus per line (.afreq .frq .vcf …)."),
-    ],
-    epsilon: Annotated[
-        float, typer.Option(metavar="E", help="The leakage allowed, for all loci of a person together.")
-    ],
+    frequencies: Annotated[Path, opt("FILE", "Allele frequencies, one locus per line (.afreq .frq .vcf …).")],
+    epsilon: Annotated[float, opt("E", "The leakage allowed, for all loci of a person together.")],
     query: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME", help="What is released: allele-count, carrier-count or genotype-histogram."
-        ),
+        str, opt("NAME", "What is released: allele-count, carrier-count or genotype-histogram.")
     ] = "allele-count",
-    mutation_rate: Annotated[float, typer.Option(metavar="M", min=0.0, max=0.5, help="Per meiosis.")] = 0.0,
-    error_rate: Annotated[float, typer.Option(metavar="R", min=0.0, max=0.5, help="Of genotyping.")] = 0.0,
-    nodes: Annotated[
-        int,
-        typer.Option(metavar="N", min=1, help="How many frequencies are analysed; the others are bridged."),
-    ] = 32,
+    mutation_rate: Annotated[float, opt("M", "Per meiosis.", min=0.0, max=0.5)] = 0.0,
+    error_rate: Annotated[float, opt("R", "Of genotyping.", min=0.0, max=0.5)] = 0.0,
+    nodes: Annotated[int, opt("N", "How many frequencies are analysed; the others are bridged.", min=1)] = 32,
     journal: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Keep what is found here; the same command begun again goes on where it was.",
-            show_default=False,
-        ),
+        opt("FILE", "Keep what is found here; the same command begun again goes on where it was."),
     ] = None,
-    tsv: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write a line per family, tab-separated.", show_default=False),
-    ] = None,
+    tsv: Annotated[Path | None, opt("FILE", "Write a line per family, tab-separated.")] = None,
     time_limit: TimeLimit = 30.0,
     workers: WorkerCount = 1,
     json: AsJson = False,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from quiltdp.cli.app import GroupedCommand, emit_json, guarded
+from quiltdp.cli.option_words import arg, opt, switch
 from quiltdp.cli.show import say
 from quiltdp.numbers import shown_up
 
@@ -22,27 +23,24 @@ holdout = typer.Typer(
     no_args_is_help=True,
 )
 
-LedgerPath = Annotated[Path, typer.Argument(metavar="LEDGER", help="The ledger file.")]
+LedgerPath = Annotated[Path, arg("LEDGER", "The ledger file.")]
 AnchorPath = Annotated[
     Path | None,
-    typer.Option(
-        metavar="FILE",
-        help="A file on another disk that remembers the newest entry: an old copy of the ledger is noticed.",
+    opt(
+        "FILE",
+        "A file on another disk that remembers the newest entry: an old copy of the ledger is noticed.",
     ),
 ]
 Types = Annotated[
     list[str] | None,
-    typer.Option(
+    opt(
+        "COLUMN=KIND",
+        "number, boolean or text, where the training data should not decide; repeated.",
         "--type",
-        metavar="COLUMN=KIND",
-        help="number, boolean or text, where the training data should not decide; repeated.",
     ),
 ]
-Second = Annotated[
-    bool,
-    typer.Option(help="Another ledger for the same data is meant: what the two leak adds up."),
-]
-Json = Annotated[bool, typer.Option("--json", help="Plain JSON on stdout, nothing else.")]
+Second = Annotated[bool, opt(None, "Another ledger for the same data is meant: what the two leak adds up.")]
+Json = Annotated[bool, switch("--json", "Plain JSON on stdout, nothing else.")]
 
 
 @holdout.command(
@@ -53,36 +51,24 @@ Json = Annotated[bool, typer.Option("--json", help="Plain JSON on stdout, nothin
     " --holdout holdout.csv",
 )
 def init(
-    ledger: Annotated[
-        Path, typer.Argument(metavar="LEDGER", help="The file to make; it must not exist yet.")
-    ],
+    ledger: Annotated[Path, arg("LEDGER", "The file to make; it must not exist yet.")],
     *,
     plan: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="What 'quiltdp plan … --json' printed: all of it is kept."),
+        Path | None, opt("FILE", "What 'quiltdp plan … --json' printed: all of it is kept.")
     ] = None,
     calibration: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="What 'quiltdp calibrate … --budget B --json' printed."),
+        Path | None, opt("FILE", "What 'quiltdp calibrate … --budget B --json' printed.")
     ] = None,
     threshold: Annotated[
-        float | None,
-        typer.Option(metavar="T", help="How far training and holdout may differ before the holdout answers."),
+        float | None, opt("T", "How far training and holdout may differ before the holdout answers.")
     ] = None,
-    failure: Annotated[
-        float, typer.Option(metavar="P", help="How likely the stated error bounds may fail.")
-    ] = 0.05,
+    failure: Annotated[float, opt("P", "How likely the stated error bounds may fail.")] = 0.05,
     queries: Annotated[
-        int | None,
-        typer.Option(metavar="M", help="How many queries will be asked, if that is fixed: tighter bounds."),
+        int | None, opt("M", "How many queries will be asked, if that is fixed: tighter bounds.")
     ] = None,
-    model: Annotated[
-        Path | None,
-        typer.Option(metavar="MODEL", help="Certify the calibration anew, against its model."),
-    ] = None,
+    model: Annotated[Path | None, opt("MODEL", "Certify the calibration anew, against its model.")] = None,
     data: Annotated[
-        Path | None,
-        typer.Option("--holdout", metavar="CSV", help="Bind the ledger to these data now, not when asking."),
+        Path | None, opt("CSV", "Bind the ledger to these data now, not when asking.", "--holdout")
     ] = None,
     second: Second = False,
     anchor: AnchorPath = None,
@@ -154,15 +140,12 @@ def _identity(ledger: Path, data: Path, second: bool) -> str | None:
 )
 def ask(
     ledger: LedgerPath,
-    query: Annotated[
-        list[str], typer.Argument(metavar="QUERY...", help="A column, or an expression: 'age < 40'.")
-    ],
+    query: Annotated[list[str], arg("QUERY...", "A column, or an expression: 'age < 40'.")],
     *,
-    train: Annotated[Path, typer.Option(metavar="CSV", help="The training data.")],
-    holdout: Annotated[Path, typer.Option(metavar="CSV", help="The holdout data.")],
+    train: Annotated[Path, opt("CSV", "The training data.")],
+    holdout: Annotated[Path, opt("CSV", "The holdout data.")],
     key: Annotated[
-        list[str] | None,
-        typer.Option(metavar="KEY", help="A key for each query, in order: asked again, it costs nothing."),
+        list[str] | None, opt("KEY", "A key for each query, in order: asked again, it costs nothing.")
     ] = None,
     types: Types = None,
     second: Second = False,
@@ -206,8 +189,7 @@ def status(
     ledger: LedgerPath,
     *,
     model: Annotated[
-        Path | None,
-        typer.Option(metavar="MODEL", help="Also tell the leakage, from the model of the calibration."),
+        Path | None, opt("MODEL", "Also tell the leakage, from the model of the calibration.")
     ] = None,
     anchor: AnchorPath = None,
     json: Json = False,

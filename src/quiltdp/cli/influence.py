@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from quiltdp.cli.accounting import AsJson, ModelFile
 from quiltdp.cli.app import emit_json, guarded
 from quiltdp.cli.model_options import load, model_options
+from quiltdp.cli.option_words import opt
 
 if TYPE_CHECKING:
     from quiltdp.graph.quilt import Quilt
@@ -22,22 +21,14 @@ __all__ = ["by_use", "influence"]
 def influence(
     model: ModelFile,
     *,
-    of: Annotated[str, typer.Option("--of", metavar="NODE", help="The node under attack.")],
+    of: Annotated[str, opt("NODE", "The node under attack.", "--of")],
     on: Annotated[
-        str | None,
-        typer.Option(
-            "--on", metavar="NAMES", help="The nodes seen, separated by commas; default: its Markov blanket."
-        ),
+        str | None, opt("NAMES", "The nodes seen, separated by commas; default: its Markov blanket.", "--on")
     ] = None,
     given: Annotated[
-        str,
-        typer.Option(
-            "--given", metavar="NAMES", help="Nodes whose values are known already, separated by commas."
-        ),
+        str, opt("NAMES", "Nodes whose values are known already, separated by commas.", "--given")
     ] = "",
-    max_entries: Annotated[
-        int, typer.Option(metavar="N", min=1, help="The largest table that may be built.")
-    ] = 2**24,
+    max_entries: Annotated[int, opt("N", "The largest table that may be built.", min=1)] = 2**24,
     json: AsJson = False,
     options: dict[str, Any],
 ) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from quiltdp.cli.accounting import (
     Adversary,
     AsJson,
@@ -27,6 +25,7 @@ from quiltdp.cli.accounting import (
 )
 from quiltdp.cli.app import emit_json, guarded
 from quiltdp.cli.model_options import load, model_options
+from quiltdp.cli.option_words import opt
 from quiltdp.errors import InvalidArgument
 from quiltdp.numbers import shown_up
 
@@ -42,25 +41,17 @@ def leakage(
     *,
     dp_epsilon: Annotated[
         float | None,
-        typer.Option(
-            metavar="A",
-            help="α, the mechanism's DP guarantee for one record (of twins who share one: for each).",
-            show_default=False,
-        ),
+        opt("A", "α, the mechanism's DP guarantee for one record (of twins who share one: for each)."),
     ] = None,
     calibration: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Instead: what 'quiltdp calibrate --json' printed, certified anew by its own search.",
-            show_default=False,
-        ),
+        opt("FILE", "Instead: what 'quiltdp calibrate --json' printed, certified anew by its own search."),
     ] = None,
     method: Method = "auto",
     adversary: Adversary = "informed",
     window: Window = 1,
     protect: Protect = None,
-    top: Annotated[int, typer.Option(metavar="N", min=0, help="How many records to list.")] = 10,
+    top: Annotated[int, opt("N", "How many records to list.", min=0)] = 10,
     work: Work = "normal",
     time_limit: TimeLimit = 30.0,
     memory_limit: MemoryLimit = None,

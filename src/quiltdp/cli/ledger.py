@@ -9,6 +9,7 @@ import typer
 
 from quiltdp.cli.app import GroupedCommand, emit_json, guarded
 from quiltdp.cli.holdout import AnchorPath, Json, LedgerPath, show_status, status_facts
+from quiltdp.cli.option_words import arg, opt
 from quiltdp.cli.show import say
 from quiltdp.numbers import shown_up
 
@@ -30,17 +31,10 @@ ledger = typer.Typer(
     "  quiltdp ledger init releases.db --calibration cal.json --model models/asia.bif",
 )
 def init(
-    ledger: Annotated[
-        Path, typer.Argument(metavar="LEDGER", help="The file to make; it must not exist yet.")
-    ],
+    ledger: Annotated[Path, arg("LEDGER", "The file to make; it must not exist yet.")],
     *,
-    calibration: Annotated[
-        Path, typer.Option(metavar="FILE", help="What 'quiltdp calibrate … --json' printed.")
-    ],
-    model: Annotated[
-        Path | None,
-        typer.Option(metavar="MODEL", help="Certify the calibration anew, against its model."),
-    ] = None,
+    calibration: Annotated[Path, opt("FILE", "What 'quiltdp calibrate … --json' printed.")],
+    model: Annotated[Path | None, opt("MODEL", "Certify the calibration anew, against its model.")] = None,
     anchor: AnchorPath = None,
     json: Json = False,
 ) -> None:
@@ -81,21 +75,16 @@ def charge(
     ledger: LedgerPath,
     *,
     parts: Annotated[
-        int | None,
-        typer.Option(metavar="K", min=1, help="One of K equal releases; the answer says with which noise."),
+        int | None, opt("K", "One of K equal releases; the answer says with which noise.", min=1)
     ] = None,
     scale: Annotated[
-        float | None,
-        typer.Option(metavar="S", help="A release with noise of this scale, with the calibrated mechanism."),
+        float | None, opt("S", "A release with noise of this scale, with the calibrated mechanism.")
     ] = None,
-    dp_epsilon: Annotated[
-        float | None, typer.Option(metavar="A", help="A release of this α, whatever the mechanism.")
-    ] = None,
-    count: Annotated[int, typer.Option(metavar="N", min=1, help="How many such releases.")] = 1,
-    label: Annotated[str | None, typer.Option(metavar="TEXT", help="A note for the ledger.")] = None,
+    dp_epsilon: Annotated[float | None, opt("A", "A release of this α, whatever the mechanism.")] = None,
+    count: Annotated[int, opt("N", "How many such releases.", min=1)] = 1,
+    label: Annotated[str | None, opt("TEXT", "A note for the ledger.")] = None,
     key: Annotated[
-        str | None,
-        typer.Option(metavar="KEY", help="Charged once: the same key again says whether it was booked."),
+        str | None, opt("KEY", "Charged once: the same key again says whether it was booked.")
     ] = None,
     anchor: AnchorPath = None,
     json: Json = False,
@@ -146,10 +135,9 @@ def show(
     ledger: LedgerPath,
     *,
     model: Annotated[
-        Path | None,
-        typer.Option(metavar="MODEL", help="Also tell the leakage, from the model of the calibration."),
+        Path | None, opt("MODEL", "Also tell the leakage, from the model of the calibration.")
     ] = None,
-    last: Annotated[int, typer.Option(metavar="N", min=0, help="How many of the newest entries.")] = 10,
+    last: Annotated[int, opt("N", "How many of the newest entries.", min=0)] = 10,
     anchor: AnchorPath = None,
     json: Json = False,
 ) -> None:
@@ -174,7 +162,7 @@ def show(
     epilog="\b\nExamples:\n  quiltdp ledger verify study.db\n  quiltdp ledger verify study.json",
 )
 def verify(
-    ledger: Annotated[Path, typer.Argument(metavar="LEDGER", help="A ledger file, or an export (.json).")],
+    ledger: Annotated[Path, arg("LEDGER", "A ledger file, or an export (.json).")],
     *,
     anchor: AnchorPath = None,
     json: Json = False,
@@ -203,9 +191,7 @@ def verify(
 def export(
     ledger: LedgerPath,
     *,
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write here instead of stdout.")
-    ] = None,
+    output: Annotated[Path | None, opt("FILE", "Write here instead of stdout.", "-o", "--output")] = None,
     anchor: AnchorPath = None,
 ) -> None:
     """Write everything that may be shown as JSON; anybody can verify it without the ledger."""

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from quiltdp.cli.accounting import AsJson
 from quiltdp.cli.app import emit_json, guarded
+from quiltdp.cli.option_words import arg, opt
 
 if TYPE_CHECKING:
     from quiltdp.generalization import MaxInformation
@@ -23,30 +22,24 @@ KINDS = {
     "mutual": "m:k, mutual information of m bits read at k bits, this law only",
 }
 
-Records = Annotated[
-    int | None, typer.Option(metavar="N", min=1, help="The number of records; DP steps need it.")
-]
-Beta = Annotated[
-    float,
-    typer.Option(metavar="P", help="β of all steps together, shared equally by those that need one."),
-]
+Records = Annotated[int | None, opt("N", "The number of records; DP steps need it.", min=1)]
+Beta = Annotated[float, opt("P", "β of all steps together, shared equally by those that need one.")]
 
 
 def maxinfo(
     steps: Annotated[
         list[str],
-        typer.Argument(
-            metavar="STEP...",
-            help="In the order they were run: pure=0.01, product=0.01, leakage=0.002,"
-            " approximate=0.01:1e-9, bits=8, mutual=1:40.",
+        arg(
+            "STEP...",
+            "In the order they were run: pure=0.01, product=0.01, leakage=0.002, approximate=0.01:1e-9,"
+            " bits=8, mutual=1:40.",
         ),
     ],
     *,
     records: Records = None,
     beta: Beta = 0.01,
     event: Annotated[
-        float | None,
-        typer.Option(metavar="P", help="Also bound an event that has this probability on fresh data."),
+        float | None, opt("P", "Also bound an event that has this probability on fresh data.")
     ] = None,
     json: AsJson = False,
 ) -> None:

@@ -28,17 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["PEDIGREE_SUFFIXES", "genetic_options", "load", "model_options", "reading_options"]
 
 PEDIGREE_SUFFIXES = (
-    ".csv",
-    ".dat",
-    ".fam",
-    ".ged",
-    ".gedcom",
-    ".ped",
-    ".pre",
-    ".psam",
-    ".tab",
-    ".tsv",
-    ".txt",
+    *(".fam", ".psam", ".ped", ".pre", ".dat", ".ged", ".gedcom"),
+    *(".csv", ".tab", ".tsv", ".txt"),
 )
 _PANEL = "Pedigree files (.fam .ped .psam .ged .csv)"
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from quiltdp.cli.accounting import AsJson, TimeLimit, Work, WorkerCount
 from quiltdp.cli.app import emit_json, guarded
 from quiltdp.cli.model_options import genetic_options, model_options, reading_options
+from quiltdp.cli.option_words import arg, opt, switch
 from quiltdp.errors import InvalidArgument
 
 __all__ = ["pedigree"]
@@ -20,88 +19,62 @@ _GENETICS = {"allele_frequency", "recombination", "haplotypes", "ld"}  # a model
 
 @model_options
 def pedigree(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The pedigree (.fam .ped .psam .ged .csv).")],
+    file: Annotated[Path, arg("FILE", "The pedigree (.fam .ped .psam .ged .csv).")],
     *,
     options: dict[str, Any],
     dp_epsilon: Annotated[
-        float | None, typer.Option(metavar="A", help="α of the release, for one person: show what it leaks.")
+        float | None, opt("A", "α of the release, for one person: show what it leaks.")
     ] = None,
     epsilon: Annotated[
-        float | None,
-        typer.Option(metavar="E", help="The leakage allowed: find the α and the noise that keep it."),
+        float | None, opt("E", "The leakage allowed: find the α and the noise that keep it.")
     ] = None,
     adversary: Annotated[
         str,
-        typer.Option(
-            metavar="WHO",
-            help="Whom α, order and colours are about: informed, prior, knows=MOTHER,FATHER (people whose"
+        opt(
+            "WHO",
+            "Whom α, order and colours are about: informed, prior, knows=MOTHER,FATHER (people whose"
             " genotypes may be known) or knows:K (any K records); a panel takes the first two.",
         ),
     ] = "informed",
-    family: Annotated[
-        str | None, typer.Option(metavar="ID", help="Only this family (FID), or the one this person is in.")
-    ] = None,
-    tsv: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the table per person, tab-separated.")
-    ] = None,
+    family: Annotated[str | None, opt("ID", "Only this family (FID), or the one this person is in.")] = None,
+    tsv: Annotated[Path | None, opt("FILE", "Write the table per person, tab-separated.")] = None,
     kin: Annotated[
-        str | None,
-        typer.Option(metavar="WHO", help="How much each relative's genotype tells about WHO (id or name)."),
+        str | None, opt("WHO", "How much each relative's genotype tells about WHO (id or name).")
     ] = None,
     metrics: Annotated[
-        bool, typer.Option("--metrics", help="Estimation error and entropy before and after the release.")
+        bool, switch("--metrics", "Estimation error and entropy before and after the release.")
     ] = False,
     query: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME", help="What is released: allele-count, carrier-count or genotype-histogram."
-        ),
+        str, opt("NAME", "What is released: allele-count, carrier-count or genotype-histogram.")
     ] = "allele-count",
-    plot: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw the largest family (.png .svg .pdf).")
-    ] = None,
+    plot: Annotated[Path | None, opt("FILE", "Draw the largest family (.png .svg .pdf).")] = None,
     frequencies: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Allele frequencies, one locus per line (.afreq .frq .vcf …): a person's loci together.",
+        opt(
+            "FILE",
+            "Allele frequencies, one locus per line (.afreq .frq .vcf …): a person's loci together.",
             rich_help_panel=_PANEL,
         ),
     ] = None,
     per_locus: Annotated[
-        bool,
-        typer.Option("--per-locus", help="Let E be for each locus alone, not all.", rich_help_panel=_PANEL),
+        bool, switch("--per-locus", "Let E be for each locus alone, not all.", rich_help_panel=_PANEL)
     ] = False,
     split: Annotated[
-        str,
-        typer.Option(
-            metavar="HOW", help="equal (one σ) or least-error (one per locus).", rich_help_panel=_PANEL
-        ),
+        str, opt("HOW", "equal (one σ) or least-error (one per locus).", rich_help_panel=_PANEL)
     ] = "equal",
     nodes: Annotated[
         int,
-        typer.Option(
-            metavar="N",
-            min=1,
-            help="How many frequencies are analysed; the others are bridged.",
-            rich_help_panel=_PANEL,
-        ),
+        opt("N", "How many frequencies are analysed; the others are bridged.", min=1, rich_help_panel=_PANEL),
     ] = 32,
     genotypes: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="The genotypes to release from (.raw .ped .vcf, or a table).",
-            rich_help_panel=_PANEL,
-        ),
+        opt("FILE", "The genotypes to release from (.raw .ped .vcf, or a table).", rich_help_panel=_PANEL),
     ] = None,
     release: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write the noisy counts here.", rich_help_panel=_PANEL),
+        Path | None, opt("FILE", "Write the noisy counts here.", rich_help_panel=_PANEL)
     ] = None,
     ledger: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Charge the release to this ledger.", rich_help_panel=_PANEL),
+        Path | None, opt("FILE", "Charge the release to this ledger.", rich_help_panel=_PANEL)
     ] = None,
     work: Work = "normal",
     time_limit: TimeLimit = 30.0,

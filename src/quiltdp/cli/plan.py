@@ -11,41 +11,35 @@ import typer
 from quiltdp.cli.accounting import AsJson, TimeLimit
 from quiltdp.cli.app import emit_json, guarded
 from quiltdp.cli.model_options import load, model_options
+from quiltdp.cli.option_words import arg, opt, switch
 
 __all__ = ["plan"]
 
 
 @model_options
 def plan(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="The model file of the holdout's records.")],
+    model: Annotated[str, arg("MODEL", "The model file of the holdout's records.")],
     *,
-    budget: Annotated[int, typer.Option(metavar="B", help="How many answers may come from the holdout.")],
+    budget: Annotated[int, opt("B", "How many answers may come from the holdout.")],
     queries: Annotated[
-        int | None,
-        typer.Option(metavar="M", help="How many queries may be asked; default: as many as possible."),
+        int | None, opt("M", "How many queries may be asked; default: as many as possible.")
     ] = None,
     accuracy: Annotated[
-        float | None,
-        typer.Option(metavar="X", help="How far an answer may be off; default: as little as possible."),
+        float | None, opt("X", "How far an answer may be off; default: as little as possible.")
     ] = None,
-    confidence: Annotated[float, typer.Option(metavar="P", help="The probability of each promise.")] = 0.95,
-    threshold_share: Annotated[
-        float, typer.Option(metavar="S", help="The threshold's least share of the accuracy.")
-    ] = 0.5,
+    confidence: Annotated[float, opt("P", "The probability of each promise.")] = 0.95,
+    threshold_share: Annotated[float, opt("S", "The threshold's least share of the accuracy.")] = 0.5,
     overfit: Annotated[
-        float | None,
-        typer.Option(metavar="X", help="Training values off by no more than this must spend no budget."),
+        float | None, opt("X", "Training values off by no more than this must spend no budget.")
     ] = None,
     epsilon: Annotated[
-        float | None,
-        typer.Option(metavar="E", help="Ask for privacy too: the answers say at most this about a record."),
+        float | None, opt("E", "Ask for privacy too: the answers say at most this about a record.")
     ] = None,
     shortest: Annotated[
-        bool, typer.Option("--shortest", help="For a chain: the smallest length that is enough.")
+        bool, switch("--shortest", "For a chain: the smallest length that is enough.")
     ] = False,
     apply: Annotated[
-        Path | None,
-        typer.Option(metavar="LEDGER", help="Also make the ledger of a holdout that keeps this plan."),
+        Path | None, opt("LEDGER", "Also make the ledger of a holdout that keeps this plan.")
     ] = None,
     time_limit: TimeLimit = 30.0,
     json: AsJson = False,

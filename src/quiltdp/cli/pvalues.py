@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from quiltdp.cli.accounting import AsJson, TimeLimit
 from quiltdp.cli.app import emit_json, guarded
+from quiltdp.cli.option_words import arg, opt
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,37 +20,24 @@ SOURCES = "--ledger with --model, --step, --bits or --mutual-bits"
 
 
 def pvalues(
-    p: Annotated[list[float], typer.Argument(metavar="P...", help="The p-values as they came out.")],
+    p: Annotated[list[float], arg("P...", "The p-values as they came out.")],
     *,
     ledger: Annotated[
-        Path | None,
-        typer.Option(metavar="LEDGER", help="Correct for everything this ledger says was released."),
+        Path | None, opt("LEDGER", "Correct for everything this ledger says was released.")
     ] = None,
-    model: Annotated[
-        Path | None, typer.Option(metavar="MODEL", help="The model of the ledger's calibration.")
-    ] = None,
+    model: Annotated[Path | None, opt("MODEL", "The model of the ledger's calibration.")] = None,
     step: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="STEP", help="A step of the analysis as for 'quiltdp maxinfo', in order; repeated."
-        ),
+        list[str] | None, opt("STEP", "A step of the analysis as for 'quiltdp maxinfo', in order; repeated.")
     ] = None,
-    records: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="The number of records, for DP steps.")
-    ] = None,
-    bits: Annotated[
-        float | None, typer.Option(metavar="K", help="The analysis has max-information of at most K bits …")
-    ] = None,
+    records: Annotated[int | None, opt("N", "The number of records, for DP steps.", min=1)] = None,
+    bits: Annotated[float | None, opt("K", "The analysis has max-information of at most K bits …")] = None,
     beta: Annotated[
-        float | None,
-        typer.Option(metavar="P", help="… with approximation β (default 0; of steps: the best for each p)."),
+        float | None, opt("P", "… with approximation β (default 0; of steps: the best for each p).")
     ] = None,
     mutual_bits: Annotated[
-        float | None, typer.Option(metavar="M", help="The analysis has at most M bits of mutual information.")
+        float | None, opt("M", "The analysis has at most M bits of mutual information.")
     ] = None,
-    level: Annotated[
-        float, typer.Option(metavar="A", help="The level at which hypotheses are rejected.")
-    ] = 0.05,
+    level: Annotated[float, opt("A", "The level at which hypotheses are rejected.")] = 0.05,
     time_limit: TimeLimit = 30.0,
     json: AsJson = False,
 ) -> None:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from quiltdp.cli.accounting import AsJson, ModelFile
 from quiltdp.cli.app import emit_json, guarded
 from quiltdp.cli.model_options import load, model_options
+from quiltdp.cli.option_words import arg, opt, switch
 
 if TYPE_CHECKING:
     from quiltdp.graph.quilt import Quilt
@@ -21,22 +20,17 @@ __all__ = ["quilts"]
 @model_options
 def quilts(
     model: ModelFile,
-    node: Annotated[str, typer.Argument(metavar="NODE", help="The record under attack.")],
+    node: Annotated[str, arg("NODE", "The record under attack.")],
     *,
     max_nearby: Annotated[
-        int | None,
-        typer.Option(metavar="K", min=0, help="At most this many nearby records; latents are not counted."),
+        int | None, opt("K", "At most this many nearby records; latents are not counted.", min=0)
     ] = None,
-    max_separator: Annotated[
-        int | None, typer.Option(metavar="K", min=0, help="At most this many nodes in the separator.")
-    ] = None,
-    limit: Annotated[int, typer.Option(metavar="N", min=1, help="Stop after this many quilts.")] = 100,
+    max_separator: Annotated[int | None, opt("K", "At most this many nodes in the separator.", min=0)] = None,
+    limit: Annotated[int, opt("N", "Stop after this many quilts.", min=1)] = 100,
     influence: Annotated[
-        bool, typer.Option("--influence", help="Add b and the swing of each quilt, the most useful first.")
+        bool, switch("--influence", "Add b and the swing of each quilt, the most useful first.")
     ] = False,
-    dp_epsilon: Annotated[
-        float, typer.Option(metavar="A", help="With --influence: the α at which quilts are ranked.")
-    ] = 0.1,
+    dp_epsilon: Annotated[float, opt("A", "With --influence: the α at which quilts are ranked.")] = 0.1,
     json: AsJson = False,
     options: dict[str, Any],
 ) -> None:

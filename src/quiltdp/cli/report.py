@@ -7,8 +7,6 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from quiltdp.cli.accounting import (
     Adversary,
     AsJson,
@@ -26,6 +24,7 @@ from quiltdp.cli.accounting import (
 from quiltdp.cli.app import emit_json, guarded
 from quiltdp.cli.calibrate import chosen_mechanism
 from quiltdp.cli.model_options import load, model_options
+from quiltdp.cli.option_words import opt
 from quiltdp.numbers import shown_up
 
 __all__ = ["report"]
@@ -36,30 +35,20 @@ def report(
     model: ModelFile,
     *,
     epsilon: Epsilon,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="Where to write the page (.html).")
-    ] = Path("report.html"),
+    output: Annotated[Path, opt("FILE", "Where to write the page (.html).", "--output", "-o")] = Path(
+        "report.html"
+    ),
     budget: Budget = None,
-    sensitivity: Annotated[
-        float | None,
-        typer.Option(metavar="D", help="How far one record moves the query; default 1.", show_default=False),
-    ] = None,
+    sensitivity: Annotated[float | None, opt("D", "How far one record moves the query; default 1.")] = None,
     query: QueryName = None,
-    mechanism: Annotated[
-        str | None,
-        typer.Option(metavar="KIND", help="laplace, gaussian or thresholdout.", show_default=False),
-    ] = None,
-    delta: Annotated[
-        float | None, typer.Option(metavar="D", help="Gaussian: the δ allowed.", show_default=False)
-    ] = None,
+    mechanism: Annotated[str | None, opt("KIND", "laplace, gaussian or thresholdout.")] = None,
+    delta: Annotated[float | None, opt("D", "Gaussian: the δ allowed.")] = None,
     method: Method = "auto",
     adversary: Adversary = "informed",
     window: Window = 1,
     protect: Protect = None,
     time_limit: TimeLimit = 30.0,
-    title: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="The page's title.", show_default=False)
-    ] = None,
+    title: Annotated[str | None, opt("TEXT", "The page's title.")] = None,
     json: AsJson = False,
     options: dict[str, Any],
 ) -> None:

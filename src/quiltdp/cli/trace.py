@@ -6,10 +6,9 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from quiltdp.cli.accounting import AsJson, progress_bar
 from quiltdp.cli.app import emit_json, guarded
+from quiltdp.cli.option_words import arg, opt, switch
 
 if TYPE_CHECKING:
     from quiltdp.chain import ChainModel
@@ -23,154 +22,101 @@ __all__ = ["trace"]
 def trace(
     points: Annotated[
         list[str],
-        typer.Argument(
-            metavar="POINTS...",
-            help="Files of points (CSV, PLT, GPX, GeoJSON, Moving Features, Parquet), or folders.",
-        ),
+        arg("POINTS...", "Files of points (CSV, PLT, GPX, GeoJSON, Moving Features, Parquet), or folders."),
     ],
     *,
     cell: Annotated[
-        str,
-        typer.Option(
-            metavar="CELL", help="The cells: squares (500m), hexagons (h3:7) or stay points (stay)."
-        ),
+        str, opt("CELL", "The cells: squares (500m), hexagons (h3:7) or stay points (stay).")
     ] = "500m",
-    interval: Annotated[str, typer.Option(metavar="TIME", help="The length of a time step.")] = "5min",
+    interval: Annotated[str, opt("TIME", "The length of a time step.")] = "5min",
     output: Annotated[
-        str | None, typer.Option("-o", "--output", metavar="FILE", help="Write the chain to this .json file.")
+        str | None, opt("FILE", "Write the chain to this .json file.", "-o", "--output")
     ] = None,
-    estimator: Annotated[
-        str, typer.Option(metavar="NAME", help="mle, additive:SMOOTHING or reversible.")
-    ] = "mle",
+    estimator: Annotated[str, opt("NAME", "mle, additive:SMOOTHING or reversible.")] = "mle",
     initial: Annotated[
-        str,
-        typer.Option(metavar="LAW", help="Law of a stretch's first step: occupancy, stationary or uniform."),
+        str, opt("LAW", "Law of a stretch's first step: occupancy, stationary or uniform.")
     ] = "occupancy",
     max_gap: Annotated[
         str | None,
-        typer.Option(
-            metavar="TIME",
-            help="A longer gap splits the trace; none: never.  [default: 15min, at least two steps]",
-        ),
+        opt("TIME", "A longer gap splits the trace; none: never.  [default: 15min, at least two steps]"),
     ] = None,
     pick: Annotated[
-        str,
-        typer.Option(
-            metavar="WHICH", help="The point that stands for a step: first, last or most (the commonest)."
-        ),
+        str, opt("WHICH", "The point that stands for a step: first, last or most (the commonest).")
     ] = "first",
-    lat_column: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The latitude column, if its name does not tell.")
-    ] = None,
-    lon_column: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The longitude column, likewise.")
-    ] = None,
+    lat_column: Annotated[str | None, opt("NAME", "The latitude column, if its name does not tell.")] = None,
+    lon_column: Annotated[str | None, opt("NAME", "The longitude column, likewise.")] = None,
     time_column: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="The time column, likewise; DATE+CLOCK for two columns."),
+        str | None, opt("NAME", "The time column, likewise; DATE+CLOCK for two columns.")
     ] = None,
     user_column: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help="The user column, likewise; without one, the points are one user's."
-        ),
+        str | None, opt("NAME", "The user column, likewise; without one, the points are one user's.")
     ] = None,
     timezone: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ZONE", help="Of times that name none, and of hours: Europe/Rome, +02:00.  [default: UTC]"
-        ),
+        str | None, opt("ZONE", "Of times that name none, and of hours: Europe/Rome, +02:00.  [default: UTC]")
     ] = None,
     time_format: Annotated[
-        str | None, typer.Option(metavar="FORMAT", help="Of times that are not ISO 8601: '%d.%m.%Y %H:%M'.")
+        str | None, opt("FORMAT", "Of times that are not ISO 8601: '%d.%m.%Y %H:%M'.")
     ] = None,
     header: Annotated[
-        str | None,
-        typer.Option(metavar="NAMES", help="The columns of a CSV without a header line: user,time,lon,lat."),
+        str | None, opt("NAMES", "The columns of a CSV without a header line: user,time,lon,lat.")
     ] = None,
-    separator: Annotated[
-        str | None, typer.Option(metavar="MARK", help="Between columns of a CSV, if it is not found.")
-    ] = None,
-    crs: Annotated[
-        str | None, typer.Option(metavar="CRS", help="Of coordinates that are not degrees: EPSG:32650.")
-    ] = None,
+    separator: Annotated[str | None, opt("MARK", "Between columns of a CSV, if it is not found.")] = None,
+    crs: Annotated[str | None, opt("CRS", "Of coordinates that are not degrees: EPSG:32650.")] = None,
     grid_crs: Annotated[
-        str | None, typer.Option(metavar="CRS", help="The plane of the squares.  [default: their UTM zone]")
+        str | None, opt("CRS", "The plane of the squares.  [default: their UTM zone]")
     ] = None,
-    stay_distance: Annotated[
-        str, typer.Option(metavar="LENGTH", help="Stay points: people stay within this distance.")
-    ] = "100m",
-    stay_time: Annotated[
-        str, typer.Option(metavar="TIME", help="Stay points: for at least this long.")
-    ] = "5min",
+    stay_distance: Annotated[str, opt("LENGTH", "Stay points: people stay within this distance.")] = "100m",
+    stay_time: Annotated[str, opt("TIME", "Stay points: for at least this long.")] = "5min",
     drop_invalid: Annotated[
-        bool, typer.Option("--drop-invalid", help="Drop points off the globe instead of refusing the file.")
+        bool, switch("--drop-invalid", "Drop points off the globe instead of refusing the file.")
     ] = False,
     any_speed: Annotated[
-        bool, typer.Option("--any-speed", help="Accept impossible speeds instead of refusing the file.")
+        bool, switch("--any-speed", "Accept impossible speeds instead of refusing the file.")
     ] = False,
     robust: Annotated[
-        bool, typer.Option("--robust", help="Compare estimators, and write the one that needs most noise.")
+        bool, switch("--robust", "Compare estimators, and write the one that needs most noise.")
     ] = False,
     confidence: Annotated[
-        float | None,
-        typer.Option(
-            metavar="P", help="Also tell the noise for every chain that the counts cannot rule out: 0.95."
-        ),
+        float | None, opt("P", "Also tell the noise for every chain that the counts cannot rule out: 0.95.")
     ] = None,
-    epsilon: Annotated[
-        float, typer.Option(metavar="E", help="The leakage at which --robust and --confidence compare.")
-    ] = 1.0,
-    window: Annotated[
-        int, typer.Option(metavar="W", min=1, help="With --robust or --confidence: protect runs of W steps.")
-    ] = 1,
+    epsilon: Annotated[float, opt("E", "The leakage at which --robust and --confidence compare.")] = 1.0,
+    window: Annotated[int, opt("W", "With --robust or --confidence: protect runs of W steps.", min=1)] = 1,
     map_file: Annotated[
-        str | None, typer.Option("--map", metavar="FILE", help="Draw the visits per cell (.png, .svg, .pdf).")
+        str | None, opt("FILE", "Draw the visits per cell (.png, .svg, .pdf).", "--map")
     ] = None,
     sigma: Annotated[
-        float | None,
-        typer.Option(metavar="S", help="The Laplace scale of the map's noise; without it, true counts."),
+        float | None, opt("S", "The Laplace scale of the map's noise; without it, true counts.")
     ] = None,
     area: Annotated[
         str | None,
-        typer.Option(
-            metavar="S,W,N,E",
-            help="The public area, every cell of it, visited or not: south,west,north,east in degrees, or a"
+        opt(
+            "S,W,N,E",
+            "The public area, every cell of it, visited or not: south,west,north,east in degrees, or a"
             " GeoJSON file with polygons.",
         ),
     ] = None,
     outline: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE", help="Draw the polygons of this GeoJSON on the map.  [default: those of --area]"
-        ),
+        str | None, opt("FILE", "Draw the polygons of this GeoJSON on the map.  [default: those of --area]")
     ] = None,
     release: Annotated[
         str | None,
-        typer.Option(
-            metavar="FILE",
-            help="Publish noisy visits per cell (.csv or .geojson), calibrated for --epsilon; needs --area.",
+        opt(
+            "FILE",
+            "Publish noisy visits per cell (.csv or .geojson), calibrated for --epsilon; needs --area.",
         ),
     ] = None,
     level: Annotated[
-        str | None,
-        typer.Option(metavar="WHAT", help="With --release: protect any step, or all that a user did (user)."),
+        str | None, opt("WHAT", "With --release: protect any step, or all that a user did (user).")
     ] = None,
     adversary: Annotated[
-        str,
-        typer.Option(
-            metavar="WHO", help="With --release: informed, prior, knows=STEP,STEP or knows:K (any K steps)."
-        ),
+        str, opt("WHO", "With --release: informed, prior, knows=STEP,STEP or knows:K (any K steps).")
     ] = "informed",
     fit_on: Annotated[
-        list[str] | None,
-        typer.Option(metavar="PAST", help="Fit the chain on these earlier points; repeat for several."),
+        list[str] | None, opt("PAST", "Fit the chain on these earlier points; repeat for several.")
     ] = None,
-    time_of_day: Annotated[
-        bool, typer.Option("--time-of-day", help="A matrix for every hour of the day.")
-    ] = False,
+    time_of_day: Annotated[bool, switch("--time-of-day", "A matrix for every hour of the day.")] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Release with a --sigma below what --epsilon asks for.")
+        bool, switch("--force", "Release with a --sigma below what --epsilon asks for.")
     ] = False,
     json: AsJson = False,
 ) -> None:

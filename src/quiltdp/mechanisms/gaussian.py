@@ -12,19 +12,12 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import TYPE_CHECKING
-
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
 from quiltdp.accountant.mechanisms import Gaussian
 from quiltdp.errors import InvalidArgument
-from quiltdp.mechanisms.laplace import charged_values, checked_dimension, released, smallest_sensitivity
-from quiltdp.mechanisms.noise import Grid, NoiseSource, SecureNoise, charged_units
+from quiltdp.mechanisms.additive import AdditiveMechanism
+from quiltdp.mechanisms.noise import NoiseSource, charged_units
 from quiltdp.numbers import round_up
-
-if TYPE_CHECKING:
-    from quiltdp.accountant.ledger import Ledger
 
 __all__ = ["GaussianMechanism"]
 
@@ -32,7 +25,7 @@ _RANDOM_ROUNDING = 6
 """Deviation, in steps, of the random rounding in the argument above."""
 
 
-class GaussianMechanism:
+class GaussianMechanism(AdditiveMechanism):
     """Release numbers with Gaussian noise; one release has the profile ``spec.profile(ε, scale)``.
 
     Parameters
@@ -67,19 +60,14 @@ class GaussianMechanism:
     ) -> None:
         if not isinstance(spec, Gaussian):
             raise InvalidArgument(f"GaussianMechanism needs a Gaussian specification, not {spec!r}")
-        self.spec = spec
         given = gaussian_std if scale is None else scale
         if given is None or not 0.0 < float(given) < math.inf:
             raise InvalidArgument(f"scale must be positive and finite, not {given!r}")
-        self.scale = float(given)
-        self.dimension = checked_dimension(dimension)
-        smallest = smallest_sensitivity(spec.sensitivity)
-        self.grid = Grid.finer_than(smallest / self.dimension, self.scale)
+        super().__init__(spec, given, dimension, noise)
         root = math.isqrt(self.dimension - 1) + 1  # ≥ √dimension
-        inner = Fraction(charged_units(self.scale, self.grid, smallest, root))
+        inner = Fraction(charged_units(self.scale, self.grid, self._smallest, root))
         # √(x² + 36) ≤ x + 18/x
         self._units = round_up(inner + Fraction(_RANDOM_ROUNDING**2, 2) / inner)
-        self._noise: NoiseSource = noise if noise is not None else SecureNoise()
 
     @property
     def gaussian_std(self) -> float:
@@ -91,11 +79,5 @@ class GaussianMechanism:
         """The standard deviation that is drawn: the stated one and the price of the grid."""
         return self._units * self.grid.step
 
-    def release(
-        self, values: ArrayLike, *, ledger: Ledger | None = None, label: str | None = None
-    ) -> float | NDArray[np.float64]:
-        """Return the values with noise; a ledger is charged, durably, before any noise is drawn."""
-        self._noise.gaussian([], self._units)  # the sampler is built before anything is charged
-        array = charged_values(values, self, self._noise, ledger, label)
-        noisy = self._noise.gaussian([self.grid.units(v) for v in array.ravel()], self._units)
-        return released(noisy, self.grid, array)
+    def _draw(self, centres: list[int]) -> list[int]:
+        return self._noise.gaussian(centres, self._units)

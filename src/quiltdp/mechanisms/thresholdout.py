@@ -26,7 +26,7 @@ from typing import Literal
 
 from quiltdp.accountant.mechanisms import Thresholdout
 from quiltdp.errors import InvalidArgument
-from quiltdp.mechanisms.laplace import smallest_sensitivity
+from quiltdp.mechanisms.additive import smallest_sensitivity
 from quiltdp.mechanisms.noise import Grid, NoiseSource, SecureNoise, charged_units
 
 __all__ = [

@@ -14,12 +14,11 @@ from quiltdp.accountant.mechanisms.contract import (
     GroupProfile,
     Mechanism,
     Vector,
-    checked_order,
-    dp_accounting,
     register,
 )
-from quiltdp.accountant.mechanisms.gaussian import checked_delta, gaussian_zcdp
+from quiltdp.accountant.mechanisms.gaussian import checked_delta
 from quiltdp.accountant.mechanisms.losses import Losses
+from quiltdp.accountant.mechanisms.peers import GaussianCost
 from quiltdp.accountant.mechanisms.sensitivities import (
     Sensitivity,
     frozen_sensitivity,
@@ -28,7 +27,7 @@ from quiltdp.accountant.mechanisms.sensitivities import (
     whole,
 )
 from quiltdp.errors import InvalidArgument, option
-from quiltdp.numbers import EPS, up
+from quiltdp.numbers import EPS
 
 __all__ = ["DiscreteGaussian", "DiscreteGaussianProfile"]
 
@@ -42,7 +41,7 @@ _AT_ONCE = 2**20  # terms
     says="whole number + discrete Gaussian noise of parameter σ: (ε, δ), exact for groups",
 )
 @dataclass(frozen=True)
-class DiscreteGaussian(Mechanism):
+class DiscreteGaussian(GaussianCost):
     """A whole number plus noise with P(x) ∝ exp(−x²/2σ²) on the whole numbers.
 
     Parameters
@@ -63,7 +62,8 @@ class DiscreteGaussian(Mechanism):
     """
 
     scale_name: ClassVar[str] = "discrete Gaussian σ"
-    pure: ClassVar[bool] = False
+    law: ClassVar[str] = "discrete_gaussian"
+    number_type: ClassVar[type] = int
     divisible: ClassVar[bool] = False
 
     sensitivity: Sensitivity
@@ -79,11 +79,6 @@ class DiscreteGaussian(Mechanism):
                     f"{option('sensitivity')} must be a whole number for discrete noise, not {value!r}"
                 )
         object.__setattr__(self, "delta", checked_delta(self.delta))
-
-    @property
-    def target_delta(self) -> float:
-        """The δ that a calibration aims at."""
-        return self.delta
 
     def group(self, sensitivity: Sensitivity) -> Mechanism:
         """Return the same for another sensitivity, raised to a whole number."""
@@ -144,33 +139,9 @@ class DiscreteGaussian(Mechanism):
             )
         return Fraction(1)
 
-    def zcdp(self, scale: float) -> float:
-        """Return Δ²/(2σ²).
-
-        Reference
-        ---------
-        Canonne, Kamath and Steinke, The discrete Gaussian for differential privacy, 2020, Theorem 14.
-        """
-        return gaussian_zcdp(self.max_sensitivity, scale)
-
-    def rdp(self, scale: float, order: float) -> float:
-        """Return order · Δ²/(2σ²)."""
-        return up(checked_order(order) * self.zcdp(scale), 4)
-
-    def privacy_loss(self, scale: float, weight: float, interval: float) -> Any:
-        """Return the distribution of a shift by ``weight``, raised to a whole number."""
-        pld = dp_accounting().pld.privacy_loss_distribution
-        return pld.from_discrete_gaussian_mechanism(
-            scale, sensitivity=whole(weight), value_discretization_interval=interval
-        )
-
-    def to_opendp(self, scale: float) -> Any:
-        """Return ``make_gaussian`` over one whole number."""
-        import opendp.prelude as dp
-
-        dp.enable_features("contrib")
-        space = dp.atom_domain(T=int), dp.absolute_distance(T=int)
-        return dp.m.make_gaussian(*space, scale=scale)
+    def shift(self, weight: float) -> float:
+        """Return the weight, raised to a whole number."""
+        return whole(weight)
 
 
 def _no_further(own: Sensitivity, calibrated: Sensitivity) -> bool:

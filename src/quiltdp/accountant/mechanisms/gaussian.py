@@ -14,10 +14,9 @@ from quiltdp.accountant.mechanisms.contract import (
     GroupProfile,
     Mechanism,
     Vector,
-    checked_order,
-    dp_accounting,
     register,
 )
+from quiltdp.accountant.mechanisms.peers import GaussianCost
 from quiltdp.accountant.mechanisms.sensitivities import (
     Sensitivity,
     frozen_sensitivity,
@@ -26,7 +25,7 @@ from quiltdp.accountant.mechanisms.sensitivities import (
     single_epsilon,
 )
 from quiltdp.errors import InvalidArgument, option
-from quiltdp.numbers import down, round_up, up, up_array
+from quiltdp.numbers import round_up, up, up_array
 
 __all__ = [
     "SMALLEST_DELTA",
@@ -42,7 +41,7 @@ SMALLEST_DELTA = 1e-300  # below it, the tails of the noise leave the range of d
 
 @register("gaussian", says="query + N(0, σ²): (ε, δ) from the exact profile, for groups too")
 @dataclass(frozen=True)
-class Gaussian(Mechanism):
+class Gaussian(GaussianCost):
     """The Gaussian mechanism: query + N(0, σ²).  It has no pure α, only a profile δ_k(ε).
 
     Parameters
@@ -63,7 +62,7 @@ class Gaussian(Mechanism):
     """
 
     scale_name: ClassVar[str] = "standard deviation"
-    pure: ClassVar[bool] = False
+    law: ClassVar[str] = "gaussian"
 
     sensitivity: Sensitivity
     delta: float
@@ -72,11 +71,6 @@ class Gaussian(Mechanism):
         """Refuse a sensitivity that is no positive finite number or mapping, and δ outside (0, 1)."""
         object.__setattr__(self, "sensitivity", frozen_sensitivity(self.sensitivity))
         object.__setattr__(self, "delta", checked_delta(self.delta))
-
-    @property
-    def target_delta(self) -> float:
-        """The δ that a calibration aims at."""
-        return self.delta
 
     def group_sensitivity(self, group: int | Collection[str]) -> float:
         """Return, rounded up, how far a group of records moves the query together.
@@ -169,39 +163,6 @@ class Gaussian(Mechanism):
         ratio = _largest_ratio(self.deltas, calibrated.deltas)
         own = Fraction(positive(scale, "scale"))
         return (ratio * Fraction(positive(calibrated_scale, "scale")) / own) ** 2
-
-    def zcdp(self, scale: float) -> float:
-        """Return Δ²/(2σ²)."""
-        return gaussian_zcdp(self.max_sensitivity, scale)
-
-    def rdp(self, scale: float, order: float) -> float:
-        """Return order · Δ²/(2σ²)."""
-        return up(checked_order(order) * self.zcdp(scale), 4)
-
-    def privacy_loss(self, scale: float, weight: float, interval: float) -> Any:
-        """Return the distribution of a shift by ``weight``."""
-        pld = dp_accounting().pld.privacy_loss_distribution
-        return pld.from_gaussian_mechanism(
-            scale, sensitivity=up(weight), value_discretization_interval=interval
-        )
-
-    def to_opendp(self, scale: float) -> Any:
-        """Return ``make_gaussian`` over one float."""
-        import opendp.prelude as dp
-
-        dp.enable_features("contrib")
-        space = dp.atom_domain(T=float, nan=False), dp.absolute_distance(T=float)
-        return dp.m.make_gaussian(*space, scale=scale)
-
-    def to_dp_event(self, scale: float) -> Any:
-        """Return a Gaussian event: noise multiplier = scale / sensitivity, rounded down."""
-        return dp_accounting().GaussianDpEvent(noise_multiplier=down(scale / self.max_sensitivity))
-
-
-def gaussian_zcdp(sensitivity: float, scale: float) -> float:
-    """Return Δ²/(2σ²), rounded up."""
-    ratio = Fraction(sensitivity) / Fraction(positive(scale, "scale"))
-    return round_up(ratio**2 / 2)
 
 
 def checked_delta(given: object) -> float:

@@ -5,25 +5,25 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import ClassVar
 
 from quiltdp.accountant.mechanisms.contract import (
     GroupProfile,
     OneByOne,
     PureMechanism,
     checked_order,
-    dp_accounting,
     register,
 )
+from quiltdp.accountant.mechanisms.peers import KnownToPeers
 from quiltdp.accountant.mechanisms.sensitivities import Sensitivity, frozen_sensitivity, positive
-from quiltdp.numbers import EPS, down, up
+from quiltdp.numbers import EPS, up
 
 __all__ = ["Laplace", "LaplaceProfile"]
 
 
 @register("laplace", says="query + Lap(σ): pure DP with α = Δ/σ")
 @dataclass(frozen=True)
-class Laplace(PureMechanism):
+class Laplace(KnownToPeers, PureMechanism):
     """The Laplace mechanism: query + Lap(σ) is α-DP with α = Δ / σ.
 
     Parameters
@@ -39,6 +39,8 @@ class Laplace(PureMechanism):
     >>> Laplace(sensitivity={"ann": 1.0, "bob": 0.0}).dp_epsilon(scale=4.0)
     {'ann': 0.25, 'bob': 0.0}
     """
+
+    law: ClassVar[str] = "laplace"
 
     sensitivity: Sensitivity
 
@@ -66,25 +68,6 @@ class Laplace(PureMechanism):
         value = (grown + math.log(rest)) / (a - 1.0)
         slack = 8.0 * EPS * (1.0 + grown) / (a - 1.0)  # two terms that cancel for small α
         return min(super().rdp(scale, order), up(max(value, 0.0) + slack))
-
-    def privacy_loss(self, scale: float, weight: float, interval: float) -> Any:
-        """Return the distribution of a shift by ``weight``."""
-        pld = dp_accounting().pld.privacy_loss_distribution
-        return pld.from_laplace_mechanism(
-            scale, sensitivity=up(weight), value_discretization_interval=interval
-        )
-
-    def to_opendp(self, scale: float) -> Any:
-        """Return ``make_laplace`` over one float."""
-        import opendp.prelude as dp
-
-        dp.enable_features("contrib")
-        space = dp.atom_domain(T=float, nan=False), dp.absolute_distance(T=float)
-        return dp.m.make_laplace(*space, scale=scale)
-
-    def to_dp_event(self, scale: float) -> Any:
-        """Return a Laplace event: noise multiplier = scale / sensitivity, rounded down."""
-        return dp_accounting().LaplaceDpEvent(noise_multiplier=down(scale / self.max_sensitivity))
 
 
 @dataclass(frozen=True)
