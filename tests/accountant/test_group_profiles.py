@@ -8,6 +8,7 @@ from collections.abc import Callable
 import mpmath
 import numpy as np
 import pytest
+from scipy.special import ndtr
 
 import quiltdp as qd
 from quiltdp.accountant.delta import DeltaProfile
@@ -114,6 +115,42 @@ def test_steps_are_group_privacy_and_sharp(exact: Callable[[float, float], float
             value = exact(epsilon, k * shift)
             assert value * (1 - 1e-12) <= stepped.delta(epsilon, k) <= 1.1 * value + 2e-3
     assert stepped.delta(1.0, 0) == 0.0
+
+
+def test_a_slow_profile_is_read_once() -> None:
+    """A value may take a pass over millions of losses: none is asked for later, however much is computed."""
+    asked: list[float] = []
+
+    def one(epsilon: float) -> float:
+        asked.append(epsilon)
+        return gaussian_delta(epsilon, 0.3) + 1e-13  # with the floor that convolutions have
+
+    stepped = SteppedProfile(one, steps=2)
+    before = len(asked)
+    assert before < 300
+    copies = qd.Model.from_tables({"A": ([], [0.5, 0.5]), "B": (["A"], [[1.0, 0.0], [0.0, 1.0]])})
+    for adversary in ("prior", "informed"):
+        for epsilon in (0.05, 1.0, 8.0):
+            found = DeltaProfile(copies, adversary=adversary).delta(stepped, epsilon)
+            true = gaussian_delta(epsilon, 4 * 0.3)
+            assert true <= found <= 1.05 * true + 1e-9
+    assert len(asked) == before
+    for level in (0.0, 0.25, 1.0):  # what never falls, too
+        assert SteppedProfile(lambda e, level=level: level).delta(2.0, 1) == pytest.approx(level, rel=1e-12)
+
+
+def test_sampled_and_repeated_events_are_answered_soundly() -> None:
+    """Ten sampled sums of two copies of one bit: the sum of the answers, thresholded, attains less."""
+    rate, noise, times, epsilon = 0.5, 3.0, 10, 0.5
+    event = dpa.SelfComposedDpEvent(dpa.PoissonSampledDpEvent(rate, dpa.GaussianDpEvent(noise)), times)
+    copies = qd.Model.from_tables({"A": ([], [0.5, 0.5]), "B": (["A"], [[1.0, 0.0], [0.0, 1.0]])})
+    found = DeltaProfile(copies, adversary="prior").delta(EventProfile(event), epsilon)
+    drawn = np.arange(2 * times + 1)
+    mass = np.array([math.comb(2 * times, int(k)) for k in drawn]) * 0.5 ** (2 * times)
+    beyond, spread = np.linspace(-60.0, 60.0, 241)[:, None], noise * math.sqrt(times)
+    above = [(mass * ndtr((sign * drawn - beyond) / spread)).sum(axis=1) for sign in (1.0, -1.0)]
+    attained = float((above[0] - math.exp(epsilon) * above[1]).max())
+    assert 0.1 < attained <= found < 1.0
 
 
 def test_sampled_events_count_a_replaced_record_twice() -> None:

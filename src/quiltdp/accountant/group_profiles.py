@@ -27,6 +27,7 @@ __all__ = ["EventProfile", "GaussianProfile", "SteppedProfile"]
 
 _CONVOLVED = 1e-13  # more than the rounding of convolutions by Fourier transform
 _FARTHEST = 80.0  # largest ε of a table; beyond it the last value holds
+_NEAREST, _GROWTH = 1e-3, 1.25  # where a step may have nothing left, looked for by bisection
 _FINE, _MOST_POINTS = 48, 4096  # points of one step's range, and of a table
 _MOST_STEPS = 4000
 _NEGLIGIBLE = 1e-18
@@ -175,12 +176,13 @@ class SteppedProfile(OneByOne):
 
     For every e, negative ones too, δ_{a+b}(ε) ≤ δ_a(e) + e^e δ_b(ε − e): change a records, then b.  Taken
     over all e this is the group privacy of trade-off functions, and exact for Gaussian and Laplace noise;
-    every e is a proof, so those on a grid are.
+    every e is a proof, so those on a grid are.  δ is convex in e^ε, so a chord of its values is one too.
 
     Parameters
     ----------
     one
-        δ(ε) for ε ≥ 0, an upper bound in both directions (x to x', and back).
+        δ(ε) for ε ≥ 0, an upper bound in both directions (x to x', and back); asked a few hundred times at
+        the beginning, and never again.
     steps
         How many such steps replace one record.
 
@@ -201,19 +203,14 @@ class SteppedProfile(OneByOne):
     """A group is its records, however little each moves: parts of several records are not one record."""
 
     def __init__(self, one: Callable[[float], float], *, steps: int = 1) -> None:
-        self._one, self._steps = one, steps
-        reach = 1e-3  # the smallest ε, about, beyond which one step has nothing left
-        while reach < _FARTHEST and one(reach) > _NEGLIGIBLE:
-            reach *= 1.25
-        last = one(min(reach, _FARTHEST))
-        while reach < _FARTHEST and one(reach * 0.8) == last and reach > 1e-3:  # a floor that never falls
-            reach *= 0.8
-        self._width = min(reach, _FARTHEST) / _FINE
+        self._steps = steps
+        reach = _reach(one)
+        self._width = reach / _FINE
         points = min(_MOST_POINTS, math.ceil(_FARTHEST / self._width))
         self._grid: Vector = self._width * np.arange(points + 1, dtype=np.float64)
-        values = [min(1.0, up(max(one(float(e)), 0.0))) for e in self._grid[: _FINE + 1]]
-        first = np.full(points + 1, values[-1])
-        first[: _FINE + 1] = np.minimum.accumulate(values)
+        self._knots, self._values = _read_once(one, self._grid[: _FINE + 1])
+        first = np.full(points + 1, self._values[-1])
+        first[: _FINE + 1] = self._values[np.searchsorted(self._knots, self._grid[: _FINE + 1])]
         self._tables = [first]
 
     def delta(self, epsilon: float, weight: float) -> float:
@@ -229,7 +226,15 @@ class SteppedProfile(OneByOne):
     def _equal_steps(self, epsilon: float, k: int) -> float:
         """Return Σ_j e^{jε/k} δ(ε/k)."""
         factor = math.expm1(min(epsilon, 700.0)) / math.expm1(epsilon / k) if epsilon > 0 else float(k)
-        return up(factor * up(max(self._one(epsilon / k * (1.0 - EPS)), 0.0)))
+        return up(factor * self._step(epsilon / k * (1.0 - EPS)))
+
+    def _step(self, epsilon: float) -> float:
+        """Return δ(ε) of one step for ε ≥ 0, by the chord of the two values around it."""
+        j = int(np.searchsorted(self._knots, epsilon, side="right")) - 1
+        if j >= len(self._knots) - 1:
+            return float(self._values[-1])
+        share = math.expm1(epsilon - self._knots[j]) / math.expm1(self._knots[j + 1] - self._knots[j])
+        return up(float(self._values[j]) * (1.0 - share) + float(self._values[j + 1]) * share)
 
     def _looked_up(self, epsilon: float, k: int) -> float:
         """Return the chord of the table around ε: δ is convex in e^ε."""
@@ -260,6 +265,37 @@ class SteppedProfile(OneByOne):
             at = np.minimum(np.arange(m) - j, m - 1) + _FINE
             found = np.minimum(found, first + math.exp(j * self._width) * signed[at])
         return np.minimum.accumulate(np.minimum(1.0, found * (1.0 + 16.0 * EPS)))
+
+
+def _reach(one: Callable[[float], float]) -> float:
+    """Return about the smallest ε beyond which δ(ε) has nothing left, or falls no further."""
+    floor = max(_NEGLIGIBLE, 1.01 * one(_FARTHEST))
+    low, high = 0, math.ceil(math.log(_FARTHEST / _NEAREST, _GROWTH))
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (middle + 1, high) if one(_NEAREST * _GROWTH**middle) > floor else (low, middle)
+    return float(min(_NEAREST * _GROWTH**low, _FARTHEST))
+
+
+def _read_once(one: Callable[[float], float], grid: Vector) -> tuple[Vector, Vector]:
+    """Return δ(ε), rounded up, at the points of a grid and at three more where it falls by a part in fifty.
+
+    Each value may take a pass over a privacy-loss distribution, so none is asked for twice.
+    """
+
+    def values(points: Vector) -> list[float]:
+        return [min(1.0, up(max(one(float(e)), 0.0))) for e in points]
+
+    coarse = values(grid)
+    knots, found = [grid[0]], [coarse[0]]
+    for low, high, above, below in zip(grid, grid[1:], coarse, coarse[1:], strict=False):
+        if above > 1.02 * below:
+            inner = low + (high - low) * np.array([0.25, 0.5, 0.75])
+            knots.extend(inner)
+            found.extend(values(inner))
+        knots.append(high)
+        found.append(below)
+    return np.array(knots), np.minimum.accumulate(found)
 
 
 def _swapped(values: Vector, epsilon: Vector) -> Vector:
