@@ -143,6 +143,11 @@ def shown_up(value: float, digits: int = 6) -> str:
     return f"{float(rounded):.{digits}g}"
 
 
+def shown_down(value: float, digits: int = 6) -> str:
+    """Return a number for people, never above it: what is attained, what may still be spent."""
+    return shown_up(-value, digits).removeprefix("-") if value > 0.0 else shown_up(value, digits)
+
+
 def digits_up_array(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Round a whole array of non-negative numbers up to twelve digits; what differs by rounding only is one.
 

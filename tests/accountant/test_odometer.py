@@ -7,7 +7,7 @@ import pytest
 
 import quiltdp as qd
 from quiltdp.accountant.ledger import Ledger, Outcome, Request, Terms
-from quiltdp.accountant.mechanisms import Laplace, Thresholdout
+from quiltdp.accountant.mechanisms import Gaussian, Laplace, Thresholdout
 from quiltdp.errors import InvalidArgument
 
 CHAIN = qd.markov_chain([[0.9, 0.1], [0.2, 0.8]], length=6)
@@ -99,3 +99,27 @@ def test_a_whole_calibration_is_a_whole_ledger(tmp_path: Path, sensitivity: obje
     reading = account.odometer(CHAIN)
     assert reading.informed is not None
     assert 1.99 < reading.informed.epsilon <= 2.0
+
+
+def test_gaussian_releases_are_read_as_the_one_they_amount_to(tmp_path: Path) -> None:
+    """Three of four equal releases: the noise of one is σ/√¾, and its ε stands at the calibration's δ."""
+    spec = Gaussian(1.0, 1e-6)
+    terms = Terms(spec, 12.0, 1.0, None, 1e-6, "informed", "test", CHAIN.fingerprint)
+    account = Ledger.create(tmp_path / "a.db", terms)
+    for _ in range(3):
+        account.charge_mechanism(spec, 24.0)
+    reading = account.odometer(CHAIN)
+    assert (reading.share, reading.spent_dp_epsilon) == (Fraction(3, 4), None)
+    for found, adversary in ((reading.informed, "informed"), (reading.prior, "prior")):
+        assert found is not None
+        at, below = (
+            qd.leakage_of(CHAIN, spec, 12.0 / 0.75**0.5 * off, adversary=adversary).epsilon
+            for off in (1.0, 1.0 - 1e-9)
+        )
+        assert at <= found.epsilon <= below
+    whole = account.odometer(CHAIN).informed
+    assert whole is not None
+    account.charge_mechanism(spec, 24.0)
+    spent = account.odometer(CHAIN).informed
+    assert spent is not None
+    assert whole.epsilon < spent.epsilon

@@ -109,7 +109,10 @@ def bracket_of(calibration: Calibration, work: str | WorkBudget = "normal") -> B
         If the model has no junction tree of affordable width.
     """
     if calibration.origin is None:
-        raise InvalidArgument("this calibration was read from a file: calibrate the model again")
+        raise InvalidArgument(
+            "this calibration knows no single model (it was read from a file, or holds for many models):"
+            " calibrate one model"
+        )
     if calibration.protected != "single records":
         left_out = f"leave {option('protect')} and {option('window')} out"
         raise InvalidArgument(f"{option('bracket')} attacks single records: {left_out}")

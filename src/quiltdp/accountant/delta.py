@@ -22,7 +22,7 @@ from quiltdp.errors import InvalidArgument, ModelTooWide, NoCertificate, option
 from quiltdp.graph.components import component_classes
 from quiltdp.inference.workspace import Workspace
 from quiltdp.model import Model
-from quiltdp.numbers import digits_up
+from quiltdp.numbers import digits_up, shown_up
 from quiltdp.work import NO_GUARD, Guard, GuardStruck, WorkBudget
 
 __all__ = ["ApproximateCalibration", "DeltaProfile", "approximate_leakage", "left_out", "smallest_scale"]
@@ -392,7 +392,7 @@ def _certificate(
     bounds: DeltaProfile, found: Deltas, epsilon: float, without: Collection[str]
 ) -> Certificate:
     says = delta_bounds_for(bounds.adversary)[found.names[int(found.given[found.worst])]].says
-    statement = f"δ ≤ {found.largest:.3g} at ε = {epsilon:g}: {says}; rounded up"
+    statement = f"δ ≤ {shown_up(found.largest, 3)} at ε = {epsilon:g}: {says}; rounded up"
     stage = _BUT + ", ".join(sorted(without)) if without else _ALL
     return Certificate("certified bound", statement, bounds.budget.to_dict(), stage, bounds._method)
 

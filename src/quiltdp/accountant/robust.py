@@ -13,6 +13,7 @@ from quiltdp.accountant.units import SMALLEST_TARGET, positive_epsilon
 from quiltdp.errors import InvalidArgument
 from quiltdp.inference.uncertain import TableErrors, interval_errors, relative_errors
 from quiltdp.model import Model
+from quiltdp.numbers import shown_up
 
 __all__ = ["robust"]
 
@@ -78,7 +79,7 @@ def robust(
     worst = max(range(len(found)), key=lambda k: (found[k].sigma, -k))
     said = list(found[worst].notes)
     if len(family) > 1:
-        names = ", ".join(f"{c.sigma:.6g}" for c in found)
+        names = ", ".join(f"{shown_up(c.sigma)}" for c in found)
         said.append(f"enough for each of {len(family)} models, whose own noise is {names}")
     return replace(found[worst], notes=tuple(said))
 

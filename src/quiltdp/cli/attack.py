@@ -40,9 +40,12 @@ def attack(
         if json:
             emit_json("attack", found.to_dict())
             return
-        from quiltdp.cli.show import show_facts, show_line
+        from quiltdp.cli.show import number, show_facts, show_line
 
-        show_line(f"leakage ≥ {found.leakage:.6g}   (attained, for α = {dp_epsilon:g})", style="bold green")
+        show_line(
+            f"leakage ≥ {number(found.leakage, 6, down=True)}   (attained, for α = {dp_epsilon:g})",
+            style="bold green",
+        )
         known = ", ".join(f"{n} = {v}" for n, v in found.knows.items()) or "nothing"
         read = {n: t for n, t in found.mechanism.items() if len(set(t.values())) > 1}
         show_facts(

@@ -66,14 +66,18 @@ def audit(
             )
         if reached is not None:
             told = _ratio(reached, yardstick)
-            rows.append(("an attack attains", number(reached, 6), told, "no bound can be below it"))
+            rows.append(
+                ("an attack attains", number(reached, 6, down=True), told, "no bound can be below it")
+            )
         if found.limit is not None:
-            rows.append(("the limit", number(found.limit, 6), "1", "no α-DP mechanism leaks more"))
+            rows.append(("the limit", number(found.limit, 6, up=True), "1", "no α-DP mechanism leaks more"))
         for row in found.rows:
             if row.epsilon is None:
                 rows.append((row.method, "–", "–", row.note))
             else:
-                rows.append((row.method, number(row.epsilon, 6), _ratio(row.epsilon, yardstick), row.kind))
+                rows.append(
+                    (row.method, number(row.epsilon, 6, up=True), _ratio(row.epsilon, yardstick), row.kind)
+                )
         show_table(
             ["method", "leakage", f"× {name}", "remark"],
             rows,

@@ -324,7 +324,9 @@ def _show(
         ("adversary", f"{found.adversary}; protects {found.protected}"),
     ]
     if isinstance(found.dp_epsilon, float):
-        facts.append(("plain DP", f"α = {found.dp_epsilon:.6g} converts to a leakage of {found.leakage:.6g}"))
+        facts.append(
+            ("plain DP", f"α = {found.dp_epsilon:.6g} converts to a leakage of {shown_up(found.leakage)}")
+        )
     if cost is not None:
         facts.append(("zCDP", str(cost)))
     facts.append(("forced by", f"{timed(model, found.binding.unit)}, method {found.binding.method}"))
@@ -340,7 +342,7 @@ def _show(
         rows.append((_NAMES[known], f"{sigma:.6g}", f"{sigma / found.sigma:.3g}", _remark(known)))
     show_table(["answer", "σ", "× this", "remark"], rows, title="\nHow it compares", right=["σ", "× this"])
     if found.per_record:
-        top = [(timed(model, n), number(v, 6)) for n, v in found.per_record]
+        top = [(timed(model, n), number(v, 6, up=True)) for n, v in found.per_record]
         show_table(["record", "leakage"], top, title="Largest leakages", right=["leakage"])
 
 

@@ -123,11 +123,12 @@ def _show(name: str, answer: dict[str, Any], seconds: float, workers: int) -> No
     import resource
     import sys
 
-    from quiltdp.cli.show import show_facts, show_line
+    from quiltdp.cli.show import number, show_facts, show_line
 
     informed = answer["informed"]
     show_line(
-        f"σ = {informed['sigma']:.6g} at every locus   (Laplace scale, for ε = {answer['epsilon']:g})",
+        f"σ = {number(informed['sigma'], 6, up=True)} at every locus"
+        f"   (Laplace scale, for ε = {answer['epsilon']:g})",
         style="bold green",
     )
     unit = 1 if sys.platform == "darwin" else 1024
@@ -140,7 +141,11 @@ def _show(name: str, answer: dict[str, Any], seconds: float, workers: int) -> No
         ("study", f"{name}: {answer['people']:,} people in {answer['families']:,} {kin}"),
         ("loci", f"{answer['loci']:,}, all of a person together; {answer['query']}"),
         *(
-            (w, f"σ = {answer[w]['sigma']:.6g}, forced by {answer[w]['binding']} of {answer[w]['family']}")
+            (
+                w,
+                f"σ = {number(answer[w]['sigma'], 6, up=True)},"
+                f" forced by {answer[w]['binding']} of {answer[w]['family']}",
+            )
             for w in _WHO
         ),
         *(("note", n) for n in answer["notes"]),

@@ -268,6 +268,7 @@ def status_facts(ledger: Any, model: Path | None = None) -> dict[str, Any]:
     facts: dict[str, Any] = {
         "fingerprint": ledger.fingerprint,
         "share": str(reading.share),
+        "delta": ledger.terms.mechanism.target_delta,
         "spent_dp_epsilon": plain(reading.spent_dp_epsilon),
         "remaining_dp_epsilon": plain(reading.remaining_dp_epsilon),
         "answers": reading.answers,
@@ -298,19 +299,26 @@ def _reading(ledger: Any, model: Path | None) -> Any:
 
 def show_status(name: str, facts: dict[str, Any]) -> None:
     """Print the odometer for people."""
+    import math
+    from fractions import Fraction
+
     from quiltdp.cli.show import number, show_facts
 
     def amount(value: Any) -> str:
-        if value is None:
-            return "Gaussian noise: no pure α"
         if isinstance(value, dict):
             return f"at most {number(max(value.values()))} for a record"
         return number(value)
 
+    share = Fraction(facts["share"])
+    left = math.floor((1 - share) * 10_000) / 10_000  # never more than there is
     lines = [
-        ("dp_epsilon spent", amount(facts["spent_dp_epsilon"])),
-        ("dp_epsilon left", amount(facts["remaining_dp_epsilon"])),
+        ("budget spent", f"{number(float(share), up=True)} of 1; {left:g} left"),
     ]
+    if facts["spent_dp_epsilon"] is not None:  # pure noise
+        lines += [
+            ("dp_epsilon spent", amount(facts["spent_dp_epsilon"])),
+            ("dp_epsilon left", amount(facts["remaining_dp_epsilon"])),
+        ]
     if facts["remaining"] is not None:
         lines += [
             ("answers from the holdout", f"{facts['answers']}, {facts['remaining']} left"),
@@ -318,7 +326,9 @@ def show_status(name: str, facts: dict[str, Any]) -> None:
         ]
     for adversary in ("informed", "prior"):
         if adversary in facts:
-            lines.append((f"epsilon, {adversary} adversary", number(facts[adversary]["epsilon"])))
+            at = f" at δ = {facts['delta']:g}" if facts["delta"] else ""
+            epsilon = number(facts[adversary]["epsilon"], up=True)
+            lines.append((f"epsilon{at}, {adversary} adversary", epsilon))
     if facts["failed_on_holdout"]:
         lines.append(("failed on the holdout", f"{facts['failed_on_holdout']} (charged like answers)"))
     if facts["lost"]:

@@ -116,13 +116,14 @@ def leakage(
         show_facts(facts)
         if top:
             rows = [
-                (timed(loaded, n), number(v, 6), _ratio(v, dp_epsilon)) for n, v in found.per_record.top(top)
+                (timed(loaded, n), number(v, 6, up=True), _ratio(v, dp_epsilon))
+                for n, v in found.per_record.top(top)
             ]
             show_table(
                 ["record", "leakage", "in α"], rows, title="\nLargest leakages", right=["leakage", "in α"]
             )
         if len(found.by_method) > 1:
-            by = [(n, number(v, 6)) for n, v in sorted(found.by_method.items(), key=lambda i: i[1])]
+            by = [(n, number(v, 6, up=True)) for n, v in sorted(found.by_method.items(), key=lambda i: i[1])]
             show_table(
                 ["method", "largest leakage"],
                 by,

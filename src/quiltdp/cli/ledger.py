@@ -123,6 +123,8 @@ def charge(
         noise = "" if scale is None else f", noise of scale {scale!r} each"
         booked = "was booked before" if facts["repeated"] else "booked"
         say(f"{ledger}: entry {entry.seq} {booked}: {float(entry.share):.4g} of the budget{noise}")
+        if facts["repeated"]:
+            say("nothing was charged now: release once for this key; another release needs another key")
         say(f"{float(left):.4g} of the budget is left")
 
 
@@ -147,13 +149,18 @@ def show(
 
         opened = Ledger.open(ledger, anchor=anchor)
         facts = status_facts(opened, model)
-        entries = [e.public() for e in opened.entries()][-last:] if last else []
+        every = [e.public() for e in opened.entries()]
+        entries = every[-last:] if last else []
+        earlier = len(every) - len(entries)
         if json:
-            emit_json("ledger-show", {"ledger": str(ledger), **facts, "entries": entries})
+            shown = {"entries": entries, "entries_not_shown": earlier}
+            emit_json("ledger-show", {"ledger": str(ledger), **facts, **shown})
             return
         show_status(str(ledger), facts)
         if entries:
             _show_entries(entries)
+        if earlier:
+            say(f"{earlier} earlier entries are not shown: --last {len(every)} shows all")
 
 
 @ledger.command(

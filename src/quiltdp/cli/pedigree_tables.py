@@ -44,7 +44,9 @@ def _panel(payload: dict[str, Any]) -> None:
         for a in each:
             low, high = found[a]["smallest_sigma"], found[a]["largest_sigma"]
             shown = [number(scale, 6, up=True) for scale in dict.fromkeys((low, high))]
-            rows.append((a, " to ".join(shown), number(found[a]["dp_epsilon"]), found[a]["binding"]))
+            rows.append(
+                (a, " to ".join(shown), number(found[a]["dp_epsilon"], down=True), found[a]["binding"])
+            )
         show_table(
             ["adversary", "σ of each count", "α of a person", "forced by"],
             rows,
@@ -56,8 +58,9 @@ def _panel(payload: dict[str, Any]) -> None:
     if "leakage" in found:
         at = found["leakage"]
         show_line(
-            f"at σ = {at['sigma']:.6g} the release leaks at most {number(at['informed'])} to the informed"
-            f" adversary and {number(at['prior'])} to the prior one, about {payload['unit']}"
+            f"at σ = {at['sigma']:.6g} the release leaks at most {number(at['informed'], up=True)} to"
+            f" the informed adversary and {number(at['prior'], up=True)} to the prior one,"
+            f" about {payload['unit']}"
         )
 
 
@@ -91,10 +94,12 @@ def _leakage(payload: dict[str, Any]) -> None:
     if "dp_epsilon_for" in payload:
         goal = payload["dp_epsilon_for"]
         show_line(
-            f"to leak at most ε = {goal['epsilon']:g}: α = {goal['informed']:.6g} against the informed"
-            f" adversary, {goal['prior']:.6g} against the prior one"
+            f"to leak at most ε = {goal['epsilon']:g}: α = {number(goal['informed'], 6, down=True)} against"
+            f" the informed adversary, {number(goal['prior'], 6, down=True)} against the prior one"
             + "".join(
-                f", {goal[a]:.6g} against {a}" for a in goal if a not in ("epsilon", "informed", "prior")
+                f", {number(goal[a], 6, down=True)} against {a}"
+                for a in goal
+                if a not in ("epsilon", "informed", "prior")
             ),
             style="bold",
         )
@@ -117,7 +122,7 @@ def _leakage(payload: dict[str, Any]) -> None:
     show_table(
         ["adversary", "leakage ≤", "method", "binding"],
         [
-            (a, number(found[a]["epsilon"]), found[a]["method"], found[a]["binding"])
+            (a, number(found[a]["epsilon"], up=True), found[a]["method"], found[a]["binding"])
             for a in dict.fromkeys(("informed", "prior", payload["adversary"]))
         ],
         title=f"What an α = {found['dp_epsilon']:.6g} DP release leaks about {payload['unit']}",
@@ -160,7 +165,7 @@ def _people(payload: dict[str, Any]) -> None:
     show_table(
         ["FID", "IID", *columns, "nearest quilt", "driven by"],
         [
-            (p["family"], _who(p), *(number(p[c]) for c in columns), _few(p["quilt"]), p["driver"])
+            (p["family"], _who(p), *(number(p[c], up=True) for c in columns), _few(p["quilt"]), p["driver"])
             for p in people[:_SHOWN]
         ],
         title=f"People with the largest leakage to the {chosen} adversary{_of(len(people))}",

@@ -132,6 +132,7 @@ def _from_steps(
 def _from_ledger(ledger: Path, model: Path | None, time_limit: float) -> tuple[Sequence[MaxInformation], str]:
     """Compose what the ledger spent, convert it once, and bound the max-information at many β."""
     from quiltdp.accountant.ledger import Ledger
+    from quiltdp.cli.show import number
     from quiltdp.errors import InvalidArgument, option
     from quiltdp.generalization import bayesian_dp_bounds
     from quiltdp.io.load import load_model
@@ -146,7 +147,7 @@ def _from_ledger(ledger: Path, model: Path | None, time_limit: float) -> tuple[S
     leaks = [reading.informed.per_record[record] for record in loaded.records]
     largest = max(spent.values()) if isinstance(spent, dict) else float(spent)
     bounds = bayesian_dp_bounds(leaks, None, dp_epsilon=largest)
-    leaked = f"which leaks at most {reading.informed.epsilon:.4g} about a record"
+    leaked = f"which leaks at most {number(reading.informed.epsilon, up=True)} about a record"
     return bounds, f"the releases of {ledger}: α = {largest:.4g} spent, {leaked}"
 
 

@@ -109,8 +109,14 @@ def _with_influence(
     lines = []
     for q, told, leakage in found:
         mark = "" if told is None or told.exact else "≤ "
-        b, s = ("too wide",) * 2 if told is None else (mark + number(told.b), mark + number(told.swing))
-        lines.append((number(leakage), b, s, str(q.nearby_records), listed(q.separator), listed(q.nearby)))
+        b, s = (
+            ("too wide",) * 2
+            if told is None
+            else (mark + number(told.b, up=True), mark + number(told.swing, up=True))
+        )
+        lines.append(
+            (number(leakage, up=True), b, s, str(q.nearby_records), listed(q.separator), listed(q.nearby))
+        )
     columns = ["leakage", "b", "swing", "records nearby", "separator", "nearby"]
     title = f"Markov quilts of {node} in {model}, best first at dp_epsilon {number(dp_epsilon)}"
     show_table(columns, lines, title=title, right=columns[:4])

@@ -113,12 +113,12 @@ def natural(name: str) -> tuple[tuple[int, int, str], ...]:
     return tuple((1, 0, p) if d is None else (0, len(d), d) for p, d in digits)
 
 
-def number(value: float, digits: int = 4, *, up: bool = False) -> str:
-    """Return a number for people, with ``up`` never below it; ∞ is a value."""
+def number(value: float, digits: int = 4, *, up: bool = False, down: bool = False) -> str:
+    """Return a number for people, with ``up`` never below it, with ``down`` never above; ∞ is a value."""
     if math.isinf(value):
         return "∞" if value > 0 else "−∞"
-    if up:
-        from quiltdp.numbers import shown_up  # which loads numpy
+    if up or down:
+        from quiltdp.numbers import shown_down, shown_up  # which loads numpy
 
-        return shown_up(value, digits)
+        return shown_up(value, digits) if up else shown_down(value, digits)
     return f"{value:.{digits}g}"

@@ -310,13 +310,14 @@ def _draw(
     border: Rings,
 ) -> tuple[bytes, dict[str, Any]]:
     """Draw the visits, with noise when a scale is given; return the picture and the facts about it."""
+    from quiltdp.cli.show import number
     from quiltdp.domains.trace.area import over_area
     from quiltdp.domains.trace.queries import release_cells, visits_per_cell
     from quiltdp.report.trace_map import map_picture
 
     query, outlines = visits_per_cell(study.steps), study.steps.cells.outlines
     if published is not None:  # a picture of what is released, with no noise of its own
-        title = f"Visits per cell with Laplace noise, scale {published.sigma:.4g}"
+        title = f"Visits per cell with Laplace noise, scale {number(published.sigma, 6, up=True)}"
         picture = map_picture(
             file, published.outlines, published.values, unit=query.unit, title=title, border=border
         )

@@ -62,8 +62,8 @@ def for_people(facts: dict[str, Any]) -> None:
     if "map" in facts:
         drawn = facts["map"]
         cost = (
-            f"noise scale {number(drawn['sigma'])},"
-            f" dp_epsilon {number(drawn['sensitivity'] / drawn['sigma'])}"
+            f"noise scale {number(drawn['sigma'], 6, up=True)},"
+            f" dp_epsilon {number(drawn['sensitivity'] / drawn['sigma'], up=True)}"
             if drawn["sigma"] is not None
             else "true counts, no noise: not for publication"
         )
@@ -78,12 +78,13 @@ def _show_robust(
 ) -> None:
     """Print the noise each estimator asks for."""
     rows = [
-        (name, number(a), number(1.0 / a) if a else "∞")
+        (name, number(a, down=True), number(1.0 / a, up=True) if a else "∞")
         for name, a in worst["dp_epsilon_by_estimator"].items()
     ]
     if "dp_epsilon_region" in worst:
         a = worst["dp_epsilon_region"]
-        rows.append((f"region, {100 * worst['confidence']:g} % confidence", number(a), number(1.0 / a)))
+        region = f"region, {100 * worst['confidence']:g} % confidence"
+        rows.append((region, number(a, down=True), number(1.0 / a, up=True)))
     what = "each step" if worst["window"] == 1 else f"any {worst['window']} steps in a row"
     show_table(
         ("model", "dp_epsilon", "noise per unit"),

@@ -8,6 +8,7 @@ from typing import Any
 
 from quiltdp.errors import InvalidArgument
 from quiltdp.generalization.pieces import PieceOffer
+from quiltdp.numbers import shown_up
 
 __all__ = ["AccuracyPromise", "Alternative", "BudgetPromise", "Plan"]
 
@@ -138,7 +139,8 @@ class Plan:
     def privacy(self) -> str:
         """Read as a sentence: what the answers say about a record."""
         if self.epsilon is not None:
-            return f"the answers say at most {self.epsilon:.4g} about any record, whatever else is known"
+            most = shown_up(self.epsilon, 4)
+            return f"the answers say at most {most} about any record, whatever else is known"
         if self.pieces is not None:
             return "none: the pieces answer exactly"
         return (
@@ -192,8 +194,8 @@ class Plan:
             cut = f"{p.pieces:,} pieces of {p.length:,} records, {p.gap} left out between"
             return f"{cut}, T = {self.threshold:.4g}, no noise" if self.threshold > 0 else f"{cut}, no noise"
         return (
-            f"σ = {self.sigma:.4g}, T = {self.threshold:.4g}, budget {self.budget},"
-            f" answers rounded to {self.resolution:g} (costs α = {self.dp_epsilon:.4g})"
+            f"σ = {shown_up(self.sigma, 4)}, T = {self.threshold:.4g}, budget {self.budget},"
+            f" answers rounded to {self.resolution:g} (costs α = {shown_up(self.dp_epsilon, 4)})"
         )
 
     def table(self) -> list[str]:
@@ -215,4 +217,4 @@ class Plan:
 
 
 def _shown(leakage: float) -> str:
-    return f"{leakage:.3g}" if leakage < 1e4 else "all" if math.isinf(leakage) else f"{leakage:.0e}"
+    return shown_up(leakage, 3) if leakage < 1e4 else "all" if math.isinf(leakage) else f"{leakage:.0e}"

@@ -31,6 +31,7 @@ from quiltdp.generalization.plan_search import GUESSING, LeakageSketch, Need, No
 from quiltdp.generalization.published import NOT_VALID, published_plan
 from quiltdp.generalization.routes import LeakageAccountant, Task, nice_resolution
 from quiltdp.model import Model
+from quiltdp.numbers import shown_up
 
 __all__ = ["plan", "plan_length"]
 
@@ -346,7 +347,11 @@ def _best_of(best: _Bests) -> str:
 
 
 def _hopeless(task: Task, need: Need) -> str:
-    noise = f" and the noise for that privacy (σ ≥ {need.least_sigma:.3g})" if need.least_sigma > 0 else ""
+    noise = (
+        f" and the noise for that privacy (σ ≥ {shown_up(need.least_sigma, 3)})"
+        if need.least_sigma > 0
+        else ""
+    )
     return (
         f"no accuracy better than answering ½ to everything can be promised on {task.records:,} records with"
         f" budget {task.budget}, T ≥ {need.share:g} τ{noise}: use more records or a smaller budget"

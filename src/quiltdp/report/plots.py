@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from quiltdp.errors import DependencyMissing
+from quiltdp.numbers import shown_up
 
 if TYPE_CHECKING:
     from quiltdp.accountant.calibration import Calibration
@@ -56,7 +57,7 @@ def plot_calibration(calibration: Calibration, *, ax: Any = None) -> Any:
     colours = ["#2a6f97", *("#c9c9c9" for _ in calibration.compared)]
     ax.barh(names[::-1], values[::-1], color=colours[::-1])
     for k, value in enumerate(values[::-1]):
-        ax.text(value, k, f" {value:.3g}", va="center")
+        ax.text(value, k, f" {shown_up(value, 3)}", va="center")
     ax.set(xscale="log", xlabel="noise scale σ")
     ax.set_title(f"ε = {calibration.epsilon:g}, {calibration.adversary} adversary")
     ax.margins(x=0.15)

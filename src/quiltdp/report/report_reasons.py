@@ -17,6 +17,7 @@ from quiltdp.chain import ChainModel, markov_chain
 from quiltdp.errors import QuiltdpError
 from quiltdp.graph.components import component_classes
 from quiltdp.model import Model
+from quiltdp.numbers import shown_up
 
 __all__ = ["OFF_BY", "attackable", "if_the_model_is_wrong", "theorem_of"]
 
@@ -93,5 +94,5 @@ def if_the_model_is_wrong(cal: Calibration, model: Model, options: Mapping[str, 
         " depend on which is still assumed."
     )
     if most is not None and lines[-1]["sigma"] >= most * (1 - 1e-9):
-        says += f" No model with these dependencies needs more than {most:.6g}, group privacy."
+        says += f" No model with these dependencies needs more than {shown_up(most)}, group privacy."
     return {"lines": lines, "says": says}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
+from quiltdp.numbers import shown_up
 from quiltdp.printable import printable
 
 __all__ = ["leakage_table"]
@@ -19,7 +20,7 @@ def leakage_table(title: str, facts: Sequence[tuple[str, str]], rows: Sequence[t
     1
     """
     told = "".join(f"<tr><th>{_text(k)}</th><td>{_text(v)}</td></tr>" for k, v in facts)
-    shown = "".join(f"<tr><td>{_text(n)}</td><td>{v:.6g}</td></tr>" for n, v in rows)
+    shown = "".join(f"<tr><td>{_text(n)}</td><td>{shown_up(v)}</td></tr>" for n, v in rows)
     leaks = f"<table><tr><th>record</th><th>leakage</th></tr>{shown}</table>" if rows else ""
     return f"<p><b>{_text(title)}</b></p><table>{told}</table>{leaks}"
 

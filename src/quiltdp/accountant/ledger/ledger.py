@@ -394,8 +394,8 @@ class Ledger:
         spent = None if total is None else part_of(total, head.spent)
         left = None if total is None else part_of(total, 1 - head.spent)
         informed = prior = None
-        if model is not None and spent is not None:
-            informed, prior = read_adversaries(model, terms, spent, **options)
+        if model is not None:
+            informed, prior = read_adversaries(model, terms, head.spent, spent, **options)
         spec = terms.mechanism
         remaining = None if spec.answers is None else spec.answers - head.answers
         lost = head.lost + (0 if head.pending is None else head.pending.answers)

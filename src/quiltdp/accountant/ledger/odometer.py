@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from quiltdp.errors import InvalidArgument, option
+from quiltdp.numbers import down, up
 
 if TYPE_CHECKING:
     from quiltdp.accountant.ledger.account import Terms
@@ -33,9 +35,10 @@ class Odometer:
 
     ``spent_dp_epsilon`` is an *ex-post* bound: for the transcript that really happened, no record's
     change alters its probability by more than e^spent.  ``informed`` and ``prior`` convert that one
-    total, once; they are None when no model was given, or for Gaussian noise.  ``failed`` queries
-    broke on the holdout and were charged like answers; ``lost`` answers were charged and never
-    told, because something interrupted them.
+    total, once; for Gaussian noise they are the ε at the calibration's δ of the one release that all
+    releases so far amount to.  They are None when no model was given, and for noise without such a total
+    (discrete Gaussian).  ``failed`` queries broke on the holdout and were charged like answers; ``lost``
+    answers were charged and never told, because something interrupted them.
     """
 
     share: Fraction
@@ -51,34 +54,52 @@ class Odometer:
 
 
 def read_adversaries(
-    model: Model, terms: Terms, spent: float | Mapping[str, float], **options: Any
-) -> tuple[AdversaryReading, AdversaryReading]:
-    """Return the leakage of a total α against the informed and the prior adversary."""
+    model: Model, terms: Terms, share: Fraction, spent: float | Mapping[str, float] | None, **options: Any
+) -> tuple[AdversaryReading, AdversaryReading] | tuple[None, None]:
+    """Return the leakage of all releases so far against the informed and the prior adversary.
+
+    ``spent`` is their total α.  Without one they are Gaussian: releases whose shares (Δ/σ)² sum to a part s
+    of the calibrated one's tell no more than one release with noise σ/√s.
+    """
     if model.fingerprint != terms.fingerprint:
         raise InvalidArgument(
             f"this model ({model.fingerprint[:12]}…) is not the one the ledger was made for"
             f" ({terms.fingerprint[:12]}…)"
         )
-    informed, prior = (_reading(model, terms, spent, adversary, options) for adversary in ADVERSARIES)
+    if spent is None and terms.mechanism.as_gaussian(terms.sigma) is None:
+        return None, None
+    informed, prior = (_reading(model, terms, share, spent, adversary, options) for adversary in ADVERSARIES)
     return informed, prior
 
 
 def _reading(
     model: Model,
     terms: Terms,
-    spent: float | Mapping[str, float],
+    share: Fraction,
+    spent: float | Mapping[str, float] | None,
     adversary: str,
     options: Mapping[str, Any],
 ) -> AdversaryReading:
-    most = max(spent.values()) if isinstance(spent, Mapping) else spent
-    if most == 0.0:
+    if share == 0:
         return AdversaryReading(adversary, 0.0, dict.fromkeys(model.records, 0.0))
-    from quiltdp import leakage
+    from quiltdp import leakage, leakage_of
 
-    found = leakage(model, dp_epsilon=spent, adversary=adversary, **options)
+    if spent is not None:
+        found = leakage(model, dp_epsilon=spent, adversary=adversary, **options)
+    else:
+        found = leakage_of(
+            model, terms.mechanism.single(), _one_gaussian(terms, share), adversary=adversary, **options
+        )
     if found.protected != terms.protected:
         raise InvalidArgument(
             f"the calibration protects {terms.protected}, this reading would be for {found.protected}:"
             f" give the same {option('protect')} or {option('window')}"
         )
     return AdversaryReading(adversary, float(found.epsilon), found.per_record)
+
+
+def _one_gaussian(terms: Terms, share: Fraction) -> float:
+    """Return σ, rounded down, of the one release that tells as much as this share of the budget."""
+    whole = terms.mechanism.as_gaussian(terms.sigma)
+    assert whole is not None  # read_adversaries has looked
+    return down(down(whole) / up(math.sqrt(up(float(share)))))

@@ -4,6 +4,14 @@ const data = JSON.parse(document.getElementById("data").textContent);
 const $ = (id) => document.getElementById(id);
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const number = (x) => (x === null || x === undefined ? "–" : x === "inf" ? "∞" : String(Number(Number(x).toPrecision(6))));
+// Certified numbers are shown rounded towards privacy: leakages and noise never below what they are.
+const rounded = (x, towards) => {
+  const near = Number(Number(x).toPrecision(6));
+  const off = towards * (Number(x) - near) > 0 ? towards * 10 ** (Math.floor(Math.log10(Math.abs(x))) - 5) : 0;
+  return number(near + off);
+};
+const up = (x) => (Number.isFinite(Number(x)) && x !== null && x !== "" ? rounded(x, 1) : number(x));
+const down = (x) => (Number.isFinite(Number(x)) && x !== null && x !== "" ? rounded(x, -1) : number(x));
 const value = (x) => (x === "inf" ? Infinity : x);
 
 function element(tag, text, className) {
@@ -22,7 +30,7 @@ function facts(list, pairs) {
 function firstScreen() {
   document.title = data.title;
   $("title").textContent = data.title;
-  $("sigma").textContent = "σ = " + number(data.sigma);
+  $("sigma").textContent = "σ = " + up(data.sigma);
   $("scale-name").textContent = data.scale_name;
   $("sentence").textContent = data.sentence;
   const finite = data.bars.map((b) => value(b.sigma)).filter(Number.isFinite);
@@ -35,13 +43,13 @@ function firstScreen() {
     const track = element("div", undefined, "track");
     const fill = element("div", undefined, "fill");
     fill.style.width = 60 * Math.min(1, length(value(bar.sigma))) + "%";
-    track.append(fill, element("b", number(bar.sigma)), element("small", bar.remark));
+    track.append(fill, element("b", up(bar.sigma)), element("small", bar.remark));
     row.append(element("span", bar.label), track);
     $("bars").append(row);
   }
   $("bracket-says").textContent = data.bracket.says;
-  $("certified").textContent = "≤ " + number(data.bracket.certified);
-  $("attained").textContent = "≥ " + number(data.bracket.attained);
+  $("certified").textContent = "≤ " + up(data.bracket.certified);
+  $("attained").textContent = "≥ " + down(data.bracket.attained);
   $("bracket").hidden = data.bracket.attained === null;
 }
 
@@ -68,7 +76,7 @@ function targets() {
   slider.value = t.chosen;
   const say = () => {
     const k = Number(slider.value);
-    $("slider-says").textContent = `ε = ${number(t.epsilon[k])} needs σ = ${number(t.sigma[k])}`;
+    $("slider-says").textContent = `ε = ${number(t.epsilon[k])} needs σ = ${up(t.sigma[k])}`;
   };
   slider.addEventListener("input", say);
   say();
@@ -128,13 +136,13 @@ function choose(name) {
   const box = $("detail");
   box.replaceChildren(element("h3", name));
   const list = element("dl");
-  facts(list, [...Object.entries(record.leaks_to).map(([who, leak]) => ["leaks to " + who, number(leak)])]);
+  facts(list, [...Object.entries(record.leaks_to).map(([who, leak]) => ["leaks to " + who, up(leak)])]);
   if (record.method) facts(list, [["found by", record.method]]);
   const q = data.details[name];
   if (q && q.separator) {
     facts(list, [["separator", q.separator.join(", ") || "–"], ["nearby", q.nearby.join(", ") || "–"],
       ["remote", q.remote_count + (q.remote.length ? ": " + q.remote.join(", ") + (q.remote_count > q.remote.length ? ", …" : "") : "")],
-      ...(q.influence === null ? [] : [["influence b", number(q.influence)]]), ["swing s", number(q.swing)]]);
+      ...(q.influence === null ? [] : [["influence b", up(q.influence)]]), ["swing s", up(q.swing)]]);
   }
   if (q && q.known) facts(list, [["worst adversary knows", q.known.join(", ") || "nothing but the model"]]);
   if (q && q.told_apart) facts(list, [["and tells apart", q.told_apart.join(" from ")]]);
@@ -163,7 +171,7 @@ function chooseBin(id) {
 let table = null;
 
 function records() {
-  const number_ = (cell) => number(cell.getValue());
+  const number_ = (cell) => up(cell.getValue());
   const adversaries = Object.keys((data.records[0] || { leaks_to: {} }).leaks_to);
   const rows = data.records.map((r) => {
     const row = { name: r.name };
@@ -205,7 +213,7 @@ function rest() {
   $("wrong-lines").hidden = !data.wrong.lines.length;
   for (const line of data.wrong.lines) {
     const row = element("tr");
-    const cells = [Number((100 * line.off_by).toPrecision(3)) + " %", number(line.sigma), (value(line.sigma) / data.sigma).toPrecision(3)];
+    const cells = [Number((100 * line.off_by).toPrecision(3)) + " %", up(line.sigma), (value(line.sigma) / data.sigma).toPrecision(3)];
     for (const text of cells) row.append(element("td", text));
     $("wrong-lines").tBodies[0].append(row);
   }
