@@ -24,7 +24,7 @@ class AccuracyPromise:
     def __str__(self) -> str:
         """Read as a sentence."""
         return (
-            f"every answer is within {self.error:.4g} of the population value,"
+            f"every answer is within {shown_up(self.error, 4)} of the population value,"
             f" with probability at least {1 - self.failure:.4g}"
         )
 
@@ -47,7 +47,7 @@ class BudgetPromise:
             return f"nothing is promised about how long the budget lasts: {self.reason}"
         if math.isinf(self.overfit):
             return "there is none to spend: every query has records of its own"
-        off = f" by more than {self.overfit:.4g}" if self.overfit > 1e-9 else ""
+        off = f" by more than {shown_up(self.overfit, 4)}" if self.overfit > 1e-9 else ""
         return (
             f"a query spends budget only if its training value is off{off},"
             f" with probability at least {1 - self.failure:.4g}"
@@ -70,7 +70,7 @@ class Alternative:
         """Read as a line."""
         if not self.valid:
             return f"{self.name}: {self.note}"
-        value = f"accuracy {self.accuracy:.4g}" if self.accuracy is not None else "no promise"
+        value = f"accuracy {shown_up(self.accuracy, 4)}" if self.accuracy is not None else "no promise"
         return f"{self.name}: {value}{'; ' + self.note if self.note else ''}"
 
 
@@ -206,7 +206,7 @@ class Plan:
         width = max(len(r[0]) for r in rows)
         lines = [f"  {'route':{width}}  accuracy   leaks"]
         for name, accuracy, leakage, note in rows:
-            value = f"{accuracy:.4g}" if accuracy is not None else "–"
+            value = shown_up(accuracy, 4) if accuracy is not None else "–"
             leaks = _shown(leakage) if leakage is not None else "–"
             lines.append(f"  {name:{width}}  {value:>8}  {leaks:>6}  {note}".rstrip())
         return lines
