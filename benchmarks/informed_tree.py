@@ -14,7 +14,6 @@ printed.
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 import time
 from collections import defaultdict
@@ -26,6 +25,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 import loopy_truth as truth
+from campaigns import write_section
 
 from quiltdp.accountant.adversaries import INFORMED
 from quiltdp.accountant.bounds import Problem
@@ -137,14 +137,6 @@ nodes), {tally.leakages:,} leakages, {tally.messages:,} messages, {tally.cross_r
     return head + "\n".join(rows) + "\n"
 
 
-def write(path: Path, text: str) -> None:
-    """Put the section into the page, in place of an older one."""
-    page = path.read_text(encoding="utf-8")
-    older = re.compile(re.escape(HEADING) + r"\n.*?(?=\n## |\Z)", re.DOTALL)
-    page = older.sub(lambda _: text, page) if older.search(page) else f"{page.rstrip()}\n\n{text}"
-    path.write_text(page, encoding="utf-8")
-
-
 def main() -> int:
     """Run the campaign; exit 1 if anything is below the truth."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
@@ -162,7 +154,7 @@ def main() -> int:
     print(text)
     print("\n".join(tally.violations))
     if options.docs is not None:
-        write(options.docs, text)
+        write_section(options.docs, HEADING, text)
     return 1 if tally.violations else 0
 
 

@@ -1,14 +1,16 @@
 """Soundness of (ε, δ): certified δ against the exact δ of explicit mechanisms on random models.
 
-    python benchmarks/soundness_delta.py --records 5000 [--start 0] [--docs docs/benchmarks/soundness.md]
+    python benchmarks/soundness_delta.py --records 5000 [--start 0] [--state DIR] [--docs PAGE.md]
 
-Each seed draws a model, sensitivities, a noise scale and an ε.  Three parts:
+Each seed draws a model, sensitivities, a noise scale and an ε.  The parts:
 
-* networks of 3 to 5 nodes (loops, zeros, latents, 2 or 3 states, unequal sensitivities) against the prior
-  adversary: pairings along a junction tree;
+* networks of 3 to 5 nodes and loops of six records (zeros, latents, 2 or 3 states, unequal sensitivities)
+  against the prior adversary: pairings along a junction tree;
 * the same networks against the informed adversary with random evidence: leakages carried over;
 * chains of 2 to 6 steps (zeros, laws that are not stationary, now and then a table per step) against the
   informed adversary with random evidence, and the prior one.
+
+The work is done in chunks that are kept: an interrupted campaign goes on where it stopped.
 
 The mechanism is a sum of one term per record plus noise: Gaussian, Laplace (through its dp-accounting
 event), discrete Gaussian, or two discrete Laplace answers composed (through their event).  The output is a
@@ -24,12 +26,13 @@ import argparse
 import itertools
 import math
 import sys
-import time
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from campaigns import kept, merged, write_section
 from scipy.special import ndtr
 
 import quiltdp as qd
@@ -133,8 +136,23 @@ def rows(rng: np.random.Generator, shape: tuple[int, ...], zeros: bool) -> np.nd
     return np.asarray(table / table.sum(axis=-1, keepdims=True))
 
 
+def loop_of_six(rng: np.random.Generator) -> qd.Model:
+    """Return six binary records in a ring, one table per neighbours, zeros now and then."""
+    names = [f"N{k}" for k in range(6)]
+    zeros, sharp = bool(rng.random() < 0.3), 10 ** rng.uniform(-0.5, 0.5)
+    potentials = []
+    for k in range(6):
+        table = np.exp(sharp * rng.normal(size=(2, 2)))
+        table = np.where(rng.random((2, 2)) < 0.15, 0.0, table) if zeros else table
+        table[0, 0] = 1.0  # somebody is possible
+        potentials.append(((names[k], names[(k + 1) % 6]), table))
+    return qd.Model.from_potentials(dict.fromkeys(names, 2), potentials)
+
+
 def network(rng: np.random.Generator) -> qd.Model:
-    """Return a random network with loops, zeros and latents."""
+    """Return a random network with loops, zeros and latents, or a loop of six records."""
+    if rng.random() < 0.08:
+        return loop_of_six(rng)
     names = [f"N{k}" for k in range(int(rng.integers(3, 6)))]
     ternary = rng.random() < 0.25
     sizes = {n: int(rng.integers(2, 4)) if ternary else 2 for n in names}
@@ -219,7 +237,7 @@ class Tally:
         self.records: dict[str, int] = defaultdict(int)
         self.integrals: dict[str, int] = defaultdict(int)
         self.ratios: dict[str, list[float]] = defaultdict(list)
-        self.noises: dict[str, int] = defaultdict(int)
+        self.kinds: dict[str, int] = defaultdict(int)
         self.violations: list[str] = []
 
     def compare(
@@ -227,21 +245,21 @@ class Tally:
     ) -> None:
         """Count one record."""
         self.records[part] += 1
-        self.noises[noise] += 1
+        self.kinds[noise] += 1
         self.integrals[part] += integrals
         if attained > certified * (1 + 1e-9) + 1e-13:
             self.violations.append(
                 f"{part}, {noise}, {where}: certified {certified!r}, attained {attained!r}"
             )
         if attained > 1e-9:
-            self.ratios[part].append(certified / attained)
+            self.ratios[part].append(round(certified / attained, 6))
 
 
 def try_model(tally: Tally, part: str, seed: int) -> None:
     """Draw one model and compare every record of it."""
     rng = np.random.default_rng([seed, len(part)])
     model = network(rng) if part.startswith("networks") else chain(rng)
-    adversary = part.split(", ")[1]
+    adversary, method = PARTS[part]
     scale, epsilon = 10 ** rng.uniform(-0.3, 0.8), 10 ** rng.uniform(-0.8, 0.6)
     noise, profile = drawn_noise(rng, scale)
     whole = noise in ("discrete gaussian", "twice discrete")
@@ -251,7 +269,6 @@ def try_model(tally: Tally, part: str, seed: int) -> None:
     if seed % 3 == 0:
         paired._MOST_JOINED = 8  # coarse laws even on small models
     try:
-        method = "carried" if part == "networks, informed" else "paired"
         bounds = DeltaProfile(model, adversary=adversary, method=method)
         certified = dict(zip(bounds.units.names, bounds.deltas(profile, epsilon, deltas), strict=True))
     finally:
@@ -273,6 +290,10 @@ def try_model(tally: Tally, part: str, seed: int) -> None:
                     integrals += 1
                     attained = max(attained, exact_delta(p, q, query, noise, scale, epsilon))
         tally.compare(part, noise, f"seed {seed}, {record}", certified[record], attained, integrals)
+        if part.startswith("networks") and not model.directed:
+            tally.kinds[f"{part}: loops of six"] += 1
+        if model.cardinality(record) > 2:
+            tally.kinds[f"{part}: three states"] += 1
 
 
 def _known_sets(rng: np.random.Generator, model: qd.Model, record: str, adversary: str) -> list[list[str]]:
@@ -282,70 +303,97 @@ def _known_sets(rng: np.random.Generator, model: qd.Model, record: str, adversar
     return [[], *([n for n in others if rng.random() < share] for share in (0.2, 0.4, 0.4, 0.6))]
 
 
-PARTS = ("networks, prior", "networks, informed", "chains, informed", "chains, prior")
+PARTS = {
+    "networks, prior": ("prior", "paired"),
+    "networks, informed": ("informed", "carried"),
+    "chains, informed": ("informed", "paired"),
+    "chains, prior": ("prior", "paired"),
+}
+"""Every part with its adversary and the method whose δ is compared."""
+CHUNK = 10
 
 
-def campaign(records: int, start: int = 0, log: Path | None = None) -> Tally:
-    """Return the tally of at least ``records`` records, a quarter in each part; ``log`` tells how far."""
+def work(part: str, seeds: range) -> dict[str, Any]:
+    """Return the sums of some seeds of one part."""
     tally = Tally()
-    for seed in itertools.count(start):
-        wanted = [part for part in PARTS if tally.records[part] < records / len(PARTS)]
-        if not wanted:
-            break
-        for part in wanted:
-            try_model(tally, part, seed)
-        if log is not None:
-            log.write_text(summary(tally, records, start))
-    return tally
+    for seed in seeds:
+        try_model(tally, part, seed)
+    return vars(tally)
 
 
-def summary(tally: Tally, records: int, start: int) -> str:
+def campaign(records: int, start: int = 0, state: Path | None = None) -> dict[str, Any]:
+    """Return the sums of at least ``records`` records in every part, seeds from ``start`` on."""
+    total: dict[str, Any] = {"ends": {}}
+    for part in PARTS:
+        own: dict[str, Any] = {}
+        seed = start
+        while own.get("records", {}).get(part, 0) < records:
+            own = merged(own, kept([(part, range(seed, seed + CHUNK))], work, state))
+            seed += CHUNK
+        total = merged(total, own | {"ends": {part: seed - 1}})
+    return total
+
+
+def summary(total: dict[str, Any], start: int) -> str:
     """Return the table of a campaign, and what was asked."""
     lines = [
-        "| part | records | integrals | median certified / attained | 95 % |",
-        "|---|---|---|---|---|",
+        "| part | seeds | records | of loops of six | with three states | integrals | violations"
+        " | median certified / attained | 95 % |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
-    for part in (p for p in PARTS if tally.ratios[p]):
-        q = np.quantile(tally.ratios[part], [0.5, 0.95])
+    for part in PARTS:
+        q = np.quantile(total["ratios"][part], [0.5, 0.95])
+        kinds = [total["kinds"].get(f"{part}: {kind}", 0) for kind in ("loops of six", "three states")]
+        wrong = sum(v.startswith(f"{part}, ") for v in total["violations"])
         lines.append(
-            f"| {part} | {tally.records[part]:,} | {tally.integrals[part]:,} | {q[0]:.3f} | {q[1]:.3g} |"
+            f"| {part} | {start}–{total['ends'][part]} | {total['records'][part]:,} |"
+            f" {kinds[0]:,} | {kinds[1]:,} | {total['integrals'][part]:,} | {wrong} |"
+            f" {q[0]:.3f} | {q[1]:.3g} |"
         )
+    noises = sorted((k, n) for k, n in total["kinds"].items() if ":" not in k)
     said = (
-        f"`python benchmarks/soundness_delta.py --records {records} --start {start}`:"
-        f" {sum(tally.records.values()):,} records, {len(tally.violations)} violations,"
-        f" {time.process_time():.0f} processor seconds."
-        f" By noise: {', '.join(f'{k} {n:,}' for k, n in sorted(tally.noises.items()))}."
+        f"Last run: {sum(total['records'].values()):,} records, **{len(total['violations'])} violations**;"
+        f" {total['seconds']:,.0f} s of processor time, {len(total['versions'])} version(s) of the sources."
+        f" Records by noise: {', '.join(f'{k} {n:,}' for k, n in noises)}."
     )
-    return "\n".join([*lines, "", said, *tally.violations])
+    return "\n".join([*lines, "", said, *(f"- {v}" for v in total["violations"])])
+
+
+INTRODUCTION = """\
+Certified δ against the exact δ of explicit mechanisms: sums of one term per record with
+Gaussian, Laplace (through its dp-accounting event) or discrete Gaussian noise, or two discrete
+Laplace answers composed (through their event), integrated between the places where densities
+cross or summed over all outputs. Random networks (3 to 5 nodes, zeros, latents, 2 or 3 states,
+unequal sensitivities) and loops of six records against the prior adversary (pairings along a
+junction tree) and the informed one with random evidence (leakages carried over); chains against both (pairings). A third of the models joins laws in
+coarse steps. `python benchmarks/soundness_delta.py` draws them and goes on where it stopped;
+the tests run a short form.
+"""
+FOUND_BEFORE = """\
+Reading the proofs again before the first campaign found one hole that no small model shows:
+laws of more than 2,048 units of weight are kept in coarse steps, and mixing them counted coarse
+steps as fine ones. A hub with 99 near copies of unequal sensitivities had a certified δ of
+0.093 where 0.848 is attained. It was fixed, and has its test; the coarse steps in a third of
+the models are there for that.
+"""
 
 
 def main() -> int:
+    """Run the campaign; exit 1 if anything is below what is attained."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--records", type=int, default=5000)
+    parser.add_argument("--records", type=int, default=5000, help="in every part")
     parser.add_argument("--start", type=int, default=0)
+    parser.add_argument("--state", type=Path, default=Path("build/soundness-delta"))
     parser.add_argument("--docs", type=Path)
-    parser.add_argument("--log", type=Path, help="a file that says how far the campaign is")
     options = parser.parse_args()
-    tally = campaign(options.records, options.start, options.log)
-    told = summary(tally, options.records, options.start)
+    total = campaign(options.records, options.start, options.state)
+    told = summary(total, options.start)
     print(told)
     if options.docs is not None:
-        text = options.docs.read_text() if options.docs.exists() else "# Soundness campaign\n"
-        before, _, rest = text.partition(HEADING)
-        after = "\n## " + rest.split("\n## ", 1)[1] if "\n## " in rest else ""
-        head = (
-            f"{HEADING}\n\nCertified δ against the exact δ of explicit mechanisms: sums of one term per"
-            " record with Gaussian, Laplace or discrete Gaussian noise, or two discrete Laplace answers,"
-            " integrated between the places where densities cross or summed over all outputs."
-            " Random networks (3 to 5 nodes, loops, zeros, latents, 2 or 3 states, unequal sensitivities)"
-            " against the prior adversary (pairings along a junction tree) and the informed one with random"
-            " evidence (leakages carried over); chains against both. A third of the models joins laws in"
-            " coarse steps.\n\n"
-        )
-        options.docs.write_text(before.rstrip() + "\n\n" + head + told + "\n" + after)
-    return 1 if tally.violations else 0
+        write_section(options.docs, HEADING, f"{HEADING}\n\n{INTRODUCTION}\n{told}\n\n{FOUND_BEFORE}")
+    return 1 if total["violations"] else 0
 
 
 if __name__ == "__main__":

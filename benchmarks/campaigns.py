@@ -1,0 +1,80 @@
+"""What campaigns share: parts that are kept and go on where they stopped, and a section of a page."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import quiltdp as qd
+
+__all__ = ["kept", "merged", "section", "version", "write_section"]
+
+Sums = dict[str, Any]
+
+
+def version() -> str:
+    """Return a short digest of the library's sources."""
+    root = Path(qd.__file__).parent
+    whole = hashlib.sha256()
+    for path in sorted(root.rglob("*.py")):
+        whole.update(path.read_bytes())
+    return whole.hexdigest()[:12]
+
+
+def kept(parts: Iterable[tuple[str, range]], work: Callable[[str, range], Sums], state: Path | None) -> Sums:
+    """Return the merged sums of all parts (a name and its seeds); what ``state`` holds is not done again."""
+    total: Sums = {}
+    own = version()
+    for name, seeds in parts:
+        place = None if state is None else state / f"{name}-{seeds.start:07d}-{seeds.stop:07d}.json"
+        if place is None or not place.exists():
+            began = time.process_time()
+            done = work(name, seeds)
+            done |= {"seconds": time.process_time() - began, "versions": {own: 1}}
+            if place is not None:
+                place.parent.mkdir(parents=True, exist_ok=True)
+                place.write_text(json.dumps(done, ensure_ascii=False), encoding="utf-8")
+            print(f"{name} {seeds.start} to {seeds.stop - 1}:", *done["violations"], flush=True)
+        else:
+            done = json.loads(place.read_text(encoding="utf-8"))
+        total = merged(total, done)
+    return total
+
+
+def merged(first: Sums, second: Sums) -> Sums:
+    """Return both together: numbers are added, lists joined, mappings merged.
+
+    Examples
+    --------
+    >>> merged({"n": 1, "of": {"a": [1.0]}}, {"n": 2, "of": {"a": [2.0], "b": []}})
+    {'n': 3, 'of': {'a': [1.0, 2.0], 'b': []}}
+    """
+    found = dict(first)
+    for key, value in second.items():
+        if key not in found:
+            found[key] = value
+        elif isinstance(value, dict):
+            found[key] = merged(found[key], value)
+        else:
+            found[key] = found[key] + value
+    return found
+
+
+def section(page: str, heading: str, text: str) -> str:
+    """Return the page with the section of that heading (its text included) put in or replaced."""
+    older = re.compile(r"(?m)^" + re.escape(heading) + r"\n[\s\S]*?(?=^## |\Z)")
+    text = text.rstrip() + "\n"
+    if older.search(page):
+        return older.sub(lambda m: text + ("\n" if m.end() < len(page) else ""), page, count=1)
+    return f"{page.rstrip()}\n\n{text}"
+
+
+def write_section(path: Path, heading: str, text: str) -> None:
+    """Put a section into a page of the documentation, in place of an older one."""
+    page = path.read_text(encoding="utf-8") if path.exists() else "# Soundness campaign\n"
+    path.write_text(section(page, heading, text), encoding="utf-8")
