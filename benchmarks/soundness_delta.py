@@ -360,14 +360,14 @@ def summary(total: dict[str, Any], start: int) -> str:
 
 
 INTRODUCTION = """\
-Certified δ against the exact δ of explicit mechanisms: sums of one term per record with
-Gaussian, Laplace (through its dp-accounting event) or discrete Gaussian noise, or two discrete
-Laplace answers composed (through their event), integrated between the places where densities
-cross or summed over all outputs. Random networks (3 to 5 nodes, zeros, latents, 2 or 3 states,
-unequal sensitivities) and loops of six records against the prior adversary (pairings along a
-junction tree) and the informed one with random evidence (leakages carried over); chains against both (pairings). A third of the models joins laws in
-coarse steps. `python benchmarks/soundness_delta.py` draws them and goes on where it stopped;
-the tests run a short form.
+Certified δ against the exact δ of explicit mechanisms: sums of one term per record with Gaussian,
+Laplace (through its dp-accounting event) or discrete Gaussian noise, or two discrete Laplace
+answers composed (through their event), integrated between the places where densities cross or
+summed over all outputs. Random networks (3 to 5 nodes, zeros, latents, 2 or 3 states, unequal
+sensitivities) and loops of six records against the prior adversary (pairings along a junction tree)
+and the informed one with random evidence (leakages carried over); chains against both (pairings). A
+third of the models joins laws in coarse steps. `python benchmarks/soundness_delta.py` draws them
+and goes on where it stopped; the tests run a short form.
 """
 FOUND_BEFORE = """\
 Reading the proofs again before the first campaign found one hole that no small model shows:

@@ -27,10 +27,15 @@ HYPEREDGES = {
 SHAPES = {**loopy.SHAPES, **HYPEREDGES}
 
 
+def shape_of(seed: int) -> str:
+    """Return the shape of the model that belongs to a seed."""
+    return sorted(SHAPES)[seed % len(SHAPES)]
+
+
 def drawn(seed: int) -> tuple[Model, dict[str, float]]:
     """Return the model and the α of every record that belong to a seed: all shapes and kinds in turn."""
     rng = np.random.default_rng([seed, 14])
-    shape = sorted(SHAPES)[seed % len(SHAPES)]
+    shape = shape_of(seed)
     kind = loopy.KINDS[seed // len(SHAPES) % len(loopy.KINDS)]
     states, latents = int(rng.choice([2, 2, 3])), bool(rng.random() < 0.4)
     if shape in HYPEREDGES:
