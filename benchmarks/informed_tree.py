@@ -136,9 +136,10 @@ zeros, near zeros, extreme tables, latents, two and three states, equal and uneq
 work budgets), and goes on where it stopped.
 
 Last run: seeds {seeds.start} to {seeds.stop - 1}: {total["models"]:,} models ({total["ternary"]:,} with
-ternary nodes), {leakages:,} leakages ({total["loops_of_six"]:,} of loops of six), {total["messages"]:,} messages,
-{total["cross_ratios"]:,} cross ratios, **{len(total["violations"])} violations**; {total["seconds"]:,.0f} s of
-processor time, {len(total["versions"])} version(s) of the sources.
+ternary nodes), {leakages:,} leakages ({total["loops_of_six"]:,} of loops of six),
+{total["messages"]:,} messages, {total["cross_ratios"]:,} cross ratios,
+**{len(total["violations"])} violations**; {total["seconds"]:,.0f} s of processor time,
+{len(total["versions"])} version(s) of the sources.
 {listed}
 | what is protected | leakages | median × attained | 90 % | worst |
 |---|---|---|---|---|
