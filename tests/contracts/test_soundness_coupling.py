@@ -19,7 +19,7 @@ coupling = pytest.importorskip("soundness_coupling")
 def test_no_explicit_mechanism_beats_any_form(part: str, seeds: range) -> None:
     found = coupling.work(part, seeds)
     assert found["violations"] == []
-    assert sum(found["leakages"].values()) > 5
+    assert sum(found["leakages"].values()) > 3
 
 
 def test_an_interrupted_campaign_goes_on_and_counts_the_same(tmp_path: Path) -> None:
