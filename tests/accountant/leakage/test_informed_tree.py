@@ -97,13 +97,14 @@ def test_the_campaign_in_short(seed: int) -> None:
     spec = importlib.util.spec_from_file_location("informed_tree_campaign", path)
     assert spec is not None
     assert spec.loader is not None
+    sys.path.append(str(path.parent))
     campaign = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = campaign  # dataclasses look their module up
     spec.loader.exec_module(campaign)
     tally = campaign.Tally()
     campaign.compare(seed, tally)
     assert not tally.violations
-    assert tally.leakages
+    assert any(tally.ratios.values())
 
 
 SMALL = ("K4 less an edge", "loop of four", "diamond")
