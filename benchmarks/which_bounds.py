@@ -100,13 +100,16 @@ def approximate(model: qd.Model, adversary: str, std: float, epsilon: float) -> 
     for piece in dict.fromkeys(p for p, _, _ in weights.parts):
         values = {}
         for (entry, bound), pick in zip(piece.bounds, piece.picks, strict=True):
-            found = np.minimum(bound.evaluate(GaussianProfile(std), epsilon).values, 1.0)[pick]
+            try:
+                found = np.minimum(bound.evaluate(GaussianProfile(std), epsilon).values, 1.0)[pick]
+            except GuardStruck:
+                continue
             values[f"{adversary}: {entry.name}"] = np.log(np.maximum(found, 1e-300)) + 700.0
         yield values
 
 
 def random_model(seed: int) -> tuple[qd.Model, str]:
-    """Return a model of ten to sixty records: a chain, a tree, a network with loops, or families."""
+    """Return a model of ten to sixty nodes: a chain, a tree, a network with loops, or one with latents."""
     rng = np.random.default_rng([77, seed])
     kind = ["chain", "tree", "loops", "latents"][seed % 4]
     size = int(rng.integers(10, 60))

@@ -7,6 +7,9 @@ import numpy as np
 from strategies import random_network
 
 from quiltdp import Model
+from quiltdp.accountant.adversaries import PRIOR
+from quiltdp.accountant.bounds import ready
+from quiltdp.accountant.leakage.limit import ExactBound
 from quiltdp.inference.trees import junction_tree
 
 DATA = Path(__file__).parents[2] / "data" / "reference"
@@ -19,6 +22,11 @@ def reference_model(entry):
         n: (t["parents"], t["table"]) if isinstance(t, dict) else tuple(t) for n, t in entry["tables"].items()
     }
     return Model.from_tables(tables, records=entry["records"])
+
+
+def exact_prior_limit(model, alpha, units=None):
+    """The exact limit of every unit against the prior adversary."""
+    return ready(ExactBound, model, units, adversary=PRIOR).evaluate(alpha).values
 
 
 def alphas(model, values):

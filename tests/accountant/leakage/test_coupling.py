@@ -9,6 +9,7 @@ from prior_oracle import (
     REFERENCE,
     alphas,
     attained_limit,
+    exact_prior_limit,
     mendelian_family,
     random_dag,
     random_pedigree,
@@ -23,7 +24,6 @@ from quiltdp.accountant.leakage.coupling_all import AllPairs
 from quiltdp.accountant.leakage.coupling_choice import choose
 from quiltdp.accountant.leakage.coupling_chosen import ChosenPairs
 from quiltdp.accountant.leakage.coupling_guess import Guesses
-from quiltdp.accountant.leakage.limit_prior import exact_prior_limit
 from quiltdp.accountant.leakage.ties import best_ties, proved
 from quiltdp.errors import ModelTooWide
 from quiltdp.inference.coupling_tree import coupling_tree

@@ -4,12 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from prior_oracle import alphas, attained_limit, random_dag
+from prior_oracle import alphas, attained_limit, exact_prior_limit, random_dag
 
 from quiltdp import Model, load_model
 from quiltdp.accountant.bounds import ready
 from quiltdp.accountant.leakage.coupling_single import SingleCouplingBound
-from quiltdp.accountant.leakage.limit_prior import exact_prior_limit
 from quiltdp.accountant.leakage.single_changes import SingleChanges, prices_of
 from quiltdp.errors import ModelTooWide
 from quiltdp.inference.change_tree import (

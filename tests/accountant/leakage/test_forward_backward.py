@@ -2,14 +2,21 @@
 
 import numpy as np
 import pytest
-from prior_oracle import alphas, attained_limit, mendelian_family, pedigree, random_dag, random_pedigree
+from prior_oracle import (
+    alphas,
+    attained_limit,
+    exact_prior_limit,
+    mendelian_family,
+    pedigree,
+    random_dag,
+    random_pedigree,
+)
 from strategies import random_network
 
 from quiltdp import Model, markov_chain
 from quiltdp.accountant.bounds import ready
 from quiltdp.accountant.leakage.coupling import CouplingBound
 from quiltdp.accountant.leakage.forward_backward import ForwardBackwardBound
-from quiltdp.accountant.leakage.limit_prior import exact_prior_limit
 from quiltdp.errors import InvalidArgument
 from quiltdp.inference.ancestry import Ancestry
 

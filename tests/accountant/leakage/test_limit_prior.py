@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
-from prior_oracle import REFERENCE, alphas, mendelian_family, reference_model
+from prior_oracle import REFERENCE, alphas, exact_prior_limit, mendelian_family, reference_model
 
 from quiltdp import Model
+from quiltdp.accountant.adversaries import PRIOR
 from quiltdp.accountant.bounds import ready
-from quiltdp.accountant.leakage.limit_prior import ExactPriorBound, exact_prior_limit
+from quiltdp.accountant.leakage.limit import ExactBound
 from quiltdp.errors import ModelTooWide
 
 
@@ -27,8 +28,8 @@ def test_families():
 
 def test_refuses_what_is_too_wide():
     model = mendelian_family(3)
-    with pytest.raises(ModelTooWide, match="joint states"):
-        ready(ExactPriorBound, model, max_entries=10)
+    with pytest.raises(ModelTooWide, match="needs 2,430 numbers, the limit is 10"):
+        ready(ExactBound, model, adversary=PRIOR, max_entries=10)
 
 
 def test_a_set_that_differs_in_part_costs_that_part():
@@ -36,3 +37,14 @@ def test_a_set_that_differs_in_part_costs_that_part():
     model = Model.from_tables({"A": ([], [0.5, 0.5]), "B": ([], [1.0, 0.0]), "C": ([], [0.2, 0.8])})
     assert exact_prior_limit(model, np.full(3, 0.5), [("A", "B")]) == pytest.approx([0.5], rel=1e-9)
     assert exact_prior_limit(model, np.full(3, 0.5), [("A", "C")]) == pytest.approx([1.0], rel=1e-9)
+
+
+def test_improbable_values_are_told_apart_like_any_other():
+    """The whole joint spans more than doubles do, each of its rows does not."""
+    flip = [[0.9, 0.1], [0.1, 0.9]]
+    rare = Model.from_tables({"A": ([], [1.0 - 1e-300, 1e-300]), "B": (["A"], flip), "C": (["B"], flip)})
+    even = Model.from_tables({"A": ([], [0.5, 0.5]), "B": (["A"], flip), "C": (["B"], flip)})
+    alpha = np.full(3, 0.7)
+    assert exact_prior_limit(rare, alpha)[0] == pytest.approx(exact_prior_limit(even, alpha)[0], rel=1e-9)
+    large = np.full(3, 400.0)
+    assert ready(ExactBound, rare, adversary=PRIOR).evaluate(large).kind == "certified bound"

@@ -16,7 +16,7 @@ ALPHA = np.array([0.3, 0.5, 0.2, 0.4])
 
 def stack_of(seed: int) -> tuple[PairStack, np.ndarray]:
     joint = np.random.default_rng(seed).dirichlet(np.full(24, 0.4)).reshape(SHAPE)
-    stack = PairStack(list(pair_tables(joint, (0,), None, None)))
+    stack = PairStack(list(pair_tables(np.log(joint), (0,), None, None)))
     return stack, stack.apart(ALPHA, (0,), SHAPE)
 
 

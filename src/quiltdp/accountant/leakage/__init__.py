@@ -11,7 +11,7 @@ AUTOMATIC = (
     ("informed", "group", "group"),
     ("informed", "chain", "chain"),
     ("informed", "propagation", "propagation"),
-    ("prior", "exact", "limit_prior"),
+    ("prior", "exact", "limit"),
     ("informed", "exact", "limit"),
     ("prior", "chain", "chain_prior"),
     ("prior", "coupling", "coupling"),

@@ -10,7 +10,7 @@ over the likelihoods H that an α-DP mechanism allows.  The ceiling
 over threshold sets T' of p/p' forgets how far apart values of x_U are; it is exact when a single
 record is unknown.
 
-*Assumes*: the joint law of the records as one table that doubles hold.  *Cost*: Π (states + 1) rows of laws
+*Assumes*: the joint law of the records as one table.  *Cost*: Π (states + 1) rows of laws
 over all units, predicted (:func:`count_entries`) before any work.  *Reference*: docs/theory.md, section 9.
 """
 
@@ -141,34 +141,36 @@ def count_entries(
 
 
 def pair_tables(
-    joint: Vector,
+    log_joint: Vector,
     members: Sequence[int],
     may_know: Collection[int] | None = None,
     most: int | None = None,
 ) -> Iterator[PairTable]:
     """Yield the pairs of every adversary against the records at ``members`` of a joint table.
 
-    ``joint`` has one axis per record and holds probabilities (any scale); zero means impossible.
+    ``log_joint`` has one axis per record and holds logarithms of probabilities (any scale).
     Unordered pairs appear once in each direction.  ``may_know`` are the records that may be known
     (default: any), ``most`` how many of them at once (default: all).
     """
-    others = [j for j in range(joint.ndim) if j not in members]
+    others = [j for j in range(log_joint.ndim) if j not in members]
     knowable = [j for j in others if may_know is None or j in may_know]
     most = len(knowable) if most is None else min(most, len(knowable))
     for count in range(most, -1, -1):
         for known in combinations(knowable, count):
-            yield _pairs(joint, list(members), list(known), [j for j in others if j not in known])
+            yield _pairs(log_joint, list(members), list(known), [j for j in others if j not in known])
 
 
-def _pairs(joint: Vector, members: list[int], known: list[int], unknown: list[int]) -> PairTable:
-    sizes = tuple(joint.shape[j] for j in unknown)
-    cube = joint.transpose([*known, *members, *unknown]).reshape(
-        int(np.prod([joint.shape[j] for j in known])),
-        int(np.prod([joint.shape[j] for j in members])),
-        int(np.prod(sizes)),
+def _pairs(log_joint: Vector, members: list[int], known: list[int], unknown: list[int]) -> PairTable:
+    shape = log_joint.shape
+    sizes = tuple(shape[j] for j in unknown)
+    cube = log_joint.transpose([*known, *members, *unknown]).reshape(
+        math.prod(shape[j] for j in known), math.prod(shape[j] for j in members), math.prod(sizes)
     )
+    top = cube.max(axis=2)
+    possible = top > -np.inf  # each row relative to its own largest: an improbable value is like any other
+    cube = np.exp(cube - np.where(possible, top, 0.0)[:, :, None])
     mass = cube.sum(axis=2)
-    s, x, y = np.nonzero((mass[:, :, None] > 0) & (mass[:, None, :] > 0))
+    s, x, y = np.nonzero(possible[:, :, None] & possible[:, None, :])
     s, x, y = s[x != y], x[x != y], y[x != y]
     p = cube[s, x] / mass[s, x][:, None]
     q = cube[s, y] / mass[s, y][:, None]

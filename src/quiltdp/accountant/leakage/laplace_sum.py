@@ -47,10 +47,9 @@ class LaplaceSum:
         if needed > max_entries:
             raise ModelTooWide(f"the audit needs {needed:,} numbers, the limit is {max_entries:,}")
         log_joint = junction_tree(model).log_marginal(records)
-        joint = np.exp(log_joint - log_joint.max())
         who = adversary_from(adversary)
         may = None if who.records is None else {records.index(n) for n in who.records if n in records}
-        self._tables = [list(pair_tables(joint, (k,), may, who.at_most)) for k in range(len(records))]
+        self._tables = [list(pair_tables(log_joint, (k,), may, who.at_most)) for k in range(len(records))]
 
     def evaluate(self, alpha: float) -> np.ndarray:
         """Return the leakage of every record when the noise has scale 1/α."""

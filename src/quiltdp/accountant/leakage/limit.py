@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from quiltdp.accountant.adversaries import INFORMED
+from quiltdp.accountant.adversaries import INFORMED, PRIOR
 from quiltdp.accountant.bounds import Bounds, Problem, Vector, register
 from quiltdp.accountant.leakage.adversaries import PairStack, PairTable, count_entries, pair_tables
 from quiltdp.accountant.leakage.limit_search import FROM_ABOVE, UnitBracket, UnitSearch
@@ -35,7 +35,9 @@ if TYPE_CHECKING:
 
 __all__ = ["ExactBound", "is_small"]
 
-_MOST_RECORDS = 16
+_MOST_RECORDS = 16  # of which every subset may be known
+_MOST_AXES = 32  # where nothing is known: a table has one axis per record
+_EXP_LIMIT = 600.0  # Σ α beyond which e^Σα times the smallest double is no longer nothing
 
 
 def is_small(model: Model) -> bool:
@@ -48,6 +50,15 @@ def is_small(model: Model) -> bool:
     return states <= 256
 
 
+@register(
+    "exact",
+    against=PRIOR,
+    kind="exact",
+    says="the limit over all α-DP mechanisms",
+    auto=lambda problem: is_small(problem.model),
+    settles=True,
+    near=1e-8,
+)
 @register(
     "exact",
     against=INFORMED,
@@ -81,9 +92,10 @@ class ExactBound:
         self, problem: Problem, *, max_entries: int = 4_000_000, max_programs: int | None = None
     ) -> None:
         model = problem.model
-        if len(model.records) > _MOST_RECORDS:
+        most = _MOST_AXES if PRIOR.covers(problem.adversary) else _MOST_RECORDS
+        if len(model.records) > most:
             raise ModelTooWide(
-                f"the exact limit lists every adversary of at most {_MOST_RECORDS} records,"
+                f"the exact limit lists every adversary of at most {most} records,"
                 f" this component has {len(model.records):,}",
                 f"use another {option('method')}",
             )
@@ -114,15 +126,13 @@ class ExactBound:
         asked = self._asked_programs
         self._max_programs = max(1, budget.programs // len(self._units)) if asked is None else asked
         log_joint = junction_tree(self._model, workspace=workspace).log_marginal(self._names)
-        top = float(log_joint.max())
-        joint = np.exp(log_joint - top)
-        if np.any((joint < 1e-290) & np.isfinite(log_joint)):
-            raise ModelTooWide("the exact limit: some joint states are too improbable for doubles")
         # the joint's relative error, four times, is how far a gain may be off on its account
-        depth = float(np.abs(log_joint[np.isfinite(log_joint)]).max(initial=0.0))
+        logs = log_joint[np.isfinite(log_joint)]
+        depth = float(np.abs(logs).max(initial=0.0))
+        self._thin = float(logs.max() - logs.min()) > _EXP_LIMIT
         self._slack = 256 * EPS * (len(self._model.nodes) + depth)
         self._stacks = [
-            PairStack(list(pair_tables(joint, unit, self._may_know, self._most))) for unit in self._units
+            PairStack(list(pair_tables(log_joint, unit, self._may_know, self._most))) for unit in self._units
         ]
 
     def evaluate(self, alpha: Vector) -> Bounds:
@@ -166,6 +176,8 @@ class ExactBound:
 
     def _unit(self, k: int, a: Vector, least: float) -> UnitBracket:
         """Return the largest leakage of one unit over all adversaries, or ``least`` if that is larger."""
+        if self._thin and float(a.sum()) > _EXP_LIMIT:  # what is lost below the smallest double could matter
+            return UnitBracket(up(float(a.sum()), 4.0 + len(a)), 0.0)
         stack = self._stacks[k]
         own = stack.apart(a, self._units[k], self._shape) + self._slack
         found = UnitSearch(stack, own, a, self._max_programs, self._workspace.guard).run(least)

@@ -38,7 +38,6 @@ __all__ = [
     "as_possible",
     "nothing_moves",
     "transport",
-    "transport_certificate",
     "transport_of_columns",
     "transport_renewed",
     "uniform_transport",
@@ -205,29 +204,3 @@ def as_possible(p: Array, q: Array, d: Array) -> Array:
         donor = np.where(q > 0, np.arange(q.shape[1]), (q > 0).argmax(axis=1)[:, None])
         d = np.take_along_axis(d, donor[:, None, :], axis=2)
     return d
-
-
-def transport_certificate(p: Array, q: Array, d: Array, f: Array) -> Array:
-    """Return what the transport f proves about T(p, q; D), rounded up; any f ≥ 0 will do.
-
-    Two repairs of f are evaluated and the smaller is kept: every row rescaled to meet its demand, or
-    every column cut to the same multiple t of q and the demand left unmet priced at e^{max_j D_ij}.
-    """
-    f = np.where((q > 0)[:, None, :] & np.isfinite(f), np.maximum(f, 0.0), 0.0)
-    keep = np.exp(-d)
-    top = d.max(axis=2)
-    price = np.exp(top)
-    met = (f * keep).sum(axis=2)
-    roundings = (sum(d.shape[1:]) + 16) * EPS + 4 * EPS * top.max(axis=1)
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        whole = f * np.where(met > 0, p / met, 0.0)[:, :, None]
-        unsent = np.where(met > 0, _TINY, p + _TINY)
-        load = np.where(q > 0, whole.sum(axis=1) / q, 0.0)
-        value = np.nan_to_num(load.max(axis=1), nan=np.inf) + (unsent * price).sum(axis=1)
-        t = f.sum(axis=(1, 2)) / q.sum(axis=1)  # the mean load; an optimal f has no other
-        load = np.where(q > 0, f.sum(axis=1) / q, 0.0)
-        cut = f * np.where(load > t[:, None], t[:, None] / load, 1.0)[:, None, :]
-        unmet = np.maximum(p * (1.0 + roundings)[:, None] - (cut * keep).sum(axis=2), 0.0) + _TINY
-        priced = t + (unmet * price).sum(axis=1)
-    best = np.minimum(np.where(np.isnan(value), np.inf, value), np.where(np.isnan(priced), np.inf, priced))
-    return np.asarray(np.maximum(np.log(best), 0.0) + roundings)

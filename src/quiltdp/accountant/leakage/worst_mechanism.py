@@ -26,10 +26,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quiltdp.accountant.bounds import Vector
-from quiltdp.accountant.leakage.transport import FARTHEST, transport_certificate
 from quiltdp.numbers import EPS, up
 
-__all__ = ["by_heights", "by_linear_program", "by_transport_program", "height_functions"]
+__all__ = ["by_linear_program", "height_functions"]
 
 _MOST_HEIGHTS = 60_000
 _EXP_LIMIT = 600.0  # Σ α beyond which e^Σα is not handled: the caller's ceiling stands
@@ -76,22 +75,6 @@ def _earlier_neighbours(sizes: tuple[int, ...]) -> list[list[int]]:
         [v for v in range(u) if sum(a != b for a, b in zip(places[u], places[v], strict=True)) == 1]
         for u in range(len(places))
     ]
-
-
-def by_heights(p: Vector, q: Vector, sizes: tuple[int, ...], alpha: float) -> float | None:
-    """Return the maximum over height functions, rounded up, or ``None`` if there are too many.
-
-    ``None`` also where e^{α·records} leaves the range of doubles.
-    """
-    heights = height_functions(sizes)
-    if heights is None or alpha * len(sizes) > _EXP_LIMIT:
-        return None
-    h = heights.astype(np.float64)
-    weights = np.exp(alpha * (h - h.max(axis=1, keepdims=True)))
-    gain = np.log(weights @ p) - np.log(weights @ q)
-    # exp of an argument of size α·|sizes| is off by that many units; the sums add their own length
-    slack = EPS * (16 + 4 * len(p) + 4 * alpha * len(sizes))
-    return max(0.0, float(gain.max())) + slack
 
 
 @lru_cache(maxsize=128)
@@ -147,44 +130,6 @@ def by_linear_program(
         found["h"] = np.asarray(answer.x, dtype=np.float64)
     y = np.maximum(-np.asarray(answer.ineqlin.marginals, dtype=np.float64), 0.0)
     return _certify(p, q, sizes, alphas, y, growth)
-
-
-def by_transport_program(p: Vector, q: Vector, d: Vector) -> float:
-    """Return what the lossy transport found by a linear program proves about T(p, q; D).
-
-    ∞ when the solver gives no usable answer; ``d`` has axes (source, sink).
-    """
-    from scipy.optimize import linprog
-    from scipy.sparse import coo_array
-
-    n, m = d.shape
-    scale = float(d.max())
-    if scale > FARTHEST:
-        return float("inf")
-    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-        weight = np.where(q > 0, np.exp(d - scale) * p[:, None] / q[None, :], 0.0)
-    cells, row, column = n * m, *np.divmod(np.arange(n * m), m)
-    supply = coo_array((np.ones(cells), (row, np.arange(cells))), shape=(n, cells + 1)).tocsr()
-    data = np.concatenate([np.minimum(weight, 1e12).ravel(), -np.ones(m)])
-    at = (np.concatenate([column, np.arange(m)]), np.concatenate([np.arange(cells), np.full(m, cells)]))
-    load = coo_array((data, at), shape=(m, cells + 1)).tocsr()
-    upper = np.append(np.broadcast_to(q > 0, (n, m)).ravel().astype(np.float64), np.inf)
-    solve: Any = linprog  # its stubs know no sparse constraints
-    answer = solve(
-        np.append(np.zeros(cells), 1.0),
-        A_ub=load,
-        b_ub=np.zeros(m),
-        A_eq=supply,
-        b_eq=np.ones(n),
-        bounds=np.column_stack([np.zeros(cells + 1), upper]),
-        method="highs-ds",
-        options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
-    )
-    if answer.x is None:
-        return float("inf")
-    share = np.asarray(answer.x[:cells], dtype=np.float64).reshape(n, m)
-    flow = share * p[:, None] * np.exp(d)
-    return float(transport_certificate(p[None], q[None], d[None], flow[None])[0])
 
 
 def _certify(
