@@ -15,7 +15,6 @@ from quiltdp.accountant.bounds import ready
 from quiltdp.accountant.leakage.approximate import GroupDelta, SwingDelta
 from quiltdp.accountant.leakage.chain_units import ChainUnits, as_chain
 from quiltdp.accountant.leakage.conditioned import ConditionedBound
-from quiltdp.accountant.leakage.elimination import Elimination
 from quiltdp.accountant.leakage.forward import ChildKernels
 from quiltdp.accountant.leakage.group import GroupBound
 from quiltdp.accountant.leakage.laplace_sum import LaplaceSum
@@ -106,11 +105,15 @@ def test_summing_out_in_both_forms_is_above_the_kernel_and_meets_it_when_direct(
     map_.at_once = True
     assert map_.distances(d) == pytest.approx(truth, abs=1e-7)
     label = np.repeat(np.arange(count), width)
-    other = Elimination(np.log(law.ravel() / count), label, count, columns, slack=0.0)
-    message = other.message(d)
-    assert np.all(np.diag(message) == 0.0)
-    assert np.all(message[left, right] >= np.array(truth) - 1e-8)
-    assert other.message(np.stack([d, 2 * d]))[0] == pytest.approx(message)
+    every = SummingOut.of_labels(law.ravel() / count, label, columns, slack=0.0)
+    whole = every.distances(d).reshape(count, count)
+    assert np.all(np.diag(whole) == 0.0)
+    assert np.all(whole[left, right] >= np.array(truth) - 1e-8)
+    both = every.distances(np.stack([d, 2 * d]))
+    assert both[0] == pytest.approx(whole.ravel())
+    assert both[1] == pytest.approx(every.distances(2 * d))
+    at_once = every.distances(np.stack([d, 2 * d]), programs=10**9)
+    assert at_once[0].reshape(count, count)[left, right] == pytest.approx(truth, abs=1e-7)
 
 
 def test_the_forward_half_is_the_kernel_of_the_rows() -> None:

@@ -29,6 +29,7 @@ loops up to the width that the work budget allows.  *Reference*: docs/prior_adve
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
@@ -36,10 +37,10 @@ import numpy as np
 
 from quiltdp.accountant.adversaries import PRIOR
 from quiltdp.accountant.bounds import Bounds, Problem, Vector, register
-from quiltdp.accountant.leakage.elimination import Elimination
 from quiltdp.accountant.leakage.forward import ChildKernels
 from quiltdp.accountant.leakage.kernel import Array
 from quiltdp.accountant.leakage.loops import LoopMessages
+from quiltdp.accountant.leakage.summing_out import SummingOut
 from quiltdp.inference.ancestry import Ancestry, FamilyLaw, Loop, Reordered
 from quiltdp.inference.workspace import Workspace
 from quiltdp.numbers import EPS, up, up_array
@@ -48,6 +49,7 @@ from quiltdp.work import Guard, WorkBudget
 __all__ = ["ForwardBackwardBound"]
 
 _BATCH = 1 << 22  # distances held at once
+_EFFORT = 200.0  # transports of four states that one message may take; beyond it states are merged in stages
 _SLACK = 1e-12  # how far ln of a conditional probability of a family may be from the truth
 
 
@@ -102,7 +104,7 @@ class ForwardBackwardBound:
             f if f is not None and np.count_nonzero(f.joint) <= budget.states else None for f in tree.families
         ]
         self._forward = ChildKernels(tree, workspace.guard)
-        self._inverse: dict[int, Elimination] = {}
+        self._inverse: dict[int, SummingOut] = {}
         roundings = max((found.roundings for _, found in tree.loops.values()), default=0)
         self._loops = {c: _LoopAbove(tree, *found, max_group, roundings) for c, found in tree.loops.items()}
         self._waves = self._plan()
@@ -132,7 +134,7 @@ class ForwardBackwardBound:
             waves[tree.depth[i]][(id(family) if family is not None else -1 - i, pattern, looped)].append(i)
             if family is not None and id(family) not in self._inverse:
                 self._workspace.guard.check()
-                self._inverse[id(family)] = _elimination(family)
+                self._inverse[id(family)] = _summing(family)
         return [list(waves[d].values()) for d in sorted(waves)]
 
     def evaluate(self, alpha: Vector) -> Bounds:
@@ -244,8 +246,7 @@ class ForwardBackwardBound:
             d = d + side[at[:, None], at[None, :]]
         result = np.zeros((self._sizes[i],) * 2)
         alive = np.flatnonzero(family.child > 0)
-        message = self._inverse[id(family)].message(up_array(d, 8.0 + len(couple)), self._workspace.guard)
-        result[alive[:, None], alive[None, :]] = message
+        result[alive[:, None], alive[None, :]] = self._summed(family, up_array(d, 8.0 + len(couple)))
         return result
 
     def _side(
@@ -294,9 +295,14 @@ class ForwardBackwardBound:
         result = np.zeros((len(nodes), size, size))
         alive = np.flatnonzero(family.child > 0)
         distinct, where = _distinct(d)
-        message = self._inverse[id(family)].message(d[distinct], self._workspace.guard)
-        result[:, alive[:, None], alive[None, :]] = message[where]
+        result[:, alive[:, None], alive[None, :]] = self._summed(family, d[distinct])[where]
         return result
+
+    def _summed(self, family: FamilyLaw, d: Array) -> Array:
+        """Return distances between the node's possible values from those between states of its family."""
+        found = self._inverse[id(family)].distances(d, self._workspace.guard, _EFFORT)
+        size = math.isqrt(found.shape[-1])
+        return found.reshape(*found.shape[:-1], size, size)
 
 
 class _LoopAbove:
@@ -337,12 +343,12 @@ class _LoopAbove:
         )
 
 
-def _elimination(family: FamilyLaw) -> Elimination:
+def _summing(family: FamilyLaw) -> SummingOut:
     """Return the map from distances between parents' states to distances between the node's values."""
     states = np.argwhere(family.joint > 0)
-    alive, label = np.unique(states[:, -1], return_inverse=True)
-    log_p = np.log(family.joint[tuple(states.T)])
-    return Elimination(log_p, label.astype(np.int64), len(alive), states[:, :-1], slack=_SLACK)
+    label = np.unique(states[:, -1], return_inverse=True)[1]
+    mass = family.joint[tuple(states.T)]
+    return SummingOut.of_labels(mass, label, states[:, -2::-1], slack=_SLACK)  # the first parent first
 
 
 def _distinct(tables: Array) -> tuple[list[int], list[int]]:

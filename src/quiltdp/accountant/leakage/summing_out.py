@@ -13,6 +13,7 @@ coordinate, or one transport per pair of groups.  *Reference*: docs/prior_advers
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +21,8 @@ from numpy.typing import NDArray
 
 from quiltdp.accountant.leakage.kernel import closed_kernel
 from quiltdp.accountant.leakage.transport import transport
+from quiltdp.numbers import LEAST
+from quiltdp.work import NO_GUARD, Guard
 
 __all__ = ["SummingOut"]
 
@@ -43,25 +46,34 @@ class _Stage:
     left: Ints
     right: Ints
 
-    def distances(self, d: Array, slack: float) -> Array:
-        """Return m(left[k], right[k]) for every k."""
-        width = self.members.shape[1]
+    def distances(self, d: Array, slack: float, guard: Guard) -> Array:
+        """Return m(left[k], right[k]) for every k, on the last axis; a first axis counts problems."""
+        width, problems = self.members.shape[1], d.shape[:-2]
         if width == 1:
-            return np.asarray(d[self.members[self.left, 0], self.members[self.right, 0]])
-        found = np.empty(len(self.left))
+            return np.asarray(d[..., self.members[self.left, 0], self.members[self.right, 0]])
+        found = np.empty((*problems, len(self.left)))
         thin = np.asarray(((self.law > 0) & (self.law < _THIN)).any(axis=1))
-        for start in range(0, len(found), max(1, _CELLS // width**2)):
-            left, right = (a[start : start + max(1, _CELLS // width**2)] for a in (self.left, self.right))
-            block = d[self.members[left][:, :, None], self.members[right][:, None, :]]
-            top = block.max(axis=(1, 2))
+        many = max(1, _CELLS // (width**2 * math.prod(problems)))
+        for start in range(0, len(self.left), many):
+            guard.check()
+            left, right = (a[start : start + many] for a in (self.left, self.right))
+            block = d[..., self.members[left][:, :, None], self.members[right][:, None, :]]
+            top = block.max(axis=(-2, -1))
             if width <= _CLOSED:
                 p, q = (np.ascontiguousarray(self.law[side].T) for side in (left, right))
-                value = closed_kernel(list(p), list(q), np.ascontiguousarray(block.transpose(1, 2, 0)))
+                cells = np.ascontiguousarray(np.moveaxis(block, (-2, -1), (0, 1)))
+                value = closed_kernel(list(p), list(q), cells)
             else:
-                value = transport(self.law[left], self.law[right], block)
+                value = self._transports(left, right, block)
             value = np.where((left == right) | (top <= 0), 0.0, np.minimum(value + 2.0 * slack, top))
-            found[start : start + len(left)] = np.where(thin[left] | thin[right], top, value)
+            found[..., start : start + len(left)] = np.where(thin[left] | thin[right], top, value)
         return found
+
+    def _transports(self, left: Ints, right: Ints, block: Array) -> Array:
+        """Return one transport for every pair of groups and problem."""
+        shape = (*block.shape[:-1],)
+        p, q = (np.broadcast_to(self.law[side], shape).reshape(-1, shape[-1]) for side in (left, right))
+        return transport(p, q, block.reshape(-1, *block.shape[-2:])).reshape(shape[:-1])
 
 
 class SummingOut:
@@ -102,14 +114,29 @@ class SummingOut:
             *before, last = _staged(members, law, columns, order)
             self._stages = [*before, _Stage(last.members, last.law, left, right)]
 
-    def distances(self, d: Array) -> Array:
-        """Return m(left[k], right[k]) for every k, rounded up."""
-        if self.at_once:
-            return self._direct.distances(d, self._slack)
+    @classmethod
+    def of_labels(cls, p: Array, label: Ints, columns: Ints, *, slack: float) -> SummingOut:
+        """Return the map for states of mass ``p`` > 0 in groups 0, 1, …, all pairs of groups compared."""
+        count = int(label.max()) + 1
+        top = np.zeros(count)
+        np.maximum.at(top, label, p)
+        with np.errstate(under="ignore"):
+            whole = _merge(np.arange(len(p)), np.maximum(p / top[label], LEAST), label, count)
+        return cls(whole.members, whole.law, columns, whole.left, whole.right, slack=slack)
+
+    def distances(self, d: Array, guard: Guard = NO_GUARD, programs: float = 0.0) -> Array:
+        """Return m(left[k], right[k]) for every k, rounded up.
+
+        ``d`` has axes (state, state), or (problem, state, state) for several at once, answered likewise.
+        All are answered in one step if that takes no more than ``programs``.
+        """
+        if self.at_once or 0 < self.programs * math.prod(d.shape[:-2]) <= programs:
+            return self._direct.distances(d, self._slack, guard)
         *before, last = self._stages
         for stage in before:
-            d = stage.distances(d, self._slack).reshape(len(stage.members), -1)
-        return last.distances(d, self._slack)
+            found = stage.distances(d, self._slack, guard)
+            d = found.reshape(*found.shape[:-1], len(stage.members), -1)
+        return last.distances(d, self._slack, guard)
 
 
 def _moves(values: Ints, law: Array) -> bool:
