@@ -184,17 +184,19 @@ def attained(
     own: bool,
     least: int = 0,
     most: int | None = None,
+    may_know: Sequence[str] | None = None,
 ) -> dict[tuple[tuple[int, ...], tuple[int, ...]], float]:
     """Return, for pairs of values of ``first``, the largest ln of a ratio that some mechanism attains.
 
-    ``others`` are the records that mechanisms read and adversaries may know, from ``least`` to ``most`` of
-    them; with ``own`` the pair's own α counts.  One number for all pairs, under the key ((), ()), if ``own``.
+    ``others`` are the records that mechanisms read and adversaries may know (or only ``may_know``), from
+    ``least`` to ``most`` of them; with ``own`` the pair's own α counts.  One number for all pairs, under the
+    key ((), ()), if ``own``.
     """
     best: dict[tuple[tuple[int, ...], tuple[int, ...]], float] = {}
     table = loopy.joint(model)
     assert table is not None
     tasks = []
-    for known, v, w, p, q in _pairs(model, table, first, others, least, most):
+    for known, v, w, p, q in _pairs(model, table, first, others, least, most, may_know):
         unknown = [n for n in others if n not in known]
         cost = sum(alpha[n] for n, a, b in zip(first, v, w, strict=True) if a != b) if own else 0.0
         sizes = tuple(model.cardinality(n) for n in unknown)
@@ -210,10 +212,17 @@ def attained(
 
 
 def _pairs(
-    model: Model, table: np.ndarray, first: Sequence[str], others: Sequence[str], least: int, most: int | None
+    model: Model,
+    table: np.ndarray,
+    first: Sequence[str],
+    others: Sequence[str],
+    least: int,
+    most: int | None,
+    may_know: Sequence[str] | None,
 ) -> Iterator[tuple[dict[str, int], tuple[int, ...], tuple[int, ...], Law, Law]]:
     values = list(itertools.product(*(range(model.cardinality(n)) for n in first)))
-    for known in loopy.evidence(model, others, most):
+    allowed = others if may_know is None else [n for n in others if n in may_know]
+    for known in loopy.evidence(model, allowed, most):
         if len(known) < least:
             continue
         unknown = [n for n in others if n not in known]

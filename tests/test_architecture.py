@@ -188,10 +188,12 @@ SMALL = """
 quiltdp.accountant.delta quiltdp.accountant.elsewhere quiltdp.accountant.ledger quiltdp.accountant.near
 quiltdp.accountant.robust quiltdp.accountant.side_by_side quiltdp.accountant.leakage.conditioned
 quiltdp.accountant.leakage.coupling quiltdp.accountant.leakage.forward_backward
-quiltdp.accountant.leakage.informed_tree quiltdp.accountant.leakage.mqm_chain
+quiltdp.accountant.leakage.every_adversary quiltdp.accountant.leakage.informed_tree
+quiltdp.accountant.leakage.mqm_chain
 quiltdp.accountant.leakage.paired quiltdp.accountant.leakage.quilts
 quiltdp.inference.ancestry quiltdp.inference.brute_force quiltdp.inference.change_tree
 quiltdp.inference.cliques quiltdp.inference.cones quiltdp.inference.coupling_tree
+quiltdp.inference.evidence_tree
 quiltdp.inference.interaction quiltdp.inference.rays quiltdp.inference.raysets quiltdp.inference.uncertain
 quiltdp.domains.series quiltdp.domains.trace quiltdp.generalization quiltdp.journal quiltdp.mechanisms
 quiltdp.io.json_read quiltdp.io.uai quiltdp.io.xml_networks quiltdp.parallel quiltdp.report

@@ -42,7 +42,7 @@ _LEAST = 1e-250  # a product of conditional probabilities that is smaller may ha
 
 @dataclass(frozen=True, eq=False)
 class Below:
-    """How a node reads a child: ``part[e]`` is the child's part of e, ``seen[z, x]`` the state of its own z."""
+    """How a node reads a child: ``part[e]`` is the child's part of e, ``seen[z, x]`` the state of its z."""
 
     child: int
     part: Ints
@@ -67,12 +67,19 @@ class Revealed:
 class Branch:
     """What hangs together without T: its nodes, children first, and how T reads the last of them.
 
-    ``seen[t]`` is the state of its z for state t of T; ``possible[e, t]`` says whether e can be, given t.
+    ``seen[t]`` is the state of its z for state t of T; ``possible[e, t]`` says whether e can be, given t, and
+    ``count[e]`` how many nodes are known.
     """
 
     nodes: tuple[Revealed, ...]
     seen: Ints
     possible: NDArray[np.bool_]
+    count: Ints
+
+    @property
+    def pairs(self) -> int:
+        """How many pairs of states are compared, over all nodes and all that may be known."""
+        return sum(len(n.law) * (n.law.shape[1] * n.law.shape[2]) ** 2 for n in self.nodes)
 
     def known(self, e: int) -> dict[int, int]:
         """Return what e says: the value of every known node."""
@@ -158,18 +165,19 @@ def evidence_branches(
     for top in order.children[order.last]:
         members = order.subtree(top)
         inside = frozenset(order.node[k] for k in members)
-        rows: list[Ints] = []
+        least = order.pairs(top)  # of each row, at the last node alone
+        sets: list[tuple[int, ...]] = []
         count = 0
         for known in surroundings(graph, start, inside, allowed, at_most):
-            sizes = [order.sizes[model.nodes[n]] for n in known]
-            count += prod(sizes)
+            count += least * prod(order.sizes[model.nodes[n]] for n in known)
             if count > most:
                 raise _too_many(count, most)
-            rows.append(_assignments(known, sizes, [order.node[k] for k in members]))
+            sets.append(known)
         workspace.guard.check()
-        branch, spent = _branch(order, members, np.concatenate(rows), most)
-        most -= spent
-        found.append(branch)
+        columns = [order.node[k] for k in members]
+        rows = [_assignments(s, [order.sizes[model.nodes[n]] for n in s], columns) for s in sets]
+        found.append(_branch(order, members, np.concatenate(rows), most))
+        most -= found[-1].pairs
     return found
 
 
@@ -236,6 +244,10 @@ class _Order:
         """Return how many states z_k has."""
         return prod(self.sizes[n] for n in self.above[k])
 
+    def pairs(self, k: int) -> int:
+        """Return how many pairs of states are compared at a node, for each thing that may be known."""
+        return (self.states(k) * self.sizes[self.names[k]]) ** 2
+
     def seen(self, k: int, names: Sequence[str]) -> Ints:
         """Return the state of z_k for every joint state of ``names``, the last one counting fastest."""
         grid = np.indices([self.sizes[n] for n in names]).reshape(len(names), -1)
@@ -245,8 +257,8 @@ class _Order:
         return code
 
 
-def _branch(order: _Order, members: Sequence[int], values: Ints, most: int) -> tuple[Branch, int]:
-    """Return the branch of everything in ``values`` (one column per member), and its pairs of states."""
+def _branch(order: _Order, members: Sequence[int], values: Ints, most: int) -> Branch:
+    """Return the branch of everything in ``values``, one column per member."""
     place = {k: j for j, k in enumerate(members)}
     parts: dict[int, Ints] = {}  # of every row, the number of its part at and below a node
     firsts: list[Ints] = []
@@ -258,7 +270,7 @@ def _branch(order: _Order, members: Sequence[int], values: Ints, most: int) -> t
         _, first, part = np.unique(code, return_index=True, return_inverse=True)
         parts[k] = part.ravel()
         firsts.append(first)
-        spent += len(first) * (order.states(k) * order.sizes[order.names[k]]) ** 2
+        spent += len(first) * order.pairs(k)
         if spent > most:
             raise _too_many(spent, most)
     nodes: list[Revealed] = []
@@ -281,4 +293,4 @@ def _branch(order: _Order, members: Sequence[int], values: Ints, most: int) -> t
         nodes.append(Revealed(order.node[k], value, law, below))
     seen = order.seen(members[-1], order.unit)
     possible = (likelihood[-1][:, seen] > 0) & order.unit_possible
-    return Branch(tuple(nodes), seen, possible), spent
+    return Branch(tuple(nodes), seen, possible, (values[firsts[-1]] != _UNKNOWN).sum(axis=1))

@@ -17,6 +17,7 @@ AUTOMATIC = (
     ("prior", "coupling", "coupling"),
     ("prior", "forward-backward", "forward_backward"),
     ("prior", "coupling@wide", "coupling_single"),
+    ("informed", "every-adversary", "every_adversary"),
     ("informed", "informed-tree", "informed_tree"),
     ("informed", "quilts", "quilts"),
     ("prior", "quilts", "quilt_prior"),

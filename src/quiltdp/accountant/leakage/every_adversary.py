@@ -10,21 +10,23 @@ after the other, z_k the earlier ones that k depends on, and e what is known at 
 
     Leakage(T) ≤ max over x_T ≠ x_T' of  Σ_{t∈T} α_t·1[x_t ≠ x_t'] + Σ over branches of max_e m(x_T, x_T'; e).
 
-*Why.*  For fixed e it is the theorem of :mod:`.coupling` in the model given e.  A message depends on e through
-the subtree of k alone, so it is computed once for each part of e that occurs (:mod:`.evidence_tree`).  Given
-x_T the branches are independent, and so is what is known in them.
+*Why.*  For fixed e it is the theorem of :mod:`.coupling` in the model given e.  A message depends on e
+through the subtree of k alone, so it is computed once for each part of e that occurs
+(:mod:`quiltdp.inference.evidence_tree`).  Given x_T the branches are independent, and so is what is known in
+them; at most k known records are shared out among the branches.
 
 Where the informed clique tree has to suppose the worst tilt for every pair of states, here each tilt is the
 one of an adversary who exists.  No looser than sequential coupling is against the prior adversary.
 
 *Assumes*: few enough connected sets around every unit.  *Cost*: pairs of states, for every node and every
-different part of what may be known at and below it, at each α.  *Reference*: docs/theory.md, section 15.
+different part of what may be known at and below it, at each α.  *Reference*: docs/theory.md, section 17.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,8 +45,11 @@ from quiltdp.work import WorkBudget
 __all__ = ["EveryAdversaryBound"]
 
 Array = NDArray[np.float64]
-_MOST_NODES = 40
-_RULES = ("fill", "size")  # orders of elimination; the smaller of both is kept
+Choices: TypeAlias = dict[
+    tuple[int, ...], tuple[int, ...]
+]  # per pair of values, what is known in every branch
+_SETS = 8  # 2 to so many pairs of states are counted for each set of nodes
+_WORTH = 2  # a pair here takes half as long as elsewhere: most are of two states
 _AT_ONCE = 1 << 18  # pairs of values handled at once
 
 
@@ -81,38 +86,32 @@ class EveryAdversaryBound:
 
     def __init__(self, problem: Problem) -> None:
         model, adversary = problem.model, problem.adversary
-        if len(model.nodes) > _MOST_NODES:
-            raise ModelTooWide(
-                f"everything that may be known is listed for at most {_MOST_NODES} nodes,"
-                f" this component has {len(model.nodes):,}",
-                f"use another {option('method')}",
-            )
         self._model, self._units = model, problem.listed()
         named = adversary.records
         self._may_know = [n for n in model.records if named is None or n in named]
         self._most = adversary.at_most
+        self.settles = adversary == INFORMED
 
     def prepare(self, workspace: Workspace, budget: WorkBudget) -> None:
         """List everything that may be known, with the laws it leaves."""
-        self._workspace = workspace
-        room = budget.pairs // (len(self._units) * len(_RULES))
-        self._trees = [
-            [
-                evidence_branches(
-                    self._model,
-                    unit,
-                    self._may_know,
-                    at_most=self._most,
-                    rule=rule,
-                    most=room,
-                    workspace=workspace,
-                )
-                for rule in _RULES
-            ]
-            for unit in self._units
-        ]
-        # a law is a quotient of sums of products of conditional probabilities, a few roundings for each
         nodes = len(self._model.nodes)
+        if 2 ** (nodes + _SETS) > budget.pairs:
+            raise ModelTooWide(
+                f"the sets that may be known are listed for at most {budget.pairs.bit_length() - 1 - _SETS}"
+                f" nodes, this component has {nodes:,}",
+                f"raise {option('work')}",
+                f"use another {option('method')}",
+            )
+        self._workspace = workspace
+        room = _WORTH * budget.pairs
+        self._branches: list[list[Branch]] = []
+        for unit in self._units:
+            found = evidence_branches(
+                self._model, unit, self._may_know, at_most=self._most, most=room, workspace=workspace
+            )
+            room -= sum(b.pairs for b in found)
+            self._branches.append(found)
+        # a law is a quotient of sums of products of conditional probabilities, a few roundings for each
         states = max(self._model.cardinality(n) for n in self._model.nodes)
         self._slack = 4.0 * nodes * (conditional_slack(self._model) + (states + 8) * EPS)
 
@@ -130,43 +129,75 @@ class EveryAdversaryBound:
         for k in np.argsort(-known, kind="stable").tolist():
             if known[k] <= least:
                 break
-            for branches in self._trees[k]:
-                found, knows = self._leakage(self._units[k], branches, alpha)
-                if found < values[k]:
-                    values[k], witness[k] = found, {"known": sorted(knows), "evidence": knows}
+            found, knows = self._leakage(k, alpha)
+            if found < values[k]:
+                values[k], witness[k] = found, {"known": sorted(knows), "evidence": knows}
             if partial:  # only the largest is asked for
                 least = max(least, float(values[k]))
             if values[k] > high:
                 break
         return Bounds(values, "every-adversary", "certified bound", witness)
 
-    def _leakage(
-        self, unit: Sequence[str], branches: Sequence[Branch], alpha: Vector
-    ) -> tuple[float, dict[str, int]]:
+    def _leakage(self, k: int, alpha: Vector) -> tuple[float, dict[str, int]]:
         """Return the largest leakage of a unit over all adversaries, and what the worst one knows."""
-        shape = [self._model.cardinality(n) for n in unit]
-        states = np.indices(shape).reshape(len(unit), -1)
+        unit, branches = self._units[k], self._branches[k]
+        states = np.indices([self._model.cardinality(n) for n in unit]).reshape(len(unit), -1)
         own = np.zeros((states.shape[1],) * 2)
         for j, n in enumerate(unit):
             own += float(alpha[self._model.index[n]]) * (states[j][:, None] != states[j][None, :])
-        total, worst = own.copy(), []
+        # by how many records are known so far: with no limit on them, one number will do
+        total, known = {0: own}, {0: _nobody(own)}
         for branch in branches:
             self._workspace.guard.check()
-            message = _last_message(branch, alpha, self._slack)[:, branch.seen][:, :, branch.seen]
-            both = branch.possible[:, :, None] & branch.possible[:, None, :]
-            message = np.where(both, message, -np.inf)
-            worst.append(message.argmax(axis=0))
-            total += message.max(axis=0)
-        np.fill_diagonal(total, 0.0)
-        if not branches:
-            return up(float(total.max()), 8.0), {}
-        place = np.unravel_index(int(total.argmax()), total.shape)
+            total, known = self._with(branch, alpha, total, known)
+        best = max(total, key=lambda c: _largest(total[c]))
+        top = _largest(total[best])
+        if top <= 0.0:
+            return 0.0, {}
+        off = np.where(np.eye(len(own), dtype=bool), -np.inf, total[best])
+        place = divmod(int(off.argmax()), len(off))
         knows: dict[str, int] = {}
-        for branch, argmax in zip(branches, worst, strict=True):
-            found = branch.known(int(argmax[place]))
-            knows |= {self._model.nodes[n]: v for n, v in found.items()}
-        top = float(total[place])
-        return (up(top, 16.0 + len(unit) + len(branches)) if top > 0.0 else 0.0), knows
+        for branch, e in zip(branches, known[best][place], strict=True):
+            knows |= {self._model.nodes[n]: v for n, v in branch.known(e).items()}
+        return up(top, 16.0 + len(unit) + 2.0 * len(branches)), knows
+
+    def _with(
+        self, branch: Branch, alpha: Vector, total: Mapping[int, Array], known: Mapping[int, Choices]
+    ) -> tuple[dict[int, Array], dict[int, Choices]]:
+        """Add what one more branch tells, for every number of known records."""
+        message = _last_message(branch, alpha, self._slack)[:, branch.seen][:, :, branch.seen]
+        both = branch.possible[:, :, None] & branch.possible[:, None, :]
+        message = np.where(both, message, -np.inf)
+        count = np.zeros_like(branch.count) if self._most is None else branch.count
+        best: dict[int, Array] = {}
+        chosen: dict[int, Choices] = {}
+        for here in np.unique(count).tolist():
+            rows = np.flatnonzero(count == here)
+            which = rows[message[rows].argmax(axis=0)]
+            gain = message[rows].max(axis=0)
+            for before, sofar in total.items():
+                number = before + here
+                if self._most is not None and number > self._most:
+                    continue
+                value = sofar + gain
+                told = {z: (*known[before][z], int(which[z])) for z in np.ndindex(value.shape)}
+                old = best.get(number)
+                if old is None:
+                    best[number], chosen[number] = value, told
+                    continue
+                for z in np.argwhere(value > old).tolist():
+                    chosen[number][tuple(z)] = told[tuple(z)]
+                best[number] = np.maximum(old, value)
+        return best, chosen
+
+
+def _nobody(pairs: Array) -> Choices:
+    return dict.fromkeys(np.ndindex(pairs.shape), ())
+
+
+def _largest(pairs: Array) -> float:
+    """Return the largest entry off the diagonal: a value and itself are no question."""
+    return float(pairs[~np.eye(len(pairs), dtype=bool)].max(initial=0.0))
 
 
 def _last_message(branch: Branch, alpha: Vector, slack: float) -> Array:
@@ -195,11 +226,10 @@ def _message(node: Revealed, messages: Sequence[Array], alpha: float, slack: flo
         if len(fixed):
             v = value[fixed]
             found[fixed[:, None] + start, first, second] = d[fixed, :, v, v]
-        free = np.flatnonzero(value < 0)
-        if len(free):
-            p, q = law[free][:, first], law[free][:, second]
-            n = len(free) * len(first)
-            costs = d[free].reshape(n, states, states)
-            t = transport(p.reshape(n, states), q.reshape(n, states), costs * (1.0 + 32.0 * EPS))
-            found[free[:, None] + start, first, second] = t.reshape(len(free), -1) + slack
+        there = law.max(axis=2) > 0
+        e, pair = np.nonzero((value < 0)[:, None] & there[:, first] & there[:, second])
+        if len(e):
+            z, y = first[pair], second[pair]
+            t = transport(law[e, z], law[e, y], d[e, pair] * (1.0 + 32.0 * EPS))
+            found[e + start, z, y] = t + slack
     return found

@@ -1,0 +1,157 @@
+"""Every adversary by itself: against enumeration, the exact limit, and attacks on more nodes."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import loopy
+import loopy_truth as truth
+import numpy as np
+import pytest
+from strategies import random_network
+
+import quiltdp as qd
+from quiltdp.accountant.adversaries import INFORMED, knows
+from quiltdp.accountant.bounds import Problem, ready
+from quiltdp.accountant.leakage.every_adversary import EveryAdversaryBound
+from quiltdp.accountant.leakage.informed_tree import InformedTreeBound
+from quiltdp.accountant.leakage.limit import ExactBound
+from quiltdp.errors import ModelTooWide
+from quiltdp.inference.workspace import Workspace
+from quiltdp.work import WorkBudget
+
+
+def loopy_of(seed: int, nodes: int, states: int = 2) -> qd.Model:
+    """A random network in which every node has one or two parents."""
+    rng = np.random.default_rng(seed)
+    names = [f"X{k}" for k in range(nodes)]
+    parents = {
+        n: [names[p] for p in sorted(rng.choice(k, size=min(k, int(rng.integers(1, 3))), replace=False))]
+        for k, n in enumerate(names)
+    }
+    return random_network(seed, parents, dict.fromkeys(names, states))
+
+
+@pytest.mark.parametrize("seed", [0, 1, 5, 7, 13, 17, 22, 26, 31, 38])
+def test_it_is_never_below_what_is_attained(seed):
+    model, alpha = truth.drawn(seed)
+    records = list(model.records)
+    unit = (records[seed % len(records)],)
+    vector = np.array([alpha.get(n, 0.0) for n in model.nodes])
+    for adversary, named, most in (
+        (INFORMED, records, None),
+        (knows(*records[::2]), records[::2], None),
+        (knows(1), records, 1),
+    ):
+        value = float(
+            ready(EveryAdversaryBound, model, [unit], adversary=adversary).evaluate(vector).values[0]
+        )
+        rest = [n for n in records if n not in unit]
+        found = truth.attained(model, alpha, unit, rest, own=True, most=most, may_know=named)
+        assert value >= found.get(((), ()), 0.0) - 1e-9
+
+
+@pytest.mark.parametrize(("seed", "shape"), [(3, "loop of five"), (4, "diamond"), (8, "wheel")])
+def test_pairs_of_records_are_protected_too(seed, shape):
+    model = loopy.loopy(seed, shape, "zeros", latents=True)
+    unit = tuple(model.records[:2])
+    alpha = dict.fromkeys(model.records, 0.7)
+    vector = np.array([alpha.get(n, 0.0) for n in model.nodes])
+    found = float(ready(EveryAdversaryBound, model, [unit]).evaluate(vector).values[0])
+    assert found >= loopy.attained(model, alpha, unit) - 1e-9
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_on_small_loops_it_is_at_the_limit(seed):
+    model = loopy_of(seed, 7)
+    alpha = np.full(7, 0.3)
+    limit = ready(ExactBound, model).evaluate(alpha).values
+    found = ready(EveryAdversaryBound, model).evaluate(alpha)
+    assert (found.values >= limit - 1e-9).all()
+    assert found.values.max() <= 1.01 * limit.max()
+    tree = ready(InformedTreeBound, model).evaluate(alpha).values
+    assert found.values.max() <= tree.max() + 1e-9
+
+
+def test_loops_of_twelve_nodes_are_within_a_few_per_cent_of_an_attack():
+    model = loopy_of(5, 12)
+    found = qd.leakage(model, dp_epsilon=0.2)
+    assert found.method == "every-adversary"
+    attained = qd.attack(model, 0.2, "informed").leakage
+    assert attained <= found.epsilon <= 1.1 * attained
+
+
+def test_the_witness_is_somebody_who_exists():
+    model = loopy_of(5, 12)
+    bound = ready(EveryAdversaryBound, model)
+    found = bound.evaluate(np.full(12, 0.2))
+    worst = int(found.values.argmax())
+    told = found.witness[worst]["evidence"]
+    assert isinstance(told, dict)
+    named = ready(EveryAdversaryBound, model, [(model.records[worst],)], adversary=knows(*told))
+    assert named.evaluate(np.full(12, 0.2)).values[0] == pytest.approx(found.values[worst], rel=1e-9)
+
+
+def test_fewer_known_records_leak_less():
+    model = loopy_of(2, 9)
+    alpha = np.full(9, 0.4)
+    by_number = [
+        ready(EveryAdversaryBound, model, adversary=knows(k)).evaluate(alpha).values for k in range(4)
+    ]
+    by_number.append(ready(EveryAdversaryBound, model).evaluate(alpha).values)
+    for fewer, more in pairwise(by_number):
+        assert (fewer <= more + 1e-12).all()
+    assert by_number[0].max() >= qd.attack(model, 0.4, "prior").leakage
+
+
+def test_known_records_are_shared_among_branches():
+    """A hub between two pairs: who may know one record knows it on one side only."""
+    step = [[0.9, 0.1], [0.2, 0.8]]
+    gate = [[[0.9, 0.1], [0.3, 0.7]], [[0.4, 0.6], [0.1, 0.9]]]
+    tables = {"H": ([], [0.5, 0.5])}
+    for side in "AB":
+        tables[f"{side}1"] = ([], [0.6, 0.4])
+        tables[f"{side}2"] = (["H", f"{side}1"], gate)
+        tables[f"{side}3"] = ([f"{side}2"], step)
+    model = qd.Model.from_tables(tables)
+    alpha = dict.fromkeys(model.records, 0.8)
+    vector = np.full(len(model.nodes), 0.8)
+    found = ready(EveryAdversaryBound, model, [("H",)], adversary=knows(1)).evaluate(vector).values[0]
+    assert found >= loopy.attained(model, alpha, ("H",), most=1) - 1e-9
+    two = ready(EveryAdversaryBound, model, [("H",)], adversary=knows(2)).evaluate(vector).values[0]
+    assert found < two
+
+
+def test_refining_gives_what_evaluating_gives_where_it_matters():
+    model = loopy_of(4, 10)
+    bound = ready(EveryAdversaryBound, model)
+    alpha = np.full(10, 0.25)
+    whole = bound.evaluate(alpha).values
+    known = np.full(10, 2.5)
+    assert bound.refine(alpha, known, 0.0, 10.0).values.max() == whole.max()
+    high = bound.refine(alpha, known, 0.0, 0.1).values
+    assert high.max() > 0.1
+    assert (high >= whole).all()
+    assert (bound.refine(alpha, known, 2.5, 10.0).values == known).all()
+
+
+def test_what_is_too_much_is_refused_in_one_line():
+    model = loopy_of(1, 12)
+    bound = EveryAdversaryBound(Problem(model, None, INFORMED))
+    with pytest.raises(ModelTooWide, match="pairs of states"):
+        bound.prepare(Workspace(model), WorkBudget(pairs=1 << 20))
+    with pytest.raises(ModelTooWide, match="at most 9 nodes, this component has 12"):
+        bound.prepare(Workspace(model), WorkBudget(pairs=1 << 17))
+
+
+def test_masses_out_of_range_are_refused():
+    names = [f"X{k}" for k in range(6)]
+    tiny = [[1 - 1e-60, 1e-60], [1e-60, 1 - 1e-60]]
+    tables = {n: ([names[k - 1]] if k else [], tiny if k else [0.5, 0.5]) for k, n in enumerate(names)}
+    with pytest.raises(ModelTooWide, match="too improbable"):
+        ready(EveryAdversaryBound, qd.Model.from_tables(tables))
+
+
+def test_beyond_the_range_of_doubles_nothing_is_claimed():
+    model = loopy_of(0, 5)
+    assert np.isinf(ready(EveryAdversaryBound, model).evaluate(np.full(5, 100.0)).values).all()
