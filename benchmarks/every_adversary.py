@@ -6,7 +6,7 @@ The models are those of benchmarks/informed_tree.py: four to six nodes with loop
 zeros, near zeros and extreme tables, latents, equal and unequal α between 0.01 and 5.  The leakage of every
 record, of one pair of records, and of one record against somebody who may know two declared records, or any
 one, is compared with what some mechanism attains against somebody (tests/loopy_truth.py).  A bound that lies
-below by more than 1e-9 is a violation; its seed is printed.  An interrupted campaign goes on where it stopped.
+below by more than 1e-9 is a violation; its seed is printed.  A campaign goes on where it stopped.
 """
 
 from __future__ import annotations
@@ -102,9 +102,9 @@ def page(total: dict[str, Any], seeds: range) -> str:
 one pair of records, and adversaries who may know two declared records, or any one.
 
 Last run: seeds {seeds.start} to {seeds.stop - 1}: {total["models"]:,} models ({total["refused"]:,} refused:
-masses out of the range of doubles), {total["compared"]:,} leakages ({total["loops_of_six"]:,} of loops of six),
-**{len(total["violations"])} violations**; {total["seconds"]:,.0f} s of processor time,
-{len(total["versions"])} version(s) of the sources.
+masses out of the range of doubles), {total["compared"]:,} leakages
+({total["loops_of_six"]:,} of loops of six), **{len(total["violations"])} violations**;
+{total["seconds"]:,.0f} s of processor time, {len(total["versions"])} version(s) of the sources.
 {listed}
 | adversary | leakages | median × attained | 90 % | worst |
 |---|---|---|---|---|
