@@ -36,7 +36,6 @@ __all__ = ["Below", "Branch", "Revealed", "evidence_branches", "surroundings"]
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
-_UNKNOWN = -1
 _LEAST = 1e-250  # a product of conditional probabilities that is smaller may have lost its digits
 
 
@@ -88,7 +87,7 @@ class Branch:
         while queue:
             k, part = queue.pop()
             value = int(self.nodes[k].value[part])
-            if value != _UNKNOWN:
+            if value >= 0:
                 found[self.nodes[k].node] = value
             queue.extend((b.child, int(b.part[part])) for b in self.nodes[k].below)
         return found
@@ -191,7 +190,7 @@ def _too_many(count: int, most: int) -> ModelTooWide:
 
 def _assignments(known: Sequence[int], sizes: Sequence[int], nodes: Sequence[int]) -> Ints:
     """Return every joint value of the known nodes, one row each; columns are ``nodes``, −1 for unknown."""
-    found = np.full((prod(sizes), len(nodes)), _UNKNOWN, dtype=np.int64)
+    found = np.full((prod(sizes), len(nodes)), -1, dtype=np.int64)
     if known:
         found[:, [nodes.index(n) for n in known]] = list(product(*map(range, sizes)))
     return found
@@ -293,4 +292,4 @@ def _branch(order: _Order, members: Sequence[int], values: Ints, most: int) -> B
         nodes.append(Revealed(order.node[k], value, law, below))
     seen = order.seen(members[-1], order.unit)
     possible = (likelihood[-1][:, seen] > 0) & order.unit_possible
-    return Branch(tuple(nodes), seen, possible, (values[firsts[-1]] != _UNKNOWN).sum(axis=1))
+    return Branch(tuple(nodes), seen, possible, (values[firsts[-1]] >= 0).sum(axis=1))

@@ -39,7 +39,7 @@ from quiltdp.errors import ModelTooWide, option
 from quiltdp.inference.cliques import conditional_slack
 from quiltdp.inference.evidence_tree import Branch, Revealed, evidence_branches
 from quiltdp.inference.workspace import Workspace
-from quiltdp.numbers import EPS, up
+from quiltdp.numbers import EPS, up, up_array
 from quiltdp.work import WorkBudget
 
 __all__ = ["EveryAdversaryBound"]
@@ -203,8 +203,15 @@ def _largest(pairs: Array) -> float:
 def _last_message(branch: Branch, alpha: Vector, slack: float) -> Array:
     """Return m(z, z'; e) of the node next to T, axes (e, z, z'); what is impossible is not to be read."""
     messages: list[Array] = []
+    caps: list[Array] = []  # Σ α of the unknown records at and below a node: no message exceeds it
     for node in branch.nodes:
-        messages.append(_message(node, messages, float(alpha[node.node]), slack))
+        own = float(alpha[node.node])
+        cap = np.where(node.value < 0, own, 0.0)
+        for b in node.below:
+            cap = cap + caps[b.child][b.part]
+        caps.append(cap)
+        most = up_array(cap, 8.0 + len(branch.nodes))[:, None, None]
+        messages.append(np.minimum(_message(node, messages, own, slack), most))
     return messages[-1]
 
 
