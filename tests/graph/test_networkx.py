@@ -76,3 +76,8 @@ def test_components_by_both_ways(edges: int, large: bool, monkeypatch: pytest.Mo
     labels = connected_components(200, pairs)
     groups = sorted(sorted(c) for c in nx.connected_components(random))  # by their first node
     assert [np.flatnonzero(labels == k).tolist() for k in range(len(groups))] == groups
+
+
+def test_a_model_is_no_graph_and_the_way_out_is_named() -> None:
+    with pytest.raises(InvalidArgument, match="moralize"):
+        list(qd.quilts(qd.example("asia"), "lung"))  # type: ignore[arg-type]

@@ -319,6 +319,7 @@ def calibrate(
             window=window,
             work=work,
             time_limit=time_limit,
+            memory_limit=memory_limit,
         )
     profile = LeakageProfile(
         model,
@@ -441,6 +442,9 @@ def _compared(
     return compared, tuple(notes)
 
 
+_PASSING = ("adversary", "time_limit", "memory_limit")  # what is not part of how a scale was found
+
+
 def _approximate(model: Model, epsilon: float, mechanism: Mechanism, **options: Any) -> Calibration:
     from quiltdp.accountant.delta import smallest_scale
 
@@ -461,5 +465,5 @@ def _approximate(model: Model, epsilon: float, mechanism: Mechanism, **options: 
         protected=found.protected,
         compared=found.compared,
         notes=("per-unit values are δ's: every unit has ε at the stated δ", *found.notes),
-        origin=(model, {k: v for k, v in options.items() if k not in ("adversary", "time_limit")}),
+        origin=(model, {k: v for k, v in options.items() if k not in _PASSING}),
     )

@@ -17,7 +17,15 @@ from quiltdp.accountant.delta_bounds import ApproximateBound, RegisteredDelta, W
 from quiltdp.accountant.mechanisms import GroupProfile, Mechanism
 from quiltdp.accountant.pieces import assign_units
 from quiltdp.accountant.result import Binding, Certificate, Leakage, PerUnit
-from quiltdp.accountant.units import Protect, Units, alpha_vector, heaviest, make_units, positive_epsilon
+from quiltdp.accountant.units import (
+    Protect,
+    Units,
+    alpha_vector,
+    checked_bytes,
+    heaviest,
+    make_units,
+    positive_epsilon,
+)
 from quiltdp.errors import InvalidArgument, ModelTooWide, NoCertificate, option
 from quiltdp.graph.components import component_classes
 from quiltdp.inference.workspace import Workspace
@@ -65,7 +73,7 @@ class DeltaProfile:
 
     Parameters
     ----------
-    model, adversary, protect, window, work, time_limit
+    model, adversary, protect, window, work, time_limit, memory_limit
         As for :func:`quiltdp.leakage`; a protected set must lie in one connected component.
     method
         ``auto`` (the smallest of all bounds that fit), or ``group``, ``swing``, ``paired``.
@@ -93,9 +101,10 @@ class DeltaProfile:
         window: int = 1,
         work: WorkBudget | str = "normal",
         time_limit: float = 30.0,
+        memory_limit: float | None = None,
         without: Collection[str] = (),
     ) -> None:
-        limit = positive_epsilon(time_limit, "time_limit")
+        limits = (positive_epsilon(time_limit, "time_limit"), checked_bytes(memory_limit))
         self.model = model
         self.adversary = adversary_from(adversary)
         self.units: Units = make_units(model, protect, window)
@@ -103,8 +112,8 @@ class DeltaProfile:
         self.notes: tuple[str, ...] = ()
         self._method = method
         self._left_out = frozenset(without)
-        self._limit = Guard(limit)
-        self._workspace = Workspace(model, guard=Guard(limit))
+        self._limit = Guard(*limits)
+        self._workspace = Workspace(model, guard=Guard(*limits))
         chosen = self._chosen(method)
         classes = component_classes(model)
         local, places = assign_units(model, self.units, classes)
@@ -141,8 +150,8 @@ class DeltaProfile:
                 bound.prepare(space, self.budget)
             except (InvalidArgument, ModelTooWide):
                 continue
-            except GuardStruck:
-                self._note(f"the time limit was reached before {entry.name} was ready: it was left out")
+            except GuardStruck as struck:
+                self._note(f"{struck} before {entry.name} was ready: it was left out")
                 self._left_out = self._left_out.union(later.name for later in chosen[k:])
                 break
             bounds.append((entry, bound))
@@ -351,7 +360,7 @@ def smallest_scale(
         scale = digits_up(scale * (1.0 + _TOLERANCE * 2.0**k))
         found = _once_more(bounds, weighed, used, mechanism.group_profile(scale), epsilon)
     if used - bounds._left_out:
-        bounds._note(f"the time limit was reached: without {', '.join(sorted(used))}")
+        bounds._note(f"a limit was reached: without {', '.join(sorted(used))}")
     whole = max(bounds.largest_group(weights), mechanism.max_sensitivity)
     compared = {"independent": alone} if alone > 0.0 else {}
     return ApproximateCalibration(
@@ -516,7 +525,7 @@ def approximate_leakage(
         used = frozenset(weighed.dropped)
     found = _once_more(bounds, weighed, used, profile, epsilon)
     if used - bounds._left_out:
-        bounds._note(f"the time limit was reached: without {', '.join(sorted(used))}")
+        bounds._note(f"a limit was reached: without {', '.join(sorted(used))}")
     binding = _binding(bounds, found, epsilon)
     return Leakage(
         epsilon=epsilon,

@@ -26,6 +26,7 @@ from quiltdp.accountant.units import (
     DpEpsilon,
     Protect,
     alpha_vector,
+    checked_bytes,
     make_units,
     positive_epsilon,
 )
@@ -78,7 +79,7 @@ class LeakageProfile:
         executor: Executor | None = None,
     ) -> None:
         self.adversary = check_known(adversary_from(adversary), model)
-        limits = (positive_epsilon(time_limit, "time_limit"), _bytes(memory_limit))
+        limits = (positive_epsilon(time_limit, "time_limit"), checked_bytes(memory_limit))
         self.budget = WorkBudget.named(work)
         self.model = model
         self.units = make_units(model, protect, window)
@@ -347,10 +348,6 @@ def _check_stage(name: str, adversary: Adversary) -> None:
         raise InvalidArgument(
             f"{option('work')}: {name!r} is not a stage; stages are among {', '.join(known)}"
         )
-
-
-def _bytes(memory_limit: float | None) -> int | None:
-    return None if memory_limit is None else int(positive_epsilon(memory_limit, "memory_limit"))
 
 
 def analyze(

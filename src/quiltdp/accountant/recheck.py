@@ -91,10 +91,11 @@ def leakage_of(
         "window": 1 if window is None else window,
         "work": "normal" if work is None else work,
         "time_limit": _USUAL if time_limit is None else time_limit,
+        "memory_limit": memory_limit,
     }
     if not mechanism.pure:
         return approximate_leakage(model, mechanism, number, **options)
-    profile = LeakageProfile(model, memory_limit=memory_limit, **options)
+    profile = LeakageProfile(model, **options)
     return profile.leakage(cost_at(mechanism, number))
 
 

@@ -224,3 +224,8 @@ def positive_epsilon(value: object, name: str, *, zero: bool = False, least: flo
     if number < least:
         raise InvalidArgument(f"{option(name)} must be at least {least:g}, not {value!r}")
     return number
+
+
+def checked_bytes(memory_limit: float | None) -> int | None:
+    """Return a limit of memory as a whole number of bytes; None for none."""
+    return None if memory_limit is None else int(positive_epsilon(memory_limit, "memory_limit"))

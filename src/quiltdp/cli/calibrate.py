@@ -130,7 +130,7 @@ def calibrate(
                 others = qd.calibrate_adversaries(loaded, epsilon, spec, compare=False, **asked)
         attained = _bracket(loaded, found, bracket)
         left = time_limit - (monotonic() - started)  # one limit for the answer and what stands beside it
-        instead = _against_prior(loaded, found, left) if _is_group(found) else None
+        instead = _against_prior(loaded, found, left, asked["memory_limit"]) if _is_group(found) else None
         parts = found.split(releases, disjoint=disjoint)
         if json:
             document = {k: v for k, v in found.to_dict().items() if k not in ("schema", "version")}
@@ -276,7 +276,7 @@ def _is_group(found: Calibration) -> bool:
     return found.sigma >= 0.995 * group > 1.01 * alone
 
 
-def _against_prior(model: Model, found: Calibration, left: float) -> float | None:
+def _against_prior(model: Model, found: Calibration, left: float, memory: int | None) -> float | None:
     """Return σ against the prior adversary, for the same mechanism; None where it is not found in time.
 
     An answer that the clock cut short would differ from one machine to the next, so it is not shown.
@@ -287,10 +287,8 @@ def _against_prior(model: Model, found: Calibration, left: float) -> float | Non
     if found.protected != "single records" or left < 0.1:
         return None
     try:
-        limit = min(left, 10.0)
-        made = qd.calibrate(
-            model, found.epsilon, found.mechanism, adversary="prior", time_limit=limit, compare=False
-        )
+        limits: dict[str, Any] = {"time_limit": min(left, 10.0), "memory_limit": memory}
+        made = qd.calibrate(model, found.epsilon, found.mechanism, adversary="prior", compare=False, **limits)
     except QuiltdpError:
         return None
     return None if any("limit was reached" in note for note in made.notes) else made.sigma

@@ -139,7 +139,14 @@ class DependencyGraph:
     @classmethod
     def of(cls, graph: DependencyGraph | nx.Graph) -> DependencyGraph:
         """Return the graph itself, or a networkx graph as one of ours."""
-        return graph if isinstance(graph, DependencyGraph) else cls.from_networkx(graph)
+        if isinstance(graph, DependencyGraph):
+            return graph
+        if not hasattr(graph, "is_directed"):
+            raise InvalidArgument(
+                f"a dependency graph or a networkx graph is needed, not {type(graph).__name__}:"
+                " moralize(model) makes one of a model"
+            )
+        return cls.from_networkx(graph)
 
     def _fill(
         self,

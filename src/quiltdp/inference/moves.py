@@ -64,6 +64,7 @@ PAIRS = "\0pairs"
 
 
 _NONE: frozenset[str] = frozenset()
+_MOVE_BYTES = 24  # of one move while a table of them is made: the move, its copy in the whole, its bound
 
 
 def subsets(nodes: Sequence[str]) -> Iterator[tuple[str, ...]]:
@@ -291,6 +292,8 @@ class Moves:
         except ModelTooWide:
             return self._hub_maximised(piece, targets, kept)
         shape = [tables.states(n) for n in targets]
+        pairs = math.prod(shape) * (math.prod(shape) - 1)
+        self.space.guard.check(planned_bytes=_MOVE_BYTES * pairs * tables.entries(kept))
         return PieceMoves(moved(source, targets, shape, sorted(kept), zeros=piece.forbids))
 
     def walls(self, piece: Piece) -> list[LogTable]:

@@ -29,6 +29,7 @@ __all__ = ["ChildKernels"]
 _CHUNK = 1 << 18  # numbers per batch
 _EFFORT = 500_000.0  # in transports of four states; tables beyond it are answered by ceilings
 _MOST_NODES = 2_500  # of a model whose descendants are counted
+_PAIR_BYTES = 48  # of one entry of a pair: two rows, their donors, and what is made on the way
 _MOST_PAIRS = 2_000_000  # pairs of rows of one table; a larger one is answered by the largest distance
 
 
@@ -98,7 +99,7 @@ class _RowPairs:
         return np.array([np.minimum(uniform_transport(p, q, np.full(len(p), t)), t) for t in top])
 
 
-def _row_pairs(table: Array, slot: int) -> _RowPairs:
+def _row_pairs(table: Array, slot: int, guard: Guard) -> _RowPairs:
     """List the distinct pairs of rows that differ in one parent, and which (x, x') they answer."""
     rows = np.moveaxis(table, slot, 0).reshape(table.shape[slot], -1, table.shape[-1])
     size, others, states = rows.shape
@@ -114,6 +115,7 @@ def _row_pairs(table: Array, slot: int) -> _RowPairs:
     keep = first != second
     code = np.unique((first[keep] * len(distinct) + second[keep]) * size**2 + place[keep])
     pairs, index = np.unique(code // size**2, return_inverse=True)
+    guard.check(planned_bytes=_PAIR_BYTES * len(pairs) * states)
     p, q = distinct[pairs // len(distinct)], distinct[pairs % len(distinct)]
     return _RowPairs(p, q, _donors(p), _donors(q), index.ravel(), code % size**2, size)
 
@@ -156,7 +158,7 @@ class ChildKernels:
                 key = (id(tree.tables[i]), slot)
                 if key not in self._pairs:
                     guard.check()
-                    self._pairs[key] = _row_pairs(tree.tables[i], slot)
+                    self._pairs[key] = _row_pairs(tree.tables[i], slot, guard)
         self._spend()
         self._descendants = _reach(tree) if len(tree.parents) <= _MOST_NODES else None
         for height in sorted(levels):
