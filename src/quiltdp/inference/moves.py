@@ -25,7 +25,15 @@ from typing import NamedTuple
 import numpy as np
 
 from quiltdp.errors import ModelTooWide
-from quiltdp.inference.plan import BY_RAYS, DIFFERENCES_AT_ONCE, HUB_MAXIMISED, MANY_PIECES, RANGE, Limits
+from quiltdp.inference.plan import (
+    BY_RAYS,
+    DIFFERENCES_AT_ONCE,
+    HUB_MAXIMISED,
+    MANY_PIECES,
+    MOVE_BYTES,
+    RANGE,
+    Limits,
+)
 from quiltdp.inference.tables import (
     LogTable,
     aligned,
@@ -64,7 +72,6 @@ PAIRS = "\0pairs"
 
 
 _NONE: frozenset[str] = frozenset()
-_MOVE_BYTES = 24  # of one move while a table of them is made: the move, its copy in the whole, its bound
 
 
 def subsets(nodes: Sequence[str]) -> Iterator[tuple[str, ...]]:
@@ -293,7 +300,7 @@ class Moves:
             return self._hub_maximised(piece, targets, kept)
         shape = [tables.states(n) for n in targets]
         pairs = math.prod(shape) * (math.prod(shape) - 1)
-        self.space.guard.check(planned_bytes=_MOVE_BYTES * pairs * tables.entries(kept))
+        self.space.guard.check(planned_bytes=MOVE_BYTES * pairs * tables.entries(kept))
         return PieceMoves(moved(source, targets, shape, sorted(kept), zeros=piece.forbids))
 
     def walls(self, piece: Piece) -> list[LogTable]:

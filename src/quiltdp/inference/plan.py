@@ -67,6 +67,7 @@ SUPPORT_TABLES = 100_000  # beyond as many tables nobody looks for nodes of one 
 # -- moves and interactions
 RANGE = 600.0  # logarithms of a product of probabilities add up to this at most: doubles end at e^-708
 DIFFERENCES_AT_ONCE = 2**18  # of two states of the targets: memory
+MOVE_BYTES = 24  # of one move while a table of them is made: the move, its copy in the whole, its bound
 MANY_PIECES = 100  # beyond which it is not looked at which of them meet: wider tables, the same numbers
 RECTANGLES_AT_ONCE = 2**16  # times pairs of tilted states: memory
 
