@@ -1,6 +1,6 @@
 """Which bounds ``auto`` would miss: how often each one alone is the smallest, and what is lost without it.
 
-    python benchmarks/which_bounds.py [--random 300] [--golden] [--delta 100] [--out counts.json]
+    python benchmarks/which_bounds.py [--random 300] [--golden 30] [--delta 100] [--out counts.json]
 
 Every bound that ``auto`` takes is evaluated by itself at the same α (pure) or noise and ε (approximate).  A
 bound *wins* a record where it is smaller than every other one by more than 1e-9; the *factor* is how much the
@@ -68,11 +68,13 @@ def count(found: dict[str, Count], model: str, values: Values) -> None:
         found[name].add(model, own, np.minimum.reduce(rest) if rest else np.full(size, np.inf))
 
 
-def pure(model: qd.Model, adversary: str, alpha: object, **options: object) -> Iterator[Values]:
+def pure(
+    model: qd.Model, adversary: str, alpha: object, limit: float = 60.0, **options: object
+) -> Iterator[Values]:
     """Yield, for every component, what each prepared bound says by itself."""
     from quiltdp.accountant.units import alpha_vector
 
-    profile = qd.analyze(model, adversary=adversary, time_limit=60.0, **options)
+    profile = qd.analyze(model, adversary=adversary, time_limit=limit, **options)
     costs = alpha_vector(model, alpha)
     for piece in profile._pieces:
         component, values = piece.component, {}
@@ -141,7 +143,7 @@ def golden() -> Iterator[tuple[str, qd.Model]]:
     sys.path.insert(0, str(ROOT / "tests" / "golden"))
     from test_golden import BEFORE, load
 
-    for path in BEFORE:
+    for path in sorted(BEFORE, key=lambda p: (ROOT / p).stat().st_size):
         yield Path(path).name, load(path)
 
 
@@ -162,7 +164,7 @@ def main() -> None:
     """Run, and print one row per bound."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--random", type=int, default=0)
-    parser.add_argument("--golden", action="store_true")
+    parser.add_argument("--golden", type=float, default=0.0, metavar="SECONDS")
     parser.add_argument("--delta", type=int, default=0)
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
@@ -170,9 +172,8 @@ def main() -> None:
     random_scenarios(found, args.random)
     for name, model in golden() if args.golden else ():
         for adversary in ("informed", "prior"):
-            for alpha in (0.05, 0.5):
-                for values in pure(model, adversary, alpha):
-                    count(found, name, values)
+            for values in pure(model, adversary, 0.1, limit=args.golden):
+                count(found, name, values)
             show(found, args.out)
     for seed in range(args.delta):
         model, kind = random_model(seed) if seed % 3 else (draw_large(seed).model, "large")
