@@ -264,15 +264,15 @@ def try_model(tally: Tally, part: str, seed: int) -> None:
     noise, profile = drawn_noise(rng, scale)
     whole = noise in ("discrete gaussian", "twice discrete")
     deltas = sensitivities(rng, model, whole)
-    joins, tried = paired._MOST_JOINED, paired._MOST_TRIED
-    paired._MOST_TRIED = 12  # rates: each is a claim of its own
+    joins, tried = paired.LAW_JOINED, paired.RATES_TRIED
+    paired.RATES_TRIED = 12  # rates: each is a claim of its own
     if seed % 3 == 0:
-        paired._MOST_JOINED = 8  # coarse laws even on small models
+        paired.LAW_JOINED = 8  # coarse laws even on small models
     try:
         bounds = DeltaProfile(model, adversary=adversary, method=method)
         certified = dict(zip(bounds.units.names, bounds.deltas(profile, epsilon, deltas), strict=True))
     finally:
-        paired._MOST_JOINED, paired._MOST_TRIED = joins, tried
+        paired.LAW_JOINED, paired.RATES_TRIED = joins, tried
     table = joint(model)
     states = np.array(list(itertools.product(*map(range, table.shape))))
     nodes = list(model.nodes)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import quiltdp as qd
+from quiltdp.accountant import trade_offs
 from quiltdp.accountant.adversaries import INFORMED, PRIOR, knows
 from quiltdp.accountant.audit import audit
 from quiltdp.accountant.delta_bounds import delta_bounds_for, register_delta
@@ -114,3 +117,16 @@ def test_an_audit_puts_every_method_between_mechanism_and_group() -> None:
     values = {row.method: row.epsilon for row in found.rows if row.epsilon is not None}
     assert min(values.values()) >= found.limit * (1 - 1e-9)
     assert values["group"] == pytest.approx(1.0)
+
+
+def test_every_threshold_is_used_and_says_what_it_trades() -> None:
+    home = Path(trade_offs.__file__)
+    text = home.read_text(encoding="utf-8")
+    users = "".join(p.read_text(encoding="utf-8") for p in home.parent.rglob("*.py") if p != home)
+    names = [n for n in vars(trade_offs) if n.isupper()]
+    assert len(names) > 60
+    for name in names:
+        assert re.search(rf"\b{name}\b", users), f"{name} is used nowhere"
+        assert re.search(rf"^(# .+\n{name} =|{name} = .*  # .+)", text, re.MULTILINE), (
+            f"{name} is not explained"
+        )

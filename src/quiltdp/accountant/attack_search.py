@@ -13,6 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quiltdp.accountant.adversaries import Adversary
+from quiltdp.accountant.trade_offs import (
+    ATTACK_ENTRIES,
+    ATTACK_LEAST,
+    ATTACK_ROUNDS,
+    ATTACK_RUNS,
+    ATTACK_TARGETS,
+    ATTACK_TRIALS,
+)
 from quiltdp.inference.marginals import TiltedTree
 from quiltdp.model import Model, Table
 from quiltdp.numbers import down
@@ -21,18 +29,7 @@ __all__ = ["AttackSearch", "UnitAttack", "attained"]
 
 Rows = NDArray[np.intp]
 
-_ROUNDS = 12  # of coordinate ascent; it settles after three or four
 _MARGIN = 1e-11  # more than the rounding error of a difference of four logarithms
-_TARGETS = 6  # records that are attacked in earnest
-_TRIALS = 3  # of what might be learned next, those that are followed up
-_RUNS = {"passing": 400, "quick": 400, "normal": 4_000, "thorough": 60_000}  # propagations, at most
-_ENTRIES = {
-    "passing": 4.8e6,
-    "quick": 4e7,
-    "normal": 6e8,
-    "thorough": 2e10,
-}  # entries that they touch together
-_LEAST = 24  # propagations, however large the tree
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,8 +73,8 @@ class AttackSearch:
         self.model: Model = tree.model
         self.alpha = alpha
         self.who = who
-        level = level if level in _RUNS else "normal"
-        self.left = max(_LEAST, int(min(_RUNS[level], _ENTRIES[level] / tree.effort)))
+        level = level if level in ATTACK_RUNS else "normal"
+        self.left = max(ATTACK_LEAST, int(min(ATTACK_RUNS[level], ATTACK_ENTRIES[level] / tree.effort)))
         self._prior = self._laws({}, {})
 
     def best(self) -> UnitAttack:
@@ -117,7 +114,7 @@ class AttackSearch:
                 best = int(np.argmax(rough))
                 found.append((float(rough[best]), target, pairs[best]))
         found.sort(key=lambda item: (-item[0], index[item[1]]))
-        return found[:_TARGETS]
+        return found[:ATTACK_TARGETS]
 
     def _attack(self, target: str, pair: tuple[int, int], keep: int) -> UnitAttack:
         """Attack one record, until ``keep`` propagations are left for others."""
@@ -151,7 +148,7 @@ class AttackSearch:
         return total
 
     def _ascend(
-        self, target: str, pair: tuple[int, int], known: Mapping[str, int], rounds: int = _ROUNDS
+        self, target: str, pair: tuple[int, int], known: Mapping[str, int], rounds: int = ATTACK_ROUNDS
     ) -> tuple[float, dict[str, Table]]:
         """Return the leakage and the mechanism that coordinate ascent reaches."""
         tilt: dict[str, Table] = {}
@@ -210,4 +207,4 @@ class AttackSearch:
         laws = self._given([{**trial, target: x} for trial in trials for x in pair])
         rows = np.arange(len(trials), dtype=np.intp) * 2
         rough = self._rough(target, laws, rows, rows + 1)
-        return [trials[k] for k in np.argsort(-rough, kind="stable")[:_TRIALS].tolist()]
+        return [trials[k] for k in np.argsort(-rough, kind="stable")[:ATTACK_TRIALS].tolist()]

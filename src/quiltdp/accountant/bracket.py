@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from quiltdp.accountant.adversaries import Adversary
 from quiltdp.accountant.attack import Attack, attack, attackable
 from quiltdp.accountant.noise_attack import NoiseAttack, attack_gaussian
+from quiltdp.accountant.trade_offs import BRACKET_ENTRIES, BRACKET_NODES
 from quiltdp.accountant.units import DpEpsilon
 from quiltdp.errors import InvalidArgument, ModelTooWide, option
 from quiltdp.model import Model
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
     from quiltdp.accountant.calibration import Calibration
 
 __all__ = ["Bracket", "bracket", "bracket_of", "quick_bracket"]
-
-_QUICK_NODES = 200
-_QUICK_ENTRIES = 2**15  # of one table: an attack beside every answer should not be felt
 
 
 @dataclass(frozen=True)
@@ -138,13 +136,13 @@ def quick_bracket(calibration: Calibration, model: Model) -> Bracket | None:
     alpha, certified = calibration.dp_epsilon, calibration.leakage
     try:
         if alpha is not None:
-            if len(model.nodes) > _QUICK_NODES:
+            if len(model.nodes) > BRACKET_NODES:
                 return None
             who = calibration.adversary
-            return Bracket(certified, attack(model, alpha, who, max_entries=_QUICK_ENTRIES, in_passing=True))
-        if len(attackable(model, _QUICK_NODES).nodes) > _QUICK_NODES:  # of a chain some steps are read
+            return Bracket(certified, attack(model, alpha, who, max_entries=BRACKET_ENTRIES, in_passing=True))
+        if len(attackable(model, BRACKET_NODES).nodes) > BRACKET_NODES:  # of a chain some steps are read
             return None
-        found = _noise_attack(calibration, model, max_entries=_QUICK_ENTRIES, in_passing=True)
+        found = _noise_attack(calibration, model, max_entries=BRACKET_ENTRIES, in_passing=True)
         return None if found is None else Bracket(certified, found)
     except ModelTooWide:
         return None

@@ -20,6 +20,7 @@ from quiltdp.accountant.mechanisms import GaussianProfile, gaussian_delta
 from quiltdp.accountant.mechanisms.contract import OneByOne, Vector, dp_accounting
 from quiltdp.accountant.mechanisms.losses import Losses
 from quiltdp.accountant.mechanisms.sensitivities import whole
+from quiltdp.accountant.trade_offs import EVENT_STEPS
 from quiltdp.errors import InvalidArgument
 from quiltdp.numbers import EPS, round_up, up
 
@@ -29,7 +30,6 @@ _CONVOLVED = 1e-13  # more than the rounding of convolutions by Fourier transfor
 _FARTHEST = 80.0  # largest ε of a table; beyond it the last value holds
 _NEAREST, _GROWTH = 1e-3, 1.25  # where a step may have nothing left, looked for by bisection
 _FINE, _MOST_POINTS = 48, 4096  # points of one step's range, and of a table
-_MOST_STEPS = 4000
 _NEGLIGIBLE = 1e-18
 
 
@@ -238,7 +238,7 @@ class SteppedProfile(OneByOne):
 
     def _looked_up(self, epsilon: float, k: int) -> float:
         """Return the chord of the table around ε: δ is convex in e^ε."""
-        if k > _MOST_STEPS:
+        if k > EVENT_STEPS:
             return 1.0
         while len(self._tables) < k:
             self._tables.append(self._added(self._tables[-1]))

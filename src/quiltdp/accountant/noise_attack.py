@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 
 from quiltdp.accountant.adversaries import Adversary
 from quiltdp.accountant.attack import Attack, attack, attackable
+from quiltdp.accountant.trade_offs import SUM_GRID, SUM_PARTS, SUM_VALUES
 from quiltdp.accountant.units import alpha_vector
 from quiltdp.errors import InvalidArgument, ModelTooWide, option
 from quiltdp.inference.marginals import TiltedTree
@@ -42,9 +43,6 @@ __all__ = ["NoiseAttack", "attack_gaussian", "gaussian_mixture_delta"]
 Vector = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-_MOST_VALUES = 4000  # of the sum
-_PARTS = 8  # of the largest sensitivity: terms are whole multiples of it
-_GRID = 600  # points among which crossings are looked for
 _HALVINGS = 40
 _STEPS, _GLANCE = 121, 61  # of a long chain, the steps that a sum reads; the same in passing
 _LEAST = (0.5, 0.3, 0.2, 0.1, 0.05, 0.02, 0.0)  # how far apart the means of a term are, in its largest value
@@ -141,7 +139,7 @@ def attack_gaussian(
     )
     part = attackable(model, steps)
     equal = all(w in (0.0, top) for w in weights.tolist())
-    unit = top if equal else top / _PARTS
+    unit = top if equal else top / SUM_PARTS
     terms: Mapping[str, Ints] = {
         n: np.where(
             np.array([table[s] for s in part.states[n]]) > 0.0,
@@ -192,9 +190,9 @@ class _Sums:
 
     def _law(self, terms: Mapping[str, Ints], value: int) -> Vector:
         count = sum(int(s.max()) for s in terms.values()) + 1
-        if count > _MOST_VALUES:
+        if count > SUM_VALUES:
             raise ModelTooWide(
-                f"the sum has {count:,} values, the limit is {_MOST_VALUES:,}",
+                f"the sum has {count:,} values, the limit is {SUM_VALUES:,}",
                 f"leave {option('bracket')} out",
             )
         turns = np.exp(-2j * math.pi * np.arange(count) / count)
@@ -246,7 +244,7 @@ def gaussian_mixture_delta(p: Vector, q: Vector, spread: float, epsilon: float) 
     def density(t: Vector) -> Vector:
         return np.asarray(np.exp(-0.5 * (t[:, None] - means) ** 2) @ signed)
 
-    grid = np.linspace(means[0] - 9.0, means[-1] + 9.0, _GRID)
+    grid = np.linspace(means[0] - 9.0, means[-1] + 9.0, SUM_GRID)
     sign = density(grid) > 0.0
     turns = np.flatnonzero(sign[1:] != sign[:-1])
     low, high, first = grid[turns], grid[turns + 1], sign[turns]

@@ -28,6 +28,7 @@ from quiltdp.accountant.bounds import Bounds, Problem, Vector
 from quiltdp.accountant.delta_bounds import register_delta
 from quiltdp.accountant.leakage.quilts import QuiltTerm, SwingBound
 from quiltdp.accountant.mechanisms import GroupProfile
+from quiltdp.accountant.trade_offs import SWING_DISTANCES
 from quiltdp.errors import InvalidArgument
 from quiltdp.inference.chains import path_of, step_spreads
 from quiltdp.inference.workspace import Workspace
@@ -35,8 +36,6 @@ from quiltdp.numbers import EPS
 from quiltdp.work import WorkBudget
 
 __all__ = ["GroupDelta", "SwingDelta"]
-
-_MOST_DISTANCES = 48
 
 
 @register_delta("group", against=INFORMED, says="group privacy: every record of the component counts")
@@ -95,7 +94,7 @@ class SwingDelta:
             self._quilts.prepare(workspace, budget)
             return
         c = step_spreads(self._path)
-        keep = np.unique(np.linspace(0, len(c.distances) - 1, _MOST_DISTANCES).astype(int))
+        keep = np.unique(np.linspace(0, len(c.distances) - 1, SWING_DISTANCES).astype(int))
         d = c.distances[keep]
         self._spreads = (
             d,

@@ -39,6 +39,7 @@ from quiltdp.accountant.delta_bounds import register_delta
 from quiltdp.accountant.leakage.paired import units_of
 from quiltdp.accountant.mechanisms import GroupProfile
 from quiltdp.accountant.stages import Component
+from quiltdp.accountant.trade_offs import CARRIED_AT_ONCE, CARRIED_LOWER, CARRIED_SPACING, PAIRED_PATH
 from quiltdp.errors import InvalidArgument
 from quiltdp.inference.chains import path_of
 from quiltdp.inference.workspace import Workspace
@@ -47,11 +48,7 @@ from quiltdp.work import WorkBudget
 
 __all__ = ["CarriedBound", "largest_mean"]
 
-_LONG_PATH = 40  # longer paths have pairings of their own
-_SPACING = 0.25  # of ln λ: whatever is found at one rate is kept for every noise and ε
 _LOWEST, _HIGHEST = -60, 16
-_LOWER = 4  # rates below the first that are looked at where it says nothing
-_AT_ONCE = 64  # weights between two looks at the limits
 _HALVINGS = 60  # of the search for μ
 _LARGEST = 600.0  # beyond it e^{λu} is taken for smaller than it is, which only raises the bound
 
@@ -73,7 +70,7 @@ class CarriedBound:
 
     def __init__(self, problem: Problem) -> None:
         path = path_of(problem.model)
-        if len(problem.model.nodes) < 2 or (path is not None and len(path.nodes) > _LONG_PATH):
+        if len(problem.model.nodes) < 2 or (path is not None and len(path.nodes) > PAIRED_PATH):
             raise InvalidArgument("leakages are carried over on networks")
         self._problem = problem
 
@@ -128,7 +125,7 @@ class _Leakages:
 
 def rate(k: int) -> float:
     """Return the rate λ per unit of weight."""
-    return math.exp(_SPACING * k)
+    return math.exp(CARRIED_SPACING * k)
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,10 +158,10 @@ class WeighedCarried:
 
         # group privacy would leak λ Σ u: the best rate lies above the one where that is ε
         total = float(self.leakages.units.sum())
-        start = max(_LOWEST, min(_HIGHEST, math.ceil(math.log(epsilon / total) / _SPACING)))
+        start = max(_LOWEST, min(_HIGHEST, math.ceil(math.log(epsilon / total) / CARRIED_SPACING)))
         best = start
         if worst(start) >= 1.0:  # the leakage is about ε already: lower rates may still say something
-            best = min((k for k in range(start, start - _LOWER, -1) if k >= _LOWEST), key=worst)
+            best = min((k for k in range(start, start - CARRIED_LOWER, -1) if k >= _LOWEST), key=worst)
         while best + 1 <= _HIGHEST and (
             worst(best + 1) < worst(best) or (worst(best) >= 1.0 and best < start + 12)
         ):
@@ -193,9 +190,9 @@ class WeighedCarried:
     def _deltas(self, profile: GroupProfile, epsilon: Vector, weight: Vector) -> Vector:
         """Return the profile, a few weights at a time: each may take a privacy-loss distribution."""
         found = []
-        for k in range(0, len(weight), _AT_ONCE):
+        for k in range(0, len(weight), CARRIED_AT_ONCE):
             self.leakages.workspace.guard.check()
-            found.append(profile.deltas(epsilon[k : k + _AT_ONCE], weight[k : k + _AT_ONCE]))
+            found.append(profile.deltas(epsilon[k : k + CARRIED_AT_ONCE], weight[k : k + CARRIED_AT_ONCE]))
         return np.concatenate(found)
 
 

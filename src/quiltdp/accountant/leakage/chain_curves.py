@@ -27,13 +27,12 @@ from quiltdp.accountant.bounds import Vector
 from quiltdp.accountant.leakage.chain_recursion import Curve, Curves, PhiCurve, Side
 from quiltdp.accountant.leakage.contraction import phi_at
 from quiltdp.accountant.leakage.threshold import ThresholdCurve
+from quiltdp.accountant.trade_offs import CHAIN_CURVES, CHAIN_SORTED
 from quiltdp.inference.chains import ChainLaws, Path, step_families
 from quiltdp.numbers import LEAST
 
 __all__ = ["backward_side", "forward_side"]
 
-_SORTED = 3e7  # numbers sorted for the curves of one side of a homogeneous chain
-_CURVES = 4e7  # the same for a chain with one matrix per step; afterwards spreads must do
 _SAME_LAW = 1e-11  # laws this close, in logarithms, are treated as one
 
 
@@ -119,7 +118,7 @@ def _burn_in(laws: ChainLaws) -> int:
 
 def _steps(size: int, max_step: int) -> int:
     """Return the largest d worth building for tables of this size."""
-    return max(1, min(max_step, int(_SORTED / size**3)))
+    return max(1, min(max_step, int(CHAIN_SORTED / size**3)))
 
 
 # -- one matrix per step -------------------------------------------------------------------------
@@ -135,7 +134,7 @@ def _side_by_position(laws: ChainLaws, max_step: int, check: Callable[[], None],
     columns: list[NDArray[np.intp]] = []
     made: list[Curve] = []
     work = 0.0
-    for d, family in step_families(path, max_step, _CURVES):
+    for d, family in step_families(path, max_step, CHAIN_CURVES):
         spreads = family.spreads(d)[0 if forward else 1]
         met = np.column_stack([family.which, law[: n - d], possible[d:] if not forward else law[: n - d]])
         _, first, which = np.unique(met, axis=0, return_index=True, return_inverse=True)
@@ -147,7 +146,7 @@ def _side_by_position(laws: ChainLaws, max_step: int, check: Callable[[], None],
             table, support = family.tables[int(family.which[t])]
             table = np.where(support, np.maximum(table, LEAST), 0.0)
             work += float(table.size) * len(table)
-            made.append(_curve_at(laws, table, t, d, float(spreads[t]), forward, work <= _CURVES))
+            made.append(_curve_at(laws, table, t, d, float(spreads[t]), forward, work <= CHAIN_CURVES))
         distances.append(d)
         columns.append(column)
     if not columns:

@@ -33,15 +33,13 @@ from numpy.typing import NDArray
 
 from quiltdp.accountant.bounds import Vector
 from quiltdp.accountant.leakage.contraction import phi_at
+from quiltdp.accountant.trade_offs import CHAIN_FULL, CHAIN_PERIODS, CHAIN_WALKED
 from quiltdp.numbers import EPS, up, up_array
 
 __all__ = ["Curve", "Curves", "PhiCurve", "Side"]
 
 Curve = Callable[[float], float]
 
-_WALKED = 4096  # positions from an end that are solved one by one; further in, the fixed point
-_FULL = 16  # with the same curves everywhere: every so many positions all distances are tried, else near ones
-_PERIODS = 400  # candidate periods looked at
 _BITS = 80  # α's are added as whole multiples of 2^−80 of the largest: sums without error
 
 
@@ -104,7 +102,7 @@ class Curves:
 def _repeating_end(label: NDArray[np.intp]) -> tuple[int, int]:
     """Return (settled, period): from ``settled`` on, the labels repeat with the smallest such period."""
     n = len(label)
-    for period in (n - 1 - np.flatnonzero(label[:-1] == label[-1])[::-1][:_PERIODS]).tolist():
+    for period in (n - 1 - np.flatnonzero(label[:-1] == label[-1])[::-1][:CHAIN_PERIODS]).tolist():
         differ = np.flatnonzero(label[period:] != label[:-period])
         settled = int(differ[-1]) + 1 if len(differ) else 0
         if settled + 3 * period <= n:
@@ -139,7 +137,7 @@ class Side:
         curves, equal = self._curves, bool(np.all(a == a[0]))
         if not equal or curves.settled >= self.length:
             return np.array(self._walk(a, self.length, check, settling=False))
-        stop = min(self.length, curves.settled + _WALKED) if curves.period == 1 else self.length
+        stop = min(self.length, curves.settled + CHAIN_WALKED) if curves.period == 1 else self.length
         start = self._walk(a[:stop], stop, check, settling=True)
         cost, period = float(a[0]), curves.period
         left = np.arange(len(start), self.length)
@@ -163,7 +161,7 @@ class Side:
                 check()
             row = self._rows[curves.row(k)] if one_row is None else one_row
             reach = min(bisect_right(distances, k), len(row))
-            full = one_row is None or k < 4 * _FULL or k % _FULL == 0
+            full = one_row is None or k < 4 * CHAIN_FULL or k % CHAIN_FULL == 0
             tried = range(reach) if full else range(max(0, best_at - 1), min(reach, best_at + 2))
             best = sums.between(0, k)
             for j in tried:
@@ -176,7 +174,11 @@ class Side:
                     if total < best:
                         best, best_at = total, j
             value[k] = best
-            if settling and (k + 1) % max(_FULL, curves.period) == 0 and self._repeats(value, k, cost[0]):
+            if (
+                settling
+                and (k + 1) % max(CHAIN_FULL, curves.period) == 0
+                and self._repeats(value, k, cost[0])
+            ):
                 return value[: k + 1]
         return value
 
@@ -186,7 +188,7 @@ class Side:
         They do if g maps them below themselves, by induction; the raised values are put in place.
         """
         period, reach = self._curves.period, self._curves.distances[-1]
-        lag = max(period, _FULL if period == 1 else 0)
+        lag = max(period, CHAIN_FULL if period == 1 else 0)
         turns = 1 + -(-reach // period)
         first = k + 1 - turns * period  # all that later positions can look back to
         if first < self._curves.settled or any(

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from quiltdp.accountant.adversaries import INFORMED, PRIOR
 from quiltdp.accountant.bounds import Bounds, Problem, Vector, register
 from quiltdp.accountant.stages import Component, SmallestBounds
+from quiltdp.accountant.trade_offs import CONDITIONED_NODES
 from quiltdp.errors import InvalidModel, ModelTooWide, option
 from quiltdp.inference.marginals import condition, count_evidence, each_evidence
 from quiltdp.inference.workspace import Workspace
@@ -30,8 +31,6 @@ from quiltdp.model import Model
 from quiltdp.work import WorkBudget
 
 __all__ = ["ConditionedBound"]
-
-_MOST_NODES = 2_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,9 +86,10 @@ class ConditionedBound:
     def prepare(self, workspace: Workspace, budget: WorkBudget) -> None:
         """Condition the model on everything that may be known, and prepare the prior bounds of each."""
         model = self._problem.model
-        if len(model.nodes) > _MOST_NODES:
+        if len(model.nodes) > CONDITIONED_NODES:
             raise ModelTooWide(
-                f"models of at most {_MOST_NODES:,} nodes are conditioned, this has {len(model.nodes):,}",
+                f"models of at most {CONDITIONED_NODES:,} nodes are conditioned,"
+                f" this has {len(model.nodes):,}",
                 f"use another {option('method')}",
             )
         count = count_evidence(model, self._may_know, self._most)

@@ -41,6 +41,14 @@ from quiltdp.accountant.bounds import Bounds, Problem, Vector, register
 from quiltdp.accountant.leakage.coupling_all import AllPairs
 from quiltdp.accountant.leakage.coupling_chosen import ChosenPairs
 from quiltdp.accountant.leakage.ties import MOST_NODES
+from quiltdp.accountant.trade_offs import (
+    COUPLING_ENTRIES,
+    COUPLING_FINER,
+    COUPLING_NODES,
+    COUPLING_PAIR,
+    COUPLING_STATES,
+    COUPLING_WORTH,
+)
 from quiltdp.errors import ModelTooWide, option
 from quiltdp.inference.coupling_tree import CouplingTree, coupling_tree
 from quiltdp.inference.trees import plan_junction_tree
@@ -48,13 +56,6 @@ from quiltdp.inference.workspace import Workspace
 from quiltdp.work import WorkBudget
 
 __all__ = ["CouplingBound", "form"]
-
-_MOST_NODES = 20_000
-_COST = 16  # a pair is counted as so many: it takes a transport problem
-_FINER = ((30, True, 16), (8, False, 1))  # reveal so many values together, in both orders, for a share
-_ENTRIES = 32  # times the budget's entries may all tables have: most of large ones are impossible
-_STATES = 10  # times the budget's states may a clique have: most are never looked at
-_WORTH = 1e-4  # the mass from which on a pair of states is worth a comparison
 
 
 @register(
@@ -94,9 +95,10 @@ class CouplingBound:
     near, settles = 1e-8, True
 
     def __init__(self, problem: Problem, *, chosen: float | None = None) -> None:
-        if len(problem.model.nodes) > _MOST_NODES:
+        if len(problem.model.nodes) > COUPLING_NODES:
             raise ModelTooWide(
-                f"sequential coupling takes at most {_MOST_NODES:,} nodes", f"use another {option('method')}"
+                f"sequential coupling takes at most {COUPLING_NODES:,} nodes",
+                f"use another {option('method')}",
             )
         self._model = problem.model
         self._units = problem.listed()
@@ -104,7 +106,7 @@ class CouplingBound:
 
     def prepare(self, workspace: Workspace, budget: WorkBudget) -> None:
         """Read the junction tree in every direction; decide what is compared, or revealed together."""
-        most = budget.pairs // _COST
+        most = budget.pairs // COUPLING_PAIR
         tree = self._read(workspace, budget, together=1)
         self._form = "all pairs of states"
         if tree.work > most or self._chosen is not None:
@@ -112,7 +114,7 @@ class CouplingBound:
             self._form = "chosen pairs of states"
             self.near, self.settles = 1e-3, False  # an evaluation takes a second; records of little mass lose
             return
-        for together, both, share in _FINER:
+        for together, both, share in COUPLING_FINER:
             finer = self._read(workspace, budget, together=together, both_orders=both)
             if finer.work <= most // share:
                 tree = finer
@@ -122,7 +124,7 @@ class CouplingBound:
     def _read(
         self, workspace: Workspace, budget: WorkBudget, *, together: int, both_orders: bool = False
     ) -> CouplingTree:
-        entries = _ENTRIES * budget.entries
+        entries = COUPLING_ENTRIES * budget.entries
         plan = plan_junction_tree(
             self._model, join=[u for u in self._units if len(u) > 1], max_entries=entries, workspace=workspace
         )
@@ -138,7 +140,7 @@ class CouplingBound:
             together=together,
             both_orders=both_orders,
             max_entries=entries,
-            max_states=_STATES * budget.states,
+            max_states=COUPLING_STATES * budget.states,
             workspace=workspace,
         )
 
@@ -152,7 +154,7 @@ class CouplingBound:
                 f"use another {option('method')}",
             )
         weights = np.array([1.0 if self._model.is_record(n) else 0.0 for n in self._model.nodes])
-        worth = _WORTH if self._chosen is None else self._chosen
+        worth = COUPLING_WORTH if self._chosen is None else self._chosen
         return ChosenPairs(tree, workspace.guard, weights, worth, most)
 
     def evaluate(self, alpha: Vector) -> Bounds:

@@ -23,14 +23,13 @@ from quiltdp.accountant.leakage.transport import (
     transport_of_columns,
     transport_renewed,
 )
+from quiltdp.accountant.trade_offs import COSTS_AT_ONCE, TREES_KEPT
 from quiltdp.inference.coupling_tree import CouplingTree, Ints, Reveal, Step
 from quiltdp.numbers import up, up_array
 from quiltdp.work import Guard
 
 __all__ = ["AllPairs", "differing"]
 
-_BLOCK = 2**18  # costs looked at together
-_KEPT = 2**27  # bytes of trees kept from one evaluation to the next
 
 Costs = Callable[[Ints, Ints], Array]
 Trees = dict[tuple[int, int, int], Ties]
@@ -89,7 +88,7 @@ class _Sweep:
         self, tree: CouplingTree, alpha: Vector, guard: Guard, trees: Trees, *, finding: bool = False
     ) -> None:
         self._alpha, self._guard = alpha, guard
-        self._trees, self._finding, self._room = trees, finding, _KEPT
+        self._trees, self._finding, self._room = trees, finding, TREES_KEPT
         self._slack = 2.0 * tree.slack
         self._asked = [*tree.messages, *tree.units]
         self._wanted = range(len(tree.messages), len(self._asked))
@@ -180,7 +179,7 @@ class _Sweep:
             alike[len(job.step.law)].append(job)
         for size in sorted(alike):
             tables = [np.zeros((j.step.count,) * 2) for j in alike[size]]
-            for number, block in enumerate(_blocks(alike[size], max(1, _BLOCK // (size * size)))):
+            for number, block in enumerate(_blocks(alike[size], max(1, COSTS_AT_ONCE // (size * size)))):
                 self._guard.check()
                 built = [_columns(alike[size][k], rows, self._alpha) for k, rows in block]
                 p, q, d = (np.concatenate(parts, axis=1) for parts in zip(*built, strict=True))

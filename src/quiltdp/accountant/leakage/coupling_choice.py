@@ -21,13 +21,11 @@ from numpy.typing import NDArray
 from quiltdp.accountant.bounds import Vector
 from quiltdp.accountant.leakage.coupling_guess import Features, Guesses
 from quiltdp.accountant.leakage.ties import Array, Ties, best_ties, transported
+from quiltdp.accountant.trade_offs import CHOICES_AT_ONCE, COUPLING_FAINT
 from quiltdp.inference.coupling_tree import CouplingTree, Ints, Reveal, Step
 from quiltdp.work import Guard
 
 __all__ = ["ChosenLevel", "ChosenReveal", "choose"]
-
-_BLOCK = 2**17  # costs looked at together
-_FAINT = 1 / 32  # a single change is compared from this share of the threshold on
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,7 +218,7 @@ def _followed(
         x = step.values[:, column]
         own += alpha[node] * (x[:, None] != x[None, :])
     found = []
-    block = max(1, _BLOCK // (slots * slots + slots * features.shape[1]))
+    block = max(1, CHOICES_AT_ONCE // (slots * slots + slots * features.shape[1]))
     for at in range(0, len(first), block):
         a, b = first[at : at + block], second[at : at + block]
         one, two = step.after[:, a], step.after[:, b]
@@ -259,7 +257,7 @@ def _selected(
     kept_codes, kept_mass = _merged(
         np.concatenate([codes[heavy], edges]), np.concatenate([mass[heavy], weight])
     )
-    stay = (kept_mass >= _FAINT) | np.isin(kept_codes, codes[heavy])
+    stay = (kept_mass >= COUPLING_FAINT) | np.isin(kept_codes, codes[heavy])
     kept_codes, kept_mass = kept_codes[stay], kept_mass[stay]
     path_codes, parts = paths.through(kept_codes)
     return ChosenLevel(count, kept_codes, path_codes, parts), kept_mass
@@ -364,7 +362,7 @@ class _Paths:
 def _apart(features: Features, first: Ints, second: Ints) -> Array:
     """Return the guess for pairs of states."""
     found = np.zeros(len(first))
-    block = max(1, _BLOCK // max(1, features.shape[1]))
+    block = max(1, CHOICES_AT_ONCE // max(1, features.shape[1]))
     for at in range(0, len(first), block):
         part = slice(at, at + block)
         found[part] = np.abs(features[first[part]] - features[second[part]]).sum(axis=1)

@@ -14,13 +14,12 @@ from quiltdp.accountant.leakage.coupling_choice import ChosenLevel, ChosenReveal
 from quiltdp.accountant.leakage.coupling_guess import Guesses
 from quiltdp.accountant.leakage.ties import Array
 from quiltdp.accountant.leakage.transport import FARTHEST, transport, transport_of_columns, transport_renewed
+from quiltdp.accountant.trade_offs import COSTS_AT_ONCE
 from quiltdp.inference.coupling_tree import CouplingTree
 from quiltdp.numbers import up, up_array
 from quiltdp.work import Guard
 
 __all__ = ["ChosenPairs"]
-
-_BLOCK = 2**18
 
 
 class ChosenPairs:
@@ -95,7 +94,7 @@ class ChosenPairs:
         slots = step.slots
         own = differing(step.nodes, step.values, self._alpha)
         result = np.zeros(len(first))
-        block = max(1, _BLOCK // (slots * slots))
+        block = max(1, COSTS_AT_ONCE // (slots * slots))
         for at in range(0, len(first), block):
             self._guard.check()
             part = slice(at, at + block)

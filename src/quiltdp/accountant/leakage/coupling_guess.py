@@ -17,12 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quiltdp.accountant.bounds import Vector
+from quiltdp.accountant.trade_offs import GUESSES_KEPT
 from quiltdp.inference.coupling_tree import CouplingTree, Reveal, Step
 
 __all__ = ["Guesses"]
 
 Features = NDArray[np.float32]
-_MOST = 2**22  # numbers kept for one level of one reveal
 
 
 class Guesses:
@@ -65,7 +65,7 @@ def _marginal(step: Step, column: int, weight: float) -> Features:
 
 def _fewer(features: Features) -> Features:
     """Keep the columns that vary most where all of them would be too many."""
-    most = max(16, _MOST // max(1, len(features)))
+    most = max(16, GUESSES_KEPT // max(1, len(features)))
     if features.shape[1] <= most:
         return features
     order = np.argsort(-features.std(axis=0), kind="stable")[:most]

@@ -45,6 +45,7 @@ from quiltdp.accountant.leakage.single_changes import (
     prices_of,
 )
 from quiltdp.accountant.leakage.ties import Array
+from quiltdp.accountant.trade_offs import SINGLE_ENTRIES, SINGLE_TREES
 from quiltdp.errors import ModelTooWide, option
 from quiltdp.inference.ancestry import Ancestry
 from quiltdp.inference.change_tree import (
@@ -64,9 +65,6 @@ from quiltdp.numbers import up, up_array
 from quiltdp.work import WorkBudget
 
 __all__ = ["SingleCouplingBound"]
-
-_ENTRIES = 8  # times the budget's entries may a clique have
-_TREES = 8  # sets of kept nodes
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,7 +126,7 @@ class SingleCouplingBound:
         self, model: Model, asked: tuple[int, ...], budget: WorkBudget, most: float, workspace: Workspace
     ) -> _Tree:
         """Return the tree of a whole model for some units, or refuse it."""
-        entries = _ENTRIES * budget.entries
+        entries = SINGLE_ENTRIES * budget.entries
         units = [self._units[k] for k in asked]
         sets = [u for u in units if len(u) > 1]
         tree = junction_tree(model, join=sets, max_entries=entries, workspace=workspace)
@@ -157,12 +155,12 @@ class SingleCouplingBound:
         """Return trees of some of the nodes, until every record is in one of them."""
         most = budget.pairs / self._share
         guard = self._workspace.guard
-        choice = Narrower(self._model, entries=_ENTRIES * budget.entries, effort=most, guard=guard)
+        choice = Narrower(self._model, entries=SINGLE_ENTRIES * budget.entries, effort=most, guard=guard)
         left = list(range(len(self._units)))
         found: list[_Tree] = []
         wanted: str | None = None
         while left:
-            kept = choice.keep(wanted) if len(found) < _TREES else None
+            kept = choice.keep(wanted) if len(found) < SINGLE_TREES else None
             if kept is None:
                 raise ModelTooWide(
                     f"the ancestors of {len(left)} records have too wide a junction tree",

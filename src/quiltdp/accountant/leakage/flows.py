@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 
 from quiltdp.accountant.leakage.ties import MOST_NODES, Array, arrivals, best_ties
 from quiltdp.accountant.leakage.transport import as_possible
+from quiltdp.accountant.trade_offs import FLOWS_AT_ONCE
 from quiltdp.numbers import EPS
 
 __all__ = ["LARGEST_COST", "MOST_STATES", "transport_flows"]
 
 LARGEST_COST = 200.0  # beyond it a flow leaves the range of doubles
 MOST_STATES = MOST_NODES // 2
-_CHUNK = 1 << 20  # numbers per block
 
 
 def transport_flows(p: Array, q: Array, d: Array) -> tuple[Array, Array]:
@@ -47,7 +47,7 @@ def transport_flows(p: Array, q: Array, d: Array) -> tuple[Array, Array]:
     """
     p, q, d = (np.asarray(a, dtype=np.float64) for a in (p, q, d))
     value, flows = np.zeros(len(p)), np.zeros(d.shape)
-    step = max(1, _CHUNK // (d.shape[1] * d.shape[2]))
+    step = max(1, FLOWS_AT_ONCE // (d.shape[1] * d.shape[2]))
     for k in range(0, len(p), step):
         s = slice(k, k + step)
         value[s], flows[s] = _block(p[s], q[s], d[s])

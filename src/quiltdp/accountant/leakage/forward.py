@@ -20,17 +20,14 @@ from quiltdp.accountant.bounds import Vector
 from quiltdp.accountant.leakage.kernel import Array, closed_kernel
 from quiltdp.accountant.leakage.ties import MOST_NODES
 from quiltdp.accountant.leakage.transport import transport, uniform_transport
+from quiltdp.accountant.trade_offs import DESCENDANTS_COUNTED, ROWS_AT_ONCE, ROWS_LISTED, ROWS_SOLVED
 from quiltdp.inference.ancestry import Ancestry
 from quiltdp.numbers import up_array
 from quiltdp.work import NO_GUARD, Guard
 
 __all__ = ["ChildKernels"]
 
-_CHUNK = 1 << 18  # numbers per batch
-_EFFORT = 500_000.0  # in transports of four states; tables beyond it are answered by ceilings
-_MOST_NODES = 2_500  # of a model whose descendants are counted
 _PAIR_BYTES = 48  # of one entry of a pair: two rows, their donors, and what is made on the way
-_MOST_PAIRS = 2_000_000  # pairs of rows of one table; a larger one is answered by the largest distance
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +61,7 @@ class _RowPairs:
             return np.asarray(top[:, None, None] * (1.0 - np.eye(self.size)))
         result = np.zeros((len(d), self.size * self.size))
         if len(self.p):
-            pairs = max(1, _CHUNK // self.p.shape[1] ** 2)
+            pairs = max(1, ROWS_AT_ONCE // self.p.shape[1] ** 2)
             children = max(1, pairs // len(self.p))
             for s in range(0, len(d), children):
                 guard.check()
@@ -103,7 +100,7 @@ def _row_pairs(table: Array, slot: int, guard: Guard) -> _RowPairs:
     """List the distinct pairs of rows that differ in one parent, and which (x, x') they answer."""
     rows = np.moveaxis(table, slot, 0).reshape(table.shape[slot], -1, table.shape[-1])
     size, others, states = rows.shape
-    if size * size * others > _MOST_PAIRS:
+    if size * size * others > ROWS_LISTED:
         none = np.zeros((0, states))
         empty = none.astype(np.intp)
         return _RowPairs(none, none, empty, empty, empty[:, 0], empty[:, 0], size, listed=False)
@@ -160,7 +157,7 @@ class ChildKernels:
                     guard.check()
                     self._pairs[key] = _row_pairs(tree.tables[i], slot, guard)
         self._spend()
-        self._descendants = _reach(tree) if len(tree.parents) <= _MOST_NODES else None
+        self._descendants = _reach(tree) if len(tree.parents) <= DESCENDANTS_COUNTED else None
         for height in sorted(levels):
             tables: dict[int, list[int]] = defaultdict(list)
             for i in levels[height]:
@@ -172,7 +169,7 @@ class ChildKernels:
         """Solve the cheapest tables, counted once for every child that has one; ceilings for the rest."""
         users = Counter(id(t) for t in self._tree.tables)
         cost = {key: found.effort * users[key[0]] for key, found in self._pairs.items()}
-        left = _EFFORT
+        left = ROWS_SOLVED
         for key in sorted(cost, key=cost.__getitem__):
             left -= cost[key]
             if 2 * self._pairs[key].p.shape[1] > MOST_NODES or (left < 0.0 < cost[key]):

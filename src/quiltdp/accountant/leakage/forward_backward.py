@@ -41,6 +41,7 @@ from quiltdp.accountant.leakage.forward import ChildKernels
 from quiltdp.accountant.leakage.kernel import Array
 from quiltdp.accountant.leakage.loops import LoopMessages
 from quiltdp.accountant.leakage.summing_out import SummingOut
+from quiltdp.accountant.trade_offs import BACKWARD_AT_ONCE, BACKWARD_SOLVED
 from quiltdp.inference.ancestry import Ancestry, FamilyLaw, Loop, Reordered
 from quiltdp.inference.workspace import Workspace
 from quiltdp.numbers import EPS, up, up_array
@@ -48,8 +49,6 @@ from quiltdp.work import Guard, WorkBudget
 
 __all__ = ["ForwardBackwardBound"]
 
-_BATCH = 1 << 22  # distances held at once
-_EFFORT = 200.0  # transports of four states that one message may take; beyond it states are merged in stages
 _SLACK = 1e-12  # how far ln of a conditional probability of a family may be from the truth
 
 
@@ -212,7 +211,7 @@ class ForwardBackwardBound:
         """Yield nodes that share a family law, as many at once as their distances leave room for."""
         family = self._families[nodes[0]] if nodes else None
         size = 1 if family is None else int(np.count_nonzero(family.joint)) ** 2
-        step = max(1, _BATCH // size)
+        step = max(1, BACKWARD_AT_ONCE // size)
         yield from (nodes[s : s + step] for s in range(0, len(nodes), step))
 
     def _looped(self, i: int) -> bool:
@@ -300,7 +299,7 @@ class ForwardBackwardBound:
 
     def _summed(self, family: FamilyLaw, d: Array) -> Array:
         """Return distances between the node's possible values from those between states of its family."""
-        found = self._inverse[id(family)].distances(d, self._workspace.guard, _EFFORT)
+        found = self._inverse[id(family)].distances(d, self._workspace.guard, BACKWARD_SOLVED)
         size = math.isqrt(found.shape[-1])
         return found.reshape(*found.shape[:-1], size, size)
 

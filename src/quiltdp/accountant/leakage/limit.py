@@ -23,6 +23,7 @@ from quiltdp.accountant.adversaries import INFORMED, PRIOR
 from quiltdp.accountant.bounds import Bounds, Problem, Vector, register
 from quiltdp.accountant.leakage.adversaries import PairStack, PairTable, count_entries, pair_tables
 from quiltdp.accountant.leakage.limit_search import FROM_ABOVE, UnitBracket, UnitSearch
+from quiltdp.accountant.trade_offs import LIMIT_AXES, LIMIT_RECORDS
 from quiltdp.errors import ModelTooWide, option
 from quiltdp.inference.trees import junction_tree
 from quiltdp.inference.workspace import Workspace
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
 
 __all__ = ["ExactBound", "is_small"]
 
-_MOST_RECORDS = 16  # of which every subset may be known
-_MOST_AXES = 32  # where nothing is known: a table has one axis per record
 _EXP_LIMIT = 600.0  # Σ α beyond which e^Σα times the smallest double is no longer nothing
 
 
@@ -92,7 +91,7 @@ class ExactBound:
         self, problem: Problem, *, max_entries: int = 4_000_000, max_programs: int | None = None
     ) -> None:
         model = problem.model
-        most = _MOST_AXES if PRIOR.covers(problem.adversary) else _MOST_RECORDS
+        most = LIMIT_AXES if PRIOR.covers(problem.adversary) else LIMIT_RECORDS
         if len(model.records) > most:
             raise ModelTooWide(
                 f"the exact limit lists every adversary of at most {most} records,"

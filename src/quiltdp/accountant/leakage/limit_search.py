@@ -19,6 +19,7 @@ import numpy as np
 from quiltdp.accountant.bounds import Vector
 from quiltdp.accountant.leakage.adversaries import PairStack, PairTable
 from quiltdp.accountant.leakage.worst_gains import in_closed_form, is_quick, staged_ceiling, worst_gains
+from quiltdp.accountant.trade_offs import ADVERSARIES_AT_ONCE
 from quiltdp.work import Guard
 
 __all__ = ["FROM_ABOVE", "UnitBracket", "UnitSearch"]
@@ -27,7 +28,6 @@ FROM_ABOVE = "limit-bound"
 """The name of what the search for the limit proved, where it is not attained."""
 
 _EXACT = 1e-7  # how far (relatively) proved and attained may be apart in what is called exact
-_BATCH = 64  # adversaries looked at together
 
 Entry = tuple[float, int, int, bool]
 """Minus the ceiling of an adversary, its table and row, and whether that ceiling is the sharper one."""
@@ -105,7 +105,7 @@ class UnitSearch:
     def _batches(self, least: float) -> dict[tuple[int, bool], list[Entry]]:
         """Take the highest ceilings: one that needs a program alone, others together, by shape and α."""
         found: dict[tuple[int, bool], list[Entry]] = {}
-        for _ in range(_BATCH):
+        for _ in range(ADVERSARIES_AT_ONCE):
             if not self._queue or -self._queue[0][0] <= least or (found and self._queue[0][3]):
                 break
             entry = heappop(self._queue)

@@ -30,14 +30,12 @@ from numpy.typing import NDArray
 
 from quiltdp.accountant.leakage.kernel import Array, closed_kernel
 from quiltdp.accountant.leakage.transport import transport
+from quiltdp.accountant.trade_offs import LOOPS_AT_ONCE, LOOPS_SOLVED
 from quiltdp.inference.ancestry import Reordered, Step
 from quiltdp.numbers import EPS, up_array
 from quiltdp.work import NO_GUARD, Guard
 
 __all__ = ["LoopMessages"]
-
-_CHUNK = 1 << 17
-_EFFORT = 50_000.0  # beyond it a batch is answered by ceilings
 
 
 class LoopMessages:
@@ -144,7 +142,7 @@ class LoopMessages:
         for m, k in enumerate(rest):
             left[step.given[k]] = right[step.given[k]] = fixed[m][None, :]
         best = np.zeros(len(one))
-        chunk = max(1, _CHUNK // (law.shape[1] * size * size))
+        chunk = max(1, LOOPS_AT_ONCE // (law.shape[1] * size * size))
         for s in range(0, len(one), chunk):
             guard.check()
             part = slice(s, s + chunk)
@@ -182,11 +180,11 @@ class LoopMessages:
         d = up_array(d, self._ulps)
         found = np.zeros(len(p))
         size = p.shape[1]
-        step = max(1, _CHUNK // (size * size))
+        step = max(1, LOOPS_AT_ONCE // (size * size))
         for s in range(0, len(p), step):
             part = slice(s, s + step)
             if size > 3:
-                found[part] = transport(p[part], q[part], d[part], effort=_EFFORT)
+                found[part] = transport(p[part], q[part], d[part], effort=LOOPS_SOLVED)
             else:
                 cells = _donated(p[part], q[part], d[part])
                 found[part] = closed_kernel(list(p[part].T), list(q[part].T), cells)

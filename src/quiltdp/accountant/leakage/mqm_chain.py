@@ -27,6 +27,7 @@ from quiltdp.accountant.adversaries import PRIOR
 from quiltdp.accountant.bounds import Bounds, Problem, Vector, never, register
 from quiltdp.accountant.leakage.chain_units import ChainUnits, as_chain
 from quiltdp.accountant.leakage.kernel import SURE
+from quiltdp.accountant.trade_offs import MQM_TABLES
 from quiltdp.chain import ChainModel
 from quiltdp.errors import InvalidArgument, ModelTooWide, option
 from quiltdp.inference.chains import ChainLaws, spectral_gap
@@ -38,8 +39,6 @@ __all__ = ["GK16Bound", "MarkovQuiltApproxBound", "MarkovQuiltChainBound", "Publ
 
 Ints: TypeAlias = NDArray[np.int64]
 Check: TypeAlias = Callable[[], None]
-
-_TABLES = 40  # tables of a chain of different steps per entry that the work budget allows one table
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,7 +220,7 @@ def _influences(laws: ChainLaws, max_width: int | None, budget: WorkBudget, chec
         back = [ratio(laws.reversed_rows(law, laws.steps(0, a), alive), count) for a in range(1, width + 1)]
         return _combine([back], [ahead], laws.slack(width + size), check)
     width = min(n - 1, max_width or 64, max(2, int((2e7 / n) ** 0.5)), max(2, int((3e8 / n) ** 0.5 / size)))
-    most = _TABLES * budget.entries
+    most = MQM_TABLES * budget.entries
     if 2 * n * width > most:
         raise ModelTooWide(
             f"the quilts of {n:,} different steps need {2 * n * width:,} tables, the limit is {most:,}",

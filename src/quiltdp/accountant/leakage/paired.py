@@ -35,6 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quiltdp.accountant.mechanisms import GroupProfile
+from quiltdp.accountant.trade_offs import LAW_ENTRIES, LAW_JOINED, RATES_TRIED, UNIT_PARTS, UNITS_TOGETHER
 from quiltdp.numbers import EPS
 
 __all__ = [
@@ -56,11 +57,7 @@ __all__ = [
 Vector = NDArray[np.float64]
 
 SLACK = 2e-13  # what every step adds to its toll: more than the roundings of its masses and rows
-MOST_MASSES = 60_000  # entries of one law; what lies beyond counts as δ = 1
 NEGLIGIBLE = 1e-26  # mass that is not worth an entry: it counts as δ = 1
-_MOST_JOINED = 2048  # entries of each of two laws that are joined: longer ones are made coarser
-_PARTS = 64  # unequal sensitivities are rounded up to at most so many parts of the largest
-_LONGEST = 8192  # units that all records have together, then
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +104,7 @@ def joined(first: WeightLaw, second: WeightLaw) -> WeightLaw:
     """Return the law of the sum of two independent weights."""
     step = math.lcm(first.step, second.step)
     longest = max(len(first.masses) * first.step, len(second.masses) * second.step)
-    while longest > _MOST_JOINED * step:
+    while longest > LAW_JOINED * step:
         step *= 2
     first, second = coarsened(first, step), coarsened(second, step)
     a, b = first.masses, second.masses
@@ -162,7 +159,7 @@ def _trimmed(masses: Vector, tail: float) -> WeightLaw:
     """Cut the far end of a law where it no longer matters, and count it as tail."""
     beyond = np.cumsum(masses[::-1])[::-1]
     keep = int(np.searchsorted(-beyond, -NEGLIGIBLE))  # beyond falls; keep while it is above
-    keep = max(1, min(keep, MOST_MASSES))
+    keep = max(1, min(keep, LAW_ENTRIES))
     if keep < len(masses):
         tail += float(beyond[keep]) * (1.0 + len(masses) * EPS)
     return WeightLaw(masses[:keep], tail)
@@ -184,7 +181,7 @@ def units_of(weights: Vector) -> tuple[float, NDArray[np.int64]]:
         if np.all(np.abs(counts * unit - distinct) <= 4.0 * EPS * distinct):
             exact = bool(np.all(counts * unit == distinct))
             return unit * (1.0 if exact else 1.0 + 16.0 * EPS), np.round(weights / unit).astype(np.int64)
-    unit = top / max(4, min(_PARTS, _LONGEST // len(weights)))
+    unit = top / max(4, min(UNIT_PARTS, UNITS_TOGETHER // len(weights)))
     return unit * (1.0 + 16.0 * EPS), np.ceil(weights / unit * (1.0 - 4.0 * EPS)).astype(np.int64)
 
 
@@ -203,7 +200,6 @@ class Rates:
 RATES = Rates()
 _HIGHEST, _LOWEST = 70, -600  # a record that costs e^3.5 stays different next to never
 _FIRST_STEP = 8
-_MOST_TRIED = 40
 
 
 def rate_near(toll: Callable[[int], float], share: float) -> int:
@@ -233,7 +229,7 @@ def smallest_over_rates(delta_at: Callable[[int], float], start: int) -> tuple[i
     step, best = _FIRST_STEP, start
     if at(best) >= 1.0:  # nothing to climb: look further away
         best = min((start - 8 * step, start - 4 * step, start - 2 * step, start, start + 2 * step), key=at)
-    while step >= 1 and len(found) < _MOST_TRIED:
+    while step >= 1 and len(found) < RATES_TRIED:
         better = min((best - step, best + step), key=at)
         if at(better) < at(best) * (1.0 - 1e-12):
             best = better

@@ -38,6 +38,7 @@ from quiltdp.accountant.leakage.paired_chain import BlockSide, SideLaws, endless
 from quiltdp.accountant.leakage.paired_curves import PathCurves, PriorCurves, StateRows
 from quiltdp.accountant.leakage.paired_states import StateSide, state_side
 from quiltdp.accountant.mechanisms import GroupProfile
+from quiltdp.accountant.trade_offs import RATE_PAIRS, RATE_POSITIONS, STEP_BY_STEP
 from quiltdp.errors import InvalidArgument
 from quiltdp.inference.chains import path_of
 from quiltdp.inference.workspace import Workspace
@@ -46,12 +47,8 @@ from quiltdp.work import WorkBudget
 
 __all__ = ["STEP_BY_STEP", "PairedChainBound", "PairedPriorChainBound"]
 
-STEP_BY_STEP = 600
-"""Longest path that is paired position by position."""
 
 _SHARE = 0.8  # of ε: about the toll of the best rate, where the search begins
-_DEAREST = 8  # pairs of states at which the rate is chosen
-_SAMPLE = 12  # positions at which the rate is chosen
 _LARGEST_TOLL = 100.0
 _KEPT_SIDES, _KEPT_LAWS = 8, 4000  # by rate, and by rate and position
 
@@ -167,7 +164,7 @@ class Endless:
         return np.array([self._delta(profile, epsilon, unit, float(w)) for w in own])
 
     def _delta(self, profile: GroupProfile, epsilon: float, unit: float, own: float) -> float:
-        def at(k: int, most: int = _DEAREST) -> float:
+        def at(k: int, most: int = RATE_PAIRS) -> float:
             pairs = sorted(self._at(k), key=lambda pair: -pair[0])[:most]
             if not pairs or pairs[0][0] >= epsilon + 1.0:
                 return 1.0
@@ -263,7 +260,7 @@ class StepByStep:
             toll, law = self._at(k, int(left[j]), int(right[j]))
             return Pairing(toll, law, float(own[j])).delta(profile, epsilon, RATES[k], unit)
 
-        sample = np.unique(np.linspace(0, len(left) - 1, _SAMPLE).round().astype(np.intp)).tolist()
+        sample = np.unique(np.linspace(0, len(left) - 1, RATE_POSITIONS).round().astype(np.intp)).tolist()
         start = rate_near(self._toll, _SHARE * epsilon)
         best, _ = smallest_over_rates(lambda k: max(at(k, j) for j in sample), start)
         return np.array([at(best, j) for j in range(len(left))])

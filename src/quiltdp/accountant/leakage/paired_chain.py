@@ -38,7 +38,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quiltdp.accountant.leakage.paired import (
-    MOST_MASSES,
     NEGLIGIBLE,
     NOTHING,
     SLACK,
@@ -47,6 +46,7 @@ from quiltdp.accountant.leakage.paired import (
     mixed,
     moved,
 )
+from quiltdp.accountant.trade_offs import LAW_ENTRIES
 from quiltdp.numbers import EPS, up
 
 __all__ = ["BlockSide", "CurveOf", "SideLaws", "endless_side", "side_laws"]
@@ -130,7 +130,7 @@ class BlockSide:
         if unit == 0 or self.phi <= 0.0:
             return moved(NOTHING, (self.steps - 1) * unit)
         width = self.steps * unit
-        count = _blocks(self.phi, MOST_MASSES // width)
+        count = _blocks(self.phi, LAW_ENTRIES // width)
         powers = np.exp(np.arange(count) * math.log(self.phi)) * _CLOSED_FORM
         masses = np.zeros((count - 1) * width + 1)
         masses[::width] = (1.0 - self.phi) * powers
@@ -141,7 +141,7 @@ class BlockSide:
         if unit == 0 or self.phi <= 0.0:
             return moved(NOTHING, 2 * (self.steps - 1) * unit)
         width = self.steps * unit
-        count = _blocks(self.phi, MOST_MASSES // width)
+        count = _blocks(self.phi, LAW_ENTRIES // width)
         j = np.arange(count, dtype=np.float64)
         masses = np.zeros((count - 1) * width + 1)
         masses[::width] = (j + 1.0) * np.exp(j * math.log(self.phi)) * (1.0 - self.phi) ** 2 * _CLOSED_FORM

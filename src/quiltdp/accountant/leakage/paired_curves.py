@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from quiltdp.accountant.leakage.contraction import phi
 from quiltdp.accountant.leakage.paired import Vector
 from quiltdp.accountant.leakage.threshold import ThresholdCurve
+from quiltdp.accountant.trade_offs import PAIRED_SORTED, PAIRED_STATES
 from quiltdp.chain import ChainModel
 from quiltdp.inference.chains import ChainLaws, Path, StepSpreads, step_spreads
 from quiltdp.model import Model
@@ -30,8 +31,6 @@ __all__ = ["PathCurves", "PriorCurves", "StateRows"]
 Curve = Callable[[Vector], Vector]
 
 _FEW_STEPS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
-_SORTED = 2e7  # numbers sorted for the threshold curves of one side
-_PAIRED_STATES = 12  # states up to which every pair gets its own toll
 _STATIONARY = 4e-12  # more than the distance up to which a law counts as stationary
 
 
@@ -112,7 +111,7 @@ class PriorCurves(PathCurves):
         self._laws = ChainLaws(model.segments[0]) if isinstance(model, ChainModel) else None
         most = max((len(t) for t in path.tables), default=1)
         work = most**3 * (len(_FEW_STEPS) if self.uniform else min(self.length, 600) * 4)
-        if self._laws is None or work > _SORTED:
+        if self._laws is None or work > PAIRED_SORTED:
             self._laws = None
         else:
             few = np.isin(self.distances, _FEW_STEPS if self.uniform else _FEW_STEPS[:6])
@@ -124,7 +123,7 @@ class PriorCurves(PathCurves):
     @staticmethod
     def _state_rows(laws: ChainLaws) -> StateRows | None:
         possible = laws.possible(0)
-        if int(possible.sum()) > _PAIRED_STATES or laws.length < 2:
+        if int(possible.sum()) > PAIRED_STATES or laws.length < 2:
             return None
         back = laws.backward(1, 1)
         if back is None or not np.array_equal(possible, laws.possible(1)):

@@ -26,12 +26,10 @@ from numpy.typing import NDArray
 
 from quiltdp.accountant.leakage.flows import LARGEST_COST, transport_flows
 from quiltdp.accountant.leakage.paired import NEGLIGIBLE, SLACK, Vector, WeightLaw
+from quiltdp.accountant.trade_offs import PAIRED_ENTRIES, PAIRED_ROUNDS
 from quiltdp.numbers import EPS
 
 __all__ = ["StateSide", "state_side"]
-
-_ROUNDS = 40
-_MOST_ENTRIES = 2048  # of one law: slower chains are counted in groups of steps
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +119,7 @@ class _Step:
         if self.cost > LARGEST_COST:
             return None
         identity = np.eye(len(toll))
-        for _ in range(_ROUNDS):
+        for _ in range(PAIRED_ROUNDS):
             value, flows = self.flows(toll)
             between = flows[:, self.first, self.second]
             equal = np.trace(flows, axis1=1, axis2=2)
@@ -149,7 +147,7 @@ def _laws(flows: Vector, first: NDArray[np.intp], second: NDArray[np.intp], size
     mass = np.trace(flows, axis1=1, axis2=2)
     error = 1.0 + (len(first) + size + 8.0) * EPS
     found, here, k = [mass], np.zeros(len(first)), 0
-    while left.max() > NEGLIGIBLE and len(found) < _MOST_ENTRIES:
+    while left.max() > NEGLIGIBLE and len(found) < PAIRED_ENTRIES:
         left = between @ left * error
         mass = between @ mass * error
         here = here + mass
@@ -174,5 +172,5 @@ def _coarseness(between: Vector) -> int:
         slow = new / decay
     if decay >= 1.0:
         return 1
-    least = max(1, math.ceil(math.log(NEGLIGIBLE) / math.log(decay) / _MOST_ENTRIES))
+    least = max(1, math.ceil(math.log(NEGLIGIBLE) / math.log(decay) / PAIRED_ENTRIES))
     return 1 << (least - 1).bit_length()  # so that the two sides of a chain count in steps that fit

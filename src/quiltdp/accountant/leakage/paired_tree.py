@@ -45,6 +45,7 @@ from quiltdp.accountant.leakage.paired import (
     units_of,
 )
 from quiltdp.accountant.mechanisms import GroupProfile
+from quiltdp.accountant.trade_offs import PAIRED_PATH, SEPARATOR_PAIR
 from quiltdp.errors import InvalidArgument, ModelTooWide, option
 from quiltdp.inference.chains import path_of
 from quiltdp.inference.cliques import CliqueForest, clique_forest
@@ -54,8 +55,6 @@ from quiltdp.work import WorkBudget
 
 __all__ = ["PairedTreeBound"]
 
-_LONG_PATH = 40  # longer paths have pairings of their own
-_COST = 4000  # a pair of separator states is counted as so many pairs: it takes a transport and its laws
 _SHARE = 1.2  # of ε: the toll of group privacy at the rate where the search begins
 _RARE = 1e-30  # flows below it are not worth a law: they count as δ = 1
 
@@ -78,7 +77,7 @@ class PairedTreeBound:
 
     def __init__(self, problem: Problem) -> None:
         path = path_of(problem.model)
-        if len(problem.model.nodes) < 2 or (path is not None and len(path.nodes) > _LONG_PATH):
+        if len(problem.model.nodes) < 2 or (path is not None and len(path.nodes) > PAIRED_PATH):
             raise InvalidArgument("pairings along a tree are for networks")
         self._model = problem.model
         self._units = problem.listed()
@@ -96,7 +95,7 @@ class PairedTreeBound:
         )
         self._tree = _Tree(self._model.index, forest, self._units)
         pairs = self._tree.pairs()
-        most = budget.pairs // _COST
+        most = budget.pairs // SEPARATOR_PAIR
         if pairs > most:
             raise ModelTooWide(
                 f"the separators have {pairs:,} pairs of possible states, the limit is {most:,}",

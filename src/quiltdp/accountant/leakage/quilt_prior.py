@@ -31,6 +31,7 @@ from quiltdp.accountant.leakage.mqm_chain import MarkovQuiltChainBound
 from quiltdp.accountant.leakage.propagation import Messages, propagation_of
 from quiltdp.accountant.leakage.quilt_terms import Reach, edges_beyond
 from quiltdp.accountant.leakage.threshold import ThresholdCurve
+from quiltdp.accountant.trade_offs import PRIOR_QUILTS_NODES, PRIOR_QUILTS_UNITS
 from quiltdp.chain import ChainModel
 from quiltdp.errors import ModelTooWide
 from quiltdp.graph.quilts import connected_sets
@@ -41,8 +42,6 @@ from quiltdp.work import WorkBudget
 
 __all__ = ["MarkovQuiltBound", "PriorQuiltsBound"]
 
-_MOST_NODES = 300
-_UNITS = 20  # how many units' worth of quilts the units share
 _SLACK = 1e-12  # how far ln of a conditional probability may be from the truth
 
 
@@ -217,7 +216,7 @@ def markov_quilt_mechanism(problem: Problem) -> Bound:
 
 def _worth_it(problem: Problem) -> bool:
     """One quilt per record takes longer than it is worth on a large model."""
-    return len(problem.model.nodes) <= _MOST_NODES
+    return len(problem.model.nodes) <= PRIOR_QUILTS_NODES
 
 
 @register("quilts", against=PRIOR, kind="certified bound", says="Λ of the best quilt", auto=_worth_it)
@@ -244,7 +243,7 @@ class PriorQuiltsBound(MarkovQuiltBound):
         super().prepare(workspace, budget)
 
     def _most_quilts(self) -> int:
-        share = _UNITS * self._budget.quilts // len(self.units)
+        share = PRIOR_QUILTS_UNITS * self._budget.quilts // len(self.units)
         return min(max(share, 3), self._budget.quilts // 3)
 
     def _reach(self, closed: frozenset[int], separator: list[int]) -> Reach | None:

@@ -31,6 +31,13 @@ from quiltdp.accountant.adversaries import INFORMED, PRIOR
 from quiltdp.accountant.bounds import Bounds, Problem, Vector, never, register
 from quiltdp.accountant.leakage.propagation import Messages, PropagationBound, propagation_of
 from quiltdp.accountant.leakage.quilt_terms import QuiltTable, QuiltTerm, edges_beyond
+from quiltdp.accountant.trade_offs import (
+    QUILTS_ALL,
+    QUILTS_NEARBY,
+    QUILTS_PATH,
+    QUILTS_PATIENCE,
+    QUILTS_UNITS,
+)
 from quiltdp.errors import ModelTooWide
 from quiltdp.inference.quilts import swings
 from quiltdp.inference.workspace import Workspace, moral_graph
@@ -38,15 +45,10 @@ from quiltdp.work import WorkBudget
 
 __all__ = ["QuiltTerm", "QuiltsBound", "SwingBound"]
 
-_EXHAUSTIVE = 8  # nodes up to which every quilt is looked at
-_MOST_NEARBY = 4  # the bound lists the 2^nearby sets L
-_PATIENCE = 3  # rounds of growing without an improvement
 _TIE = 1e-9  # values this close (relatively) are one value
-_LONG_PATH = 64  # on longer paths the chain solver's blocks are the quilts worth looking at
 _GUIDES = (-1, 0, 1, 2, 3)  # half decades around α at which quilts are looked for: what pays at a
 # larger α is often better than what a search at α itself gets stuck with
 _WEAKEST, _STRONGEST = -6, 4  # half decades beyond which guides tell nothing new
-_UNITS = 100  # how many units' worth of quilts one evaluation may look at
 
 
 def _worth_it(problem: Problem) -> bool:
@@ -55,7 +57,7 @@ def _worth_it(problem: Problem) -> bool:
         return False
     from quiltdp.inference.chains import path_of
 
-    return len(problem.model.nodes) <= _LONG_PATH or path_of(problem.model) is None
+    return len(problem.model.nodes) <= QUILTS_PATH or path_of(problem.model) is None
 
 
 @register(
@@ -113,7 +115,7 @@ class QuiltsBound:
         order = np.argsort(-values, kind="stable").tolist()
         searched: list[int] = []
         for most, tied in groupby(order, key=lambda k: float(f"{values[k]:.9e}")):
-            if looked > _UNITS * self._budget.quilts:
+            if looked > QUILTS_UNITS * self._budget.quilts:
                 break  # units that tie are all searched, or none of them
             if sum(values[k] > most * (1.0 + 1e-8) for k in searched) >= count:
                 break
@@ -173,7 +175,7 @@ class QuiltsBound:
         waiting: dict[frozenset[int], float] = {}
         best = float(self._initial(guide, messages)[k])
         fresh = [self._starts[k]]
-        most = 256 if len(self.model.nodes) <= _EXHAUSTIVE else _PATIENCE
+        most = 256 if len(self.model.nodes) <= QUILTS_ALL else QUILTS_PATIENCE
         patience = most + 1  # the unit alone is no disappointment
         while True:
             before = best
@@ -219,7 +221,7 @@ class QuiltsBound:
         separator = self._boundary(closed)
         nearby = sorted(closed - start)
         near = [j for j in nearby if model.is_record(names[j])]
-        if not separator or len(near) > _MOST_NEARBY or len(separator) > self._most_separator:
+        if not separator or len(near) > QUILTS_NEARBY or len(separator) > self._most_separator:
             return None
         self._workspace.guard.check()
         try:

@@ -25,13 +25,13 @@ from quiltdp.accountant.bounds import Vector
 from quiltdp.accountant.leakage.kernel import SURE
 from quiltdp.accountant.leakage.ties import MOST_NODES, Array
 from quiltdp.accountant.leakage.transport import FARTHEST, transport, transport_of_columns
+from quiltdp.accountant.trade_offs import CHANGES_AT_ONCE
 from quiltdp.inference.change_tree import ChangeReveal, ChangeTree, Flags
 from quiltdp.numbers import LEAST, up, up_array
 from quiltdp.work import Guard
 
 __all__ = ["SingleChanges", "largest_leakages", "plain_distances", "prices_of"]
 
-_BLOCK = 2**14  # changes looked at together
 _Kind = TypeVar("_Kind", bound=np.generic)
 Message = dict[int, Array]
 """For every block of the start: axes (its value, its other value, the other blocks of the start)."""
@@ -108,11 +108,11 @@ class SingleChanges:
         result = np.full((size, size, count), np.inf)
         result[np.arange(size), np.arange(size)] = 0.0
         pairs = np.argwhere(~np.eye(size, dtype=bool))
-        wide = max(1, _BLOCK // max(1, count))
+        wide = max(1, CHANGES_AT_ONCE // max(1, count))
         for start in range(0, len(pairs), wide):
             p, q = pairs[start : start + wide].T
-            for lo in range(0, count, _BLOCK):
-                part = slice(lo, lo + _BLOCK)
+            for lo in range(0, count, CHANGES_AT_ONCE):
+                part = slice(lo, lo + CHANGES_AT_ONCE)
                 self._guard.check()
                 batch = _Batch(
                     _columns(rows[p, :, part]),

@@ -18,14 +18,13 @@ from collections.abc import Iterator
 import numpy as np
 
 from quiltdp.accountant.leakage.kernel import SURE, Array
+from quiltdp.accountant.trade_offs import THRESHOLD_AT_ONCE, THRESHOLD_FEW
 
 __all__ = ["ThresholdCurve"]
 
 _EPS = float(np.finfo(np.float64).eps)
 _LARGE = 600.0
-_BATCH = 200_000  # numbers per batch of pairs
 _CHORD = 1e-12  # a point below the chord of its neighbours by more than this part of it never matters
-_FEW = 12  # so many vertices are all tried
 
 
 class ThresholdCurve:
@@ -102,7 +101,7 @@ def _switches(points: Array) -> list[float]:
     best vertex moves one way.  Vertices that are on one line to rounding may stand in the wrong order;
     they differ by less than the margin that is added.
     """
-    if len(points) <= _FEW:
+    if len(points) <= THRESHOLD_FEW:
         return []
     slope = np.diff(points[:, 1]) / np.diff(points[:, 0])
     below = points[:-1, 1] - slope * points[:-1, 0]
@@ -117,7 +116,7 @@ def _hull_of_rows(rows: Array) -> Array:
 
     Batches of pairs are filtered by the hull found so far, which most points are far below.
     """
-    size = max(1, _BATCH // max(rows.size, 1))
+    size = max(1, THRESHOLD_AT_ONCE // max(rows.size, 1))
     hull = np.zeros((0, 2))
     for k in range(0, len(rows) - 1, size):
         for points in _points_from(rows[k : k + size], rows[k:]):

@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 
 from quiltdp.accountant.leakage.kernel import CLOSED_UP_TO, SURE, closed_kernel, log_masses
 from quiltdp.accountant.leakage.ties import MOST_NODES, Array, Ties, best_ties, proved, star
+from quiltdp.accountant.trade_offs import TRANSPORT_AT_ONCE
 from quiltdp.numbers import EPS
 
 __all__ = [
@@ -44,7 +45,6 @@ __all__ = [
 ]
 
 FARTHEST = 250.0  # beyond this cost e^D times a small mass would leave the range of doubles
-_CHUNK = 1 << 19  # numbers per block: it should stay in the processor's cache
 _TINY = 1e-300  # what a possible state may weigh although its double is 0
 
 
@@ -88,7 +88,7 @@ def transport(p: Array, q: Array, d: Array, *, effort: float = np.inf) -> Array:
     n, m = d.shape[1:]
     if len(p) * (n + m) ** 3 > 512 * effort and n > 1 and m > 2:
         return _ceiling(p, q, as_possible(p, q, d))
-    step = max(256, _CHUNK // (n + m) ** 2)
+    step = max(256, TRANSPORT_AT_ONCE // (n + m) ** 2)
     parts = [slice(k, k + step) for k in range(0, len(p), step)]
     return np.concatenate([_block(p[s], q[s], as_possible(p[s], q[s], d[s])) for s in parts])
 

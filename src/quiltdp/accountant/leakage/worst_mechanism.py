@@ -26,11 +26,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quiltdp.accountant.bounds import Vector
+from quiltdp.accountant.trade_offs import HEIGHTS_LISTED
 from quiltdp.numbers import EPS, up
 
 __all__ = ["by_linear_program", "height_functions"]
 
-_MOST_HEIGHTS = 60_000
 _EXP_LIMIT = 600.0  # Σ α beyond which e^Σα is not handled: the caller's ceiling stands
 
 
@@ -62,7 +62,7 @@ def height_functions(sizes: tuple[int, ...]) -> NDArray[np.int8] | None:
         for v in near[u][1:]:
             fits &= np.abs(last - found[:, v]) <= 1
         found = found[fits]
-        if len(found) > _MOST_HEIGHTS:
+        if len(found) > HEIGHTS_LISTED:
             return None
     found.flags.writeable = False
     return found

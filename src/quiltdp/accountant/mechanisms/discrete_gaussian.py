@@ -26,6 +26,7 @@ from quiltdp.accountant.mechanisms.sensitivities import (
     single_epsilon,
     whole,
 )
+from quiltdp.accountant.trade_offs import TERMS_AT_ONCE
 from quiltdp.errors import InvalidArgument, option
 from quiltdp.numbers import EPS
 
@@ -33,7 +34,6 @@ __all__ = ["DiscreteGaussian", "DiscreteGaussianProfile"]
 
 _REACH = 10.0  # standard deviations that are summed; what lies beyond is bounded and added
 _LARGEST, _SMALLEST = 1e5, 1e-3  # of σ
-_AT_ONCE = 2**20  # terms
 
 
 @register(
@@ -191,7 +191,7 @@ class DiscreteGaussianProfile:
         if np.isnan(given).any() or not (k >= 0.0).all():
             raise InvalidArgument("a profile needs numbers, and weights ≥ 0")
         size = np.minimum(np.abs(given), 1e300)
-        many = max(1, int(_AT_ONCE / (2.0 * _REACH * self.scale + 8.0)))
+        many = max(1, int(TERMS_AT_ONCE / (2.0 * _REACH * self.scale + 8.0)))
         parts = [
             self._positive(size[j : j + many], k[j : j + many]) for j in range(0, max(len(size), 1), many)
         ]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from quiltdp.accountant.mechanisms.contract import OneByOne
 from quiltdp.accountant.mechanisms.sensitivities import whole
+from quiltdp.accountant.trade_offs import LOSSES_KEPT, WEIGHTS_EXACT, WEIGHTS_GRID
 from quiltdp.numbers import up
 
 if TYPE_CHECKING:
@@ -16,10 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LossProfile", "Losses"]
 
-_GRID = 0.004  # weights are rounded up by at most this share, so that distributions are made once
-_SMALL = 250  # whole weights up to it are taken as they are: the grid would be coarser
 _FINEST, _POINTS = 1e-4, 8_000  # of a discretized privacy loss
-_MOST_KEPT = 400
 _CONVOLVED = 1e-13  # more than the rounding of convolutions by Fourier transform
 
 
@@ -57,7 +55,7 @@ class Losses(OneByOne):
         raised = self._raised(weight)
         key = (self.key, raised)
         if key not in self.kept:
-            while len(self.kept) >= _MOST_KEPT:
+            while len(self.kept) >= LOSSES_KEPT:
                 self.kept.pop(next(iter(self.kept)))
             interval = max(_FINEST, self.spread(raised) / _POINTS)
             self.kept[key] = self.loss(raised, interval)
@@ -67,11 +65,11 @@ class Losses(OneByOne):
     def _raised(self, weight: float) -> float:
         """Return the weight of the grid that stands for this one."""
         near = whole(weight)
-        if near <= _SMALL and self.whole:
+        if near <= WEIGHTS_EXACT and self.whole:
             return float(near)  # a whole number that arrived raised by a few units in its last place
-        if near <= _SMALL and abs(weight - near) <= 1e-9 * near:
+        if near <= WEIGHTS_EXACT and abs(weight - near) <= 1e-9 * near:
             return near * (1.0 + 1e-9)
-        found = math.exp(_GRID * math.ceil(math.log(weight) / _GRID - 1e-9)) * (1.0 + 1e-11)
+        found = math.exp(WEIGHTS_GRID * math.ceil(math.log(weight) / WEIGHTS_GRID - 1e-9)) * (1.0 + 1e-11)
         return float(math.ceil(found)) if self.whole else found
 
 
