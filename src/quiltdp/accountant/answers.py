@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from quiltdp.accountant.bounds import Bounds, Registered, Vector
 from quiltdp.accountant.result import Binding, Certificate, PerUnit
-from quiltdp.accountant.search import NOWHERE, Passing, largest_scale
+from quiltdp.accountant.search import Passing, largest_scale
 from quiltdp.accountant.stages import Component, Evaluation, SmallestBounds
 from quiltdp.accountant.units import Units
 from quiltdp.graph.components import ComponentClass
@@ -34,7 +34,7 @@ TOLERANCE = 1e-10
 ROUGH = 0.015
 """The same for the first, rough answer of a stage."""
 
-_NEAR = 0.02  # how far (relatively) below the target leakages need not be told exactly at the end
+_NEAR = 0.005  # how far (relatively) below the target leakages need not be told exactly at the end
 _FAR = 0.75  # the same at the beginning of a search
 _BEYOND = 0.25  # how far above the target the others need not be looked at
 
@@ -73,13 +73,15 @@ class Leakages:
 class Scale:
     """A scale of α that passed, its leakage, and the bounds (so many of each piece) that said so.
 
-    ``near`` is another scale that they were asked at, with its leakage.
+    ``near`` are other scales that they were asked at, with their leakages, the nearest first;
+    ``above`` what was found at the smallest that did not pass.
     """
 
     scale: float
     leakage: float
     counts: tuple[int, ...]
-    near: Passing = NOWHERE
+    near: tuple[Passing, ...] = ()
+    above: Leakages | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,20 +217,23 @@ class Answers:
         wanted = max(tolerance, dear, ROUGH if self.rough else 0.0)
         seen: dict[float, Leakages] = {}
         floors: dict[float, float] = {}
-        start, near, other = None, _FAR, NOWHERE
+        others: tuple[Passing, ...]
+        above: Leakages | None = None
+        start, near, others = None, _FAR, ()
         if before is not None:
             same = before.counts == self.counts
             start = Passing(before.scale, before.leakage if same else math.nan)
             if same:
-                other = before.near
+                others = before.near
                 near = min(near, max(_NEAR, 2.0 * abs(before.leakage / target - 1.0)))
             if leakages is not None:
                 seen[before.scale] = leakages
+            above = before.above
 
         def bound(s: float) -> float:
             nonlocal near
             larger = min((t for t in seen if t >= s), default=None)
-            seen[s] = at(s, near, None if larger is None else seen[larger])
+            seen[s] = at(s, near, above if larger is None else seen[larger])
             floors[s] = 0.0 if self.additive else (1.0 - near) * target
             value = seen[s].epsilon
             if value > floors[s]:  # the next one will be nearer
@@ -241,7 +246,7 @@ class Answers:
             weights,
             tolerance=wanted,
             start=start,
-            near=other,
+            near=others,
             floor=lambda s: floors.get(s, (1.0 - _NEAR) * target),
         )
         told = [
@@ -249,8 +254,11 @@ class Answers:
             for s, value in ((s, seen[s].epsilon) for s in floors)
             if s != found.scale and floors[s] < value <= (1.0 + _BEYOND) * target
         ]
-        other = min(told, key=lambda p: abs(p.scale - found.scale), default=other)
-        return Scale(found.scale, found.leakage, self.counts, other), seen.get(found.scale)
+        others = tuple(dict.fromkeys((*told, *others)))
+        nearest = tuple(sorted(others, key=lambda p: abs(p.scale - found.scale))[:2])
+        failed = [s for s in seen if s > found.scale]
+        above = seen[min(failed)] if failed else above
+        return Scale(found.scale, found.leakage, self.counts, nearest, above), seen.get(found.scale)
 
     @property
     def roughly(self) -> Answers:

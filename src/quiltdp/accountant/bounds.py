@@ -16,7 +16,7 @@ A bound is one file: a class with ``prepare`` and ``evaluate``, registered by de
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
@@ -132,6 +132,13 @@ class Bounds:
             raise ValueError(f"{self.theorem}: leakages must be a vector of numbers in [0, ∞]")
         values.flags.writeable = False
         object.__setattr__(self, "values", values)
+
+    def or_else(self, before: Bounds) -> Bounds:
+        """Return these, or what the same bound said ``before`` where that is no larger."""
+        kept = before.values <= self.values
+        witness = {k: w for k, w in before.witness.items() if kept[k]}
+        witness |= {k: w for k, w in self.witness.items() if not kept[k]}
+        return replace(self, values=np.minimum(self.values, before.values), witness=witness)
 
 
 class Bound(Protocol):

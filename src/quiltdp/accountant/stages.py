@@ -146,26 +146,17 @@ class Component:
         alpha: Vector,
         bounds: int,
         before: SmallestBounds | None = None,
-        *,
-        decided: SmallestBounds | None = None,
-        top: int | None = None,
     ) -> SmallestBounds:
         """Return the smallest of the first ``bounds`` bounds of every unit.
 
         ``before`` is the answer of fewer bounds at the same α; only the others are evaluated then.
-        ``decided`` is what :meth:`decide` said at this α: a bound that answers in full is not asked again.
-        With ``top`` only so many of the largest need be told; all others are sound and smaller.
         """
         said = [] if before is None else list(before.bounds)
         best = np.full(self.problem.count, np.inf) if before is None else before.values
         given = np.zeros(len(best), dtype=np.intp) if before is None else before.given
-        for b, (entry, bound) in enumerate(self.bounds[len(said) : bounds], start=len(said)):
+        for entry, bound in self.bounds[len(said) : bounds]:
             if not alpha.any():
                 found = self._nothing(entry)
-            elif decided is not None and decided.in_full(b, bound):
-                found = decided.bounds[b][1]
-            elif said and top is not None and isinstance(bound, Ranking):
-                found = bound.largest(alpha, best, top)
             elif said and isinstance(bound, Refining):
                 found = bound.refine(alpha, best, 0.0, math.inf)
             else:
@@ -173,6 +164,32 @@ class Component:
             given = np.where(found.values < best, len(said), given)
             best = np.minimum(best, found.values)
             said.append((entry, found))
+        return SmallestBounds(best, given, tuple(said), (True,) * len(said))
+
+    def largest(self, alpha: Vector, bounds: int, decided: SmallestBounds, top: int | None) -> SmallestBounds:
+        """Return what :meth:`evaluate` says of the ``top`` largest units, or all; the others are sound.
+
+        ``decided`` is what :meth:`decide` said at this α.  It holds, so a bound that answers in full is
+        not asked again, and others are asked where they can still say less.
+        """
+        said, best, given = list(decided.bounds), decided.values, decided.given
+        due = [(b, *pair) for b, pair in enumerate(self.bounds[:bounds]) if not decided.in_full(b, pair[1])]
+        while due and alpha.any():
+            before = best
+            for b, entry, bound in due:
+                if top is not None and isinstance(bound, Ranking):
+                    found = bound.largest(alpha, best, top)
+                elif isinstance(bound, Refining):
+                    found = bound.refine(alpha, best, 0.0, math.inf)
+                else:
+                    found = bound.evaluate(alpha)
+                given = np.where(found.values < best, b, given)
+                best = np.minimum(best, found.values)
+                said[b : b + 1] = [(entry, found.or_else(said[b][1]) if b < len(said) else found)]
+            # where one of several lowers the largest, others may have to tell what comes up in their place
+            due = [asked for asked in due if top is not None and isinstance(asked[2], Ranking)]
+            if len(due) < 2 or np.array_equal(best, before):
+                break
         return SmallestBounds(best, given, tuple(said), (True,) * len(said))
 
     def _nothing(self, entry: Registered) -> Bounds:
@@ -236,7 +253,7 @@ class Evaluation:
     above
         The answer at a larger α: nothing leaks more here.
     decided, top
-        As :meth:`Component.evaluate` takes them.
+        As :meth:`Component.largest` takes them.
     """
 
     piece: int
@@ -250,8 +267,8 @@ class Evaluation:
 
     def run(self, component: Component) -> SmallestBounds:
         """Evaluate the bounds of the component."""
+        if self.decided is not None:
+            return component.largest(self.alpha, self.bounds, self.decided, self.top)
         if self.between is None:
-            return component.evaluate(
-                self.alpha, self.bounds, self.before, decided=self.decided, top=self.top
-            )
+            return component.evaluate(self.alpha, self.bounds, self.before)
         return component.decide(self.alpha, self.bounds, *self.between, before=self.before, above=self.above)

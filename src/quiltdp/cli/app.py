@@ -20,6 +20,7 @@ import typer
 import typer.core
 
 from quiltdp import __version__
+from quiltdp.cli.plain_values import take_plain_values
 from quiltdp.cli.show import say
 from quiltdp.cli.words import error_line, speaking_for, usage
 from quiltdp.errors import QuiltdpError
@@ -78,6 +79,14 @@ def _unbroken(text: str) -> str:
     return (head + bracket + kept).replace("-", "\u2011")
 
 
+class QuickGroup(typer.core.TyperGroup):
+    """A group of commands whose own options need no library."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the parameters; plain values of them need no library."""
+        return take_plain_values(super().get_params(ctx))
+
+
 class GroupedCommand(typer.core.TyperCommand):
     """A command whose help lists its options under the headings they name, its own first."""
 
@@ -85,6 +94,10 @@ class GroupedCommand(typer.core.TyperCommand):
         """Run the command; errors are told with its own options."""
         with speaking_for(self.params):
             return super().invoke(ctx)
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the parameters; plain values of them need no library."""
+        return take_plain_values(super().get_params(ctx))
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """Return the words of the usage line; arguments stand as plain words."""
@@ -118,6 +131,7 @@ def build_app(names: Sequence[str] | None = None) -> typer.Typer:
     """Return the application with these commands loaded (default: all) and the others as mere names."""
     app = typer.Typer(
         name="quiltdp",
+        cls=QuickGroup,
         help="Privacy accounting for correlated data: how much noise is enough.",
         epilog=_EPILOG,
         add_completion=False,

@@ -54,7 +54,7 @@ def test_ceilings_and_distances_against_a_loop(views: list[View]) -> None:
             possible = cell.ceiling(d)
             assert np.all(possible >= best - 1e-12)
             # an average of e^d is never above its largest term
-            mu = cell.mu(d)
+            mu = cell.placed(cell.summing.distances(d))
             worst = np.where(np.isfinite(mu), mu, -np.inf).max(axis=(0, 3, 4))
             assert np.all(worst <= possible + 1e-9)
 

@@ -37,7 +37,7 @@ class Cell:
         self.summing = SummingOut(members, law, view.clique.states, left, right, slack=slack)
         values, tops, width = possible.shape
         self._shape = (values, tops, tops, width, width)
-        self._place = (known[left], z[left], z[right], u[left], u[right])
+        self._place = np.ravel_multi_index((known[left], z[left], z[right], u[left], u[right]), self._shape)
 
     def ceiling(self, d: Array) -> Array:
         """Return max of d over the states of every pair (z, z') that agree on what is known."""
@@ -46,10 +46,13 @@ class Cell:
             np.maximum(best, d[states[:, None, :, None], states[None, :, None, :]].max(axis=(2, 3)), out=best)
         return best
 
-    def mu(self, d: Array) -> Array:
-        """Return μ((z,u), (z',u')), axes (known, z, z', u, u'); −∞ where one of them is impossible."""
+    def placed(self, values: Array) -> Array:
+        """Return μ((z,u), (z',u')), axes (known, z, z', u, u'); −∞ where one of them is impossible.
+
+        ``values`` are the distances that ``summing`` returns.
+        """
         found = np.full(self._shape, -np.inf)
-        found[self._place] = self.summing.distances(d)
+        found.ravel()[self._place] = values
         return found
 
 

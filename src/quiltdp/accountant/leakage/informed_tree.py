@@ -35,21 +35,21 @@ clique, per choice of what is known; chosen to fit the work budget.  *Reference*
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quiltdp.accountant.adversaries import INFORMED
 from quiltdp.accountant.bounds import Bounds, Problem, Vector, register
+from quiltdp.accountant.leakage.informed_messages import Asked, leakages_of_many, messages_of_many
 from quiltdp.accountant.leakage.informed_tasks import Cell, Task, assign_programs, levels
-from quiltdp.accountant.leakage.known_budgets import SharedMessages
 from quiltdp.chain import ChainModel
 from quiltdp.errors import ModelTooWide, option
-from quiltdp.inference.cliques import Choice, View, Views, clique_forest
-from quiltdp.inference.interaction import Interaction, cross_ratios, interaction, rectangles, two_point
+from quiltdp.inference.cliques import Choice, Views, clique_forest
+from quiltdp.inference.interaction import Interaction, cross_ratios, interaction, rectangles
 from quiltdp.inference.workspace import Workspace
-from quiltdp.numbers import EPS, up, up_array
+from quiltdp.numbers import up
 from quiltdp.work import WorkBudget
 
 __all__ = ["InformedTreeBound"]
@@ -57,9 +57,17 @@ __all__ = ["InformedTreeBound"]
 Array = NDArray[np.float64]
 Key = tuple[int, int]
 _WORTH = 4  # one pair here takes as long as so many where only transports are solved
-_PAIRS = 1 << 18  # two-point problems handled at once
 _CLIQUES = 2  # how many cliques that hold a unit are tried, the smallest first
-_DISTANCES = 16  # distances between clique states kept for choices that share them
+_UNITS = 4  # units that are looked at together at first; then twice as many each time
+_BESIDE = 0.97  # how much of what another unit leaks need not be told exactly
+
+
+@dataclass(frozen=True, eq=False)
+class _AtAlpha:
+    """What has been computed at one α: messages by edge, leakages of units at cliques with their floors."""
+
+    messages: dict[Key, list[Array]]
+    leakages: dict[Task, tuple[float, float]]
 
 
 @register(
@@ -147,6 +155,8 @@ class InformedTreeBound:
         assign_programs(
             [c.summing for cells in self._cells.values() for c in cells], budget.programs // _WORTH
         )
+        levels_known = 2 if self._most is None else self._most + 1
+        self._bytes = sum(8 * levels_known * task.view.count**2 for task in self._tasks.values())
         coarse = sum(task.level == "coarse" for task in chosen)
         self._notes = (
             (f"informed-tree: {coarse} of {len(chosen)} messages took no account of what is known",)
@@ -198,24 +208,42 @@ class InformedTreeBound:
 
     def refine(self, alpha: Vector, known: Vector, low: float, high: float) -> Bounds:
         """Return the leakage of the units that decide whether all leak between ``low`` and ``high``."""
+        return self._worst_first(alpha, known, low, high, len(self._units))
+
+    def largest(self, alpha: Vector, known: Vector, count: int) -> Bounds:
+        """Return the leakage of the units that leak most."""
+        return self._worst_first(alpha, known, 0.0, np.inf, count)
+
+    def _worst_first(self, alpha: Vector, known: Vector, low: float, high: float, count: int) -> Bounds:
+        """Return the leakage of units above ``low``, until one exceeds ``high`` or ``count`` all the rest."""
         alpha = np.asarray(alpha, dtype=np.float64)
         if self._unbudgeted is not None:
-            known = self._unbudgeted.refine(alpha, known, low, high).values
+            known = self._unbudgeted._worst_first(alpha, known, low, high, count).values
         of = dict(zip(self._model.nodes, alpha.tolist(), strict=True))
+        here = self._workspace.keep(
+            "informed-tree", (self, tuple(of.values())), lambda: _AtAlpha({}, {}), lambda _: self._bytes
+        )
         asked = [k for k in np.argsort(-known, kind="stable").tolist() if known[k] > low]
-        messages: dict[Key, list[Array]] = {}
-        caps = self._caps(of)
         values = np.array(known)
         witness: dict[int, dict[str, object]] = {}
-        for k in asked:
-            self._workspace.guard.check()
-            for task in self._roots[k]:
-                self._add_messages(messages, of, caps, task)
-                leak = self._leakage(task, of, messages)
-                if leak < values[k]:
-                    values[k], witness[k] = leak, {"clique": task.view.clique.nodes}
-            if values[k] > high:
-                break
+        partial = low > 0.0 or high < np.inf
+        start, step = 0, _UNITS
+        while start < len(asked):
+            told = np.sort(values[asked[:start]])[::-1]
+            worst = float(told[0]) if start else 0.0
+            if worst > high or np.count_nonzero(told > known[asked[start]] * (1.0 + 1e-8)) >= count:
+                break  # units that tie are all told, or none of them
+            floor = max(low, _BESIDE * worst) if partial else 0.0
+            if not partial and start >= count:
+                floor = float(told[count - 1]) * (1.0 - 1e-7)  # so many leak more: this one is not asked for
+            some = asked[start : start + step]
+            self._last_steps([task for k in some for task in self._roots[k]], of, here, floor)
+            for k in some:
+                for task in self._roots[k]:
+                    leak = here.leakages[task][0]
+                    if leak < values[k]:
+                        values[k], witness[k] = leak, {"clique": task.view.clique.nodes}
+            start, step = start + step, 2 * step
         return Bounds(values, "informed-tree", "certified bound", witness, self._notes)
 
     def _caps(self, of: Mapping[str, float]) -> dict[Key, tuple[float, float]]:
@@ -226,122 +254,40 @@ class InformedTreeBound:
         most = {key: up(cost, 16.0 + len(records)) for key, cost in beyond.items()}
         return {key: (cost, max(0.0, up(cost - cheapest))) for key, cost in most.items()}
 
-    def _add_messages(
-        self,
-        messages: dict[Key, list[Array]],
-        of: Mapping[str, float],
-        caps: Mapping[Key, tuple[float, float]],
-        root: Task,
+    def _last_steps(
+        self, tasks: Sequence[Task], of: Mapping[str, float], here: _AtAlpha, floor: float
     ) -> None:
-        """Add the messages that a last step reads, none above its cap; they are kept by α."""
-        needed = {b.key for b in root.view.branches} - messages.keys()
-        alphas = tuple(of.values())
+        """Add the leakages of units at cliques, and the messages that these read, none above its cap.
+
+        A leakage below ``floor`` counts as that.
+        """
+        due = []
+        for task in dict.fromkeys(tasks):
+            leak, before = here.leakages.get(task, (0.0, np.inf))
+            if task.view.count < 2:
+                here.leakages[task] = (0.0, 0.0)  # only one possible value: there is nothing to tell apart
+            elif leak <= up(before, 64.0) and floor < before:  # not told yet, or only that it is below
+                due.append(task)
+        asked = self._add_messages(due, of, here)
+        due.sort(key=lambda task: task.view.clique.nodes)  # those of one clique read the same messages
+        for task, leak in zip(due, leakages_of_many(due, asked, floor), strict=True):
+            here.leakages[task] = (leak, floor)
+
+    def _add_messages(self, tasks: Sequence[Task], of: Mapping[str, float], here: _AtAlpha) -> Asked:
+        """Add the messages that last steps read, none above its cap; return what they are read with."""
+        needed = {b.key for task in tasks for b in task.view.branches} - here.messages.keys()
         for key in reversed(self._order if needed else ()):
             if key in needed:
-                needed.update(b.key for b in self._tasks[key].view.branches if b.key not in messages)
-        for key in (key for key in self._order if key in needed):
-            messages[key] = self._workspace.keep(
-                "informed-tree message",
-                (self, key, alphas),
-                lambda key=key: self._capped(key, of, messages, caps[key]),  # type: ignore[misc]  # bound now
-                size=lambda made: sum(m.nbytes for m in made),
-            )
-
-    def _capped(
-        self,
-        key: Key,
-        of: Mapping[str, float],
-        messages: Mapping[Key, list[Array]],
-        cap: tuple[float, float],
-    ) -> list[Array]:
-        """Return one message, with nothing known at most the first cap, otherwise the second."""
-        self._workspace.guard.check()
-        none, *some = self._messages(self._tasks[key], of, messages)
-        return [np.minimum(none, cap[0]), *(np.minimum(m, cap[1]) for m in some)]
-
-    def _leakage(self, task: Task, of: Mapping[str, float], messages: Mapping[Key, list[Array]]) -> float:
-        """Return max over pairs of values of the unit of what the pair costs itself plus its message."""
-        if task.view.count < 2:
-            return 0.0  # only one possible value: there is nothing to tell apart
-        total = np.maximum.reduce(self._messages(task, of, messages))
-        own = _differing_cost(task.view, task.view.top, of, by_top=True)
-        off = ~np.eye(len(total), dtype=bool)
-        return up(float((own + total)[off].max()), 8.0 + len(task.view.top))
-
-    def _messages(
-        self, task: Task, of: Mapping[str, float], messages: Mapping[Key, list[Array]]
-    ) -> list[Array]:
-        """Return m with nothing known, and with 1, …, k records known (or with some known)."""
-        view = task.view
-        budgets = SharedMessages(view, messages, self._most)
-        rest = [n for n in view.clique.nodes if n not in view.top]
-        base = _differing_cost(view, rest, of)
-        ulps = 8.0 + len(rest) + 4.0 * len(view.branches)
-        base = base + (base + budgets.none) * (ulps * EPS)  # differences of messages carry their rounding
-        never = np.diag(np.full(view.count, np.inf))  # z = z' is no question
-        found = [never.copy() for _ in range(budgets.levels + 1)]
-        if task.level == "coarse":
-            for b in range(1, budgets.levels + 1):
-                found[b] = _largest_by_top(view, up_array(base + budgets.anything(b), ulps))
-        made: dict[tuple[object, ...], Array] = {}
-        for cell in self._cells[task]:
-            for b in budgets.of(cell.choice):
-                key = budgets.reads(cell.choice, b)
-                if key not in made:
-                    if len(made) >= _DISTANCES:
-                        made.clear()
-                    total = base + budgets.distance(cell.choice, b)
-                    made[key] = up_array(np.maximum(total, 0.0), ulps)
-                self._raise(task, cell, made[key], found[b])
-        for b in range(2, budgets.levels + 1):
-            np.maximum(found[b], found[b - 1], out=found[b])
-        for m in found:
-            np.fill_diagonal(m, 0.0)
-        return found
-
-    def _raise(self, task: Task, cell: Cell, d: Array, found: Array) -> None:
-        """Raise ``found`` to what one choice is worth, for every pair (z, z')."""
-        if cell.choice.known and not (cell.ceiling(d) > found).any():
-            return
-        mu = cell.mu(d)
-        own = np.arange(mu.shape[-1])
-        np.maximum(found, mu[..., own, own].max(axis=(0, 3)), out=found)
-        u, w = np.triu_indices(len(own), 1)
-        known, first, second = np.nonzero(mu.max(axis=(3, 4)) > found)
-        if not len(u) or not len(first):
-            return
-        tilts = self._tilts(task, cell)
-        step = max(1, _PAIRS // len(u))
-        for start in range(0, len(first), step):
-            k, z, y = (a[start : start + step, None] for a in (known, first, second))
-            value = two_point(
-                (mu[k, z, y, u, u], mu[k, z, y, w, w]),
-                (mu[k, z, y, u, w], mu[k, z, y, w, u]),
-                (tilts[k, z, y, u, w], tilts[k, z, y, w, u]),
-                (mu[k, y, y, u, w], mu[k, y, y, w, u]),  # ln G'(u)/G'(u') at z'
-            )
-            np.maximum.at(found, (z[:, 0], y[:, 0]), value.max(axis=1))
-
-
-def _differing_cost(
-    view: View, nodes: Sequence[str], of: Mapping[str, float], *, by_top: bool = False
-) -> Array:
-    """Return Σ α over ``nodes`` of 1[differ], for pairs of states of the clique, or of the top."""
-    states = view.clique.states
-    if by_top:
-        first = np.zeros(view.count, dtype=np.int64)
-        first[view.label[::-1]] = np.arange(len(states))[::-1]
-        states = states[first]
-    total = np.zeros((len(states), len(states)))
-    for k, n in enumerate(view.clique.nodes):
-        if n in nodes and of[n] > 0:
-            total += of[n] * (states[:, None, k] != states[None, :, k])
-    return total
-
-
-def _largest_by_top(view: View, d: Array) -> Array:
-    """Return max of d over the states of every pair of values of the top."""
-    order = np.argsort(view.label, kind="stable")
-    starts = np.searchsorted(view.label[order], np.arange(view.count))
-    rows = np.maximum.reduceat(d[order], starts, axis=0)
-    return np.asarray(np.maximum.reduceat(rows[:, order], starts, axis=1))
+                branches = self._tasks[key].view.branches
+                needed.update(b.key for b in branches if b.key not in here.messages)
+        caps = self._caps(of) if needed else {}
+        asked = Asked(self._cells, of, here.messages, self._most, self._tilts, self._workspace.guard.check)
+        left = [key for key in self._order if key in needed]
+        while left:
+            ready = [k for k in left if all(b.key in here.messages for b in self._tasks[k].view.branches)]
+            found = messages_of_many([self._tasks[k] for k in ready], asked)
+            for key, (none, *some) in zip(ready, found, strict=True):
+                free, told = caps[key]
+                here.messages[key] = [np.minimum(none, free), *(np.minimum(m, told) for m in some)]
+            left = [key for key in left if key not in here.messages]
+        return asked

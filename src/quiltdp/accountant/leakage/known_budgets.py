@@ -27,7 +27,6 @@ class SharedMessages:
     """
 
     def __init__(self, view: View, messages: Mapping[tuple[int, int], list[Array]], most: int | None) -> None:
-        self._view = view
         self._most = most
         self.levels = 1 if most is None else most
         n = len(view.clique.states)
@@ -37,10 +36,12 @@ class SharedMessages:
         self._gains: dict[int, Array] = {}
         self._losses: dict[int, Array] = {}
         self._lifted: list[list[Array]] = []
+        self._anything: dict[int, Array] = {}
         for branch in view.branches:
-            at = (branch.label[:, None], branch.label[None, :])
-            self._lifted.append([m[at] for m in messages[branch.key]] if branch.knowable else [])
-            self.none = self.none + (self._lifted[-1][0] if branch.knowable else messages[branch.key][0][at])
+            told = messages[branch.key][: None if branch.knowable else 1]
+            lifted = [m.take(branch.label, axis=0).take(branch.label, axis=1) for m in told]
+            self._lifted.append(lifted if branch.knowable else [])
+            self.none = self.none + lifted[0]
 
     def of(self, choice: Choice) -> Sequence[int]:
         """Return the budgets for which a choice must be looked at."""
@@ -91,6 +92,11 @@ class SharedMessages:
 
     def anything(self, budget: int) -> Array:
         """Return Σ of the messages when every branch may hold known records."""
+        if budget not in self._anything:
+            self._anything[budget] = self._of_anything(budget)
+        return self._anything[budget]
+
+    def _of_anything(self, budget: int) -> Array:
         branches = [b for b, lifted in enumerate(self._lifted) if lifted]
         if self._most is not None:
             return self.none + self._shared(branches, budget, at_least=0)

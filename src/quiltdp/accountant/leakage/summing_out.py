@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,18 +25,19 @@ from quiltdp.accountant.leakage.transport import transport
 from quiltdp.numbers import LEAST
 from quiltdp.work import NO_GUARD, Guard
 
-__all__ = ["SummingOut"]
+__all__ = ["CLOSED", "Stage", "SummingOut"]
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 _CELLS = 1 << 20  # distances gathered at once
 _THIN = 1e-250  # a possible state that weighs less is not put into a transport
-_CLOSED = 3  # states of a group up to which there is a closed form
+CLOSED = 3
+"""States of a group up to which there is a closed form."""
 _WIDEST = 64  # states of a group up to which a transport is solved
 
 
 @dataclass(frozen=True, eq=False)
-class _Stage:
+class Stage:
     """One merge: ``members[g]`` are the states of group g, ``law[g]`` their P(· | g), padding has mass 0.
 
     Only the pairs (left[k], right[k]) of groups are compared.
@@ -46,27 +48,56 @@ class _Stage:
     left: Ints
     right: Ints
 
+    @property
+    def width(self) -> int:
+        """How many states a group has at most."""
+        return int(self.members.shape[1])
+
+    @property
+    def cells(self) -> int:
+        """How many distances between states are looked at."""
+        return len(self.left) * self.width**2
+
+    @cached_property
+    def laws(self) -> tuple[Array, Array]:
+        """The laws of the left and of the right groups, axes (state, pair of groups)."""
+        return np.ascontiguousarray(self.law[self.left].T), np.ascontiguousarray(self.law[self.right].T)
+
+    @cached_property
+    def thin(self) -> NDArray[np.bool_]:
+        """Which pairs of groups have a possible state that hardly weighs anything."""
+        thin = np.asarray(((self.law > 0) & (self.law < _THIN)).any(axis=1))
+        return np.asarray(thin[self.left] | thin[self.right])
+
+    @cached_property
+    def _cell(self) -> tuple[Ints, Ints]:
+        return self.members[self.left].T[:, None, :], self.members[self.right].T[None, :, :]
+
+    def gathered(self, d: Array) -> Array:
+        """Return the distances between the states of every pair of groups, axes (state, state, pair)."""
+        return np.asarray(d[self._cell])
+
     def distances(self, d: Array, slack: float, guard: Guard) -> Array:
         """Return m(left[k], right[k]) for every k, on the last axis; a first axis counts problems."""
         width, problems = self.members.shape[1], d.shape[:-2]
         if width == 1:
             return np.asarray(d[..., self.members[self.left, 0], self.members[self.right, 0]])
         found = np.empty((*problems, len(self.left)))
-        thin = np.asarray(((self.law > 0) & (self.law < _THIN)).any(axis=1))
         many = max(1, _CELLS // (width**2 * math.prod(problems)))
         for start in range(0, len(self.left), many):
             guard.check()
             left, right = (a[start : start + many] for a in (self.left, self.right))
             block = d[..., self.members[left][:, :, None], self.members[right][:, None, :]]
             top = block.max(axis=(-2, -1))
-            if width <= _CLOSED:
+            if width <= CLOSED:
                 p, q = (np.ascontiguousarray(self.law[side].T) for side in (left, right))
                 cells = np.ascontiguousarray(np.moveaxis(block, (-2, -1), (0, 1)))
                 value = closed_kernel(list(p), list(q), cells)
             else:
                 value = self._transports(left, right, block)
             value = np.where((left == right) | (top <= 0), 0.0, np.minimum(value + 2.0 * slack, top))
-            found[..., start : start + len(left)] = np.where(thin[left] | thin[right], top, value)
+            some = slice(start, start + len(left))
+            found[..., some] = np.where(self.thin[some], top, value)
         return found
 
     def _transports(self, left: Ints, right: Ints, block: Array) -> Array:
@@ -97,22 +128,34 @@ class SummingOut:
         How many transports of four states (or the work of so many) one answer in one step would solve.
     at_once
         Whether it does; otherwise groups are merged in stages of at most three.
+    slack
+        As it was given.
     """
 
     def __init__(
         self, members: Ints, law: Array, columns: Ints, left: Ints, right: Ints, *, slack: float
     ) -> None:
-        self._slack = slack
-        self._direct = _Stage(members, law, left, right)
-        self._stages = [self._direct]
+        self.slack = slack
+        self._direct = Stage(members, law, left, right)
+        self._columns = columns
         self.programs = 0
         self.at_once = False
-        if members.shape[1] > _CLOSED:
-            if members.shape[1] <= _WIDEST:
-                self.programs = len(left) * max(1, members.shape[1] ** 3 // 64)
-            order = [k for k in range(columns.shape[1]) if _moves(columns[:, k][members], law)]
-            *before, last = _staged(members, law, columns, order)
-            self._stages = [*before, _Stage(last.members, last.law, left, right)]
+        if CLOSED < members.shape[1] <= _WIDEST:
+            self.programs = len(left) * max(1, members.shape[1] ** 3 // 64)
+
+    @cached_property
+    def _stages(self) -> list[Stage]:
+        direct, columns = self._direct, self._columns
+        if direct.width <= CLOSED:
+            return [direct]
+        order = [k for k in range(columns.shape[1]) if _moves(columns[:, k][direct.members], direct.law)]
+        *before, last = _staged(direct.members, direct.law, columns, order)
+        return [*before, Stage(last.members, last.law, direct.left, direct.right)]
+
+    @property
+    def one_stage(self) -> Stage | None:
+        """The only stage, where one answers."""
+        return self._direct if self.at_once or self._direct.width <= CLOSED else None
 
     @classmethod
     def of_labels(cls, p: Array, label: Ints, columns: Ints, *, slack: float) -> SummingOut:
@@ -131,12 +174,12 @@ class SummingOut:
         All are answered in one step if that takes no more than ``programs``.
         """
         if self.at_once or 0 < self.programs * math.prod(d.shape[:-2]) <= programs:
-            return self._direct.distances(d, self._slack, guard)
+            return self._direct.distances(d, self.slack, guard)
         *before, last = self._stages
         for stage in before:
-            found = stage.distances(d, self._slack, guard)
+            found = stage.distances(d, self.slack, guard)
             d = found.reshape(*found.shape[:-1], len(stage.members), -1)
-        return last.distances(d, self._slack, guard)
+        return last.distances(d, self.slack, guard)
 
 
 def _moves(values: Ints, law: Array) -> bool:
@@ -144,7 +187,7 @@ def _moves(values: Ints, law: Array) -> bool:
     return bool(((values != values[:, :1]) & (law > 0)).any())
 
 
-def _staged(members: Ints, law: Array, columns: Ints, order: list[int]) -> list[_Stage]:
+def _staged(members: Ints, law: Array, columns: Ints, order: list[int]) -> list[Stage]:
     """Return merges of at most three states each that sum out the coordinates in ``order``.
 
     A coordinate with many values is halved, or cut to thirds, until one is left.
@@ -165,7 +208,7 @@ def _staged(members: Ints, law: Array, columns: Ints, order: list[int]) -> list[
     return stages
 
 
-def _merge(state: Ints, weight: Array, label: Ints, count: int) -> _Stage:
+def _merge(state: Ints, weight: Array, label: Ints, count: int) -> Stage:
     order = np.argsort(label, kind="stable")
     sizes = np.bincount(label, minlength=count)
     place = np.arange(len(label)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
@@ -175,4 +218,4 @@ def _merge(state: Ints, weight: Array, label: Ints, count: int) -> _Stage:
     law = np.zeros(members.shape)
     law[label[order], place] = weight[order]
     left, right = (a.ravel() for a in np.indices((count, count)))
-    return _Stage(members.astype(np.int64), law / law.sum(axis=1, keepdims=True), left, right)
+    return Stage(members.astype(np.int64), law / law.sum(axis=1, keepdims=True), left, right)

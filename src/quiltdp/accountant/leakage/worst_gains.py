@@ -86,20 +86,38 @@ def staged_ceiling(p: Array, q: Array, sizes: tuple[int, ...], alphas: Array) ->
     p, q, sizes, alphas = _read_only(p, q, sizes, alphas)
     if float(alphas.sum()) > FARTHEST:
         return np.full(len(p), np.inf)
-    message = np.zeros((len(p), p.shape[1], p.shape[1]))
+    message: Array | None = None  # nothing beyond the last record
     for size, a in zip(reversed(sizes), reversed(alphas.tolist()), strict=True):
         n = p.shape[1] // size
         laws = [law.reshape(len(law), n, size) for law in (p, q)]
         p, q = (law.sum(axis=2) for law in laws)
-        d = message.reshape(len(p), n, size, n, size).transpose(2, 4, 0, 1, 3)
-        d = d + a * (1.0 - np.eye(size))[:, :, None, None, None]
         with np.errstate(invalid="ignore", divide="ignore"):
             first = [np.where(p > 0, laws[0][:, :, x] / p, 1.0)[:, :, None] for x in range(size)]
             second = [np.where(q > 0, laws[1][:, :, x] / q, 1.0)[:, None, :] for x in range(size)]
         possible = (p > 0)[:, :, None] & (q > 0)[:, None, :]
-        value = closed_kernel(first, second, _as_possible(first, second, d))
+        if message is None and size == 2:
+            value = _last_of_two(first, second, a)
+        else:
+            d = np.zeros((size, size, 1, 1, 1)) if message is None else _by_last(message, size)
+            d = d + a * (1.0 - np.eye(size))[:, :, None, None, None]
+            d = np.broadcast_to(d, (size, size, len(p), n, n))
+            value = closed_kernel(first, second, _as_possible(first, second, d))
         message = np.where(possible, value + 16 * EPS, 0.0)
-    return np.asarray(message[:, 0, 0])
+    return np.zeros(len(p)) if message is None else np.asarray(message[:, 0, 0])
+
+
+def _by_last(message: Array, size: int) -> Array:
+    """Return distances with the values of the last record on the first two axes."""
+    n = message.shape[1] // size
+    return message.reshape(len(message), n, size, n, size).transpose(2, 4, 0, 1, 3)
+
+
+def _last_of_two(p: list[Array], q: list[Array], a: float) -> Array:
+    """Return T(p, q; a·1[x ≠ y]) of two values: the larger is told by one of them, rounded up."""
+    gain = math.expm1(a * (1 + 8 * EPS))
+    told = [np.log1p(p[x] * gain) - np.log1p(q[x] * gain) for x in (0, 1)]
+    value = np.maximum(np.maximum(told[0], told[1]), 0.0)
+    return np.asarray(np.minimum(value + 32 * EPS * (1.0 + a), a * (1 + 8 * EPS)))
 
 
 def _as_possible(p: list[Array], q: list[Array], d: Array) -> Array:
