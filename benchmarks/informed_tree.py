@@ -81,9 +81,7 @@ def compare(seed: int, tally: Tally) -> None:
     bound = prepared(model, seed, units)
     forest = bound._forest
     of = {n: alpha.get(n, 0.0) for n in model.nodes}
-    messages: dict[tuple[int, int], list[np.ndarray]] = {}
-    for task in (task for some in bound._roots for task in some):
-        bound._add_messages(messages, of, bound._caps(of), task)
+    messages = bound.messages_at(of)
     for key, j in bound._interactions.items():
         beyond = truth.nodes_beyond(forest, key)
         count, excess = truth.cross_ratio_excess(model, j, sorted(beyond))

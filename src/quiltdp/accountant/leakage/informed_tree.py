@@ -254,6 +254,12 @@ class InformedTreeBound:
         most = {key: up(cost, 16.0 + len(records)) for key, cost in beyond.items()}
         return {key: (cost, max(0.0, up(cost - cheapest))) for key, cost in most.items()}
 
+    def messages_at(self, of: Mapping[str, float]) -> Mapping[Key, list[Array]]:
+        """Return all messages that some unit reads, where α of every node is ``of``; for checks."""
+        here = _AtAlpha({}, {})
+        self._add_messages([task for some in self._roots for task in some], of, here)
+        return here.messages
+
     def _last_steps(
         self, tasks: Sequence[Task], of: Mapping[str, float], here: _AtAlpha, floor: float
     ) -> None:
