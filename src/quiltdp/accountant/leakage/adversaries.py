@@ -30,6 +30,7 @@ from quiltdp.numbers import EPS
 __all__ = ["PairStack", "PairTable", "count_entries", "pair_tables"]
 
 _EXP_LIMIT = 700.0
+_ENTRIES = 1 << 15  # of the joint laws that are taken apart together
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,29 +156,44 @@ def pair_tables(
     others = [j for j in range(log_joint.ndim) if j not in members]
     knowable = [j for j in others if may_know is None or j in may_know]
     most = len(knowable) if most is None else min(most, len(knowable))
-    for count in range(most, -1, -1):
-        for known in combinations(knowable, count):
-            yield _pairs(log_joint, list(members), list(known), [j for j in others if j not in known])
+    sets = [known for count in range(most, -1, -1) for known in combinations(knowable, count)]
+    found: dict[int, PairTable] = {}
+    alike: dict[tuple[int, ...], list[int]] = {}
+    for k, known in enumerate(sets):
+        alike.setdefault(tuple(log_joint.shape[j] for j in others if j not in known), []).append(k)
+    step = max(1, _ENTRIES // log_joint.size)
+    for places in alike.values():
+        for start in range(0, len(places), step):
+            some = places[start : start + step]
+            found.update(zip(some, _pairs(log_joint, members, others, [sets[k] for k in some]), strict=True))
+    yield from (found[k] for k in range(len(sets)))
 
 
-def _pairs(log_joint: Vector, members: list[int], known: list[int], unknown: list[int]) -> PairTable:
-    shape = log_joint.shape
-    sizes = tuple(shape[j] for j in unknown)
-    cube = log_joint.transpose([*known, *members, *unknown]).reshape(
-        math.prod(shape[j] for j in known), math.prod(shape[j] for j in members), math.prod(sizes)
-    )
-    top = cube.max(axis=2)
+def _pairs(
+    log_joint: Vector, members: Sequence[int], others: Sequence[int], sets: Sequence[tuple[int, ...]]
+) -> list[PairTable]:
+    """Return the tables of known sets that leave the same numbers of states unknown, in the same order."""
+    unknown = [[j for j in others if j not in known] for known in sets]
+    sizes = tuple(log_joint.shape[j] for j in unknown[0])
+    shape = (-1, math.prod(log_joint.shape[j] for j in members), math.prod(sizes))
+    axes = [[*known, *members, *rest] for known, rest in zip(sets, unknown, strict=True)]
+    cubes = np.stack([log_joint.transpose(some).reshape(shape) for some in axes])
+    top = cubes.max(axis=3)
     possible = top > -np.inf  # each row relative to its own largest: an improbable value is like any other
-    cube = np.exp(cube - np.where(possible, top, 0.0)[:, :, None])
-    mass = cube.sum(axis=2)
-    s, x, y = np.nonzero(possible[:, :, None] & possible[:, None, :])
-    s, x, y = s[x != y], x[x != y], y[x != y]
-    p = cube[s, x] / mass[s, x][:, None]
-    q = cube[s, y] / mass[s, y][:, None]
+    cubes = np.exp(cubes - np.where(possible, top, 0.0)[..., None])
+    mass = cubes.sum(axis=3)
+    at, s, x, y = np.nonzero(possible[..., :, None] & possible[..., None, :])
+    at, s, x, y = at[x != y], s[x != y], x[x != y], y[x != y]
+    p = cubes[at, s, x] / mass[at, s, x][:, None]
+    q = cubes[at, s, y] / mass[at, s, y][:, None]
     with np.errstate(divide="ignore", invalid="ignore"):  # logarithms: p/(p+q) would tie all p ≫ q
         ratio = np.where(p > 0, np.log(p) - np.log(q), -np.inf)
     order = np.argsort(-ratio, axis=1, kind="stable")
     p_sums = np.cumsum(np.take_along_axis(p, order, axis=1), axis=1)
     q_sums = np.cumsum(np.take_along_axis(q, order, axis=1), axis=1)
-    values = np.stack([x, y], axis=1) if len(s) else np.zeros((0, 2), dtype=np.intp)
-    return PairTable(tuple(unknown), sizes, tuple(known), s, values, p, q, p_sums, q_sums)
+    by_row = (s, np.stack([x, y], axis=1), p, q, p_sums, q_sums)
+    ends = np.searchsorted(at, np.arange(len(sets) + 1)).tolist()
+    return [
+        PairTable(tuple(rest), sizes, known, *(a[start:end] for a in by_row))
+        for known, rest, start, end in zip(sets, unknown, ends[:-1], ends[1:], strict=True)
+    ]

@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quiltdp.accountant.bounds import Vector
+from quiltdp.accountant.leakage.highs import largest_on_simplex
 from quiltdp.accountant.trade_offs import HEIGHTS_LISTED
 from quiltdp.numbers import EPS, up
 
@@ -101,34 +102,18 @@ def by_linear_program(
     ``alphas`` has one entry per unknown record.  ∞ when the solver gives no usable answer.  The
     solver's H is put into ``found`` as ``"h"``, for who wants to see what it attains.
     """
-    from scipy.optimize import linprog
-    from scipy.sparse import csr_matrix
-
     if float(alphas.sum()) > _EXP_LIMIT:
         return float("inf")
     source, target, record = _edges(sizes)
     growth = np.exp(alphas)[record]
-    count, points = len(source), len(p)
-    rows = np.concatenate([np.arange(count), np.arange(count)])
-    cols = np.concatenate([source, target])
-    cells = np.concatenate([np.ones(count), -growth])
-    constraints = csr_matrix((cells, (rows, cols)), shape=(count, points))
-    solve: Any = linprog  # its stubs know no sparse constraints
-    answer = solve(
-        -p,
-        A_ub=constraints,
-        b_ub=np.zeros(count),
-        A_eq=q[None, :],
-        b_eq=[1.0],
-        bounds=(0, None),
-        method="highs",
-        options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
-    )
-    if answer.status != 0 or answer.ineqlin is None:
+    rows = np.tile(np.arange(len(source)), 2)
+    cells = np.concatenate([np.ones(len(source)), -growth])
+    answer = largest_on_simplex(p, q, rows, np.concatenate([source, target]), cells)
+    if answer is None:
         return float("inf")
     if found is not None:
-        found["h"] = np.asarray(answer.x, dtype=np.float64)
-    y = np.maximum(-np.asarray(answer.ineqlin.marginals, dtype=np.float64), 0.0)
+        found["h"] = answer[0]
+    y = np.maximum(answer[1], 0.0)
     return _certify(p, q, sizes, alphas, y, growth)
 
 
