@@ -70,13 +70,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quiltdp.inference.cliques import Part, View
-from quiltdp.inference.plan import RECTANGLES_AT_ONCE
+from quiltdp.inference.plan import PAIRS_AT_ONCE, RECTANGLES_AT_ONCE
 from quiltdp.numbers import EPS
 
 __all__ = ["Interaction", "cross_ratios", "interaction", "least_rate", "rectangles", "two_point"]
 
 Array = NDArray[np.float64]
-_AT_ONCE = 2048  # pairs side by side: more would leave the processor's cache
 
 
 def two_point(
@@ -114,7 +113,7 @@ def two_point(
         return result
     limits = () if span is None else (-span[1][fine], span[0][fine])
     given = (one[fine], two[fine], there[fine], back[fine], tilt[0][fine], -tilt[1][fine], *limits)
-    parts = [slice(k, k + _AT_ONCE) for k in range(0, len(given[0]), _AT_ONCE)]
+    parts = [slice(k, k + PAIRS_AT_ONCE) for k in range(0, len(given[0]), PAIRS_AT_ONCE)]
     value = np.concatenate([_pairs(*(a[part] for a in given)) for part in parts])
     result[fine] = np.minimum(value, through[fine])
     return result

@@ -70,6 +70,7 @@ DIFFERENCES_AT_ONCE = 2**18  # of two states of the targets: memory
 MOVE_BYTES = 24  # of one move while a table of them is made: the move, its copy in the whole, its bound
 MANY_PIECES = 100  # beyond which it is not looked at which of them meet: wider tables, the same numbers
 RECTANGLES_AT_ONCE = 2**16  # times pairs of tilted states: memory
+PAIRS_AT_ONCE = 2**11  # two-point problems side by side: more would leave the processor's cache
 
 # -- chains and trees of changes
 DENSE_DISTANCES = 12  # with one table per step every distance up to here is looked at: tightness for time
