@@ -15,6 +15,7 @@ from quiltdp.errors import InvalidArgument, ModelTooWide, UnknownNode
 from quiltdp.graph.quilts import unit_quilts
 from quiltdp.inference import brute_force, influence
 from quiltdp.inference.influence import blanket_influence, max_influence
+from quiltdp.inference.joint import joint_entries, joint_law
 from quiltdp.inference.plan import Limits
 from quiltdp.inference.quilts import plan_quilt, quilt_influence, quilt_influences, swings
 from quiltdp.inference.workspace import Workspace
@@ -37,7 +38,7 @@ def assert_same(found, wanted):
 
 
 @cache
-def joint_law(model, nodes):
+def marginal_law(model, nodes):
     return np.exp(brute_force.log_marginal(model, nodes))
 
 
@@ -45,7 +46,7 @@ def law(model, of, given) -> float:
     """P(of | given) from the joint, for assignments of state names; None if the condition is impossible."""
     nodes = tuple(n for n, _ in (*given, *of))
     at = tuple(model.states[n].index(v) for n, v in (*given, *of))
-    table = joint_law(model, nodes)
+    table = marginal_law(model, nodes)
     mass = table[at[: len(given)]].sum()
     assert mass > 0, "the witness conditions on something impossible"
     return float(table[at] / mass)
@@ -85,13 +86,14 @@ def assert_witness(model, found):
 
 METHODS = {
     "chosen by size": Limits(),
+    "all known sets together": Limits(joint=0),
     "one known set at a time": Limits(together=0),
     "one known set at a time, separator node by node": Limits(together=0, direct=0),
     "known values eliminated": Limits(together=0, explicit=0),
-    "rays": Limits(rays=True, rays_from=0),
+    "rays": Limits(rays=True, rays_from=0, joint=0),
     "rays, one known set at a time": Limits(together=0, rays=True, rays_from=0),
     "rays, known values eliminated": Limits(together=0, explicit=0, rays=True, rays_from=0),
-    "hubs maximised": Limits(component=0),
+    "hubs maximised": Limits(component=0, joint=0),
     "hubs maximised, one known set at a time": Limits(together=0, component=0),
     "hubs maximised, known values eliminated": Limits(together=0, explicit=0, component=0),
 }
@@ -128,17 +130,58 @@ def test_contract_on_every_shape(name, method):
             assert_witness(model, found)
 
 
+@pytest.mark.parametrize("limits", [Limits(), Limits(joint=0)], ids=["off the joint", "from pieces"])
 @pytest.mark.parametrize("name", example_models())
-def test_many_quilts_at_once(name):
+def test_many_quilts_at_once(name, limits):
     model = example_models()[name]
     cases = contract_cases(name)
     space = Workspace(model)
-    together = quilt_influences(model, [q for q, _ in cases], workspace=space)
+    together = quilt_influences(model, [q for q, _ in cases], workspace=space, limits=limits)
     for (quilt, wanted), found in zip(cases, together, strict=True):
         assert_same(found, wanted)
         assert_witness(model, found)
-        assert found == quilt_influence(model, quilt)  # a fresh workspace, alone: the same bytes
-        assert found == quilt_influence(model, quilt, workspace=space)
+        alone = quilt_influence(model, quilt, limits=limits)
+        assert found == alone  # a fresh workspace, alone: the same bytes
+        assert found == quilt_influence(model, quilt, limits=limits, workspace=space)
+
+
+def test_quilts_of_a_network_in_any_company():
+    """Tables stacked with those of other quilts give the same bytes as alone."""
+    model = qd.load_model("models/child.bif")
+    graph = qd.moralize(model)
+    quilts = [q for n in model.nodes for q in qd.quilts(graph, n, max_nearby=1) if q.separator]
+    together = quilt_influences(model, [*quilts, *quilts[:3]])
+    assert together[:3] == together[-3:]
+    for k in range(0, len(quilts), 7):
+        assert together[k] == quilt_influence(model, quilts[k])
+
+
+def test_the_joint_of_a_tiny_model():
+    model = example_models()["zeros"]
+    law = joint_law(Workspace(model), 2**12)
+    assert law.scope == tuple(model.nodes)
+    np.testing.assert_allclose(law.array, np.exp(brute_force.log_joint(model)), rtol=1e-12)
+    assert joint_entries(model, 2**12) == law.array.size
+    assert joint_entries(model, law.array.size - 1) is None
+    assert joint_law(Workspace(qd.load_model("models/child.bif")), 2**12) is None
+
+
+@pytest.mark.parametrize("joint", [0, 2**12])
+def test_one_state_nodes_and_rare_values(joint):
+    """A node of one state tells nothing; products near the smallest double are left to logarithms."""
+    rare = 1e-200
+    model = qd.Model.from_tables(
+        {
+            "A": ([], [1.0]),
+            "B": (["A"], [[rare, 1 - rare]]),
+            "C": (["B"], [[rare, 1 - rare], [1 - rare, rare]]),
+            "D": (["C", "A"], [[[0.3, 0.7]], [[1.0, 0.0]]]),
+        }
+    )
+    graph = qd.moralize(model)
+    quilts = [q for n in model.nodes for q in qd.quilts(graph, n)]
+    for quilt, found in zip(quilts, quilt_influences(model, quilts, limits=Limits(joint=joint)), strict=True):
+        assert_same(found, brute_force.quilt_influence(model, quilt))
 
 
 def test_a_plan_names_the_way_and_is_followed():
@@ -155,6 +198,10 @@ def test_a_plan_names_the_way_and_is_followed():
     assert "hub maximised" in {p.how for p in bounded.parts}
     rays = plan_quilt(model, quilt, limits=Limits(rays=True, rays_from=0))
     assert "rays" in {p.how for p in rays.parts}
+    tiny = example_models()["chain"]
+    quilt = next(q for q in qd.quilts(qd.moralize(tiny), tiny.nodes[1]) if q.separator)
+    assert plan_quilt(tiny, quilt).way == "read off the joint"
+    assert plan_quilt(tiny, quilt, limits=Limits(joint=0)).way == "all known sets together"
 
 
 @pytest.mark.parametrize("k", range(len(reference_networks())))
@@ -171,9 +218,13 @@ def test_reference_values(k):
 @given(models(max_nodes=5), st.data())
 def test_quilts_of_random_models(model, data):
     target = data.draw(st.sampled_from(list(model.records)))
-    for quilt in qd.quilts(qd.moralize(model), target):
+    quilts = list(qd.quilts(qd.moralize(model), target))
+    pieces = quilt_influences(model, quilts, limits=Limits(joint=0))
+    for quilt, by_pieces in zip(quilts, pieces, strict=True):
         found = quilt_influence(model, quilt)
-        assert_same(found, brute_force.quilt_influence(model, quilt))
+        wanted = brute_force.quilt_influence(model, quilt)
+        assert_same(found, wanted)
+        assert_same(by_pieces, wanted)
         assert found.b <= found.swing <= 2 * found.b + 1e-9
         assert_witness(model, found)
 

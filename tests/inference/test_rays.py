@@ -22,7 +22,7 @@ from quiltdp.inference.region import Region
 from quiltdp.inference.workspace import Workspace
 
 MODELS = Path(__file__).resolve().parents[2] / "models"
-ONLY_RAYS = Limits(rays=True, rays_from=0)
+ONLY_RAYS = Limits(rays=True, rays_from=0, joint=0)
 RAYS = Limits(rays=True)
 
 
@@ -222,7 +222,7 @@ def test_networks_by_rays_and_by_tables(name, nearby, count):
     quilts = [q for q in quilts if 5 <= len(q.separator) <= 11]
     space = Workspace(model)
     for k in np.random.default_rng(1).choice(len(quilts), count, replace=False):
-        wanted = quilt_influence(model, quilts[k], limits=Limits(component=2**24), workspace=space)
+        wanted = quilt_influence(model, quilts[k], limits=Limits(component=2**24, joint=0), workspace=space)
         found = quilt_influence(model, quilts[k], limits=ONLY_RAYS, workspace=space)
         assert found.exact
         assert wanted.exact

@@ -9,7 +9,7 @@ import numpy as np
 
 from quiltdp.errors import ModelTooWide
 from quiltdp.inference.marginals import check_disjoint, log_marginal, relevant_factors
-from quiltdp.inference.moves import BIG, Moves, finite, moved
+from quiltdp.inference.moves import BIG, Moves, Source, finite, moved
 from quiltdp.inference.plan import JOINT_ENTRIES, MAX_ENTRIES, Limits
 from quiltdp.inference.tables import (
     FactorTables,
@@ -139,7 +139,7 @@ def _odds_tables(
         if not hidden:
             used.add(f)
             scope = [n for n in tables.scope(f) if n != of]
-            moves.append(moved(tables.logs(f), (of,), shape, scope, zeros=True))
+            moves.append(moved(Source(tables.logs(f), (of,), shape, scope, zeros=True)))
         for start in hidden:
             if start not in done:
                 component = _hidden_component(tables, start, observed | {of}, among)
@@ -147,7 +147,8 @@ def _odds_tables(
                 near = [g for g in tables.near_any(sorted(component)) if g in among]
                 used.update(near)
                 table = found.summed(component, tuple(near))
-                moves.append(moved(table, (of,), shape, [n for n in table.scope if n != of], zeros=True))
+                scope = [n for n in table.scope if n != of]
+                moves.append(moved(Source(table, (of,), shape, scope, zeros=True)))
     return moves, frozenset(used)
 
 

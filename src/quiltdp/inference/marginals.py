@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,7 @@ from quiltdp.inference.tables import (
     LogTable,
     aligned,
     extended,
+    extended_law,
     factor_tables,
     log_sum,
     product,
@@ -41,10 +42,10 @@ __all__ = [
     "count_evidence",
     "each_evidence",
     "extended_log_marginal",
+    "extended_log_marginals",
     "log_marginal",
     "posterior",
     "relevant_factors",
-    "state_log_marginals",
 ]
 
 
@@ -108,31 +109,55 @@ def log_marginal(
     return found.transpose([order.index(n) for n in nodes])
 
 
-def extended_log_marginal(workspace: Workspace, nodes: Sequence[str]) -> Table:
-    """Return ln P(x_nodes) with every axis evidence-extended.
+def extended_log_marginals(
+    workspace: Workspace, sets: Iterable[tuple[str, ...]]
+) -> dict[tuple[str, ...], Table | None]:
+    """Return ln P(x_nodes) of many sorted sets, every axis evidence-extended; None if one is too wide.
 
     The last entry of an axis means "unobserved", so one table holds the marginal of every subset of
-    the nodes.
+    the nodes.  Laws with as many states along their axes are extended together.
     """
+    found: dict[tuple[str, ...], Table | None] = {}
+    alike: dict[tuple[int, ...], list[tuple[tuple[str, ...], Table]]] = {}
+    tree = _calibrated(workspace)
+    for nodes in sets:
+        if nodes in found:
+            continue
+        kept = workspace.kept("extended marginal", nodes)
+        found[nodes] = kept
+        if kept is None:
+            law = None if tree is None else tree.law(nodes)
+            if law is not None:
+                alike.setdefault(law.shape, []).append((nodes, law))
+                continue
+            try:
+                logs = log_marginal(workspace.model, nodes, workspace=workspace)
+            except ModelTooWide:
+                continue
+            for axis in range(logs.ndim):
+                logs = extended(logs, axis)
+            found[nodes] = _kept_marginal(workspace, nodes, logs)
+    for group in alike.values():
+        laws = np.stack([law for _, law in group])
+        for axis in range(1, laws.ndim):
+            laws = extended_law(laws, axis)
+        with np.errstate(divide="ignore"):
+            for (nodes, _), logs in zip(group, np.log(laws), strict=True):
+                found[nodes] = _kept_marginal(workspace, nodes, logs)
+    return found
+
+
+def extended_log_marginal(workspace: Workspace, nodes: Sequence[str]) -> Table:
+    """Return ln P(x_nodes) with every axis evidence-extended, axes in the order given."""
     order = tuple(sorted(nodes))
-
-    def make() -> Table:
-        logs = log_marginal(workspace.model, order, workspace=workspace)
-        for axis in range(logs.ndim):
-            logs = extended(logs, axis)
-        return logs
-
-    found = workspace.keep("extended marginal", order, make, lambda table: 256 + table.nbytes)
+    found = extended_log_marginals(workspace, [order])[order]
+    if found is None:
+        return log_marginal(workspace.model, order, workspace=workspace)  # says how large it is
     return found.transpose([order.index(n) for n in nodes])
 
 
-def state_log_marginals(workspace: Workspace, targets: Sequence[str], records: Sequence[str]) -> Table:
-    """Return ln P(x, l) for every set of known records: joint states of the targets, then extended axes."""
-    table = extended_log_marginal(workspace, (*targets, *records))
-    if len(targets) == 1:
-        return table[:-1]
-    inner = table[(slice(-1),) * len(targets)]
-    return inner.reshape(-1, *inner.shape[len(targets) :])
+def _kept_marginal(workspace: Workspace, nodes: tuple[str, ...], logs: Table) -> Table:
+    return workspace.keep("extended marginal", nodes, lambda: logs, lambda table: 256 + int(table.nbytes))
 
 
 def conditional(

@@ -17,16 +17,17 @@ x < x', then the same pairs the other way round.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from quiltdp.errors import ModelTooWide
 from quiltdp.inference.plan import (
     BY_RAYS,
+    CACHED_ENTRIES,
     DIFFERENCES_AT_ONCE,
     HUB_MAXIMISED,
     MANY_PIECES,
@@ -55,9 +56,12 @@ __all__ = [
     "Moves",
     "Piece",
     "PieceMoves",
+    "Source",
+    "Wanted",
     "both_ways",
     "finite",
     "moved",
+    "moved_all",
     "ordered_pairs",
     "pair_odds",
     "shared_names",
@@ -117,60 +121,106 @@ def pair_odds(logs: Table, axis: int = 0) -> Table:
     return np.asarray(odds)
 
 
-def moved(
-    table: LogTable,
-    targets: Sequence[str],
-    shape: Sequence[int],
-    kept: Sequence[str],
-    *,
-    zeros: bool = False,
-) -> LogTable:
+class Source(NamedTuple):
+    """A table whose moves are wanted, and the nodes that stay."""
+
+    table: LogTable
+    targets: tuple[str, ...]
+    shape: Sequence[int]  # the number of states of every target
+    kept: Sequence[str]
+    zeros: bool = False
+
+
+def moved(source: Source) -> LogTable:
+    """Return the moves of one table: :func:`moved_all`."""
+    (found,) = moved_all([source])
+    return found
+
+
+def moved_all(sources: Sequence[Source]) -> list[LogTable]:
     """Return the largest ln φ(x, ·) − ln φ(x', ·) over the nodes neither in T nor kept: axes pairs, kept.
 
-    ``shape`` has the number of states of every target; targets that the table lacks do not move it.
-    With ``zeros`` an impossible numerator is −∞, a possible numerator over an impossible denominator is
-    ``BIG``.
+    Targets that a table lacks do not move it.  With ``zeros`` an impossible numerator is −∞, a possible
+    numerator over an impossible denominator is ``BIG``.  Tables with as many states of the targets and of
+    the nodes that go are one array: target, what stays, what goes.
     """
-    if len(targets) == 1:
-        axis = table.scope.index(targets[0])
-        array = table.array if axis == 0 else np.moveaxis(table.array, axis, 0)
-        names = table.scope[:axis] + table.scope[axis + 1 :]
-    else:
-        array, names = _joint_states_first(table, targets, shape)
-    private = tuple([k for k, n in enumerate(names, 1) if n not in kept])
-    largest = _moves_with_zeros if zeros and array.min() == -np.inf else _moves
-    made = largest(array, private)
-    own = [n for n in names if n in kept]
-    if own != list(kept):
-        made = made.transpose([0, *[1 + own.index(n) for n in kept]])
-    return LogTable((PAIRS, *kept), made, 2 * table.size, 2 * table.error + 2 * table.size * EPS)
+    alike: dict[tuple[int, int, bool], list[tuple[int, Table]]] = {}
+    for k, (table, targets, shape, kept, zeros) in enumerate(sources):
+        array, names = table.array, table.scope
+        if len(targets) == 1:
+            axis = names.index(targets[0])
+            own = [axis, *[names.index(n) for n in kept]]
+            order = own + [j for j in range(array.ndim) if j not in own]
+            states = array.shape[axis]
+            array = array.transpose(order)
+        else:
+            array, names = _joint_states_first(table, targets, shape)
+            own = [0, *[1 + names.index(n) for n in kept]]
+            array = array.transpose(own + [j for j in range(array.ndim) if j not in own])
+            states = len(array)
+        stay = math.prod(array.shape[1 : len(own)])
+        gone = array.size // (states * stay)
+        alike.setdefault((states, gone, zeros), []).append((k, array.reshape(states, stay, gone)))
+    found: list[LogTable] = [sources[0].table] * len(sources)
+    for (states, gone, zeros), group in alike.items():
+        for part in _in_blocks(group, states * gone):
+            arrays = [a for _, a in part]
+            array = arrays[0] if len(arrays) == 1 else np.concatenate(arrays, axis=1)
+            made = _moves_with_zeros(array) if zeros and array.min() == -np.inf else _moves(array)
+            begin = 0
+            for k, a in part:
+                table, _, _, kept, _ = sources[k]
+                end = begin + a.shape[1]
+                sizes = [table.array.shape[table.scope.index(n)] for n in kept]
+                own_moves = made[:, begin:end].reshape(-1, *sizes)
+                error = 2 * table.error + 2 * table.size * EPS
+                found[k] = LogTable((PAIRS, *kept), own_moves, 2 * table.size, error)
+                begin = end
+    return found
 
 
-def _moves(array: Table, private: tuple[int, ...]) -> Table:
-    """Return the largest differences of two states (the first axis) over the private axes."""
+def _in_blocks(group: list[tuple[int, Table]], row: int) -> Iterator[list[tuple[int, Table]]]:
+    """Yield some tables at a time, so many that the processor's cache holds them."""
+    if len(group) * row * group[0][1].shape[1] <= CACHED_ENTRIES // 4:
+        yield group
+        return
+    block: list[tuple[int, Table]] = []
+    entries = 0
+    for k, array in group:
+        if block and entries + array.size > CACHED_ENTRIES:
+            yield block
+            block, entries = [], 0
+        block.append((k, array))
+        entries += array.size
+    yield block
+
+
+def _moves(array: Table) -> Table:
+    """Return the largest differences of two states (the first axis) over the last axis."""
+    if len(array) == 2:
+        ratio = array[0] - array[1]
+        if ratio.shape[1] == 1:
+            return np.stack([ratio[:, 0], -ratio[:, 0]])
+        return np.stack([np.maximum.reduce(ratio, axis=1), -np.minimum.reduce(ratio, axis=1)])
     step = max(1, DIFFERENCES_AT_ONCE // max(1, array[0].size))
     up, down = [], []
     for x in range(len(array) - 1):
         for y in range(x + 1, len(array), step):
             ratio = array[x] - array[y : y + step]
-            if private:
-                up.append(np.maximum.reduce(ratio, axis=private))
-                down.append(-np.minimum.reduce(ratio, axis=private))
-            else:
-                up.append(ratio)
-                down.append(-ratio)
+            up.append(np.maximum.reduce(ratio, axis=2))
+            down.append(-np.minimum.reduce(ratio, axis=2))
     return np.concatenate(up + down)
 
 
-def _moves_with_zeros(array: Table, private: tuple[int, ...]) -> Table:
+def _moves_with_zeros(array: Table) -> Table:
     """Return the same where some entries are −∞."""
     below = np.maximum(array, -BIG)
     step = max(1, DIFFERENCES_AT_ONCE // max(1, array[0].size))
     up, down = [], []
     for x in range(len(array) - 1):
         for y in range(x + 1, len(array), step):
-            up.append(np.maximum.reduce(array[x] - below[y : y + step], axis=private))
-            down.append(np.maximum.reduce(array[y : y + step] - below[x], axis=private))
+            up.append(np.maximum.reduce(array[x] - below[y : y + step], axis=2))
+            down.append(np.maximum.reduce(array[y : y + step] - below[x], axis=2))
     return np.asarray(np.minimum(np.concatenate(up + down), BIG))
 
 
@@ -204,6 +254,12 @@ class PieceMoves(NamedTuple):
     table: LogTable
     rays: bool = False  # found by rays: there is no table of the piece with all its nodes
     exact: bool = True
+
+
+_UNKNOWN = PieceMoves(LogTable((), np.zeros(())))  # stands where moves will be put
+
+Wanted: TypeAlias = "tuple[Piece, tuple[str, ...], tuple[str, ...]]"
+"""A piece, the targets, and the nodes that stay, in the order of their axes."""
 
 
 class ComponentTooWide(ModelTooWide):
@@ -240,16 +296,24 @@ class Moves:
         are hidden and the nearby nodes around them known.
         """
         tables = self.tables
-        near = tables.near(targets[0]) if len(targets) == 1 else tables.near_any(targets)
-        if tables.has_zeros and nearby:
-            walls = [f for n in sorted(nearby) for f in tables.near_with_zeros(n)]
-            near = list(dict.fromkeys([*near, *walls]))
-        found = [self._piece(f, targets) for f in near]
+        found = list(self._near(targets))
+        if tables.has_zeros:
+            walls = dict.fromkeys([f for n in sorted(nearby) for f in tables.near_with_zeros(n)])
+            found += [p for f in walls if not (p := self._piece(f, targets)).moves]
         found += [self._piece(c, targets) for c in tables.connected_subsets(nearby)]
         if len(records) < len(nearby):
             latent = nearby.difference(records)
             found = [p for p in found if latent.isdisjoint(p.names)]
         return [p for p in found if p.moves or p.forbids]
+
+    def _near(self, targets: tuple[str, ...]) -> list[Piece]:
+        """Return the pieces of the factors that contain a target."""
+        found: list[Piece] | None = self.tables.pieces.get(targets)
+        if found is None:
+            near = self.tables.near_any(targets)
+            found = [self._piece(f, targets) for f in near]
+            self.tables.pieces[targets] = found
+        return found
 
     def _piece(self, part: int | frozenset[str], targets: tuple[str, ...]) -> Piece:
         """Return the piece of one factor, or of hidden nodes."""
@@ -269,39 +333,78 @@ class Moves:
 
     # -- their tables ------------------------------------------------------------------------
 
-    def table(self, piece: Piece, targets: tuple[str, ...], kept: frozenset[str]) -> PieceMoves:
-        """Return the largest moves of a piece over the nodes that are not kept: axes pairs, kept sorted.
+    def table(self, piece: Piece, targets: tuple[str, ...], kept: tuple[str, ...]) -> PieceMoves:
+        """Return the largest moves of a piece over the nodes that are not kept: axes pairs, kept.
 
         For a piece that does not move, what it forbids.  A component whose table is too large has its hub
         maximised instead of summed: Σ_k A_k / Σ_k B_k ≤ max_k A_k / B_k, so treating a hidden node as if
         its value could be chosen never makes a ratio smaller.
         """
-        key = (piece.nodes or piece.factors, targets if piece.moves else (), kept, self._ways)
-        return self.space.keep("move", key, lambda: self._compute(piece, targets, kept), _moves_bytes)
+        (found,) = self.tables_of([(piece, targets, kept)])
+        if isinstance(found, ComponentTooWide):
+            raise found
+        return found
 
-    def _compute(self, piece: Piece, targets: tuple[str, ...], kept: frozenset[str]) -> PieceMoves:
+    def tables_of(self, wanted: Sequence[Wanted]) -> list[PieceMoves | ComponentTooWide]:
+        """Return :meth:`table` of many pieces, made together, or why one cannot be had."""
+        found: list[PieceMoves | ComponentTooWide] = []
+        sources: list[Source] = []
+        later: list[tuple[int, Hashable]] = []
+        for piece, targets, kept in wanted:
+            key = (piece.nodes or piece.factors, targets if piece.moves else (), kept, self._ways)
+            made = self.space.kept("move", key)
+            if made is None:
+                made = self._compute(piece, targets, kept)
+                if isinstance(made, Source):
+                    sources.append(made)
+                    later.append((len(found), key))
+                    made = _UNKNOWN
+                elif isinstance(made, PieceMoves):
+                    self._keep(key, made)
+            found.append(made)
+        if sources:
+            for (place, own), table in zip(later, moved_all(sources), strict=True):
+                found[place] = self._keep(own, PieceMoves(table))
+        return found
+
+    def _keep(self, key: Hashable, made: PieceMoves) -> PieceMoves:
+        return self.space.keep("move", key, lambda: made, _moves_bytes)
+
+    def _compute(
+        self, piece: Piece, targets: tuple[str, ...], kept: tuple[str, ...]
+    ) -> PieceMoves | Source | ComponentTooWide:
+        """Return the moves of a piece, or the table to take them from."""
         tables, limits = self.tables, self.limits
         if not piece.moves:
-            return PieceMoves(self.largest(self.walls(piece), sorted(kept)))
+            return PieceMoves(self.largest(self.walls(piece), kept))
         entries = tables.entries(tables.boundary(piece.nodes)) if piece.nodes else 0
         how = limits.how(bool(piece.nodes), entries)
         if how == BY_RAYS:
             from quiltdp.inference.rays import RayTables
 
-            by_rays = RayTables(self.space).move(piece.nodes, targets, kept, limit=limits.component)
+            by_rays = RayTables(self.space).move(
+                piece.nodes, targets, frozenset(kept), limit=limits.component
+            )
             if by_rays is not None:
-                return PieceMoves(by_rays, rays=True)
+                scope = tuple([n for n in (PAIRS, *kept) if n in by_rays.scope])
+                array = aligned((by_rays.scope, by_rays.array), scope)
+                return PieceMoves(by_rays._replace(scope=scope, array=array), rays=True)
             how = replace(limits, rays=False).how(True, entries)
-        if how == HUB_MAXIMISED:
-            return self._hub_maximised(piece, targets, kept)
+        source = None
+        if how != HUB_MAXIMISED:
+            try:
+                source = self.source(piece)
+            except ModelTooWide:
+                pass
+        if source is not None:
+            shape = [tables.states(n) for n in targets]
+            pairs = math.prod(shape) * (math.prod(shape) - 1)
+            self.space.guard.check(planned_bytes=MOVE_BYTES * pairs * tables.entries(kept))
+            return Source(source, targets, shape, kept, piece.forbids)
         try:
-            source = self.source(piece)
-        except ModelTooWide:
             return self._hub_maximised(piece, targets, kept)
-        shape = [tables.states(n) for n in targets]
-        pairs = math.prod(shape) * (math.prod(shape) - 1)
-        self.space.guard.check(planned_bytes=MOVE_BYTES * pairs * tables.entries(kept))
-        return PieceMoves(moved(source, targets, shape, sorted(kept), zeros=piece.forbids))
+        except ComponentTooWide as error:
+            return error
 
     def walls(self, piece: Piece) -> list[LogTable]:
         """Return what the factors of a piece forbid."""
@@ -313,14 +416,16 @@ class Moves:
             return self.tables.logs(piece.factors[0])
         return self.summed(piece.nodes, piece.factors)
 
-    def _hub_maximised(self, piece: Piece, targets: tuple[str, ...], kept: frozenset[str]) -> PieceMoves:
+    def _hub_maximised(self, piece: Piece, targets: tuple[str, ...], kept: tuple[str, ...]) -> PieceMoves:
         """Return an upper bound on the move of a component: its hub is observed, and the worst is taken."""
         hub = max(sorted(piece.nodes), key=lambda n: len(self.tables.around(n)))
         pieces = self.given(targets, piece.factors, piece.nodes - {hub})
         shared = shared_names(pieces)
         try:
-            tables = [self.table(p, targets, p.names & (shared | kept)).table for p in pieces]
-            return PieceMoves(self.largest(tables, sorted(kept)), exact=False)
+            tables = [
+                self.table(p, targets, tuple(sorted(p.names & shared.union(kept)))).table for p in pieces
+            ]
+            return PieceMoves(self.largest(tables, kept), exact=False)
         except ModelTooWide as error:
             raise ComponentTooWide(hub) from error
 

@@ -22,6 +22,7 @@ __all__ = [
     "FACTOR",
     "HUB_MAXIMISED",
     "MAX_ENTRIES",
+    "OFF_JOINT",
     "ONE_BY_ONE",
     "SUMMED_OUT",
     "TOGETHER",
@@ -35,6 +36,7 @@ __all__ = [
 
 # The ways to the moves of a quilt, and how one table of their sum is found.
 UNTOLD = "nothing told"
+OFF_JOINT = "read off the joint"
 TOGETHER = "all known sets together"
 ONE_BY_ONE = "one known set at a time"
 ELIMINATED = "known values eliminated"
@@ -52,6 +54,8 @@ TRY_MORE = 2**17  # entries of all cliques from which still other rules are wort
 TREE_BYTES = 2**28  # of a junction tree; in wider models every question is an elimination of its own: memory
 JOINT_ENTRIES = 2**16  # of a joint table, up to which it is the quickest way to an influence
 MAX_JOINT = 2**22  # entries of the joint of the oracle: memory
+MOST_AXES = 26  # of one array with many nodes: numpy ends at 32
+AT_ONCE = 2**11  # entries of a product up to which it is summed in one call, whatever the order
 KEPT_LAW = 2**12  # entries up to which the law of a clique given its separator is kept: memory for time
 KEPT_SETS = 2**14  # sets of nodes remembered with their neighbours, a few megabytes: memory for time
 TABLE_OVERHEAD = 2_000  # entries that take about as long as the calls for one table
@@ -66,6 +70,7 @@ SUPPORT_TABLES = 100_000  # beyond as many tables nobody looks for nodes of one 
 
 # -- moves and interactions
 RANGE = 600.0  # logarithms of a product of probabilities add up to this at most: doubles end at e^-708
+CACHED_ENTRIES = 2**15  # numbers of many tables in one array: calls for each against the processor's cache
 DIFFERENCES_AT_ONCE = 2**18  # of two states of the targets: memory
 MOVE_BYTES = 24  # of one move while a table of them is made: the move, its copy in the whole, its bound
 MANY_PIECES = 100  # beyond which it is not looked at which of them meet: wider tables, the same numbers
@@ -128,6 +133,9 @@ class Limits:
         Whether hidden components beyond ``rays_from`` entries go through rays.
     rays_from
         From how many entries rays are quicker than the table.
+    joint
+        Entries of the joint of all nodes up to which quilts are read off it: the time for one large table
+        against that of calls for many small ones.
     """
 
     entries: int = MAX_ENTRIES
@@ -139,6 +147,7 @@ class Limits:
     component: int = 2**22
     rays: bool = False
     rays_from: int = 2**15
+    joint: int = 2**12
 
     def way(self, told: bool, extended: int, shared: int, known: int) -> str:
         """Return how the moves of a quilt are found: the first way that fits.
@@ -185,8 +194,8 @@ class PlannedPart:
 class QuiltPlan:
     """How the numbers of one quilt will be found.
 
-    ``way`` is ``nothing told``, ``all known sets together``, ``one known set at a time`` or
-    ``known values eliminated``; ``shared`` are the separator nodes that several tables contain.
+    ``way`` is ``nothing told``, ``read off the joint``, ``all known sets together``, ``one known set at a
+    time`` or ``known values eliminated``; ``shared`` are the separator nodes that several tables contain.
     """
 
     targets: tuple[str, ...]

@@ -1,28 +1,32 @@
-"""b and the swings of quilts: exact, from factor tables, never from a joint.
+"""b and the swings of quilts: exact, from factor tables.
 
 The published influence and the swing of a quilt are maxima over every subset L of the nearby
-records and every assignment.  They are read off its moves (:mod:`quiltdp.inference.region`): on extended
-axes a record is known at its own entries and not known at the last one, so the largest entry over the first
-ones and the last one are all that is left of an axis.  Quilts whose moves have the same shape are read
-off together.  In workers each one keeps the tables of the model for its next target.
+records and every assignment.  They are read off its moves (:mod:`quiltdp.inference.region`; in tiny models
+:mod:`quiltdp.inference.joint`): on extended axes a record is known at its own entries and not known at the
+last one, so the largest entry over the first ones and the last one are all that is left of an axis.  The
+tables of many quilts are made together, and moves of one shape read off together.  In workers each one
+keeps the tables of the model for its next target.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from functools import partial
+from dataclasses import replace
+from functools import cached_property, partial
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 from weakref import ref
 
 import numpy as np
 
-from quiltdp.errors import InvalidArgument, ModelTooWide, option
-from quiltdp.inference.marginals import log_marginal, state_log_marginals
-from quiltdp.inference.moves import BIG, ComponentTooWide, both_ways, finite, pair_odds, subsets
-from quiltdp.inference.plan import MAX_ENTRIES, TOGETHER, UNTOLD, Limits, QuiltPlan
+from quiltdp.errors import InvalidArgument, InvalidModel, ModelTooWide, option
+from quiltdp.inference.joint import JointQuilts, joint_entries, joint_law
+from quiltdp.inference.marginals import extended_log_marginals, log_marginal
+from quiltdp.inference.moves import BIG, Moves, Wanted, both_ways, finite, pair_odds, subsets
+from quiltdp.inference.plan import MAX_ENTRIES, OFF_JOINT, TOGETHER, UNTOLD, Limits, QuiltPlan
 from quiltdp.inference.region import (
     Assignment,
     QuiltInfluence,
@@ -130,24 +134,48 @@ def quilt_influences(
     if executor is not None:
         return _by_target(model, quilts, executor, exact_support=exact_support, limits=chosen)
     space = workspace if workspace is not None else Workspace(model)
+    law = joint_law(space, chosen.joint) if exact_support else None
+    joint = None if law is None else JointQuilts(space, law, chosen)
     found: dict[int, QuiltInfluence] = {}
-    alike: dict[tuple[int, ...], list[_Reading]] = {}
+    readings: dict[int, _Reading] = {}
+    regions: dict[int, Region] = {}
+    shared = Moves(space, chosen)
+    alike: dict[tuple[int, ...], list[tuple[int, LogTable]]] = {}
     for k, quilt in enumerate(quilts):
+        target, nearby, separator = quilt.target, quilt.nearby, quilt.separator
+        if joint is not None:
+            records = joint.take(k, target, nearby, separator)
+            if records is not None:
+                readings[k] = (target, nearby, separator, records, True)
+                continue
         region = Region(
-            space, (quilt.target,), quilt.nearby, quilt.separator, chosen, exact_support=exact_support
+            space, (target,), nearby, separator, chosen, exact_support=exact_support, moves=shared
         )
         way = region.way
         if way == UNTOLD:
             found[k] = _nothing_told(region)
             continue
         _check_known_sets(region)
-        moves = _together(region) if way == TOGETHER else None
-        if moves is not None:
-            alike.setdefault(moves.array.shape, []).append(_Reading(k, region, moves))
+        if way == TOGETHER:
+            regions[k] = region
         else:
             found[k] = _one_by_one(region)
+    for k, moves in _together(regions):
+        if moves is None:
+            found[k] = _one_by_one(regions[k])
+        else:
+            region = regions[k]
+            readings[k] = (region.targets[0], region.nearby, region._separator, region.records, region.exact)
+            alike.setdefault(moves.array.shape, []).append((k, moves))
+    reader = _Reader(space, chosen, readings)
+    if joint is not None:
+        for places, array, logs, error in joint.ready():
+            found.update(reader.read(places, array, np.full(len(places), error), logs))
     for group in alike.values():
-        found.update(_read(group))
+        places = [k for k, _ in group]
+        stack = np.stack([m.array for _, m in group])
+        errors = np.array([m.error for _, m in group])
+        found.update(reader.read(places, stack, errors, reader.state_logs(places)))
     return tuple([found[k] for k in range(len(found))])
 
 
@@ -164,7 +192,7 @@ def plan_quilt(
     Examples
     --------
     >>> import quiltdp as qd
-    >>> m = qd.markov_chain([[0.9, 0.1], [0.1, 0.9]], length=9)
+    >>> m = qd.markov_chain([[0.9, 0.1], [0.1, 0.9]], length=99)
     >>> quilt = next(q for q in qd.quilts(qd.moralize(m), "X4") if q.nearby == {"X5"})
     >>> print(plan_quilt(m, quilt))
     quilt of {X4}: separator of 2, 1 nearby records, 2 known sets
@@ -180,6 +208,9 @@ def plan_quilt(
     region = Region(
         space, (quilt.target,), quilt.nearby, quilt.separator, chosen, exact_support=exact_support
     )
+    entries = joint_entries(model, chosen.joint)
+    if entries is not None and exact_support and region.way == TOGETHER:
+        return replace(region.plan, way=OFF_JOINT, entries=entries, parts=())
     return region.plan
 
 
@@ -214,7 +245,7 @@ def swings(
     region = Region(space, tuple(targets), nearby, separator, chosen, exact_support=exact_support)
     if known_sets is None:
         _check_known_sets(region)
-        moves = _together(region) if region.way == TOGETHER else None
+        moves = region.together() if region.way == TOGETHER else None
         if moves is not None:
             upper = above_array(_largest(moves.array[None]), np.array([2 * moves.error]))
             return dict(zip(_known_sets(region.records), upper[0].tolist(), strict=True))
@@ -237,14 +268,6 @@ def _nothing_told(region: Region) -> QuiltInfluence:
     few = 2 ** len(region.records) <= region.limits.known_sets
     zeros = dict.fromkeys(_known_sets(region.records), 0.0) if few else {}
     return QuiltInfluence(0.0, 0.0, 0.0, True, (0.0,) * (len(region.records) + 1), zeros)
-
-
-def _together(region: Region) -> LogTable | None:
-    """Return the moves of every known set, None if a hidden component is too large for that."""
-    try:
-        return region.together()
-    except ComponentTooWide:
-        return None
 
 
 def _check_known_sets(region: Region) -> None:
@@ -270,6 +293,7 @@ def _swing(region: Region, known: Sequence[str]) -> tuple[float, float]:
 def _one_by_one(region: Region) -> QuiltInfluence:
     """Return the numbers of a quilt, one known set after the other."""
     b, b_at = -1.0, None
+    lengths = (2,) * (1 + len(region.records))  # as if on extended axes of one state each
     sets = list(subsets(region.records))
     values, errors = [], []
     marginals = all(map(region.explicit, sets))
@@ -284,12 +308,13 @@ def _one_by_one(region: Region) -> QuiltInfluence:
                 marginals = False
                 continue
             if ratio > b:
-                lengths = tuple([2] * (1 + len(region.records)))  # as if on extended axes of one state each
                 place = [0, *[int(n not in known) for n in region.records]]
-                b, b_at = ratio, (int(np.ravel_multi_index(place, lengths)), lengths)
+                b, b_at = ratio, int(np.ravel_multi_index(place, lengths))
     upper = [above(v, e) for v, e in zip(values, errors, strict=True)]
     swing = max(values)
     sizes = range(len(region.records) + 1)
+    shared = (ref(region.space), region.space.model, region.limits, lengths)
+    reading = (region.targets[0], region.nearby, region._separator, region.records, region.exact)
     return QuiltInfluence(
         min(b, swing) if marginals else swing,
         swing,
@@ -297,7 +322,9 @@ def _one_by_one(region: Region) -> QuiltInfluence:
         region.exact and marginals,
         tuple([max(u for u, k in zip(upper, sets, strict=True) if len(k) == size) for size in sizes]),
         dict(zip(map(frozenset, sets), upper, strict=True)),
-        _finder(region, frozenset(sets[values.index(swing)]), b_at if marginals else None),
+        partial(
+            _witnesses, shared, reading, frozenset(sets[values.index(swing)]), b_at if marginals else None
+        ),
     )
 
 
@@ -310,12 +337,85 @@ def _odds(region: Region, known: Sequence[str]) -> Table:
 # -- many quilts at once --------------------------------------------------------------------------
 
 
-class _Reading(NamedTuple):
-    """A quilt whose moves are ready to be read off, and its place among those asked for."""
+def _together(regions: Mapping[int, Region]) -> Iterator[tuple[int, LogTable | None]]:
+    """Yield the moves of every known set of each region; their tables are made together, each once."""
+    if not regions:
+        return
+    slots: dict[Wanted, int] = {}
+    wanted = [[slots.setdefault(w, len(slots)) for w in r.wanted] for r in regions.values()]
+    tables = next(iter(regions.values())).moves.tables_of(list(slots))
+    for (k, region), own in zip(regions.items(), wanted, strict=True):
+        yield k, region.together([tables[slot] for slot in own])
 
-    place: int
-    region: Region
-    moves: LogTable
+
+_Reading: TypeAlias = tuple[str, frozenset[str], frozenset[str], tuple[str, ...], bool]
+"""Target, nearby, separator, nearby records, and whether the moves are exact."""
+
+
+class _Reader:
+    """Reads off the moves of quilts that have the same shape."""
+
+    def __init__(self, space: Workspace, limits: Limits, readings: Mapping[int, _Reading]) -> None:
+        self._space = space
+        self._limits = limits
+        self._readings = readings
+        self._known_sets: dict[tuple[str, ...], list[frozenset[str]]] = {}
+
+    def state_logs(self, places: Sequence[int]) -> list[Table | None]:
+        """Return ln P(x, l) of every quilt, None where no marginal can be had."""
+        logs: list[Table | None] = []
+        for k in places:
+            target, _, _, records, _ = self._readings[k]
+            nodes = tuple(sorted((target, *records)))
+            table = self._marginals[nodes]
+            if table is not None:
+                axis = nodes.index(target)
+                if axis:
+                    table = table.transpose((axis, *[j for j in range(len(nodes)) if j != axis]))
+                table = table[:-1]
+            logs.append(table)
+        return logs
+
+    @cached_property
+    def _marginals(self) -> Mapping[tuple[str, ...], Table | None]:
+        sets = [tuple(sorted((target, *records))) for target, _, _, records, _ in self._readings.values()]
+        return extended_log_marginals(self._space, sets)
+
+    def read(
+        self, places: Sequence[int], stack: Table, errors: Table, logs: Table | Sequence[Table | None]
+    ) -> Iterator[tuple[int, QuiltInfluence]]:
+        """Yield the numbers of quilts with their places."""
+        values = _largest(stack)
+        upper = above_array(values, 2 * errors[:, None])
+        order, begins = _by_size(stack.ndim - 2)
+        by_known = np.maximum.reduceat(upper[:, order], begins, axis=1)
+        swings, worst = values.max(axis=1), upper.max(axis=1)
+        b, where = _influences(stack, logs)
+        b = np.minimum(b, swings)  # b ≤ swing always: it stands in for a b that is too wide to know
+        if np.isnan(b).any() or np.isnan(worst).any():
+            raise InvalidModel("a quilt came out with NaN: each of its numbers is ≥ 0 or ∞")
+        columns = (b, swings, worst, by_known, upper, values.argmax(axis=1))
+        shared = (ref(self._space), self._space.model, self._limits, stack.shape[1:])
+        readings, sets_of = self._readings, self._known_sets
+        for k, at, b_at, swing, most, by_size, row, best in zip(
+            places, where, *[c.tolist() for c in columns], strict=True
+        ):
+            reading = readings[k]
+            records = reading[3]
+            sets = sets_of.get(records)
+            if sets is None:
+                sets = sets_of[records] = _known_sets(records)
+            find = partial(_witnesses, shared, reading, sets[best], at)
+            exact = reading[4] and at is not None
+            swing_of = dict(zip(sets, row, strict=True))
+            yield k, QuiltInfluence.trusted(b_at, swing, most, exact, tuple(by_size), swing_of, find)
+
+
+def _by_size(count: int) -> tuple[list[int], list[int]]:
+    """Return the places of the known sets of so many records by size, and where each size begins."""
+    sizes = [count - entry.bit_count() for entry in range(2**count)]
+    order = sorted(range(2**count), key=sizes.__getitem__)
+    return order, list(itertools.accumulate([math.comb(count, k) for k in range(count)], initial=0))
 
 
 def _known_sets(records: Sequence[str]) -> list[frozenset[str]]:
@@ -339,81 +439,48 @@ def _largest(stack: Table) -> Table:
     return values
 
 
-def _read(group: Sequence[_Reading]) -> dict[int, QuiltInfluence]:
-    """Return the numbers of quilts whose moves have the same shape."""
-    stack = np.stack([r.moves.array for r in group])
-    values = _largest(stack)
-    upper = above_array(values, 2 * np.array([[r.moves.error] for r in group]))
-    influences = _influences(group, stack)
-    count = stack.ndim - 2
-    known = np.array([count - entry.bit_count() for entry in range(2**count)])
-    by_known = np.stack([upper[:, known == size].max(axis=1) for size in range(count + 1)], axis=1)
-    columns = (upper.tolist(), by_known.tolist(), values.max(axis=1).tolist(), values.argmax(axis=1).tolist())
-    found: dict[int, QuiltInfluence] = {}
-    for r, (b, where), row, most, swing, at in zip(group, influences, *columns, strict=True):
-        sets = _known_sets(r.region.records)
-        found[r.place] = QuiltInfluence(
-            min(b, swing),  # b ≤ swing always: it stands in for a b that is too wide to know
-            swing,
-            max(row),
-            r.region.exact and where is not None,
-            tuple(most),
-            dict(zip(sets, row, strict=True)),
-            _finder(r.region, sets[at], None if where is None else (where, stack.shape[1:])),
-        )
-    return found
-
-
-def _influences(group: Sequence[_Reading], stack: Table) -> list[tuple[float, int | None]]:
+def _influences(stack: Table, logs: Table | Sequence[Table | None]) -> tuple[Table, list[int | None]]:
     """Return b of every quilt and the place in its moves where it is attained, if a marginal can be had."""
-    logs: list[Table | None] = []
-    for r in group:
-        try:
-            logs.append(state_log_marginals(r.region.space, r.region.targets, r.region.records))
-        except ModelTooWide:
-            logs.append(None)
     known = [k for k, table in enumerate(logs) if table is not None]
-    found: list[tuple[float, int | None]] = [(math.inf, None)] * len(group)
-    if known:
-        chosen = stack if len(known) == len(group) else stack[known]
-        ratios = chosen - pair_odds(np.stack([t for t in logs if t is not None]), axis=1)
-        ratios = ratios.reshape(len(ratios), -1)
-        at = ratios.argmax(axis=1).tolist()
-        for k, a, b in zip(known, at, ratios.max(axis=1).tolist(), strict=True):
-            found[k] = (finite(b), a)
-    return found
+    if not known:
+        return np.full(len(stack), np.inf), [None] * len(stack)
+    whole = len(known) == len(stack)
+    laws = logs if isinstance(logs, np.ndarray) else np.stack([t for t in logs if t is not None])
+    ratios = (stack if whole else stack[known]) - pair_odds(laws, axis=1)
+    ratios = ratios.reshape(len(ratios), -1)
+    values, places = np.maximum(ratios.max(axis=1), 0.0), ratios.argmax(axis=1).tolist()
+    values[values >= BIG / 2] = np.inf
+    if whole:
+        return values, places
+    b: Table = np.full(len(stack), np.inf)
+    where: list[int | None] = [None] * len(stack)
+    b[known] = values
+    for k, place in zip(known, places, strict=True):
+        where[k] = place
+    return b, where
 
 
 # -- witnesses ------------------------------------------------------------------------------------
 
-
-def _finder(
-    region: Region, swing_known: frozenset[str], b_at: tuple[int, tuple[int, ...]] | None
-) -> partial[Witnesses]:
-    """Return what looks up the witnesses; the workspace is not kept alive for that."""
-    quilt = (region.targets, region.nearby, region._separator, region.limits)
-    return partial(_witnesses, ref(region.space), region.space.model, quilt, swing_known, b_at, region.exact)
+_Shared: TypeAlias = tuple["ref[Workspace]", Model, Limits, tuple[int, ...]]
+"""Workspace (not kept alive for that), model, limits, and the shape of the moves."""
 
 
 def _witnesses(
-    space: ref[Workspace],
-    model: Model,
-    quilt: tuple[tuple[str, ...], frozenset[str], frozenset[str], Limits],
-    swing_known: frozenset[str],
-    b_at: tuple[int, tuple[int, ...]] | None,
-    exact: bool,
+    shared: _Shared, reading: _Reading, swing_known: Collection[str], b_at: int | None
 ) -> Witnesses:
     """Return the values that attain the swing and b, where they are exact."""
+    space, model, limits, shape = shared
+    target, nearby, separator, _, exact = reading
     if not exact:
         return None, None
     kept = space()
-    region = Region(kept if kept is not None else Workspace(model), *quilt)
+    region = Region(kept if kept is not None else Workspace(model), (target,), nearby, separator, limits)
     swing = region.swing_at(sorted(swing_known))
     b = None
     if b_at is not None:
-        _, *index = np.unravel_index(*b_at)
-        lengths = b_at[1][1:]
-        known = [n for n, k, most in zip(region.records, index, lengths, strict=True) if k < most - 1]
+        _, *index = np.unravel_index(b_at, shape)
+        known = [n for n, k, most in zip(region.records, index, shape[1:], strict=True) if k < most - 1]
         b = region.attained(known, region.given(known).array - _odds(region, known))
     return (
         None if swing is None else _witness(region, *swing, both=True),

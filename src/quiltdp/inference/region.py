@@ -26,6 +26,7 @@ from quiltdp.inference.moves import (
     Moves,
     Piece,
     PieceMoves,
+    Wanted,
     both_ways,
     ordered_pairs,
     shared_names,
@@ -139,6 +140,30 @@ class QuiltInfluence:
             raise InvalidModel(f"a quilt came out with {numbers}: each is a number ≥ 0 or ∞")
         object.__setattr__(self, "swing_of", MappingProxyType(dict(self.swing_of)))
 
+    @classmethod
+    def trusted(
+        cls,
+        b: float,
+        swing: float,
+        swing_upper: float,
+        exact: bool,
+        swing_by_known: tuple[float, ...],
+        swing_of: dict[frozenset[str], float],
+        find: Callable[[], Witnesses],
+    ) -> QuiltInfluence:
+        """Return the same as the constructor, for numbers that were checked with many others."""
+        made = object.__new__(cls)
+        made.__dict__.update(
+            b=b,
+            swing=swing,
+            swing_upper=swing_upper,
+            exact=exact,
+            swing_by_known=swing_by_known,
+            swing_of=MappingProxyType(swing_of),
+            find=find,
+        )
+        return made
+
     @cached_property
     def _witnesses(self) -> Witnesses:
         return self.find()
@@ -179,6 +204,8 @@ class Region:
     exact_support
         Whether values that only the rest of the model forbids are left out.  Without it every
         swing is an upper bound (and exact where tables have no zeros).
+    moves
+        Those of the workspace with these limits, if they are at hand.
 
     Raises
     ------
@@ -195,9 +222,10 @@ class Region:
         limits: Limits,
         *,
         exact_support: bool = True,
+        moves: Moves | None = None,
     ) -> None:
         self.space = workspace
-        self.moves = Moves(workspace, limits)
+        self.moves = Moves(workspace, limits) if moves is None else moves
         tables = self.moves.tables
         self.targets = tuple(sorted(targets))
         self.nearby = frozenset(nearby)
@@ -301,37 +329,64 @@ class Region:
 
     # -- moves ---------------------------------------------------------------------------------
 
-    def together(self) -> LogTable:
+    @property
+    def wanted(self) -> list[Wanted]:
+        """The pieces whose tables the moves of every known set are a sum of."""
+        stay, targets = (*self.records, *sorted(self.shared)), self.targets
+        return [(p, targets, tuple([n for n in stay if n in p.names])) for p in self.pieces]
+
+    def together(self, parts: Sequence[PieceMoves | ComponentTooWide] | None = None) -> LogTable | None:
         """Return the moves of every known set: axes pairs, then one extended axis per nearby record.
 
         A piece adds to the known sets it is part of: at the entries where the records next to it are
-        known and those summed out in it are not.
+        known and those summed out in it are not.  None if a hidden component is too large for that.
+
+        Parameters
+        ----------
+        parts
+            The tables that are :attr:`wanted`, if they have been made with those of other quilts.
         """
+        if parts is None:
+            parts = self.moves.tables_of(self.wanted)
         states = self.moves.tables.states
-        shared = sorted(self.shared)
-        stay = self.shared.union(self.records)
-        lengths = [*[states(n) + 1 for n in self.records], *map(states, shared)]
-        array = np.zeros((self._pairs, *lengths))
+        near = [(n, states(n)) for n in self.records]
+        shared = [(n, states(n)) for n in sorted(self.shared)]
+        alone = np.zeros((1,) * (1 + len(shared)))  # the sum of what no nearby record is part of
+        moving: list[tuple[tuple[int | slice, ...], Table]] = []
         size = error = 0.0
-        for p in self.pieces:
-            table, _, exact = self.moves.table(p, self.targets, p.names & stay)
-            self.exact = self.exact and exact
+        for p, made in zip(self.pieces, parts, strict=True):
+            if isinstance(made, ComponentTooWide):
+                return None
+            table, _, exact = made
+            if not exact:
+                self.exact = False
+            size += table.size
+            error += table.error
+            own = table.scope
             at: list[int | slice] = [_EVERY]
-            axes = [PAIRS]
-            for n in self.records:
+            shape = [-1]
+            for n, k in near:
                 if n in p.nodes:
                     at.append(-1)
                 else:
                     at.append(_KNOWN if n in p.names else _EVERY)
-                    axes.append(n)
-            array[tuple(at)] += aligned((table.scope, table.array), (*axes, *shared))
-            size += table.size
-            error += table.error
+                    shape.append(k if n in own else 1)
+            shape += [k if n in own else 1 for n, k in shared]
+            if near and (p.nodes or not p.names.isdisjoint(self.records)):
+                moving.append((tuple(at), table.array.reshape(shape)))
+            else:
+                alone = alone + table.array.reshape((-1, *shape[1 + len(near) :]))
+        names = (PAIRS, *[n for n, _ in shared])
         for t in self.beyond:
-            wall = self.moves.largest([t], [n for n in shared if n in t.scope])
-            array += aligned((wall.scope, wall.array), (PAIRS, *self.records, *shared))
+            wall = self.moves.largest([t], [n for n in names if n in t.scope])
+            alone = alone + aligned((wall.scope, wall.array), names)
+        array = np.empty([self._pairs, *[k + 1 for _, k in near], *[k for _, k in shared]])
+        array[...] = alone.reshape(len(alone), *(1,) * len(near), *alone.shape[1:])
+        for place, moved in moving:
+            view = array[place]
+            view += moved
         if shared:
-            array = np.maximum.reduce(array, axis=tuple(range(array.ndim - len(shared), array.ndim)))
+            array = np.maximum.reduce(array.reshape(*array.shape[: 1 + len(near)], -1), axis=-1)
         error += (len(self.pieces) + 1) * EPS * size
         return LogTable((PAIRS, *self.records), array, size, error)
 
@@ -351,7 +406,9 @@ class Region:
             pieces = self.moves.given(self.targets, near, hidden)
             stay = shared_names(pieces, [t.scope for t in self.beyond]) | fixed
             try:
-                found = [(p, self.moves.table(p, self.targets, p.names & stay)) for p in pieces]
+                found = [
+                    (p, self.moves.table(p, self.targets, tuple(sorted(p.names & stay)))) for p in pieces
+                ]
             except ComponentTooWide as error:  # even with its hub maximised: now that of all pieces together
                 hidden, self.exact = hidden - {error.hub}, False
                 continue

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from quiltdp.chain import ChainModel
 from quiltdp.errors import ModelTooWide, option
 from quiltdp.graph.orders import eliminations
-from quiltdp.inference.plan import KEPT_SETS
+from quiltdp.inference.plan import AT_ONCE, KEPT_SETS, MOST_AXES
 from quiltdp.inference.workspace import Workspace
 from quiltdp.model import Model, Table
 from quiltdp.numbers import EPS
@@ -44,6 +44,7 @@ __all__ = [
     "barrier",
     "best_assignment",
     "extended",
+    "extended_law",
     "factor_tables",
     "log_ratio",
     "log_sum",
@@ -156,6 +157,18 @@ def extended(array: Table, axis: int) -> Table:
     return np.concatenate([array, np.expand_dims(total, axis)], axis=axis)
 
 
+def extended_law(law: Table, axis: int) -> Table:
+    """Return a table of probabilities with one more entry along an axis, the sum of the others.
+
+    Added in one order, whatever else is in the array, so that a quilt gets the same bytes in any company.
+    """
+    at = (slice(None),) * axis
+    total = law[(*at, slice(0, 1))]
+    for k in range(1, law.shape[axis]):
+        total = total + law[(*at, slice(k, k + 1))]
+    return np.concatenate([law, total], axis=axis)
+
+
 def log_ratio(numerator: Table, denominator: Table) -> Table:
     """Return ln p − ln q entry by entry: +∞ where p/0, −∞ where 0/q, and −∞ where 0/0.
 
@@ -191,13 +204,13 @@ class FactorTables:
 
     def scope(self, position: int) -> tuple[str, ...]:
         """Return the nodes of a factor."""
-        return self.logs(position).scope
+        return self._factors[position].scope
 
     def scope_set(self, position: int) -> frozenset[str]:
         """Return the nodes of a factor as a set."""
         found = self._scopes.get(position)
         if found is None:
-            found = self._scopes[position] = frozenset(self.logs(position).scope)
+            found = self._scopes[position] = frozenset(self._factors[position].scope)
         return found
 
     def table(self, position: int) -> Table:
@@ -394,8 +407,26 @@ def summed_law(
     The logarithms of the entries must add up to less than what a double holds, so that nothing
     underflows: the ``size`` of every table is a bound on them.
     """
-    left = _eliminate(tables, nodes, lambda ts: _law_product(ts, limit=limit), _sum_out, guard)
+    every = list(tables)
+    sizes = {n: k for t in every for n, k in zip(t.scope, t.array.shape, strict=True)}
+    entries = math.prod(sizes.values())
+    if entries <= min(limit, AT_ONCE) and len(every) < MOST_AXES and len(sizes) < MOST_AXES:
+        return _summed_at_once(every, sizes, nodes)
+    left = _eliminate(every, nodes, lambda ts: _law_product(ts, limit=limit), _sum_out, guard)
     return _law_product(left, limit=limit)
+
+
+def _summed_at_once(tables: Sequence[LogTable], sizes: Mapping[str, int], nodes: Collection[str]) -> LogTable:
+    """Return the same where the product of all tables is small: one call for everything."""
+    label = {n: k for k, n in enumerate(sizes)}
+    operands: list[Any] = []
+    for t in tables:
+        operands += [t.array, [label[n] for n in t.scope]]
+    rest = tuple([n for n in sizes if n not in nodes])
+    terms = math.prod([k for n, k in sizes.items() if n in nodes])
+    law = np.einsum(*operands, [label[n] for n in rest])
+    size = sum([t.size for t in tables]) + math.log(terms)
+    return LogTable(rest, law, size, sum([t.error for t in tables]) + (len(tables) + terms) * EPS)
 
 
 def max_out(

@@ -18,7 +18,8 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TypeAlias
+from functools import cached_property
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,7 @@ from quiltdp.inference.plan import (
     EASY_ENTRIES,
     KEPT_LAW,
     MAX_ENTRIES,
+    RANGE,
     SUPPORT_ENTRIES,
     EliminationPlan,
     plan_elimination,
@@ -231,6 +233,7 @@ class JunctionTree(CliqueTree):
     ) -> None:
         super().__init__(plan, sizes)
         self._conditionals: dict[int, Table] = {}
+        self._plain: dict[int, Table] = {}
         self._beliefs = [np.zeros(tuple(self._sizes[n] for n in c)) for c in self.cliques]
         for scope, table in tables:
             if scope:
@@ -283,6 +286,46 @@ class JunctionTree(CliqueTree):
         for part in parts.values():
             total = total + aligned(self._within(frozenset(part)), wanted)
         return np.asarray(np.broadcast_to(total, tuple(self._sizes[n] for n in wanted)))
+
+    def law(self, nodes: Sequence[str]) -> Table | None:
+        """Return P(x_nodes), quickly: sums of products of plain probabilities, axes as in ``nodes``.
+
+        None where a table is large, something might underflow, or the nodes are in several components: then
+        :meth:`log_marginal` is the way.
+        """
+        if len({self._root[self.plan.home[n]] for n in nodes}) > 1:
+            return None
+        wanted = frozenset(nodes)
+        subtree = self._subtree(wanted)
+        if len(subtree) * self._least < -RANGE:
+            return None
+        arrived: dict[int, list[NamedTable]] = {k: [] for k in subtree}
+        top = subtree[-1]
+        for k in subtree:
+            scope = dict.fromkeys(self.cliques[k])
+            for names, _ in arrived[k]:
+                scope.update(dict.fromkeys(names))
+            if math.prod([self._sizes[n] for n in scope]) > KEPT_LAW:
+                return None
+            own = self._plain.get(k if k == top else -1 - k)
+            if own is None:
+                own = np.exp(self._beliefs[k] if k == top else self.given_above(k))
+                self._plain[k if k == top else -1 - k] = own
+            keep = nodes if k == top else [n for n in scope if n in wanted or n in self.separators[k]]
+            label = {n: j for j, n in enumerate(scope)}
+            operands: list[Any] = [own, list(range(len(self.cliques[k])))]
+            for names, table in arrived[k]:
+                operands += [table, [label[n] for n in names]]
+            made: Table = np.einsum(*operands, [label[n] for n in keep])
+            if k == top:
+                return made
+            arrived[self._parent[k]].append((keep, made))
+        raise AssertionError("a subtree has a top clique")  # pragma: no cover
+
+    @cached_property
+    def _least(self) -> float:
+        """The smallest logarithm of a possible state of a clique."""
+        return min([float(b.min(initial=0.0, where=b > -np.inf)) for b in self._beliefs])
 
     # -- making it -------------------------------------------------------------------------
 

@@ -65,6 +65,10 @@ class Workspace:
         """
         return self._shelf.keep((kind, self._part, key), make, size)
 
+    def kept(self, kind: str, key: Hashable) -> Any:
+        """Return what is kept under ``kind`` and ``key``, None if it is not there."""
+        return self._shelf.find((kind, self._part, key))
+
 
 def moral_graph(workspace: Workspace) -> DependencyGraph:
     """Return the moral graph of the workspace's model, made once."""
@@ -80,6 +84,13 @@ class _Shelf:
         self.guard = guard
         self._whole = self._room = max_bytes
         self._kept: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
+
+    def find(self, key: Hashable) -> Any:
+        found = self._kept.get(key)
+        if found is None:
+            return None
+        self._kept.move_to_end(key)
+        return found[0]
 
     def keep(
         self, key: Hashable, make: Callable[[], _Made], size: Callable[[_Made], int] | None = None
