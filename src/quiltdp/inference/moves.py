@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import combinations
 from typing import NamedTuple, TypeAlias
@@ -392,10 +393,8 @@ class Moves:
             how = replace(limits, rays=False).how(True, entries)
         source = None
         if how != HUB_MAXIMISED:
-            try:
+            with suppress(ModelTooWide):
                 source = self.source(piece)
-            except ModelTooWide:
-                pass
         if source is not None:
             shape = [tables.states(n) for n in targets]
             pairs = math.prod(shape) * (math.prod(shape) - 1)
