@@ -106,7 +106,8 @@ def surroundings(
 
     Examples
     --------
-    >>> g = DependencyGraph.from_pairs(["A", "B", "C"], [("A", "B"), ("B", "C")])
+    >>> from quiltdp import DependencyGraph
+    >>> g = DependencyGraph(["A", "B", "C"], [("A", "B"), ("B", "C")])
     >>> sorted(surroundings(g, [0], [1, 2], [1, 2]))
     [(), (1,), (2,)]
     """
