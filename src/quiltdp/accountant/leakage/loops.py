@@ -28,7 +28,7 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
-from quiltdp.accountant.leakage.kernel import Array, closed_kernel
+from quiltdp.accountant.leakage.kernel import Array
 from quiltdp.accountant.leakage.transport import transport
 from quiltdp.accountant.trade_offs import LOOPS_AT_ONCE, LOOPS_SOLVED
 from quiltdp.inference.ancestry import Reordered, Step
@@ -178,16 +178,7 @@ class LoopMessages:
     def _kernel(self, p: Array, q: Array, d: Array) -> Array:
         """Return K for a batch, rounded up."""
         d = up_array(d, self._ulps)
-        found = np.zeros(len(p))
-        size = p.shape[1]
-        step = max(1, LOOPS_AT_ONCE // (size * size))
-        for s in range(0, len(p), step):
-            part = slice(s, s + step)
-            if size > 3:
-                found[part] = transport(p[part], q[part], d[part], effort=LOOPS_SOLVED)
-            else:
-                cells = _donated(p[part], q[part], d[part])
-                found[part] = closed_kernel(list(p[part].T), list(q[part].T), cells)
+        found = transport(p, q, d, effort=LOOPS_SOLVED)
         top = d.max(axis=(1, 2), initial=0.0)
         return np.where(found > 0, np.minimum(found + 2.0 * self._slack, top), 0.0)
 
@@ -216,10 +207,3 @@ def _groups(step: Step, most: int) -> list[tuple[int, ...]]:
         else:
             groups.append((k,))
     return groups
-
-
-def _donated(p: Array, q: Array, d: Array) -> Array:
-    """Return d with the batch last, impossible sources and sinks standing where possible ones do."""
-    rows: NDArray[np.intp] = np.where(p > 0, np.arange(p.shape[1]), (p > 0).argmax(axis=1)[:, None])
-    columns: NDArray[np.intp] = np.where(q > 0, np.arange(q.shape[1]), (q > 0).argmax(axis=1)[:, None])
-    return np.ascontiguousarray(d[np.arange(len(d)), rows.T[:, None, :], columns.T[None, :, :]])

@@ -7,15 +7,17 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from quiltdp.domains.pedigree import checks, mendel
-from quiltdp.domains.pedigree.linked import LinkedLoci, linked_tables
 from quiltdp.domains.pedigree.read import read_pedigree
 from quiltdp.domains.pedigree.study import study_members
 from quiltdp.domains.pedigree.types import Pedigree, Person
 from quiltdp.errors import InvalidArgument, InvalidModel, option
 from quiltdp.model import Model, Table
+
+if TYPE_CHECKING:
+    from quiltdp.domains.pedigree.linked import LinkedLoci
 
 __all__ = ["Locus", "frequencies_of", "load", "loci_by_frequency", "pedigree"]
 
@@ -258,6 +260,8 @@ def _linked(
     haplotypes: Mapping[str, float] | None,
     genetics: Mapping[str, Any],
 ) -> LinkedLoci:
+    from quiltdp.domains.pedigree.linked import LinkedLoci
+
     if haplotypes is not None:
         if ld is not None:
             raise InvalidArgument(f"{option('ld')} and haplotypes both say what founders carry together")
@@ -281,6 +285,8 @@ def _linked(
 
 def _linked_model(family: Pedigree, loci: LinkedLoci, study: Any) -> Model:
     """Return the network of haplotypes, with a record for every member and locus."""
+    from quiltdp.domains.pedigree.linked import linked_tables
+
     single = {
         n: Locus(p, loci.mutation_rate, loci.error_rate, loci.inbreeding, loci.x_linked)
         for n, p in loci.frequencies.items()

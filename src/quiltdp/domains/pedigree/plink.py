@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from quiltdp.domains.pedigree.codes import MissingCodes, read_sex, sex_codes
 from quiltdp.domains.pedigree.columns import is_header
-from quiltdp.domains.pedigree.tables import rows_of_table
 from quiltdp.domains.pedigree.text import Cells, read_cells
 from quiltdp.domains.pedigree.types import Alleles, Row, RowFile
 from quiltdp.errors import FileFormatError, option
@@ -36,16 +36,10 @@ def read_plink(
     path = Path(path)
     cells = read_cells(path)
     if columns or is_header(cells.cells[0]):
-        extra = {"male": male, "female": female}
-        return rows_of_table(
-            cells,
-            "PLINK",
-            columns=columns,
-            missing=missing,
-            default_missing=_MISSING,
-            global_ids=False,
-            **extra,
-        )
+        from quiltdp.domains.pedigree.tables import rows_of_table
+
+        given: dict[str, Any] = {"columns": columns, "missing": missing, "male": male, "female": female}
+        return rows_of_table(cells, "PLINK", default_missing=_MISSING, global_ids=False, **given)
     body, lines = cells.cells, cells.lines
     if cells.first_is_comment:
         body, lines = body[1:], lines[1:]

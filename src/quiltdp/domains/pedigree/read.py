@@ -6,17 +6,19 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from quiltdp.domains.pedigree.assemble import assemble
-from quiltdp.domains.pedigree.gedcom import read_gedcom
-from quiltdp.domains.pedigree.linkage import looks_like_linkage, read_linkage
-from quiltdp.domains.pedigree.plink import read_plink
-from quiltdp.domains.pedigree.tables import read_table
 from quiltdp.domains.pedigree.types import Pedigree, RowFile
 from quiltdp.errors import InvalidArgument, option
 
 __all__ = ["FORMATS", "SUFFIXES", "read_pedigree"]
 
 FORMATS = ("plink", "linkage", "table", "gedcom")
-SUFFIXES = (".fam", ".ped", ".psam", ".pre", ".ged", ".gedcom", ".csv", ".tsv", ".tab", ".dat", ".txt")
+_BY_SUFFIX = {
+    **dict.fromkeys((".fam", ".psam"), "plink"),
+    **dict.fromkeys((".ged", ".gedcom"), "gedcom"),
+    **dict.fromkeys((".csv", ".tsv", ".tab"), "table"),
+    **dict.fromkeys((".ped", ".pre", ".dat", ".txt"), ""),  # PLINK or LINKAGE: the content tells
+}
+SUFFIXES = tuple(_BY_SUFFIX)
 
 
 def read_pedigree(
@@ -77,6 +79,7 @@ def _rows(
     male: str | None,
     female: str | None,
 ) -> RowFile:
+    """Return the rows of the file; only the reader of its format is loaded."""
     if kind in ("gedcom", "linkage"):
         given = {"columns": columns, "missing": missing, "male": male, "female": female}
         extra = [name for name, value in given.items() if value]
@@ -84,24 +87,29 @@ def _rows(
             raise InvalidArgument(
                 f"{path}: {option(extra[0])} does not apply to {kind} files, their layout is fixed"
             )
-        return read_gedcom(path) if kind == "gedcom" else read_linkage(path)
-    reader = read_plink if kind == "plink" else read_table
+        if kind == "gedcom":
+            from quiltdp.domains.pedigree.gedcom import read_gedcom
+
+            return read_gedcom(path)
+        from quiltdp.domains.pedigree.linkage import read_linkage
+
+        return read_linkage(path)
+    if kind == "plink":
+        from quiltdp.domains.pedigree.plink import read_plink as reader
+    else:
+        from quiltdp.domains.pedigree.tables import read_table as reader
     return reader(path, columns=columns, missing=missing, male=male, female=female)
 
 
 def _format(path: Path) -> str:
     suffix = Path(path.name.lower().removesuffix(".gz")).suffix
-    if suffix in (".ged", ".gedcom"):
-        return "gedcom"
-    if suffix == ".csv":
-        return "table"
-    if suffix in (".psam", ".fam"):
-        return "plink"
-    if suffix in (".tsv", ".tab"):
-        return "table"
-    if suffix in (".ped", ".pre", ".dat", ".txt"):
-        return "linkage" if looks_like_linkage(path) else "plink"
-    raise InvalidArgument(
-        f"{path}: the suffix {suffix!r} does not tell the format; say {option('format', '…')},"
-        f" one of {', '.join(FORMATS)}"
-    )
+    if suffix not in _BY_SUFFIX:
+        raise InvalidArgument(
+            f"{path}: the suffix {suffix!r} does not tell the format; say {option('format', '…')},"
+            f" one of {', '.join(FORMATS)}"
+        )
+    if _BY_SUFFIX[suffix]:
+        return _BY_SUFFIX[suffix]
+    from quiltdp.domains.pedigree.linkage import looks_like_linkage
+
+    return "linkage" if looks_like_linkage(path) else "plink"
