@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +13,9 @@ import numpy as np
 
 from quiltdp.accountant.adversaries import Adversary, adversary_from
 from quiltdp.accountant.bounds import Problem, Vector
-from quiltdp.accountant.delta_bounds import ApproximateBound, RegisteredDelta, WeighedBound, delta_bounds_for
+from quiltdp.accountant.delta_bounds import ApproximateBound, RegisteredDelta, delta_bounds_for
+from quiltdp.accountant.delta_search import TOLERANCE, in_stages
+from quiltdp.accountant.delta_weighed import Deltas, WeighedPiece, WeighedProfile
 from quiltdp.accountant.mechanisms import GroupProfile, Mechanism
 from quiltdp.accountant.pieces import assign_units
 from quiltdp.accountant.result import Binding, Certificate, Leakage, PerUnit
@@ -26,7 +28,7 @@ from quiltdp.accountant.units import (
     make_units,
     positive_epsilon,
 )
-from quiltdp.errors import InvalidArgument, ModelTooWide, NoCertificate, option
+from quiltdp.errors import InvalidArgument, ModelTooWide, option
 from quiltdp.graph.components import component_classes
 from quiltdp.inference.workspace import Workspace
 from quiltdp.model import Model
@@ -35,7 +37,6 @@ from quiltdp.work import NO_GUARD, Guard, GuardStruck, WorkBudget
 
 __all__ = ["ApproximateCalibration", "DeltaProfile", "approximate_leakage", "left_out", "smallest_scale"]
 
-_TOLERANCE = 1e-9  # how far (relatively) a noise scale or an ε may stay above the smallest that passes
 _SMALLEST_EPSILON = 1e-6
 
 
@@ -47,25 +48,6 @@ class _Piece:
     places: tuple[tuple[np.ndarray, np.ndarray], ...]
     count: int
     bounds: tuple[tuple[RegisteredDelta, ApproximateBound], ...]
-
-
-@dataclass(frozen=True, eq=False)
-class Deltas:
-    """δ of every unit at one noise scale and ε, and which bound gave it."""
-
-    values: Vector
-    names: tuple[str, ...]
-    given: np.ndarray
-
-    @property
-    def worst(self) -> int:
-        """The unit with the largest δ."""
-        return int(np.argmax(self.values)) if len(self.values) else 0
-
-    @property
-    def largest(self) -> float:
-        """Its δ."""
-        return float(self.values.max(initial=0.0))
 
 
 class DeltaProfile:
@@ -181,9 +163,7 @@ class DeltaProfile:
                 key = (p, own.tobytes())
                 if key not in known:
                     whole = bool((own == np.floor(own)).all())
-                    known[key] = _WeighedPiece.of(
-                        [(e, b.weigh(own)) for e, b in piece.bounds], dropped, whole
-                    )
+                    known[key] = WeighedPiece.of([(e, b.weigh(own)) for e, b in piece.bounds], dropped, whole)
                 parts.append((known[key], inside, outside))
         names = tuple(delta_bounds_for(self.adversary))
         return WeighedProfile(names, len(self.units), tuple(parts), dropped)
@@ -199,110 +179,6 @@ class DeltaProfile:
     def largest_group(self, weights: Vector) -> float:
         """Return the largest sum of sensitivities of a component."""
         return max((float(weights[c].sum()) for p in self._pieces for c in p.copies), default=0.0)
-
-
-@dataclass(frozen=True, eq=False)
-class _WeighedPiece:
-    """The bounds of one component for given sensitivities; units treated alike by all are one class."""
-
-    bounds: tuple[tuple[RegisteredDelta, WeighedBound], ...]
-    where: np.ndarray  # the class of every unit
-    picks: tuple[np.ndarray, ...]  # per bound: its class for each of our classes
-    dropped: set[str]  # bounds given up because a limit of time was reached, in any component
-    whole: bool  # whether every sensitivity is a whole number
-
-    @classmethod
-    def of(
-        cls, bounds: list[tuple[RegisteredDelta, WeighedBound]], dropped: set[str], whole: bool
-    ) -> _WeighedPiece:
-        where = np.zeros(len(bounds[0][1].where), dtype=np.intp)
-        for _, bound in bounds:
-            _, where = np.unique(
-                where * (int(bound.where.max(initial=0)) + 1) + bound.where, return_inverse=True
-            )
-        first = np.unique(where, return_index=True)[1]
-        picks = tuple(b.where[first] for _, b in bounds)
-        return cls(tuple(bounds), where.astype(np.intp), picks, dropped, whole)
-
-    def evaluate(
-        self, profile: GroupProfile, epsilon: float, *, costly: bool = True
-    ) -> tuple[Vector, list[str]]:
-        """Return the smallest δ of every class, and by which bound."""
-        if not self.whole and getattr(profile, "counts_records", False):
-            raise InvalidArgument(
-                f"{option('weights')}: this mechanism is known by what whole records cost (each may be drawn"
-                " or not): give whole numbers, 1 for a record however little it moves"
-            )
-        best = np.ones(len(self.picks[0]))
-        by = [self.bounds[0][0].name] * len(best)
-        for (entry, bound), pick in zip(self.bounds, self.picks, strict=True):
-            if (entry.costly and not costly) or entry.name in self.dropped:
-                continue
-            try:
-                found = np.minimum(bound.evaluate(profile, epsilon).values, 1.0)[pick]
-            except GuardStruck:
-                self.dropped.add(entry.name)
-                continue
-            for k in np.flatnonzero(found < best).tolist():
-                by[k] = entry.name
-            best = np.minimum(best, found)
-        return best, by
-
-
-@dataclass(eq=False)
-class WeighedProfile:
-    """δ_BDP of a model whose sensitivities are given, at any noise and ε."""
-
-    names: tuple[str, ...]
-    count: int
-    parts: tuple[tuple[_WeighedPiece, np.ndarray, np.ndarray], ...]
-    dropped: set[str]
-
-    @property
-    def struck(self) -> tuple[str, ...]:
-        """The bounds that were given up because a limit of time was reached."""
-        return tuple(sorted(self.dropped))
-
-    def _pieces(
-        self, profile: GroupProfile, epsilon: float
-    ) -> Iterator[tuple[Vector, list[str], np.ndarray, np.ndarray]]:
-        if math.isnan(epsilon):
-            raise InvalidArgument(f"{option('epsilon')} must be a number, not {epsilon!r}")
-        known: dict[int, tuple[Vector, list[str]]] = {}
-        for piece, inside, outside in self.parts:
-            if id(piece) not in known:
-                known[id(piece)] = piece.evaluate(profile, epsilon)
-            yield *known[id(piece)], piece.where[inside], outside
-
-    @property
-    def costly(self) -> bool:
-        """Whether some bound takes its time."""
-        return any(
-            entry.costly and entry.name not in self.dropped
-            for piece, _, _ in self.parts
-            for entry, _ in piece.bounds
-        )
-
-    def largest(self, profile: GroupProfile, epsilon: float, *, costly: bool = True) -> float:
-        """Return the largest δ over all units; ε may be negative."""
-        worst = 0.0
-        known: set[int] = set()
-        for piece, _, _ in self.parts:
-            if id(piece) not in known:
-                known.add(id(piece))
-                found, _ = piece.evaluate(profile, epsilon, costly=costly)
-                worst = max(worst, float(found.max(initial=0.0)))
-        if math.isnan(epsilon):
-            raise InvalidArgument(f"{option('epsilon')} must be a number, not {epsilon!r}")
-        return worst
-
-    def evaluate(self, profile: GroupProfile, epsilon: float) -> Deltas:
-        """Return δ of every unit with the bound that gave it."""
-        values, given = np.zeros(self.count), np.zeros(self.count, dtype=np.intp)
-        for best, by, where, outside in self._pieces(profile, epsilon):
-            values[outside] = best[where]
-            given[outside] = np.array([self.names.index(n) for n in by], dtype=np.intp)[where]
-        return Deltas(values, self.names, given)
 
 
 def _check_one_component(units: Units, places: Any) -> None:
@@ -349,7 +225,7 @@ def smallest_scale(
     heavy = heaviest(bounds.units, model, weights)
     alone = mechanism.group(heavy).scale(epsilon) if heavy > 0.0 else 0.0
     start = alone if alone > 0.0 else mechanism.scale(epsilon) * 2.0**-20
-    scale = digits_up(_in_stages(worst, weighed, mechanism.target_delta, start, mechanism.scale_name))
+    scale = digits_up(in_stages(worst, weighed, mechanism.target_delta, start, mechanism.scale_name))
     used = frozenset(weighed.dropped)
     found = _once_more(bounds, weighed, used, mechanism.group_profile(scale), epsilon)
     for k in range(40):
@@ -357,7 +233,7 @@ def smallest_scale(
         back = _smallest_epsilon(weighed, mechanism, scale, heavy) if passes else math.inf
         if passes and (back <= epsilon or weighed.dropped != used):  # a limit leaves what was certified
             break
-        scale = digits_up(scale * (1.0 + _TOLERANCE * 2.0**k))
+        scale = digits_up(scale * (1.0 + TOLERANCE * 2.0**k))
         found = _once_more(bounds, weighed, used, mechanism.group_profile(scale), epsilon)
     if used - bounds._left_out:
         bounds._note(f"a limit was reached: without {', '.join(sorted(used))}")
@@ -411,84 +287,6 @@ def left_out(stage: str) -> tuple[str, ...]:
     return tuple(stage.removeprefix(_BUT).split(", ")) if stage.startswith(_BUT) else ()
 
 
-def _in_stages(
-    worst: Callable[[float, bool], float], weighed: WeighedProfile, delta: float, start: float, what: str
-) -> float:
-    """Return about the smallest x ≥ start with worst(x) ≤ δ: by the quick bounds first, then by all."""
-    found = start
-    for _ in range(4):  # once more where a limit of time took a bound away
-        before = weighed.struck
-        found = _smallest(lambda x: worst(x, False), delta, start, what)
-        if weighed.costly and found > start:
-            found = _smallest(lambda x: worst(x, True), delta, start, what, known=found)
-        if weighed.struck == before:
-            break
-    return found
-
-
-def _smallest(
-    worst: Callable[[float], float], delta: float, start: float, what: str, known: float | None = None
-) -> float:
-    """Return about the smallest x ≥ start with worst(x) ≤ δ; the returned x was checked.
-
-    Doubling from the start, or steps down from an x that is ``known`` to pass; then the secant of
-    ln worst against ln x, with a bisection whenever it gains too little.
-    """
-
-    def excess(x: float) -> float:
-        return math.log(max(worst(x), 1e-300) / delta)
-
-    if known is None:
-        low, high, above, over = _doubled(excess, start, what, delta)
-    else:
-        low, high, above, over = _lowered(excess, start, known)
-    halve = False
-    while high - low > _TOLERANCE * high:
-        a, b = math.log(low), math.log(high)
-        reach = 0.3 * _TOLERANCE  # step a little over the root, so that both ends close in
-        share = 0.5 if halve else min(max(above / (above - over), 0.01), 0.99)
-        middle = math.exp(min(max(a + (b - a) * share + (0.0 if halve else reach), a + reach), b - reach))
-        found = excess(middle)
-        if found <= 0.0:
-            high, over = middle, found
-        else:
-            low, above = middle, found
-        halve = math.log(high) - math.log(low) > 0.5 * (b - a)
-    return high
-
-
-def _doubled(
-    excess: Callable[[float], float], start: float, what: str, delta: float
-) -> tuple[float, float, float, float]:
-    """Return (low, high, …) with high passing and low not, by doubling; both the start if that passes."""
-    high, over = start, excess(start)
-    if over <= 0.0:
-        return high, high, over, over
-    for _ in range(80):
-        low, above = high, over
-        high *= 2.0
-        over = excess(high)
-        if over <= 0.0:
-            return low, high, above, over
-    raise NoCertificate(f"no {what} up to {high:.3g} reaches δ = {delta:g}")
-
-
-def _lowered(
-    excess: Callable[[float], float], start: float, known: float
-) -> tuple[float, float, float, float]:
-    """Return (low, high, …) with high passing and low not, by steps down from what is known to pass."""
-    high, over = known, excess(known)
-    if over > 0.0:  # a search that went another way this time
-        return known, known, 0.0, 0.0
-    while high > start:
-        low = max(start, 0.6 * high)
-        above = excess(low)
-        if above > 0.0:
-            return low, high, above, over
-        high, over = low, above
-    return high, high, over, over
-
-
 def _smallest_epsilon(weighed: WeighedProfile, mechanism: Mechanism, scale: float, heavy: float) -> float:
     """Return the smallest ε found with certified δ(ε) ≤ δ; ``heavy`` is the weight of the heaviest unit."""
     profile = mechanism.group_profile(scale)
@@ -499,7 +297,7 @@ def _smallest_epsilon(weighed: WeighedProfile, mechanism: Mechanism, scale: floa
     def worst(epsilon: float, costly: bool) -> float:
         return weighed.largest(profile, epsilon, costly=costly)
 
-    return digits_up(_in_stages(worst, weighed, mechanism.target_delta, start, "ε"))
+    return digits_up(in_stages(worst, weighed, mechanism.target_delta, start, "ε"))
 
 
 def approximate_leakage(
