@@ -6,8 +6,8 @@ that are touched are bounded too.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,7 +75,9 @@ class AttackSearch:
         self.who = who
         level = level if level in ATTACK_RUNS else "normal"
         self.left = max(ATTACK_LEAST, int(min(ATTACK_RUNS[level], ATTACK_ENTRIES[level] / tree.effort)))
-        self._prior = self._laws({}, {})
+        self.left -= 1
+        self._prior = tree.laws({})[1]
+        self._indexed = [(n, self.model.index[n]) for n in self.model.records]
 
     def best(self) -> UnitAttack:
         """Return the best attack on any record."""
@@ -89,7 +91,8 @@ class AttackSearch:
                 best = this
         if best is None:  # every record has one possible value: nothing can be told apart
             return UnitAttack(0.0, self.model.records[0], (0, 0), {}, {})
-        return best
+        own = float(self.alpha[self.model.index[best.target]])
+        return replace(best, leaks=attained(self.tree, best.target, best.pair, best.known, best.tilt, own))
 
     def _promising(self) -> list[tuple[float, str, tuple[int, int]]]:
         """Return the records that tell most at small α, with their values.
@@ -118,17 +121,11 @@ class AttackSearch:
 
     def _attack(self, target: str, pair: tuple[int, int], keep: int) -> UnitAttack:
         """Attack one record, until ``keep`` propagations are left for others."""
-        leaks, tilt = self._ascend(target, pair, {})
+        ((leaks, tilt),) = self._ascend(target, pair, [{}])
         known: dict[str, int] = {}
         if self.who.name != "prior":
             leaks, known, tilt = self._learn(target, pair, leaks, tilt, keep)
         return UnitAttack(leaks, target, pair, known, tilt)
-
-    def _laws(self, known: Mapping[str, int], tilt: Mapping[str, Table]) -> dict[str, Table]:
-        self.left -= 1
-        fixed = self.tree.evidence(known)
-        free = {n: w for n, w in tilt.items() if n not in fixed}
-        return self.tree.laws({**fixed, **free})[1]
 
     def _price(self, cases: int) -> int:
         """Return what many cases at once cost, in propagations: little where the overhead is most of it."""
@@ -148,25 +145,48 @@ class AttackSearch:
         return total
 
     def _ascend(
-        self, target: str, pair: tuple[int, int], known: Mapping[str, int], rounds: int = ATTACK_ROUNDS
-    ) -> tuple[float, dict[str, Table]]:
-        """Return the leakage and the mechanism that coordinate ascent reaches."""
-        tilt: dict[str, Table] = {}
+        self,
+        target: str,
+        pair: tuple[int, int],
+        known: Sequence[Mapping[str, int]],
+        rounds: int = ATTACK_ROUNDS,
+    ) -> list[tuple[float, dict[str, Table]]]:
+        """Return for all that may be known the leakage and the mechanism that coordinate ascent reaches.
+
+        The leakages are those of a quick propagation: they rank attacks.
+        """
         own = float(self.alpha[self.model.index[target]])
-        best: tuple[float, dict[str, Table]] = (_rounded(own), {})
-        for _ in range(rounds):
-            p, q = (self._laws({**known, target: x}, tilt) for x in pair)
-            new = {}
-            for n in self.model.records:
-                if n != target and n not in known:
-                    new[n] = np.where(p[n] > q[n], self.alpha[self.model.index[n]], 0.0)
-            self.left -= 2
-            leaks = attained(self.tree, target, pair, known, new, own)
-            if leaks > best[0]:
-                best = (leaks, new)
-            if tilt and all(np.array_equal(new[n], tilt[n]) for n in new):
+        best: list[tuple[float, dict[str, Table]]] = [(own, {}) for _ in known]
+        tilts: list[dict[str, Table]] = [{} for _ in known]
+        going = list(range(len(known)))
+        untold: dict[int, Table] = {}  # ln E without a mechanism, under both values
+        for turn in range(rounds + 1):
+            cases = [{**known[k], target: x} for k in going for x in pair]
+            means, laws = self.tree.laws_tilted(cases, [tilts[k] for k in going for _ in pair])
+            still = []
+            for place, k in enumerate(going):
+                here = means[2 * place : 2 * place + 2]
+                if turn == 0:
+                    untold[k] = here
+                else:
+                    gain = here - untold[k]
+                    leaks = own + float(gain[0] - gain[1])
+                    if leaks > best[k][0]:
+                        best[k] = (leaks, tilts[k])
+                if turn == rounds:
+                    continue
+                new = {
+                    n: np.where(laws[n][2 * place] > laws[n][2 * place + 1], self.alpha[index], 0.0)
+                    for n, index in self._indexed
+                    if n != target and n not in known[k]
+                }
+                self.left -= 4
+                if turn == 0 or not all(np.array_equal(new[n], tilts[k][n]) for n in new):
+                    still.append(k)
+                tilts[k] = new
+            going = still
+            if not going:
                 break
-            tilt = new
         return best
 
     def _learn(
@@ -179,21 +199,25 @@ class AttackSearch:
         most = len(others) if self.who.at_most is None else min(len(others), self.who.at_most)
         while len(known) < most and self.left > keep:
             step: tuple[float, dict[str, int], dict[str, Table]] | None = None
-            for trial in self._trials(target, pair, known, others, keep):
-                reached, made = self._ascend(target, pair, trial, rounds=2)
+            trials = self._trials(target, pair, known, others, keep)
+            for trial, (reached, made) in zip(
+                trials, self._ascend(target, pair, trials, rounds=2), strict=True
+            ):
                 if step is None or reached > step[0]:
                     step = (reached, trial, made)
             if step is None or step[0] <= leaks * (1.0 + 1e-9):
                 break
             leaks, known, tilt = step
-        more, made = self._ascend(target, pair, known)
+        ((more, made),) = self._ascend(target, pair, [known])
         return (more, known, made) if more > leaks else (leaks, known, tilt)
 
     def _trials(
         self, target: str, pair: tuple[int, int], known: dict[str, int], others: list[str], keep: int
     ) -> list[dict[str, int]]:
         """Return what might be learned next: the few values that tell most at small α."""
-        p, q = (self._laws({**known, target: x}, {}) for x in pair)
+        self.left -= 2
+        laws = self.tree.laws_given([{**known, target: x} for x in pair])
+        p, q = ({n: law[row] for n, law in laws.items()} for row in (0, 1))
         trials: list[dict[str, int]] = []
         # records on which the two hypotheses disagree most are asked first, should the work end early
         for n in sorted(others, key=lambda n: (-float(np.abs(p[n] - q[n]).sum()), self.model.index[n])):

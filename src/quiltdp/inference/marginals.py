@@ -13,6 +13,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -344,6 +345,7 @@ def each_evidence(model: Model, nodes: Collection[str], most: int | None = None)
                 yield dict(zip(known, values, strict=True))
 
 
+_RARE = 1e-280  # a mean below it has lost digits, or may lose them: it is computed in logarithms
 _CASE = "\0case"  # the axis of many cases; no node is called so
 
 
@@ -423,22 +425,55 @@ class TiltedTree:
 
         In plain probabilities: quick, for searches; cases rarer than 1e-300 count as impossible.
         """
-        largest = max(t.size for t in self._tables)
-        step = max(1, CASES_AT_ONCE // largest)
-        parts = [self._given(cases[k : k + step]) for k in range(0, len(cases), step)]
-        return {n: np.concatenate([part[n] for part in parts]) for n in self.model.nodes}
+        return self._of_many(cases, [{}] * len(cases))[1]
 
-    def _given(self, cases: Sequence[Mapping[str, int]]) -> dict[str, Table]:
+    def laws_tilted(
+        self, cases: Sequence[Mapping[str, int]], tilts: Sequence[Mapping[str, Table]]
+    ) -> tuple[Table, dict[str, Table]]:
+        """Return ln E[ 1[case] Π exp w_n(x_n) ] and the tilted laws, one row per case with its tilt.
+
+        As quick as :meth:`laws_given`; a case that is too rare for plain probabilities is asked by itself.
+        """
+        log_means, laws = self._of_many(cases, tilts)
+        for row in np.flatnonzero(log_means < math.log(_RARE)).tolist():
+            tilt = {n: w for n, w in tilts[row].items() if n not in cases[row]}
+            log_means[row], alone = self.laws({**self.evidence(cases[row]), **tilt})
+            for n, law in alone.items():
+                laws[n][row] = law
+        return log_means, laws
+
+    def _of_many(
+        self, cases: Sequence[Mapping[str, int]], tilts: Sequence[Mapping[str, Table]]
+    ) -> tuple[Table, dict[str, Table]]:
+        step = max(1, CASES_AT_ONCE // max(t.size for t in self._tables))
+        slices = [slice(k, k + step) for k in range(0, len(cases), step)]
+        parts = [self._given(cases[some], tilts[some]) for some in slices]
+        laws = {n: np.concatenate([part[n] for _, part in parts]) for n in self.model.nodes}
+        return np.concatenate([log_means for log_means, _ in parts]), laws
+
+    @cached_property
+    def _plain(self) -> list[Table]:
+        return [np.exp(table)[None] for table in self._tables]
+
+    def _given(
+        self, cases: Sequence[Mapping[str, int]], tilts: Sequence[Mapping[str, Table]]
+    ) -> tuple[Table, dict[str, Table]]:
         masks: dict[str, Table] = {}
-        for row, case in enumerate(cases):
-            for n, state in case.items():
+        log_means = np.zeros(len(cases))
+        for row, (case, tilt) in enumerate(zip(cases, tilts, strict=True)):
+            for n in (*case, *(n for n in tilt if n not in case)):
                 if n not in masks:
                     masks[n] = np.ones((len(cases), self.model.cardinality(n)))
-                masks[n][row] = 0.0
-                masks[n][row, state] = 1.0
+                if n in case:
+                    masks[n][row] = 0.0
+                    masks[n][row, case[n]] = 1.0
+                else:
+                    top = float(tilt[n].max())
+                    masks[n][row] = np.exp(tilt[n] - top)
+                    log_means[row] += top
         sums: list[Table] = []
-        for k, table in enumerate(self._tables):
-            total = np.exp(table)[None]
+        for k, table in enumerate(self._plain):
+            total = table
             for n in self._new[k]:
                 if n in masks:
                     total = total * aligned(((_CASE, n), masks[n]), (_CASE, *self._cliques[k]))
@@ -451,6 +486,10 @@ class TiltedTree:
                 sums[p] = sums[p] * aligned(
                     ((_CASE, *self._separators[k]), messages[k]), (_CASE, *self._cliques[p])
                 )
+        with np.errstate(divide="ignore"):
+            for k, p in enumerate(self._parent):
+                if p < 0:
+                    log_means = log_means + np.log(_summed(self._cliques[k], sums[k], ()))
         found: dict[str, Table] = {}
         for k, p in enumerate(self._parent):  # parents come first
             if p >= 0:
@@ -466,7 +505,7 @@ class TiltedTree:
                 )
                 whole = law.sum(axis=1, keepdims=True)
                 found[n] = np.where(whole > 0.0, law / np.where(whole > 0.0, whole, 1.0), 0.0)
-        return found
+        return log_means, found
 
     def means(
         self, weights: Mapping[str, NDArray[np.complex128]], fixed: Mapping[str, int], cases: int
