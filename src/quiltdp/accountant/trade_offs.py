@@ -61,7 +61,7 @@ LOOPS_SOLVED = 50_000.0  # transports of four states in a batch; beyond, ceiling
 # -- the exact limit, and what may be known
 LIMIT_RECORDS = 16  # of which every subset may be known: time
 LIMIT_AXES = 32  # records where nothing is known: a table has one axis for each
-ADVERSARIES_AT_ONCE = 64  # looked at together
+ADVERSARIES_AT_ONCE = 128  # looked at together
 HEIGHTS_LISTED = 60_000  # height functions; where there are more, a linear program: time
 CONDITIONED_NODES = 2_000  # of a model that is conditioned on what may be known: time
 

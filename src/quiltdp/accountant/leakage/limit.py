@@ -14,7 +14,7 @@ section 9.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ExactBound", "is_small"]
 
+_SEARCHES = 3  # about a unit, whose ceilings are kept
 _EXP_LIMIT = 600.0  # Σ α beyond which e^Σα times the smallest double is no longer nothing
 
 
@@ -47,6 +48,15 @@ def is_small(model: Model) -> bool:
     for r in model.records:
         states *= model.cardinality(r)
     return states <= 256
+
+
+@dataclass(frozen=True, eq=False)
+class _Told:
+    """What a search about a unit came to know: ceilings of all adversaries at its α, and the largest."""
+
+    alpha: Vector
+    ceilings: Vector
+    worst: float
 
 
 @register(
@@ -130,6 +140,7 @@ class ExactBound:
         depth = float(np.abs(logs).max(initial=0.0))
         self._thin = float(logs.max() - logs.min()) > _EXP_LIMIT
         self._slack = 256 * EPS * (len(self._model.nodes) + depth)
+        self._told: list[list[_Told]] = [[] for _ in self._units]
         self._stacks = [
             PairStack(list(pair_tables(log_joint, unit, self._may_know, self._most))) for unit in self._units
         ]
@@ -144,7 +155,8 @@ class ExactBound:
         values, witnesses = np.array(known), {}
         loose: list[int] = []
         least, partial = low, high < math.inf
-        for k in np.argsort(-known, kind="stable").tolist():
+        hints = [-told[-1].worst if told else 0.0 for told in self._told]  # who leaked most at another α
+        for k in np.lexsort((hints, -known)).tolist():
             if known[k] <= least:
                 break
             found = self._unit(k, a, least)
@@ -179,7 +191,10 @@ class ExactBound:
             return UnitBracket(up(float(a.sum()), 4.0 + len(a)), 0.0)
         stack = self._stacks[k]
         own = stack.apart(a, self._units[k], self._shape) + self._slack
-        found = UnitSearch(stack, own, a, self._max_programs, self._workspace.guard).run(least)
+        above = [told.ceilings for told in self._told[k] if bool(np.all(told.alpha >= a))]
+        search = UnitSearch(stack, own, a, self._max_programs, self._workspace.guard, above)
+        found = search.run(least)
+        self._told[k] = [*self._told[k], _Told(a, search.ceilings, found.above)][-_SEARCHES:]
         return replace(found, below=max(0.0, found.below - 2.0 * self._slack))
 
     def _describe(self, table: PairTable, row: int) -> dict[str, object]:

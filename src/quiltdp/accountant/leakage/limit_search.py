@@ -63,11 +63,28 @@ class UnitSearch:
         How many transports and linear programs may be solved.
     guard
         Looked at between batches.
+    above
+        Ceilings of all rows at some α that are no smaller: nobody learns more here.
+
+    Attributes
+    ----------
+    ceilings
+        What is known of every row, its own cost included; it becomes sharper as the search goes on.
     """
 
-    def __init__(self, stack: PairStack, own: Vector, alpha: Vector, programs: int, guard: Guard) -> None:
+    def __init__(
+        self,
+        stack: PairStack,
+        own: Vector,
+        alpha: Vector,
+        programs: int,
+        guard: Guard,
+        above: Sequence[Vector] = (),
+    ) -> None:
         self._stack, self._tables = stack, stack.tables
-        self._ceilings = own + stack.ceilings(alpha)
+        self.ceilings = own + stack.ceilings(alpha)
+        for known in above:
+            self.ceilings = np.minimum(self.ceilings, known)
         self._own = np.split(own, stack.offsets[1:-1])
         self._alphas = [alpha[list(table.unknown)] for table in stack.tables]
         kinds: dict[tuple[object, ...], int] = {}
@@ -81,14 +98,14 @@ class UnitSearch:
 
     def run(self, least: float) -> UnitBracket:
         """Return the largest leakage, or ``least`` if that is larger; 0 if there is nothing to tell apart."""
-        if not len(self._ceilings):
+        if not len(self.ceilings):
             return UnitBracket(0.0, 0.0)
-        chosen = np.flatnonzero(self._ceilings > least)
+        chosen = np.flatnonzero(self.ceilings > least)
         tables = np.searchsorted(self._stack.offsets, chosen, side="right") - 1
         rows = chosen - self._stack.offsets[tables]
         self._queue: list[Entry] = [
             (-c, t, r, False)
-            for c, t, r in zip(self._ceilings[chosen].tolist(), tables.tolist(), rows.tolist(), strict=True)
+            for c, t, r in zip(self.ceilings[chosen].tolist(), tables.tolist(), rows.tolist(), strict=True)
         ]
         heapify(self._queue)
         while self._queue and -self._queue[0][0] > max(self._above, least):
@@ -117,8 +134,13 @@ class UnitSearch:
     def _sharpen(self, rows: _Rows) -> None:
         """Put adversaries back with the ceilings of revealing one unknown record at a time."""
         sharper = rows.own + staged_ceiling(rows.p, rows.q, rows.sizes, rows.alphas)
-        for c, (_, t, r, _) in zip(np.minimum(sharper, rows.ceilings).tolist(), rows.entries, strict=True):
+        sharper = np.minimum(sharper, rows.ceilings)
+        self._note(rows, sharper)
+        for c, (_, t, r, _) in zip(sharper.tolist(), rows.entries, strict=True):
             heappush(self._queue, (-c, t, r, True))
+
+    def _note(self, rows: _Rows, ceilings: Vector) -> None:
+        self.ceilings[[self._stack.offsets[t] + r for _, t, r, _ in rows.entries]] = ceilings
 
     def _solve(self, rows: _Rows) -> bool:
         """Settle adversaries of one kind; return whether the budget allowed it."""
@@ -127,6 +149,7 @@ class UnitSearch:
             return False
         proved, attained = worst_gains(rows.p, rows.q, rows.sizes, rows.alphas)
         value = np.minimum(rows.own + proved, rows.ceilings)
+        self._note(rows, value)
         best = int(value.argmax())
         if value[best] > self._above:
             _, t, r, _ = rows.entries[best]
