@@ -156,7 +156,7 @@ class ExactBound:
         loose: list[int] = []
         least, partial = low, high < math.inf
         hints = [-told[-1].worst if told else 0.0 for told in self._told]  # who leaked most at another α
-        for k in np.lexsort((hints, -known)).tolist():
+        for k in np.lexsort((np.array(hints), -known)).tolist():
             if known[k] <= least:
                 break
             found = self._unit(k, a, least)
