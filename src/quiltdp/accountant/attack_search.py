@@ -160,7 +160,7 @@ class AttackSearch:
         tilts: list[dict[str, Table]] = [{} for _ in known]
         going = list(range(len(known)))
         untold: dict[int, Table] = {}  # ln E without a mechanism, under both values
-        for turn in range(rounds + 1):
+        for turn in range(rounds + 1 if known else 0):
             cases = [{**known[k], target: x} for k in going for x in pair]
             means, laws = self.tree.laws_tilted(cases, [tilts[k] for k in going for _ in pair])
             still = []
