@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 
@@ -137,6 +138,18 @@ def test_a_slow_profile_is_read_once() -> None:
     assert len(asked) == before
     for level in (0.0, 0.25, 1.0):  # what never falls, too
         assert SteppedProfile(lambda e, level=level: level).delta(2.0, 1) == pytest.approx(level, rel=1e-12)
+
+
+def test_any_epsilon_has_an_answer() -> None:
+    """Quilts of nearly impossible states ask at an ε below −700, and beyond all exponentials."""
+    profile = EventProfile(dpa.PoissonSampledDpEvent(0.3, dpa.GaussianDpEvent(2.0)))
+    far = [profile.delta(epsilon, 2.0) for epsilon in (-math.inf, -1e4, -800.0, 0.0, 700.0, 1e4, math.inf)]
+    assert far[:3] == [1.0, 1.0, 1.0]
+    assert all(0.0 <= b <= a <= 1.0 for a, b in itertools.pairwise(far))
+    rare = qd.Model.from_tables({"A": ([], [0.5, 0.5]), "B": (["A"], [[1e-300, 1.0], [0.5, 0.5]])})
+    for method in ("auto", "swing"):
+        found = DeltaProfile(rare, adversary="prior", method=method).delta(profile, 1.0)
+        assert 0.0 < found <= profile.delta(1.0, 2.0)
 
 
 def test_sampled_and_repeated_events_are_answered_soundly() -> None:

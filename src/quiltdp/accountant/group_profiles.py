@@ -29,6 +29,7 @@ __all__ = ["EventProfile", "GaussianProfile", "SteppedProfile"]
 _CONVOLVED = 1e-13  # more than the rounding of convolutions by Fourier transform
 _FARTHEST = 80.0  # largest ε of a table; beyond it the last value holds
 _NEAREST, _GROWTH = 1e-3, 1.25  # where a step may have nothing left, looked for by bisection
+_LARGEST = 600.0  # largest ε whose exponential is taken
 _FINE, _MOST_POINTS = 48, 4096  # points of one step's range, and of a table
 _NEGLIGIBLE = 1e-18
 
@@ -221,11 +222,12 @@ class SteppedProfile(OneByOne):
         if epsilon < 0.0:
             other = self.delta(-epsilon, weight)
             return min(1.0, up(-math.expm1(epsilon) + math.exp(epsilon) * other))
+        epsilon = min(epsilon, _LARGEST)  # δ falls: what holds there holds beyond
         return min(1.0, self._equal_steps(epsilon, k), self._looked_up(epsilon, k))
 
     def _equal_steps(self, epsilon: float, k: int) -> float:
         """Return Σ_j e^{jε/k} δ(ε/k)."""
-        factor = math.expm1(min(epsilon, 700.0)) / math.expm1(epsilon / k) if epsilon > 0 else float(k)
+        factor = math.expm1(epsilon) / math.expm1(epsilon / k) if epsilon > 0 else float(k)
         return up(factor * self._step(epsilon / k * (1.0 - EPS)))
 
     def _step(self, epsilon: float) -> float:
