@@ -7,6 +7,7 @@ for how many queries.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -38,6 +39,7 @@ from quiltdp.generalization.routes import (
     LeakageAccountant,
     MaxInformationRoute,
     Route,
+    Stated,
     Task,
     best_scale,
 )
@@ -61,23 +63,8 @@ class Offer:
     pieces: PieceOffer | None = None
 
 
-class Contender(Protocol):
+class Contender(Stated, Protocol):
     """A theorem that competes."""
-
-    @property
-    def name(self) -> str:
-        """What people call it."""
-        ...
-
-    @property
-    def theorem(self) -> str:
-        """What it rests on."""
-        ...
-
-    @property
-    def covers(self) -> str:
-        """Which queries it is about."""
-        ...
 
     def best(self, task: Task, need: Need) -> Offer | None:
         """Return the smallest accuracy found, below ½; None when there is none."""
@@ -92,26 +79,40 @@ class Contender(Protocol):
         ...
 
 
+class _OfRoute(ABC):
+    """A contender is called what its route is called."""
+
+    @property
+    @abstractmethod
+    def stated(self) -> Stated:
+        """The route."""
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        return self.stated.name
+
+    @property
+    def theorem(self) -> str:
+        """What it rests on."""
+        return self.stated.theorem
+
+    @property
+    def covers(self) -> str:
+        """Which queries it is about."""
+        return self.stated.covers
+
+
 @dataclass(frozen=True)
-class ThresholdoutContender:
+class ThresholdoutContender(_OfRoute):
     """A theorem about Thresholdout's noise."""
 
     candidate: Candidate
 
     @property
-    def name(self) -> str:
-        """What people call it."""
-        return self.candidate.exact.name
-
-    @property
-    def theorem(self) -> str:
-        """What it rests on."""
-        return self.candidate.exact.theorem
-
-    @property
-    def covers(self) -> str:
-        """Which queries it is about."""
-        return self.candidate.exact.covers
+    def stated(self) -> Stated:
+        """The route, as it counts."""
+        return self.candidate.exact
 
     def best(self, task: Task, need: Need) -> Offer | None:
         """Return the smallest accuracy found, below ½."""
@@ -168,25 +169,15 @@ class ThresholdoutContender:
 
 
 @dataclass(frozen=True)
-class PiecesContender:
+class PiecesContender(_OfRoute):
     """Splitting the holdout: a threshold without noise on each piece, or none at all."""
 
     route: SplitRoute | FreshRoute
 
     @property
-    def name(self) -> str:
-        """What people call it."""
-        return self.route.name
-
-    @property
-    def theorem(self) -> str:
-        """What it rests on."""
-        return self.route.theorem
-
-    @property
-    def covers(self) -> str:
-        """Which queries it is about."""
-        return self.route.covers
+    def stated(self) -> Stated:
+        """The route."""
+        return self.route
 
     def best(self, task: Task, need: Need) -> Offer | None:
         """Return t itself where every query has its piece, else t and the threshold it needs."""

@@ -11,7 +11,7 @@ description length, needs none: few answers on a coarse grid cannot say much, wh
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol
@@ -34,6 +34,7 @@ __all__ = [
     "LeakageAccountant",
     "MaxInformationRoute",
     "Route",
+    "Stated",
     "Task",
     "best_scale",
     "log_questions",
@@ -80,8 +81,8 @@ class Task:
         return min(self.queries, self.budget)
 
 
-class Route(Protocol):
-    """One theorem."""
+class Stated(Protocol):
+    """What people are told of a theorem."""
 
     @property
     def name(self) -> str:
@@ -97,6 +98,10 @@ class Route(Protocol):
     def covers(self) -> str:
         """Which queries it is about."""
         ...
+
+
+class Route(Stated, Protocol):
+    """One theorem."""
 
     @property
     def private(self) -> bool:
@@ -193,12 +198,7 @@ class MaxInformationRoute:
         least = task.dp_epsilon(sigma) * math.sqrt(task.records / 8)  # the leakage is at least α
         if least >= accuracy * math.sqrt(2 * self.concentration.effective_sample_size):
             return -math.inf
-        best = -math.inf
-        for share in (0.05, 0.25, 0.5, 0.75, 0.95):
-            a = accuracy - self.deviation(task, sigma, share * SAFETY * task.failure)
-            noise = (1 - share) * SAFETY * task.failure - _answer_noise(task, sigma, a, accuracy)
-            best = max(best, _room(task, sigma, a, noise))
-        return best
+        return _best_share(self, task, sigma, accuracy, (0.05, 0.25, 0.5, 0.75, 0.95))
 
 
 @dataclass(frozen=True)
@@ -227,13 +227,7 @@ class DescriptionRoute:
 
     def threshold(self, task: Task, sigma: float, accuracy: float) -> float:
         """Return the largest T over the split of the failure probability."""
-        best = -math.inf
-        for share in (0.05, 0.5, 0.9, 0.99):
-            chance = share * SAFETY * task.failure
-            a = accuracy - self.deviation(task, sigma, chance, nice_resolution(accuracy))
-            noise = (1 - share) * SAFETY * task.failure - _answer_noise(task, sigma, a, accuracy)
-            best = max(best, _room(task, sigma, a, noise))
-        return best
+        return _best_share(self, task, sigma, accuracy, (0.05, 0.5, 0.9, 0.99))
 
 
 @lru_cache(maxsize=4096)
@@ -303,6 +297,19 @@ class IidRoute:
         left = SAFETY * task.failure - task.queries * math.exp(-(alpha**2) * task.records / 8)
         a = accuracy - 6 * alpha
         return _room(task, sigma, a, left - _answer_noise(task, sigma, a, accuracy))
+
+
+def _best_share(
+    route: Deviating, task: Task, sigma: float, accuracy: float, shares: Sequence[float]
+) -> float:
+    """Return the largest T over shares of the failure probability for deviations; noise gets the rest."""
+    best = -math.inf
+    for share in shares:
+        chance = share * SAFETY * task.failure
+        a = accuracy - route.deviation(task, sigma, chance, nice_resolution(accuracy))
+        noise = (1 - share) * SAFETY * task.failure - _answer_noise(task, sigma, a, accuracy)
+        best = max(best, _room(task, sigma, a, noise))
+    return best
 
 
 def _room(task: Task, sigma: float, a: float, noise_failure: float) -> float:
