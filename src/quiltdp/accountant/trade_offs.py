@@ -84,6 +84,8 @@ PAIRED_PATH = 40  # longer paths have pairings of their own, trees and networks 
 SEPARATOR_PAIR = 4000  # pairs of the budget that one pair of separator states counts as
 CARRIED_SPACING = 0.25  # of ln λ: what is found at one rate is kept for every noise and ε: tightness for time
 CARRIED_LOWER = 4  # rates below the first that are looked at where it says nothing
+CARRIED_UNITS = 100  # units beyond which an evaluation takes seconds, and only bounds that pay are asked
+CARRIED_PAID = 8  # rates that ask what has paid at one of them: tightness for time
 CARRIED_AT_ONCE = 64  # weights between two looks at the limits
 
 # -- attacks

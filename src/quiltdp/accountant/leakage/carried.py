@@ -21,25 +21,33 @@ So the informed adversary on networks and families, too, has a bound that is not
 that of group privacy about as it is for Laplace noise.  Chains have pairings of their own, which are sharper.
 
 *Assumes*: a pure bound that holds for every α-DP mechanism with α_j = λ Δ_j, and a group profile that grows
-with u and falls with ε.  *Cost*: the pure bound at each λ tried, then one profile per weight.  *Reference*:
+with u and falls with ε.  *Cost*: the pure bounds at each λ tried (of large components: those that
+lower the largest leakage at a rate nearby), then one profile per weight.  *Reference*:
 docs/theory.md, section 11.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quiltdp.accountant.adversaries import INFORMED
-from quiltdp.accountant.bounds import Bounds, Problem, Vector
+from quiltdp.accountant.bounds import Bound, Bounds, Problem, Registered, Vector
 from quiltdp.accountant.delta_bounds import register_delta
 from quiltdp.accountant.leakage.paired import units_of
 from quiltdp.accountant.mechanisms import GroupProfile
-from quiltdp.accountant.stages import Component
-from quiltdp.accountant.trade_offs import CARRIED_AT_ONCE, CARRIED_LOWER, CARRIED_SPACING, PAIRED_PATH
+from quiltdp.accountant.stages import Component, SmallestBounds
+from quiltdp.accountant.trade_offs import (
+    CARRIED_AT_ONCE,
+    CARRIED_LOWER,
+    CARRIED_PAID,
+    CARRIED_SPACING,
+    CARRIED_UNITS,
+    PAIRED_PATH,
+)
 from quiltdp.errors import InvalidArgument
 from quiltdp.inference.chains import path_of
 from quiltdp.inference.workspace import Workspace
@@ -99,6 +107,7 @@ class _Leakages:
     units: NDArray[np.int64]
     workspace: Workspace
     kept: dict[int, Vector] = field(default_factory=dict)
+    paid: dict[int, Component] = field(default_factory=dict)
 
     def at(self, k: int) -> Vector:
         """Return L at λ = e^{k/4} per unit."""
@@ -106,8 +115,15 @@ class _Leakages:
             self.workspace.guard.check()
             if not self.component.bounds:
                 self._prepare()
+            asked = self.component
+            whole = CARRIED_PAID * round(k / CARRIED_PAID)
+            if self.component.problem.count > CARRIED_UNITS and k != whole:
+                self.at(whole)
+                asked = self.paid[whole]
             alpha = rate(k) * (1.0 + 4.0 * EPS) * self.units.astype(np.float64)
-            found = self.component.evaluate(alpha, len(self.component.bounds))
+            found = asked.evaluate(alpha, len(asked.bounds))
+            if k == whole:
+                self.paid[k] = replace(asked, bounds=_that_pay(asked, found))
             self.kept[k] = found.values
         return self.kept[k]
 
@@ -121,6 +137,18 @@ class _Leakages:
                 self.workspace.guard.check()
                 ready.offer(entry)
         self.component.bounds.extend(ready.bounds)
+
+
+def _that_pay(component: Component, found: SmallestBounds) -> list[tuple[Registered, Bound]]:
+    """Return the bounds that lower the largest leakage, asked one after the other."""
+    best = np.full(component.problem.count, np.inf)
+    paying = []
+    for pair, (_, bounds) in zip(component.bounds, found.bounds, strict=True):
+        better = np.minimum(best, bounds.values)
+        if better.max(initial=0.0) < best.max(initial=0.0):
+            paying.append(pair)
+        best = better
+    return paying or component.bounds[:1]
 
 
 def rate(k: int) -> float:
