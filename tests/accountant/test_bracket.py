@@ -1,7 +1,9 @@
 """The bracket of an answer: certified above, attained below, in Python, `calibrate`, `audit` and JSON."""
 
 import json
+from dataclasses import replace
 
+import loopy as truth
 import numpy as np
 import pytest
 from strategies import random_network
@@ -9,6 +11,7 @@ from strategies import random_network
 import quiltdp as qd
 from quiltdp.accountant.attack_search import AttackSearch
 from quiltdp.accountant.bracket import bracket, quick_bracket
+from quiltdp.accountant.mechanisms import Repeated
 from quiltdp.errors import InvalidArgument, ModelTooWide
 from quiltdp.inference.marginals import TiltedTree
 
@@ -52,14 +55,17 @@ def test_unequal_records_are_attacked_with_their_own_alpha():
 
 def test_where_there_is_no_bracket():
     model = qd.example("cancer")
-    discrete = qd.calibrate(model, 1.0, qd.DiscreteGaussian(1.0, 1e-6), method="group")
+    twice = qd.calibrate(
+        model, 1.0, Repeated(qd.DiscreteGaussian(1.0, 1e-6), times=2, delta=1e-6), method="group"
+    )
     with pytest.raises(InvalidArgument, match="pure"):
-        discrete.bracket()
-    assert quick_bracket(discrete, model) is None
+        twice.bracket()
+    assert quick_bracket(twice, model) is None
     together = qd.calibrate(model, 1.0, qd.Laplace(1.0), protect={"two": ["Smoker", "Xray"]}, method="group")
-    with pytest.raises(InvalidArgument, match="single records"):
-        together.bracket()
-    assert quick_bracket(together, model) is None
+    unsaid = replace(together, origin=(model, {}))
+    with pytest.raises(InvalidArgument, match="not written"):
+        unsaid.bracket()
+    assert quick_bracket(unsaid, model) is None
     read = qd.Calibration.from_json(qd.calibrate(model, 1.0, qd.Laplace(1.0), method="group").to_json())
     with pytest.raises(InvalidArgument, match="from a file"):
         read.bracket()
@@ -116,7 +122,45 @@ def test_calibrate_brackets_by_default(cli):
     assert told["target"] == "Cancer"
     assert json.loads(cli(*call, "--no-bracket", "--json").out)["bracket"] is None
     together = (*call, "--protect", "two=Smoker,Xray")
-    assert json.loads(cli(*together, "--json").out)["bracket"] is None
-    refused = cli(*together, "--bracket")
-    assert refused.code == 2
-    assert "--bracket" in refused.err
+    told = json.loads(cli(*together, "--json").out)["bracket"]
+    assert told["target"] == "Smoker+Xray"
+    assert 0.9 < told["attained"] <= told["certified"] <= 1.0
+    assert "certified ≤" in cli(*together, "--bracket").out
+
+
+@pytest.mark.parametrize("adversary", ["prior", "knows:1", "informed"])
+def test_what_is_protected_together_is_attacked_together(adversary):
+    model = qd.example("asia")
+    sets = {"lungs": ["lung", "bronc"], "travel": ["asia", "tub", "xray"]}
+    found = qd.attack(model, 0.2, adversary, protect=sets)
+    certified = qd.leakage(model, 0.2, adversary=adversary, protect=sets).epsilon
+    assert 0.9 * certified < found.leakage <= certified
+    assert found.replay(model) == found.leakage
+    assert set(found.told[0]) in ({"lung", "bronc"}, {"asia", "tub", "xray"})
+    assert not set(found.knows) & set(found.told[0])
+    assert qd.attack(model, 0.2, adversary).leakage <= found.leakage
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_sets_never_attain_more_than_the_limit(seed):
+    model = random_network(
+        seed, {"a": [], "b": ["a"], "c": ["a", "b"], "d": ["c"]}, dict.fromkeys("abcd", 2), zeros=0.2
+    )
+    alpha = {"a": 0.3, "b": 0.5, "c": 0.0, "d": 0.4}
+    for unit in (("a", "b"), ("b", "c", "d")):
+        found = qd.attack(model, alpha, protect=[unit])
+        assert found.leakage <= truth.attained(model, alpha, unit) + 1e-9
+        assert found.replay(model) == found.leakage
+
+
+@pytest.mark.parametrize("adversary", ["prior", "informed"])
+def test_runs_of_steps_are_attacked_too(adversary):
+    for length in (7, 60):
+        chain = qd.markov_chain([[0.8, 0.2], [0.3, 0.7]], length=length)
+        cal = qd.calibrate(chain, 1.0, qd.Laplace(1.0), adversary=adversary, window=3)
+        found = quick_bracket(cal, chain)
+        assert 0.9 < found.attained <= found.certified <= 1.0
+        assert len(found.attack.told[0]) == 3
+    parts = qd.markov_chain([[0.8, 0.2], [0.3, 0.7]], length=600)
+    with pytest.raises(InvalidArgument, match="no protected set"):
+        qd.attack(parts, 0.1, protect=[["X599", "X598"]])

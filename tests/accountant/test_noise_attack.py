@@ -14,7 +14,12 @@ from strategies import random_network
 
 import quiltdp as qd
 from quiltdp.accountant.mechanisms import Repeated
-from quiltdp.accountant.noise_attack import NoiseAttack, attack_gaussian, gaussian_mixture_delta
+from quiltdp.accountant.noise_attack import (
+    NoiseAttack,
+    attack_gaussian,
+    discrete_mixture_delta,
+    gaussian_mixture_delta,
+)
 from quiltdp.errors import InvalidArgument, ModelTooWide
 
 SPEC = qd.Gaussian(sensitivity=1.0, delta=1e-6)
@@ -93,6 +98,49 @@ def test_several_gaussian_releases_are_attacked_as_one() -> None:
     ).bracket()
     assert four.attained == pytest.approx(one.attained, rel=1e-6)
     assert four.attack.to_dict()["scale"] == pytest.approx(one.attack.to_dict()["scale"], rel=1e-6)
+
+
+def test_a_mixture_of_discrete_noise_is_summed_from_below() -> None:
+    rng = np.random.default_rng(4)
+    for _ in range(6):
+        p, q = rng.dirichlet(np.full(6, 0.5), size=2)
+        unit, scale, epsilon = int(rng.integers(1, 4)), rng.uniform(0.4, 6.0), rng.uniform(0.0, 1.5)
+        x = np.arange(-400, 400)
+        bells = np.exp(-((x[:, None] - unit * np.arange(6)) ** 2) / (2 * scale**2))
+        exact = float(np.maximum(bells @ (p - math.exp(epsilon) * q), 0.0).sum() / bells[:, 0].sum())
+        found = discrete_mixture_delta(p, q, unit, scale, epsilon)
+        assert found <= exact
+        assert found == pytest.approx(exact, rel=1e-9)
+
+
+@pytest.mark.parametrize("adversary", ["prior", "informed"])
+def test_discrete_noise_is_bracketed_as_closely_as_gaussian_noise(adversary: str) -> None:
+    model = qd.example("cancer")
+    both = [
+        qd.calibrate(model, 1.0, spec, adversary=adversary, compare=False).bracket()
+        for spec in (SPEC, qd.DiscreteGaussian(sensitivity=1, delta=1e-6))
+    ]
+    for found in both:
+        assert 0.9 < found.attained <= found.certified <= 1.0
+    assert both[0].attained == pytest.approx(both[1].attained, rel=0.01)
+    unequal = {n: 1.0 + k % 3 for k, n in enumerate(model.records)}
+    cal = qd.calibrate(
+        model, 1.0, qd.DiscreteGaussian(unequal, 1e-6), adversary=adversary, compare=False, method="group"
+    )
+    found = cal.bracket()
+    assert isinstance(found.attack, NoiseAttack)
+    assert 0.0 < found.attained <= found.certified
+    assert all(v in (0.0, unequal[n]) for n, table in found.attack.query.items() for v in table.values())
+
+
+def test_sets_under_gaussian_noise_are_bracketed() -> None:
+    model = qd.example("cancer")
+    cal = qd.calibrate(
+        model, 1.0, SPEC, adversary="prior", protect={"two": ["Smoker", "Xray"]}, compare=False
+    )
+    found = cal.bracket()
+    assert 0.9 < found.attained <= found.certified <= 1.0
+    assert found.attack.target == "Smoker+Xray"
 
 
 def test_what_cannot_be_attacked() -> None:

@@ -1,12 +1,12 @@
 """The attack: an explicit mechanism and adversary, and what they give away; no bound can be below it.
 
 Claim.  For ln h_j between 0 and α_j the likelihood h(x) = Π_j h_j(x_j) is that of an output of some
-α-DP mechanism.  Against an adversary who knows x_S it leaks about record i
+α-DP mechanism.  Against an adversary who knows x_S it leaks about a protected set T (one record, as a rule)
 
-    α_i + ln E[ Π_{j≠i} h_j | x_i, x_S ] − ln E[ Π_{j≠i} h_j | x_i', x_S ],
+    Σ_{t∈T} α_t·1[x_t ≠ x_t'] + ln E[ Π_{j∉T} h_j | x_T, x_S ] − ln E[ Π_{j∉T} h_j | x_T', x_S ],
 
 two propagations in the junction tree for each expectation.  Coordinate ascent: set ln h_j(x) to α_j where
-the tilted law given x_i exceeds the one given x_i', else to 0, and repeat.  What the adversary knows is
+the tilted law given x_T exceeds the one given x_T', else to 0, and repeat.  What the adversary knows is
 looked for by local search, one record at a time (``attack_search``).
 
 Assumes.  A junction tree of affordable width; a long chain is attacked through its first steps, which is
@@ -27,10 +27,10 @@ from typing import Any
 import numpy as np
 
 from quiltdp.accountant.adversaries import Adversary, adversary_from
-from quiltdp.accountant.attack_search import AttackSearch, attained
+from quiltdp.accountant.attack_search import AttackSearch, attained, total_cost
 from quiltdp.accountant.known_records import check_known
 from quiltdp.accountant.result import jsonable
-from quiltdp.accountant.units import DpEpsilon, alpha_vector
+from quiltdp.accountant.units import DpEpsilon, Protect, Units, alpha_vector, make_units, unit_name
 from quiltdp.chain import ChainModel, ChainSegment
 from quiltdp.errors import InvalidArgument
 from quiltdp.inference.marginals import TiltedTree
@@ -43,6 +43,8 @@ __all__ = ["Attack", "attack", "attackable"]
 
 _STEPS = 401  # of a long chain, the steps that the attack reads
 _GLANCE = 64  # the same in passing
+_PLACES = (0.5, 0.0, 1.0, 0.25, 0.75)  # where in a segment runs of steps are attacked
+_MOST_RUNS = 12
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +56,9 @@ class Attack:
     leakage
         Attained, rounded down: no certified bound can be below it.
     target, values
-        The record, and the two values of it that are told apart.
+        The record, and the two values of it that are told apart; of a set its name and both values as texts.
+    told
+        The two values of the protected set, record by record.
     knows
         What the adversary knows: record → value.
     mechanism
@@ -69,10 +73,12 @@ class Attack:
     adversary: str
     dp_epsilon: float | Mapping[str, float]
     fingerprint: str
+    told: tuple[Mapping[str, str], Mapping[str, str]]
 
     def __post_init__(self) -> None:
         """Freeze the mappings."""
         object.__setattr__(self, "knows", MappingProxyType(dict(self.knows)))
+        object.__setattr__(self, "told", tuple(MappingProxyType(dict(side)) for side in self.told))
         object.__setattr__(self, "mechanism", MappingProxyType(dict(self.mechanism)))
 
     def replay(self, model: Model) -> float:
@@ -92,10 +98,10 @@ class Attack:
         part = attackable(model)
         names = {n: part.states[n] for n in part.nodes}
         known = {n: names[n].index(v) for n, v in self.knows.items()}
-        tilt = {n: np.array([t[s] for s in names[n]]) for n, t in self.mechanism.items() if n != self.target}
-        pair = tuple(names[self.target].index(v) for v in self.values)
-        own = float(alpha[model.index[self.target]])
-        return attained(TiltedTree(part), self.target, (pair[0], pair[1]), known, tilt, own)
+        first, second = ({n: names[n].index(v) for n, v in side.items()} for side in self.told)
+        tilt = {n: np.array([t[s] for s in names[n]]) for n, t in self.mechanism.items() if n not in first}
+        costs = [float(alpha[model.index[n]]) for n in first if first[n] != second[n]]
+        return attained(TiltedTree(part), (first, second), known, tilt, total_cost(costs))
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready dictionary."""
@@ -103,6 +109,7 @@ class Attack:
             "leakage": self.leakage,
             "target": self.target,
             "values": list(self.values),
+            "told": [dict(side) for side in self.told],
             "knows": dict(self.knows),
             "mechanism": {n: dict(t) for n, t in self.mechanism.items()},
             "adversary": self.adversary,
@@ -133,6 +140,8 @@ def attack(
     dp_epsilon: DpEpsilon,
     adversary: str | Adversary = "informed",
     *,
+    protect: Protect = None,
+    window: int = 1,
     work: str | WorkBudget = "normal",
     max_entries: int = 2**23,
     in_passing: bool = False,
@@ -148,6 +157,8 @@ def attack(
         α of the mechanism: one number, or one per record.
     adversary
         ``informed``, ``prior``, or one who knows some records.
+    protect, window
+        What is protected: single records by default, named sets of them, or runs of steps of a chain.
     work
         How long to search, in propagations: ``quick``, ``normal`` or ``thorough``.
     max_entries
@@ -176,24 +187,61 @@ def attack(
     part = attackable(model, steps or (_GLANCE if in_passing else _STEPS))
     own = np.array([alpha[model.index[n]] for n in part.nodes])
     tree = TiltedTree(part, max_entries=max_entries)
-    found = AttackSearch(tree, own, who, "passing" if in_passing else WorkBudget.named(work).level).best()
-    target, pair, known = found.target, found.pair, found.known
+    level = "passing" if in_passing else WorkBudget.named(work).level
+    units = _units_of(part, make_units(model, protect, window))
+    found = AttackSearch(tree, own, who, level, units).best()
+    first, second = found.told
     states = part.states
-    tilt = {
-        **found.tilt,
-        target: np.where(np.arange(len(states[target])) == pair[0], own[part.index[target]], 0.0),
+    tilt = dict(found.tilt)
+    for n in first:
+        raised = (np.arange(len(states[n])) == first[n]) & (first[n] != second[n])
+        tilt[n] = np.where(raised, own[part.index[n]], 0.0)
+    mechanism = {
+        n: dict(zip(states[n], t.tolist(), strict=True)) for n, t in tilt.items() if n not in found.known
     }
-    mechanism = {n: dict(zip(states[n], t.tolist(), strict=True)) for n, t in tilt.items() if n not in known}
+    told = tuple({n: states[n][x] for n, x in side.items()} for side in found.told)
     return Attack(
         found.leaks,
-        target,
-        (states[target][pair[0]], states[target][pair[1]]),
-        {n: states[n][v] for n, v in known.items()},
+        unit_name(first),
+        (_text(told[0]), _text(told[1])),
+        {n: states[n][v] for n, v in found.known.items()},
         mechanism,
         who.name,
         dict(dp_epsilon) if isinstance(dp_epsilon, Mapping) else float(dp_epsilon),
         model.fingerprint,
+        (told[0], told[1]),
     )
+
+
+def _text(values: Mapping[str, str]) -> str:
+    """Return the values of a unit as people read them: of one record, its value."""
+    return (
+        next(iter(values.values()))
+        if len(values) == 1
+        else ", ".join(f"{n} = {v}" for n, v in values.items())
+    )
+
+
+def _units_of(part: Model, units: Units) -> list[tuple[str, ...]] | None:
+    """Return the sets to attack, ``None`` for every record; of runs of steps, a few of them."""
+    if units.members is not None:
+        inside = [u for u in units.members if all(n in part.index for n in u)]
+        if not inside:
+            raise InvalidArgument("no protected set lies within the steps that the attack reads")
+        return inside
+    if units.window == 1 or not isinstance(part, ChainModel):
+        return None
+    found: dict[int, tuple[str, ...]] = {}
+    start = 0
+    for segment in part.segments:
+        length = min(units.window, segment.length)
+        for share in _PLACES:
+            at = start + round(share * (segment.length - length))
+            found.setdefault(at, tuple(part.nodes[at : at + length]))
+        start += segment.length
+        if len(found) >= _MOST_RUNS:
+            break
+    return list(found.values())
 
 
 def attackable(model: Model, steps: int = _STEPS) -> Model:

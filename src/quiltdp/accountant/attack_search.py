@@ -25,39 +25,42 @@ from quiltdp.inference.marginals import TiltedTree
 from quiltdp.model import Model, Table
 from quiltdp.numbers import down
 
-__all__ = ["AttackSearch", "UnitAttack", "attained"]
+__all__ = ["AttackSearch", "Told", "UnitAttack", "attained", "total_cost"]
 
 Rows = NDArray[np.intp]
 
 _MARGIN = 1e-11  # more than the rounding error of a difference of four logarithms
 
 
+Told = tuple[dict[str, int], dict[str, int]]
+"""The two values of a unit that are told apart: both name its records."""
+
+
 @dataclass(frozen=True, eq=False)
 class UnitAttack:
-    """Target, the two values of it, what is known, the mechanism (ln h_j, target left out), the leakage."""
+    """The two values of a unit, what is known, the mechanism (ln h_j, the unit left out), the leakage."""
 
     leaks: float
-    target: str
-    pair: tuple[int, int]
+    told: Told
     known: dict[str, int]
     tilt: dict[str, Table]
 
 
 def attained(
-    tree: TiltedTree,
-    target: str,
-    pair: tuple[int, int],
-    known: Mapping[str, int],
-    tilt: Mapping[str, Table],
-    own: float,
+    tree: TiltedTree, told: Told, known: Mapping[str, int], tilt: Mapping[str, Table], own: float
 ) -> float:
-    """Return α_i + ln E[h | x_i, x_S] − ln E[h | x_i', x_S], rounded down."""
+    """Return Σ α of the records that differ + ln E[h | x_T, x_S] − ln E[h | x_T', x_S], rounded down."""
     value = own
-    for sign, state in zip((1.0, -1.0), pair, strict=True):
-        fixed = tree.evidence({**known, target: state})
+    for sign, values in zip((1.0, -1.0), told, strict=True):
+        fixed = tree.evidence({**known, **values})
         free = {n: w for n, w in tilt.items() if n not in fixed}
         value += sign * (tree.log_mean({**fixed, **free}) - tree.log_mean(fixed))
     return _rounded(value)
+
+
+def total_cost(costs: Sequence[float]) -> float:
+    """Return the sum of what the records of a unit cost, rounded down."""
+    return costs[0] if len(costs) == 1 else max(0.0, down(sum(costs), 4.0 + 4.0 * len(costs)))
 
 
 def _rounded(value: float) -> float:
@@ -66,13 +69,24 @@ def _rounded(value: float) -> float:
 
 
 class AttackSearch:
-    """The best attack that a bounded, deterministic search finds."""
+    """The best attack that a bounded, deterministic search finds.
 
-    def __init__(self, tree: TiltedTree, alpha: Table, who: Adversary, level: str) -> None:
+    ``units`` are sets of records that are protected together; default: every record by itself.
+    """
+
+    def __init__(
+        self,
+        tree: TiltedTree,
+        alpha: Table,
+        who: Adversary,
+        level: str,
+        units: Sequence[tuple[str, ...]] | None = None,
+    ) -> None:
         self.tree = tree
         self.model: Model = tree.model
         self.alpha = alpha
         self.who = who
+        self.units = units
         level = level if level in ATTACK_RUNS else "normal"
         self.left = max(ATTACK_LEAST, int(min(ATTACK_RUNS[level], ATTACK_ENTRIES[level] / tree.effort)))
         self.left -= 1
@@ -80,22 +94,31 @@ class AttackSearch:
         self._indexed = [(n, self.model.index[n]) for n in self.model.records]
 
     def best(self) -> UnitAttack:
-        """Return the best attack on any record."""
-        found = self._promising()
+        """Return the best attack on any unit."""
+        found = self._records() if self.units is None else self._sets(self.units)
+        found.sort(key=lambda item: (-item[0], self.model.index[next(iter(item[1][0]))]))
+        found = found[:ATTACK_TARGETS]
         best: UnitAttack | None = None
-        for k, (rough, target, pair) in enumerate(found):
+        for k, (rough, told) in enumerate(found):
             if best is not None and (self.left <= 0 or rough < 0.3 * best.leaks):
                 break
-            this = self._attack(target, pair, keep=self.left - self.left // (len(found) - k))
+            this = self._attack(told, keep=self.left - self.left // (len(found) - k))
             if best is None or this.leaks > best.leaks:
                 best = this
-        if best is None:  # every record has one possible value: nothing can be told apart
-            return UnitAttack(0.0, self.model.records[0], (0, 0), {}, {})
-        own = float(self.alpha[self.model.index[best.target]])
-        return replace(best, leaks=attained(self.tree, best.target, best.pair, best.known, best.tilt, own))
+        if best is None:  # every unit has one possible value: nothing can be told apart
+            some = dict.fromkeys(self.units[0] if self.units else self.model.records[:1], 0)
+            return UnitAttack(0.0, (some, some), {}, {})
+        leaks = attained(self.tree, best.told, best.known, best.tilt, self.own(best.told))
+        return replace(best, leaks=leaks)
 
-    def _promising(self) -> list[tuple[float, str, tuple[int, int]]]:
-        """Return the records that tell most at small α, with their values.
+    def own(self, told: Told) -> float:
+        """Return Σ α of the records in which the two values differ, rounded down."""
+        return total_cost(
+            [float(self.alpha[self.model.index[n]]) for n in told[0] if told[0][n] != told[1][n]]
+        )
+
+    def _records(self) -> list[tuple[float, Told]]:
+        """Return the records with the values that tell most at small α, and how much that is.
 
         Hubs and records in the middle are asked first, should there be too many for the work allowed.
         """
@@ -108,24 +131,54 @@ class AttackSearch:
                 break
             cases.extend({n: x} for x in np.flatnonzero(self._prior[n] > 0).tolist())
         laws = self._given(cases)
-        found = []
+        found: list[tuple[float, Told]] = []
         for target in dict.fromkeys(n for case in cases for n in case):
             rows = {case[target]: k for k, case in enumerate(cases) if target in case}
             pairs = [(x, y) for x in rows for y in rows if x != y]
             if pairs:
-                rough = self._rough(target, laws, *np.array([(rows[x], rows[y]) for x, y in pairs]).T)
+                told = ({target: 0}, {target: 1})
+                rough = self._rough(told, laws, *np.array([(rows[x], rows[y]) for x, y in pairs]).T)
                 best = int(np.argmax(rough))
-                found.append((float(rough[best]), target, pairs[best]))
-        found.sort(key=lambda item: (-item[0], index[item[1]]))
-        return found[:ATTACK_TARGETS]
+                found.append((float(rough[best]), ({target: pairs[best][0]}, {target: pairs[best][1]})))
+        return found
 
-    def _attack(self, target: str, pair: tuple[int, int], keep: int) -> UnitAttack:
-        """Attack one record, until ``keep`` propagations are left for others."""
-        ((leaks, tilt),) = self._ascend(target, pair, [{}])
+    def _sets(self, units: Sequence[tuple[str, ...]]) -> list[tuple[float, Told]]:
+        """Return the sets with two values of each: its records one after the other, each as tells most."""
+        found: list[tuple[float, Told]] = []
+        for unit in units:
+            if found and self.left <= 0:
+                break
+            first: dict[str, int] = {}
+            second: dict[str, int] = {}
+            rough = 0.0
+            for n in unit:
+                rough = self._extend(first, second, n, unit)
+            if first != second:
+                found.append((rough, (first, second)))
+        return found
+
+    def _extend(self, first: dict[str, int], second: dict[str, int], n: str, unit: Sequence[str]) -> float:
+        """Add a record to both values of a set; return what the whole tells at small α."""
+        here = self._given([first, second])[n]
+        sides = [np.flatnonzero(row > 0).tolist() for row in here]
+        cases = [{**side, n: x} for side, states in zip((first, second), sides, strict=True) for x in states]
+        laws = self._given(cases)
+        pairs = [(j, len(sides[0]) + k) for j in range(len(sides[0])) for k in range(len(sides[1]))]
+        skip = dict.fromkeys(unit, 0)
+        rows = np.array(pairs).T
+        rough = self._rough((skip, skip), laws, rows[0], rows[1])
+        rough += np.array([self.own((cases[j], cases[k])) for j, k in pairs])
+        best = pairs[int(np.argmax(rough))]
+        first[n], second[n] = cases[best[0]][n], cases[best[1]][n]
+        return float(rough.max())
+
+    def _attack(self, told: Told, keep: int) -> UnitAttack:
+        """Attack one unit, until ``keep`` propagations are left for others."""
+        ((leaks, tilt),) = self._ascend(told, [{}])
         known: dict[str, int] = {}
         if self.who.name != "prior":
-            leaks, known, tilt = self._learn(target, pair, leaks, tilt, keep)
-        return UnitAttack(leaks, target, pair, known, tilt)
+            leaks, known, tilt = self._learn(told, leaks, tilt, keep)
+        return UnitAttack(leaks, told, known, tilt)
 
     def _price(self, cases: int) -> int:
         """Return what many cases at once cost, in propagations: little where the overhead is most of it."""
@@ -135,34 +188,30 @@ class AttackSearch:
         self.left -= self._price(len(cases))
         return self.tree.laws_given(cases)
 
-    def _rough(self, target: str, laws: Mapping[str, Table], first: Rows, second: Rows) -> Table:
-        """Return α_i + Σ α_j TV_j, the leakage at small α, for pairs of rows."""
-        total = np.full(len(first), float(self.alpha[self.model.index[target]]))
+    def _rough(self, told: Told, laws: Mapping[str, Table], first: Rows, second: Rows) -> Table:
+        """Return Σ α of what differs + Σ α_j TV_j, the leakage at small α, for pairs of rows."""
+        total = np.full(len(first), self.own(told))
         for n in self.model.records:
-            if n != target:
+            if n not in told[0]:
                 apart = 0.5 * np.abs(laws[n][first] - laws[n][second]).sum(axis=1)
                 total += float(self.alpha[self.model.index[n]]) * apart
         return total
 
     def _ascend(
-        self,
-        target: str,
-        pair: tuple[int, int],
-        known: Sequence[Mapping[str, int]],
-        rounds: int = ATTACK_ROUNDS,
+        self, told: Told, known: Sequence[Mapping[str, int]], rounds: int = ATTACK_ROUNDS
     ) -> list[tuple[float, dict[str, Table]]]:
         """Return for all that may be known the leakage and the mechanism that coordinate ascent reaches.
 
         The leakages are those of a quick propagation: they rank attacks.
         """
-        own = float(self.alpha[self.model.index[target]])
+        own = self.own(told)
         best: list[tuple[float, dict[str, Table]]] = [(own, {}) for _ in known]
         tilts: list[dict[str, Table]] = [{} for _ in known]
         going = list(range(len(known)))
         untold: dict[int, Table] = {}  # ln E without a mechanism, under both values
         for turn in range(rounds + 1 if known else 0):
-            cases = [{**known[k], target: x} for k in going for x in pair]
-            means, laws = self.tree.laws_tilted(cases, [tilts[k] for k in going for _ in pair])
+            cases = [{**known[k], **values} for k in going for values in told]
+            means, laws = self.tree.laws_tilted(cases, [tilts[k] for k in going for _ in told])
             still = []
             for place, k in enumerate(going):
                 here = means[2 * place : 2 * place + 2]
@@ -178,7 +227,7 @@ class AttackSearch:
                 new = {
                     n: np.where(laws[n][2 * place] > laws[n][2 * place + 1], self.alpha[index], 0.0)
                     for n, index in self._indexed
-                    if n != target and n not in known[k]
+                    if n not in told[0] and n not in known[k]
                 }
                 self.left -= 4
                 if turn == 0 or not all(np.array_equal(new[n], tilts[k][n]) for n in new):
@@ -190,33 +239,33 @@ class AttackSearch:
         return best
 
     def _learn(
-        self, target: str, pair: tuple[int, int], leaks: float, tilt: dict[str, Table], keep: int
+        self, told: Told, leaks: float, tilt: dict[str, Table], keep: int
     ) -> tuple[float, dict[str, int], dict[str, Table]]:
         """Add to what is known, one record at a time, while that helps and the work lasts."""
         known: dict[str, int] = {}
         allowed = self.who.records
-        others = [n for n in self.model.records if n != target and (allowed is None or n in allowed)]
+        others = [n for n in self.model.records if n not in told[0] and (allowed is None or n in allowed)]
         most = len(others) if self.who.at_most is None else min(len(others), self.who.at_most)
         while len(known) < most and self.left > keep:
             step: tuple[float, dict[str, int], dict[str, Table]] | None = None
-            trials = self._trials(target, pair, known, others, keep)
+            trials = self._trials(told, known, others, keep)
             for trial, (reached, made) in zip(
-                trials, self._ascend(target, pair, trials, rounds=2), strict=True
+                trials, self._ascend(told, trials, rounds=2), strict=True
             ):
                 if step is None or reached > step[0]:
                     step = (reached, trial, made)
             if step is None or step[0] <= leaks * (1.0 + 1e-9):
                 break
             leaks, known, tilt = step
-        ((more, made),) = self._ascend(target, pair, [known])
+        ((more, made),) = self._ascend(told, [known])
         return (more, known, made) if more > leaks else (leaks, known, tilt)
 
     def _trials(
-        self, target: str, pair: tuple[int, int], known: dict[str, int], others: list[str], keep: int
+        self, told: Told, known: dict[str, int], others: list[str], keep: int
     ) -> list[dict[str, int]]:
         """Return what might be learned next: the few values that tell most at small α."""
         self.left -= 2
-        laws = self.tree.laws_given([{**known, target: x} for x in pair])
+        laws = self.tree.laws_given([{**known, **values} for values in told])
         p, q = ({n: law[row] for n, law in laws.items()} for row in (0, 1))
         trials: list[dict[str, int]] = []
         # records on which the two hypotheses disagree most are asked first, should the work end early
@@ -228,7 +277,7 @@ class AttackSearch:
                 trials.extend({**known, n: int(value)} for value in both)
         if not trials:
             return []
-        laws = self._given([{**trial, target: x} for trial in trials for x in pair])
+        laws = self._given([{**trial, **values} for trial in trials for values in told])
         rows = np.arange(len(trials), dtype=np.intp) * 2
-        rough = self._rough(target, laws, rows, rows + 1)
+        rough = self._rough(told, laws, rows, rows + 1)
         return [trials[k] for k in np.argsort(-rough, kind="stable")[:ATTACK_TRIALS].tolist()]

@@ -13,7 +13,7 @@ from quiltdp.accountant.adversaries import Adversary
 from quiltdp.accountant.attack import Attack, attack, attackable
 from quiltdp.accountant.noise_attack import NoiseAttack, attack_gaussian
 from quiltdp.accountant.trade_offs import BRACKET_ENTRIES, BRACKET_NODES
-from quiltdp.accountant.units import DpEpsilon
+from quiltdp.accountant.units import DpEpsilon, Protect
 from quiltdp.errors import InvalidArgument, ModelTooWide, option
 from quiltdp.model import Model
 from quiltdp.work import WorkBudget
@@ -73,6 +73,8 @@ def bracket(
     dp_epsilon: DpEpsilon,
     adversary: str | Adversary = "informed",
     *,
+    protect: Protect = None,
+    window: int = 1,
     work: str | WorkBudget = "normal",
 ) -> Bracket:
     """Return a certified leakage beside what an attack at the same cost attains.
@@ -90,19 +92,19 @@ def bracket(
     >>> found.attained <= found.certified, found.ratio < 1.05
     (True, True)
     """
-    return Bracket(certified, attack(model, dp_epsilon, adversary, work=work))
+    return Bracket(certified, attack(model, dp_epsilon, adversary, protect=protect, window=window, work=work))
 
 
 def bracket_of(calibration: Calibration, work: str | WorkBudget = "normal") -> Bracket:
     """Return the certified leakage of a calibration beside what an attack at the same cost attains.
 
-    For Gaussian noise both are ε at the calibration's δ, and the attack is a noisy sum.
+    For Gaussian noise, discrete or not, both are ε at the calibration's δ, and the attack is a noisy sum.
+    What the calibration protects together is attacked together.
 
     Raises
     ------
     InvalidArgument
-        For noise that is neither pure nor Gaussian, for sets of records, and if the calibration was read
-        from a file.
+        For noise that is neither pure nor Gaussian, and if the calibration was read from a file.
     ModelTooWide
         If the model has no junction tree of affordable width.
     """
@@ -111,13 +113,13 @@ def bracket_of(calibration: Calibration, work: str | WorkBudget = "normal") -> B
             "this calibration knows no single model (it was read from a file, or holds for many models):"
             " calibrate one model"
         )
-    if calibration.protected != "single records":
-        left_out = f"leave {option('protect')} and {option('window')} out"
-        raise InvalidArgument(f"{option('bracket')} attacks single records: {left_out}")
     model, certified = calibration.origin[0], calibration.leakage
+    what = _protected(calibration)
+    if what is None:
+        raise InvalidArgument(f"{option('bracket')}: what this calibration protects is not written in it")
     if calibration.dp_epsilon is not None:
-        return bracket(model, certified, calibration.dp_epsilon, calibration.adversary, work=work)
-    found = _noise_attack(calibration, model, work=work)
+        return bracket(model, certified, calibration.dp_epsilon, calibration.adversary, work=work, **what)
+    found = _noise_attack(calibration, model, work=work, **what)
     if found is None:
         raise InvalidArgument(
             f"{option('bracket')} is for pure mechanisms (Laplace and Thresholdout) and Gaussian noise"
@@ -128,10 +130,11 @@ def bracket_of(calibration: Calibration, work: str | WorkBudget = "normal") -> B
 def quick_bracket(calibration: Calibration, model: Model) -> Bracket | None:
     """Return a bracket that costs next to nothing, or ``None`` where there is none.
 
-    There is none for noise that is neither pure nor Gaussian, for sets of records that are protected
-    together, and for models that are too large or whose junction tree is too wide to be attacked in passing.
+    There is none for noise that is neither pure nor Gaussian, and for models that are too large or whose
+    junction tree is too wide to be attacked in passing.
     """
-    if calibration.protected != "single records":
+    what = _protected(calibration)
+    if what is None:
         return None
     alpha, certified = calibration.dp_epsilon, calibration.leakage
     try:
@@ -139,19 +142,29 @@ def quick_bracket(calibration: Calibration, model: Model) -> Bracket | None:
             if len(model.nodes) > BRACKET_NODES:
                 return None
             who = calibration.adversary
-            return Bracket(certified, attack(model, alpha, who, max_entries=BRACKET_ENTRIES, in_passing=True))
+            found = attack(model, alpha, who, max_entries=BRACKET_ENTRIES, in_passing=True, **what)
+            return Bracket(certified, found)
         if len(attackable(model, BRACKET_NODES).nodes) > BRACKET_NODES:  # of a chain some steps are read
             return None
-        found = _noise_attack(calibration, model, max_entries=BRACKET_ENTRIES, in_passing=True)
-        return None if found is None else Bracket(certified, found)
+        sums = _noise_attack(calibration, model, max_entries=BRACKET_ENTRIES, in_passing=True, **what)
+        return None if sums is None else Bracket(certified, sums)
     except ModelTooWide:
         return None
 
 
+def _protected(calibration: Calibration) -> dict[str, Any] | None:
+    """Return what a calibration protects, as options of an attack; ``None`` if it does not say."""
+    options = {} if calibration.origin is None else calibration.origin[1]
+    found = {"protect": options.get("protect"), "window": options.get("window", 1)}
+    alone = found["protect"] is None and found["window"] == 1
+    return found if alone == (calibration.protected == "single records") else None
+
+
 def _noise_attack(calibration: Calibration, model: Model, **options: Any) -> NoiseAttack | None:
-    """Return the attack on Gaussian noise, or ``None`` for other noise."""
+    """Return the attack on Gaussian noise, discrete or not; ``None`` for other noise."""
     mechanism, sigma = calibration.mechanism, calibration.sigma
-    std = mechanism.as_gaussian(sigma)
+    whole = mechanism.as_gaussian(sigma) is None
+    std = mechanism.as_discrete_gaussian(sigma) if whole else mechanism.as_gaussian(sigma)
     if std is None:
         return None
     alone = mechanism.scale(calibration.epsilon)
@@ -162,5 +175,6 @@ def _noise_attack(calibration: Calibration, model: Model, **options: Any) -> Noi
         calibration.epsilon * alone / sigma,
         calibration.adversary,
         sensitivity=mechanism.deltas,
+        whole=whole,
         **options,
     )

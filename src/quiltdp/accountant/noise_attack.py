@@ -6,7 +6,8 @@ laws of the sum under two values of a record, given what the adversary knows.  F
     δ_BDP(ε) ≥ ∫_T ( Σ_s p(s) φ_σ(t − s) − e^ε Σ_s q(s) φ_σ(t − s) ) dt,
 
 so no σ is enough for a δ below it.  T is a union of intervals between places where the two densities
-cross; whichever places are used, the inequality holds.
+cross; whichever places are used, the inequality holds.  For discrete Gaussian noise on a whole number the
+integral is a sum over outputs, and T the outputs whose terms are positive.
 
 How.  Terms and knowledge are those of the product-form attack (``attack``) at the α that Laplace noise of
 the same leakage would have: c_j = Δ_j where ln h_j > 0, all terms or those whose means differ most.  The
@@ -20,7 +21,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -30,15 +31,15 @@ from numpy.typing import NDArray
 
 from quiltdp.accountant.adversaries import Adversary
 from quiltdp.accountant.attack import Attack, attack, attackable
-from quiltdp.accountant.trade_offs import SUM_GRID, SUM_PARTS, SUM_VALUES
-from quiltdp.accountant.units import alpha_vector
+from quiltdp.accountant.trade_offs import SUM_GRID, SUM_OUTPUTS, SUM_PARTS, SUM_VALUES
+from quiltdp.accountant.units import Protect, alpha_vector
 from quiltdp.errors import InvalidArgument, ModelTooWide, option
 from quiltdp.inference.marginals import TiltedTree
 from quiltdp.model import Model
 from quiltdp.numbers import EPS, down
 from quiltdp.work import WorkBudget
 
-__all__ = ["NoiseAttack", "attack_gaussian", "gaussian_mixture_delta"]
+__all__ = ["NoiseAttack", "attack_gaussian", "discrete_mixture_delta", "gaussian_mixture_delta"]
 
 Vector = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -59,7 +60,7 @@ class NoiseAttack:
     delta, scale
         The δ allowed and the standard deviation of the noise.
     target, values
-        The record, and the two values of it that are told apart.
+        The record, or the set, and the two values of it that are told apart.
     knows
         What the adversary knows: record → value.
     query
@@ -100,6 +101,9 @@ def attack_gaussian(
     adversary: str | Adversary = "informed",
     *,
     sensitivity: float | Mapping[str, float] = 1.0,
+    whole: bool = False,
+    protect: Protect = None,
+    window: int = 1,
     work: str | WorkBudget = "normal",
     max_entries: int = 2**20,
     in_passing: bool = False,
@@ -109,7 +113,11 @@ def attack_gaussian(
     Parameters
     ----------
     scale, delta
-        Standard deviation of the noise, and the δ allowed.
+        Standard deviation of the noise (σ of discrete noise), and the δ allowed.
+    whole
+        Whether the noise is discrete; sensitivities are whole numbers then.
+    protect, window
+        What is protected: single records by default, named sets of them, or runs of steps of a chain.
     dp_epsilon
         α of the heaviest record in the product-form attack that suggests the terms: about ε times the
         deviation that one record alone needs for ε, over ``scale``.
@@ -135,11 +143,19 @@ def attack_gaussian(
     records = {n: float(weights[model.index[n]]) * (dp_epsilon / top) for n in model.records}
     steps = _GLANCE if in_passing else _STEPS
     found = attack(
-        model, records, adversary, work=work, max_entries=max_entries, in_passing=in_passing, steps=steps
+        model,
+        records,
+        adversary,
+        protect=protect,
+        window=window,
+        work=work,
+        max_entries=max_entries,
+        in_passing=in_passing,
+        steps=steps,
     )
     part = attackable(model, steps)
     equal = all(w in (0.0, top) for w in weights.tolist())
-    unit = top if equal else top / SUM_PARTS
+    unit = top if equal else (1.0 if whole else top / SUM_PARTS)
     terms: Mapping[str, Ints] = {
         n: np.where(
             np.array([table[s] for s in part.states[n]]) > 0.0,
@@ -150,10 +166,16 @@ def attack_gaussian(
     }
     sums = _Sums(TiltedTree(part, max_entries=max_entries), found, terms)
     best, attained, values = terms, 0.0, found.values
+
+    def reaches(p: Vector, q: Vector, epsilon: float) -> float:
+        if whole:
+            return discrete_mixture_delta(p, q, int(unit), scale, epsilon)
+        return gaussian_mixture_delta(p, q, unit * (1.0 - 4.0 * EPS) / scale, epsilon)
+
     for chosen in sums.choices():
         p, q = sums.laws(chosen)
         for first, second, order in ((p, q, found.values), (q, p, found.values[::-1])):
-            reached = _epsilon(first, second, unit * (1.0 - 4.0 * EPS) / scale, delta, len(part.nodes))
+            reached = _epsilon(first, second, reaches, delta, len(part.nodes))
             if reached > attained:
                 best, attained, values = chosen, reached, (order[0], order[1])
     query = {n: dict(zip(part.states[n], (unit * s).tolist(), strict=True)) for n, s in best.items()}
@@ -165,30 +187,31 @@ class _Sums:
 
     def __init__(self, tree: TiltedTree, found: Attack, terms: Mapping[str, Ints]) -> None:
         states = tree.model.states
-        self._tree, self._terms, self._target = tree, terms, found.target
+        self._tree, self._terms = tree, terms
         self._known = {n: states[n].index(v) for n, v in found.knows.items()}
-        self._pair = [states[found.target].index(v) for v in found.values]
+        self._told = [{n: states[n].index(v) for n, v in side.items()} for side in found.told]
+        self._unit = frozenset(self._told[0])
 
     def choices(self) -> list[Mapping[str, Ints]]:
         """Return the terms whose means differ most between the hypotheses, more and more of them."""
-        one, two = (self._tree.laws(self._tree.evidence(self._fixed(x)))[1] for x in self._pair)
+        one, two = (self._tree.laws(self._tree.evidence(self._fixed(x)))[1] for x in self._told)
         apart = {n: abs(float((one[n] - two[n]) @ s)) / max(1, int(s.max())) for n, s in self._terms.items()}
         found: list[Mapping[str, Ints]] = []
         for least in _LEAST:
-            chosen = {n: s for n, s in self._terms.items() if apart[n] >= least or n == self._target}
+            chosen = {n: s for n, s in self._terms.items() if apart[n] >= least or n in self._unit}
             if not found or len(chosen) > len(found[-1]):
                 found.append(chosen)
         return found
 
     def laws(self, terms: Mapping[str, Ints]) -> tuple[Vector, Vector]:
         """Return the laws of the sum, in units, under both hypotheses."""
-        one, two = (self._law(terms, x) for x in self._pair)
+        one, two = (self._law(terms, x) for x in self._told)
         return one, two
 
-    def _fixed(self, value: int) -> dict[str, int]:
-        return {**self._known, self._target: value}
+    def _fixed(self, values: Mapping[str, int]) -> dict[str, int]:
+        return {**self._known, **values}
 
-    def _law(self, terms: Mapping[str, Ints], value: int) -> Vector:
+    def _law(self, terms: Mapping[str, Ints], values: Mapping[str, int]) -> Vector:
         count = sum(int(s.max()) for s in terms.values()) + 1
         if count > SUM_VALUES:
             raise ModelTooWide(
@@ -197,22 +220,24 @@ class _Sums:
             )
         turns = np.exp(-2j * math.pi * np.arange(count) / count)
         at = np.arange(count)[:, None]
-        free = {n: turns[at * s % count] for n, s in terms.items() if n != self._target and s.any()}
-        own = int(terms[self._target][value]) if self._target in terms else 0
+        free = {n: turns[at * s % count] for n, s in terms.items() if n not in self._unit and s.any()}
+        own = sum(int(terms[n][x]) for n, x in values.items() if n in terms)
         if not free:
             return np.asarray(np.eye(count)[own])
-        means = self._tree.means(free, self._fixed(value), count)
+        means = self._tree.means(free, self._fixed(values), count)
         law = np.maximum(np.fft.ifft(means / means[0].real).real, 0.0)
         return np.asarray(np.roll(law, own))
 
 
-def _epsilon(p: Vector, q: Vector, spread: float, delta: float, nodes: int) -> float:
+def _epsilon(
+    p: Vector, q: Vector, reaches: Callable[[Vector, Vector, float], float], delta: float, nodes: int
+) -> float:
     """Return, rounded down, the largest ε found at which the attained δ is above the one allowed."""
     error = len(p) * (8.0 * nodes + 128.0) * EPS  # of both laws, summed: generous
     low, high = 0.0, 1.0
 
     def above(epsilon: float) -> bool:
-        return gaussian_mixture_delta(p, q, spread, epsilon) - error * (1.0 + math.exp(epsilon)) > delta
+        return reaches(p, q, epsilon) - error * (1.0 + math.exp(epsilon)) > delta
 
     if not above(0.0):
         return 0.0
@@ -263,3 +288,34 @@ def gaussian_mixture_delta(p: Vector, q: Vector, spread: float, epsilon: float) 
             total += float(inside @ signed)
         positive = not positive
     return max(0.0, total - 16.0 * EPS * len(means) * float(np.abs(signed).sum()))
+
+
+def discrete_mixture_delta(p: Vector, q: Vector, unit: int, scale: float, epsilon: float) -> float:
+    """Return at most Σ_t (Σ_s p(s) ν(t − s·unit) − e^ε Σ_s q(s) ν(t − s·unit))₊, ν ∝ exp(−x²/2·scale²).
+
+    Examples
+    --------
+    >>> from quiltdp.accountant.mechanisms.discrete_gaussian import DiscreteGaussianProfile
+    >>> import numpy as np
+    >>> found = discrete_mixture_delta(np.array([0.0, 1.0]), np.array([1.0, 0.0]), 1, 1.4, 0.5)
+    >>> bool(abs(found / DiscreteGaussianProfile(1.4).delta(0.5, 1.0) - 1) < 1e-9)
+    True
+    """
+    used = np.flatnonzero((p > 0.0) | (q > 0.0))
+    means = used * unit
+    reach = math.ceil(9.0 * scale) + 1
+    half = 0.5 / scale**2
+    outputs = np.arange(means[0] - reach, means[-1] + reach + 1)
+    width = math.ceil(12.0 * scale) + 2
+    bell = np.exp(-half * np.arange(-width, width + 1, dtype=np.float64) ** 2)
+    tail = math.exp(-half * width * width) / -math.expm1(-2.0 * half * width)
+    whole = (float(bell.sum()) + 2.0 * tail) * (1.0 + (2.0 * width + 16.0) * EPS)
+    total = 0.0
+    for start in range(0, len(outputs), SUM_OUTPUTS):
+        t = outputs[start : start + SUM_OUTPUTS]
+        noise = np.exp(-half * (t[:, None] - means).astype(np.float64) ** 2)
+        above, below = noise @ p[used], math.exp(epsilon) * (noise @ q[used])
+        # an exponent of at most 744 is off by as many units, a sum by its length
+        error = (2.0 * len(means) + 3_000.0) * EPS * (above + below)
+        total += float(np.maximum(above - below - error, 0.0).sum())
+    return total / whole * (1.0 - (len(outputs) + 16.0) * EPS)

@@ -101,6 +101,7 @@ ATTACK_ENTRIES = {"passing": 4.8e6, "quick": 4e7, "normal": 6e8, "thorough": 2e1
 ATTACK_LEAST = 24  # propagations, however large the tree
 SUM_VALUES = 4000  # of the sum that an attack on Gaussian noise reads: memory
 SUM_PARTS = 8  # of the largest sensitivity: terms are whole multiples of it: strength for time
+SUM_OUTPUTS = 2**12  # of discrete noise, looked at together: memory
 SUM_GRID = 600  # points among which crossings are looked for
 
 # -- privacy losses

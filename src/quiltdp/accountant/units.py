@@ -32,6 +32,7 @@ __all__ = [
     "heaviest",
     "make_units",
     "positive_epsilon",
+    "unit_name",
 ]
 
 
@@ -106,6 +107,11 @@ def make_units(model: Model, protect: Protect = None, window: int = 1) -> Units:
         raise InvalidArgument(f"{option('protect')} is empty: name at least one set of records")
     members = tuple(_checked_set(model, name, chosen) for name, chosen in named.items())
     return Units(tuple(str(n) for n in named), members)
+
+
+def unit_name(chosen: Collection[str]) -> str:
+    """Return how a set of records is called: a record by its name, others as ``protect`` does."""
+    return next(iter(chosen)) if len(chosen) == 1 else _title(chosen)
 
 
 def _title(chosen: Collection[str]) -> str:

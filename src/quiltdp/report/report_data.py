@@ -9,6 +9,7 @@ from typing import Any
 
 from quiltdp import __version__
 from quiltdp.accountant.attack import attack
+from quiltdp.accountant.bracket import quick_bracket
 from quiltdp.accountant.calibration import Calibration, calibrate, calibrate_profile
 from quiltdp.accountant.profile import LeakageProfile
 from quiltdp.accountant.result import Leakage, jsonable
@@ -199,26 +200,39 @@ def _bars(request: ReportRequest, profiles: Mapping[str, LeakageProfile]) -> lis
 
 def _bracket(cal: Calibration, model: Model) -> dict[str, Any]:
     """Say how close the certified number is to what an explicit attack attains."""
-    unknown = "No attack was run beside this answer: the true leakage may be smaller than the certified one."
-    if cal.dp_epsilon is None or cal.protected != "single records":
-        return {"certified": cal.leakage, "attained": None, "says": unknown}
-    part = attackable(model, cal.binding.unit)
-    if part is None:
-        return {"certified": cal.leakage, "attained": None, "says": unknown}
-    alpha = cal.dp_epsilon
-    own = {n: alpha[n] for n in part.records} if isinstance(alpha, Mapping) else alpha
-    try:
-        attained = attack(part, own, cal.adversary, work="quick").leakage
-    except QuiltdpError:  # no junction tree of affordable width, or records that are known elsewhere
-        return {"certified": cal.leakage, "attained": None, "says": unknown}
+    attained = _attained(cal, model)
+    if not attained:
+        says = "No attack was run beside this answer: the true leakage may be smaller than the certified one."
+        return {"certified": cal.leakage, "attained": None, "says": says}
     more = 100.0 * (cal.leakage / attained - 1.0)
     close = "less than 0.1 %" if more < 0.1 else f"at most {more:.3g} %"
+    who = (
+        "no mechanism with this noise"
+        if cal.delta == 0.0
+        else f"at δ = {cal.delta:g} no query with this noise"
+    )
     return {
         "certified": cal.leakage,
         "attained": attained,
-        "says": "Certified: no mechanism with this noise leaks more. Attained: an explicit attack leaks as"
+        "says": f"Certified: {who} leaks more. Attained: an explicit attack leaks as"
         f" much. The answer is {close} above the best possible.",
     }
+
+
+def _attained(cal: Calibration, model: Model) -> float | None:
+    """Return what an attack beside the answer attains, on what forces it or on what is protected."""
+    try:
+        if cal.dp_epsilon is None or cal.protected != "single records":
+            found = quick_bracket(cal, model)
+            return None if found is None else found.attained
+        part = attackable(model, cal.binding.unit)
+        if part is None:
+            return None
+        alpha = cal.dp_epsilon
+        own = {n: alpha[n] for n in part.records} if isinstance(alpha, Mapping) else alpha
+        return attack(part, own, cal.adversary, work="quick").leakage
+    except QuiltdpError:  # no junction tree of affordable width, or records that are known elsewhere
+        return None
 
 
 def _graph(model: Model, picture: Picture, leaks: Mapping[str, float]) -> dict[str, Any]:

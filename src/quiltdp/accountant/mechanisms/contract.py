@@ -140,6 +140,10 @@ class Mechanism(ABC):
         """Return the standard deviation of the one Gaussian release that this is, if it is one."""
         return None
 
+    def as_discrete_gaussian(self, scale: float) -> float | None:
+        """Return σ of the one release with discrete Gaussian noise that this is, if it is one."""
+        return None
+
     def repeated_profile(self, scale: float, times: int, kept: dict[Any, Any]) -> GroupProfile:
         """Return δ_k(ε) of many uses on the same records; distributions that were made go into ``kept``."""
         from quiltdp.accountant.mechanisms.losses import LossProfile

@@ -86,6 +86,10 @@ class DiscreteGaussian(GaussianCost):
             return DiscreteGaussian({k: math.ceil(v) for k, v in sensitivity.items()}, self.delta)
         return DiscreteGaussian(whole(float(sensitivity)), self.delta)
 
+    def as_discrete_gaussian(self, scale: float) -> float | None:
+        """Return the scale itself."""
+        return scale
+
     def group_profile(self, scale: float) -> GroupProfile:
         """Return δ(ε) for groups of any total sensitivity."""
         return DiscreteGaussianProfile(scale)
