@@ -12,7 +12,7 @@ import quiltdp as qd
 from quiltdp.errors import InvalidArgument
 from quiltdp.report.html_report import render
 from quiltdp.report.places import picture_of
-from quiltdp.report.report_data import ReportRequest, report_data
+from quiltdp.report.report_data import ReportRequest, bracket_told, report_data
 from quiltdp.report.report_reasons import OFF_BY, attackable
 from quiltdp.report.state_map import state_map
 
@@ -129,6 +129,22 @@ def test_the_theorem_and_the_bracket_are_told(asia, data):
     assert data["bracket"]["attained"] <= data["bracket"]["certified"] <= 1.0
     known = data["details"]["lung"]["known"]
     assert set(known) == set(asia.binding.witness["known"])
+
+
+@pytest.mark.parametrize(
+    ("spec", "protect"),
+    [
+        (qd.Gaussian(sensitivity=1.0, delta=1e-6), None),
+        (qd.DiscreteGaussian(sensitivity=1, delta=1e-6), None),
+        (qd.Laplace(sensitivity=1.0), [["X0", "X2"]]),
+    ],
+)
+def test_every_noise_and_every_set_has_its_bracket(spec, protect):
+    model = qd.markov_chain([[0.9, 0.1], [0.2, 0.8]], length=3)
+    cal = qd.calibrate(model, 1.0, spec, adversary="prior", protect=protect, compare=False)
+    found = bracket_told(cal, model)
+    assert 0.9 < found["attained"] <= found["certified"] <= 1.0
+    assert "above the best possible" in found["says"]
 
 
 def test_an_attack_on_a_part_is_one_on_the_whole():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from quiltdp.cli.accounting import Adversary, AsJson, ModelFile
+from quiltdp.cli.accounting import Adversary, AsJson, ModelFile, Protect, Window, protection
 from quiltdp.cli.app import emit_json, guarded
 from quiltdp.cli.model_options import load, model_options
 from quiltdp.cli.option_words import opt
@@ -18,6 +18,8 @@ def attack(
     *,
     dp_epsilon: Annotated[float, opt("A", "α of the mechanism that is attacked.")],
     adversary: Adversary = "informed",
+    window: Window = 1,
+    protect: Protect = None,
     work: Annotated[str, opt("LEVEL", "How long to search: quick, normal or thorough.")] = "normal",
     json: AsJson = False,
     options: dict[str, Any],
@@ -31,12 +33,14 @@ def attack(
     --------
     $ quiltdp attack models/asia.bif --dp-epsilon 0.1
     $ quiltdp attack models/child.bif --dp-epsilon 0.1 --adversary prior --json
+    $ quiltdp attack models/asia.bif --dp-epsilon 0.1 --protect lungs=lung,bronc
     """
     with guarded():
         import quiltdp as qd
 
         loaded = load(model, **options)
-        found = qd.attack(loaded, dp_epsilon, adversary, work=work)
+        sets = protection(loaded, protect)
+        found = qd.attack(loaded, dp_epsilon, adversary, protect=sets, window=window, work=work)
         if json:
             emit_json("attack", found.to_dict())
             return

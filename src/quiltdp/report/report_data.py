@@ -27,7 +27,7 @@ from quiltdp.report.places import Picture, picture_of
 from quiltdp.report.report_reasons import attackable, if_the_model_is_wrong, theorem_of
 from quiltdp.report.state_map import state_map
 
-__all__ = ["ReportRequest", "report_data"]
+__all__ = ["ReportRequest", "bracket_told", "report_data"]
 
 _STEPS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)  # multiples of the target and of its α that are tabulated
 _DETAILS = 200  # records whose quilt is described
@@ -73,7 +73,7 @@ def report_data(
         "scale_name": cal.mechanism.scale_name,
         "sentence": _sentence(cal, len(model.records)),
         "bars": _bars(request, profiles),
-        "bracket": _bracket(cal, model),
+        "bracket": bracket_told(cal, model),
         "targets": targets,
         "leakage": curves,
         "graph": _graph(model, picture, leaks),
@@ -198,7 +198,7 @@ def _bars(request: ReportRequest, profiles: Mapping[str, LeakageProfile]) -> lis
     return bars
 
 
-def _bracket(cal: Calibration, model: Model) -> dict[str, Any]:
+def bracket_told(cal: Calibration, model: Model) -> dict[str, Any]:
     """Say how close the certified number is to what an explicit attack attains."""
     attained = _attained(cal, model)
     if not attained:
