@@ -249,9 +249,7 @@ class AttackSearch:
         while len(known) < most and self.left > keep:
             step: tuple[float, dict[str, int], dict[str, Table]] | None = None
             trials = self._trials(told, known, others, keep)
-            for trial, (reached, made) in zip(
-                trials, self._ascend(told, trials, rounds=2), strict=True
-            ):
+            for trial, (reached, made) in zip(trials, self._ascend(told, trials, rounds=2), strict=True):
                 if step is None or reached > step[0]:
                     step = (reached, trial, made)
             if step is None or step[0] <= leaks * (1.0 + 1e-9):
