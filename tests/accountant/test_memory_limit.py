@@ -13,7 +13,7 @@ from quiltdp.work import Guard
 STATES, OTHERS = 40, 30
 
 
-class Asked(Guard):
+class MessageRequest(Guard):
     """A guard that never strikes and remembers what it was asked for."""
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ def wide(children: str = "C") -> qd.Model:
 
 
 def test_pairs_of_rows_are_announced_before_they_are_made() -> None:
-    guard = Asked()
+    guard = MessageRequest()
     made = ChildKernels(Ancestry(wide()), guard)
     taken = max(p.p.nbytes + p.q.nbytes for p in made._pairs.values())
     assert taken == 2 * 8 * 20 * STATES * (STATES - 1) * OTHERS
@@ -41,7 +41,7 @@ def test_pairs_of_rows_are_announced_before_they_are_made() -> None:
 
 
 def test_moves_are_announced_before_they_are_made() -> None:
-    model, guard = wide("CD"), Asked()
+    model, guard = wide("CD"), MessageRequest()
     quilt = next(q for q in qd.quilts(qd.moralize(model), "A") if q.separator == {"B", "C", "D"})
     assert qd.quilt_influence(model, quilt, workspace=Workspace(model, guard=guard)).exact
     assert 3 * 8 * STATES * (STATES - 1) * OTHERS in guard.planned  # the moves, their copy, their bound

@@ -67,7 +67,7 @@ class EventProfile(OneByOne):
             composed = accountant.compose(event)
             self._stepped = SteppedProfile(lambda e: float(composed.get_delta(e)) + _CONVOLVED, steps=2)
         else:
-            self._losses = Losses(self._shifts.loss, self._shifts.spread, {})
+            self._losses = Losses(self._shifts.loss, self._shifts.loss_range, {})
 
     @property
     def counts_records(self) -> bool:
@@ -140,7 +140,7 @@ class _Shifts:
         """Sensitivity over noise of the one Gaussian release that all of them are."""
         return up(math.sqrt(round_up(self._squares))) if self._squares else 0.0
 
-    def spread(self, weight: float) -> float:
+    def loss_range(self, weight: float) -> float:
         """Return about the range of the losses of a group."""
         shift = weight * self.gaussian
         found = shift * (shift + 20.0)

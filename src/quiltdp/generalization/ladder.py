@@ -40,7 +40,7 @@ def log_transcripts(queries: int, step: float) -> float:
     return math.log(queries) + top + math.log(math.fsum(math.exp(t - top) for t in terms))
 
 
-def ladder_accuracy(spread: Concentration, queries: int, failure: float) -> float:
+def ladder_accuracy(tails: Concentration, queries: int, failure: float) -> float:
     """Return how far the best score so far may be off the best population value, all along.
 
     Claim: queries depend on the transcript alone, so with N possible ones none deviates by t on the
@@ -56,7 +56,7 @@ def ladder_accuracy(spread: Concentration, queries: int, failure: float) -> floa
     best = math.inf
     for step in _STEPS.tolist():
         need = math.log(2.0 / beta) + log_transcripts(queries, step)
-        best = min(best, step + math.sqrt(need / (2.0 * spread.effective_sample_size)))
+        best = min(best, step + math.sqrt(need / (2.0 * tails.effective_sample_size)))
     return round_up(best)
 
 

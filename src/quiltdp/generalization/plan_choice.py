@@ -225,12 +225,12 @@ def contenders_for(
     """Return the theorems that apply, and those that do not with their reasons."""
     found: list[Contender] = []  # what asks nothing of the accountant comes first
     refused: list[Alternative] = []
-    spread: Concentration | None = None
+    tails: Concentration | None = None
     try:
-        spread = concentration(model)
+        tails = concentration(model)
         found += [
-            _thresholdout(DescriptionRoute(spread), DescriptionRoute(spread)),
-            _thresholdout(MaxInformationRoute(accountant, spread), MaxInformationRoute(sketch, spread)),
+            _thresholdout(DescriptionRoute(tails), DescriptionRoute(tails)),
+            _thresholdout(MaxInformationRoute(accountant, tails), MaxInformationRoute(sketch, tails)),
         ]
     except QuiltdpError as error:
         refused += [_refused(kind, error.reason) for kind in (MaxInformationRoute, DescriptionRoute)]
@@ -255,7 +255,7 @@ def contenders_for(
         found.append(_thresholdout(gibbs, gibbs))
     except QuiltdpError as error:
         refused.append(_refused(GibbsRoute, error.reason))
-    if spread is not None and not model.latents and spread.sum_of_squares <= spread.records * (1 + 1e-9):
+    if tails is not None and not model.latents and tails.sum_of_squares <= tails.records * (1 + 1e-9):
         found.append(_thresholdout(IidRoute(), IidRoute()))
     else:
         refused.append(_refused(IidRoute, "the records of this model are not independent"))
@@ -274,11 +274,11 @@ def _refused(kind: Any, reason: str) -> Alternative:
 def baselines(model: Model, task: Task) -> list[Alternative]:
     """Return what Bonferroni and the Ladder promise, each of something less."""
     try:
-        spread = concentration(model)
+        tails = concentration(model)
     except QuiltdpError:
         return []
-    t = round_up(math.sqrt(math.log(2 * task.queries / task.failure) / (2 * spread.effective_sample_size)))
-    best = ladder_accuracy(spread, max(1, math.ceil(task.queries)), task.failure)
+    t = round_up(math.sqrt(math.log(2 * task.queries / task.failure) / (2 * tails.effective_sample_size)))
+    best = ladder_accuracy(tails, max(1, math.ceil(task.queries)), task.failure)
     return [
         Alternative(
             "all queries fixed in advance",

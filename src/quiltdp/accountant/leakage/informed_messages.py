@@ -25,7 +25,7 @@ from quiltdp.inference.cliques import View
 from quiltdp.inference.interaction import two_point
 from quiltdp.numbers import EPS, up, up_array
 
-__all__ = ["Asked", "leakages_of_many", "messages_of_many"]
+__all__ = ["MessageRequest", "leakages_of_many", "messages_of_many"]
 
 Array = NDArray[np.float64]
 Key = tuple[int, int]
@@ -45,7 +45,7 @@ class _Choice:
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
+class MessageRequest:
     """What messages are made of at one α, and what they are made with.
 
     Attributes
@@ -146,13 +146,13 @@ class _LastStep(_Message):
         return up(float(total[self._off].max()), 8.0 + len(self._task.view.top))
 
 
-def messages_of_many(tasks: Sequence[Task], asked: Asked) -> list[list[Array]]:
+def messages_of_many(tasks: Sequence[Task], asked: MessageRequest) -> list[list[Array]]:
     """Return for every task m with nothing known, and with 1, …, k records known (or with some known)."""
     made = _made(tasks, asked, lambda task, budgets: _Message(task, asked.of, budgets))
     return [message.finished() for message in made]
 
 
-def leakages_of_many(tasks: Sequence[Task], asked: Asked, floor: float) -> list[float]:
+def leakages_of_many(tasks: Sequence[Task], asked: MessageRequest, floor: float) -> list[float]:
     """Return the leakages of units at cliques, seen from the units; below ``floor`` they count as that."""
     made = _made(tasks, asked, lambda task, budgets: _LastStep(task, asked.of, budgets, floor))
     return [step.leakage() for step in made]
@@ -162,7 +162,7 @@ _Made = TypeVar("_Made", bound=_Message)
 
 
 def _made(
-    tasks: Sequence[Task], asked: Asked, make: Callable[[Task, SharedMessages], _Made]
+    tasks: Sequence[Task], asked: MessageRequest, make: Callable[[Task, SharedMessages], _Made]
 ) -> Iterator[_Made]:
     """Yield the messages of the tasks, raised to what their choices are worth."""
     for some in _in_blocks(tasks):

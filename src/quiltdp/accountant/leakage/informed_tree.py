@@ -42,7 +42,7 @@ from numpy.typing import NDArray
 
 from quiltdp.accountant.adversaries import INFORMED
 from quiltdp.accountant.bounds import Bounds, Problem, Vector, register
-from quiltdp.accountant.leakage.informed_messages import Asked, leakages_of_many, messages_of_many
+from quiltdp.accountant.leakage.informed_messages import MessageRequest, leakages_of_many, messages_of_many
 from quiltdp.accountant.leakage.informed_tasks import Cell, Task, assign_programs, levels
 from quiltdp.chain import ChainModel
 from quiltdp.errors import ModelTooWide, option
@@ -279,7 +279,7 @@ class InformedTreeBound:
         for task, leak in zip(due, leakages_of_many(due, asked, floor), strict=True):
             here.leakages[task] = (leak, floor)
 
-    def _add_messages(self, tasks: Sequence[Task], of: Mapping[str, float], here: _AtAlpha) -> Asked:
+    def _add_messages(self, tasks: Sequence[Task], of: Mapping[str, float], here: _AtAlpha) -> MessageRequest:
         """Add the messages that last steps read, none above its cap; return what they are read with."""
         needed = {b.key for task in tasks for b in task.view.branches} - here.messages.keys()
         for key in reversed(self._order if needed else ()):
@@ -287,7 +287,9 @@ class InformedTreeBound:
                 branches = self._tasks[key].view.branches
                 needed.update(b.key for b in branches if b.key not in here.messages)
         caps = self._caps(of) if needed else {}
-        asked = Asked(self._cells, of, here.messages, self._most, self._tilts, self._workspace.guard.check)
+        asked = MessageRequest(
+            self._cells, of, here.messages, self._most, self._tilts, self._workspace.guard.check
+        )
         left = [key for key in self._order if key in needed]
         while left:
             ready = [k for k in left if all(b.key in here.messages for b in self._tasks[k].view.branches)]

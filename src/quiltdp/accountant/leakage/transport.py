@@ -172,8 +172,8 @@ def _ceiling(p: Array, q: Array, d: Array) -> Array:
         moved = stay + np.where(p > 0, above - below, -np.inf)
         beyond = np.where(np.isinf(ceiling), np.inf, ceiling - least)
     put = moved.max(axis=1) * (1 + 8 * EPS) + 1e-12  # each logarithm is below 746
-    spread = least + uniform_transport(p, q, np.maximum(beyond, 0.0))
-    ceiling = np.minimum(ceiling, np.minimum(np.maximum(put, 0.0), spread * (1 + 4 * EPS)))
+    apart = least + uniform_transport(p, q, np.maximum(beyond, 0.0))
+    ceiling = np.minimum(ceiling, np.minimum(np.maximum(put, 0.0), apart * (1 + 4 * EPS)))
     same = ((p == q) & ((p >= SURE) | (p == 0))).all(axis=1)  # what has lost its digits may differ
     return np.asarray(np.where(same, np.minimum(ceiling, least), ceiling))
 

@@ -101,10 +101,10 @@ class DiscreteGaussian(GaussianCost):
         def loss(weight: float, interval: float) -> Any:
             return self.privacy_loss(sigma, weight, interval).self_compose(times)
 
-        def spread(weight: float) -> float:
+        def loss_range(weight: float) -> float:
             return weight / sigma * (times * weight / sigma + 20.0 * math.sqrt(times))
 
-        return Losses(loss, spread, kept, ("discrete gaussian", sigma, times), whole=True)
+        return Losses(loss, loss_range, kept, ("discrete gaussian", sigma, times), whole=True)
 
     def scale(self, dp_epsilon: float | Mapping[str, float]) -> float:
         """Return a small σ, itself checked, that is (dp_epsilon, delta)-DP for one record."""

@@ -29,7 +29,7 @@ class Losses(OneByOne):
     ----------
     loss
         (weight, interval) → the distribution for a group of that total sensitivity.
-    spread
+    loss_range
         weight → about the range of its losses, from which the interval is chosen.
     kept
         Distributions made so far; they change no answer.
@@ -40,7 +40,7 @@ class Losses(OneByOne):
     """
 
     loss: Callable[[float, float], Any]
-    spread: Callable[[float], float]
+    loss_range: Callable[[float], float]
     kept: dict[Any, Any]
     key: Hashable = None
     whole: bool = False
@@ -57,7 +57,7 @@ class Losses(OneByOne):
         if key not in self.kept:
             while len(self.kept) >= LOSSES_KEPT:
                 self.kept.pop(next(iter(self.kept)))
-            interval = max(_FINEST, self.spread(raised) / _POINTS)
+            interval = max(_FINEST, self.loss_range(raised) / _POINTS)
             self.kept[key] = self.loss(raised, interval)
         found = float(self.kept[key].get_delta_for_epsilon(epsilon))
         return min(1.0, up(max(found, 0.0)) + _CONVOLVED)

@@ -113,7 +113,7 @@ class GenotypeQuery:
         ``calibrate(model, ε, Laplace(query.sensitivities), protect=query.protect)`` is the calibration
         that protects a person's loci together.
         """
-        return {record: _spread(table) for record, table in self.terms.items()}
+        return {record: _largest_change(table) for record, table in self.terms.items()}
 
     @property
     def sensitivity(self) -> float:
@@ -138,7 +138,7 @@ class GenotypeQuery:
         return {r: d / self.people.get(r, 1) for r, d in self.sensitivities.items()}
 
 
-def _spread(table: Table) -> float:
+def _largest_change(table: Table) -> float:
     return float(np.abs(table[:, None, :] - table[None, :, :]).sum(axis=-1).max())
 
 
