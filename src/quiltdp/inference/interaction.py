@@ -278,17 +278,20 @@ def interaction(
         return Interaction(nodes, values, None)
     corners, impossible = _corners(values)
     best = np.zeros(len(corners))
+    ways: dict[tuple[int, int], _Corners] = {}
     coupled = {b: _Coupled(view, b, beyond[view.branches[b].key]) for b in _with_sides(view)}
     for choice in view.choices(each=False):
         part = view.part(choice)
         tilts = cross_ratios(view, part, choice.branches, beyond, slack)
         branches = [coupled[b] for b in choice.branches if b in coupled]
         for known in range(len(part.log_p)):
-            here = _Here(part.log_p[known], part.states[known, :, :, 0], branches, 2 ** len(nodes) - 1)
-            step = max(1, RECTANGLES_AT_ONCE // part.log_p.shape[2] ** 2)
+            here = _Here(part.log_p[known], part.states[known, :, :, 0], branches)
+            step = max(1, RECTANGLES_AT_ONCE // (4 * part.log_p.shape[2] ** 2))
             for start in range(0, len(corners), step):
                 some = slice(start, start + step)
-                _raise(best[some], here, corners.cut(some), tilts[known], slack)
+                if (step, start) not in ways:
+                    ways[step, start] = _ways(corners.cut(some), 2 ** len(nodes) - 1)
+                _raise(best[some], here, ways[step, start], tilts[known], slack)
     return Interaction(nodes, values, _filled_in(values, corners, best, impossible))
 
 
@@ -339,33 +342,33 @@ class _Here:
     log_p: Array
     state: Ints
     branches: Sequence[_Coupled]
-    full: int
 
 
-def _raise(best: Array, here: _Here, corners: _Corners, tilts: Array, slack: float) -> None:
+def _raise(best: Array, here: _Here, ways: _Corners, tilts: Array, slack: float) -> None:
     """Raise ``best`` to J of the rectangles in one place: the least of the four ways to prove it."""
-    through = np.full(len(corners), np.inf)
-    for way in _ways(corners, here.full):
-        np.minimum(through, _quotients(here, way).max(axis=(1, 2)) + 4.0 * slack, out=through)
+    e = _quotients(here, ways) + 4.0 * slack
+    through = e.max(axis=(1, 2)).reshape(4, -1).min(axis=0)
     active = through > best
     if not active.any():
         return
     found = through[active]
     if here.log_p.shape[1] > 1:
-        for way in _ways(corners.cut(active), here.full):
-            e = _quotients(here, way) + 4.0 * slack
-            value = _two_points(e, tilts[way.turned, way.second], tilts[way.other, way.second])
-            np.minimum(found, value, out=found)
+        chosen = np.tile(active, 4)
+        way = ways.cut(chosen)
+        value = _two_points(e[chosen], tilts[way.turned, way.second], tilts[way.other, way.second])
+        found = np.minimum(found, value.reshape(4, -1).min(axis=0))
     best[active] = np.maximum(best[active], found)
 
 
-def _ways(c: _Corners, full: int) -> tuple[_Corners, ...]:
-    """Return the same rectangles with P and Q, or the two corners, in each other's place."""
-    return (
-        c,
-        _Corners(full ^ c.mask, c.first, c.second, c.other, c.turned),
-        _Corners(c.mask, c.second, c.first, c.other, c.turned),
-        _Corners(full ^ c.mask, c.second, c.first, c.turned, c.other),
+def _ways(c: _Corners, full: int) -> _Corners:
+    """Return the same rectangles four times: with P and Q, or the two corners, in each other's place."""
+    swapped = full ^ c.mask
+    return _Corners(
+        np.concatenate([c.mask, swapped, c.mask, swapped]),
+        np.concatenate([c.first, c.first, c.second, c.second]),
+        np.concatenate([c.second, c.second, c.first, c.first]),
+        np.concatenate([c.turned, c.other, c.other, c.turned]),
+        np.concatenate([c.other, c.turned, c.turned, c.other]),
     )
 
 
