@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations
 from typing import TypeVar
 
@@ -58,6 +59,18 @@ class CliqueStates:
 
     def labels(self, nodes: Collection[str]) -> tuple[Ints, int]:
         """Number the distinct values of ``nodes``: (a label for every state, how many there are)."""
+        key = frozenset(nodes)
+        if key not in self._labelled:
+            label, count = self._labels(key)
+            label.flags.writeable = False
+            self._labelled[key] = label, count
+        return self._labelled[key]
+
+    @cached_property
+    def _labelled(self) -> dict[frozenset[str], tuple[Ints, int]]:
+        return {}
+
+    def _labels(self, nodes: Collection[str]) -> tuple[Ints, int]:
         codes, most = self._codes(nodes)
         if most > COUNTED_VALUES:
             _, label = np.unique(codes, return_inverse=True)
@@ -264,12 +277,23 @@ class View:
     branches: tuple[Branch, ...]
     may_know: tuple[str, ...]
 
-    def choices(self, *, each: bool) -> Iterator[Choice]:
-        """Yield what may be known below, except nothing at all.
+    def choices(self, *, each: bool) -> Sequence[Choice]:
+        """Return what may be known below, except nothing at all.
 
         With ``each`` every set of branches is a choice of its own (2^branches); otherwise all branches
         whose separator is inside known and tilted nodes go together, and may or may not know.
         """
+        return self._each if each else self._together
+
+    @cached_property
+    def _each(self) -> tuple[Choice, ...]:
+        return tuple(self._choices(each=True))
+
+    @cached_property
+    def _together(self) -> tuple[Choice, ...]:
+        return tuple(self._choices(each=False))
+
+    def _choices(self, *, each: bool) -> Iterator[Choice]:
         inside = {n for n in self.clique.nodes if n not in self.top}
         knowing = [b for b, branch in enumerate(self.branches) if branch.knowable]
         for known in _subsets(self.may_know):
@@ -292,6 +316,20 @@ class View:
 
     def part(self, choice: Choice) -> Part:
         """Return the states of a choice, grouped by the known records, the top and the tilted nodes."""
+        key = (choice.known, choice.tilted)
+        if key not in self._parts:
+            self._parts[key] = self._part(choice)
+        return self._parts[key]
+
+    @cached_property
+    def _parts(self) -> dict[tuple[tuple[str, ...], tuple[str, ...]], Part]:
+        return {}
+
+    @cached_property
+    def _above(self) -> Table:
+        return _log_sums(self.clique.log_p, self.label, self.count)
+
+    def _part(self, choice: Choice) -> Part:
         clique = self.clique
         known, values = clique.labels(choice.known)
         u, width = clique.labels(choice.tilted)
@@ -309,8 +347,7 @@ class View:
         total = _log_sums(clique.log_p[order], group, groups)
         law = np.zeros(states.shape)
         law[group, place] = np.maximum(np.exp(clique.log_p[order] - total[group]), LEAST)
-        above = _log_sums(clique.log_p, self.label, self.count)
-        log_p = total.reshape(shape) - above[None, :, None]
+        log_p = total.reshape(shape) - self._above[None, :, None]
         return Part(states.reshape(*shape, -1), law.reshape(*shape, -1), log_p)
 
     def pairs(self, *, each: bool) -> int:
