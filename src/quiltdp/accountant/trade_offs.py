@@ -44,6 +44,7 @@ GUESSES_KEPT = 2**22  # numbers kept for one level of one reveal: memory for tim
 SINGLE_ENTRIES = 8  # times the budget's entries may a clique of single changes have
 SINGLE_TREES = 8  # sets of kept nodes that are tried: tightness for time
 CHANGES_AT_ONCE = 2**14  # single changes looked at together: memory
+KERNELS_AT_ONCE = 1 << 11  # closed forms computed together: they stay in the processor's cache
 TRANSPORT_AT_ONCE = 1 << 19  # numbers per block of transports: it stays in the processor's cache
 FLOWS_AT_ONCE = 1 << 20  # numbers per block of flows: memory
 

@@ -27,6 +27,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from quiltdp.accountant.trade_offs import KERNELS_AT_ONCE
+
 __all__ = ["CLOSED_UP_TO", "SURE", "closed_kernel", "kernel_ceiling", "log_masses"]
 
 Array: TypeAlias = NDArray[np.float64]
@@ -45,19 +47,25 @@ def closed_kernel(p: Sequence[Array] | Array, q: Sequence[Array] | Array, d: Arr
     ceiling = kernel_ceiling(p, q, d)
     if min(len(p), len(q)) > 3 or d.max(initial=0.0) > CLOSED_UP_TO:
         return ceiling
+    if d.ndim == 3 and d.shape[2] > KERNELS_AT_ONCE and all(a.shape == d.shape[2:] for a in (*p, *q)):
+        parts = [slice(k, k + KERNELS_AT_ONCE) for k in range(0, d.shape[2], KERNELS_AT_ONCE)]
+        exact = [_exact([a[s] for a in p], [a[s] for a in q], d[:, :, s]) for s in parts]
+        return np.minimum(np.concatenate(exact), ceiling)
+    return np.minimum(_exact(p, q, d), ceiling)
+
+
+def _exact(p: Sequence[Array] | Array, q: Sequence[Array] | Array, d: Array) -> Array:
     e = np.exp(d)
     best = np.ones(np.broadcast_shapes(d.shape[2:], *(a.shape for a in (*p, *q))))
     if len(q) <= len(p):
-        for y in _vertices(e):
-            x = [_least([e[i, j] * y[j] for j in range(len(q))]) for i in range(len(p))]
-            np.maximum(best, _dot(p, x) / _dot(q, y), out=best)
+        for above, below in _three(p, q, e) if len(q) == 3 else _few(p, q, e):
+            np.maximum(best, above / below, out=best)
     else:
         inverse = 1.0 / e
         for x in _vertices(inverse.swapaxes(0, 1)):
             y = [_most([inverse[i, j] * x[i] for i in range(len(p))]) for j in range(len(q))]
             np.maximum(best, _dot(p, x) / _dot(q, y), out=best)
-    exact = np.log(best) + (len(p) + len(q) + 24) * _EPS
-    return np.minimum(exact, ceiling)
+    return np.asarray(np.log(best) + (len(p) + len(q) + 24) * _EPS)
 
 
 def kernel_ceiling(p: Sequence[Array] | Array, q: Sequence[Array] | Array, d: Array) -> Array:
@@ -102,6 +110,40 @@ def _dot(p: Sequence[Array] | Array, x: Sequence[Array]) -> Array:
     for k in range(1, len(p)):
         result = result + p[k] * x[k]
     return result
+
+
+def _few(p: Sequence[Array] | Array, q: Sequence[Array] | Array, e: Array) -> Iterator[tuple[Array, Array]]:
+    """Yield Σ p x and Σ q y at every vertex for one or two sinks, x as large as y allows; y_0 = 1."""
+    if len(q) == 1:
+        yield _dot(p, [e[i, 0] for i in range(len(p))]), q[0]
+        return
+    for t in range(len(p)):
+        z = e[t, 0] / e[t, 1]
+        yield _dot(p, [np.minimum(e[i, 0], e[i, 1] * z) for i in range(len(p))]), q[0] + q[1] * z
+
+
+def _three(p: Sequence[Array] | Array, q: Sequence[Array] | Array, e: Array) -> Iterator[tuple[Array, Array]]:
+    """Yield the same for three sinks: the points of :func:`_vertices`, with what they share computed once."""
+    ties = range(len(p))
+    to_one, to_two = [e[t, 0] / e[t, 1] for t in ties], [e[t, 0] / e[t, 2] for t in ties]
+    across = [e[t, 1] / e[t, 2] for t in ties]
+    by_two = [[e[i, 2] * z for i in ties] for z in to_two]
+    weighed = [q[2] * z for z in to_two]
+    for s in ties:  # 0 and 1 tie at s
+        least = [np.minimum(e[i, 0], e[i, 1] * to_one[s]) for i in ties]
+        partly = q[0] + q[1] * to_one[s]
+        for t in ties:
+            yield _dot(p, [np.minimum(least[i], by_two[t][i]) for i in ties]), partly + weighed[t]
+            if s != t:  # at one point the three trees are the same vertex
+                z = to_one[s] * across[t]
+                yield _dot(p, [np.minimum(least[i], e[i, 2] * z) for i in ties]), partly + q[2] * z
+    for s in ties:  # 0 and 2 tie at s
+        least = [np.minimum(e[i, 0], by_two[s][i]) for i in ties]
+        for t in ties:
+            if s != t:
+                z = to_two[s] / across[t]
+                x = [np.minimum(least[i], e[i, 1] * z) for i in ties]
+                yield _dot(p, x), q[0] + q[1] * z + weighed[s]
 
 
 def _vertices(e: Array) -> Iterator[list[Array]]:
