@@ -26,7 +26,6 @@ __all__ = [
     "digits_up",
     "digits_up_array",
     "down",
-    "down_array",
     "round_down",
     "round_up",
     "shown_up",
@@ -64,12 +63,6 @@ def down(value: float, ulps: float = 64.0) -> float:
 def up_array(values: NDArray[np.float64], ulps: float = 64.0) -> NDArray[np.float64]:
     """Round a whole array up; zeros stay zero (a sum of nothing is exact), ∞ stays ∞."""
     return values + np.abs(values) * (ulps * EPS)
-
-
-def down_array(values: NDArray[np.float64], ulps: float = 64.0) -> NDArray[np.float64]:
-    """Round a whole array down; zeros stay zero, ∞ stays ∞."""
-    step = np.abs(np.where(np.isinf(values), 0.0, values)) * (ulps * EPS)
-    return values - step
 
 
 def above(value: float, error: float) -> float:

@@ -12,9 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from quiltdp.errors import DependencyMissing, InvalidArgument
-from quiltdp.io.replace import write_whole
 
-__all__ = ["check_map", "draw_cells", "map_picture", "save_map"]
+__all__ = ["check_map", "draw_cells", "map_picture"]
 
 Outline = Sequence[tuple[float, float]]
 
@@ -125,30 +124,6 @@ def _round_length(metres: float) -> float:
     return max(f for f in (1.0, 2.0, 5.0) if f * power <= metres * 1.0000001 or f == 1.0) * power
 
 
-def save_map(
-    path: str | os.PathLike[str],
-    outlines: Sequence[Outline],
-    values: ArrayLike,
-    *,
-    unit: str,
-    title: str = "",
-    labels: Sequence[str | None] | None = None,
-    border: Sequence[Outline] = (),
-) -> None:
-    """Write a picture of the cells to a PNG, SVG or PDF file.
-
-    Raises
-    ------
-    DependencyMissing
-        Without matplotlib: ``pip install 'quiltdp[plot]'``.
-    InvalidArgument
-        If the file name has another ending.
-    """
-    write_whole(
-        path, map_picture(path, outlines, values, unit=unit, title=title, labels=labels, border=border)
-    )
-
-
 def check_map(path: str | os.PathLike[str]) -> str:
     """Return the format that the ending of a file names; refuse others, and a missing matplotlib."""
     from importlib.util import find_spec
@@ -171,7 +146,15 @@ def map_picture(
     labels: Sequence[str | None] | None = None,
     border: Sequence[Outline] = (),
 ) -> bytes:
-    """Return what :func:`save_map` writes, in the format that the ending of ``path`` names."""
+    """Return a picture of the cells, in the format that the ending of ``path`` names.
+
+    Raises
+    ------
+    DependencyMissing
+        Without matplotlib: ``pip install 'quiltdp[plot]'``.
+    InvalidArgument
+        If the file name has another ending.
+    """
     kind = check_map(path)
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
