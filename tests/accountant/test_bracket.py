@@ -164,3 +164,9 @@ def test_runs_of_steps_are_attacked_too(adversary):
     parts = qd.markov_chain([[0.8, 0.2], [0.3, 0.7]], length=600)
     with pytest.raises(InvalidArgument, match="no protected set"):
         qd.attack(parts, 0.1, protect=[["X599", "X598"]])
+
+
+def test_a_set_that_is_longer_than_an_attack_reads_has_no_bracket_in_passing() -> None:
+    chain = qd.markov_chain([[0.9, 0.1], [0.1, 0.9]], length=150)
+    whole = qd.calibrate(chain, 1.0, qd.Laplace(1.0), protect={"all": list(chain.nodes)}, compare=False)
+    assert quick_bracket(whole, chain) is None

@@ -148,7 +148,7 @@ def quick_bracket(calibration: Calibration, model: Model) -> Bracket | None:
             return None
         sums = _noise_attack(calibration, model, max_entries=BRACKET_ENTRIES, in_passing=True, **what)
         return None if sums is None else Bracket(certified, sums)
-    except ModelTooWide:
+    except (InvalidArgument, ModelTooWide):  # too wide, or no protected set among the steps that are read
         return None
 
 
