@@ -12,7 +12,7 @@ from typing import Any
 
 import quiltdp as qd
 
-__all__ = ["kept", "merged", "section", "version", "write_section"]
+__all__ = ["kept", "merged", "place", "section", "version", "write_section"]
 
 Sums = dict[str, Any]
 
@@ -26,22 +26,27 @@ def version() -> str:
     return whole.hexdigest()[:12]
 
 
+def place(state: Path, name: str, seeds: range) -> Path:
+    """Return the file that keeps a part."""
+    return state / f"{name}-{seeds.start:07d}-{seeds.stop:07d}.json"
+
+
 def kept(parts: Iterable[tuple[str, range]], work: Callable[[str, range], Sums], state: Path | None) -> Sums:
     """Return the merged sums of all parts (a name and its seeds); what ``state`` holds is not done again."""
     total: Sums = {}
     own = version()
     for name, seeds in parts:
-        place = None if state is None else state / f"{name}-{seeds.start:07d}-{seeds.stop:07d}.json"
-        if place is None or not place.exists():
+        file = None if state is None else place(state, name, seeds)
+        if file is None or not file.exists():
             began = time.process_time()
             done = work(name, seeds)
             done |= {"seconds": time.process_time() - began, "versions": {own: 1}}
-            if place is not None:
-                place.parent.mkdir(parents=True, exist_ok=True)
-                place.write_text(json.dumps(done, ensure_ascii=False), encoding="utf-8")
+            if file is not None:
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_text(json.dumps(done, ensure_ascii=False), encoding="utf-8")
             print(f"{name} {seeds.start} to {seeds.stop - 1}:", *done["violations"], flush=True)
         else:
-            done = json.loads(place.read_text(encoding="utf-8"))
+            done = json.loads(file.read_text(encoding="utf-8"))
         total = merged(total, done)
     return total
 
