@@ -380,6 +380,10 @@ third of the models joins laws in coarse steps. `python benchmarks/soundness_del
 and goes on where it stopped; the tests run a short form.
 """
 FOUND_BEFORE = """\
+Earlier campaigns with other seeds (from 0, 10,000, 20,000, 400,000, 410,000, 420,000 and 500,000):
+12,536 records, 0 violations: networks 3,555 prior and 4,221 informed, chains 2,689 informed and
+2,071 prior.
+
 Reading the proofs again before the first campaign found one hole that no small model shows:
 laws of more than 2,048 units of weight are kept in coarse steps, and mixing them counted coarse
 steps as fine ones. A hub with 99 near copies of unequal sensitivities had a certified δ of
