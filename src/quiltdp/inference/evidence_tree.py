@@ -12,14 +12,17 @@ the values of its boundary; a sparse graph has few of them.
 
 l_k the probability of what is known at and below k.  Both depend on e through the subtree of k alone and are
 computed once for every different part of e.  What hangs together without T is a :class:`Branch`.
+
+*Twins* (:func:`twins`) are nodes that may change places without changing the model: brothers and sisters
+without children.  Of everything that may be known of them only one arrangement is listed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
-from math import prod
+from itertools import combinations_with_replacement, pairwise, product
+from math import comb, prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +35,7 @@ from quiltdp.inference.trees import junction_tree
 from quiltdp.inference.workspace import Workspace
 from quiltdp.model import Model
 
-__all__ = ["Below", "Branch", "Revealed", "evidence_branches", "surroundings"]
+__all__ = ["Below", "Branch", "Revealed", "evidence_branches", "surroundings", "twins"]
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -99,10 +102,12 @@ def surroundings(
     inside: Collection[int],
     may_know: Collection[int],
     most: int | None = None,
+    before: Mapping[int, int] | None = None,
 ) -> Iterator[tuple[int, ...]]:
     """Yield every set of nodes that may be known, each next to what all of them leave around ``start``.
 
-    Only nodes ``inside`` are looked at; each set is told once.
+    Only nodes ``inside`` are looked at; each set is told once.  ``before`` names, for a node, a twin with a
+    smaller number: where that is known, so is the node.
 
     Examples
     --------
@@ -111,7 +116,8 @@ def surroundings(
     >>> sorted(surroundings(g, [0], [1, 2], [1, 2]))
     [(), (1,), (2,)]
     """
-    near = {k: [n for n in graph.neighbor_positions(k) if n in inside] for k in (*start, *inside)}
+    near = {k: sorted(n for n in graph.neighbor_positions(k) if n in inside) for k in (*start, *inside)}
+    before = {} if before is None else before
     first = tuple(dict.fromkeys(n for k in start for n in near[k]))
     waiting: list[tuple[frozenset[int], tuple[int, ...], tuple[int, ...]]] = [(frozenset(first), first, ())]
     while waiting:
@@ -121,7 +127,8 @@ def surroundings(
             continue
         node, rest = front[0], front[1:]
         fresh = tuple(n for n in near[node] if n not in seen)
-        waiting.append((seen.union(fresh), (*rest, *fresh), known))
+        if before.get(node) not in known:
+            waiting.append((seen.union(fresh), (*rest, *fresh), known))
         if node in may_know and (most is None or len(known) < most):
             waiting.append((seen, rest, (*known, node)))
 
@@ -132,6 +139,7 @@ def evidence_branches(
     may_know: Collection[str],
     *,
     at_most: int | None = None,
+    alike: Sequence[Sequence[str]] = (),
     rule: str = "fill",
     most: int,
     workspace: Workspace,
@@ -144,6 +152,8 @@ def evidence_branches(
         The model, and the nodes T; their states are counted with the last node fastest.
     may_know, at_most
         The records that may be known, and how many of them in one branch.
+    alike
+        Twins of which one arrangement is enough: classes of :func:`twins`.
     rule
         In which order nodes are eliminated (:data:`quiltdp.graph.orders.RULES`).
     most
@@ -161,21 +171,24 @@ def evidence_branches(
     graph = moralize(model)
     start = [model.index[n] for n in unit]
     allowed = frozenset(model.index[n] for n in may_know)
+    classes = [sorted(model.index[n] for n in c if n not in unit) for c in alike]
+    before = {b: a for c in classes for a, b in pairwise(c)}
     found: list[Branch] = []
     for top in order.children[order.last]:
         members = order.subtree(top)
         inside = frozenset(order.node[k] for k in members)
         least = order.pairs(top)  # of each row, at the last node alone
-        sets: list[tuple[int, ...]] = []
+        sets: list[list[list[int]]] = []
         count = 0
-        for known in surroundings(graph, start, inside, allowed, at_most):
-            count += least * prod(order.sizes[model.nodes[n]] for n in known)
+        for known in surroundings(graph, start, inside, allowed, at_most, before):
+            groups = _groups(known, before)
+            count += least * prod(comb(order.size_at(g[0]) + len(g) - 1, len(g)) for g in groups)
             if count > most:
                 raise _too_many(count, most)
-            sets.append(known)
+            sets.append(groups)
         workspace.guard.check()
         columns = [order.node[k] for k in members]
-        rows = [_assignments(s, [order.sizes[model.nodes[n]] for n in s], columns) for s in sets]
+        rows = [_assignments(groups, [order.size_at(g[0]) for g in groups], columns) for groups in sets]
         found.append(_branch(order, members, np.concatenate(rows), most))
         most -= found[-1].pairs
     return found
@@ -189,11 +202,53 @@ def _too_many(count: int, most: int) -> ModelTooWide:
     )
 
 
-def _assignments(known: Sequence[int], sizes: Sequence[int], nodes: Sequence[int]) -> Ints:
-    """Return every joint value of the known nodes, one row each; columns are ``nodes``, −1 for unknown."""
-    found = np.full((prod(sizes), len(nodes)), -1, dtype=np.int64)
-    if known:
-        found[:, [nodes.index(n) for n in known]] = list(product(*map(range, sizes)))
+def twins(model: Model, may_know: Collection[str]) -> list[tuple[str, ...]]:
+    """Return classes of nodes that may change places: each in one table only, and these tables the same.
+
+    Examples
+    --------
+    >>> step = [[0.9, 0.1], [0.2, 0.8]]
+    >>> m = Model.from_tables({"A": ([], [0.5, 0.5]), "B": (["A"], step), "C": (["A"], step)})
+    >>> twins(m, m.records), twins(m, ["B"])
+    ([('B', 'C')], [])
+    """
+    places: dict[str, list[int]] = {n: [] for n in model.nodes}
+    for k, factor in enumerate(model.factors):
+        for n in factor.scope:
+            places[n].append(k)
+    classes: dict[tuple[object, ...], list[str]] = {}
+    for n, at in places.items():
+        if len(at) == 1:
+            factor = model.factors[at[0]]
+            others = tuple("" if m == n else m for m in factor.scope)
+            table = np.ascontiguousarray(factor.table)
+            key = (others, table.shape, table.tobytes(), model.is_record(n), n in may_know)
+            classes.setdefault(key, []).append(n)
+    return [tuple(c) for c in classes.values() if len(c) > 1]
+
+
+def _groups(known: Sequence[int], before: Mapping[int, int]) -> list[list[int]]:
+    """Return the known nodes, twins together and in their order."""
+    found: list[list[int]] = []
+    for n in sorted(known):
+        last = next((g for g in found if g[-1] == before.get(n)), None)
+        if last is None:
+            found.append([n])
+        else:
+            last.append(n)
+    return found
+
+
+def _assignments(groups: Sequence[Sequence[int]], sizes: Sequence[int], nodes: Sequence[int]) -> Ints:
+    """Return every joint value of the known nodes, one row each; columns are ``nodes``, −1 for unknown.
+
+    Of twins only the values in their order.
+    """
+    values = [combinations_with_replacement(range(k), len(g)) for g, k in zip(groups, sizes, strict=True)]
+    rows = [sum(parts, ()) for parts in product(*values)]
+    found = np.full((len(rows), len(nodes)), -1, dtype=np.int64)
+    if groups:
+        found[:, [nodes.index(n) for g in groups for n in g]] = rows
     return found
 
 
@@ -208,6 +263,7 @@ class _Order:
         found = list(eliminations(scopes, self.sizes, nodes=rest, rule=rule))
         turn = {n: k for k, (n, _) in enumerate(found)}
         self.last = len(found)
+        self.by_position = list(self.sizes.values())
         self.names = [n for n, _ in found]
         self.node = [model.index[n] for n in self.names]
         self.above = [tuple(sorted(near, key=model.index.__getitem__)) for _, near in found]
@@ -239,6 +295,10 @@ class _Order:
             found.append(k)
             queue.extend(self.children[k])
         return sorted(found)
+
+    def size_at(self, node: int) -> int:
+        """Return how many states a node of the model has."""
+        return self.by_position[node]
 
     def states(self, k: int) -> int:
         """Return how many states z_k has."""

@@ -13,7 +13,8 @@ after the other, z_k the earlier ones that k depends on, and e what is known at 
 *Why.*  For fixed e it is the theorem of :mod:`.coupling` in the model given e.  A message depends on e
 through the subtree of k alone, so it is computed once for each part of e that occurs
 (:mod:`quiltdp.inference.evidence_tree`).  Given x_T the branches are independent, and so is what is known in
-them; at most k known records are shared out among the branches.
+them; at most k known records are shared out among the branches.  Who knows something else of twins with the
+same α learns as much from them as who knows it of the others: one arrangement is enough.
 
 Where the informed clique tree has to suppose the worst tilt for every pair of states, here each tilt is the
 one of an adversary who exists.  No looser than sequential coupling is against the prior adversary.
@@ -26,6 +27,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from math import prod
 from typing import TypeAlias
 
 import numpy as np
@@ -37,7 +39,7 @@ from quiltdp.accountant.leakage.transport import FARTHEST, transport
 from quiltdp.chain import ChainModel
 from quiltdp.errors import ModelTooWide, option
 from quiltdp.inference.cliques import conditional_slack
-from quiltdp.inference.evidence_tree import Branch, Revealed, evidence_branches
+from quiltdp.inference.evidence_tree import Branch, Revealed, evidence_branches, twins
 from quiltdp.inference.workspace import Workspace
 from quiltdp.numbers import EPS, up, up_array
 from quiltdp.work import WorkBudget
@@ -49,7 +51,7 @@ Choices: TypeAlias = dict[
     tuple[int, ...], tuple[int, ...]
 ]  # per pair of values, what is known in every branch
 _SETS = 8  # 2 to so many pairs of states are counted for each set of nodes
-_WORTH = 2  # a pair here takes half as long as elsewhere: most are of two states
+_WORTH = 3  # a pair here takes less than elsewhere: most are of two states
 _AT_ONCE = 1 << 18  # pairs of values handled at once
 
 
@@ -90,14 +92,17 @@ class EveryAdversaryBound:
         named = adversary.records
         self._may_know = [n for n in model.records if named is None or n in named]
         self._most = adversary.at_most
-        self.settles = adversary == INFORMED
+        self._informed = adversary == INFORMED
 
     def prepare(self, workspace: Workspace, budget: WorkBudget) -> None:
         """List everything that may be known, with the laws it leaves."""
         nodes = len(self._model.nodes)
-        if 2 ** (nodes + _SETS) > budget.pairs:
+        self._alike = twins(self._model, self._may_know)
+        self.settles = self._informed and not self._alike
+        apart = nodes - sum(len(c) for c in self._alike)
+        if prod([2**apart, *(len(c) + 1 for c in self._alike)]) > budget.pairs >> _SETS:
             raise ModelTooWide(
-                f"the sets that may be known are listed for at most {budget.pairs.bit_length() - 1 - _SETS}"
+                f"the sets that may be known are listed for about {budget.pairs.bit_length() - 1 - _SETS}"
                 f" nodes, this component has {nodes:,}",
                 f"raise {option('work')}",
                 f"use another {option('method')}",
@@ -105,9 +110,19 @@ class EveryAdversaryBound:
         self._workspace = workspace
         room = _WORTH * budget.pairs
         self._branches: list[list[Branch]] = []
-        for unit in self._units:
+        self._like = self._first_alike()
+        for k, unit in enumerate(self._units):
+            if self._like[k] < k:
+                self._branches.append(self._branches[self._like[k]])
+                continue
             found = evidence_branches(
-                self._model, unit, self._may_know, at_most=self._most, most=room, workspace=workspace
+                self._model,
+                unit,
+                self._may_know,
+                at_most=self._most,
+                alike=self._alike,
+                most=room,
+                workspace=workspace,
             )
             room -= sum(b.pairs for b in found)
             self._branches.append(found)
@@ -123,20 +138,43 @@ class EveryAdversaryBound:
         """Return the leakage of the units that decide whether all leak between ``low`` and ``high``."""
         alpha = np.asarray(alpha, dtype=np.float64)
         values, witness = np.array(known), {}
-        if float(alpha.sum()) > FARTHEST:
+        answers: dict[int, tuple[float, dict[str, int]]] = {}
+        if float(alpha.sum()) > FARTHEST or not self._twins_cost_the_same(alpha):
             return Bounds(values, "every-adversary")
         least, partial = low, high < math.inf
         for k in np.argsort(-known, kind="stable").tolist():
             if known[k] <= least:
                 break
-            found, knows = self._leakage(k, alpha)
+            first = self._like[k]
+            if first not in answers:
+                answers[first] = self._leakage(first, alpha)
+            found, knows = answers[first]
             if found < values[k]:
-                values[k], witness[k] = found, {"known": sorted(knows), "evidence": knows}
+                values[k], witness[k] = found, self._told(k, knows)
             if partial:  # only the largest is asked for
                 least = max(least, float(values[k]))
             if values[k] > high:
                 break
         return Bounds(values, "every-adversary", "certified bound", witness)
+
+    def _first_alike(self) -> list[int]:
+        """Return for every unit the first that is its twin (of single records), or itself."""
+        classes = {n: c for c in self._alike for n in c}
+        first: dict[tuple[str, ...], int] = {}
+        return [
+            first.setdefault(classes.get(unit[0], unit) if len(unit) == 1 else unit, k)
+            for k, unit in enumerate(self._units)
+        ]
+
+    def _told(self, k: int, knows: Mapping[str, int]) -> dict[str, object]:
+        """Return what the worst adversary knows, twins of the unit in each other's place."""
+        own, first = self._units[k][0], self._units[self._like[k]][0]
+        named = {first if n == own else n: v for n, v in knows.items()}
+        return {"known": sorted(named), "evidence": named}
+
+    def _twins_cost_the_same(self, alpha: Vector) -> bool:
+        index = self._model.index
+        return all(len({float(alpha[index[n]]) for n in c}) == 1 for c in self._alike)
 
     def _leakage(self, k: int, alpha: Vector) -> tuple[float, dict[str, int]]:
         """Return the largest leakage of a unit over all adversaries, and what the worst one knows."""
