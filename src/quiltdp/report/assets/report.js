@@ -43,7 +43,7 @@ function firstScreen() {
     const track = element("div", undefined, "track");
     const fill = element("div", undefined, "fill");
     fill.style.width = 60 * Math.min(1, length(value(bar.sigma))) + "%";
-    track.append(fill, element("b", up(bar.sigma)), element("small", bar.remark));
+    track.append(fill, element("b", bar.ours ? up(bar.sigma) : number(bar.sigma)), element("small", bar.remark));
     row.append(element("span", bar.label), track);
     $("bars").append(row);
   }
