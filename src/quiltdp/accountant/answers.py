@@ -169,15 +169,21 @@ class Answers:
                 if (p, key) not in due:
                     due[p, key] = evaluation(p, key, alpha[copy])
         results = dict(zip(due, self._run(list(due.values())), strict=True))
+        smallest: dict[tuple[int, bytes], np.ndarray | None] = {}
         for p, piece in enumerate(self.pieces):
             for copy, (inside, outside) in zip(piece.found.copies, piece.places, strict=True):
                 key = _key(alpha, copy)
-                mine = results[p, key].values[inside]
+                told = results[p, key].values
+                if (p, key) not in smallest:
+                    smallest[p, key] = _smallest_alike(piece.component.alike(alpha[copy]), told)
+                alike = smallest[p, key]
+                units = inside if alike is None else alike[inside]
+                mine = told[units]
                 if self.additive:
                     np.add.at(values, outside, mine * (1 + 1e-15))  # sums of rounded-up parts stay so
                 else:
                     values[outside] = mine
-                owner[outside], local[outside] = p, inside
+                owner[outside], local[outside] = p, units
         return Leakages(alpha, values, owner, local, results)
 
     def _run(self, evaluations: list[Evaluation]) -> list[SmallestBounds]:
@@ -272,8 +278,9 @@ class Answers:
         k = int(np.argmax(found.shown)) if len(found.values) else 0
         p, local = int(found.piece[k]), int(found.local[k])
         piece = self.pieces[p]
-        for copy, (_, outside) in zip(piece.found.copies, piece.places, strict=True):
+        for copy, (inside, outside) in zip(piece.found.copies, piece.places, strict=True):
             if k in outside:
+                k = int(next(iter(outside[inside == local]), k))  # of symmetric units the one that was proved
                 smallest = found.results[p, _key(found.alpha, copy)]
                 entry, bounds = smallest.bounds[int(smallest.given[local])]
                 witness = _renamed(bounds.witness.get(local, {}), piece.found, copy, self.model)
@@ -311,6 +318,14 @@ class Answers:
 def _key(alpha: Vector, copy: np.ndarray) -> bytes:
     """Return what tells the α of a component's copies apart: nothing if all are equal."""
     return b"" if bool(np.all(alpha == alpha[0])) else alpha[copy].tobytes()
+
+
+def _smallest_alike(alike: np.ndarray | None, values: Vector) -> np.ndarray | None:
+    """Return for every unit the symmetric one whose value is smallest: it holds for all of them."""
+    if alike is None:
+        return None
+    first = np.lexsort((values, alike))  # the smallest of every class stands first in it
+    return np.asarray(first[np.searchsorted(alike[first], alike)])
 
 
 def certificate(

@@ -17,7 +17,9 @@ from numpy.typing import NDArray
 
 from quiltdp.accountant.bounds import Bound, Bounds, Problem, Ranking, Refining, Registered, Vector
 from quiltdp.accountant.methods import by_name
+from quiltdp.chain import ChainModel
 from quiltdp.errors import InvalidArgument, ModelTooWide
+from quiltdp.graph.symmetry import symmetric_nodes
 from quiltdp.inference.workspace import Workspace
 from quiltdp.work import WorkBudget
 
@@ -91,10 +93,32 @@ class Component:
     bounds: list[tuple[Registered, Bound]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     settled: bool = False
+    _alike: dict[bytes, NDArray[np.intp] | None] = field(default_factory=dict)
+
+    def alike(self, alpha: Vector) -> NDArray[np.intp] | None:
+        """Return for every unit the first one that is symmetric to it at this α; ``None`` where none are."""
+        if isinstance(self.problem.model, ChainModel) or not self.problem.singles:
+            return None
+        pattern = np.unique(alpha, return_inverse=True)[1].ravel()
+        key = pattern.tobytes()
+        if key not in self._alike:
+            self._alike[key] = self._symmetric(pattern.tolist())
+        return self._alike[key]
+
+    def _symmetric(self, pattern: list[int]) -> NDArray[np.intp] | None:
+        model, known = self.problem.model, self.problem.adversary.records or frozenset()
+        marks = [(k, model.is_record(n), n in known) for k, n in zip(pattern, model.nodes, strict=True)]
+        labels = symmetric_nodes(model, marks)
+        if labels is None:
+            return None
+        own = labels[[model.index[unit[0]] for unit in self.problem.listed()]]
+        return np.unique(own, return_inverse=True)[1].ravel()
 
     def anew(self, workspace: Workspace, budget: WorkBudget) -> Component:
         """Return a component of the same kind with nothing prepared; it changes bounds as this one does."""
-        return replace(self, workspace=workspace, budget=budget, bounds=[], notes=[], settled=False)
+        return replace(
+            self, workspace=workspace, budget=budget, bounds=[], notes=[], settled=False, _alike={}
+        )
 
     def wants(self, entry: Registered) -> bool:
         """Return whether ``auto`` takes this bound here."""
