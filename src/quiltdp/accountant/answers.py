@@ -324,8 +324,10 @@ def _smallest_alike(alike: np.ndarray | None, values: Vector) -> np.ndarray | No
     """Return for every unit the symmetric one whose value is smallest: it holds for all of them."""
     if alike is None:
         return None
-    first = np.lexsort((digits_up_array(values), alike))  # stable: of equal ones the first in node order
-    return np.asarray(first[np.searchsorted(alike[first], alike)])
+    shown = digits_up_array(values)
+    first = np.lexsort((shown, alike))  # the smallest of every class stands first in it
+    best = first[np.searchsorted(alike[first], alike)]
+    return np.where(shown == shown[best], np.arange(len(values)), best)  # itself where that is as small
 
 
 def certificate(
