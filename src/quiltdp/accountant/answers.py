@@ -36,6 +36,7 @@ ROUGH = 0.015
 
 _NEAR = 0.005  # how far (relatively) below the target leakages need not be told exactly at the end
 _FAR = 0.75  # the same at the beginning of a search
+_AS_GOOD = 1e-9  # how far (relatively) above the smallest of symmetric units a reason is told as its own
 _BEYOND = 0.25  # how far above the target the others need not be looked at
 
 
@@ -169,21 +170,20 @@ class Answers:
                 if (p, key) not in due:
                     due[p, key] = evaluation(p, key, alpha[copy])
         results = dict(zip(due, self._run(list(due.values())), strict=True))
-        smallest: dict[tuple[int, bytes], np.ndarray | None] = {}
+        smallest: dict[tuple[int, bytes], tuple[Vector, np.ndarray]] = {}
         for p, piece in enumerate(self.pieces):
             for copy, (inside, outside) in zip(piece.found.copies, piece.places, strict=True):
                 key = _key(alpha, copy)
-                told = results[p, key].values
                 if (p, key) not in smallest:
-                    smallest[p, key] = _smallest_alike(piece.component.alike(alpha[copy]), told)
-                alike = smallest[p, key]
-                units = inside if alike is None else alike[inside]
-                mine = told[units]
+                    alike = piece.component.alike(alpha[copy])
+                    smallest[p, key] = _smallest_alike(alike, results[p, key].values)
+                told, reason = smallest[p, key]
+                mine = told[inside]
                 if self.additive:
                     np.add.at(values, outside, mine * (1 + 1e-15))  # sums of rounded-up parts stay so
                 else:
                     values[outside] = mine
-                owner[outside], local[outside] = p, units
+                owner[outside], local[outside] = p, reason[inside]
         return Leakages(alpha, values, owner, local, results)
 
     def _run(self, evaluations: list[Evaluation]) -> list[SmallestBounds]:
@@ -320,14 +320,17 @@ def _key(alpha: Vector, copy: np.ndarray) -> bytes:
     return b"" if bool(np.all(alpha == alpha[0])) else alpha[copy].tobytes()
 
 
-def _smallest_alike(alike: np.ndarray | None, values: Vector) -> np.ndarray | None:
-    """Return for every unit the symmetric one whose value is smallest: it holds for all of them."""
+def _smallest_alike(alike: np.ndarray | None, values: Vector) -> tuple[Vector, np.ndarray]:
+    """Return for every unit the smallest value of its symmetric ones, and the unit whose reason is told.
+
+    What holds for one of them holds for all.  A unit has its own reason where that is as good.
+    """
+    own = np.arange(len(values))
     if alike is None:
-        return None
-    shown = digits_up_array(values)
-    first = np.lexsort((shown, alike))  # the smallest of every class stands first in it
+        return values, own
+    first = np.lexsort((values, alike))  # the smallest of every class stands first in it
     best = first[np.searchsorted(alike[first], alike)]
-    return np.where(shown == shown[best], np.arange(len(values)), best)  # itself where that is as small
+    return values[best], np.where(values <= values[best] * (1 + _AS_GOOD), own, best)
 
 
 def certificate(
