@@ -147,10 +147,9 @@ def golden() -> Iterator[tuple[str, qd.Model]]:
         yield Path(path).name, load(path)
 
 
-def random_scenarios(found: dict[str, Count], number: int) -> None:
+def random_scenarios(found: dict[str, Count], number: int, out: Path | None) -> None:
     """Small, middle and larger random models; both adversaries, known records, protected sets."""
     for seed in range(number):
-        print(f"random models: {seed} of {number}", file=sys.stderr, flush=True)
         for scenario in (draw(seed), draw_large(seed)):
             for values in pure(scenario.model, scenario.adversary, scenario.dp_epsilon, **scenario.options):
                 count(found, f"{scenario.shape} {seed}", values)
@@ -159,6 +158,7 @@ def random_scenarios(found: dict[str, Count], number: int) -> None:
         for alpha in (0.03, 0.5):
             for values in pure(model, adversary, alpha):
                 count(found, f"{kind} {seed}", values)
+        show(found, out)
 
 
 def main() -> None:
@@ -170,7 +170,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     found: dict[str, Count] = defaultdict(Count)
-    random_scenarios(found, args.random)
+    random_scenarios(found, args.random, args.out)
     for name, model in golden() if args.golden else ():
         for adversary in ("informed", "prior"):
             for values in pure(model, adversary, 0.1, limit=args.golden):
