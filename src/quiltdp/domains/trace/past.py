@@ -20,6 +20,7 @@ from quiltdp.domains.trace.diagnostics import diagnose
 from quiltdp.domains.trace.estimate import Estimator, estimate_transitions, parse_estimator
 from quiltdp.domains.trace.hours import counts_by_hour, fit_hours, hourly_chain
 from quiltdp.domains.trace.points import Floats, Ints
+from quiltdp.domains.trace.robust import family_of
 from quiltdp.domains.trace.steps import Steps
 from quiltdp.errors import InvalidArgument, InvalidModel, option
 
@@ -103,20 +104,11 @@ def robust_models_of_past(
     An estimator that does not exist for these counts, or that cannot have a cell that only the present
     has, is left out, and a note of every model that remains says so.
     """
-    models, gone = [], []
-    for name in estimators:
-        try:
-            models.append(study_from_past(past, present, initial=initial, estimator=name).model)
-        except InvalidModel as error:
-            gone.append(f"{name} left out of the robust family: {error.reason}")
-        except InvalidArgument as error:
-            gone.append(f"{name} left out of the robust family: {error}")
-    if not models:
-        raise InvalidArgument(f"robust: no estimator exists for these counts ({'; '.join(gone)})")
-    return tuple(
-        ChainModel(m.segments, m.states[m.nodes[0]], notes=(*m.notes, *gone), provenance=m.provenance)
-        for m in models
-    )
+
+    def fit(how: Estimator) -> ChainModel:
+        return study_from_past(past, present, initial=initial, estimator=how).model
+
+    return family_of(fit, estimators, (InvalidModel, InvalidArgument))
 
 
 def _alike(before: Steps, now: Steps) -> None:

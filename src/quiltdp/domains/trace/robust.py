@@ -16,7 +16,7 @@ traces over many cells honestly get a bound near group privacy: use larger cells
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,7 +29,7 @@ from quiltdp.domains.trace.estimate import Estimator, parse_estimator
 from quiltdp.domains.trace.points import Ints
 from quiltdp.domains.trace.region import transition_region
 from quiltdp.domains.trace.steps import Steps
-from quiltdp.errors import InvalidArgument, InvalidModel, option
+from quiltdp.errors import InvalidArgument, InvalidModel, QuiltdpError, option
 
 __all__ = [
     "ROBUST_ESTIMATORS",
@@ -58,22 +58,30 @@ def robust_models(
     InvalidArgument
         If no estimator is left.
     """
+    models = family_of(lambda how: chain_from_steps(steps, how, initial=initial), estimators)
+    family = {"robust_family": ", ".join(m.provenance["estimator"] for m in models)}
+    return tuple(
+        ChainModel(m.segments, steps.cells.names, notes=m.notes, provenance={**m.provenance, **family})
+        for m in models
+    )
+
+
+def family_of(
+    fit: Callable[[Estimator], ChainModel],
+    estimators: Sequence[str | Estimator],
+    refusals: tuple[type[QuiltdpError], ...] = (InvalidModel,),
+) -> tuple[ChainModel, ...]:
+    """Return what every estimator fits; notes of all say which of them was refused, and why."""
     models, gone = [], []
     for how in map(parse_estimator, estimators):
         try:
-            models.append(chain_from_steps(steps, how, initial=initial))
-        except InvalidModel as error:
+            models.append(fit(how))
+        except refusals as error:
             gone.append(f"{how} left out of the robust family: {error.reason}")
     if not models:
         raise InvalidArgument(f"robust: no estimator exists for these counts ({'; '.join(gone)})")
-    family = ", ".join(m.provenance["estimator"] for m in models)
     return tuple(
-        ChainModel(
-            m.segments,
-            steps.cells.names,
-            notes=(*m.notes, *gone),
-            provenance={**m.provenance, "robust_family": family},
-        )
+        ChainModel(m.segments, m.states[m.nodes[0]], notes=(*m.notes, *gone), provenance=m.provenance)
         for m in models
     )
 
