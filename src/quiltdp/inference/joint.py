@@ -10,6 +10,7 @@ axis, filled up with values of probability 0, which are impossible and so never 
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Hashable, Iterator
 from functools import cached_property
@@ -46,7 +47,7 @@ def joint_law(workspace: Workspace, most: int) -> LogTable | None:
         every = np.concatenate([f.table.ravel() for f in model.factors])
         ends = np.abs(np.log([every[every > 0].min(), every.max()]))
         size = len(model.factors) * float(ends.max()) + math.log(entries)
-        if size > RANGE:
+        if 2 * size > RANGE:  # ratios must fit too
             return None
         law = np.ones((1,) * len(model.nodes))
         for f in model.factors:
@@ -148,31 +149,27 @@ class JointQuilts:
         return np.indices(lengths, dtype=float).reshape(len(lengths), -1)
 
     def _sums(self, group: list[_ClosedSet], shape: tuple[int, ...], widest: int) -> tuple[Table, Table]:
-        """Return P(x_Q, x_C) and P(x_C) of each closed set, added up in the order of the joint."""
+        """Return P(x_C, x_Q) and P(x_C), closed sets along the last axis, added up in the order of the joint."""
         cells, rows = math.prod(shape), len(group)
-        steps = np.array([[*s.outer, *s.beyond] for s in group], dtype=float).reshape(2 * rows, -1)
+        steps = np.array([(s.outer, s.beyond) for s in group], dtype=float).reshape(2 * rows, -1)
         outer, beyond = (steps @ self._digits).astype(np.intp).reshape(rows, 2, -1).swapaxes(0, 1)
-        outer += cells * np.arange(rows)[:, None]
-        beyond *= rows * cells
-        beyond += outer
-        weights = np.tile(self._law.array.ravel(), rows)
-        laws = np.bincount(beyond.ravel(), weights, minlength=widest * rows * cells)
-        masses = np.bincount(outer.ravel(), weights, minlength=rows * cells)
+        own, weights = np.arange(rows)[:, None], np.tile(self._law.array.ravel(), rows)
+        masses = np.bincount((outer * rows + own).ravel(), weights, minlength=cells * rows)
+        outer *= widest
+        outer += beyond
+        laws = np.bincount((outer * rows + own).ravel(), weights, minlength=cells * widest * rows)
         return (
-            laws.reshape(widest, rows, *shape).astype(
-                float, copy=False
-            ),  # the stubs of bincount say integers
-            masses.reshape(rows, *shape).astype(float, copy=False),
+            laws.reshape(*shape, widest, rows).astype(float, copy=False),  # numpy's stubs say integers
+            masses.reshape(*shape, rows).astype(float, copy=False),
         )
 
     def _of_shape(self, shape: tuple[int, ...], group: list[_ClosedSet]) -> Iterator[ReadyMoves]:
         """Yield the moves of closed sets with as many states along their axes."""
         laws, masses = self._sums(group, shape, max([s.width for s in group]))
-        for axis in range(1, len(shape) + 1):
-            laws, masses = extended_law(laws, axis + 1), extended_law(masses, axis)
+        for axis in range(len(shape)):
+            laws, masses = extended_law(laws, axis), extended_law(masses, axis)
         with np.errstate(divide="ignore"):
-            logs, mass_logs = np.log(laws), np.log(masses)
-        below = np.maximum(logs, -BIG)
+            logs = np.log(masses)
         summed = self._law.array.size / math.prod(shape) + sum(shape)
         error = 2 * (self._law.error + EPS * (summed + 1 + 2 * self._law.size))
         by_shape: dict[tuple[int, ...], list[tuple[list[int], Table, Table]]] = {}
@@ -180,19 +177,18 @@ class JointQuilts:
             asked = [(row, place) for row, s in enumerate(group) for a, place in s.asked if a == axis]
             if not asked:
                 continue
-            rows = [row for row, _ in asked]
-            at: tuple[Any, ...] = (slice(None),) * (axis + 2)
-            over, under = [logs[(*at, x)] for x in range(states)], [below[(*at, x)] for x in range(states)]
+            at: tuple[Any, ...] = (slice(None),) * axis
+            parts = [laws[(*at, x)] for x in range(states)]
             pairs = zip(*ordered_pairs(states), strict=True)
-            moves = np.stack([np.maximum.reduce(over[x] - under[y], axis=0) for x, y in pairs], axis=1)
-            moves = np.minimum(moves[rows], BIG)
-            order = (0, axis + 1, *[k for k in range(1, len(shape) + 1) if k != axis + 1])
-            odds = mass_logs.transpose(order)[rows, :-1]
+            with np.errstate(divide="ignore", invalid="ignore"):  # 0/0 is NaN, which fmax leaves out
+                ratios = np.stack([np.fmax.reduce(parts[x] / parts[y], axis=-2) for x, y in pairs])
+                moves = np.minimum(np.log(np.fmax(ratios, 0.0)), BIG)
+            rows, others = [row for row, _ in asked], [k for k in range(len(shape)) if k != axis]
+            odds = logs.transpose(len(shape), axis, *others)[rows, :-1]
+            moves = moves.transpose(len(shape), *range(len(shape)))[rows]
             by_shape.setdefault(moves.shape[1:], []).append(([place for _, place in asked], moves, odds))
-        for parts in by_shape.values():
-            places = [k for part, _, _ in parts for k in part]
-            every, laws_of = (
-                np.concatenate([m for _, m, _ in parts]),
-                np.concatenate([o for _, _, o in parts]),
+        for alike in by_shape.values():
+            places, every, laws_of = zip(*alike, strict=True)
+            yield ReadyMoves(
+                list(itertools.chain(*places)), np.concatenate(every), np.concatenate(laws_of), error
             )
-            yield ReadyMoves(places, every, laws_of, error)
