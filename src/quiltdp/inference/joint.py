@@ -149,7 +149,7 @@ class JointQuilts:
         return np.indices(lengths, dtype=float).reshape(len(lengths), -1)
 
     def _sums(self, group: list[_ClosedSet], shape: tuple[int, ...], widest: int) -> tuple[Table, Table]:
-        """Return P(x_C, x_Q) and P(x_C), closed sets along the last axis, added up in the order of the joint."""
+        """Return P(x_C, x_Q) and P(x_C), closed sets along the last axis, in the order of the joint."""
         cells, rows = math.prod(shape), len(group)
         steps = np.array([(s.outer, s.beyond) for s in group], dtype=float).reshape(2 * rows, -1)
         outer, beyond = (steps @ self._digits).astype(np.intp).reshape(rows, 2, -1).swapaxes(0, 1)
