@@ -99,9 +99,8 @@ PRUNE_COST: dict[float, float] = {
 }  # the same for pruning one ray, by dimension
 STEP_COST = 2**17  # what a step costs besides
 CONE_COORDINATES = 16  # from which only copies of rays are looked for
-MONOTONE_FROM = 96  # rays kept from which the monotone chain is worth its time
-HULL_FROM = 16  # rays up to which a hull in four or more dimensions is not worth its time
-HULL_UP_TO = {4: 4096, 5: 512}  # rays up to which it is, by dimension
+HULL_FROM = {3: 8, 4: 16, 5: 16}  # rays up to which a hull is not worth its time, by dimension
+HULL_UP_TO = {3: 2**20, 4: 4096, 5: 512}  # rays up to which it is, by dimension
 CERTIFICATE_ENTRIES = 2**21  # of one block of certificates: memory
 
 
