@@ -59,7 +59,7 @@ def corners(rays: Table) -> Index:
     if size == 2:
         return _ends(used)
     keep = _distinct(used)
-    least = HULL_FROM.get(size, members)
+    least: int = HULL_FROM.get(size, int(members))
     if keep.sum(axis=1).max() > least:
         for row, mask in zip(used, keep, strict=True):
             found = np.flatnonzero(mask)

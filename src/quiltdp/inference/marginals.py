@@ -14,6 +14,7 @@ import itertools
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -471,25 +472,11 @@ class TiltedTree:
                     top = float(tilt[n].max())
                     masks[n][row] = np.exp(tilt[n] - top)
                     log_means[row] += top
-        sums: list[Table] = []
-        for k, table in enumerate(self._plain):
-            total = table
-            for n in self._new[k]:
-                if n in masks:
-                    total = total * aligned(((_CASE, n), masks[n]), (_CASE, *self._cliques[k]))
-            sums.append(total)
-        messages: list[Table] = [np.zeros(())] * len(self._cliques)
-        for k in range(len(self._cliques) - 1, -1, -1):
-            p = self._parent[k]
-            if p >= 0:
-                messages[k] = _summed(self._cliques[k], sums[k], self._separators[k])
-                sums[p] = sums[p] * aligned(
-                    ((_CASE, *self._separators[k]), messages[k]), (_CASE, *self._cliques[p])
-                )
+        sums, messages = self._passed_up(masks)
         with np.errstate(divide="ignore"):
-            for k, p in enumerate(self._parent):
+            for message, p in zip(messages, self._parent, strict=True):
                 if p < 0:
-                    log_means = log_means + np.log(_summed(self._cliques[k], sums[k], ()))
+                    log_means = log_means + np.log(message)
         found: dict[str, Table] = {}
         for k, p in enumerate(self._parent):  # parents come first
             if p >= 0:
@@ -524,27 +511,31 @@ class TiltedTree:
     def _means(
         self, weights: Mapping[str, NDArray[np.complex128]], fixed: Mapping[str, int]
     ) -> NDArray[np.complex128]:
-        kept = {n: np.eye(self.model.cardinality(n))[state] for n, state in fixed.items()}
-        sums: list[NDArray[np.complex128]] = []
-        for k, table in enumerate(self._tables):
-            total = np.exp(table)[None].astype(np.complex128)
+        kept = {n: np.eye(self.model.cardinality(n))[[state]] for n, state in fixed.items()}
+        both = {n: weights.get(n, 1.0) * kept.get(n, 1.0) for n in (*weights, *kept)}
+        _, messages = self._passed_up(both)
+        result = np.ones(1, dtype=np.complex128)
+        for message, p in zip(messages, self._parent, strict=True):
+            if p < 0:
+                result = result * message
+        return np.asarray(result)
+
+    def _passed_up(self, weights: Mapping[str, Any]) -> tuple[list[Any], list[Any]]:
+        """Return weighted cliques, what comes from below included, and messages: one row per case, plain."""
+        sums: list[Any] = []
+        for k, table in enumerate(self._plain):
+            total = table
             for n in self._new[k]:
                 if n in weights:
                     total = total * aligned(((_CASE, n), weights[n]), (_CASE, *self._cliques[k]))
-                if n in kept:
-                    total = total * aligned(((n,), kept[n]), self._cliques[k])
             sums.append(total)
-        result = np.ones(1, dtype=np.complex128)
-        for k in range(len(self._cliques) - 1, -1, -1):
-            p = self._parent[k]
-            message = _summed(self._cliques[k], sums[k], self._separators[k])  # type: ignore[arg-type]
+        messages: list[Any] = [None] * len(sums)
+        for k in range(len(sums) - 1, -1, -1):  # children come after their parents
+            p, above = self._parent[k], self._separators[k]
+            messages[k] = _summed(self._cliques[k], sums[k], above)
             if p >= 0:
-                sums[p] = sums[p] * aligned(
-                    ((_CASE, *self._separators[k]), message), (_CASE, *self._cliques[p])
-                )
-            else:
-                result = result * message
-        return np.asarray(result)
+                sums[p] = sums[p] * aligned(((_CASE, *above), messages[k]), (_CASE, *self._cliques[p]))
+        return sums, messages
 
     def _up(self, weights: Mapping[str, Table]) -> tuple[float, list[Table], list[Table]]:
         """Sum from the leaves to the roots: (ln E, weighted clique tables, messages to the parents)."""
