@@ -62,6 +62,8 @@ def _widest_pair(logs: Table) -> float:
     """Return the largest spread over pairs of rows of a log table."""
     finite = np.isfinite(logs)
     slack = 16 * EPS * float(np.abs(logs[finite]).max(initial=0.0))
+    if finite.all():
+        return _widest_of_possible(logs, slack) + slack
     best = 0.0
     for k in range(len(logs) - 1):
         known = finite[k] | finite[k + 1 :]
@@ -71,6 +73,25 @@ def _widest_pair(logs: Table) -> float:
         low = np.where(known, moved, np.inf).min(axis=1)
         best = max(best, float((high - low).max()))
     return best + slack  # rows that differ in the last place only may have looked equal
+
+
+def _widest_of_possible(logs: Table, slack: float) -> float:
+    """Return the same for a table without zeros; pairs that cannot be widest are passed over.
+
+    For any row c a pair is at most as wide as both rows are, measured from c, together.
+    """
+    from_middle = logs - 0.5 * (logs.max(axis=0) + logs.min(axis=0))
+    width = from_middle.max(axis=1) - from_middle.min(axis=1)
+    order = np.argsort(-width, kind="stable")
+    logs, width = logs[order], width[order]
+    best = 0.0
+    for k in range(len(logs) - 1):
+        end = int(np.searchsorted(-width, width[k] + slack - best))  # narrower rows than these do not help
+        if end <= k + 1:
+            break
+        moved = logs[k + 1 : end] - logs[k]
+        best = max(best, float((moved.max(axis=1) - moved.min(axis=1)).max()))
+    return best
 
 
 def spreads_of_tables(tables: Table) -> Table:
