@@ -43,7 +43,6 @@ __all__ = [
     "conditional",
     "count_evidence",
     "each_evidence",
-    "extended_log_marginal",
     "extended_log_marginals",
     "log_marginal",
     "posterior",
@@ -147,15 +146,6 @@ def extended_log_marginals(
             for (nodes, _), logs in zip(group, np.log(laws), strict=True):
                 found[nodes] = _kept_marginal(workspace, nodes, logs)
     return found
-
-
-def extended_log_marginal(workspace: Workspace, nodes: Sequence[str]) -> Table:
-    """Return ln P(x_nodes) with every axis evidence-extended, axes in the order given."""
-    order = tuple(sorted(nodes))
-    found = extended_log_marginals(workspace, [order])[order]
-    if found is None:
-        return log_marginal(workspace.model, order, workspace=workspace)  # says how large it is
-    return found.transpose([order.index(n) for n in nodes])
 
 
 def _kept_marginal(workspace: Workspace, nodes: tuple[str, ...], logs: Table) -> Table:
