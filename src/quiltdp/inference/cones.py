@@ -6,9 +6,9 @@ non-negative linear functions is larger there (see :mod:`quiltdp.inference.rays`
 it in **every coordinate**, up to a relative ``INSIDE``.  So tiny coordinates count as much as large ones,
 a zero is matched by exact zeros, and a poor suggestion costs time, never a wrong number.
 
-Two states: the smallest and the largest odds.  Three: the monotone chain.  Up to five, and three
-with zeros: the convex hull of one set after the other.
-More: only equal rays are dropped.
+Two states: the smallest and the largest odds.  Three: the monotone chain, where the sign of a determinant
+beyond its rounding is the certificate.  Up to five, and three with zeros: the convex hull of one set after the
+other.  More: only equal rays are dropped.
 """
 
 from __future__ import annotations
