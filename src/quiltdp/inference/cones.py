@@ -7,8 +7,8 @@ it in **every coordinate**, up to a relative ``INSIDE``.  So tiny coordinates co
 a zero is matched by exact zeros, and a poor suggestion costs time, never a wrong number.
 
 Two states: the smallest and the largest odds.  Three: the monotone chain, where the sign of a determinant
-beyond its rounding is the certificate.  Up to five, and three with zeros: the convex hull of one set after the
-other.  More: only equal rays are dropped.
+beyond its rounding is the certificate.  Up to five, and three with zeros: the convex hull of one set after
+another.  More: only equal rays are dropped.
 """
 
 from __future__ import annotations
