@@ -90,3 +90,16 @@ def test_the_smallest_noise_passes_and_a_little_less_does_not() -> None:
     assert in_stages(worst, nothing, 0.9, 0.5, "x") == 0.5  # the start is enough
     with pytest.raises(NoCertificate, match="no x up to"):
         in_stages(lambda x, costly: 1.0, nothing, 1e-6, 0.5, "x")
+
+
+def test_a_rough_search_comes_from_above_and_a_fine_one_needs_little_more() -> None:
+    """What was asked before is remembered: through three points a smooth curve is as good as known."""
+    bound = Curve(lambda s: s * (3.0 + 0.4 * s - 0.1 * s * s))
+    rough = largest_scale(bound, 1.0, ONES, tolerance=0.015)
+    assert max(bound.seen.values()) > 1.0 >= rough.leakage > 0.98
+    others = [Passing(s, v) for s, v in bound.seen.items() if s != rough.scale]
+    others.sort(key=lambda p: abs(p.scale - rough.scale))
+    before = len(bound.seen)
+    fine = largest_scale(bound, 1.0, ONES, tolerance=1e-8, start=rough, near=others[:2])
+    assert 1.0 - 1e-8 <= fine.leakage <= 1.0
+    assert (before, len(bound.seen)) <= (4, 5)

@@ -106,3 +106,21 @@ def test_what_a_workspace_keeps_changes_no_number():
         once = log_marginal(model, nodes, workspace=warm)
         np.testing.assert_array_equal(once, log_marginal(model, nodes, workspace=warm))
         np.testing.assert_array_equal(once, log_marginal(model, nodes, workspace=Workspace(model, 0)))
+
+
+def test_many_tilted_laws_are_as_each_alone():
+    """Cases that are too rare for plain probabilities are asked by themselves."""
+    model = qd.example("asia")
+    tree = marginals.TiltedTree(model)
+    rng = np.random.default_rng(3)
+    cases = [{}, {"smoke": 0}, {"smoke": 1, "dysp": 0}, {"xray": 1}]
+    tilts = [{n: rng.random(2) for n in ("tub", "smoke", "bronc")} for _ in cases]
+    tilts[1] = {"asia": np.array([-800.0, -750.0]), "bronc": np.array([0.0, 1.0])}
+    tilts[3] = {"bronc": np.array([0.0, -900.0]), "lung": np.array([-900.0, -950.0]), "either": np.zeros(2)}
+    means, laws = tree.laws_tilted(cases, tilts)
+    for row, (case, tilt) in enumerate(zip(cases, tilts, strict=True)):
+        free = {n: w for n, w in tilt.items() if n not in case}
+        total, alone = tree.laws({**tree.evidence(case), **free})
+        assert means[row] == pytest.approx(total, rel=1e-12, abs=1e-12)
+        for n in model.nodes:
+            assert laws[n][row] == pytest.approx(alone[n], rel=1e-10, abs=1e-300)

@@ -79,3 +79,14 @@ def test_refusals():
         spread(model, "X4", 1)
     for a, b in product((0, 1), repeat=2):
         assert spread_of_rows(np.array([[a + 1.0, b + 1.0]])) == 0
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_widest_pair_is_found_whatever_is_passed_over(seed: int) -> None:
+    """Pairs that cannot be widest are not looked at; every pair says the same."""
+    rng = np.random.default_rng(seed)
+    rows = rng.dirichlet(np.full(7, (0.3, 5.0, 500.0)[seed % 3]), 30)
+    rows[3] = rows[11]
+    logs = np.log(rows)
+    every = max(float(np.ptp(a - b)) for a in logs for b in logs)
+    assert every <= spread_of_rows(rows) <= every + 32 * np.finfo(float).eps * np.abs(logs).max()
