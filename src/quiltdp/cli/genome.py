@@ -6,7 +6,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from quiltdp.cli.accounting import AsJson, TimeLimit, WorkerCount, progress_bar
+from quiltdp.cli.accounting import AsJson, Work, WorkerCount, progress_bar
 from quiltdp.cli.app import emit_json, guarded
 from quiltdp.cli.option_words import arg, opt
 
@@ -38,7 +38,16 @@ def genome(
         opt("FILE", "Keep what is found here; the same command begun again goes on where it was."),
     ] = None,
     tsv: Annotated[Path | None, opt("FILE", "Write a line per family, tab-separated.")] = None,
-    time_limit: TimeLimit = 30.0,
+    work: Work = "normal",
+    time_limit: Annotated[
+        float | None,
+        opt(
+            "SECONDS",
+            "For all families together: when they are over, the answer is that of the last stage that all"
+            " families finished. Default: no limit.",
+            min=0.1,
+        ),
+    ] = None,
     workers: WorkerCount = 1,
     json: AsJson = False,
 ) -> None:
@@ -78,6 +87,7 @@ def genome(
                 mutation_rate=mutation_rate,
                 error_rate=error_rate,
                 nodes=nodes,
+                work=work,
                 time_limit=time_limit,
                 executor=executor,
                 journal=kept,
@@ -89,6 +99,7 @@ def genome(
         answer["notes"] = [
             *panel.notes,
             "loci are taken as unlinked: what linked loci tell about each other is not counted",
+            *answer.pop("limits"),
         ]
         if json:
             emit_json("genome", answer)
@@ -100,11 +111,11 @@ def _together(found: Iterator[FamilyNoise], tsv: Path | None, inputs: tuple[Path
     """Return the largest noise, who forces it, and how many people there are; write the lines."""
     from quiltdp.io.replace import write_whole
 
-    people = 0
+    people, done = 0, None
     worst: dict[str, tuple[float, str, str]] = {}
     lines = ["\t".join(("family", "people", *(f"sigma_{w}\tforced_by_{w}" for w in _WHO)))]
     for family in found:
-        people += family.people
+        people, done = people + family.people, family.done
         for who in _WHO:
             if who not in worst or family.sigma[who] > worst[who][0]:
                 worst[who] = (family.sigma[who], family.family, family.binding[who])
@@ -113,7 +124,10 @@ def _together(found: Iterator[FamilyNoise], tsv: Path | None, inputs: tuple[Path
             lines.append("\t".join((family.family, str(family.people), *cells)))
     if tsv is not None:
         write_whole(tsv, "\n".join(lines) + "\n", *inputs)
+    assert done is not None, "a file without families was refused"
     return {
+        **done.to_dict(),
+        "limits": done.notes,
         "people": people,
         **{w: dict(zip(("sigma", "family", "binding"), worst[w], strict=True)) for w in _WHO},
     }

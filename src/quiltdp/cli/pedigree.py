@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-from quiltdp.cli.accounting import AsJson, TimeLimit, Work, WorkerCount
+from quiltdp.cli.accounting import AsJson, Work, WorkerCount
 from quiltdp.cli.app import emit_json, guarded
 from quiltdp.cli.model_options import genetic_options, model_options, reading_options
 from quiltdp.cli.option_words import arg, opt, switch
@@ -14,6 +14,15 @@ from quiltdp.errors import InvalidArgument
 __all__ = ["pedigree"]
 
 _PANEL = "Many loci (a panel)"
+WholeLimit = Annotated[
+    float | None,
+    opt(
+        "SECONDS",
+        "When to stop looking for better bounds, for the whole command; the answer is then that of the last"
+        " finished stage. Default: 30, for a panel 600.",
+        min=0.1,
+    ),
+]
 _GENETICS = {"allele_frequency", "recombination", "haplotypes", "ld"}  # a model is asked for
 
 
@@ -77,7 +86,7 @@ def pedigree(
         Path | None, opt("FILE", "Charge the release to this ledger.", rich_help_panel=_PANEL)
     ] = None,
     work: Work = "normal",
-    time_limit: TimeLimit = 30.0,
+    time_limit: WholeLimit = None,
     workers: WorkerCount = 1,
     json: AsJson = False,
 ) -> None:
@@ -122,14 +131,15 @@ def pedigree(
             account(
                 payload, people, frequencies, genetic_options(options),
                 **asked, per_locus=per_locus, split=split, nodes=nodes, genotypes=genotypes, ledger=ledger,
-                outputs=outputs, time_limit=time_limit, workers=workers,
+                outputs=outputs, work=work, time_limit=time_limit, workers=workers,
             )  # fmt: skip
         elif kin is not None or metrics or dp_epsilon or epsilon or _GENETICS & options.keys():
             from quiltdp.cli.pedigree_locus import account as account_locus
 
             account_locus(
                 payload, people, genetic_options(options),
-                **asked, kin=kin, metrics=metrics, work=work, time_limit=time_limit,
+                **asked, kin=kin, metrics=metrics, work=work,
+                time_limit=30.0 if time_limit is None else time_limit,
             )  # fmt: skip
         outputs.write(payload, people)
         shown = {k: v for k, v in payload.items() if not k.startswith("_")}

@@ -33,7 +33,8 @@ def account(
     genotypes: Path | None,
     ledger: Path | None,
     outputs: Outputs,
-    time_limit: float,
+    work: str,
+    time_limit: float | None,
     workers: int,
 ) -> None:
     """Read everything, then analyse, then prepare the release: what can fail fails first."""
@@ -41,7 +42,7 @@ def account(
     from quiltdp.cli.accounting import progress_bar
     from quiltdp.domains.pedigree.frequencies import read_frequencies
     from quiltdp.domains.pedigree.genotypes import count_genotypes
-    from quiltdp.domains.pedigree.panel import analyze_panel
+    from quiltdp.domains.pedigree.panel import LIMIT, analyze_panel
     from quiltdp.domains.pedigree.study import study_members
 
     if ledger is not None:
@@ -54,19 +55,27 @@ def account(
         counts = count_genotypes(genotypes, panel, family, study_members(family, genetics.get("study")))
     wanted = {k: v for k, v in genetics.items() if k != "x_linked"}
     with parallel.workers(workers) as executor, progress_bar() as progress:
-        how: dict[str, Any] = {"time_limit": time_limit, "progress": progress, "executor": executor}
+        limit = LIMIT if time_limit is None else time_limit
+        how: dict[str, Any] = {"work": work, "time_limit": limit, "progress": progress, "executor": executor}
         profile = analyze_panel(family, panel, query, nodes=nodes, **how, **wanted)
         payload["genetics"] = {k: v for k, v in profile.provenance.items() if k not in ("source", "loci")}
-        payload["notes"] = list(profile.notes)
         payload["unit"] = "one person at one locus" if per_locus else profile.unit
-        found = _calibrations(profile, dp_epsilon, epsilon, per_locus=per_locus, split=split)
-        _people(payload, profile, found, adversary, dp_epsilon, per_locus=per_locus)
+
+        def accounted() -> tuple[dict[str, PanelCalibration], dict[str, Any]]:
+            found = _calibrations(profile, epsilon, per_locus=per_locus, split=split)
+            return found, _people(profile, found, adversary, dp_epsilon, per_locus=per_locus)
+
+        found, told = profile.answer(accounted)  # one limit for all of it, and one stage where it strikes
+        found = {a: replace(cal, done=profile.done) for a, cal in found.items()}
+        payload |= told
+        payload["panel"] |= {**profile.done.to_dict(), **{a: cal.to_dict() for a, cal in found.items()}}
+        payload["notes"] = list(profile.notes)
     if counts is not None:
         _prepare(payload, found[adversary], counts, ledger)
 
 
 def _calibrations(
-    profile: PanelProfile, dp_epsilon: float | None, epsilon: float | None, *, per_locus: bool, split: str
+    profile: PanelProfile, epsilon: float | None, *, per_locus: bool, split: str
 ) -> dict[str, PanelCalibration]:
     from quiltdp.domains.pedigree.panel_calibration import calibrate_panel
 
@@ -79,32 +88,30 @@ def _calibrations(
 
 
 def _people(
-    payload: dict[str, Any],
     profile: PanelProfile,
     found: dict[str, PanelCalibration],
     adversary: str,
     dp_epsilon: float | None,
     *,
     per_locus: bool,
-) -> None:
-    """Fill in the noise, and both adversaries' leakage of every person at the noise of the chosen one."""
+) -> dict[str, Any]:
+    """Return both adversaries' leakage of every person at the noise of the chosen one."""
     from quiltdp.domains.pedigree.output import as_json, person_table
 
-    payload["panel"] = {
+    panel: dict[str, Any] = {
         "loci": profile.panel.loci,
         "query": profile.query,
         "sensitivity": profile.sensitivity,
         "sensitivity_unit": profile.unit,
         "largest_count": profile.largest_count,
         "analysed_frequencies": sum(len(kind.nodes) for kind in profile.kinds),
-        **{a: cal.to_dict() for a, cal in found.items()},
     }
     if found:
         sigma, weights = found[adversary].sigma, found[adversary].weights
     elif dp_epsilon is not None:
         sigma, weights = profile.sensitivity / dp_epsilon, None
     else:
-        return
+        return {"panel": panel}
 
     def leakage(who: str) -> Any:
         if found and who == adversary:
@@ -113,14 +120,13 @@ def _people(
         return dict(zip(profile.people, values.tolist(), strict=True))
 
     both = {who: leakage(who) for who in ("informed", "prior")}
-    payload["panel"]["leakage"] = {
+    panel["leakage"] = {
         "sigma": sigma, "adversary": adversary, **{who: max(v.values()) for who, v in both.items()}
     }  # fmt: skip
     words = "one locus" if per_locus else f"all {profile.panel.loci:,} loci"
     rows = person_table(profile.kinds[0].model, profile.family, both["informed"], both["prior"])
     rows = tuple(replace(r, locus=words) for r in rows)
-    payload["people"] = as_json(rows)
-    payload["_rows"] = rows
+    return {"panel": panel, "people": as_json(rows), "_rows": rows}
 
 
 def _prepare(
@@ -139,4 +145,4 @@ def _release(cal: PanelCalibration, counts: GenotypeCounts, ledger: Path | None)
 
     account = open_ledger(ledger, to_calibration(cal)) if ledger is not None else None
     noisy = noisy_counts(cal, counts, ledger=account, label=f"{cal.profile.query}, {cal.unit}")
-    return release_table(cal, noisy, people=counts.people, notes=cal.profile.notes)
+    return release_table(cal, noisy, people=counts.people, notes=(*cal.profile.assumed, *cal.notes))

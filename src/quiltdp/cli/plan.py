@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from json import loads
 from pathlib import Path
+from time import monotonic
 from typing import Annotated, Any
 
 import typer
 
-from quiltdp.cli.accounting import AsJson, TimeLimit
+from quiltdp.cli.accounting import AsJson, Work
 from quiltdp.cli.app import emit_json, guarded
 from quiltdp.cli.model_options import load, model_options
 from quiltdp.cli.option_words import arg, opt, switch
@@ -41,7 +42,16 @@ def plan(
     apply: Annotated[
         Path | None, opt("LEDGER", "Also make the ledger of a holdout that keeps this plan.")
     ] = None,
-    time_limit: TimeLimit = 30.0,
+    work: Work = "normal",
+    time_limit: Annotated[
+        float,
+        opt(
+            "SECONDS",
+            "When to stop looking for better bounds, for the whole plan; it is then that of the last finished"
+            " stage.",
+            min=0.1,
+        ),
+    ] = 120.0,
     json: AsJson = False,
     options: dict[str, Any],
 ) -> None:
@@ -64,6 +74,7 @@ def plan(
             raise InvalidArgument(
                 f"{apply}: this exists already, and a ledger is never overwritten; choose another name"
             )
+        began = monotonic()
         loaded = load(model, **options)
         found = _planned(
             loaded,
@@ -75,9 +86,11 @@ def plan(
             threshold_share=threshold_share,
             overfit=overfit,
             epsilon=epsilon,
+            work=work,
             time_limit=time_limit,
         )
-        calibration = _calibrated(loaded, found, shortest, json or apply is not None, time_limit)
+        left = max(1.0, began + time_limit - monotonic())
+        calibration = _calibrated(loaded, found, shortest, json or apply is not None, left)
         if apply is not None:
             _apply(apply, found, calibration, loaded)
         if json:

@@ -18,6 +18,7 @@ from quiltdp.cli.accounting import (
     QueryName,
     TimeLimit,
     Window,
+    Work,
     progress_bar,
     protection,
 )
@@ -47,6 +48,7 @@ def report(
     adversary: Adversary = "informed",
     window: Window = 1,
     protect: Protect = None,
+    work: Work = "normal",
     time_limit: TimeLimit = 30.0,
     title: Annotated[str | None, opt("TEXT", "The page's title.")] = None,
     json: AsJson = False,
@@ -73,6 +75,7 @@ def report(
             "method": method,
             "protect": protection(loaded, protect) or together,
             "window": window,
+            "work": work,
             "time_limit": time_limit,
         }
         with progress_bar() as progress:
@@ -87,8 +90,13 @@ def report(
                 progress=progress,
             )
         if json:
-            emit_json("report", {"file": str(output), "sigma": found.sigma, "epsilon": found.epsilon})
+            certificate = found.certificate
+            answer = {"file": str(output), "sigma": found.sigma, "epsilon": found.epsilon}
+            told = {"work": certificate.work, "stage": certificate.stage, "notes": found.notes}
+            emit_json("report", {**answer, **told})
         else:
             from quiltdp.cli.show import say
 
             say(f"wrote {output}: σ = {shown_up(found.sigma)} for ε = {found.epsilon:g}")
+            for note in found.notes:
+                say(f"  note: {note}")

@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from quiltdp.accountant.profile import LeakageProfile, analyze
+from quiltdp.accountant.adversaries import INFORMED, PRIOR, Adversary
+from quiltdp.accountant.profile import LeakageProfile
+from quiltdp.accountant.shared_work import ON_NETWORKS, STAGES, SharedWork, ask_until, seconds_until
+from quiltdp.chain import ChainModel
 from quiltdp.errors import QuiltdpError
 from quiltdp.model import Model
+from quiltdp.work import WorkBudget
 
-__all__ = ["ProfileAccountant"]
+__all__ = ["LIMIT", "ProfileAccountant", "work_for"]
+
+_Found = TypeVar("_Found")
+LIMIT = 120.0
+"""Seconds that a plan may take where nobody says how many."""
+
+_KEPT = 2**26  # bytes of leakages that are remembered
+
+
+def work_for(model: Model, work: str | WorkBudget, time_limit: float | None) -> SharedWork:
+    """Return the budget and the limit of a plan, with the stages that its model may have."""
+    return SharedWork(work, time_limit, STAGES if isinstance(model, ChainModel) else ON_NETWORKS)
 
 
 class ProfileAccountant:
@@ -21,41 +38,84 @@ class ProfileAccountant:
     ----------
     model
         The model of the correlation.
-    time_limit
-        Seconds for the searches of each adversary.
+    work, time_limit
+        How far searches go; seconds for every question (inside :meth:`SharedWork.answer`: for all).
+    shared
+        The same as one, where several accountants make one answer.
     """
 
-    def __init__(self, model: Model, *, time_limit: float = 30.0) -> None:
+    def __init__(
+        self,
+        model: Model,
+        *,
+        work: str | WorkBudget = "normal",
+        time_limit: float | None = LIMIT,
+        shared: SharedWork | None = None,
+    ) -> None:
         self.model = model
-        self.time_limit = time_limit
-        self._known: dict[tuple[str, float], NDArray[np.float64]] = {}
+        self.shared = work_for(model, work, time_limit) if shared is None else shared
+        self._budget = self.shared.budget
+        self._profiles: dict[Adversary, LeakageProfile] = {}
+        self._known: OrderedDict[tuple[Adversary, float], NDArray[np.float64]] = OrderedDict()
 
-    @cached_property
-    def _prior(self) -> LeakageProfile:
+    def _profile(self, adversary: Adversary) -> LeakageProfile:
+        """Return the analysis against an adversary with the budget of now."""
+        if self._budget != self.shared.budget:
+            self._profiles.clear()
+            self._known.clear()
+            self._budget = self.shared.budget
+        if adversary not in self._profiles:
+            try:
+                self._profiles[adversary] = self._prepared(adversary)
+            except QuiltdpError:
+                if adversary != PRIOR:
+                    raise
+                self._profiles[PRIOR] = self._profile(INFORMED)  # he knows more: his bound covers it
+        return self._profiles[adversary]
+
+    def _prepared(self, adversary: Adversary) -> LeakageProfile:
+        deadline = self.shared.deadline
+        profile = LeakageProfile(
+            self.model,
+            adversary=adversary,
+            work=self.shared.budget_for(adversary),
+            time_limit=seconds_until(deadline),
+        )
+        ask_until(deadline, profile, profile.prepare)
+        return profile
+
+    def _ask(self, adversary: Adversary, dp_epsilon: float) -> NDArray[np.float64]:
+        def question() -> NDArray[np.float64]:
+            profile, key = self._profile(adversary), (adversary, dp_epsilon)
+            if key not in self._known:
+                found = self._until(profile, lambda: profile.leakage(dp_epsilon)).per_record.values_array
+                self._known[key] = found
+                while len(self._known) > 1 and len(self._known) * found.nbytes > _KEPT:
+                    self._known.popitem(last=False)
+            return self._known[key]
+
+        return self.shared.answer(question)
+
+    def _until(self, profile: LeakageProfile, question: Callable[[], _Found]) -> _Found:
         try:
-            return analyze(self.model, adversary="prior", time_limit=self.time_limit)
-        except QuiltdpError:  # too wide: the informed adversary knows more, so his bound covers it
-            return self._informed
-
-    @cached_property
-    def _informed(self) -> LeakageProfile:
-        return analyze(self.model, adversary="informed", time_limit=self.time_limit)
-
-    def _ask(self, adversary: str, dp_epsilon: float) -> NDArray[np.float64]:
-        key = (adversary, dp_epsilon)
-        if key not in self._known:
-            profile = self._prior if adversary == "prior" else self._informed
-            self._known[key] = profile.leakage(dp_epsilon).per_record.values_array
-        return self._known[key]
+            return ask_until(self.shared.deadline, profile, question)
+        finally:
+            if profile.struck:  # the next question begins anew
+                self._profiles.clear()
 
     def prior(self, dp_epsilon: float) -> NDArray[np.float64]:
         """Return the leakage to the prior adversary, one number per record."""
-        return self._ask("prior", dp_epsilon)
+        return self._ask(PRIOR, dp_epsilon)
 
     def informed(self, dp_epsilon: float) -> NDArray[np.float64]:
         """Return the leakage to the informed adversary, one number per record."""
-        return self._ask("informed", dp_epsilon)
+        return self._ask(INFORMED, dp_epsilon)
 
     def dp_epsilon(self, epsilon: float) -> float:
         """Return the largest DP cost that leaks at most ε to the informed adversary."""
-        return self._informed.dp_epsilon(epsilon)
+
+        def question() -> float:
+            profile = self._profile(INFORMED)
+            return self._until(profile, lambda: profile.dp_epsilon(epsilon))
+
+        return self.shared.answer(question)

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
+from quiltdp.accountant.adversaries import INFORMED
 from quiltdp.accountant.calibration import Calibration
 from quiltdp.accountant.mechanisms import Thresholdout
 from quiltdp.accountant.profile import analyze
+from quiltdp.accountant.shared_work import SharedWork
 from quiltdp.errors import InvalidArgument, Refused, option
 from quiltdp.generalization.plan_result import Plan
 from quiltdp.model import Model
+from quiltdp.work import WorkBudget
 
 __all__ = ["holdout_arguments", "plan_calibration", "read_holdout_arguments"]
 
@@ -19,7 +23,8 @@ __all__ = ["holdout_arguments", "plan_calibration", "read_holdout_arguments"]
 def plan_calibration(model: Model, plan: Plan, *, time_limit: float = 30.0) -> Calibration:
     """Return the plan's noise as a calibration: σ, and the leakage that is certified at it.
 
-    ε is what the planned run leaks to the informed adversary, or what was asked for.
+    ε is what the planned run leaks to the informed adversary, or what was asked for.  Searches go as far as
+    those behind the plan did.
 
     Raises
     ------
@@ -45,7 +50,13 @@ def plan_calibration(model: Model, plan: Plan, *, time_limit: float = 30.0) -> C
     if plan.fingerprint != model.fingerprint:
         raise InvalidArgument("the plan was made for another model")
     mechanism = Thresholdout(budget=plan.budget, sensitivity=1 / plan.records)
-    profile = analyze(model, adversary="informed", time_limit=time_limit)
+    work = replace(WorkBudget.from_dict(plan.work), until=plan.stage or plan.work.get("until", ""))
+    profile = analyze(
+        model,
+        adversary=INFORMED,
+        work=SharedWork(work).budget_for(INFORMED),
+        time_limit=time_limit,
+    )
     found = profile.leakage(mechanism.dp_epsilon(plan.sigma))
     if math.isinf(found.epsilon):
         raise Refused("the planned run has no finite leakage to account for: ask for privacy")

@@ -30,6 +30,7 @@ from quiltdp.generalization.plan_search import (
     most_queries,
     noisiest,
 )
+from quiltdp.generalization.published import NOT_VALID, published_plan
 from quiltdp.generalization.routes import (
     AnyLawRoute,
     DescriptionRoute,
@@ -315,3 +316,33 @@ def need_of(
             f"{option('overfit')} needs concentration, which is computed for Bayesian networks only"
         )
     return Need(share, wanted, tuple(exact), tuple(fast), least_sigma)
+
+
+def published_baseline(model: Model, task: Task, offer: Offer, slack: float) -> Alternative:
+    """Say what the published theorem would have asked for, with its warning."""
+    asked = published_plan(
+        model,
+        queries=int(task.queries),
+        budget=task.budget,
+        accuracy=offer.accuracy,
+        failure=task.failure,
+        slack=min(slack, 0.99),
+    )
+    records = asked.records
+    if records is None:
+        raise InvalidArgument("a published plan for a model has its sample sizes")
+    needed = f"n_* = {_count(records.n_star)} or n_# = {_count(records.n_sharp)} records"
+    if records.n_chain is not None:
+        needed += f" ({_count(records.n_chain)} by its Markov-chain form)"
+    covered = min(records.n_star, records.n_sharp) <= task.records
+    return Alternative(
+        "published",
+        "Zhao (2017), Theorem 2",
+        offer.accuracy if covered else None,
+        valid=False,
+        note=f"Theorem 2 of Zhao asks for {needed}; {NOT_VALID}",
+    )
+
+
+def _count(records: float) -> str:
+    return f"{math.ceil(records):,}" if math.isfinite(records) else "∞"

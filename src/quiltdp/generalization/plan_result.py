@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from quiltdp.errors import InvalidArgument
@@ -104,6 +105,9 @@ class Plan:
         The two promises, apart: they hold for different reasons.
     alternatives
         The other theorems, best first; the published ones carry their warning.
+    work, stage, notes
+        The work budget of the leakages behind it (empty for an accountant of one's own); where a limit was
+        reached, the stage that they are of, and how to get the same plan again.
     """
 
     records: int
@@ -125,6 +129,9 @@ class Plan:
     budget_lasts: BudgetPromise
     alternatives: tuple[Alternative, ...]
     fingerprint: str
+    work: Mapping[str, Any] = field(default_factory=dict)
+    stage: str | None = None
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse numbers that no plan has, and a promise no better than answering ½."""
@@ -182,6 +189,7 @@ class Plan:
                 f"  budget     {self.budget_lasts}",
                 f"  privacy    {self.privacy}",
                 f"  by         {self.answers.theorem}, {self.covers}",
+                *(f"  note       {note}" for note in self.notes),
                 "",
                 *self.table(),
                 *(["", *(f"  {a}" for a in warned)] if warned else []),

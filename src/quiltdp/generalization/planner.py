@@ -13,11 +13,12 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from quiltdp.accountant.mechanisms import Thresholdout
+from quiltdp.accountant.shared_work import SharedWork
 from quiltdp.chain import ChainModel, ChainSegment
 from quiltdp.errors import InvalidArgument, Refused, option
 from quiltdp.generalization._checks import count, positive, probability
 from quiltdp.generalization.concentration import concentration
-from quiltdp.generalization.plan_accountant import ProfileAccountant
+from quiltdp.generalization.plan_accountant import LIMIT, ProfileAccountant, work_for
 from quiltdp.generalization.plan_choice import (
     Contender,
     Offer,
@@ -25,13 +26,14 @@ from quiltdp.generalization.plan_choice import (
     baselines,
     contenders_for,
     need_of,
+    published_baseline,
 )
 from quiltdp.generalization.plan_result import AccuracyPromise, Alternative, BudgetPromise, Plan
 from quiltdp.generalization.plan_search import GUESSING, LeakageSketch, Need, NoCorrelation
-from quiltdp.generalization.published import NOT_VALID, published_plan
 from quiltdp.generalization.routes import LeakageAccountant, Task, nice_resolution
 from quiltdp.model import Model
 from quiltdp.numbers import shown_up
+from quiltdp.work import WorkBudget
 
 __all__ = ["plan", "plan_length"]
 
@@ -49,7 +51,8 @@ def plan(
     overfit: float | None = None,
     epsilon: float | None = None,
     accountant: LeakageAccountant | None = None,
-    time_limit: float = 30.0,
+    work: str | WorkBudget = "normal",
+    time_limit: float | None = LIMIT,
 ) -> Plan:
     """Plan a reusable holdout on correlated records.
 
@@ -78,8 +81,12 @@ def plan(
         Ask for privacy too: whatever is answered, ε-Bayesian DP against the informed adversary.
     accountant
         Where leakages come from; default: the leakage profiles of the model.
+    work
+        How far the default accountant searches, as for :func:`quiltdp.analyze`; ``level:stage`` ends both
+        adversaries at that place of one list of stages.
     time_limit
-        Seconds the default accountant may search, for each adversary.
+        Seconds for the whole plan, ``None`` for no limit.  When they are over, the plan is that of the last
+        stage that every leakage behind it finished, and its ``notes`` say so.
 
     Returns
     -------
@@ -104,20 +111,47 @@ def plan(
     >>> print(qd.plan(chain, queries=1000, budget=10, epsilon=1.0).privacy)
     the answers say at most 1 about any record, whatever else is known
     """
-    n = len(model.records)
-    task = _checked_task(n, queries, budget, accuracy, confidence)
-    asked = accountant if accountant is not None else ProfileAccountant(model, time_limit=time_limit)
+    task = _checked_task(len(model.records), queries, budget, accuracy, confidence)
     _refuse_the_hopeless(model, task, accuracy, threshold_share, epsilon)
+
+    def planned(asked: LeakageAccountant) -> Plan:
+        fixed = (queries is not None, accuracy, threshold_share, overfit, epsilon)
+        return _planned(model, task, asked, *fixed)
+
+    if accountant is not None:
+        return planned(accountant)
+    shared = work_for(model, work, time_limit)
+    own = ProfileAccountant(model, shared=shared)
+    return _with_work(shared.answer(lambda: planned(own)), shared)
+
+
+def _with_work(found: Plan, shared: SharedWork) -> Plan:
+    """Return the plan with how far the searches behind it went."""
+    done = shared.done
+    return replace(found, work=done.work.to_dict(), stage=done.stage or None, notes=done.notes)
+
+
+def _planned(
+    model: Model,
+    task: Task,
+    asked: LeakageAccountant,
+    counted: bool,
+    accuracy: float | None,
+    threshold_share: float,
+    overfit: float | None,
+    epsilon: float | None,
+) -> Plan:
+    """Let every theorem compete; ``counted`` says whether the number of queries is fixed."""
     contenders, refused = contenders_for(model, asked, LeakageSketch(asked))
     need = need_of(contenders, threshold_share, overfit, _least_sigma(asked, task, epsilon))
-    if queries is None and accuracy is not None:
+    if not counted and accuracy is not None:
         task = _with_most_queries(task, contenders, accuracy, need)
     best = _Bests(contenders, task, need)
     winner, offer = _choose(task, contenders, accuracy, need, best)
     others = [_alternative(c, task, need, best.of(c), asked) for c in contenders if c is not winner]
     others.sort(key=lambda a: a.accuracy if a.accuracy is not None else math.inf)
     slack = overfit / offer.accuracy if overfit else 0.05
-    others += [*refused, *baselines(model, task), _published(model, task, offer, slack)]
+    others += [*refused, *baselines(model, task), published_baseline(model, task, offer, slack)]
     return _result(model, task, winner, offer, need, asked, epsilon, tuple(others))
 
 
@@ -203,7 +237,8 @@ def plan_length(
     confidence: float = 0.95,
     threshold_share: float = 0.5,
     epsilon: float | None = None,
-    time_limit: float = 30.0,
+    work: str | WorkBudget = "normal",
+    time_limit: float | None = LIMIT,
 ) -> Plan:
     """Find the shortest chain, with this model's transition matrix, that a plan exists for.
 
@@ -211,8 +246,8 @@ def plan_length(
     ----------
     model
         One homogeneous chain; its length is ignored, the new one starts in its initial law.
-    queries, budget, accuracy, confidence, threshold_share, epsilon, time_limit
-        As for :func:`plan`.
+    queries, budget, accuracy, confidence, threshold_share, epsilon, work, time_limit
+        As for :func:`plan`; the limit is for the whole search.
 
     Returns
     -------
@@ -231,14 +266,14 @@ def plan_length(
         raise InvalidArgument("the smallest length needs one homogeneous chain")
 
     segment = model.segments[0]
-    sketches: list[LeakageSketch] = []  # a long chain leaks like a longer one: one sketch serves the search
+    shared = work_for(model, work, time_limit)
 
     def grown(length: int) -> ChainModel:
         return ChainModel([ChainSegment(segment.prefix, length, segment.initial, segment.transitions)])
 
-    def enough(length: int) -> bool:
+    def enough(length: int, sketches: list[LeakageSketch]) -> bool:
         chain = grown(length)
-        asked = ProfileAccountant(chain, time_limit=time_limit)
+        asked = ProfileAccountant(chain, shared=shared)
         if not sketches:
             sketches.append(LeakageSketch(asked))
         task = _checked_task(length, queries, budget, accuracy, confidence)
@@ -246,18 +281,23 @@ def plan_length(
         need = need_of(contenders, threshold_share, None, _least_sigma(asked, task, epsilon))
         return any(c.at(task, accuracy, need) is not None for c in contenders)
 
+    def shortest() -> Plan:
+        sketches: list[LeakageSketch] = []  # a long chain leaks like a longer one: one serves the search
+        chain = grown(_shortest(lambda length: enough(length, sketches)))
+        return plan(
+            chain,
+            queries=queries,
+            budget=budget,
+            accuracy=accuracy,
+            confidence=confidence,
+            threshold_share=threshold_share,
+            epsilon=epsilon,
+            accountant=ProfileAccountant(chain, shared=shared),
+        )
+
     _checked_task(1, queries, budget, accuracy, confidence)
     probability("threshold_share", threshold_share, zero=True)
-    return plan(
-        grown(_shortest(enough)),
-        queries=queries,
-        budget=budget,
-        accuracy=accuracy,
-        confidence=confidence,
-        threshold_share=threshold_share,
-        epsilon=epsilon,
-        time_limit=time_limit,
-    )
+    return _with_work(shared.answer(shortest), shared)
 
 
 def _shortest(enough: Callable[[int], bool]) -> int:
@@ -406,33 +446,3 @@ def _budget_promise(task: Task, offer: Offer, need: Need) -> BudgetPromise:
         f" by {-offer.overfit:.3g}"
     )
     return BudgetPromise(None, task.failure, "concentration under the model", reason)
-
-
-def _published(model: Model, task: Task, offer: Offer, slack: float) -> Alternative:
-    """Say what the published theorem would have asked for, with its warning."""
-    asked = published_plan(
-        model,
-        queries=int(task.queries),
-        budget=task.budget,
-        accuracy=offer.accuracy,
-        failure=task.failure,
-        slack=min(slack, 0.99),
-    )
-    records = asked.records
-    if records is None:
-        raise InvalidArgument("a published plan for a model has its sample sizes")
-    needed = f"n_* = {_count(records.n_star)} or n_# = {_count(records.n_sharp)} records"
-    if records.n_chain is not None:
-        needed += f" ({_count(records.n_chain)} by its Markov-chain form)"
-    covered = min(records.n_star, records.n_sharp) <= task.records
-    return Alternative(
-        "published",
-        "Zhao (2017), Theorem 2",
-        offer.accuracy if covered else None,
-        valid=False,
-        note=f"Theorem 2 of Zhao asks for {needed}; {NOT_VALID}",
-    )
-
-
-def _count(records: float) -> str:
-    return f"{math.ceil(records):,}" if math.isfinite(records) else "∞"

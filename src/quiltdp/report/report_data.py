@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from quiltdp import __version__
+from quiltdp.accountant.adversaries import adversary_from
 from quiltdp.accountant.attack import attack
 from quiltdp.accountant.bracket import quick_bracket
 from quiltdp.accountant.calibration import Calibration, calibrate, calibrate_profile
 from quiltdp.accountant.profile import LeakageProfile
 from quiltdp.accountant.result import Leakage, jsonable
+from quiltdp.accountant.shared_work import end_for
 from quiltdp.errors import QuiltdpError
 from quiltdp.graph.components import component_classes
 from quiltdp.graph.moral import moralize
@@ -26,6 +28,7 @@ from quiltdp.model import Model
 from quiltdp.report.places import Picture, picture_of
 from quiltdp.report.report_reasons import attackable, if_the_model_is_wrong, theorem_of
 from quiltdp.report.state_map import state_map
+from quiltdp.work import WorkBudget
 
 __all__ = ["ReportRequest", "bracket_told", "report_data"]
 
@@ -81,7 +84,7 @@ def report_data(
         "records_say": says,
         "details": _details(model, cal, [r["name"] for r in rows[:_DETAILS]]),
         "binding": cal.binding.unit if cal.binding.unit in leaks else None,
-        "assumptions": _assumptions(cal, model),
+        "assumptions": [*_assumptions(cal, model), *_cut_short(profiles)],
         "how": _how(cal),
         "command": request.command,
         "theorem": theorem_of(cal),
@@ -106,7 +109,16 @@ def _profiles(request: ReportRequest) -> dict[str, LeakageProfile]:
         cal.adversary,
         *([_OTHERS[cal.adversary]] if cal.adversary in _OTHERS else ["prior", "informed"]),
     ]
-    return {who: LeakageProfile(request.model, adversary=who, **request.options) for who in names}
+    return {who: LeakageProfile(request.model, adversary=who, **_options_for(request, who)) for who in names}
+
+
+def _options_for(request: ReportRequest, adversary: str) -> dict[str, Any]:
+    """Return the options against an adversary: a stage that is another's ends with its own before it."""
+    options = dict(request.options)
+    work = WorkBudget.named(options.get("work", "normal"))
+    if work.until and adversary != request.calibration.adversary:
+        options["work"] = replace(work, until=end_for(adversary_from(adversary), work.until))
+    return options
 
 
 def _leakages(request: ReportRequest, profiles: Mapping[str, LeakageProfile]) -> dict[str, Leakage]:
@@ -122,7 +134,12 @@ def _sigma_at(
         if adversary in profiles:  # one analysis, several targets
             return calibrate_profile(profiles[adversary], epsilon, mechanism, compare=False).sigma
         return calibrate(
-            request.model, epsilon, mechanism, adversary=adversary, compare=False, **request.options
+            request.model,
+            epsilon,
+            mechanism,
+            adversary=adversary,
+            compare=False,
+            **_options_for(request, adversary),
         ).sigma
     except QuiltdpError:
         return None  # a target so small or large that no scale is representable
@@ -402,6 +419,15 @@ def _assumptions(cal: Calibration, model: Model) -> list[list[str]]:
         ["the noise", f"is drawn afresh, with the stated scale, by {cal.mechanism}"],
         ["released", "once; several releases add up before they are converted (ask for that many releases)"],
         *[["note", n] for n in (*model.notes, *cal.notes)],
+    ]
+
+
+def _cut_short(profiles: Mapping[str, LeakageProfile]) -> list[list[str]]:
+    """Say which numbers beside the answer are those of an earlier stage."""
+    return [
+        ["note", f"numbers beside the answer, {who} adversary: {profile.notes()[-1]}"]
+        for who, profile in profiles.items()
+        if profile.struck
     ]
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from quiltdp.accountant.shared_work import SharedWork
 from quiltdp.domains.pedigree import Pedigree, Person, read_pedigree
 from quiltdp.domains.pedigree.census import count_frequencies, read_families
 from quiltdp.domains.pedigree.frequencies import Panel, read_frequencies
@@ -142,7 +143,7 @@ def test_families_of_one_shape_are_asked_once(tmp_path: Path) -> None:
         assert len(journal) == 2
     assert [f.people for f in found] == [3, 3, 3, 3]
     assert found[2].sigma["prior"] > 2.0 * 2.0  # two people share a genome
-    assert NodeAnalyses(TRIO, None, {}, distinct=1, time_limit=9.0).few
+    assert NodeAnalyses(TRIO, None, {}, distinct=1, shared=SharedWork()).few
 
 
 def test_the_command_goes_on_after_a_kill(cli: Any, files: tuple[Path, Path], tmp_path: Path) -> None:

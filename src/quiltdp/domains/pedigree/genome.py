@@ -4,23 +4,30 @@ People of different families are independent, so a release about all of them nee
 that needs most.  Families of one shape (the same people and parents under other names) have one answer.
 Families are accounted for in workers where an executor is given; of a single family the frequencies are.
 A journal keeps what was found, so that a run begun again goes on where it was.
+
+One work budget holds for all families.  Where a limit of time strikes, all of them are accounted for stage
+by stage, and every answer is of the last stage that every family finished.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import Any
 
+from quiltdp.accountant.adversaries import Adversary
+from quiltdp.accountant.shared_work import ON_NETWORKS, SharedWork, WorkDone
 from quiltdp.domains.pedigree.frequencies import Panel
 from quiltdp.domains.pedigree.network import pedigree
-from quiltdp.domains.pedigree.panel import ADVERSARIES, NODES, analyze_panel
+from quiltdp.domains.pedigree.panel import NODES, panel_profile
 from quiltdp.domains.pedigree.panel_calibration import calibrate_panel
+from quiltdp.domains.pedigree.panel_kind import ADVERSARIES, panel_adversary
 from quiltdp.domains.pedigree.types import Pedigree, Person
 from quiltdp.journal import Journal, each_kept, key_of
 from quiltdp.parallel import Progress
+from quiltdp.work import WorkBudget
 
 __all__ = ["FamilyNoise", "account_families"]
 
@@ -40,12 +47,15 @@ class FamilyNoise:
         How many of its people are in the study, twins counted each.
     sigma, binding
         By adversary: the noise at every locus, and the person with the largest leakage.
+    done
+        How far searches went, the same for every family of a run.
     """
 
     family: str
     people: int
     sigma: Mapping[str, float]
     binding: Mapping[str, str]
+    done: WorkDone = field(default_factory=lambda: WorkDone(WorkBudget()))
 
 
 @dataclass(frozen=True)
@@ -58,14 +68,14 @@ class _Study:
     adversaries: tuple[str, ...]
     nodes: int
     genetics: Mapping[str, Any]
-    time_limit: float
+    budget: WorkBudget
 
     def key(self, shape: Shape) -> str:
         """Return the name of a shape's answer in a journal."""
         panel = self.panel
         loci = [panel.frequency.tolist(), panel.counts.tolist(), panel.x_linked.tolist()]
         asked = (self.query, self.epsilon, self.adversaries, self.nodes, dict(self.genetics))
-        return key_of("family", shape, key_of(repr(loci)), asked)
+        return key_of("family", shape, key_of(repr(loci)), asked, self.budget.to_dict())
 
 
 def account_families(
@@ -74,12 +84,13 @@ def account_families(
     query: str = "allele-count",
     *,
     epsilon: float,
-    adversaries: Sequence[str] = ADVERSARIES,
+    adversaries: Sequence[str | Adversary] = ADVERSARIES,
     mutation_rate: float = 0.0,
     error_rate: float = 0.0,
     inbreeding: float = 0.0,
     nodes: int = NODES,
-    time_limit: float = 30.0,
+    work: str | WorkBudget = "normal",
+    time_limit: float | None = None,
     executor: Executor | None = None,
     journal: Journal | None = None,
     progress: Progress | None = None,
@@ -95,8 +106,11 @@ def account_families(
     panel
         The loci; of a whole genome, counted by frequency
         (:func:`~quiltdp.domains.pedigree.census.count_frequencies`).
-    query, mutation_rate, error_rate, inbreeding, nodes, time_limit
+    query, mutation_rate, error_rate, inbreeding, nodes, work
         As for :func:`quiltdp.analyze_panel`.
+    time_limit
+        Seconds for all families together; ``None`` for no limit.  With one, all families are in memory,
+        and the answers come when all are there.
     executor, journal
         Any ``concurrent.futures.Executor``, and the file that keeps what was found.
     progress, total
@@ -113,27 +127,41 @@ def account_families(
     ann 2 4.0 ann
     """
     genetics = {"mutation_rate": mutation_rate, "error_rate": error_rate, "inbreeding": inbreeding}
-    study = _Study(panel, query, epsilon, tuple(adversaries), nodes, genetics, time_limit)
+    shared = SharedWork(work, time_limit, ON_NETWORKS)
+    against = tuple(panel_adversary(a).name for a in adversaries)
+    study = _Study(panel, query, epsilon, against, nodes, genetics, shared.asked)
+    how = {"executor": executor, "journal": journal, "progress": progress}
+    if time_limit is None:
+        for family, answer in _answers(families, study, None, total, **how):
+            yield _named(family, answer, shared.done)
+        return
+    everybody = list(families)
+    found = shared.answer(
+        lambda: list(_answers(everybody, replace(study, budget=shared.budget), shared.deadline, total, **how))
+    )
+    for family, answer in found:
+        yield _named(family, answer, shared.done)
+
+
+def _answers(
+    families: Iterable[Pedigree], study: _Study, deadline: float | None, total: int | None, **how: Any
+) -> Iterator[tuple[Pedigree, dict[str, Any]]]:
+    """Yield every family with its answer; raise ``GuardStruck`` where one is not finished in time."""
     walk = iter(families)
     first = list(islice(walk, 2))
     if len(first) == 1:
-        inside: dict[str, Any] = {"executor": executor, "journal": journal, "progress": progress}
-        yield _named(first[0], _account(study, _shape(first[0], study), **inside))
+        yield first[0], _account(study, _shape(first[0], study), deadline, **how)
         return
-    shapes = ((family, _shape(family, study)) for family in chain(first, walk))
+    shapes = ((family, _shape(family, study), deadline) for family in chain(first, walk))
     found = each_kept(
-        _account_one,
-        shapes,
-        key=_Keys(study),
-        journal=journal,
-        shared=study,
-        executor=executor,
-        progress=progress,
-        label="families",
-        total=total,
+        _account_one, shapes, key=_Keys(study), shared=study, label="families", total=total, **how
     )
-    for (family, _), answer in found:
-        yield _named(family, answer)
+    for (family, *_), answer in found:
+        yield family, answer
+
+
+_Item = tuple[Pedigree, Shape, float | None]
+"""A family, its shape, and when it must have been accounted for."""
 
 
 class _Keys:
@@ -143,8 +171,8 @@ class _Keys:
         self.study = study
         self._known: dict[Shape, str] = {}
 
-    def __call__(self, item: tuple[Pedigree, Shape]) -> str:
-        family, shape = item
+    def __call__(self, item: _Item) -> str:
+        family, shape, _ = item
         if shape not in self._known:
             pedigree(family, 0.25, x_linked=bool(self.study.panel.x_linked.any()))  # refused by its own names
             if len(self._known) > 10_000:
@@ -153,21 +181,20 @@ class _Keys:
         return self._known[shape]
 
 
-def _account_one(study: _Study, item: tuple[Pedigree | None, Shape]) -> dict[str, Any]:
-    return _account(study, item[1])
+def _account_one(study: _Study, item: _Item) -> dict[str, Any]:
+    return _account(study, *item[1:])
 
 
-def _account(study: _Study, shape: Shape, **inside: Any) -> dict[str, Any]:
+def _account(study: _Study, shape: Shape, deadline: float | None, **inside: Any) -> dict[str, Any]:
     """Return, by adversary, σ and the place of the person who forces it."""
     family = _drawn(shape)
-    profile = analyze_panel(
+    profile = panel_profile(
         family,
         study.panel,
         study.query,
+        genetics=study.genetics,
         nodes=study.nodes,
-        adversaries=study.adversaries,
-        time_limit=study.time_limit,
-        **study.genetics,
+        shared=SharedWork.within(study.budget, deadline),
         **inside,
     )
     place = {p.name: k for k, p in enumerate(family.people)}
@@ -211,7 +238,7 @@ def _drawn(shape: Shape) -> Pedigree:
     )
 
 
-def _named(family: Pedigree, answer: Mapping[str, Any]) -> FamilyNoise:
+def _named(family: Pedigree, answer: Mapping[str, Any], done: WorkDone) -> FamilyNoise:
     people = family.ordered
     label = people[0].family or people[0].name
     return FamilyNoise(
@@ -219,4 +246,5 @@ def _named(family: Pedigree, answer: Mapping[str, Any]) -> FamilyNoise:
         sum(1 + len(p.also) for p in people if p.stated),
         {adversary: float(sigma) for adversary, (sigma, _) in answer.items()},
         {adversary: people[int(place)].shown for adversary, (_, place) in answer.items()},
+        done,
     )

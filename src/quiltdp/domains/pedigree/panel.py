@@ -15,147 +15,42 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from quiltdp.accountant.adversaries import Adversary
+from quiltdp.accountant.shared_work import ON_NETWORKS, SharedWork, WorkDone
 from quiltdp.domains.pedigree.bridge import Bridge
 from quiltdp.domains.pedigree.frequencies import Panel, read_frequencies
 from quiltdp.domains.pedigree.network import Locus
-from quiltdp.domains.pedigree.panel_nodes import EVERYWHERE, NodeAnalyses
-from quiltdp.domains.pedigree.queries import GenotypeQuery, query_by_name
+from quiltdp.domains.pedigree.panel_kind import ADVERSARIES, Kind, panel_adversary
+from quiltdp.domains.pedigree.panel_nodes import NodeAnalyses
+from quiltdp.domains.pedigree.queries import query_by_name
 from quiltdp.domains.pedigree.read import read_pedigree
 from quiltdp.domains.pedigree.study import study_members
 from quiltdp.domains.pedigree.types import Pedigree
 from quiltdp.errors import InvalidArgument, option
 from quiltdp.journal import Journal
-from quiltdp.model import Model
 from quiltdp.numbers import digits_up_array, up, up_array
 from quiltdp.parallel import Progress
+from quiltdp.work import WorkBudget
 
-__all__ = ["ADVERSARIES", "PanelProfile", "analyze_panel", "nodes_of"]
+__all__ = ["ADVERSARIES", "PanelProfile", "analyze_panel", "nodes_of", "panel_profile"]
 
-ADVERSARIES = ("informed", "prior")
 NODES = 32
 """How many frequencies are analysed where a panel has more; the rest is bridged."""
 
+LIMIT = 600.0
+"""Seconds that an answer may take where nobody says how many."""
+
 Vector = NDArray[np.float64]
-
-
-@dataclass(frozen=True, eq=False)
-class Kind:
-    """All loci of one kind (autosomal, or on the X): who is a record there, and what moves it.
-
-    Attributes
-    ----------
-    model
-        The network at one of the frequencies: its records and who stands behind them.
-    query
-        The query at one locus of this kind.
-    loci
-        Positions in the panel.
-    folded
-        The frequency of the rarer allele at each of them; NaN where it is unknown or nobody varies.
-    counts
-        How many loci each of them stands for.
-    nodes
-        The frequencies that are analysed, and for each locus which of them it stands on.
-    analyses
-        The family at these frequencies.
-    """
-
-    model: Model
-    query: GenotypeQuery
-    loci: NDArray[np.intp]
-    folded: Vector
-    counts: NDArray[np.int64]
-    nodes: Vector
-    stands_on: NDArray[np.intp]
-    bridge: Bridge
-    analyses: NodeAnalyses
-
-    @property
-    def size(self) -> int:
-        """How many loci there are."""
-        return int(self.counts.sum())
-
-    def alpha(self, scale: float) -> dict[str, float]:
-        """Return α of every record when the query gets noise of 1/scale: Δ_j · scale, rounded up."""
-        return {r: up(d * scale, 4.0) for r, d in self.query.sensitivities.items()}
-
-    def leakage(self, adversary: str, weights: Vector, scale: float) -> Vector:
-        """Return Σ over the loci of this kind, for every record; noise of locus l is weights_l / scale."""
-        total = np.zeros(len(self.model.records))
-        unknown = np.isnan(self.folded)
-        for w in np.unique(weights[unknown]):
-            count = int(self.counts[unknown & (weights == w)].sum())
-            total += count * self.any_frequency(adversary, scale / w)
-        places = [
-            (k, w)
-            for k in range(len(self.nodes))
-            for w in np.unique(weights[(self.stands_on == k) & ~unknown]).tolist()
-        ]
-        leakages = self.at_nodes(adversary, [(k, scale / w) for k, w in places])
-        for (k, w), found in zip(places, leakages, strict=True):
-            chosen = (self.stands_on == k) & ~unknown & (weights == w)
-            total += up_array(int(self.counts[chosen].sum()) * found)
-            if adversary == "prior":
-                total += self._way(chosen, k, scale / w)
-        return up_array(total, 64.0 * (len(self.nodes) + 8))
-
-    def ways(self, weights: Vector, scale: float) -> Vector:
-        """Return the price of all ways from loci to the frequencies they stand on, for every record."""
-        total = np.zeros(len(self.model.records))
-        for k, w in sorted(set(zip(self.stands_on.tolist(), weights.tolist(), strict=True))):
-            chosen = (self.stands_on == k) & (weights == w) & ~np.isnan(self.folded)
-            if chosen.any():
-                total += self._way(chosen, k, scale / w)
-        return total
-
-    def _way(self, chosen: NDArray[np.bool_], node: int, scale: float) -> Vector:
-        """Return the price of the ways from some loci to the frequency they stand on."""
-        return self.bridge.cost(
-            scale, self.folded[chosen], float(self.nodes[node]), self.counts[chosen].astype(np.float64)
-        )
-
-    def worst_locus(self, adversary: str, scale: float) -> Vector:
-        """Return the largest leakage at one locus of this kind, for every record."""
-        worst = np.zeros(len(self.model.records))
-        unknown = np.isnan(self.folded)
-        if unknown.any():
-            worst = self.any_frequency(adversary, scale)
-        leakages = self.at_nodes(adversary, [(k, scale) for k in range(len(self.nodes))])
-        for k, found in enumerate(leakages):
-            price = self._dearest_way(k, scale) if adversary == "prior" else 0.0
-            worst = np.maximum(worst, up_array(found + price))
-        return worst
-
-    def _dearest_way(self, node: int, scale: float) -> Vector:
-        """Return the price of the dearest way to a node: of the longest, or looking at every locus."""
-        here = np.unique(self.folded[(self.stands_on == node) & ~np.isnan(self.folded)])
-        if self.bridge.plain:
-            here = here[[0, -1]]
-        price = [self.bridge.cost(scale, here[k : k + 1], float(self.nodes[node])) for k in range(len(here))]
-        return np.asarray(np.max(price, axis=0), dtype=np.float64)
-
-    def at_nodes(self, adversary: str, asked: Sequence[tuple[int, float]]) -> list[Vector]:
-        """Return the leakage of every record, for nodes and scales."""
-        return self.analyses.leakages([(adversary, float(self.nodes[k]), self.alpha(s)) for k, s in asked])
-
-    def at_node(self, adversary: str, node: int, scale: float) -> Vector:
-        """Return the leakage of every record at one of the nodes."""
-        return self.at_nodes(adversary, [(node, scale)])[0]
-
-    def any_frequency(self, adversary: str, scale: float) -> Vector:
-        """Return a bound for every record that holds at any frequency."""
-        if adversary == "prior":
-            return self.bridge.any_frequency(up(scale, 8.0))
-        return self.analyses.leakages([(EVERYWHERE, 0.25, self.alpha(scale))])[0]
+_Answer = TypeVar("_Answer")
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,8 +67,10 @@ class PanelProfile:
         The records, in order: each a person, or twins who share a genome.
     members
         Everybody in the study, twins each by their own name.
-    notes
+    assumed
         What was assumed, for people to read.
+    shared
+        The work budget and the time limit of every question; questions with one :meth:`answer` share one.
     """
 
     family: Pedigree
@@ -182,8 +79,26 @@ class PanelProfile:
     people: tuple[str, ...]
     kinds: tuple[Kind, ...]
     members: tuple[str, ...]
-    notes: tuple[str, ...] = ()
+    assumed: tuple[str, ...] = ()
     provenance: Mapping[str, str] = field(default_factory=dict)
+    shared: SharedWork = field(default_factory=SharedWork)
+
+    @property
+    def done(self) -> WorkDone:
+        """How far the last answer went: the work budget, and the stage where a limit was reached."""
+        return self.shared.done
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was assumed, and whether the last answer met a limit, for people to read."""
+        return (*self.assumed, *self.done.notes)
+
+    def answer(self, question: Callable[[], _Answer]) -> _Answer:
+        """Return the answer to a question that asks this profile several times, with one time limit.
+
+        Where it strikes, all parts of the answer are of the same stage; :attr:`notes` say which.
+        """
+        return self.shared.answer(question)
 
     @property
     def unit(self) -> str:
@@ -200,30 +115,36 @@ class PanelProfile:
         """The largest number the release can have at any locus, without noise."""
         return max(kind.query.largest for kind in self.kinds)
 
-    def leakage(self, sigma: float, adversary: str, weights: Vector | None = None) -> Vector:
+    def leakage(self, sigma: float, adversary: str | Adversary, weights: Vector | None = None) -> Vector:
         """Return the certified leakage of every person when locus l gets Laplace noise weights_l · σ."""
         if not (sigma > 0 and math.isfinite(sigma)):
             raise InvalidArgument(f"sigma must be a finite number above 0, not {sigma!r}")
-        if adversary not in ADVERSARIES:
-            raise InvalidArgument(
-                f"{option('adversary')} must be one of {', '.join(ADVERSARIES)}, not {adversary!r}"
-            )
+        who = panel_adversary(adversary)
         w = np.ones(len(self.panel)) if weights is None else weights
+        return self.answer(lambda: self._leakage(up(1.0 / sigma, 4.0), who, w))
+
+    def _leakage(self, scale: float, adversary: Adversary, weights: Vector) -> Vector:
         total = np.zeros(len(self.people))
-        place = {name: k for k, name in enumerate(self.people)}
-        for kind in self.kinds:
-            at = np.array([place[r] for r in kind.model.records], dtype=np.intp)
-            total[at] += kind.leakage(adversary, w[kind.loci], up(1.0 / sigma, 4.0))
+        for kind, at in self._places():
+            total[at] += kind.leakage(adversary, weights[kind.loci], scale)
         return digits_up_array(up_array(total, 8.0))
 
-    def leakage_per_locus(self, sigma: float, adversary: str) -> Vector:
+    def leakage_per_locus(self, sigma: float, adversary: str | Adversary) -> Vector:
         """Return the certified leakage of every person at the worst single locus, noise σ at each."""
+        who = panel_adversary(adversary)
+        return self.answer(lambda: self._worst_locus(up(1.0 / sigma, 4.0), who))
+
+    def _worst_locus(self, scale: float, adversary: Adversary) -> Vector:
         worst = np.zeros(len(self.people))
+        for kind, at in self._places():
+            worst[at] = np.maximum(worst[at], kind.worst_locus(adversary, scale))
+        return digits_up_array(up_array(worst, 8.0))
+
+    def _places(self) -> Iterator[tuple[Kind, NDArray[np.intp]]]:
+        """Yield every kind of loci, and where its records stand among the people."""
         place = {name: k for k, name in enumerate(self.people)}
         for kind in self.kinds:
-            at = np.array([place[r] for r in kind.model.records], dtype=np.intp)
-            worst[at] = np.maximum(worst[at], kind.worst_locus(adversary, up(1.0 / sigma, 4.0)))
-        return digits_up_array(up_array(worst, 8.0))
+            yield kind, np.array([place[r] for r in kind.model.records], dtype=np.intp)
 
     @property
     def fingerprint(self) -> str:
@@ -290,14 +211,15 @@ def analyze_panel(
     inbreeding: float = 0.0,
     study: str | Path | Collection[str] | None = None,
     nodes: int = NODES,
-    adversaries: Sequence[str] = ADVERSARIES,
-    time_limit: float = 30.0,
+    adversaries: Sequence[str | Adversary] = ADVERSARIES,
+    work: str | WorkBudget = "normal",
+    time_limit: float | None = LIMIT,
     progress: Progress | None = None,
     executor: Executor | None = None,
     journal: Journal | None = None,
     **reading: Any,
 ) -> PanelProfile:
-    """Analyse a family at all loci of a panel, once; the profile then answers for any noise.
+    """Take a family at all loci of a panel; the profile answers for any noise, each frequency analysed once.
 
     Parameters
     ----------
@@ -311,8 +233,16 @@ def analyze_panel(
         As for :func:`quiltdp.pedigree`.
     nodes
         How many frequencies are analysed at most; more is tighter and slower.
+    adversaries
+        Against whom; others than ``informed`` and ``prior`` are refused.
+    work
+        How far searches go at every frequency, as for :func:`quiltdp.analyze`; ``level:stage`` ends both
+        adversaries at that place of one list of stages
+        (:data:`~quiltdp.accountant.shared_work.STAGES`).
     time_limit
-        Seconds that each analysis may take.
+        Seconds for every question as a whole (:meth:`PanelProfile.answer` makes one of several), or
+        ``None``.  When they are over, the answer is that of the last stage that *all* frequencies
+        finished, and ``notes`` say so.
     progress
         Called with a label and a fraction in [0, 1].
     executor, journal
@@ -330,17 +260,37 @@ def analyze_panel(
     [0.6, 0.6, 0.77]
     """
     family = source if isinstance(source, Pedigree) else read_pedigree(source, **reading)
+    for who in adversaries:
+        panel_adversary(who)
+    how = {"progress": progress, "executor": executor, "journal": journal}
+    genetics = {"mutation_rate": mutation_rate, "error_rate": error_rate, "inbreeding": inbreeding}
     loci = panel if isinstance(panel, Panel) else _panel(panel)
+    return panel_profile(
+        family, loci, query, study=study, genetics=genetics, nodes=nodes,
+        shared=SharedWork(work, time_limit, ON_NETWORKS), **how,
+    )  # fmt: skip
+
+
+def panel_profile(
+    family: Pedigree,
+    loci: Panel,
+    query: str,
+    *,
+    study: str | Path | Collection[str] | None = None,
+    genetics: Mapping[str, float],
+    nodes: int,
+    shared: SharedWork,
+    **how: Any,
+) -> PanelProfile:
+    """Return the profile of :func:`analyze_panel` with a work budget and a limit that others share."""
     if nodes < 1:
         raise InvalidArgument(f"{option('nodes')} must be at least 1, not {nodes!r}")
-    genetics = {"mutation_rate": mutation_rate, "error_rate": error_rate, "inbreeding": inbreeding}
     folded = np.minimum(loci.frequency, 1.0 - loci.frequency)
     folded[folded == 0.0] = np.nan
     wanted = [(x, np.flatnonzero(loci.x_linked == x)) for x in (False, True)]
     kinds = [
         _kind(family, query, at, folded[at], loci.counts[at], study, {**genetics, "x_linked": x},
-              most=nodes, adversaries=adversaries, time_limit=time_limit, progress=progress,
-              executor=executor, journal=journal)
+              most=nodes, shared=shared, **how)
         for x, at in wanted
         if len(at)
     ]  # fmt: skip
@@ -348,7 +298,7 @@ def analyze_panel(
     notes = (*loci.notes, *kinds[0].model.notes[1:], *_notes(loci, kinds, folded))
     members = study_members(family, study)
     provenance = kinds[0].model.provenance
-    return PanelProfile(family, loci, query, tuple(people), tuple(kinds), members, notes, provenance)
+    return PanelProfile(family, loci, query, tuple(people), tuple(kinds), members, notes, provenance, shared)
 
 
 def _panel(given: str | Path | Mapping[str, float]) -> Panel:
@@ -365,16 +315,14 @@ def _kind(
     genetics: dict[str, Any],
     *,
     most: int,
-    adversaries: Sequence[str],
     **how: Any,
 ) -> Kind:
-    """Choose the frequencies that stand for all loci of one kind, and analyse the family there."""
+    """Choose the frequencies that stand for all loci of one kind, where the family will be analysed."""
     distinct = len(np.unique(folded[~np.isnan(folded)]))
     analyses = NodeAnalyses(family, study, genetics, distinct=distinct, **how)
     asked = query_by_name(analyses.some, query)
     bridge = Bridge.of(family, Locus(0.25, **genetics), asked.sensitivities)
     chosen, on = nodes_of(folded, most if bridge.holds else max(most, distinct), counts)
-    analyses.prepare(adversaries, chosen.tolist())
     return Kind(analyses.some, asked, at, folded, counts, chosen, on, bridge, analyses)
 
 

@@ -10,10 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quiltdp.domains.pedigree.panel import ADVERSARIES, Kind, PanelProfile
+from quiltdp.accountant.adversaries import PRIOR, Adversary
+from quiltdp.accountant.shared_work import WorkDone
+from quiltdp.domains.pedigree.panel import PanelProfile
+from quiltdp.domains.pedigree.panel_kind import Kind, panel_adversary
 from quiltdp.errors import InvalidArgument, NoCertificate, option
 from quiltdp.numbers import digits_up, up
 from quiltdp.printable import json_text
+from quiltdp.work import WorkBudget
 
 __all__ = ["PanelCalibration", "calibrate_panel"]
 
@@ -39,6 +43,8 @@ class PanelCalibration:
         The certified leakage of every person at this noise.
     binding
         Who forces it.
+    done
+        How far searches went: the work budget, and the stage where a limit was reached.
     """
 
     profile: PanelProfile
@@ -48,7 +54,12 @@ class PanelCalibration:
     adversary: str
     unit: str
     leakage: Mapping[str, float]
-    notes: tuple[str, ...] = field(default=())
+    done: WorkDone = field(default_factory=lambda: WorkDone(WorkBudget()))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Where a limit was reached: after which stage, and how to get the same answer again."""
+        return self.done.notes
 
     def __post_init__(self) -> None:
         """Refuse a leakage above the target."""
@@ -107,6 +118,8 @@ class PanelCalibration:
             "leakage": max(self.leakage.values()),
             "binding": self.binding,
             "fingerprint": profile.fingerprint,
+            **self.done.to_dict(),
+            "notes": list(self.notes),
         }
 
     def to_json(self) -> str:
@@ -118,7 +131,7 @@ def calibrate_panel(
     profile: PanelProfile,
     epsilon: float,
     *,
-    adversary: str = "informed",
+    adversary: str | Adversary = "informed",
     split: str = "equal",
     per_locus: bool = False,
 ) -> PanelCalibration:
@@ -131,7 +144,7 @@ def calibrate_panel(
     epsilon
         The leakage allowed, for all loci of a person together.
     adversary
-        ``informed`` or ``prior``.
+        ``informed`` or ``prior``, by name or as an object.
     split
         ``equal``: one σ for all loci.  ``least-error``: σ_l in proportion to the cube root of what a
         unit of α costs at locus l, which makes the sum of squared errors least: minimise Σ σ_l² under
@@ -153,14 +166,21 @@ def calibrate_panel(
     """
     if not (epsilon > 0 and math.isfinite(epsilon)):
         raise InvalidArgument(f"{option('epsilon')} must be a finite number above 0, not {epsilon!r}")
-    if adversary not in ADVERSARIES:
-        raise InvalidArgument(
-            f"{option('adversary')} must be one of {', '.join(ADVERSARIES)}, not {adversary!r}"
-        )
+    who = panel_adversary(adversary)
     if split not in SPLITS:
         raise InvalidArgument(f"{option('split')} must be one of {', '.join(SPLITS)}, not {split!r}")
     if per_locus and split != "equal":
         raise InvalidArgument("per locus every locus has the noise it needs: leave the split equal")
+    sigma, weights, found = profile.answer(lambda: _noise(profile, epsilon, who, split, per_locus=per_locus))
+    people = dict(zip(profile.people, found.tolist(), strict=True))
+    unit = "one person at one locus" if per_locus else profile.unit
+    return PanelCalibration(profile, sigma, weights, epsilon, who.name, unit, people, profile.done)
+
+
+def _noise(
+    profile: PanelProfile, epsilon: float, adversary: Adversary, split: str, *, per_locus: bool
+) -> tuple[float, Vector, Vector]:
+    """Return σ, the weights of the loci, and the leakage of every person."""
     weights = np.ones(len(profile.panel))
     start = _enough(profile, epsilon, per_locus=per_locus)
     if split == "least-error":
@@ -173,9 +193,7 @@ def calibrate_panel(
 
     guess = start if per_locus else start * _estimate(profile, adversary, weights, start) / epsilon * 1.0003
     sigma, found = _smallest(leakage, epsilon, guess, start / float(weights.min()))
-    people = dict(zip(profile.people, found.tolist(), strict=True))
-    unit = "one person at one locus" if per_locus else profile.unit
-    return PanelCalibration(profile, sigma, weights, epsilon, adversary, unit, people)
+    return sigma, weights, found
 
 
 def _enough(profile: PanelProfile, epsilon: float, *, per_locus: bool) -> float:
@@ -187,7 +205,7 @@ def _enough(profile: PanelProfile, epsilon: float, *, per_locus: bool) -> float:
     return up((max(totals) if per_locus else math.fsum(totals)) / epsilon, 4096.0)
 
 
-def _least_error(profile: PanelProfile, adversary: str, sigma: float) -> Vector:
+def _least_error(profile: PanelProfile, adversary: Adversary, sigma: float) -> Vector:
     """Return weights in proportion to the cube root of the slope at each locus, 1 on average."""
     weights = np.ones(len(profile.panel))
     for kind in profile.kinds:
@@ -199,7 +217,7 @@ def _least_error(profile: PanelProfile, adversary: str, sigma: float) -> Vector:
     return weights / float(np.average(weights, weights=profile.panel.counts))
 
 
-def _node_values(kind: Kind, adversary: str, scale: float) -> Vector:
+def _node_values(kind: Kind, adversary: Adversary, scale: float) -> Vector:
     """Return about the leakage at every node, nodes × records: some evaluated, a curve through them."""
     count = len(kind.nodes)
     some = np.unique(np.linspace(0, count - 1, min(count, 6)).round().astype(int))
@@ -211,7 +229,7 @@ def _node_values(kind: Kind, adversary: str, scale: float) -> Vector:
     return np.vander(middle, 5) @ curve
 
 
-def _estimate(profile: PanelProfile, adversary: str, weights: Vector, sigma: float) -> float:
+def _estimate(profile: PanelProfile, adversary: Adversary, weights: Vector, sigma: float) -> float:
     """Return about what the leakage is, without looking at every node: only where to begin."""
     total = np.zeros(len(profile.people))
     place = {name: k for k, name in enumerate(profile.people)}
@@ -224,7 +242,7 @@ def _estimate(profile: PanelProfile, adversary: str, weights: Vector, sigma: flo
                 kind.stands_on[known], kind.counts[known] / w[known], minlength=len(kind.nodes)
             )
             here = here + share @ _node_values(kind, adversary, 1.0 / sigma)
-            if adversary == "prior":
+            if adversary == PRIOR:
                 here = here + kind.ways(w, 1.0 / sigma)
         total[[place[r] for r in kind.model.records]] += here
     return float(total.max())

@@ -1,24 +1,28 @@
 """The frequencies that stand for all loci of a panel: each analysed when it is first asked about.
 
 Frequencies and adversaries are independent, so they may be asked in workers, and answers may be kept in
-a journal: the same family, frequency, adversary and α have the same answer.
+a journal: the same family, frequency, adversary, α and work budget have the same answer.  An analysis that
+a limit cuts short has none (:class:`~quiltdp.work.GuardStruck`), so nothing of it is kept.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from quiltdp.accountant.profile import LeakageProfile, analyze
+from quiltdp.accountant.adversaries import INFORMED, Adversary
+from quiltdp.accountant.profile import LeakageProfile
+from quiltdp.accountant.shared_work import SharedWork, ask_until, seconds_until
 from quiltdp.domains.pedigree.network import pedigree
 from quiltdp.domains.pedigree.types import Pedigree
 from quiltdp.journal import Journal, each_kept, key_of
-from quiltdp.model import Model
 from quiltdp.parallel import Progress
+from quiltdp.work import WorkBudget
 
 __all__ = ["EVERYWHERE", "Node", "NodeAnalyses"]
 
@@ -26,10 +30,23 @@ EVERYWHERE = "everywhere"
 """Stands where an adversary does: the informed one at any frequency, by propagation."""
 
 _FEW = 4  # distinct frequencies: every method is tried on each of them
+_QUICK = "forward-backward"  # else the stages up to there; coupling settles it where the tree is narrow
+_KEPT = 128  # analyses that are remembered
 
 Vector = NDArray[np.float64]
-Node = tuple[str, float, Mapping[str, float]]
-"""An adversary, a frequency, and α of every record."""
+Who = Adversary | str
+Node = tuple[Who, float, Mapping[str, float]]
+"""An adversary (or ``EVERYWHERE``), a frequency, and α of every record."""
+
+
+class _Question(NamedTuple):
+    """A node with the budget for it, and when it must have been answered."""
+
+    adversary: Who
+    frequency: float
+    alpha: Mapping[str, float]
+    budget: WorkBudget
+    deadline: float | None
 
 
 class NodeAnalyses:
@@ -41,6 +58,8 @@ class NodeAnalyses:
         As for :func:`quiltdp.pedigree`.
     distinct
         How many frequencies the panel has; where they are few, every method is tried.
+    shared
+        The work budget and the deadline of all questions.
     executor, journal, progress
         Where to ask, and what remembers; neither is sent to a worker.
     """
@@ -52,61 +71,35 @@ class NodeAnalyses:
         genetics: Mapping[str, Any],
         *,
         distinct: int,
-        time_limit: float,
+        shared: SharedWork,
         executor: Executor | None = None,
         journal: Journal | None = None,
         progress: Progress | None = None,
     ) -> None:
         self.some = pedigree(family, 0.25, study=study, **genetics)
         self.few = distinct <= _FEW
+        self.shared: SharedWork | None = shared
         self.executor, self.journal, self.progress = executor, journal, progress
         self._source = (family, study, dict(genetics))
-        self._limit = time_limit
-        self._profiles: dict[tuple[str, float], LeakageProfile] = {}
+        self._profiles: OrderedDict[tuple[Who, float, WorkBudget], LeakageProfile] = OrderedDict()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Send the question, not what was found here."""
-        mine: dict[str, Any] = {"executor": None, "journal": None, "progress": None, "_profiles": {}}
-        return {**self.__dict__, **mine}
-
-    def profile(self, adversary: str, frequency: float) -> LeakageProfile:
-        """Return the analysis at a frequency, made now if it is not there."""
-        place = self._stands_for(adversary, frequency)
-        if place not in self._profiles:
-            self._profiles[place] = self._analyse(*place)
-        return self._profiles[place]
-
-    def _stands_for(self, adversary: str, frequency: float) -> tuple[str, float]:
-        """Return what is analysed for a question: one frequency for all where it cancels."""
-        if adversary == EVERYWHERE or (adversary == "informed" and not self.few):
-            return EVERYWHERE, 0.25
-        return adversary, frequency
-
-    def _analyse(self, adversary: str, frequency: float) -> LeakageProfile:
-        if adversary == EVERYWHERE:
-            return analyze(self.some, adversary="informed", method="propagation", time_limit=self._limit)
-        family, study, genetics = self._source
-        return _profile(
-            pedigree(family, frequency, study=study, **genetics), adversary, self.few, self._limit
-        )
-
-    def prepare(self, adversaries: Sequence[str], frequencies: Sequence[float]) -> None:
-        """Analyse now what will be asked here; what is asked in workers or remembered may never be."""
-        if self.executor is not None or self.journal is not None:
-            return
-        self.profile(EVERYWHERE, 0.25)
-        for adversary in adversaries:
-            for k, frequency in enumerate(frequencies):
-                if self.progress is not None:
-                    said = f"analysing frequencies against the {adversary} adversary"
-                    self.progress(said, k / len(frequencies))
-                self.profile(adversary, frequency)
+        """Send what is asked about, not what was found here or how long it may take."""
+        mine: dict[str, Any] = dict.fromkeys(("executor", "journal", "progress", "shared"))
+        return {**self.__dict__, **mine, "_profiles": OrderedDict()}
 
     def leakages(self, asked: Sequence[Node]) -> list[Vector]:
-        """Return the leakage of every record, for every question."""
+        """Return the leakage of every record, for every question.
+
+        Raises
+        ------
+        GuardStruck
+            If one of them was cut short.
+        """
+        assert self.shared is not None, "questions are put where the analyses were made"
         found = each_kept(
             _leakage,
-            asked,
+            [self._question(*node) for node in asked],
             key=self._key,
             journal=self.journal,
             shared=self,
@@ -117,21 +110,43 @@ class NodeAnalyses:
         )
         return [np.array(values) for _, values in found]
 
-    def _key(self, node: Node) -> str:
-        adversary, frequency, alpha = node
-        place = self._stands_for(adversary, frequency)
-        return key_of(self.some.fingerprint, self.few, *place, dict(alpha))
+    def _question(self, adversary: Who, frequency: float, alpha: Mapping[str, float]) -> _Question:
+        """Return what is analysed for a node: one frequency for all where it cancels."""
+        assert self.shared is not None
+        if isinstance(adversary, str) or (adversary == INFORMED and not self.few):
+            return _Question(EVERYWHERE, 0.25, alpha, self.shared.asked, None)  # one pass: never cut short
+        budget = self.shared.budget_for(adversary, "" if self.few else _QUICK)
+        return _Question(adversary, frequency, alpha, budget, self.shared.deadline)
+
+    def _key(self, asked: _Question) -> str:
+        who = asked.adversary if isinstance(asked.adversary, str) else asked.adversary.name
+        alpha, work = dict(asked.alpha), asked.budget.to_dict()
+        return key_of(self.some.fingerprint, self.few, who, asked.frequency, alpha, work)
+
+    def ask(self, asked: _Question) -> Mapping[str, float]:
+        """Return the leakage of every record from the analysis behind it, made now if it is not there."""
+        place = (asked.adversary, asked.frequency, asked.budget)
+        if place not in self._profiles:
+            self._profiles[place] = self._profile(asked)
+            if len(self._profiles) > _KEPT:
+                self._profiles.popitem(last=False)
+        self._profiles.move_to_end(place)
+        profile = self._profiles[place]
+        try:
+            return ask_until(asked.deadline, profile, lambda: profile.leakage(asked.alpha)).per_record
+        finally:
+            if profile.struck:  # what was finished of it is no answer to this question
+                del self._profiles[place]
+
+    def _profile(self, asked: _Question) -> LeakageProfile:
+        limit = seconds_until(asked.deadline)
+        if isinstance(asked.adversary, str):
+            return LeakageProfile(self.some, method="propagation", time_limit=limit)
+        family, study, genetics = self._source
+        model = pedigree(family, asked.frequency, study=study, **genetics)
+        return LeakageProfile(model, adversary=asked.adversary, work=asked.budget, time_limit=limit)
 
 
-def _leakage(analyses: NodeAnalyses, node: Node) -> list[float]:
-    adversary, frequency, alpha = node
-    found = analyses.profile(adversary, frequency).leakage(alpha).per_record
+def _leakage(analyses: NodeAnalyses, asked: _Question) -> list[float]:
+    found = analyses.ask(asked)
     return [found[r] for r in analyses.some.records]
-
-
-def _profile(model: Model, adversary: str, few: bool, time_limit: float) -> LeakageProfile:
-    """Analyse one frequency: with every method where there are few, else with the quick ones."""
-    if few or adversary == "informed":
-        return analyze(model, adversary=adversary, time_limit=time_limit)
-    quick = "normal:forward-backward"  # the stages up to there; coupling settles it where the tree is narrow
-    return analyze(model, adversary=adversary, work=quick, time_limit=time_limit)

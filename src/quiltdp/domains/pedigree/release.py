@@ -47,10 +47,10 @@ def to_calibration(panel: PanelCalibration) -> Calibration:
         adversary=panel.adversary,
         method="panel",
         binding=Binding(panel.binding, panel.leakage[panel.binding], "panel"),
-        certificate=Certificate("certified bound", statement),
+        certificate=Certificate("certified bound", statement, panel.done.work.to_dict(), panel.done.stage),
         fingerprint=profile.fingerprint,
         protected=panel.unit,
-        notes=(*profile.notes, *panel.notes),
+        notes=(*profile.assumed, *panel.notes),
     )
 
 
