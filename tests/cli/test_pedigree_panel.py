@@ -104,7 +104,7 @@ def test_a_release_is_written_once_it_is_whole(cli, trio, tmp_path: Path, monkey
     assert [r[1] for r in rows[1:]] == ["rs1", "rs2"]
     counts.unlink()
     monkeypatch.setattr(
-        "quiltdp.domains.pedigree.panel_nodes.analyze", lambda *_, **__: pytest.fail("too late")
+        "quiltdp.domains.pedigree.panel_nodes.LeakageProfile", lambda *_, **__: pytest.fail("too late")
     )
     again = cli(*arguments)  # refused before the long work
     assert again.code == 1
@@ -137,7 +137,7 @@ def test_a_release_is_written_once_it_is_whole(cli, trio, tmp_path: Path, monkey
     ],
 )
 def test_what_cannot_work_is_refused_before_the_work(cli, trio, tmp_path, monkeypatch, words, said) -> None:
-    analysis = "quiltdp.domains.pedigree.panel_nodes.analyze"
+    analysis = "quiltdp.domains.pedigree.panel_nodes.LeakageProfile"
     monkeypatch.setattr(analysis, lambda *_, **__: pytest.fail("too late"))
     fam, afreq, raw = trio
     names = {"RAW": raw, "FAM": fam, "c.tsv": tmp_path / "c.tsv", "x.db": tmp_path / "x.db"}

@@ -36,7 +36,7 @@ STAGES = tuple(
 """The stages of all adversaries in one order, by the names that they have against the prior one."""
 
 ON_NETWORKS = tuple(stage for stage in STAGES if stage.partition("@")[0] != "chain")
-"""Those that networks may have."""
+"""Those worth going through one by one on a network: parts of it that are chains are done on the way."""
 
 
 def end_for(adversary: Adversary, stage: str) -> str:
@@ -151,9 +151,10 @@ class SharedWork:
         stage = STAGES[min(places)] if places else self.budget.until
         return replace(self.budget, until=end_for(adversary, stage) if stage else "")
 
-    def answer(self, question: Callable[[], _Answer]) -> _Answer:
+    def answer(self, question: Callable[[], _Answer], *adversaries: Adversary) -> _Answer:
         """Return the answer to a question that asks analyses, all with one budget and one deadline.
 
+        ``adversaries`` are those that it is about, where not all are: only their stages count then.
         The question raises :class:`~quiltdp.work.GuardStruck` where one of them was cut short
         (:func:`ask_until`).  A question inside a question belongs to the outer one.
         """
@@ -166,14 +167,17 @@ class SharedWork:
             try:
                 return question()
             except GuardStruck as struck:
-                return self._stage_by_stage(question, str(struck), began + limit)
+                about = adversaries or (INFORMED, PRIOR)
+                return self._stage_by_stage(question, str(struck), began + limit, about)
         finally:
             self._answering, self.deadline, self.budget = False, None, self.asked
 
-    def _stage_by_stage(self, question: Callable[[], _Answer], reason: str, end: float) -> _Answer:
+    def _stage_by_stage(
+        self, question: Callable[[], _Answer], reason: str, end: float, about: Sequence[Adversary]
+    ) -> _Answer:
         """Return the answer of the last stage that was finished in time; of the first in any case."""
         until = self.asked.until.removesuffix("~")
-        ahead = STAGES[: STAGES.index(until)] if until in STAGES else STAGES
+        ahead = [s for s in STAGES[: STAGES.index(until) if until in STAGES else None] if _concerns(s, about)]
         found: Callable[[], _Answer] | None = None
         last = STAGES[0]
         for stage in [s for s in self._stages if s in ahead] or STAGES[:1]:
@@ -190,6 +194,12 @@ class SharedWork:
         if found is None:
             raise Refused(f"{reason} before the first stage was finished: raise {option('time_limit')}")
         return found()
+
+
+def _concerns(stage: str, adversaries: Sequence[Adversary]) -> bool:
+    """Return whether a stage adds something against one of the adversaries."""
+    against = adversary_from(AUTOMATIC[STAGES.index(stage)][0])
+    return any(against.covers(a) for a in adversaries)
 
 
 def _refusal(error: Refused, done: WorkDone) -> Callable[[], Any]:

@@ -94,7 +94,7 @@ class ProfileAccountant:
                     self._known.popitem(last=False)
             return self._known[key]
 
-        return self.shared.answer(question)
+        return self.shared.answer(question, adversary)
 
     def _until(self, profile: LeakageProfile, question: Callable[[], _Found]) -> _Found:
         try:
@@ -118,4 +118,4 @@ class ProfileAccountant:
             profile = self._profile(INFORMED)
             return self._until(profile, lambda: profile.dp_epsilon(epsilon))
 
-        return self.shared.answer(question)
+        return self.shared.answer(question, INFORMED)

@@ -46,7 +46,7 @@ from quiltdp.generalization.routes import (
 )
 from quiltdp.model import Model
 
-__all__ = ["Contender", "Offer", "baselines", "contenders_for", "need_of"]
+__all__ = ["Contender", "Offer", "baselines", "contenders_for", "need_of", "published_baseline"]
 
 
 @dataclass(frozen=True)

@@ -93,12 +93,13 @@ class PanelProfile:
         """What was assumed, and whether the last answer met a limit, for people to read."""
         return (*self.assumed, *self.done.notes)
 
-    def answer(self, question: Callable[[], _Answer]) -> _Answer:
+    def answer(self, question: Callable[[], _Answer], *adversaries: Adversary) -> _Answer:
         """Return the answer to a question that asks this profile several times, with one time limit.
 
-        Where it strikes, all parts of the answer are of the same stage; :attr:`notes` say which.
+        ``adversaries`` are those asked about, where not all are.  Where the limit strikes, all parts of the
+        answer are of the same stage; :attr:`notes` say which.
         """
-        return self.shared.answer(question)
+        return self.shared.answer(question, *adversaries)
 
     @property
     def unit(self) -> str:
@@ -121,7 +122,7 @@ class PanelProfile:
             raise InvalidArgument(f"sigma must be a finite number above 0, not {sigma!r}")
         who = panel_adversary(adversary)
         w = np.ones(len(self.panel)) if weights is None else weights
-        return self.answer(lambda: self._leakage(up(1.0 / sigma, 4.0), who, w))
+        return self.answer(lambda: self._leakage(up(1.0 / sigma, 4.0), who, w), who)
 
     def _leakage(self, scale: float, adversary: Adversary, weights: Vector) -> Vector:
         total = np.zeros(len(self.people))
@@ -132,7 +133,7 @@ class PanelProfile:
     def leakage_per_locus(self, sigma: float, adversary: str | Adversary) -> Vector:
         """Return the certified leakage of every person at the worst single locus, noise σ at each."""
         who = panel_adversary(adversary)
-        return self.answer(lambda: self._worst_locus(up(1.0 / sigma, 4.0), who))
+        return self.answer(lambda: self._worst_locus(up(1.0 / sigma, 4.0), who), who)
 
     def _worst_locus(self, scale: float, adversary: Adversary) -> Vector:
         worst = np.zeros(len(self.people))
