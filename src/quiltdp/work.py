@@ -83,6 +83,14 @@ class WorkBudget:
         """Return a JSON-ready dictionary."""
         return asdict(self)
 
+    def stopped(self, struck: GuardStruck, stage: str) -> str:
+        """Return, for people, that a limit was reached after a stage, and how to get its answer again."""
+        again = f"{self.level}:{stage}"
+        typed = f"work={again!r} (--work {again})"
+        if replace(self, until="") != LEVELS.get(self.level):
+            typed = f"the same work budget with until={stage!r}"
+        return f"{struck} after stage {stage!r}, whose answer this is; {typed} gives it again"
+
 
 _NORMAL = WorkBudget()
 LEVELS = {

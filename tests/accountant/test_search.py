@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quiltdp.accountant.delta_search import in_stages
-from quiltdp.accountant.delta_weighed import WeighedProfile
+from quiltdp.accountant.delta_search import smallest_passing
 from quiltdp.accountant.search import Passing, largest_scale
 from quiltdp.errors import NoCertificate
 
@@ -77,19 +76,18 @@ def test_nothing_is_read_and_everything_passes() -> None:
 
 
 def test_the_smallest_noise_passes_and_a_little_less_does_not() -> None:
-    nothing = WeighedProfile((), 0, (), set())
     asked: list[float] = []
 
     def worst(x: float, costly: bool) -> float:
         asked.append(x)
         return math.exp(-x)
 
-    found = in_stages(worst, nothing, 1e-6, 0.5, "x")
+    found = smallest_passing(worst, 1e-6, 0.5, "x")
     assert 6 * math.log(10) <= found <= 6 * math.log(10) * (1 + 2e-9)
     assert found in asked
-    assert in_stages(worst, nothing, 0.9, 0.5, "x") == 0.5  # the start is enough
+    assert smallest_passing(worst, 0.9, 0.5, "x") == 0.5  # the start is enough
     with pytest.raises(NoCertificate, match="no x up to"):
-        in_stages(lambda x, costly: 1.0, nothing, 1e-6, 0.5, "x")
+        smallest_passing(lambda x, costly: 1.0, 1e-6, 0.5, "x")
 
 
 def test_a_rough_search_comes_from_above_and_a_fine_one_needs_little_more() -> None:

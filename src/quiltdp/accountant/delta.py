@@ -1,21 +1,26 @@
-"""Approximate Bayesian DP of a whole model: δ at a given ε, and the noise scale to match."""
+"""Approximate Bayesian DP of a whole model: δ at a given ε, and the noise scale to match.
+
+Work is done in stages, one bound each, in the order of :data:`~quiltdp.accountant.delta_bounds.APPROXIMATE`.
+A limit that is reached inside a bound takes it and all later ones away, so that an answer is always that of
+a stage and the ones before it, and ``work="normal:swing"`` gives such an answer again.
+"""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 import numpy as np
 
 from quiltdp.accountant.adversaries import Adversary, adversary_from
 from quiltdp.accountant.bounds import Problem, Vector
 from quiltdp.accountant.delta_bounds import ApproximateBound, RegisteredDelta, delta_bounds_for
-from quiltdp.accountant.delta_search import TOLERANCE, in_stages
-from quiltdp.accountant.delta_weighed import Deltas, WeighedPiece, WeighedProfile
+from quiltdp.accountant.delta_search import TOLERANCE, smallest_passing
+from quiltdp.accountant.delta_weighed import BoundStruck, Deltas, WeighedPiece, WeighedProfile
+from quiltdp.accountant.known_records import check_known, known_in
 from quiltdp.accountant.mechanisms import GroupProfile, Mechanism
 from quiltdp.accountant.pieces import assign_units
 from quiltdp.accountant.result import Binding, Certificate, Leakage, PerUnit
@@ -33,21 +38,36 @@ from quiltdp.graph.components import component_classes
 from quiltdp.inference.workspace import Workspace
 from quiltdp.model import Model
 from quiltdp.numbers import digits_up, shown_up
-from quiltdp.work import NO_GUARD, Guard, GuardStruck, WorkBudget
+from quiltdp.work import Guard, GuardStruck, WorkBudget
 
-__all__ = ["ApproximateCalibration", "DeltaProfile", "approximate_leakage", "left_out", "smallest_scale"]
+__all__ = ["ApproximateCalibration", "DeltaProfile", "approximate_leakage", "smallest_scale"]
 
 _SMALLEST_EPSILON = 1e-6
+_Answer = TypeVar("_Answer")
 
 
 @dataclass(frozen=True, eq=False)
 class _Piece:
-    """One class of components, its bounds, and where its units stand in the whole model."""
+    """One class of components, where its units stand in the whole model, and the bounds tried so far."""
 
     copies: tuple[np.ndarray, ...]
     places: tuple[tuple[np.ndarray, np.ndarray], ...]
-    count: int
-    bounds: tuple[tuple[RegisteredDelta, ApproximateBound], ...]
+    problem: Problem
+    workspace: Workspace
+    tried: dict[str, ApproximateBound | None] = field(default_factory=dict)  # None: it does not fit
+
+    def prepare(self, entry: RegisteredDelta, budget: WorkBudget) -> None:
+        """Prepare a bound if it holds here, applies and is not too large; or raise as a limit does."""
+        if entry.name in self.tried:
+            return
+        bound: ApproximateBound | None = None
+        if entry.against.covers(self.problem.adversary):
+            try:
+                bound = entry.make(self.problem)
+                bound.prepare(self.workspace, budget)
+            except (InvalidArgument, ModelTooWide):
+                bound = None
+        self.tried[entry.name] = bound
 
 
 class DeltaProfile:
@@ -56,11 +76,11 @@ class DeltaProfile:
     Parameters
     ----------
     model, adversary, protect, window, work, time_limit, memory_limit
-        As for :func:`quiltdp.leakage`; a protected set must lie in one connected component.
+        As for :func:`quiltdp.leakage`; a protected set must lie in one connected component.  The stages that
+        ``work`` may end with are ``group``, ``paired``, ``swing``, ``paired-prior``, ``paired-tree`` and
+        ``carried``, in this order, as far as they hold against the adversary.
     method
         ``auto`` (the smallest of all bounds that fit), or ``group``, ``swing``, ``paired``.
-    without
-        Bounds that are left out, by name: what a limit of time took from an answer that is to be repeated.
 
     Examples
     --------
@@ -84,32 +104,34 @@ class DeltaProfile:
         work: WorkBudget | str = "normal",
         time_limit: float = 30.0,
         memory_limit: float | None = None,
-        without: Collection[str] = (),
     ) -> None:
         limits = (positive_epsilon(time_limit, "time_limit"), checked_bytes(memory_limit))
         self.model = model
-        self.adversary = adversary_from(adversary)
+        self.adversary = check_known(adversary_from(adversary), model)
         self.units: Units = make_units(model, protect, window)
         self.budget = WorkBudget.named(work)
         self.notes: tuple[str, ...] = ()
+        self.stage = ""
+        """The last bound of the last answer."""
         self._method = method
-        self._left_out = frozenset(without)
-        self._limit = Guard(*limits)
         self._workspace = Workspace(model, guard=Guard(*limits))
-        chosen = self._chosen(method)
         classes = component_classes(model)
         local, places = assign_units(model, self.units, classes)
         _check_one_component(self.units, places)
         self._pieces = []
         for k, (found, units, where) in enumerate(zip(classes, local, places, strict=True)):
             if any(len(g) for _, g in where):
-                problem = Problem(found.model, units, self.adversary, self.units.window)
+                facing = known_in(self.adversary, found, model)
+                problem = Problem(found.model, units, facing, self.units.window)
                 space = self._workspace.part(k, found.model)
-                bounds = self._prepared(problem, space, chosen)
-                self._pieces.append(_Piece(found.copies, where, problem.count, bounds))
+                self._pieces.append(_Piece(found.copies, where, problem, space))
+        facing_all = dict.fromkeys([self.adversary, *(p.problem.adversary for p in self._pieces)])
+        self._known = delta_bounds_for(*facing_all)
+        self._chosen = self._up_to(self._by_method(method))
 
-    def _chosen(self, method: str) -> tuple[RegisteredDelta, ...]:
-        known = delta_bounds_for(self.adversary)
+    def _by_method(self, method: str) -> tuple[RegisteredDelta, ...]:
+        """Return the bounds that a method means."""
+        known = self._known
         if method == "auto":
             return tuple(known.values())
         if method not in known or known[method].method != method:
@@ -119,66 +141,130 @@ class DeltaProfile:
             )
         return tuple(f for f in known.values() if f.method in ("group", method))
 
-    def _prepared(
-        self, problem: Problem, space: Workspace, chosen: tuple[RegisteredDelta, ...]
-    ) -> tuple[tuple[RegisteredDelta, ApproximateBound], ...]:
-        """Prepare the bounds that fit; a limit of time ends the list, for every component."""
-        bounds = []
-        for k, entry in enumerate(chosen):
-            if entry.name in self._left_out:
-                continue
-            try:
-                bound = entry.make(problem)
-                bound.prepare(space, self.budget)
-            except (InvalidArgument, ModelTooWide):
-                continue
-            except GuardStruck as struck:
-                self._note(f"{struck} before {entry.name} was ready: it was left out")
-                self._left_out = self._left_out.union(later.name for later in chosen[k:])
+    def _up_to(self, entries: tuple[RegisteredDelta, ...]) -> tuple[RegisteredDelta, ...]:
+        """Return the bounds up to the stage that the work budget ends with."""
+        last, names = self.budget.until, [f.name for f in entries]
+        if last and last not in names:
+            raise InvalidArgument(
+                f"{option('work')}: {last!r} is not a stage for (ε, δ); stages are {', '.join(names)}"
+            )
+        return entries[: names.index(last) + 1] if last else entries
+
+    # -- stages ----------------------------------------------------------------------------
+
+    def ask(
+        self,
+        weights: Vector | None,
+        question: Callable[[WeighedProfile, _Answer | None], _Answer],
+        *,
+        at_once: bool = False,
+        whole: bool = False,
+    ) -> _Answer:
+        """Answer a question by the quick bounds, then by all; at a limit, what was finished counts.
+
+        Parameters
+        ----------
+        weights
+            Sensitivities per node, 1 for records by default.
+        question
+            Gets the bounds for these sensitivities, and the answer of the quick ones.
+        at_once
+            Ask all bounds together: for questions that take one look.
+        whole
+            Let a limit be raised instead.
+        """
+        everything = self._chosen
+        quick = tuple(f for f in everything if not f.costly)  # the first of them, by their order
+        found: _Answer | None = None
+        last: tuple[RegisteredDelta, ...] = ()
+        stopped: BoundStruck | None = None
+        for stages in (everything,) if at_once else (quick, everything):
+            entries = stages
+            while stopped is None or len(entries) > len(last):
+                try:
+                    weighed = self.weigh(weights, entries)
+                    if found is None or weighed.costly:
+                        found, last = question(weighed, found), entries
+                    break
+                except BoundStruck as struck:
+                    if whole:
+                        raise
+                    stopped = struck
+                    entries = entries[: [f.name for f in entries].index(struck.bound)]
+            if stopped is not None:
                 break
-            bounds.append((entry, bound))
-        return tuple(bounds)
+        assert found is not None, "group privacy answers, whatever the limits"
+        self.stage = self._last_prepared(last)
+        if stopped is not None:
+            self.notes = (self.budget.stopped(stopped, self.stage),)
+        return found
 
-    def _note(self, text: str) -> None:
-        if text not in self.notes:
-            self.notes = (*self.notes, text)
+    def _last_prepared(self, entries: tuple[RegisteredDelta, ...]) -> str:
+        return [f.name for f in entries if any(p.tried[f.name] is not None for p in self._pieces)][-1]
 
-    @contextmanager
-    def unlimited(self) -> Iterator[None]:
-        """Take the limit of time away for what has been asked before and is asked once more."""
-        left = self._workspace.guard.left()
-        self._workspace.guard.restart(NO_GUARD)
-        yield
-        self._workspace.guard.restart(Guard(*left))
+    def weigh(
+        self, weights: Vector | None = None, entries: tuple[RegisteredDelta, ...] = ()
+    ) -> WeighedProfile:
+        """Return some bounds (all by default), prepared, for sensitivities per node (1 for records).
 
-    def weigh(self, weights: Vector | None = None) -> WeighedProfile:
-        """Return the profile for given sensitivities per node, 1 for every record by default."""
-        self._workspace.guard.restart(self._limit)  # every question has its own limit
-        dropped = set(self._left_out)
-        w = alpha_vector(self.model, 1.0) if weights is None else np.asarray(weights, dtype=np.float64)
-        parts, known = [], {}
+        Raises
+        ------
+        BoundStruck
+            If a limit was reached.
+        """
+        given = alpha_vector(self.model, 1.0) if weights is None else np.asarray(weights, dtype=np.float64)
+        entries = entries or self._chosen
+        parts: list[tuple[WeighedPiece, np.ndarray, np.ndarray]] = []
+        known: dict[tuple[int, bytes], WeighedPiece] = {}
+        for entry in entries:
+            try:
+                for piece in self._pieces:
+                    piece.prepare(entry, self.budget)
+            except GuardStruck as struck:
+                raise BoundStruck(entry.name, struck) from None
         for p, piece in enumerate(self._pieces):
             for copy, (inside, outside) in zip(piece.copies, piece.places, strict=True):
-                own = w[copy]
+                own = given[copy]
                 key = (p, own.tobytes())
                 if key not in known:
-                    whole = bool((own == np.floor(own)).all())
-                    known[key] = WeighedPiece.of([(e, b.weigh(own)) for e, b in piece.bounds], dropped, whole)
+                    known[key] = _weighed(piece, own, entries)
                 parts.append((known[key], inside, outside))
-        names = tuple(delta_bounds_for(self.adversary))
-        return WeighedProfile(names, len(self.units), tuple(parts), dropped)
+        return WeighedProfile(tuple(self._known), len(self.units), tuple(parts))
+
+    # -- questions -------------------------------------------------------------------------
 
     def deltas(self, profile: GroupProfile, epsilon: float, weights: Vector | None = None) -> Vector:
         """Return δ of every unit; ``weights`` are sensitivities per node, 1 for records by default."""
-        return self.weigh(weights).evaluate(profile, epsilon).values
+        self._workspace.guard.restart()  # every question has its own limit
+        return self.ask(weights, lambda weighed, _: weighed.evaluate(profile, epsilon), at_once=True).values
 
     def delta(self, profile: GroupProfile, epsilon: float, weights: Vector | None = None) -> float:
         """Return the largest δ over all units; ε may be negative."""
-        return self.weigh(weights).largest(profile, epsilon)
+        self._workspace.guard.restart()
+        return self.ask(weights, lambda weighed, _: weighed.largest(profile, epsilon), at_once=True)
 
     def largest_group(self, weights: Vector) -> float:
         """Return the largest sum of sensitivities of a component."""
         return max((float(weights[c].sum()) for p in self._pieces for c in p.copies), default=0.0)
+
+    def certificate(self, found: Deltas, epsilon: float) -> Certificate:
+        """Return how the last answer was obtained."""
+        says = self._known[found.names[int(found.given[found.worst])]].says
+        statement = f"δ ≤ {shown_up(found.largest, 3)} at ε = {epsilon:g}: {says}; rounded up"
+        return Certificate("certified bound", statement, self.budget.to_dict(), self.stage, self._method)
+
+
+def _weighed(piece: _Piece, weights: Vector, entries: tuple[RegisteredDelta, ...]) -> WeighedPiece:
+    """Return the bounds of one component for given sensitivities."""
+    found = []
+    for entry in entries:
+        bound = piece.tried[entry.name]
+        try:
+            if bound is not None:
+                found.append((entry, bound.weigh(weights)))
+        except GuardStruck as struck:
+            raise BoundStruck(entry.name, struck) from None
+    return WeighedPiece.of(found, bool((weights == np.floor(weights)).all()))
 
 
 def _check_one_component(units: Units, places: Any) -> None:
@@ -217,37 +303,55 @@ def smallest_scale(
     """
     bounds = DeltaProfile(model, **options)
     weights = alpha_vector(model, mechanism.deltas, "sensitivity")
-    weighed = bounds.weigh(weights)
-
-    def worst(scale: float, costly: bool) -> float:
-        return weighed.largest(mechanism.group_profile(scale), epsilon, costly=costly)
-
     heavy = heaviest(bounds.units, model, weights)
     alone = mechanism.group(heavy).scale(epsilon) if heavy > 0.0 else 0.0
     start = alone if alone > 0.0 else mechanism.scale(epsilon) * 2.0**-20
-    scale = digits_up(in_stages(worst, weighed, mechanism.target_delta, start, mechanism.scale_name))
-    used = frozenset(weighed.dropped)
-    found = _once_more(bounds, weighed, used, mechanism.group_profile(scale), epsilon)
-    for k in range(40):
-        passes = found.largest <= mechanism.target_delta
-        back = _smallest_epsilon(weighed, mechanism, scale, heavy) if passes else math.inf
-        if passes and (back <= epsilon or weighed.dropped != used):  # a limit leaves what was certified
-            break
-        scale = digits_up(scale * (1.0 + TOLERANCE * 2.0**k))
-        found = _once_more(bounds, weighed, used, mechanism.group_profile(scale), epsilon)
-    if used - bounds._left_out:
-        bounds._note(f"a limit was reached: without {', '.join(sorted(used))}")
+
+    def search(weighed: WeighedProfile, before: _Found | None) -> _Found:
+        def worst(scale: float, costly: bool) -> float:
+            return weighed.largest(mechanism.group_profile(scale), epsilon, costly=costly)
+
+        first = smallest_passing(
+            worst,
+            mechanism.target_delta,
+            start,
+            mechanism.scale_name,
+            costly=weighed.costly,
+            known=None if before is None else before.first,
+        )
+        scale = digits_up(first)
+        found = weighed.evaluate(mechanism.group_profile(scale), epsilon)
+        for k in range(40):
+            if (
+                found.largest <= mechanism.target_delta
+                and digits_up(_smallest_epsilon(weighed, mechanism, scale, heavy)) <= epsilon
+            ):
+                break
+            scale = digits_up(scale * (1.0 + TOLERANCE * 2.0**k))
+            found = weighed.evaluate(mechanism.group_profile(scale), epsilon)
+        return _Found(first, scale, found)
+
+    answer = bounds.ask(weights, search)
     whole = max(bounds.largest_group(weights), mechanism.max_sensitivity)
     compared = {"independent": alone} if alone > 0.0 else {}
     return ApproximateCalibration(
-        scale,
-        found.largest,
-        _binding(bounds, found, epsilon),
-        _certificate(bounds, found, epsilon, used),
+        answer.number,
+        answer.deltas.largest,
+        _binding(bounds, answer.deltas, epsilon),
+        bounds.certificate(answer.deltas, epsilon),
         bounds.units.kind,
         {**compared, "group": mechanism.group(whole).scale(epsilon)},
         bounds.notes,
     )
+
+
+@dataclass(frozen=True, eq=False)
+class _Found:
+    """What the bounds found first, the noise scale or ε that was made of it, and its δ's."""
+
+    first: float
+    number: float
+    deltas: Deltas
 
 
 def _binding(bounds: DeltaProfile, found: Deltas, epsilon: float) -> Binding:
@@ -256,39 +360,13 @@ def _binding(bounds: DeltaProfile, found: Deltas, epsilon: float) -> Binding:
     return Binding(str(bounds.units.names[k]), epsilon, name)
 
 
-def _once_more(
-    bounds: DeltaProfile,
-    weighed: WeighedProfile,
-    used: frozenset[str],
-    profile: GroupProfile,
-    epsilon: float,
-) -> Deltas:
-    """Return what the bounds that a search ended with say, without a limit of time: each has answered."""
-    weighed.dropped.clear()
-    weighed.dropped.update(used)
-    with bounds.unlimited():
-        return weighed.evaluate(profile, epsilon)
+def _smallest_epsilon(
+    weighed: WeighedProfile, mechanism: Mechanism, scale: float, heavy: float, known: float | None = None
+) -> float:
+    """Return the smallest ε found with certified δ(ε) ≤ δ.
 
-
-_ALL, _BUT = "all bounds", "all bounds but "
-
-
-def _certificate(
-    bounds: DeltaProfile, found: Deltas, epsilon: float, without: Collection[str]
-) -> Certificate:
-    says = delta_bounds_for(bounds.adversary)[found.names[int(found.given[found.worst])]].says
-    statement = f"δ ≤ {shown_up(found.largest, 3)} at ε = {epsilon:g}: {says}; rounded up"
-    stage = _BUT + ", ".join(sorted(without)) if without else _ALL
-    return Certificate("certified bound", statement, bounds.budget.to_dict(), stage, bounds._method)
-
-
-def left_out(stage: str) -> tuple[str, ...]:
-    """Return the bounds that an answer did without, from the stage in its certificate."""
-    return tuple(stage.removeprefix(_BUT).split(", ")) if stage.startswith(_BUT) else ()
-
-
-def _smallest_epsilon(weighed: WeighedProfile, mechanism: Mechanism, scale: float, heavy: float) -> float:
-    """Return the smallest ε found with certified δ(ε) ≤ δ; ``heavy`` is the weight of the heaviest unit."""
+    ``heavy`` is the weight of the heaviest unit, ``known`` what the quick bounds found before.
+    """
     profile = mechanism.group_profile(scale)
     start = _SMALLEST_EPSILON
     while heavy > 0.0 and profile.delta(2.0 * start, heavy) > mechanism.target_delta:
@@ -297,41 +375,48 @@ def _smallest_epsilon(weighed: WeighedProfile, mechanism: Mechanism, scale: floa
     def worst(epsilon: float, costly: bool) -> float:
         return weighed.largest(profile, epsilon, costly=costly)
 
-    return digits_up(in_stages(worst, weighed, mechanism.target_delta, start, "ε"))
+    return smallest_passing(worst, mechanism.target_delta, start, "ε", costly=weighed.costly, known=known)
 
 
 def approximate_leakage(
-    model: Model, mechanism: Mechanism, scale: float, *, known: float = math.inf, **options: Any
+    model: Model,
+    mechanism: Mechanism,
+    scale: float,
+    *,
+    known: float = math.inf,
+    whole: bool = False,
+    **options: Any,
 ) -> Leakage:
     """Return the smallest ε found with certified δ_BDP(ε) ≤ δ for noise of this scale.
 
-    ``known`` is an ε that is looked at first: if it passes, the answer is no larger.  ``options`` are those
-    of :class:`DeltaProfile`.
+    ``known`` is an ε that is looked at too: if it passes, the answer is no larger.  With ``whole`` a limit
+    that is reached is raised (:class:`~quiltdp.work.GuardStruck`), and no looser answer given.  ``options``
+    are those of :class:`DeltaProfile`.
     """
     started = time.monotonic()
     positive_epsilon(scale, "scale")
     bounds = DeltaProfile(model, **options)
     weights = alpha_vector(model, mechanism.deltas, "sensitivity")
-    weighed = bounds.weigh(weights)
+    heavy = heaviest(bounds.units, model, weights)
     profile = mechanism.group_profile(scale)
-    passes = known < math.inf and weighed.largest(profile, known) <= mechanism.target_delta
-    used = frozenset(weighed.dropped)
-    epsilon = _smallest_epsilon(weighed, mechanism, scale, heaviest(bounds.units, model, weights))
-    if passes and known < epsilon:
-        epsilon = known
-    else:
-        used = frozenset(weighed.dropped)
-    found = _once_more(bounds, weighed, used, profile, epsilon)
-    if used - bounds._left_out:
-        bounds._note(f"a limit was reached: without {', '.join(sorted(used))}")
-    binding = _binding(bounds, found, epsilon)
+
+    def search(weighed: WeighedProfile, before: _Found | None) -> _Found:
+        quick = None if before is None else before.first
+        first = _smallest_epsilon(weighed, mechanism, scale, heavy, quick)
+        epsilon = digits_up(first)
+        if known < epsilon and weighed.largest(profile, known) <= mechanism.target_delta:
+            epsilon = known
+        return _Found(first, epsilon, weighed.evaluate(profile, epsilon))
+
+    answer = bounds.ask(weights, search, whole=whole)
+    binding = _binding(bounds, answer.deltas, answer.number)
     return Leakage(
-        epsilon=epsilon,
+        epsilon=answer.number,
         dp_epsilon=math.inf,
-        per_record=PerUnit(bounds.units.names, np.full(len(found.values), epsilon)),
+        per_record=PerUnit(bounds.units.names, np.full(len(answer.deltas.values), answer.number)),
         binding=binding,
         method=binding.method,
-        certificate=_certificate(bounds, found, epsilon, used),
+        certificate=bounds.certificate(answer.deltas, answer.number),
         adversary=bounds.adversary.name,
         fingerprint=model.fingerprint,
         seconds=time.monotonic() - started,

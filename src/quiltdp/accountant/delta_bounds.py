@@ -114,10 +114,15 @@ def register_delta(
     return add
 
 
-def delta_bounds_for(adversary: Adversary) -> Mapping[str, RegisteredDelta]:
-    """Return the bounds that hold against an adversary, by name, in the order of :data:`APPROXIMATE`."""
+def delta_bounds_for(*adversaries: Adversary) -> Mapping[str, RegisteredDelta]:
+    """Return the bounds that hold against one of some adversaries, by name, in the order of stages.
+
+    That is the order of :data:`APPROXIMATE`, costly ones last.
+    """
     for _, module in APPROXIMATE:
         import_module(module)
     order = [name for name, _ in APPROXIMATE]
-    holding = [f for f in _FOUND.values() if f.against.covers(adversary)]
-    return MappingProxyType({f.name: f for f in sorted(holding, key=lambda f: order.index(f.name))})
+    holding = [f for f in _FOUND.values() if any(f.against.covers(a) for a in adversaries)]
+    return MappingProxyType(
+        {f.name: f for f in sorted(holding, key=lambda f: (f.costly, order.index(f.name)))}
+    )

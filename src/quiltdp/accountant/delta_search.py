@@ -5,27 +5,30 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from quiltdp.accountant.delta_weighed import WeighedProfile
 from quiltdp.errors import NoCertificate
 
-__all__ = ["TOLERANCE", "in_stages"]
+__all__ = ["TOLERANCE", "smallest_passing"]
 
 TOLERANCE = 1e-9
 """How far (relatively) a noise scale or an ε may stay above the smallest that passes."""
 
 
-def in_stages(
-    worst: Callable[[float, bool], float], weighed: WeighedProfile, delta: float, start: float, what: str
+def smallest_passing(
+    worst: Callable[[float, bool], float],
+    delta: float,
+    start: float,
+    what: str,
+    *,
+    costly: bool = False,
+    known: float | None = None,
 ) -> float:
-    """Return about the smallest x ≥ start with worst(x) ≤ δ: by the quick bounds first, then by all."""
-    found = start
-    for _ in range(4):  # once more where a limit of time took a bound away
-        before = weighed.struck
-        found = _smallest(lambda x: worst(x, False), delta, start, what)
-        if weighed.costly and found > start:
-            found = _smallest(lambda x: worst(x, True), delta, start, what, known=found)
-        if weighed.struck == before:
-            break
+    """Return about the smallest x ≥ start with worst(x, …) ≤ δ: by the quick bounds first, then by all.
+
+    ``worst`` is told whether ``costly`` bounds take part; ``known`` is what the quick ones found before.
+    """
+    found = _smallest(lambda x: worst(x, False), delta, start, what) if known is None else known
+    if costly and found > start:
+        found = _smallest(lambda x: worst(x, True), delta, start, what, known=found)
     return found
 
 

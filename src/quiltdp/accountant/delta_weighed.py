@@ -14,7 +14,15 @@ from quiltdp.accountant.mechanisms import GroupProfile
 from quiltdp.errors import InvalidArgument, option
 from quiltdp.work import GuardStruck
 
-__all__ = ["Deltas", "WeighedPiece", "WeighedProfile"]
+__all__ = ["BoundStruck", "Deltas", "WeighedPiece", "WeighedProfile"]
+
+
+class BoundStruck(GuardStruck):
+    """A limit was reached inside this bound."""
+
+    def __init__(self, bound: str, struck: GuardStruck) -> None:
+        super().__init__(str(struck))
+        self.bound = bound
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,13 +51,10 @@ class WeighedPiece:
     bounds: tuple[tuple[RegisteredDelta, WeighedBound], ...]
     where: np.ndarray  # the class of every unit
     picks: tuple[np.ndarray, ...]  # per bound: its class for each of our classes
-    dropped: set[str]  # bounds given up because a limit of time was reached, in any component
     whole: bool  # whether every sensitivity is a whole number
 
     @classmethod
-    def of(
-        cls, bounds: list[tuple[RegisteredDelta, WeighedBound]], dropped: set[str], whole: bool
-    ) -> WeighedPiece:
+    def of(cls, bounds: list[tuple[RegisteredDelta, WeighedBound]], whole: bool) -> WeighedPiece:
         """Return the piece: units that every bound has in one class are one class here."""
         where = np.zeros(len(bounds[0][1].where), dtype=np.intp)
         for _, bound in bounds:
@@ -58,12 +63,18 @@ class WeighedPiece:
             )
         first = np.unique(where, return_index=True)[1]
         picks = tuple(b.where[first] for _, b in bounds)
-        return cls(tuple(bounds), where.astype(np.intp), picks, dropped, whole)
+        return cls(tuple(bounds), where.astype(np.intp), picks, whole)
 
     def evaluate(
         self, profile: GroupProfile, epsilon: float, *, costly: bool = True
     ) -> tuple[Vector, list[str]]:
-        """Return the smallest δ of every class, and by which bound."""
+        """Return the smallest δ of every class, and by which bound.
+
+        Raises
+        ------
+        BoundStruck
+            If a limit was reached.
+        """
         if not self.whole and getattr(profile, "counts_records", False):
             raise InvalidArgument(
                 f"{option('weights')}: this mechanism is known by what whole records cost (each may be drawn"
@@ -72,13 +83,12 @@ class WeighedPiece:
         best = np.ones(len(self.picks[0]))
         by = [self.bounds[0][0].name] * len(best)
         for (entry, bound), pick in zip(self.bounds, self.picks, strict=True):
-            if (entry.costly and not costly) or entry.name in self.dropped:
+            if entry.costly and not costly:
                 continue
             try:
                 found = np.minimum(bound.evaluate(profile, epsilon).values, 1.0)[pick]
-            except GuardStruck:
-                self.dropped.add(entry.name)
-                continue
+            except GuardStruck as struck:
+                raise BoundStruck(entry.name, struck) from None
             for k in np.flatnonzero(found < best).tolist():
                 by[k] = entry.name
             best = np.minimum(best, found)
@@ -92,12 +102,6 @@ class WeighedProfile:
     names: tuple[str, ...]
     count: int
     parts: tuple[tuple[WeighedPiece, np.ndarray, np.ndarray], ...]
-    dropped: set[str]
-
-    @property
-    def struck(self) -> tuple[str, ...]:
-        """The bounds that were given up because a limit of time was reached."""
-        return tuple(sorted(self.dropped))
 
     def _pieces(
         self, profile: GroupProfile, epsilon: float
@@ -113,11 +117,7 @@ class WeighedProfile:
     @property
     def costly(self) -> bool:
         """Whether some bound takes its time."""
-        return any(
-            entry.costly and entry.name not in self.dropped
-            for piece, _, _ in self.parts
-            for entry, _ in piece.bounds
-        )
+        return any(entry.costly for piece, _, _ in self.parts for entry, _ in piece.bounds)
 
     def largest(self, profile: GroupProfile, epsilon: float, *, costly: bool = True) -> float:
         """Return the largest δ over all units; ε may be negative."""

@@ -217,12 +217,7 @@ class LeakageProfile:
                 f"raise {option('time_limit')} or {option('memory_limit')}",
                 f"use {option('method', 'auto')}",
             ) from None
-        name = last.stage
-        again = f"{self.budget.level}:{name}"
-        self._stopped = (
-            f"{struck} after stage {name!r}, whose answer this is;"
-            f" work={again!r} (--work {again}) gives it again"
-        )
+        self._stopped = self.budget.stopped(struck, last.stage)
 
     # -- answering -------------------------------------------------------------------------
 

@@ -13,14 +13,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from quiltdp.accountant.calibration import Calibration, cost_at, smallest_noise
-from quiltdp.accountant.delta import approximate_leakage, left_out
+from quiltdp.accountant.delta import approximate_leakage
 from quiltdp.accountant.mechanisms import Mechanism, check_mechanism
 from quiltdp.accountant.profile import LeakageProfile, Who, Work
 from quiltdp.accountant.result import Leakage
 from quiltdp.accountant.units import Protect, make_units, positive_epsilon
 from quiltdp.errors import InvalidArgument, ModelTooWide, option
 from quiltdp.model import Model
-from quiltdp.work import WorkBudget
+from quiltdp.work import GuardStruck, WorkBudget
 
 __all__ = ["leakage_of"]
 
@@ -121,13 +121,12 @@ def _certified_anew(
         "time_limit": _ANY if time_limit is None else time_limit,
         **_protection(model, calibration, protect, window),
     }
-    if not calibration.mechanism.pure:
-        options["work"] = WorkBudget.from_dict(certificate.work)
-        return _approximate(model, calibration, scale, options)
     options |= {
         "work": WorkBudget.from_dict(certificate.work, certificate.stage),
         "memory_limit": memory_limit,
     }
+    if not calibration.mechanism.pure:
+        return _approximate(model, calibration, scale, options)
     profile = LeakageProfile(model, **options)
     found = profile.leakage(cost_at(calibration.mechanism, scale))
     if found.epsilon > calibration.epsilon:  # a search may know better than one look: it is repeated
@@ -141,13 +140,12 @@ def _certified_anew(
 
 
 def _approximate(model: Model, calibration: Calibration, scale: float, options: Mapping[str, Any]) -> Leakage:
-    without = left_out(calibration.certificate.stage)
-    found = approximate_leakage(
-        model, calibration.mechanism, scale, known=calibration.epsilon, without=without, **options
-    )
-    if set(left_out(found.certificate.stage)) - set(without):
-        raise _too_short()
-    return found
+    try:
+        return approximate_leakage(
+            model, calibration.mechanism, scale, known=calibration.epsilon, whole=True, **options
+        )
+    except GuardStruck:
+        raise _too_short() from None
 
 
 def _protection(

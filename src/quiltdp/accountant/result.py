@@ -66,8 +66,8 @@ class Certificate:
 
     ``kind`` is ``exact`` (nothing sound is below it, up to the stated rounding), ``certified bound``
     (sound, rounded up), or ``published`` (the papers' formula, for comparison).  ``work`` is the work
-    budget, ``stage`` the last stage that was finished (for (ε, δ): which bounds took part), ``asked`` the
-    method that was asked for: with them the number comes out again.
+    budget, ``stage`` the last stage that was finished, ``asked`` the method that was asked for: with them the
+    number comes out again.
     """
 
     kind: str
