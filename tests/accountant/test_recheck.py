@@ -69,6 +69,11 @@ def test_a_calibration_cut_short_anywhere_is_confirmed_by_its_own_search(
     read = qd.Calibration.from_json(cal.to_json())
     again = {"protect": options["protect"]} if "protect" in options else {}
     assert qd.leakage_of(model, read, **again).epsilon == found.epsilon
+    typed = f"quick:{cal.certificate.stage}"  # what the note says
+    same = qd.calibrate(model, 1.0, mechanism, work=typed, time_limit=1e9, compare=False, **options)
+    assert (same.sigma, same.certificate.stage) == (cal.sigma, cal.certificate.stage)
+    if any("limit was reached" in note for note in cal.notes):
+        assert any(f"--work {typed} gives it again" in note.replace(")", "") for note in cal.notes)
     if mechanism.pure:
         assert qd.leakage_of(model, cal, 3.0 * cal.sigma).epsilon < found.epsilon
         assert qd.leakage_of(model, cal, 0.5 * cal.sigma).epsilon > 1.0

@@ -108,3 +108,32 @@ def test_one_method_takes_the_form_that_the_budget_allows_and_says_which() -> No
         assert (answer.binding.method, answer.binding.witness["form"]) == ("coupling", form)
         found.append(answer.epsilon)
     assert found == sorted(found)
+
+
+def test_a_widening_is_a_bounds_own_and_never_inherited() -> None:
+    """Models nearby take what a class says of itself; a subclass with other numbers says nothing yet."""
+    from dataclasses import replace
+
+    from quiltdp.accountant.leakage.propagation import PropagationBound
+    from quiltdp.accountant.methods import by_name
+
+    class Sharper(PropagationBound):
+        pass
+
+    entry = by_name("informed", "propagation")
+    assert entry.widens
+    assert not replace(entry, make=Sharper).widens
+    assert by_name("informed", "chain").widens
+    assert by_name("informed", "group").universal
+    assert not by_name("informed", "quilts").widens
+
+
+def test_whoever_knows_nothing_is_the_prior_adversary() -> None:
+    from quiltdp.accountant.adversaries import INFORMED, PRIOR, Adversary, adversary_from
+
+    for same in (qd.knows(), qd.knows(0), adversary_from("knows="), Adversary(frozenset({"A"}), 0)):
+        assert same == PRIOR
+        assert same.knows_nothing
+        assert hash(same) == hash(PRIOR)
+    assert not INFORMED.knows_nothing
+    assert not qd.knows("A").knows_nothing

@@ -208,6 +208,25 @@ def test_an_answer_no_better_than_group_privacy_says_so_and_what_the_prior_adver
     assert "no better" not in cli("calibrate", "models/asia.bif", "--epsilon", 1).out
 
 
+def test_what_the_prior_adversary_needs_is_null_with_a_reason_when_a_limit_is_reached(cli, monkeypatch):
+    asked = ("calibrate", "tests/data/pedigree/trio.ped", "--allele-frequency", 0.1, "--sensitivity", 1)
+    asked = (*asked, "--epsilon", 0.01, "--method", "group")
+    monkeypatch.setattr("quiltdp.cli.calibrate._PRIOR_SECONDS", 1e-9)
+    told = json.loads(cli(*asked, "--json").out)
+    assert told["prior_adversary_sigma"] is None
+    reason = "a limit was reached before σ against the prior adversary was found: --adversary prior gives it"
+    assert reason in told["notes"]
+    assert reason in " ".join(cli(*asked).out.split())
+
+
+def test_a_stage_that_is_none_is_refused_in_one_line_for_gaussian_noise_too(cli) -> None:
+    for noise in ((), ("--mechanism", "gaussian", "--delta", 1e-6)):
+        found = cli("calibrate", "models/cancer.bif", "--epsilon", 1, *noise, "--work", "normal:nonsense")
+        assert found.code == 2
+        assert len(found.err.splitlines()) == 1
+        assert "--work: 'nonsense' is not a stage" in found.err
+
+
 def test_a_calibration_is_certified_anew_by_its_own_search(cli, tmp_path) -> None:
     for extra in (
         ("--work", "quick:propagation"),

@@ -24,15 +24,28 @@ class Adversary:
         The declared records that may be known; ``None``: any.
     at_most
         How many records may be known at once; ``None``: all of them.
+
+    Whoever may know nothing is the prior adversary, however it was written.
     """
 
     records: frozenset[str] | None = None
     at_most: int | None = None
 
+    def __post_init__(self) -> None:
+        """Write every adversary who may know nothing in one way."""
+        if self.at_most == 0 or self.records == frozenset():
+            object.__setattr__(self, "records", None)
+            object.__setattr__(self, "at_most", 0)
+
+    @property
+    def knows_nothing(self) -> bool:
+        """Whether nothing but the model is known."""
+        return self.at_most == 0
+
     @property
     def name(self) -> str:
         """How people write it: ``informed``, ``prior``, ``knows=A,B`` or ``knows:k``."""
-        if self.at_most == 0 or self.records == frozenset():
+        if self.knows_nothing:
             return "prior"
         if self.records is not None:
             return "knows=" + ",".join(sorted(self.records))
@@ -44,7 +57,7 @@ class Adversary:
 
     def covers(self, other: Adversary) -> bool:
         """Return whether this adversary may know whatever ``other`` may: then its bounds hold for both."""
-        if other.name == "prior":
+        if other.knows_nothing:
             return True
         wider = self.records is None or (other.records is not None and other.records <= self.records)
         most = len(other.records) if other.records is not None else None
@@ -65,6 +78,8 @@ def knows(*records: str | int) -> Adversary:
     --------
     >>> knows("mother", "father").name, knows(2).name, knows(0).name
     ('knows=father,mother', 'knows:2', 'prior')
+    >>> knows() == knows(0) == PRIOR
+    True
     """
     if len(records) == 1 and isinstance(records[0], int) and not isinstance(records[0], bool):
         if records[0] < 0:

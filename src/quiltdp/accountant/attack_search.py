@@ -176,7 +176,7 @@ class AttackSearch:
         """Attack one unit, until ``keep`` propagations are left for others."""
         ((leaks, tilt),) = self._ascend(told, [{}])
         known: dict[str, int] = {}
-        if self.who.name != "prior":
+        if not self.who.knows_nothing:
             leaks, known, tilt = self._learn(told, leaks, tilt, keep)
         return UnitAttack(leaks, told, known, tilt)
 

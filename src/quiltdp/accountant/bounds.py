@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,9 @@ from quiltdp.errors import InvalidArgument, option
 from quiltdp.inference.workspace import Workspace
 from quiltdp.model import Model
 from quiltdp.work import WorkBudget
+
+if TYPE_CHECKING:
+    from quiltdp.inference.uncertain import TableErrors
 
 __all__ = [
     "Bound",
@@ -216,6 +219,11 @@ class Registered:
         A bound that has a ``near`` or ``settles`` of its own says so once it is prepared.
     otherwise
         Who asks for it by name gets this later stage of the same method where the model is too wide for it.
+    universal
+        It looks at no table and costs nothing: it holds for every model of these nodes as it stands.
+
+    A class may have ``widened(problem, errors)`` too: its own bound for every model within given errors of
+    this one, sharper than :mod:`quiltdp.accountant.near` makes of any bound.
     """
 
     name: str
@@ -228,6 +236,19 @@ class Registered:
     settles: bool = False
     near: float = 0.0
     otherwise: str = ""
+    universal: bool = False
+
+    @property
+    def widens(self) -> bool:
+        """Whether it has a widening of its own; one that is inherited would be another bound's."""
+        return self.universal or "widened" in vars(self.make)
+
+    def widened(self, problem: Problem, errors: TableErrors) -> Bound:
+        """Return the bound's own widening to every model within the errors."""
+        if self.universal:
+            return self.make(problem)
+        made: Bound = self.make.widened(problem, errors)  # type: ignore[attr-defined]  # see widens
+        return made
 
     @property
     def method(self) -> str:
@@ -256,6 +277,7 @@ def register(
     settles: bool = False,
     near: float = 0.0,
     otherwise: str = "",
+    universal: bool = False,
 ) -> Callable[[_Class], _Class]:
     """Register a bound class (or a function that picks one) under a name for an adversary.
 
@@ -265,7 +287,7 @@ def register(
     def add(made: _Class) -> _Class:
         if (against.name, name) in _FOUND:
             raise ValueError(f"the bound {name!r} against {against.name} is registered twice")
-        rest = (auto, unless, settles, near, otherwise)
+        rest = (auto, unless, settles, near, otherwise, universal)
         entry = Registered(name, against, kind, says, made, *rest)  # type: ignore[arg-type]  # a class makes bounds
         _FOUND[against.name, name] = entry
         return made

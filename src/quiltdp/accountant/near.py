@@ -11,14 +11,15 @@ support.  The likelihood h(x_T, ·) of an output has ln h of range at most Σ_{j
 lemma ln(E_p' h / E_p h) ≤ Φ(W, Σ α_j) at x_T, and the mirror image at x'_T.  ∎
 
 Nothing in it depends on how Leakage(T) was bounded, so every certified bound of the model itself becomes
-one of its neighbourhood.  Propagation and the chain solver are repeated with raised spreads instead
-(:mod:`quiltdp.inference.uncertain`): no sum over far tables.  Group privacy holds for all models.
+one of its neighbourhood.  A bound that has a widening of its own (``widened``) is taken so instead:
+propagation and the chain solver are repeated with raised spreads, no sum over far tables.  Group
+privacy holds for all models.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,13 +27,10 @@ import numpy as np
 
 from quiltdp.accountant.answers import Piece
 from quiltdp.accountant.bounds import Bound, Bounds, Problem, Refining, Registered, Vector
-from quiltdp.accountant.leakage.chain import ChainBound
 from quiltdp.accountant.leakage.contraction import phi
-from quiltdp.accountant.leakage.propagation import Propagation, PropagationBound
 from quiltdp.accountant.profile import LeakageProfile
 from quiltdp.accountant.stages import Component, as_prepared
-from quiltdp.inference.chains import StepSpreads
-from quiltdp.inference.uncertain import TableErrors, raised_steps
+from quiltdp.inference.uncertain import TableErrors
 from quiltdp.inference.workspace import Workspace
 from quiltdp.model import Model
 from quiltdp.numbers import EPS, up_array
@@ -94,20 +92,15 @@ class _Widened(Component):
     def wants(self, entry: Registered) -> bool:
         """Return whether ``auto`` takes this bound: not where widening it gives more than group privacy."""
         assert self.errors is not None
-        widened = entry.make is PropagationBound or entry.make is ChainBound or entry.name == "group"
-        useless = not widened and useless_from(self.errors.total(self.problem.model)) > self.up_to
+        useless = not entry.widens and useless_from(self.errors.total(self.problem.model)) > self.up_to
         return not useless and super().wants(entry)
 
     def add(self, entry: Registered) -> None:
         """Prepare a bound, widened; or refuse as it does."""
         assert self.errors is not None
         bound: Bound
-        if entry.make is PropagationBound:
-            bound = _RaisedPropagationBound(self.problem, self.errors)
-        elif entry.make is ChainBound:
-            bound = _RaisedChainBound(self.problem, self.errors)
-        elif entry.name == "group":
-            bound = entry.make(self.problem)
+        if entry.widens:
+            bound = entry.widened(self.problem, self.errors)
         else:
             bound = _Shifted(entry.make(self.problem), self.problem, self.errors)
         bound.prepare(self.workspace, self.budget)
@@ -169,50 +162,3 @@ def _positions(problem: Problem) -> list[tuple[np.ndarray, np.ndarray]]:
     place = np.array([index[n] for unit in units for n in unit], dtype=np.intp)
     unit = np.repeat(np.arange(len(units), dtype=np.intp), [len(u) for u in units])
     return [(place, unit)]
-
-
-class _RaisedPropagation(Propagation):
-    """The propagation equations with every spread raised by twice its table's wobble."""
-
-    kept_as = "raised messages"
-
-    def __init__(self, workspace: Workspace, errors: TableErrors) -> None:
-        self._errors = errors
-        super().__init__(workspace)
-
-    def _spreads(self) -> Vector:
-        g = self.graph
-        more = np.array([self._more(int(f)) for f in g.factor_position])
-        sizes = np.array([self.model.cardinality(self.model.nodes[j]) for j in g.edge_node])
-        return np.where(sizes > 1, super()._spreads() + more[g.edge_factor], 0.0)
-
-    def _more(self, factor: int) -> float:
-        return 2.0 * self._errors.wobble(self.model.factors[factor])
-
-    def unit_spread(self, nodes: Collection[str], factor: int) -> float:
-        """Return c of a factor when several of its nodes change together, raised."""
-        return super().unit_spread(nodes, factor) + self._more(factor)
-
-
-class _RaisedPropagationBound(PropagationBound):
-    """Propagation for every model within the errors."""
-
-    def __init__(self, problem: Problem, errors: TableErrors) -> None:
-        super().__init__(problem)
-        self._errors = errors
-
-    def prepare(self, workspace: Workspace, budget: WorkBudget) -> None:
-        """Compute the raised spread of every table in each of its nodes."""
-        self._propagation = _RaisedPropagation(workspace, self._errors)
-
-
-class _RaisedChainBound(ChainBound):
-    """The chain solver for every chain within the errors."""
-
-    def __init__(self, problem: Problem, errors: TableErrors) -> None:
-        super().__init__(problem)
-        self._errors = errors
-
-    def _spreads(self, workspace: Workspace) -> StepSpreads:
-        found = super()._spreads(workspace)
-        return raised_steps(found, self._errors, self._errors.largest_step(self._path.nodes, workspace.model))

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from time import monotonic
 from typing import Any
 
 from quiltdp.accountant.adversaries import Adversary, adversary_from
 from quiltdp.accountant.calibration import Calibration, calibrate
 from quiltdp.accountant.mechanisms import Mechanism
+from quiltdp.accountant.units import positive_epsilon
 from quiltdp.errors import InvalidArgument, option
 from quiltdp.model import Model
 
@@ -22,6 +24,9 @@ __all__ = ["SIDE_BY_SIDE", "calibrate_adversaries"]
 SIDE_BY_SIDE = ("prior", "knows:1", "knows:2", "informed")
 """Nothing known but the model, any record, any two records, any records at all."""
 
+_KEPT = 0.1  # of the limit, for each adversary still to come
+_LEAST = 1e-3  # seconds: enough for group privacy
+
 
 def calibrate_adversaries(
     model: Model,
@@ -29,6 +34,8 @@ def calibrate_adversaries(
     mechanism: Mechanism,
     *,
     adversaries: Sequence[str | Adversary] = SIDE_BY_SIDE,
+    time_limit: float = 30.0,
+    known: Sequence[Calibration] = (),
     **options: Any,
 ) -> tuple[Calibration, ...]:
     """Return one calibration per adversary, in the order given.
@@ -39,6 +46,11 @@ def calibrate_adversaries(
         As for :func:`quiltdp.calibrate`.
     adversaries
         Who is compared; default: prior, knows:1, knows:2, informed.
+    time_limit
+        One guard in seconds for all of them together: each gets what is left, less a tenth of the limit
+        for everyone after it.
+    known
+        Calibrations for the same request that need not be made again.
     options
         Further options of :func:`quiltdp.calibrate`, the same for all.
 
@@ -59,7 +71,16 @@ def calibrate_adversaries(
             f"{option('adversaries')} must name at least one adversary, and be the only such"
         )
     who = [adversary_from(a) for a in adversaries]
-    own = [calibrate(model, epsilon, mechanism, adversary=a, **options) for a in who]
+    deadline = monotonic() + positive_epsilon(time_limit, "time_limit")
+    before = {c.adversary: c for c in known}
+    own: list[Calibration] = []
+    for k, a in enumerate(who):
+        found = before.get(a.name)
+        if found is None:
+            waiting = sum(later.name not in before for later in who[k + 1 :])
+            share = max(deadline - monotonic() - _KEPT * time_limit * waiting, _LEAST)
+            found = calibrate(model, epsilon, mechanism, adversary=a, time_limit=share, **options)
+        own.append(found)
     return tuple(_smallest(a, c, who, own) for a, c in zip(who, own, strict=True))
 
 
@@ -70,6 +91,9 @@ def _smallest(
     for stronger, other in zip(who, others, strict=True):
         if other.sigma < found.sigma and stronger.covers(adversary):
             note = f"certified against the {stronger.name} adversary, who may know more"
+            if any("limit was reached" in said for said in found.notes):
+                stage = found.certificate.stage
+                note += f"; against {adversary.name} itself a limit was reached after stage {stage!r}"
             origin = None if other.origin is None else (other.origin[0], dict(other.origin[1]))
             found = replace(other, adversary=adversary.name, notes=(*other.notes, note), origin=origin)
     return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from time import monotonic
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from quiltdp.cli.accounting import (
     Adversary,
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from quiltdp.model import Model
 
 __all__ = ["calibrate", "chosen_mechanism"]
+
+_PRIOR_SECONDS = 10.0  # the most that the prior adversary gets beside an answer that is group privacy
 
 
 @model_options
@@ -127,7 +129,8 @@ def calibrate(
             found = qd.calibrate(loaded, epsilon, spec, adversary=adversary, **asked)
             others: tuple[Calibration, ...] = ()
             if adversaries:
-                others = qd.calibrate_adversaries(loaded, epsilon, spec, compare=False, **asked)
+                rest = {**asked, "time_limit": max(time_limit - (monotonic() - started), 1e-3)}
+                others = qd.calibrate_adversaries(loaded, epsilon, spec, compare=False, known=[found], **rest)
         attained = _bracket(loaded, found, bracket)
         left = time_limit - (monotonic() - started)  # one limit for the answer and what stands beside it
         instead = _against_prior(loaded, found, left, asked["memory_limit"]) if _is_group(found) else None
@@ -137,11 +140,13 @@ def calibrate(
             shared: dict[str, Any] = {"releases": parts.to_dict()} if releases > 1 else {}
             shared["concentrated"] = parts.concentrated().to_dict()
             shared["bracket"] = None if attained is None else attained.to_dict()
+            notes = [*loaded.notes, *found.notes]
             if instead is not None:
-                shared["prior_adversary_sigma"] = instead
+                shared["prior_adversary_sigma"] = instead.sigma
+                notes.extend(instead.notes)
             if adversaries:
                 shared["adversaries"] = [_compared(c) for c in others]
-            emit_json("calibration", {**document, **shared, "notes": [*loaded.notes, *found.notes]})
+            emit_json("calibration", {**document, **shared, "notes": notes})
         else:
             if releases > 1:
                 from quiltdp.cli.show import show_line
@@ -152,7 +157,7 @@ def calibrate(
             if cost is not None and renyi:
                 _show_renyi(cost)
             if others:
-                _show_adversaries(others)
+                _show_adversaries(others, found.notes)
 
 
 def chosen_mechanism(
@@ -239,6 +244,8 @@ def _compared(found: Calibration) -> dict[str, Any]:
         "dp_epsilon": found.dp_epsilon,
         "method": found.method,
         "binding": found.binding.unit,
+        "stage": found.certificate.stage,
+        "notes": list(found.notes),
     }
 
 
@@ -252,8 +259,9 @@ def _show_renyi(cost: Concentrated) -> None:
     )
 
 
-def _show_adversaries(found: tuple[Calibration, ...]) -> None:
-    from quiltdp.cli.show import show_table
+def _show_adversaries(found: tuple[Calibration, ...], said: tuple[str, ...]) -> None:
+    """Show one row per adversary, and beneath what their notes say that was not ``said`` yet."""
+    from quiltdp.cli.show import show_facts, show_table
 
     says = {
         "prior": "knows the model only",
@@ -266,32 +274,47 @@ def _show_adversaries(found: tuple[Calibration, ...]) -> None:
     ]
     columns = ["adversary", "σ", "forced by", "method", "remark"]
     show_table(columns, rows, title="What the adversary may know", right=["σ"])
+    stages = ", ".join(f"{c.adversary} {c.certificate.stage}" for c in found)
+    notes = [(c.adversary, note) for c in found for note in c.notes if note not in said]
+    show_facts([("stages", stages), *notes])
 
 
 def _is_group(found: Calibration) -> bool:
     """Return whether the answer is that of group privacy, where records are correlated at all."""
+    from quiltdp.accountant.adversaries import INFORMED, adversary_from
+
     group, alone = found.compared.get("group"), found.compared.get("independent")
-    if group is None or alone is None or found.adversary != "informed":
+    if group is None or alone is None or adversary_from(found.adversary) != INFORMED:
         return False
     return found.sigma >= 0.995 * group > 1.01 * alone
 
 
-def _against_prior(model: Model, found: Calibration, left: float, memory: int | None) -> float | None:
-    """Return σ against the prior adversary, for the same mechanism; None where it is not found in time.
+class _Prior(NamedTuple):
+    """σ against the prior adversary, or why it is not told."""
+
+    sigma: float | None
+    notes: tuple[str, ...] = ()
+
+
+def _against_prior(model: Model, found: Calibration, left: float, memory: int | None) -> _Prior | None:
+    """Return σ against the prior adversary, for the same mechanism; ``None`` where sets are protected.
 
     An answer that the clock cut short would differ from one machine to the next, so it is not shown.
     """
     import quiltdp as qd
     from quiltdp.errors import QuiltdpError
 
-    if found.protected != "single records" or left < 0.1:
+    if found.protected != "single records":
         return None
+    short = "a limit was reached before σ against the prior adversary was found: --adversary prior gives it"
+    if left < 0.1:
+        return _Prior(None, (short,))
     try:
-        limits: dict[str, Any] = {"time_limit": min(left, 10.0), "memory_limit": memory}
+        limits: dict[str, Any] = {"time_limit": min(left, _PRIOR_SECONDS), "memory_limit": memory}
         made = qd.calibrate(model, found.epsilon, found.mechanism, adversary="prior", compare=False, **limits)
-    except QuiltdpError:
-        return None
-    return None if any("limit was reached" in note for note in made.notes) else made.sigma
+    except QuiltdpError as error:
+        return _Prior(None, (f"no σ against the prior adversary: {error}",))
+    return _Prior(None, (short,)) if any("limit was reached" in n for n in made.notes) else _Prior(made.sigma)
 
 
 def _show(
@@ -299,9 +322,10 @@ def _show(
     model: Model,
     found: Calibration,
     bracket: Bracket | None = None,
-    instead: float | None = None,
+    instead: _Prior | None = None,
     cost: Concentrated | None = None,
 ) -> None:
+    from quiltdp.accountant.adversaries import adversary_from
     from quiltdp.cli.show import number, show_facts, show_line, show_table
 
     promise = f"ε = {found.epsilon:g}" + (f", δ = {found.delta:g}" if found.delta else "")
@@ -309,13 +333,13 @@ def _show(
         f"σ = {shown_up(found.sigma)}   ({found.mechanism.scale_name}, for {promise})", style="bold green"
     )
     if _is_group(found):
-        prior = (
-            f"; against the prior adversary, who knows only the model, σ = {shown_up(instead)} is enough"
-            " (--adversary prior)"
-            if instead is not None
+        enough = (
+            "; against the prior adversary, who knows only the model,"
+            f" σ = {shown_up(instead.sigma)} is enough (--adversary prior)"
+            if instead is not None and instead.sigma is not None
             else ""
         )
-        show_line(f"this is no better than group privacy{prior}", style="bold yellow")
+        show_line(f"this is no better than group privacy{enough}", style="bold yellow")
     facts = [
         ("model", f"{path}: {len(model.records):,} records of {len(model.nodes):,} nodes"),
         ("mechanism", str(found.mechanism)),
@@ -332,11 +356,13 @@ def _show(
         facts.append(("bracket", str(bracket)))
     facts.extend(witness_facts(found.binding.witness))
     facts.append(("certificate", str(found.certificate)))
-    facts.extend(("note", n) for n in (*model.notes, *found.notes))
+    beside = () if instead is None else instead.notes
+    facts.extend(("note", n) for n in (*model.notes, *found.notes, *beside))
     show_facts(facts)
     rows = [("this answer", shown_up(found.sigma), "1", _remark("this answer"))]
+    prior = adversary_from(found.adversary).knows_nothing
     for name, sigma in found.compared.items():
-        known = f"{name}, prior" if (found.adversary, name) == ("prior", "published") else name
+        known = f"{name}, prior" if prior and name == "published" else name
         rows.append((_NAMES[known], f"{sigma:.6g}", f"{sigma / found.sigma:.3g}", _remark(known)))
     show_table(["answer", "σ", "× this", "remark"], rows, title="\nHow it compares", right=["σ", "× this"])
     if found.per_record:

@@ -16,6 +16,7 @@ d-step table (states³), then one pass over steps and distances.  *Reference*: d
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -28,6 +29,9 @@ from quiltdp.inference.workspace import Workspace
 from quiltdp.model import Model
 from quiltdp.numbers import EPS, up, up_array
 from quiltdp.work import WorkBudget
+
+if TYPE_CHECKING:
+    from quiltdp.inference.uncertain import TableErrors
 
 __all__ = ["ChainBound", "runs_of"]
 
@@ -64,6 +68,11 @@ class ChainBound:
         if window > 1:
             self._left = np.arange(max(1, self.length - window + 1), dtype=np.intp)
             self._right = np.minimum(self._left + window, self.length) - 1
+
+    @classmethod
+    def widened(cls, problem: Problem, errors: TableErrors) -> ChainBound:
+        """Return the bound for every chain within the errors: spreads are raised, nothing is added."""
+        return _RaisedChainBound(problem, errors)
 
     def prepare(self, workspace: Workspace, budget: WorkBudget) -> None:
         """Find the spreads of the d-step tables."""
@@ -122,3 +131,17 @@ def runs_of(
         left.append(steps[0])
         right.append(steps[-1])
     return np.array(left, dtype=np.intp), np.array(right, dtype=np.intp)
+
+
+class _RaisedChainBound(ChainBound):
+    """The chain solver for every chain within the errors."""
+
+    def __init__(self, problem: Problem, errors: TableErrors) -> None:
+        super().__init__(problem)
+        self._errors = errors
+
+    def _spreads(self, workspace: Workspace) -> StepSpreads:
+        from quiltdp.inference.uncertain import raised_steps  # for tables known roughly only
+
+        found = super()._spreads(workspace)
+        return raised_steps(found, self._errors, self._errors.largest_step(self._path.nodes, workspace.model))

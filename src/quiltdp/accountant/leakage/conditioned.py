@@ -48,7 +48,7 @@ class _Given:
     against=INFORMED,
     kind="certified bound",
     says="the prior adversary's bounds, given everything that may be known",
-    auto=lambda problem: problem.adversary.name not in (INFORMED.name, PRIOR.name),
+    auto=lambda problem: problem.adversary not in (INFORMED, PRIOR),
 )
 class ConditionedBound:
     """The prior adversary's bounds, maximised over what may be known (method ``"conditioned"``).
@@ -131,7 +131,7 @@ class ConditionedBound:
         space = workspace.part(("conditioned", place), after)
         component = Component(Problem(after, units, PRIOR), space, budget)
         for entry in candidates(PRIOR):
-            own = entry.against.name == PRIOR.name or entry.name == "group"
+            own = entry.against == PRIOR or entry.universal
             if own and component.wants(entry):
                 component.offer(entry)
         nodes = np.array([model.index[n] for n in after.nodes], dtype=np.intp)

@@ -33,7 +33,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from quiltdp.accountant.adversaries import INFORMED, PRIOR
+from quiltdp.accountant.adversaries import INFORMED
 from quiltdp.accountant.bounds import Bounds, Problem, Vector, register
 from quiltdp.accountant.leakage.transport import FARTHEST, transport
 from quiltdp.chain import ChainModel
@@ -60,7 +60,7 @@ _AT_ONCE = 1 << 18  # pairs of values handled at once
     against=INFORMED,
     kind="certified bound",
     says="sequential coupling given each thing that may be known, one by one",
-    auto=lambda problem: not isinstance(problem.model, ChainModel) and problem.adversary.name != PRIOR.name,
+    auto=lambda problem: not isinstance(problem.model, ChainModel) and not problem.adversary.knows_nothing,
     near=1e-8,
 )
 class EveryAdversaryBound:

@@ -28,6 +28,7 @@ __all__ = ["GroupBound"]
     against=INFORMED,
     kind="certified bound",
     says="group privacy: every record of the component counts",
+    universal=True,
 )
 class GroupBound:
     """Σ α over a connected model, for every unit that has several possible values."""

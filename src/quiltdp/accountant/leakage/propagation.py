@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -30,6 +31,9 @@ from quiltdp.inference.spread import all_spreads, unit_spread
 from quiltdp.inference.workspace import Workspace
 from quiltdp.numbers import EPS, up_array
 from quiltdp.work import NO_GUARD, Guard, WorkBudget
+
+if TYPE_CHECKING:
+    from quiltdp.inference.uncertain import TableErrors
 
 __all__ = ["Messages", "Propagation", "PropagationBound", "propagate", "propagation_of"]
 
@@ -254,6 +258,11 @@ class PropagationBound:
         chosen = problem.single_records("propagation") if singles else ()
         self._single = np.array([model.index[r] for r in chosen], dtype=np.intp)
 
+    @classmethod
+    def widened(cls, problem: Problem, errors: TableErrors) -> PropagationBound:
+        """Return the bound for every model within the errors: spreads are raised, nothing is added."""
+        return _RaisedPropagationBound(problem, errors)
+
     def prepare(self, workspace: Workspace, budget: WorkBudget) -> None:
         """Compute the spread of every table in each of its nodes."""
         self._propagation = propagation_of(workspace)
@@ -283,3 +292,38 @@ class PropagationBound:
         own = {int(g.component[j]) for j in members}
         cap = sum(float(messages.cap[next(j for j in members if g.component[j] == c)]) for c in own)
         return min(float(up_array(np.array(value), 64.0 + 4 * len(unit))), cap)
+
+
+class _RaisedPropagation(Propagation):
+    """The propagation equations with every spread raised by twice its table's wobble."""
+
+    kept_as = "raised messages"
+
+    def __init__(self, workspace: Workspace, errors: TableErrors) -> None:
+        self._errors = errors
+        super().__init__(workspace)
+
+    def _spreads(self) -> Vector:
+        g = self.graph
+        more = np.array([self._more(int(f)) for f in g.factor_position])
+        sizes = np.array([self.model.cardinality(self.model.nodes[j]) for j in g.edge_node])
+        return np.where(sizes > 1, super()._spreads() + more[g.edge_factor], 0.0)
+
+    def _more(self, factor: int) -> float:
+        return 2.0 * self._errors.wobble(self.model.factors[factor])
+
+    def unit_spread(self, nodes: Collection[str], factor: int) -> float:
+        """Return c of a factor when several of its nodes change together, raised."""
+        return super().unit_spread(nodes, factor) + self._more(factor)
+
+
+class _RaisedPropagationBound(PropagationBound):
+    """Propagation for every model within the errors."""
+
+    def __init__(self, problem: Problem, errors: TableErrors) -> None:
+        super().__init__(problem)
+        self._errors = errors
+
+    def prepare(self, workspace: Workspace, budget: WorkBudget) -> None:
+        """Compute the raised spread of every table in each of its nodes."""
+        self._propagation = _RaisedPropagation(workspace, self._errors)

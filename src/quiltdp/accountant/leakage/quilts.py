@@ -27,7 +27,7 @@ from itertools import groupby
 
 import numpy as np
 
-from quiltdp.accountant.adversaries import INFORMED, PRIOR
+from quiltdp.accountant.adversaries import INFORMED
 from quiltdp.accountant.bounds import Bounds, Problem, Vector, never, register
 from quiltdp.accountant.leakage.propagation import Messages, PropagationBound, propagation_of
 from quiltdp.accountant.leakage.quilt_terms import QuiltTable, QuiltTerm, edges_beyond
@@ -53,7 +53,7 @@ _WEAKEST, _STRONGEST = -6, 4  # half decades beyond which guides tell nothing ne
 
 def _worth_it(problem: Problem) -> bool:
     """Against the informed adversary, except on long paths."""
-    if problem.adversary == PRIOR:
+    if problem.adversary.knows_nothing:
         return False
     from quiltdp.inference.chains import path_of
 
