@@ -9,7 +9,8 @@ import pytest
 
 import quiltdp as qd
 from quiltdp import work
-from quiltdp.accountant.delta import DeltaProfile
+from quiltdp.accountant.delta import DeltaProfile, approximate_leakage
+from quiltdp.accountant.delta_weighed import BoundStruck
 from quiltdp.accountant.leakage.approximate import SwingDelta
 from quiltdp.accountant.leakage.carried import CarriedBound, WeighedCarried
 from quiltdp.accountant.mechanisms import GaussianProfile
@@ -73,6 +74,9 @@ def test_a_limit_in_the_middle_of_a_search_leaves_the_stage_before(monkeypatch: 
     assert found.certificate.stage == expected.certificate.stage == "swing"
     assert "the time limit was reached after stage 'swing'" in str(found)
     assert "--work quick:swing" in found.to_json()
+    with pytest.raises(BoundStruck) as told:
+        approximate_leakage(TREE, NOISE, found.sigma, work="quick", whole=True)
+    assert told.value.bound == "carried"
     monkeypatch.undo()
     assert qd.leakage_of(TREE, qd.Calibration.from_json(found.to_json())).epsilon <= 1.0
 
