@@ -9,6 +9,7 @@ import sys
 import numpy as np
 
 import quiltdp as qd
+from quiltdp.chain import ChainModel, ChainSegment
 from quiltdp.graph.components import component_classes
 from quiltdp.graph.factor_graph import factor_graph
 
@@ -68,3 +69,16 @@ def test_components_of_the_factor_graph() -> None:
     assert graph.factors == 6
     alone = factor_graph(qd.Model.from_tables({"A": ([], HALF), "B": ([], HALF)}))
     assert (alone.factors, alone.component.tolist()) == (0, [0, 1])
+
+
+def test_segments_of_a_chain_with_equal_tables_are_copies() -> None:
+    """Whether or not they share the table object; one entry tells them apart."""
+    moves = np.array([[0.9, 0.1], [0.2, 0.8]])
+    other = np.array([[0.9, 0.1], [0.3, 0.7]])
+    start = np.array([0.5, 0.5])
+    tables = [moves, moves.copy(), other, moves.copy()]
+    segments = [ChainSegment(f"user{k}_", 4, start, (t,)) for k, t in enumerate(tables)]
+    found = component_classes(ChainModel([*segments, ChainSegment("late", 5, start, (moves,))]))
+    assert [len(c.copies) for c in found] == [3, 1, 1]
+    assert [c.copies[0][0] for c in found] == [0, 8, 16]
+    assert found[0].copies[2].tolist() == [12, 13, 14, 15]

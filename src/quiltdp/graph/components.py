@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quiltdp.chain import ChainModel
-from quiltdp.model import Factor, Model
+from quiltdp.model import Factor, Model, Table
 
 __all__ = ["ComponentClass", "component_classes", "connected_components"]
 
@@ -97,9 +97,21 @@ def component_classes(model: Model) -> tuple[ComponentClass, ...]:
 def _chain_classes(model: ChainModel) -> tuple[ComponentClass, ...]:
     """Segments with the same tables and length are copies."""
     found: dict[object, tuple[Model, list[Ints]]] = {}
+    equal: dict[bytes, list[Table]] = {}  # distinct tables, by what is likely to tell them apart
+    first: dict[int, int] = {}  # the first of all tables that are equal to a table
+
+    def same(table: Table) -> int:
+        if id(table) not in first:
+            like = equal.setdefault(table[:1].tobytes() + table[:, :1].tobytes(), [])
+            known = next((t for t in like if np.array_equal(t, table)), table)
+            if known is table:
+                like.append(table)
+            first[id(table)] = id(known)
+        return first[id(table)]
+
     start = 0
     for s in model.segments:
-        key = (s.length, s.initial.tobytes(), tuple(id(t) for t in s.transitions))
+        key = (s.length, s.initial.tobytes(), tuple(same(t) for t in s.transitions))
         if key not in found:
             names = model.states[f"{s.prefix}0"] if s.homogeneous else None
             found[key] = (ChainModel([s], names), [])
