@@ -25,6 +25,7 @@ from quiltdp.errors import InvalidArgument, Refused
 from quiltdp.generalization.plan_accountant import ProfileAccountant
 from quiltdp.generalization.plan_apply import plan_calibration
 from quiltdp.journal import Journal
+from quiltdp.parallel import Workers
 from quiltdp.work import GuardStruck, WorkBudget
 
 TRIO = Pedigree((Person("dad"), Person("mum"), Person("kid", "dad", "mum")))
@@ -127,6 +128,31 @@ def test_the_stage_of_a_panel_is_that_of_its_slowest_frequency(monkeypatch: pyte
     profile = analyze_panel(TRIO, LOCI)
     assert np.array_equal(profile.leakage(20.0, "prior"), expected)
     assert profile.done.stage == STAGE
+
+
+def test_a_limit_that_strikes_in_a_worker_is_told_here() -> None:
+    """Nothing but the first stage can be finished by then, so it is the answer with workers too."""
+    asked: dict[str, Any] = {"work": "normal", "time_limit": 1e-9}
+    with Workers(2) as pool:
+        found = [analyze_panel(TRIO, LOCI, executor=where, **asked) for where in (None, pool)]
+        here, there = (p.leakage(20.0, "prior") for p in found)
+        assert np.array_equal(here, there)
+        assert [p.done.stage for p in found] == ["group", "group"]
+        families = {"epsilon": 1.0, "executor": pool, **asked}
+        noise = list(account_families([TRIO, PAIR], Panel.of(LOCI), **families))
+    assert [f.done.stage for f in noise] == ["group", "group"]
+
+
+def test_a_stage_of_one_adversary_is_understood_against_both(cli: Any, tmp_path: Path) -> None:
+    fam = tmp_path / "a.fam"
+    fam.write_text(FAM)
+    words = ("pedigree", fam, "--family", "A", "--allele-frequency", 0.1, "--epsilon", 1, "--json")
+    assert cli(*words, "--work", "normal:coupling").code == 0
+    assert cli(*words, "--work", "normal:nowhere").code == 2
+    page = tmp_path / "page.html"
+    words = ("report", "models/cancer.bif", "--epsilon", 1, "--adversary", "prior", "-o", page, "--json")
+    done = cli(*words, "--work", "quick:coupling")
+    assert (done.code, json.loads(done.out)["work"]["until"]) == (0, "coupling")
 
 
 def test_nothing_cut_short_is_kept_in_a_journal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

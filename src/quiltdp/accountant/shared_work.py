@@ -22,7 +22,16 @@ from quiltdp.accountant.units import positive_epsilon
 from quiltdp.errors import InvalidArgument, Refused, option
 from quiltdp.work import Guard, GuardStruck, WorkBudget
 
-__all__ = ["ON_NETWORKS", "STAGES", "SharedWork", "WorkDone", "ask_until", "end_for", "seconds_until"]
+__all__ = [
+    "ON_NETWORKS",
+    "STAGES",
+    "SharedWork",
+    "WorkDone",
+    "ask_until",
+    "budget_against",
+    "end_for",
+    "seconds_until",
+]
 
 _Answer = TypeVar("_Answer")
 _AT_ONCE = 0.7  # the share of the limit for the whole budget; the rest is for going stage by stage
@@ -53,6 +62,20 @@ def end_for(adversary: Adversary, stage: str) -> str:
     last = STAGES.index(name)
     own = [k for k in range(last + 1) if adversary_from(AUTOMATIC[k][0]).covers(adversary)][-1]
     return AUTOMATIC[own][1] if AUTOMATIC[own][0] == adversary.name else STAGES[own]
+
+
+def budget_against(adversary: Adversary, work: str | WorkBudget) -> WorkBudget:
+    """Return the budget for one of several adversaries: a stage that is another's ends its own before it.
+
+    Examples
+    --------
+    >>> budget_against(INFORMED, "quick:coupling").until, budget_against(PRIOR, "quick:coupling").until
+    ('exact', 'coupling')
+    """
+    budget = WorkBudget.named(work)
+    if not budget.until or budget.until.removesuffix("~") in method_names(adversary):
+        return budget
+    return replace(budget, until=end_for(adversary, budget.until) or budget.until)
 
 
 @dataclass(frozen=True)

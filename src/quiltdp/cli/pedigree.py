@@ -18,8 +18,8 @@ WholeLimit = Annotated[
     float | None,
     opt(
         "SECONDS",
-        "When to stop looking for better bounds, for the whole command; the answer is then that of the last"
-        " finished stage. Default: 30, for a panel 600.",
+        "When to stop looking for a better bound; the answer is then that of the last finished stage."
+        " Default: 30 for each adversary, 600 for a panel as a whole.",
         min=0.1,
     ),
 ]

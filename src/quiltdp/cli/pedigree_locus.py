@@ -75,11 +75,18 @@ def _unlinked(model: Model, family: Pedigree, genetics: dict[str, Any]) -> Model
 def _linkage(
     linked: Model, unlinked: Model, epsilon: float, query: str, *, work: str, time_limit: float
 ) -> list[dict[str, Any]]:
+    from quiltdp.accountant.shared_work import budget_against
     from quiltdp.domains.pedigree.linked_cost import linkage_cost
 
     return [
         linkage_cost(
-            linked, unlinked, epsilon, query=query, adversary=who, work=work, time_limit=time_limit
+            linked,
+            unlinked,
+            epsilon,
+            query=query,
+            adversary=who,
+            work=budget_against(adversary_from(who), work),
+            time_limit=time_limit,
         ).to_dict()
         for who in ("informed", "prior")
     ]
@@ -115,6 +122,7 @@ def _leakages(
 ) -> float:
     """Account for both adversaries, and the one asked for, at one α: the given one or the largest for ε."""
     from quiltdp.accountant.profile import analyze
+    from quiltdp.accountant.shared_work import budget_against
     from quiltdp.cli.accounting import progress_bar
     from quiltdp.domains.pedigree.output import as_json, person_table
     from quiltdp.domains.pedigree.queries import records_by_person
@@ -126,7 +134,12 @@ def _leakages(
     with progress_bar() as progress:
         profiles = {
             a: analyze(
-                model, adversary=who, protect=together, work=work, time_limit=time_limit, progress=progress
+                model,
+                adversary=who,
+                protect=together,
+                work=budget_against(adversary_from(who), work),
+                time_limit=time_limit,
+                progress=progress,
             )
             for a, who in _adversaries(adversary, own, family).items()
         }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from quiltdp import __version__
@@ -14,7 +14,7 @@ from quiltdp.accountant.bracket import quick_bracket
 from quiltdp.accountant.calibration import Calibration, calibrate, calibrate_profile
 from quiltdp.accountant.profile import LeakageProfile
 from quiltdp.accountant.result import Leakage, jsonable
-from quiltdp.accountant.shared_work import end_for
+from quiltdp.accountant.shared_work import budget_against
 from quiltdp.errors import QuiltdpError
 from quiltdp.graph.components import component_classes
 from quiltdp.graph.moral import moralize
@@ -28,7 +28,6 @@ from quiltdp.model import Model
 from quiltdp.report.places import Picture, picture_of
 from quiltdp.report.report_reasons import attackable, if_the_model_is_wrong, theorem_of
 from quiltdp.report.state_map import state_map
-from quiltdp.work import WorkBudget
 
 __all__ = ["ReportRequest", "bracket_told", "report_data"]
 
@@ -114,11 +113,8 @@ def _profiles(request: ReportRequest) -> dict[str, LeakageProfile]:
 
 def _options_for(request: ReportRequest, adversary: str) -> dict[str, Any]:
     """Return the options against an adversary: a stage that is another's ends with its own before it."""
-    options = dict(request.options)
-    work = WorkBudget.named(options.get("work", "normal"))
-    if work.until and adversary != request.calibration.adversary:
-        options["work"] = replace(work, until=end_for(adversary_from(adversary), work.until))
-    return options
+    work = request.options.get("work", "normal")
+    return {**request.options, "work": budget_against(adversary_from(adversary), work)}
 
 
 def _leakages(request: ReportRequest, profiles: Mapping[str, LeakageProfile]) -> dict[str, Leakage]:

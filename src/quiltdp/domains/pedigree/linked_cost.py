@@ -20,6 +20,7 @@ from quiltdp.accountant.result import Leakage
 from quiltdp.domains.pedigree.queries import query_by_name, records_by_person
 from quiltdp.errors import InvalidArgument
 from quiltdp.model import Model
+from quiltdp.work import WorkBudget
 
 __all__ = ["LinkageCost", "linkage_cost"]
 
@@ -72,7 +73,7 @@ def linkage_cost(
     *,
     query: str = "allele-count",
     adversary: str = "informed",
-    work: str = "normal",
+    work: str | WorkBudget = "normal",
     time_limit: float = 30.0,
 ) -> LinkageCost:
     """Compare a model of linked loci with the unlinked one of the same people, loci and frequencies.
