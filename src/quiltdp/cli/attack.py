@@ -37,7 +37,9 @@ def attack(
     """
     with guarded():
         import quiltdp as qd
+        from quiltdp.accountant.units import positive_epsilon
 
+        positive_epsilon(dp_epsilon, "dp_epsilon")
         loaded = load(model, **options)
         sets = protection(loaded, protect)
         found = qd.attack(loaded, dp_epsilon, adversary, protect=sets, window=window, work=work)

@@ -111,7 +111,10 @@ def calibrate(
     started = monotonic()
     with guarded():
         import quiltdp as qd
+        from quiltdp.errors import InvalidArgument
 
+        if disjoint and releases == 1:
+            raise InvalidArgument("--disjoint is about several releases: give --releases K too")
         loaded = load(model, **options)
         several = releases if not disjoint else 1
         spec, together = chosen_mechanism(loaded, mechanism, budget, sensitivity, query, delta, several)
@@ -332,6 +335,11 @@ def _show(
     show_line(
         f"σ = {shown_up(found.sigma)}   ({found.mechanism.scale_name}, for {promise})", style="bold green"
     )
+    if any("whose answer this is" in note for note in found.notes):
+        show_line(
+            "a limit was reached: with a larger one the noise may be less (see the note)",
+            style="bold yellow",
+        )
     if _is_group(found):
         enough = (
             "; against the prior adversary, who knows only the model,"

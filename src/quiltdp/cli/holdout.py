@@ -252,7 +252,7 @@ def read_calibration(path: Path) -> Any:
         return Calibration.from_json(path.read_text(encoding="utf-8"))
     except (ValueError, KeyError, TypeError, QuiltdpError) as error:
         reason = error.reason if isinstance(error, QuiltdpError) else f"this is not a calibration ({error})"
-        how = "quiltdp calibrate MODEL --epsilon E --budget B --json"
+        how = "quiltdp calibrate MODEL --epsilon E … --json"
         raise FileFormatError(path, None, f"{reason}; expected what this prints: {how}") from None
 
 

@@ -97,8 +97,10 @@ def charge(
         from quiltdp.accountant.ledger import Ledger
         from quiltdp.errors import InvalidArgument
 
-        if sum(x is not None for x in (parts, scale, dp_epsilon)) != 1:
-            raise InvalidArgument("say what to charge: one of --parts, --scale and --dp-epsilon")
+        given = sum(x is not None for x in (parts, scale, dp_epsilon))
+        if given != 1:
+            what = "only one" if given else "what to charge, one"
+            raise InvalidArgument(f"say {what} of --parts, --scale and --dp-epsilon")
         opened = Ledger.open(ledger, anchor=anchor)
         terms = opened.terms
         if parts is not None:

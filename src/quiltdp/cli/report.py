@@ -85,7 +85,7 @@ def report(
                 output,
                 loaded,
                 options=asked,
-                name=title or str(model),
+                name=title or Path(model).name,
                 command=shlex.join(["quiltdp", *sys.argv[1:]]),
                 progress=progress,
             )

@@ -253,10 +253,23 @@ def _estimate(profile: PanelProfile, adversary: Adversary, weights: Vector, sigm
 def _smallest(
     leakage: Callable[[float], Vector], epsilon: float, guess: float, enough: float
 ) -> tuple[float, Vector]:
-    """Return the smallest σ that passed its own check, and the leakages there.
+    """Return the smallest σ that passed its own check, and the leakages there; never above ``enough``."""
+    best = _by_proportion(leakage, epsilon, guess)
+    enough = digits_up(enough)
+    if best is not None and best[0] <= enough:
+        return best
+    values = leakage(enough)
+    if float(values.max()) <= epsilon:
+        return enough, values
+    if best is None:
+        raise NoCertificate("no noise passed its own certificate, not even that of group privacy")
+    return best
 
-    Leakage is nearly proportional to 1/σ, so a few steps of proportion end close to ε.
-    """
+
+def _by_proportion(
+    leakage: Callable[[float], Vector], epsilon: float, guess: float
+) -> tuple[float, Vector] | None:
+    """Return the smallest σ found that passed: leakage is nearly proportional to 1/σ, so a few steps do."""
     best: tuple[float, Vector] | None = None
     sigma = guess
     for _ in range(40):
@@ -272,10 +285,4 @@ def _smallest(
             return best
         step = sigma * worst / epsilon * (1.0 + 1e-5)
         sigma = step if best is None or step < best[0] else math.sqrt(sigma * best[0])
-    if best is None:
-        enough = digits_up(enough)
-        values = leakage(enough)
-        if not float(values.max()) <= epsilon:
-            raise NoCertificate("no noise passed its own certificate, not even that of group privacy")
-        best = (enough, values)
     return best
