@@ -231,7 +231,7 @@ def read_terms(
     if plan is None:
         if calibration is None or threshold is None:
             raise InvalidArgument("give --plan, or both --calibration and --threshold")
-        made = read_calibration(calibration)
+        made = read_calibration(calibration, "--budget B ")
         return {"calibration": made, "threshold": threshold, "failure": failure, "queries": queries}
     if calibration is not None or threshold is not None or queries is not None:
         raise InvalidArgument("--plan says the calibration, the threshold and the number of queries itself")
@@ -243,8 +243,8 @@ def read_terms(
         raise FileFormatError(plan, None, f"{reason}; expected what this prints: {how}") from None
 
 
-def read_calibration(path: Path) -> Any:
-    """Read a calibration from its JSON file, or refuse it by name."""
+def read_calibration(path: Path, options: str = "") -> Any:
+    """Read a calibration from its JSON file, or refuse it by name and say what prints one."""
     from quiltdp.accountant.calibration import Calibration
     from quiltdp.errors import FileFormatError, QuiltdpError
 
@@ -252,7 +252,7 @@ def read_calibration(path: Path) -> Any:
         return Calibration.from_json(path.read_text(encoding="utf-8"))
     except (ValueError, KeyError, TypeError, QuiltdpError) as error:
         reason = error.reason if isinstance(error, QuiltdpError) else f"this is not a calibration ({error})"
-        how = "quiltdp calibrate MODEL --epsilon E … --json"
+        how = f"quiltdp calibrate MODEL --epsilon E {options}--json"
         raise FileFormatError(path, None, f"{reason}; expected what this prints: {how}") from None
 
 

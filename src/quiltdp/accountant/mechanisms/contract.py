@@ -400,13 +400,12 @@ def mechanism_from_options(
     given = {name: value for name, value in options.items() if value is not None}
     for name in given:
         if name not in fields:
-            owner = [
-                k for k, m in _KINDS.items() if name in {f.name for f in _options(m)} and k != "repeated"
-            ]
-            also = ", or several --releases" if name == "delta" else ""
-            raise InvalidArgument(
-                f"--{name} belongs to another --mechanism ({', '.join(owner)}){also}, not to {kind}"
+            owner = " or ".join(
+                "several --releases" if k == "repeated" else k
+                for k, m in _KINDS.items()
+                if name in {f.name for f in _options(m)}
             )
+            raise InvalidArgument(f"--{name} belongs to {owner}, not to {kind}")
     if "sensitivity" not in given:
         given["sensitivity"] = made.default_sensitivity(most=most, people=people)
     for name, field in fields.items():
