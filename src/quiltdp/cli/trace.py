@@ -91,8 +91,8 @@ def trace(
         str | None,
         opt(
             "S,W,N,E",
-            "The public area, every cell of it, visited or not: south,west,north,east in degrees, or a"
-            " GeoJSON file with polygons.",
+            "The public area, every cell whose centre is in it, visited or not: south,west,north,east in"
+            " degrees, or a GeoJSON file with polygons.",
         ),
     ] = None,
     outline: Annotated[
