@@ -313,13 +313,13 @@ def families(count: int) -> Part:
 
 
 def components(pool: Executor | None, frequency: float) -> Any:
-    """Eight families in one model, of eight shapes, against the prior adversary."""
+    """Forty-eight families in one model, each of another shape, against the prior adversary."""
     from quiltdp.domains.pedigree import Pedigree, Person
 
     people = []
-    for k, family in enumerate(different_families(16)[8:]):
+    for k, family in enumerate(different_families(64)[16:]):
         for p in family.people:
-            name = [None if n is None else f"{k}{n}" for n in (p.name, p.father, p.mother)]
+            name = [None if n is None else f"{k}.{n}" for n in (p.name, p.father, p.mother)]
             people.append(Person(str(name[0]), name[1], name[2]))
     model = qd.pedigree(Pedigree(tuple(people)), frequency)
     return qd.dp_epsilon(model, 1.0, "coupling", "prior", executor=pool)
