@@ -12,9 +12,29 @@ from typing import Any
 
 import quiltdp as qd
 
-__all__ = ["kept", "merged", "place", "section", "version", "write_section"]
+__all__ = ["campaign", "kept", "merged", "place", "section", "told", "version", "write_section"]
 
 Sums = dict[str, Any]
+
+
+def campaign(
+    ranges: dict[str, range], size: int, work: Callable[[str, range], Sums], state: Path | None
+) -> Sums:
+    """Return the merged sums of all seeds, in parts of ``size``; what ``state`` holds is not done again."""
+    parts = [
+        (name, range(k, min(k + size, seeds.stop)))
+        for name, seeds in ranges.items()
+        for k in range(seeds.start, seeds.stop, size)
+    ]
+    return kept(parts, work, state)
+
+
+def told(total: Sums, heading: str, text: str, docs: Path | None) -> int:
+    """Print what was found, put it into a page, and return 1 if anything is below the truth."""
+    print(text)
+    if docs is not None:
+        write_section(docs, heading, text)
+    return 1 if total["violations"] else 0
 
 
 def version() -> str:

@@ -25,7 +25,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 import loopy_truth as truth
-from campaigns import kept, write_section
+from campaigns import campaign, told
 
 from quiltdp.accountant.adversaries import INFORMED
 from quiltdp.accountant.bounds import Problem
@@ -155,13 +155,8 @@ def main() -> int:
     parser.add_argument("--docs", type=Path, default=None)
     options = parser.parse_args()
     seeds = range(options.start, options.start + options.seeds)
-    parts = [("loopy", range(k, min(k + CHUNK, seeds.stop))) for k in range(seeds.start, seeds.stop, CHUNK)]
-    total = kept(parts, work, options.state)
-    text = page(total, seeds)
-    print(text)
-    if options.docs is not None:
-        write_section(options.docs, HEADING, text)
-    return 1 if total["violations"] else 0
+    total = campaign({"loopy": seeds}, CHUNK, work, options.state)
+    return told(total, HEADING, page(total, seeds), options.docs)
 
 
 if __name__ == "__main__":

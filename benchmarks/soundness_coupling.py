@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from campaigns import kept, write_section
+from campaigns import campaign, told
 from soundness_attacks import strongest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
@@ -187,17 +187,8 @@ def main() -> int:
     options = parser.parse_args()
     counts = {"forms": options.seeds, "left-out": options.left_out}
     ranges = {name: range(options.start, options.start + n) for name, n in counts.items()}
-    parts = [
-        (name, range(k, min(k + CHUNK, seeds.stop)))
-        for name, seeds in ranges.items()
-        for k in range(seeds.start, seeds.stop, CHUNK)
-    ]
-    total = kept(parts, work, options.state)
-    text = page(total, ranges)
-    print(text)
-    if options.docs is not None:
-        write_section(options.docs, HEADING, text)
-    return 1 if total["violations"] else 0
+    total = campaign(ranges, CHUNK, work, options.state)
+    return told(total, HEADING, page(total, ranges), options.docs)
 
 
 if __name__ == "__main__":

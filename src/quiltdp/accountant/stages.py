@@ -19,7 +19,7 @@ from quiltdp.accountant.bounds import Bound, Bounds, Problem, Ranking, Refining,
 from quiltdp.accountant.methods import by_name
 from quiltdp.chain import ChainModel
 from quiltdp.errors import InvalidArgument, ModelTooWide
-from quiltdp.graph.symmetry import symmetric_nodes
+from quiltdp.graph.symmetry import MOST_NODES, symmetric_nodes
 from quiltdp.inference.workspace import Workspace
 from quiltdp.work import WorkBudget
 
@@ -96,8 +96,9 @@ class Component:
     _alike: dict[bytes, NDArray[np.intp] | None] = field(default_factory=dict)
 
     def alike(self, alpha: Vector) -> NDArray[np.intp] | None:
-        """Return for every unit the first one that is symmetric to it at this α; ``None`` where none are."""
-        if isinstance(self.problem.model, ChainModel) or not self.problem.singles:
+        """Return the class of every unit, symmetric ones together at this α; ``None`` where no two are."""
+        model = self.problem.model
+        if isinstance(model, ChainModel) or len(model.nodes) > MOST_NODES or not self.problem.singles:
             return None
         pattern = np.unique(alpha, return_inverse=True)[1].ravel()
         key = pattern.tobytes()

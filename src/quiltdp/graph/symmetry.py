@@ -14,18 +14,19 @@ from collections.abc import Hashable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from quiltdp.graph.components import connected_components
 from quiltdp.model import Model
 
-__all__ = ["symmetric_nodes"]
+__all__ = ["MOST_NODES", "symmetric_nodes"]
 
-_MOST_NODES = 300  # larger components are not looked at
+MOST_NODES = 300  # larger components are not looked at
 _LOOKS = 60  # how often the nodes are told apart anew before the rest is left as it is
 
 _Form = tuple[int, tuple[tuple[int, ...], ...]]  # a table, and the nodes at each class of its axes
 
 
 def symmetric_nodes(model: Model, marks: Sequence[Hashable]) -> NDArray[np.intp] | None:
-    """Return for every node the first one it is symmetric to; ``None`` where no two are.
+    """Return the class of every node, symmetric ones together; ``None`` where no two are.
 
     ``marks`` says of every node what a symmetry must leave as it is, besides the tables.
 
@@ -39,42 +40,28 @@ def symmetric_nodes(model: Model, marks: Sequence[Hashable]) -> NDArray[np.intp]
     >>> symmetric_nodes(m, [0, 1, 2]) is None
     True
     """
-    if not 1 < len(model.nodes) <= _MOST_NODES:
+    if not 1 < len(model.nodes) <= MOST_NODES:
         return None
     structure = _Structure(model, marks)
     colour = structure.refined(structure.start)
     if len(set(colour)) == len(colour):
         return None
-    orbits = _Orbits(len(colour))
-    looks = [_LOOKS]
+    count, looks = len(colour), [_LOOKS]
+    pairs = np.zeros((0, 2), dtype=np.intp)
+    labels = np.arange(count)
     for cell in _cells(colour):
         for place, v in enumerate(cell):
             for u in cell[:place]:
-                if orbits.root(u) != u or orbits.root(v) == u:
-                    continue
+                if labels[u] == labels[v]:
+                    break
+                if u != cell[[labels[w] for w in cell].index(labels[u])]:
+                    continue  # the first of its class was asked
                 found = structure.swap(u, v) or structure.search(u, v, looks)
                 if found is not None:
-                    for node, image in enumerate(found):
-                        orbits.join(node, image)
+                    pairs = np.concatenate([pairs, np.column_stack([np.arange(count), found])])
+                    labels = connected_components(count, pairs)
                     break
-    labels = np.array([orbits.root(k) for k in range(len(colour))], dtype=np.intp)
-    return None if len(np.unique(labels)) == len(labels) else labels
-
-
-class _Orbits:
-    """Sets of nodes, each called by its first one."""
-
-    def __init__(self, count: int) -> None:
-        self._above = list(range(count))
-
-    def root(self, k: int) -> int:
-        while self._above[k] != k:
-            k = self._above[k]
-        return k
-
-    def join(self, one: int, two: int) -> None:
-        a, b = self.root(one), self.root(two)
-        self._above[max(a, b)] = min(a, b)
+    return None if len(np.unique(labels)) == count else labels.astype(np.intp)
 
 
 class _Structure:
@@ -94,13 +81,11 @@ class _Structure:
         for f, (_, _, nodes) in enumerate(self._factors):
             for j in nodes:
                 self._of[j].append(f)
-        self._forms = Counter(self._form(f, None) for f in range(len(self._factors)))
         numbers: dict[Hashable, int] = {}
-        self._marks = [
+        self.start = [
             numbers.setdefault((m, model.cardinality(n)), len(numbers))
             for m, n in zip(marks, model.nodes, strict=True)
         ]
-        self.start = list(self._marks)
 
     def _form(self, factor: int, image: Sequence[int] | None) -> _Form:
         """Return a factor, or its image, in the one way of writing it."""
@@ -114,7 +99,7 @@ class _Structure:
         """Return whether the renaming leaves every table and every mark as it is."""
         moved = [k for k, j in enumerate(image) if k != j]
         if sorted(image) != list(range(len(image))) or any(
-            self._marks[k] != self._marks[image[k]] for k in moved
+            self.start[k] != self.start[image[k]] for k in moved
         ):
             return False
         touched = sorted({f for k in moved for f in self._of[k]})
@@ -123,13 +108,13 @@ class _Structure:
 
     def swap(self, u: int, v: int) -> list[int] | None:
         """Return the renaming that exchanges two nodes alone, if it is a symmetry."""
-        image = list(range(len(self._marks)))
+        image = list(range(len(self.start)))
         image[u], image[v] = v, u
         return image if self.is_symmetry(image) else None
 
     def search(self, u: int, v: int, looks: list[int]) -> list[int] | None:
         """Return a symmetry that carries u to v, or ``None``; ``looks`` is how much may still be spent."""
-        count = len(self._marks)
+        count = len(self.start)
         colour = self.start + self.start
         return self._match(_singled_out(colour, u, count + v), count, looks)
 
@@ -156,7 +141,7 @@ class _Structure:
 
     def refined(self, colour: list[int]) -> list[int]:
         """Return colours in which nodes differ as soon as anything around them does; copies side by side."""
-        count = len(self._marks)
+        count = len(self.start)
         while True:
             seen: list[list[tuple[int, int, tuple[tuple[int, int], ...]]]] = [[] for _ in colour]
             for offset in range(0, len(colour), count):
