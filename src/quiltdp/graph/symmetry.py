@@ -47,21 +47,22 @@ def symmetric_nodes(model: Model, marks: Sequence[Hashable]) -> NDArray[np.intp]
     if len(set(colour)) == len(colour):
         return None
     count, looks = len(colour), [_LOOKS]
-    pairs = np.zeros((0, 2), dtype=np.intp)
-    labels = np.arange(count)
+    joined: list[tuple[int, int]] = []  # a node and its image under some symmetry
+    labels, firsts = np.arange(count), set(range(count))
     for cell in _cells(colour):
         for place, v in enumerate(cell):
             for u in cell[:place]:
                 if labels[u] == labels[v]:
                     break
-                if u != cell[[labels[w] for w in cell].index(labels[u])]:
-                    continue  # the first of its class was asked
+                if u not in firsts:
+                    continue
                 found = structure.swap(u, v) or structure.search(u, v, looks)
                 if found is not None:
-                    pairs = np.concatenate([pairs, np.column_stack([np.arange(count), found])])
-                    labels = connected_components(count, pairs)
+                    joined += [(node, image) for node, image in enumerate(found) if node != image]
+                    labels = connected_components(count, np.array(joined))
+                    firsts = set(np.unique(labels, return_index=True)[1].tolist())
                     break
-    return None if len(np.unique(labels)) == count else labels.astype(np.intp)
+    return labels.astype(np.intp) if joined else None
 
 
 class _Structure:
