@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -60,18 +59,24 @@ class _Told:
     worst: float
 
 
-_registered = partial(
-    register,
+@register(
     "exact",
+    against=PRIOR,
     kind="exact",
+    says="the limit over all α-DP mechanisms",
     auto=lambda problem: is_small(problem.model),
     settles=True,
     near=1e-8,
 )
-
-
-@_registered(against=PRIOR, says="the limit over all α-DP mechanisms")
-@_registered(against=INFORMED, says="the limit over all α-DP mechanisms and adversaries")
+@register(
+    "exact",
+    against=INFORMED,
+    kind="exact",
+    says="the limit over all α-DP mechanisms and adversaries",
+    auto=lambda problem: is_small(problem.model),
+    settles=True,
+    near=1e-8,
+)
 class ExactBound:
     """Leakage(T) = max of Σ_{t∈T} α_t·1[x_t ≠ x_t'] + max_H ln E_p H / E_p' H over adversaries, x_T ≠ x_T'.
 
