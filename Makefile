@@ -6,6 +6,7 @@ DEMO   := $(VENV)/.demo-installed
 DEV    := $(VENV)/.dev-installed
 DOCS   := $(VENV)/.docs-installed
 LOWEST := .venv-lowest
+KERNELS := src/quiltdp/compiled/_kernels.so
 JOBS   ?= 2
 SEEDS  ?= 20000
 INPUTS ?= 20000
@@ -14,7 +15,7 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --con
 # Many small tables: one thread each beats the start-up cost of more.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help setup demo test test-all chromium test-lowest lint types docs figures notebooks mutants soundness fuzz bench bench-quick clean
+.PHONY: help setup compiled demo test test-all chromium test-lowest lint types docs figures notebooks mutants soundness fuzz bench bench-quick clean
 
 help:
 	@echo 'make demo       set up, then calibrate the noise for a bundled model'
@@ -22,6 +23,7 @@ help:
 	@echo 'make test-all   the same with the slow tests'
 	@echo 'make test-lowest  the quick tests with the oldest dependencies that pyproject.toml allows'
 	@echo 'make setup      only make $(VENV), with everything for development'
+	@echo 'make compiled   the hot loops in C anew, after a change of theirs'
 	@echo 'make docs       build the documentation into site/, its pictures included'
 	@echo 'make notebooks  run the notebooks in place: what they show is today'"'"'s'
 	@echo 'make soundness  attack every bound on SEEDS=$(SEEDS) random models; goes on where it stopped'
@@ -44,11 +46,13 @@ $(BIN)/python:
 $(DEMO): pyproject.toml constraints.txt | $(BIN)/python
 	@echo 'installing quiltdp into $(VENV) ...'
 	@test -e $(DEV) || $(PIP) --editable .
+	@$(BIN)/python -m compileall -q src
 	@touch $@
 
 $(DEV): pyproject.toml constraints.txt | $(BIN)/python
 	@echo 'installing quiltdp and its tools into $(VENV) ...'
 	@$(PIP) --editable '.[dev]'
+	@$(BIN)/python -m compileall -q src
 	@touch $@
 
 $(DOCS): pyproject.toml constraints.txt | $(BIN)/python
@@ -58,13 +62,19 @@ $(DOCS): pyproject.toml constraints.txt | $(BIN)/python
 
 # -- what people run -----------------------------------------------------------------------------
 
-demo: $(DEMO)
+# The hot loops in C. Without a compiler their twins in numpy do the same work, more slowly.
+compiled: $(DEV) $(KERNELS)
+
+$(KERNELS): $(wildcard src/quiltdp/compiled/*.[ch]) src/quiltdp/compiled/build.py | $(DEMO)
+	@$(BIN)/python -m quiltdp.compiled.build
+
+demo: $(DEMO) $(KERNELS)
 	$(BIN)/quiltdp calibrate models/asia.bif --epsilon 1 --budget 10
 
-test: lint types
+test: lint types compiled
 	$(BIN)/python -m pytest -n $(JOBS) -m 'not slow'
 
-test-all: lint types chromium
+test-all: lint types compiled chromium
 	$(BIN)/python -m pytest -n $(JOBS)
 
 # The browser tests of the report drive Debian's Chromium; without it they are skipped.
@@ -106,10 +116,11 @@ fuzz: $(DEV)
 	$(BIN)/python benchmarks/fuzz.py --inputs $(INPUTS) --docs docs/benchmarks/fuzz.md
 
 # pyAgrum is a peer to compare with, not a dependency: without it its columns stay empty.
-bench bench-quick: $(DEV)
+bench bench-quick: compiled
 	@$(PIP) --editable '.[agrum]' || echo 'pyAgrum could not be installed: its columns stay empty'
 	$(BIN)/python benchmarks/bench.py $(if $(findstring quick,$@),--quick) --docs docs/benchmarks
 
 clean:
 	rm -rf $(VENV) $(LOWEST) site build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -f $(KERNELS)
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -4,16 +4,18 @@
 
 Prints the tables and, with --docs, writes them as bench.md and bench.json (--quick: bench_quick).  Times
 are processor seconds of one thread, repeated; a ratio is the median of ratios taken in the same round,
-with the least and the largest of them.
+with the least and the largest of them (in the JSON a list of these three).
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import platform
 import resource
+import subprocess
 import time
 from collections.abc import Callable, Sequence
 from importlib import metadata
@@ -36,7 +38,8 @@ SECTIONS: dict[str, tuple[str, Callable[[bool], list[dict[str, Any]]]]] = {
 
 
 def versions() -> dict[str, str]:
-    found = {"python": platform.python_version(), "machine": f"{os.cpu_count()} cores, {platform.machine()}"}
+    found = {"commit": commit(), "date": time.strftime("%Y-%m-%d", time.gmtime())}
+    found |= {"python": platform.python_version(), "machine": f"{os.cpu_count()} cores, {platform.machine()}"}
     for name in ("quiltdp", "numpy", "scipy", "pgmpy", "pyagrum", "distributed"):
         try:
             found[name] = metadata.version(name)
@@ -55,9 +58,22 @@ def markdown(block: dict[str, Any]) -> str:
 
 
 def _cell(value: Any) -> str:
+    """Return a cell: three numbers are a median, the least and the most."""
     if value is None:
         return "–"
+    if isinstance(value, list):
+        middle, least, most = (f"{v:.3g}" for v in value)
+        return middle if least == most else f"{middle} ({least}–{most})"
     return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def commit() -> str:
+    """Return which sources were measured: their commit, with a + if they were changed since."""
+    git = ["git", "-C", str(Path(__file__).resolve().parent), "describe", "--always", "--dirty=+"]
+    try:
+        return subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
 
 
 def main() -> None:
@@ -76,6 +92,8 @@ def main() -> None:
     for name in options.only:
         title, make = SECTIONS[name]
         print(f"## {title}\n", flush=True)
+        gc.collect()
+        gc.freeze()  # what earlier sections left behind is not gone through again in this one
         began = time.process_time()
         blocks = make(options.quick)
         print("\n".join(markdown(b) for b in blocks), flush=True)

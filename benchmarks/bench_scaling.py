@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import logging
+import math
 import os
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -82,11 +86,15 @@ def panel_of_loci(count: int) -> Callable[[], Any]:
     return run
 
 
+@cache
+def folder() -> Any:
+    """Return a temporary folder that is gone when the run ends."""
+    return tempfile.TemporaryDirectory(prefix="quiltdp-bench-")
+
+
 def genome_file(count: int) -> Path:
     """Write a table of frequencies, six digits each, into a temporary folder."""
-    import tempfile
-
-    path = Path(tempfile.gettempdir()) / f"quiltdp-bench-{os.getpid()}-{count}.afreq"
+    path = Path(folder().name) / f"{count}.afreq"
     values = np.random.default_rng(0).beta(0.6, 0.6, count).clip(1e-3, 1 - 1e-3)
     with path.open("w") as file:
         file.write("#CHROM\tID\tREF\tALT\tALT_FREQS\tOBS_CT\n")
@@ -148,6 +156,7 @@ CHAINS: dict[str, Callable[[], qd.Model]] = {
     "100 users, 14 days of 5-minute steps, 274 cells": lambda: many_users(100, 4_032, 274),
     "a matrix per hour, a year of hours, 9 cells": lambda: by_hour(8_760, 1, 9),
     "a matrix per hour, 14 days of 5-minute steps, 9 cells": lambda: by_hour(4_032, 12, 9),
+    "a matrix per hour, a year of 5-minute steps, 9 cells": lambda: by_hour(105_120, 12, 9),
 }
 
 
@@ -240,16 +249,18 @@ def workers(quick: bool) -> list[dict[str, Any]]:
         )
         rows.append(["plain loop", *gain(loop(16 if quick else 64), pool, count)])
         rows.append(["families × 1,000 loci", *gain(families(6 if quick else 16), pool, count)])
-        rows.append(["components of a model", *gain(components, pool, count)])
+        rows.append(["components of a model", *gain(components(), pool, count)])
+    rows.append(["families × 1,000 loci, Dask", *on_dask(families(6 if quick else 16), count)])
     return [
         {
             "title": f"One process and {count} workers",
             "says": "Wall-clock seconds; and, because others may use the machine, processor seconds alone"
             f" over those of the sender plus 1/{count} of those of all workers: the speed-up on {count} idle"
-            " cores, overhead included. Answers are compared and equal.",
+            " cores, overhead included; *slope* is that of its logarithm in the logarithm of the workers (1"
+            " is ideal). Dask: a cluster of as many processes here. Answers are compared and equal.",
             "columns": [
                 "part", "one process, s", f"{count} workers, s", "speed-up", "processor s alone",
-                "sender", "workers together", "speed-up, idle",
+                "sender", "workers together", "speed-up, idle", "slope",
             ],
             "rows": rows,
             "after": f"Starting {count} workers took {start:.2f} s; a task costs the sender"
@@ -276,7 +287,38 @@ def gain(work: Part, pool: Workers, count: int) -> list[Any]:
     wall, mine = time.perf_counter() - began, time.process_time() - mine
     others = busy(pool, count) - others
     assert there == here
-    return [alone, wall, alone / wall, spent, mine, others, spent / (mine + others / count)]
+    faster = spent / (mine + others / count)
+    return [
+        alone,
+        wall,
+        alone / wall,
+        spent,
+        mine,
+        others,
+        faster,
+        math.log(faster) / math.log(max(count, 2)),
+    ]
+
+
+def on_dask(work: Part, count: int) -> list[Any]:
+    """Return the same for a Dask cluster of separate processes, in wall-clock seconds alone."""
+    try:
+        from distributed import Client, LocalCluster
+    except ImportError:
+        return [None] * 8
+    single: dict[str, Any] = {"n_workers": count, "threads_per_worker": 1, "processes": True}
+    quiet: dict[str, Any] = {"dashboard_address": ":0", "silence_logs": logging.CRITICAL}
+    with LocalCluster(**single, **quiet) as cluster, Client(cluster) as client:
+        work(None, 0.2)
+        began, spent = time.perf_counter(), time.process_time()
+        here = work(None, 0.1)
+        alone, spent = time.perf_counter() - began, time.process_time() - spent
+        work(client.get_executor(), 0.2)
+        began = time.perf_counter()
+        there = work(client.get_executor(), 0.1)
+        wall = time.perf_counter() - began
+    assert there == here
+    return [alone, wall, alone / wall, spent, None, None, None, None]
 
 
 def loop(count: int) -> Part:
@@ -312,14 +354,22 @@ def families(count: int) -> Part:
     return run
 
 
-def components(pool: Executor | None, frequency: float) -> Any:
+def components() -> Part:
     """Forty-eight families in one model, each of another shape, against the prior adversary."""
     from quiltdp.domains.pedigree import Pedigree, Person
 
+    rng = np.random.default_rng(17)
     people = []
-    for k, family in enumerate(different_families(64)[16:]):
-        for p in family.people:
-            name = [None if n is None else f"{k}.{n}" for n in (p.name, p.father, p.mother)]
-            people.append(Person(str(name[0]), name[1], name[2]))
-    model = qd.pedigree(Pedigree(tuple(people)), frequency)
-    return qd.dp_epsilon(model, 1.0, "coupling", "prior", executor=pool)
+    for k in range(48):
+        couples = [(f"{k}.a", f"{k}.b")]
+        people += [Person(name) for name in couples[0]]
+        while len(people) < 16 * (k + 1):
+            mother, father = couples[rng.integers(len(couples))]
+            child = f"{k}.{len(people)}"
+            people.append(Person(child, father, mother))
+            if rng.random() < 0.3:
+                people.append(Person(f"{child}s"))
+                couples.append((child, f"{child}s"))
+    models = {p: qd.pedigree(Pedigree(tuple(people)), p) for p in (0.1, 0.2)}
+    limits = {"time_limit": 600.0}
+    return lambda pool, p: qd.dp_epsilon(models[p], 1.0, "coupling", "prior", executor=pool, **limits)

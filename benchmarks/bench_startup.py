@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+from bench_peers import spread
 
 ROOT = Path(__file__).resolve().parents[1]
 BEFORE = "9270987"
@@ -54,7 +54,7 @@ def startup(quick: bool) -> list[dict[str, Any]]:
                 if max(map(sum, times)) > _ENOUGH:
                     break
             ratios = [b / a for a, b in zip(*times, strict=False)]
-            rows.append([said, *map(told, (*times, ratios)), *sigmas])
+            rows.append([said, *map(spread, (*times, ratios)), *sigmas])
     return [
         {
             "title": "From a cold start",
@@ -117,12 +117,6 @@ def earlier(folder: Path) -> Iterator[Path | None]:
     finally:
         if made.returncode == 0:
             subprocess.run([*git, "remove", "--force", str(place)], capture_output=True, check=False)
-
-
-def told(times: Sequence[float]) -> str | None:
-    if not times:
-        return None
-    return f"{np.median(times):.3g}" + (f" ({min(times):.3g}–{max(times):.3g})" if len(times) > 1 else "")
 
 
 def sigma(answer: str) -> float | None:

@@ -1,24 +1,60 @@
-"""What campaigns share: parts that are kept and go on where they stopped, and a section of a page."""
+"""What campaigns share: options, parts that are kept and go on where they stopped, a section of a page."""
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import json
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor
+from functools import cache, reduce
+from itertools import tee
 from pathlib import Path
 from typing import Any
 
 import quiltdp as qd
+from quiltdp.io.replace import write_whole
+from quiltdp.parallel import each
 
-__all__ = ["campaign", "kept", "merged", "place", "section", "told", "version", "write_section"]
+__all__ = [
+    "add_options",
+    "campaign",
+    "kept",
+    "merged",
+    "part_at",
+    "section",
+    "told",
+    "version",
+    "write_section",
+]
 
 Sums = dict[str, Any]
+Part = tuple[str, range]
+"""A name and its seeds."""
+
+
+def add_options(parser: argparse.ArgumentParser, state: str) -> None:
+    """Add the options of every campaign; ``state`` is where its parts are kept."""
+    parser.add_argument("--start", type=int, default=0, help="the first seed")
+    parser.add_argument("--state", type=Path, default=Path(state), help="where parts are kept")
+    parser.add_argument("--docs", type=Path, help="write the page here")
+    parser.add_argument("--workers", type=_some, default=1, help="processes to work with")
+
+
+def _some(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of processes")
+    return int(text)
 
 
 def campaign(
-    ranges: dict[str, range], size: int, work: Callable[[str, range], Sums], state: Path | None
+    ranges: dict[str, range],
+    size: int,
+    work: Callable[[str, range], Sums],
+    state: Path | None,
+    executor: Executor | None = None,
 ) -> Sums:
     """Return the merged sums of all seeds, in parts of ``size``; what ``state`` holds is not done again."""
     parts = [
@@ -26,7 +62,7 @@ def campaign(
         for name, seeds in ranges.items()
         for k in range(seeds.start, seeds.stop, size)
     ]
-    return kept(parts, work, state)
+    return reduce(merged, kept(parts, work, state, executor), {})
 
 
 def told(total: Sums, heading: str, text: str, docs: Path | None) -> int:
@@ -37,38 +73,65 @@ def told(total: Sums, heading: str, text: str, docs: Path | None) -> int:
     return 1 if total["violations"] else 0
 
 
+@cache
 def version() -> str:
     """Return a short digest of the library's sources."""
     root = Path(qd.__file__).parent
     whole = hashlib.sha256()
-    for path in sorted(root.rglob("*.py")):
+    for path in sorted([*root.rglob("*.py"), *root.rglob("*.[ch]")]):
         whole.update(path.read_bytes())
     return whole.hexdigest()[:12]
 
 
-def place(state: Path, name: str, seeds: range) -> Path:
-    """Return the file that keeps a part."""
+def part_at(state: Path | None, part: Part) -> Sums | None:
+    """Return what is kept of a part; ``None`` if nothing is, or not all of it."""
+    if state is None:
+        return None
+    try:
+        found: Sums = json.loads(_place(state, part).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return found
+
+
+def _place(state: Path, part: Part) -> Path:
+    name, seeds = part
     return state / f"{name}-{seeds.start:07d}-{seeds.stop:07d}.json"
 
 
-def kept(parts: Iterable[tuple[str, range]], work: Callable[[str, range], Sums], state: Path | None) -> Sums:
-    """Return the merged sums of all parts (a name and its seeds); what ``state`` holds is not done again."""
-    total: Sums = {}
-    own = version()
-    for name, seeds in parts:
-        file = None if state is None else place(state, name, seeds)
-        if file is None or not file.exists():
-            began = time.process_time()
-            done = work(name, seeds)
-            done |= {"seconds": time.process_time() - began, "versions": {own: 1}}
-            if file is not None:
-                file.parent.mkdir(parents=True, exist_ok=True)
-                file.write_text(json.dumps(done, ensure_ascii=False), encoding="utf-8")
-            print(f"{name} {seeds.start} to {seeds.stop - 1}:", *done["violations"], flush=True)
-        else:
-            done = json.loads(file.read_text(encoding="utf-8"))
-        total = merged(total, done)
-    return total
+def kept(
+    parts: Iterable[Part],
+    work: Callable[[str, range], Sums],
+    state: Path | None,
+    executor: Executor | None = None,
+) -> Iterator[Sums]:
+    """Yield the sums of all parts, which may be endless; what ``state`` holds is not done again."""
+    if state is not None:
+        state.mkdir(parents=True, exist_ok=True)
+    todo, names = tee(parts)
+    for part, (new, done) in zip(names, each(_done, todo, shared=(work, state), executor=executor)):  # noqa: B905
+        if new:
+            if state is not None:
+                write_whole(_place(state, part), json.dumps(done, ensure_ascii=False))
+            name, seeds = part
+            print(
+                f"{name} {seeds.start} to {seeds.stop - 1}: {done['seconds']:.0f} s",
+                *done["violations"],
+                flush=True,
+            )
+        yield done
+
+
+def _done(shared: tuple[Callable[[str, range], Sums], Path | None], part: Part) -> tuple[bool, Sums]:
+    """Return whether a part is new, and its sums as they are kept, in whatever process."""
+    work, state = shared
+    before = part_at(state, part)
+    if before is not None:
+        return False, before
+    began = time.process_time()
+    done = work(*part)
+    done |= {"seconds": time.process_time() - began, "versions": {version(): 1}}
+    return True, json.loads(json.dumps(done))
 
 
 def merged(first: Sums, second: Sums) -> Sums:

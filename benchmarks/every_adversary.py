@@ -23,12 +23,13 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 import loopy_truth as truth
-from campaigns import campaign, told
+from campaigns import add_options, campaign, told
 
 from quiltdp.accountant.adversaries import INFORMED, Adversary, knows
 from quiltdp.accountant.bounds import ready
 from quiltdp.accountant.leakage.every_adversary import EveryAdversaryBound
 from quiltdp.errors import ModelTooWide
+from quiltdp.parallel import workers
 
 HEADING = "## Every adversary by itself"
 _TOLERANCE = 1e-9
@@ -116,12 +117,11 @@ def main() -> int:
     """Run the campaign; exit 1 if anything is below the truth."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--seeds", type=int, default=1500)
-    parser.add_argument("--start", type=int, default=0)
-    parser.add_argument("--state", type=Path, default=Path("build/every-adversary"))
-    parser.add_argument("--docs", type=Path, default=None)
+    add_options(parser, "build/every-adversary")
     options = parser.parse_args()
     seeds = range(options.start, options.start + options.seeds)
-    total = campaign({"loopy": seeds}, CHUNK, work, options.state)
+    with workers(options.workers) as executor:
+        total = campaign({"loopy": seeds}, CHUNK, work, options.state, executor)
     return told(total, HEADING, page(total, seeds), options.docs)
 
 

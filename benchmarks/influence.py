@@ -220,7 +220,7 @@ def side_by_side(names: Sequence[str], sample: int | None) -> None:
         path = MODELS / f"{name}.bif"
         model = qd.load_model(path)
         quilts = [q for q in nontrivial_quilts(model, 2) if joint_size(model, q) <= JOINT_LIMIT]
-        qd.quilt_influence(qd.load_model(path), quilts[0])  # imports are not what is measured
+        qd.quilt_influences(qd.load_model(path), quilts[:20])  # imports are not what is measured
         ours, numbers = timed_batch(path, quilts)
         cells, factors = [], []
         for peer, make in peers.items():
@@ -238,7 +238,7 @@ def side_by_side(names: Sequence[str], sample: int | None) -> None:
             total = theirs * len(quilts) / len(chosen)
             cells.append(f"{total:.2f} s")
             factors.append(f"{total / ours:.0f}" if total / ours > 10 else f"{total / ours:.1f}")
-        row = (name, len(quilts), f"{ours:.2f} s", *cells, *factors, peak())
+        row = (name, len(quilts), f"{ours:.4f} s", *cells, *factors, peak())
         print("| " + " | ".join(map(str, row)) + " |", flush=True)
 
 

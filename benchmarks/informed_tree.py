@@ -25,7 +25,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 import loopy_truth as truth
-from campaigns import campaign, told
+from campaigns import add_options, campaign, told
 
 from quiltdp.accountant.adversaries import INFORMED
 from quiltdp.accountant.bounds import Problem
@@ -33,6 +33,7 @@ from quiltdp.accountant.leakage.informed_tree import InformedTreeBound
 from quiltdp.errors import ModelTooWide
 from quiltdp.inference.workspace import Workspace
 from quiltdp.model import Model
+from quiltdp.parallel import workers
 from quiltdp.work import WorkBudget
 
 HEADING = "## The informed clique tree"
@@ -150,12 +151,11 @@ def main() -> int:
     """Run the campaign; exit 1 if anything is below the truth."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--seeds", type=int, default=1100)
-    parser.add_argument("--start", type=int, default=0)
-    parser.add_argument("--state", type=Path, default=Path("build/informed-tree"))
-    parser.add_argument("--docs", type=Path, default=None)
+    add_options(parser, "build/informed-tree")
     options = parser.parse_args()
     seeds = range(options.start, options.start + options.seeds)
-    total = campaign({"loopy": seeds}, CHUNK, work, options.state)
+    with workers(options.workers) as executor:
+        total = campaign({"loopy": seeds}, CHUNK, work, options.state, executor)
     return told(total, HEADING, page(total, seeds), options.docs)
 
 

@@ -11,25 +11,23 @@ chunks that are kept: an interrupted campaign goes on where it stopped.  A viola
 from __future__ import annotations
 
 import argparse
-import hashlib
 import itertools
-import json
 import sys
-import time
 import warnings
 from collections import defaultdict
 from collections.abc import Iterator
-from pathlib import Path
+from functools import reduce
 from typing import Any
 
 import numpy as np
+from campaigns import add_options, kept, merged
 from soundness_attacks import ascend, joint_of_records, strongest
 from soundness_models import Scenario, draw, draw_large
 
 import quiltdp as qd
 from quiltdp.accountant.methods import method_names
 from quiltdp.errors import QuiltdpError
-from quiltdp.parallel import each, workers
+from quiltdp.parallel import workers
 
 CHUNK, LARGE_CHUNK = 200, 10
 SLACK = 1e-11
@@ -95,19 +93,9 @@ def judge(scene: Scenario, attained: list[float], seed: int, *, big: bool = Fals
     return {"ratios": ratios, "violations": violations, "checks": checks}
 
 
-def version() -> str:
-    """Return a short digest of the library's sources."""
-    root = Path(qd.__file__).parent
-    whole = hashlib.sha256()
-    for path in sorted(root.rglob("*.py")):
-        whole.update(path.read_bytes())
-    return whole.hexdigest()[:12]
-
-
 def chunk(kind: str, seeds: range) -> dict[str, Any]:
     """Return the sums of some seeds."""
-    began = time.process_time()
-    merged: dict[str, Any] = {
+    sums: dict[str, Any] = {
         "ratios": defaultdict(list),
         "violations": [],
         "checks": 0,
@@ -117,63 +105,29 @@ def chunk(kind: str, seeds: range) -> dict[str, Any]:
         scene, attained = (small if kind == "small" else large)(seed)
         one = judge(scene, attained, seed, big=kind == "large")
         for name, value in one["ratios"].items():
-            merged["ratios"][name].append(round(value, 6))
-        merged["violations"] += one["violations"]
-        merged["checks"] += one["checks"]
+            sums["ratios"][name].append(round(value, 6))
+        sums["violations"] += one["violations"]
+        sums["checks"] += one["checks"]
         tags = [scene.shape, scene.adversary.split("=")[0].split(":")[0]]
         tags += ["sets"] if scene.options else []
         tags += ["unequal α"] if isinstance(scene.dp_epsilon, dict) else []
         tags += ["latents"] if scene.model.latents else []
         tags += ["zeros"] if any((np.asarray(f.table) == 0).any() for f in scene.model.factors) else []
         for tag in tags:
-            merged["scenes"][tag] += 1
-    return {**merged, "models": len(seeds), "seconds": time.process_time() - began, "version": version()}
+            sums["scenes"][tag] += 1
+    return {**sums, "models": {kind: len(seeds)}}
 
 
-def chunks(seeds: int, large_seeds: int) -> Iterator[tuple[str, range]]:
+def chunks(start: int, seeds: int, large_seeds: int) -> Iterator[tuple[str, range]]:
     """Yield (kind, seeds) alternately, so that an interrupted campaign has some of both."""
-    a = [("small", range(k, min(k + CHUNK, seeds))) for k in range(0, seeds, CHUNK)]
-    b = [("large", range(k, min(k + LARGE_CHUNK, large_seeds))) for k in range(0, large_seeds, LARGE_CHUNK)]
+    ends, large_ends = start + seeds, start + large_seeds
+    a = [("small", range(k, min(k + CHUNK, ends))) for k in range(start, ends, CHUNK)]
+    b = [("large", range(k, min(k + LARGE_CHUNK, large_ends))) for k in range(start, large_ends, LARGE_CHUNK)]
     for one, other in itertools.zip_longest(a, b):
         yield from (part for part in (one, other) if part is not None)
 
 
-def one_chunk(_: None, part: tuple[str, range]) -> dict[str, Any]:
-    """Return the sums of a chunk, in whatever process."""
-    return chunk(*part)
-
-
-def place(state: Path, kind: str, seeds: range) -> Path:
-    """Return the file of a chunk."""
-    return state / f"{kind}-{seeds.start:07d}-{seeds.stop:07d}.json"
-
-
-def merge(state: Path) -> dict[str, Any]:
-    """Return the sums of all chunks that are there."""
-    total: dict[str, Any] = {
-        "ratios": defaultdict(list),
-        "violations": [],
-        "checks": 0,
-        "scenes": defaultdict(int),
-        "models": {"small": 0, "large": 0},
-        "seconds": 0.0,
-        "versions": set(),
-    }
-    for path in sorted(state.glob("*.json")):
-        part = json.loads(path.read_text())
-        for name, values in part["ratios"].items():
-            total["ratios"][name] += values
-        for name, count in part["scenes"].items():
-            total["scenes"][name] += count
-        total["violations"] += part["violations"]
-        total["checks"] += part["checks"]
-        total["seconds"] += part["seconds"]
-        total["models"][path.name.split("-")[0]] += part["models"]
-        total["versions"].add(part["version"])
-    return total
-
-
-def page(total: dict[str, Any]) -> str:
+def page(total: dict[str, Any], start: int) -> str:
     """Return the page of the documentation."""
     lines = [
         "| adversary | method | models | median × attained | 95 % | worst |",
@@ -185,7 +139,8 @@ def page(total: dict[str, Any]) -> str:
         lines.append(f"| {who} | {method} | {len(values):,} | {q[0]:.3f} | {q[1]:.3f} | {max(values):.3f} |")
     count = total["models"]
     scenes = ", ".join(f"{name} {n:,}" for name, n in sorted(total["scenes"].items(), key=lambda x: -x[1]))
-    small_count, large_count, wrong = count["small"], count["large"], len(total["violations"])
+    small_count, large_count = count.get("small", 0), count.get("large", 0)
+    wrong = len(total["violations"])
     found = "".join(f"\n- {v}" for v in total["violations"])
     return f"""# Soundness campaign
 
@@ -196,9 +151,9 @@ number below it, by more than a part in 10¹¹, is a violation. Records by the t
 force: with 8 to 13 of them product mechanisms attack. `make soundness` runs it and goes on where it
 stopped; `make test` runs a short form on other seeds.
 
-{small_count:,} random models (seeds 0 to {small_count - 1:,}) and {large_count:,} with 8 to 13 records:
-{total["checks"]:,} certified numbers compared, **{wrong} violations**, {total["seconds"]:,.0f} s of processor
-time, {len(total["versions"])} version(s) of the sources.
+{small_count:,} random models (seeds {start:,} to {start + small_count - 1:,}) and {large_count:,} with
+8 to 13 records: {total["checks"]:,} certified numbers compared, **{wrong} violations**,
+{total["seconds"]:,.0f} s of processor time, {len(total["versions"])} version(s) of the sources.
 {found}
 Scenarios: {scenes}.
 
@@ -212,26 +167,12 @@ def main() -> int:
     )
     parser.add_argument("--seeds", type=int, default=20_000)
     parser.add_argument("--large", type=int, default=300)
-    parser.add_argument("--state", type=Path, default=Path("build/soundness"))
-    parser.add_argument("--docs", type=Path)
-    parser.add_argument("--workers", type=int, default=1, help="processes to work with")
-    parser.add_argument("--page-only", action="store_true", help="only write the page of what was done")
+    add_options(parser, "build/soundness")
     options = parser.parse_args()
-    options.state.mkdir(parents=True, exist_ok=True)
-    parts = chunks(options.seeds, options.large) if not options.page_only else ()
-    waiting = [part for part in parts if not place(options.state, *part).exists()]
     with workers(options.workers) as executor:
-        for (kind, seeds), done in zip(waiting, each(one_chunk, waiting, executor=executor), strict=True):
-            place(options.state, kind, seeds).write_text(json.dumps(done, ensure_ascii=False))
-            print(
-                f"{kind} {seeds.start}–{seeds.stop - 1}: {done['checks']} checks,"
-                f" {len(done['violations'])} violations, {done['seconds']:.0f} s",
-                *done["violations"],
-                sep="\n",
-                flush=True,
-            )
-    total = merge(options.state)
-    text = page(total)
+        parts = chunks(options.start, options.seeds, options.large)
+        total = reduce(merged, kept(parts, chunk, options.state, executor), {})
+    text = page(total, options.start)
     print(text)
     if options.docs is not None:
         before = options.docs.read_text(encoding="utf-8") if options.docs.exists() else ""

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from campaigns import campaign, told
+from campaigns import add_options, campaign, told
 from soundness_attacks import strongest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
@@ -36,6 +36,7 @@ from quiltdp.accountant.leakage.coupling_all import AllPairs
 from quiltdp.accountant.leakage.coupling_single import SingleCouplingBound
 from quiltdp.errors import ModelTooWide
 from quiltdp.inference.coupling_tree import coupling_tree
+from quiltdp.parallel import workers
 from quiltdp.work import NO_GUARD, WorkBudget
 
 HEADING = "## Sequential coupling in all its forms (prior adversary)"
@@ -181,13 +182,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--seeds", type=int, default=2400, help="of the forms that keep every node")
     parser.add_argument("--left-out", type=int, default=6000, help="seeds of the form that does not")
-    parser.add_argument("--start", type=int, default=0)
-    parser.add_argument("--state", type=Path, default=Path("build/soundness-coupling"))
-    parser.add_argument("--docs", type=Path)
+    add_options(parser, "build/soundness-coupling")
     options = parser.parse_args()
     counts = {"forms": options.seeds, "left-out": options.left_out}
     ranges = {name: range(options.start, options.start + n) for name, n in counts.items()}
-    total = campaign(ranges, CHUNK, work, options.state)
+    with workers(options.workers) as executor:
+        total = campaign(ranges, CHUNK, work, options.state, executor)
     return told(total, HEADING, page(total, ranges), options.docs)
 
 

@@ -28,11 +28,12 @@ import math
 import sys
 from collections import defaultdict
 from collections.abc import Collection, Iterator
+from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from campaigns import kept, merged, place, write_section
+from campaigns import add_options, kept, merged, part_at, write_section
 from scipy.special import ndtr
 
 import quiltdp as qd
@@ -40,6 +41,7 @@ from quiltdp.accountant.delta import DeltaProfile
 from quiltdp.accountant.group_profiles import EventProfile
 from quiltdp.accountant.leakage import paired
 from quiltdp.accountant.mechanisms import DiscreteGaussianProfile, GaussianProfile, GroupProfile
+from quiltdp.parallel import workers
 
 HEADING = "## (ε, δ): explicit mechanisms"
 
@@ -322,7 +324,11 @@ def work(part: str, seeds: range) -> dict[str, Any]:
 
 
 def campaign(
-    records: int, start: int = 0, state: Path | None = None, parts: Collection[str] = tuple(PARTS)
+    records: int,
+    start: int = 0,
+    state: Path | None = None,
+    parts: Collection[str] = tuple(PARTS),
+    executor: Executor | None = None,
 ) -> dict[str, Any]:
     """Return the sums of at least ``records`` records in every part, seeds from ``start`` on.
 
@@ -331,16 +337,17 @@ def campaign(
     total: dict[str, Any] = {"ends": {}}
     for part in PARTS:
         own: dict[str, Any] = {}
-        seed = start
-        while True:
-            seeds = range(seed, seed + CHUNK)
+        ends = range(start, sys.maxsize, CHUNK)
+        seeds = ((part, range(k, k + CHUNK)) for k in ends)
+        done = kept(seeds, work, state, executor)
+        for end in ends:
             enough = own.get("records", {}).get(part, 0) >= records or part not in parts
-            if enough and (state is None or not place(state, part, seeds).exists()):
+            if enough and part_at(state, (part, range(end, end + CHUNK))) is None:
                 break
-            own = merged(own, kept([(part, seeds)], work, state))
-            seed += CHUNK
+            own = merged(own, next(done))
+        done.close()
         if own:
-            total = merged(total, own | {"ends": {part: seed - 1}})
+            total = merged(total, own | {"ends": {part: end - 1}})
     return total
 
 
@@ -401,11 +408,11 @@ def main() -> int:
     parser.add_argument(
         "--part", action="append", choices=list(PARTS), help="only this one (may be repeated)"
     )
-    parser.add_argument("--start", type=int, default=0)
-    parser.add_argument("--state", type=Path, default=Path("build/soundness-delta"))
-    parser.add_argument("--docs", type=Path)
+    add_options(parser, "build/soundness-delta")
     options = parser.parse_args()
-    total = campaign(options.records, options.start, options.state, options.part or tuple(PARTS))
+    parts = options.part or tuple(PARTS)
+    with workers(options.workers) as executor:
+        total = campaign(options.records, options.start, options.state, parts, executor)
     told = summary(total, options.start)
     print(told)
     if options.docs is not None:

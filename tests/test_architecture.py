@@ -26,8 +26,9 @@ BELOW_THE_EDGES = {BASE, "graph", "inference", "accountant", "generalization", "
 MAY_IMPORT = {
     BASE: {BASE},
     "graph": {BASE, "graph"},
-    "inference": {BASE, "graph", "inference"},
-    "accountant": {BASE, "graph", "inference", "accountant"},
+    "compiled": {BASE, "compiled"},
+    "inference": {BASE, "graph", "compiled", "inference"},
+    "accountant": {BASE, "graph", "compiled", "inference", "accountant"},
     "generalization": {BASE, "graph", "inference", "accountant", "generalization"},
     "mechanisms": {BASE, "graph", "inference", "accountant", "mechanisms"},
     "io": {BASE, "io"},

@@ -27,10 +27,11 @@ def bench() -> ModuleType:
 
 
 def test_tables_are_markdown(bench: ModuleType) -> None:
-    rows = [["x", 0.123456], ["y", None]]
+    rows = [["x", 0.123456], ["y", None], ["z", [2.0, 1.0, 4.0]]]
     block = {"title": "T", "says": "S.", "columns": ["a", "b"], "rows": rows, "after": "E."}
     assert bench.markdown(block).splitlines() == [
-        "### T", "", "S.", "", "| a | b |", "|---|---:|", "| x | 0.1235 |", "| y | – |", "", "E.",
+        "### T", "", "S.", "", "| a | b |", "|---|---:|", "| x | 0.1235 |", "| y | – |",
+        "| z | 2 (1–4) |", "", "E.",
     ]  # fmt: skip
 
 
@@ -39,11 +40,12 @@ def test_noise_is_compared_with_every_rival() -> None:
 
     for adversary, methods in bench_noise.COLUMNS.items():
         found = bench_noise.row("chains", "short", bench_noise.chain(0.45, 5), adversary)
-        ours, exact, *others, group, attained, _ = found[2:]
+        ours, exact, *others, group, limit, attained, _ = found[2:]
         assert len(others) == len(methods)
         assert ours == pytest.approx(exact, rel=1e-6)
         assert all(o is None or o >= ours * (1 - 1e-9) for o in (*others, group))
         assert attained >= 1.0 - 1e-9
+        assert 0.99 * exact <= limit <= exact  # where an attack leaks ε, no method may pass
 
 
 def test_slopes_are_exponents_of_growth() -> None:
@@ -63,16 +65,16 @@ def test_the_report_in_the_documentation_is_of_this_form(bench: ModuleType) -> N
 def test_repetitions_and_seeds_in_workers_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     import soundness
     import thresholdout_experiment as holdout
+    from campaigns import kept
 
     monkeypatch.setattr(holdout, "LEVELS", {"weak": (0.2, 1)})
     base = holdout.Setting(rows=200, attributes=100, counts=(10, 20))
     with ThreadPoolExecutor(2) as pool:
         assert str(holdout.experiment(base, [0, 1], executor=pool)) == str(holdout.experiment(base, [0, 1]))
-    part = ("small", range(1_000_100, 1_000_101))
-    here, there = soundness.chunk(*part), soundness.one_chunk(None, part)
-    assert {k: v for k, v in here.items() if k != "seconds"} == {
-        k: v for k, v in there.items() if k != "seconds"
-    }
+    parts = [("small", range(k, k + 1)) for k in (1_000_100, 1_000_101)]
+    with ThreadPoolExecutor(2) as pool:
+        here, there = (list(kept(parts, soundness.chunk, None, e)) for e in (None, pool))
+    assert [{**one, "seconds": 0} for one in here] == [{**one, "seconds": 0} for one in there]
 
 
 @pytest.mark.slow
@@ -94,4 +96,5 @@ def test_cold_starts_are_timed_with_what_they_answer(tmp_path: Path) -> None:
     assert seconds > 0
     assert bench_startup.sigma(answer) == pytest.approx(10.0)
     assert bench_startup.child_seconds(["-c", "raise SystemExit(2)"], ROOT, str(tmp_path))[1] is None
-    assert bench_startup.told([2.0, 1.0, 4.0]) == "2 (1–4)"
+    assert bench_startup.spread([2.0, 1.0, 4.0]) == [2.0, 1.0, 4.0]
+    assert bench_startup.spread([]) is None

@@ -84,6 +84,28 @@ def test_other_versions_other_writers_and_other_places_are_refused(tmp_path: Pat
         Journal(tmp_path / "no" / "folder")
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no such device")
+@pytest.mark.parametrize("path", ["/dev/full", "/dev/null", "/dev/zero"])
+def test_devices_are_refused_at_once(path: str) -> None:
+    with pytest.raises(FileFormatError, match="plain file"):
+        Journal(path)
+
+
+def test_a_line_without_end_is_refused_and_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("quiltdp.journal._LONGEST", 1_000)
+    path = tmp_path / "run.jsonl"
+    with Journal(path) as first:
+        first["a"] = 1
+        with pytest.raises(InvalidArgument, match="too long"):
+            first["b"] = "x" * 1_000
+    path.write_bytes(path.read_bytes() + b"x" * 5_000)
+    with pytest.raises(FileFormatError, match=":3: "):
+        Journal(path)
+    assert path.stat().st_size > 5_000
+
+
 def test_what_is_known_is_not_done_again(tmp_path: Path) -> None:
     items = [3, 1, 3, 2, 1]
     for journal in (None, Journal(tmp_path / "j")):

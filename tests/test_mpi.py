@@ -16,8 +16,13 @@ SCRIPT = """
 import os
 import quiltdp as qd
 from mpi4py.futures import MPIPoolExecutor
+from quiltdp import parallel
 from quiltdp.errors import ModelTooWide
 from quiltdp.parallel import each
+from unlike import unlike_components
+
+def look_up(table, k):
+    return table[k]
 
 def square(shared, k):
     return k * k + shared, os.getpid()
@@ -28,12 +33,18 @@ def refuse(_, k):
     return k
 
 if __name__ == "__main__":
-    model = qd.example("two_families")
+    model = unlike_components()
+    sent = []
+    submit = parallel._Sender._submit
+    parallel._Sender._submit = lambda self, *task: sent.append(task) or submit(self, *task)
     with MPIPoolExecutor() as pool:
         for method in ("propagation", "forward-backward"):
-            options = {"adversary": "prior", "method": method}
+            options = {"adversary": "prior", "method": method, "time_limit": 900}
             there = qd.calibrate(model, 1.0, qd.Laplace(1.0), executor=pool, **options)
             assert there.to_json() == qd.calibrate(model, 1.0, qd.Laplace(1.0), **options).to_json()
+        assert len(sent) >= 12, sent
+        table = list(range(10_000))  # too large to go with every task
+        assert list(each(look_up, range(40), shared=table, executor=pool)) == list(range(40))
         found = list(each(square, range(40), shared=7, executor=pool))
         assert [k for k, _ in found] == [k * k + 7 for k in range(40)]
         assert os.getpid() not in {pid for _, pid in found}
@@ -55,8 +66,10 @@ def test_processes_of_mpi_answer_as_one_does(tmp_path: Path) -> None:
         pytest.skip("no mpiexec")
     script = tmp_path / "work.py"
     script.write_text(SCRIPT, encoding="utf-8")
+    env = dict(os.environ)
+    env["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
     words = [mpiexec, "-n", "3", sys.executable, "-m", "mpi4py.futures", str(script)]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=300, check=False, env=env)
     if "cannot load MPI library" in done.stderr or "libmpi" in done.stderr:
         pytest.skip("mpi4py finds no MPI library")
     assert done.stdout.strip() == "as one process does", done.stderr

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import signal
 import time
+from collections import OrderedDict
 from collections.abc import Iterator
-from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import quiltdp as qd
+from quiltdp import parallel, processes
 from quiltdp.errors import InvalidArgument, ModelTooWide, WorkerLost
-from quiltdp.parallel import Workers, each, workers
+from quiltdp.parallel import Sealed, Workers, each, worker_count, workers
 
 
 class Table:
@@ -182,3 +186,160 @@ def test_items_of_one_place_meet_one_process() -> None:
     assert found[0] == found[1]
     pids = found[0]
     assert pids[0] == pids[3] != pids[1] == pids[2]
+
+
+def die_at(shared: tuple[str, list[int]], k: int) -> int:
+    marker, table = shared
+    if k == 2 and not Path(marker).exists():
+        Path(marker).touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return table[k]
+
+
+def test_what_is_sealed_is_sent_once_to_every_process_and_again_to_a_new_one(tmp_path: Path) -> None:
+    table = list(range(10, 20_010))  # too large to go with every chunk
+    sealed = Sealed((str(tmp_path / "died"), table))
+    with Workers(2) as pool:
+        for _ in range(2):
+            found = list(each(die_at, range(6), shared=sealed, executor=pool, place=lambda k: k))
+            assert found == table[:6]
+        assert [pool.lacks(k, sealed.key) for k in range(4)] == [False] * 4
+        assert [pool.lacks(k, "other") for k in range(4)] == [True, True, False, False]
+    assert list(each(die_at, range(6), shared=sealed)) == table[:6]
+
+
+class Inline(Executor):
+    """Works at once, and tells how many workers it has only if it is told."""
+
+    def __init__(self, count: int | None = None) -> None:
+        self.tasks: list[tuple[Any, ...]] = []
+        if count is not None:
+            self._max_workers = count
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        self.tasks.append(args)
+        future: Future[Any] = Future()
+        future.set_result(self.answer(fn(*args, **kwargs)))
+        return future
+
+    def answer(self, found: Any) -> Any:
+        return found
+
+
+class Forgetful(Inline):
+    """Many workers that take turns: each of them has what it was sent itself, and nothing else."""
+
+    def __init__(self, workers: int) -> None:
+        super().__init__()
+        self.memory: list[OrderedDict[str, Any]] = [OrderedDict() for _ in range(workers)]
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        k = len(self.tasks) % len(self.memory)
+        usual, parallel._SHARED = parallel._SHARED, self.memory[k]
+        try:
+            future = super().submit(fn, *args, **kwargs)
+        finally:
+            parallel._SHARED = usual
+        found = future.result()
+        if isinstance(found, parallel._Lacks):
+            future = Future()
+            future.set_result(found._replace(process=k))
+        return future
+
+
+def first_of(table: list[int], k: int) -> int:
+    return table[k]
+
+
+@pytest.mark.parametrize("count", [1, 2, 7])
+def test_workers_of_an_unknown_number_are_sent_what_is_shared_about_once_each(count: int) -> None:
+    table = list(range(100, 20_100))  # too large to go along with every task
+    pool = Forgetful(count)
+    assert list(each(first_of, range(300), shared=table, executor=pool)) == table[:300]
+    carrying = sum(payload is not None for _, _, payload, _ in pool.tasks)
+    assert count <= carrying <= 3 * count
+    assert len(pool.tasks) <= 300 + 256 * 3
+
+
+def test_tasks_are_large_while_much_is_left_and_single_items_at_the_end() -> None:
+    pool = Inline(2)
+    assert list(each(pow, range(400), shared=1, executor=pool)) == [1] * 400
+    sizes = [len(items) for _, _, _, items in pool.tasks]
+    assert sum(sizes) == 400
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[0] == 16
+    assert sizes[-16:] == [1] * 16
+    assert len(sizes) < 80
+    for other in (Inline(), Inline(64)):  # it does not say how many work there, or they are many
+        list(each(pow, range(400), shared=1, executor=other))
+        assert {len(items) for *_, items in other.tasks} == {1}
+
+
+class Raises(Executor):
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        raise OSError(24, "too many open files")
+
+
+class Cancelled(Executor):
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        future.set_exception(asyncio.CancelledError())
+        return future
+
+
+class Shortened(Inline):
+    def answer(self, found: Any) -> Any:
+        return found[0][:-1], found[1]
+
+
+class Garbage(Inline):
+    def answer(self, found: Any) -> Any:
+        return None
+
+
+class AlwaysLacks(Inline):
+    def answer(self, found: Any) -> Any:
+        assert len(self.tasks) < 100, "an endless loop"
+        return parallel._Lacks("nowhere", 1)
+
+
+@pytest.mark.parametrize(
+    ("pool", "said"),
+    [
+        (Raises(), "too many open files"),
+        (Cancelled(), "CancelledError"),
+        (Shortened(2), "something else"),
+        (Garbage(), "something else: 'None'"),
+        (AlwaysLacks(), "something else"),
+    ],
+    ids=lambda p: type(p).__name__,
+)
+@pytest.mark.parametrize("shared", [1, 2**200_000], ids=["small", "large"])
+def test_an_executor_that_does_not_do_its_work_ends_in_a_clear_error(
+    pool: Executor, said: str, shared: int
+) -> None:
+    with pytest.raises(WorkerLost, match=f"{said}.*a part would be missing"):
+        list(each(minimum, range(40), shared=shared, executor=pool))
+
+
+def minimum(a: int, b: int) -> int:
+    return min(a, b)
+
+
+def test_a_pool_that_is_shut_down_midway_ends_in_a_clear_error() -> None:
+    pool = ThreadPoolExecutor(2)
+    found = each(pow, range(1000), shared=1, executor=pool)
+    assert next(found) == 1
+    pool.shutdown(cancel_futures=True)
+    with pytest.raises(WorkerLost, match="a part would be missing"):
+        list(found)
+
+
+@pytest.mark.parametrize("wrong", [42, "dask", ThreadPoolExecutor])
+def test_what_is_no_executor_is_refused_in_one_line(wrong: Any) -> None:
+    with pytest.raises(InvalidArgument, match=r"executor must be a concurrent\.futures\.Executor"):
+        list(each(pow, [1], shared=1, executor=wrong))
+    with pytest.raises(InvalidArgument, match="executor must be"):
+        qd.leakage(qd.example("asia"), 0.1, "group", executor=wrong)
+    assert worker_count(ThreadPoolExecutor(3)) == 3
+    assert processes.KEPT > 1

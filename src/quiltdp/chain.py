@@ -58,8 +58,11 @@ class ChainSegment:
             )
         pool = TablePool()
         object.__setattr__(self, "initial", _frozen(pool, f"{self.prefix}0", self.initial))
-        tables = tuple(_frozen(pool, f"{self.prefix}{t + 1}", m) for t, m in enumerate(self.transitions))
-        object.__setattr__(self, "transitions", tables)
+        known: dict[int, Table] = {}  # a matrix that serves many steps is checked once
+        for t, matrix in enumerate(self.transitions):
+            if id(matrix) not in known:
+                known[id(matrix)] = _frozen(pool, f"{self.prefix}{t + 1}", matrix)
+        object.__setattr__(self, "transitions", tuple([known[id(m)] for m in self.transitions]))
         if self.initial.ndim != 1:
             raise InvalidModel(f"chain {self.prefix!r}: the initial law has shape {self.initial.shape}")
         if len(self.transitions) not in (1, self.length - 1):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import stat
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor
 from itertools import islice
@@ -19,7 +20,7 @@ from typing import Any, TypeVar
 
 from quiltdp import __version__
 from quiltdp.errors import FileFormatError, InvalidArgument
-from quiltdp.parallel import Progress, each
+from quiltdp.parallel import Progress, each, worker_count
 
 __all__ = ["Journal", "each_kept", "key_of"]
 
@@ -27,7 +28,9 @@ Item = TypeVar("Item")
 SCHEMA = "quiltdp/journal"
 VERSION = 1
 _HEAD = json.dumps({"schema": SCHEMA, "version": VERSION, "quiltdp": __version__}).encode() + b"\n"
+_LONGEST = 1 << 26  # bytes of a line: an answer takes a few thousand
 _BLOCK = 512  # items looked up before the missing ones are worked on
+_SHARE = 64  # of them for every worker, where there are many: all wait for the last of a block
 
 
 def key_of(*parts: object) -> str:
@@ -78,6 +81,8 @@ class Journal:
             ) from None
         self._file = os.fdopen(handle, "r+b", buffering=0)
         try:
+            if not stat.S_ISREG(os.fstat(handle).st_mode):
+                raise FileFormatError(path, None, "the journal is kept in a plain file, which this is not")
             self._lock()
             self._read()
         except BaseException:
@@ -98,11 +103,13 @@ class Journal:
         """Find every line; take a torn last one away."""
         end = number = 0
         with open(self.path, "rb") as reading:  # buffered, and nothing is kept but places
-            for number, line in enumerate(reading, 1):
+            for number, line in enumerate(iter(lambda: reading.readline(_LONGEST), b""), 1):
                 if not line.endswith(b"\n"):  # never finished
                     number -= 1  # noqa: PLW2901
                     if number == 0 and not _HEAD.startswith(line):
                         raise self._foreign()  # somebody's one-line file: leave it alone
+                    if len(line) == _LONGEST:
+                        self._entry(line, number + 1)  # not of a journal: refused, not taken away
                     break
                 if number == 1:
                     self._check_head(line)
@@ -151,6 +158,8 @@ class Journal:
     def __setitem__(self, key: str, value: Any) -> None:
         """Append an answer; it is in the file when this returns."""
         line = json.dumps({"key": key, "value": value, "check": _check(key, value)}).encode() + b"\n"
+        if len(line) >= _LONGEST:
+            raise InvalidArgument(f"{self.path}: an answer of {len(line):,} bytes is too long for a journal")
         place = (self._end, len(line))
         self._write(line)
         self._places[key] = place
@@ -206,7 +215,8 @@ def each_kept(
     """
     todo, done = iter(items), 0
     found: dict[str, Any] = {}  # of this block, where there is no journal
-    while block := list(islice(todo, _BLOCK)):
+    size = max(_BLOCK, _SHARE * (worker_count(executor) or 1)) if executor is not None else _BLOCK
+    while block := list(islice(todo, size)):
         keys = [key(item) for item in block]
         missing: dict[str, Item] = {}
         for k, item in zip(keys, block, strict=True):
@@ -224,4 +234,4 @@ def each_kept(
         for k, item in zip(keys, block, strict=True):
             yield item, (found if journal is None else journal)[k]
         done += len(block)
-        found = dict(list(found.items())[-_BLOCK:])
+        found = dict(list(found.items())[-size:])

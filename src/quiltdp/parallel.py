@@ -5,10 +5,11 @@ run with workers gives what a run without them gives, to the last byte.  Executo
 this machine (:class:`Workers`, or a ``ProcessPoolExecutor``), a Dask cluster (``client.get_executor()``)
 or MPI's pool (``mpi4py.futures.MPIPoolExecutor``).
 
-What all items share is sent to a worker once: a chunk names it by its fingerprint, and a worker that
-does not have it says so and is asked again with it.  When a worker dies, its chunks are done again; when
-that does not help, the run ends with :class:`~quiltdp.errors.WorkerLost`, never with a part missing.
-Errors of the work itself are raised as without workers: the first in the order of the items.
+What all items share is sent to a worker once: a task names it by its fingerprint, and a worker that
+does not have it says so and is asked again with it; a Dask cluster keeps it itself and hands it on from
+worker to worker.  When a worker dies, its items are done again; when that does not help, the run ends with
+:class:`~quiltdp.errors.WorkerLost`, never with a part missing.  Errors of the work itself are raised as
+without workers: the first in the order of the items.
 """
 
 from __future__ import annotations
@@ -16,28 +17,30 @@ from __future__ import annotations
 import hashlib
 import os
 import pickle
-import signal
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
+from concurrent.futures import BrokenExecutor, Executor, Future
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from quiltdp.errors import InvalidArgument, WorkerLost, option
+from quiltdp.processes import KEPT, Workers
 
-__all__ = ["Workers", "each", "workers"]
+__all__ = ["Sealed", "Workers", "checked_executor", "each", "worker_count", "workers"]
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 Progress = Callable[[str, float], None]
 
-_ATTEMPTS = 3  # a chunk that has lost so many workers is not tried again
-_SMALL = 2**14  # bytes that may go along with every chunk
-_AHEAD = 256  # chunks under way where the number of workers is not known
-_KEPT = 8  # shared things that a worker remembers
+_ATTEMPTS = 3  # a task that has lost so many workers is not tried again
+_SMALL = 2**14  # bytes that may go along with every task
+_PIECE = 2**22  # bytes that a Dask cluster takes in one task without a warning
+_AHEAD = 256  # tasks under way where the number of workers is not known
+_SHARES = 8  # a task is at most this part of a worker's fair share of what is left
+_MOST = 16  # items of a task
 
 
 def each(
@@ -46,7 +49,7 @@ def each(
     *,
     shared: Any = None,
     executor: Executor | None = None,
-    chunk: int = 1,
+    chunk: int | None = None,
     place: Callable[[Item], int] | None = None,
     progress: Progress | None = None,
     label: str = "",
@@ -61,12 +64,14 @@ def each(
     items
         May be endless: only as many are taken as are under way.
     shared
-        What every call needs; sent once to every worker.  A worker keeps the object between chunks, so
-        what ``work`` puts aside in it is still there for the next.
+        What every call needs (:class:`Sealed` where several calls of this function share it); sent once to
+        every worker.  A worker keeps the object between chunks, so what ``work`` puts aside in it is still
+        there for the next.
     executor
         Where to work; ``None`` is here.
     chunk
-        Items per task; more where one item takes less than a few milliseconds.
+        Items per task.  Chosen from the number of items and of workers where it is not given: up to 16
+        while many are left, one at the end, so that workers end together.
     place
         Items of one place go to one process of :class:`Workers`, which has kept what it prepared for it.
     progress
@@ -85,35 +90,73 @@ def each(
     ...     list(each(pow, [0, 1, 2, 3], shared=2, executor=pool, chunk=2))
     [1, 2, 4, 8]
     """
-    if chunk < 1:
+    if chunk is not None and chunk < 1:
         raise InvalidArgument(f"{option('chunk')} must be at least 1, not {chunk!r}")
-    if total is None and isinstance(items, Sequence):
-        total = len(items)
+    checked_executor(executor)
+    known = len(items) if isinstance(items, Sequence) else None
+    total = known if total is None else total
 
     def tell(done: int) -> None:
         if progress is not None:
             progress(label, min(1.0, done / total) if total else 0.0)
 
     if executor is None:
+        if isinstance(shared, Sealed):
+            shared = pickle.loads(shared.payload)
         for done, item in enumerate(items, 1):
             yield work(shared, item)
             tell(done)
         return
-    yield from _each_elsewhere(_Sender(executor, work, shared, place), iter(items), chunk, tell)
+    yield from _each_elsewhere(_Sender(executor, work, shared, place), iter(items), known, chunk, tell)
+
+
+def checked_executor(executor: object) -> None:
+    """Refuse what cannot be given work."""
+    if executor is not None and not isinstance(executor, Executor):
+        raise InvalidArgument(
+            f"{option('executor')} must be a concurrent.futures.Executor (of a Dask client:"
+            f" client.get_executor()), not {executor!r}"
+        )
+
+
+def worker_count(executor: Executor) -> int | None:
+    """Return how many items an executor works on at a time, or ``None`` where it does not say."""
+    try:
+        client = _dask_client(executor)
+        if client is not None:
+            return sum(client.nthreads().values()) or None
+        for name in ("_max_workers", "num_workers"):  # of the standard library's pools, and of MPI's
+            count = getattr(executor, name, None)
+            if isinstance(count, int) and count > 0:
+                return count
+    except Exception:  # a cluster that is gone; what is sent there tells
+        return None
+    return None
+
+
+def _dask_client(executor: Executor) -> Any:
+    client = getattr(executor, "_client", None)
+    return client if hasattr(client, "get_executor") else None
 
 
 def _each_elsewhere(
-    sender: _Sender, items: Iterator[Any], chunk: int, tell: Callable[[int], None]
+    sender: _Sender,
+    items: Iterator[Any],
+    known: int | None,
+    chunk: int | None,
+    tell: Callable[[int], None],
 ) -> Iterator[Any]:
-    """Keep as many chunks under way as there is room for; yield what comes back, in order."""
+    """Keep as many tasks under way as there is room for; yield what comes back, in order."""
     under_way: deque[_Task] = deque()
-    done = 0
+    taken = done = 0
     try:
         while True:
             while len(under_way) < sender.ahead:
-                part = tuple(islice(items, chunk))
+                size = chunk or sender.size(None if known is None else known - taken)
+                part = tuple(islice(items, size))
                 if not part:
                     break
+                taken += len(part)
                 under_way.append(sender.send(part))
             if not under_way:
                 return
@@ -130,18 +173,49 @@ def _each_elsewhere(
             task.future.cancel()
 
 
+class _Lacks(NamedTuple):
+    """The answer of a worker that does not have what all items share: its machine and process."""
+
+    machine: str
+    process: int
+
+
 @dataclass
 class _Task:
-    """A chunk under way, how often it was tried, and whether what is shared went with it."""
+    """Items under way, how often they were tried, and whether what is shared went with them."""
 
     items: tuple[Any, ...]
     future: Future[Any]
+    complete: bool
     attempts: int = 1
-    complete: bool = True
+    refused: int = 0
+
+
+class Sealed:
+    """What items share, ready to be sent: for several calls of :func:`each` with one ``shared``."""
+
+    def __init__(self, shared: Any) -> None:
+        self.payload = pickle.dumps(shared, protocol=pickle.HIGHEST_PROTOCOL)
+        self.key = hashlib.sha256(self.payload).hexdigest()
+        self._kept: tuple[Executor, list[Any]] | None = None
+
+    def kept_by(self, executor: Executor) -> list[Any] | None:
+        """Return it as pieces that a Dask cluster keeps and makes again when a worker dies; else ``None``."""
+        client = _dask_client(executor)
+        if client is None:
+            return None
+        if self._kept is None or self._kept[0] is not executor:
+            pieces = (self.payload[k : k + _PIECE] for k in range(0, len(self.payload), _PIECE))
+            self._kept = executor, [client.submit(_keep, piece) for piece in pieces]
+        return self._kept[1]
+
+
+def _keep(piece: bytes) -> bytes:
+    return piece
 
 
 class _Sender:
-    """Sends chunks to an executor and gets their answers, whatever happens to workers on the way."""
+    """Sends tasks to an executor and gets their answers, whatever happens to workers on the way."""
 
     def __init__(
         self,
@@ -153,52 +227,88 @@ class _Sender:
         self.executor = executor
         self.place = place if isinstance(executor, Workers) else None
         self.work = work
-        self.payload = pickle.dumps(shared, protocol=pickle.HIGHEST_PROTOCOL)
-        self.key = hashlib.sha256(self.payload).hexdigest()
-        count = getattr(executor, "_max_workers", None)  # of the pools in the standard library
-        self.ahead = 4 * count if isinstance(count, int) else _AHEAD
-        self.first = self.ahead // 4
+        self.sealed = shared if isinstance(shared, Sealed) else Sealed(shared)
+        self.small = len(self.sealed.payload) <= _SMALL
+        self.count = worker_count(executor)
+        self.first = self.count or 1  # tasks that carry what is shared unasked
+        # Where items have their places, no process waits behind another's items.
+        self.ahead = 4 * self.count if self.count and self.place is None else _AHEAD
+        self.helped: dict[_Lacks, int] = {}
+
+    def size(self, left: int | None) -> int:
+        """Return how many items the next task has, of those that are left."""
+        if left is None or self.count is None or self.place is not None:
+            return 1
+        return max(1, min(_MOST, left // (_SHARES * self.count)))
 
     def send(self, items: tuple[Any, ...]) -> _Task:
-        """Submit a chunk; the first ones, and all where it is small, carry what is shared."""
-        complete = self.first > 0 or len(self.payload) <= _SMALL
-        self.first -= 1
-        return _Task(items, self._submit(items, complete), complete=complete)
+        """Submit a task; the first ones, and all where it is small, carry what is shared."""
+        if self.place is not None and isinstance(self.executor, Workers):
+            complete = self.executor.lacks(self.place(items[0]), self.sealed.key)
+        else:
+            complete = self.first > 0 or self.small
+            self.first -= 1
+        return _Task(items, self._submit(items, complete), complete)
 
     def receive(self, task: _Task) -> tuple[list[Any], BaseException | None]:
-        """Wait for the answers of a chunk; do it again where a worker died or lacked what is shared."""
+        """Wait for the answers of a task; do it again where a worker died or lacked what is shared."""
         while True:
             try:
                 found = task.future.result()
+            except (KeyboardInterrupt, SystemExit):
+                raise
             except BrokenExecutor as error:
                 if task.attempts >= _ATTEMPTS:
-                    raise _lost(f"{task.attempts} times in a row", error) from error
+                    raise _lost(f" {task.attempts} times in a row", error) from error
                 task.attempts += 1
                 task.complete = True
-                task.future = self._submit(task.items, True)
-            except Exception as error:  # not of the work, whose errors are values
+            except BaseException as error:  # not of the work, whose errors are values
                 raise _lost("", error) from error
             else:
-                if found is not None:
-                    return found  # type: ignore[no-any-return]  # what _chunk returned
-                task.complete = True
-                task.future = self._submit(task.items, True)
+                if not isinstance(found, _Lacks) or task.complete:
+                    return _checked(found, len(task.items))
+                task.complete = self._goes_along(task, found)
+            task.future = self._submit(task.items, task.complete)
+
+    def _goes_along(self, task: _Task, worker: _Lacks) -> bool:
+        """Return whether what is shared goes with a task that came back for want of it.
+
+        Many tasks of one worker come back together, and one of them is enough; it may meet another
+        worker, so those that come back again are another reason.
+        """
+        task.refused += 1
+        if task.refused < _ATTEMPTS and self.helped.get(worker, 0) >= task.refused:
+            return False
+        self.helped[worker] = self.helped.get(worker, 0) + 1
+        return True
 
     def _submit(self, items: tuple[Any, ...], complete: bool) -> Future[Any]:
-        payload = self.payload if complete else None
         try:
+            kept = None if self.small else self.sealed.kept_by(self.executor)
+            payload = kept or (self.sealed.payload if complete else None)
+            given = (self.work, self.sealed.key, payload, items)
             if self.place is not None and isinstance(self.executor, Workers):
-                at = self.place(items[0])
-                return self.executor.submit_at(at, _chunk, self.work, self.key, payload, items)
-            return self.executor.submit(_chunk, self.work, self.key, payload, items)
-        except BrokenExecutor as error:
+                return self.executor.submit_at(self.place(items[0]), _chunk, *given)
+            return self.executor.submit(_chunk, *given)
+        except Exception as error:
             raise _lost("", error) from error
+
+
+def _checked(found: Any, asked: int) -> tuple[list[Any], BaseException | None]:
+    """Return an answer that is one: a result for every item, or some and the error of the next."""
+    if isinstance(found, tuple) and len(found) == 2 and isinstance(found[0], list):
+        results, error = found
+        if error is None and len(results) == asked:
+            return results, None
+        if isinstance(error, BaseException) and len(results) < asked:
+            return results, error
+    raise _lost("", TypeError(f"the executor returned something else: {str(found)[:60]!r}"))
 
 
 def _lost(often: str, error: BaseException) -> WorkerLost:
     said = f"{type(error).__name__}: {error}".strip().rstrip(":")
     return WorkerLost(
-        f"a worker did not finish its part{' ' + often if often else ''} ({said}); nothing is reported,"
+        f"a worker did not finish its part{often} ({said}); nothing is reported,"
         " because a part would be missing: run it again, with fewer workers if memory was short"
     )
 
@@ -208,15 +318,17 @@ _SENDING = threading.Lock()  # workers may be threads
 
 
 def _chunk(
-    work: Callable[[Any, Any], Any], key: str, payload: bytes | None, items: tuple[Any, ...]
-) -> tuple[list[Any], BaseException | None] | None:
-    """Run in a worker: the answers to a chunk up to the first error, or ``None`` for want of ``key``."""
+    work: Callable[[Any, Any], Any], key: str, payload: bytes | list[bytes] | None, items: tuple[Any, ...]
+) -> tuple[list[Any], BaseException | None] | _Lacks:
+    """Run in a worker: the answers to a task up to the first error, or what it lacks for want of ``key``."""
     with _SENDING:
         if key not in _SHARED:
             if payload is None:
-                return None
-            _SHARED[key] = pickle.loads(payload)
-            while len(_SHARED) > _KEPT:
+                import platform
+
+                return _Lacks(platform.node(), os.getpid())
+            _SHARED[key] = pickle.loads(b"".join(payload) if isinstance(payload, list) else payload)
+            while len(_SHARED) > KEPT:
                 _SHARED.popitem(last=False)
         _SHARED.move_to_end(key)
         shared = _SHARED[key]
@@ -227,95 +339,6 @@ def _chunk(
     except Exception as error:
         return results, error
     return results, None
-
-
-class Workers(Executor):
-    """Processes on this machine; where one is killed, new ones take its place.
-
-    Each works with one thread, leaves interrupts to the process that made it, and ends with it.  Scripts
-    that use it keep their own work under ``if __name__ == "__main__":``, as multiprocessing asks.
-
-    Examples
-    --------
-    >>> with Workers(2) as pool:
-    ...     sum(pool.map(abs, [-1, 2, -3]))
-    6
-    """
-
-    def __init__(self, count: int) -> None:
-        if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= 10_000:
-            raise InvalidArgument(
-                f"{option('workers')} must be a whole number from 1 to 10,000, not {count!r}"
-            )
-        self._max_workers = count
-        self._lock = threading.Lock()
-        self._pool = self._new(count)
-        self._places: list[ProcessPoolExecutor] = []
-
-    def _new(self, count: int) -> ProcessPoolExecutor:
-        import multiprocessing
-
-        # Not forked: a progress bar is a thread, and threads do not survive a fork in good order.
-        fresh = multiprocessing.get_context("spawn")
-        return ProcessPoolExecutor(count, mp_context=fresh, initializer=_begin)
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Schedule a call, in new processes if the old ones broke."""
-        with self._lock:
-            try:
-                return self._pool.submit(fn, *args, **kwargs)
-            except BrokenExecutor:
-                self._pool.shutdown(wait=False)
-                self._pool = self._new(self._max_workers)
-                return self._pool.submit(fn, *args, **kwargs)
-
-    def submit_at(self, place: int, fn: Callable[..., Any], /, *args: Any) -> Future[Any]:
-        """Schedule a call in the process of a place: 0, 1, …, then back again, so that neighbours balance."""
-        k = place % (2 * self._max_workers)
-        k = min(k, 2 * self._max_workers - 1 - k)
-        with self._lock:
-            if not self._places:
-                self._places = [self._new(1) for _ in range(self._max_workers)]
-            try:
-                return self._places[k].submit(fn, *args)
-            except BrokenExecutor:
-                self._places[k].shutdown(wait=False)
-                self._places[k] = self._new(1)
-                return self._places[k].submit(fn, *args)
-
-    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Let the processes go when they are done; ``cancel_futures`` drops what has not begun."""
-        for pool in (self._pool, *self._places):
-            pool.shutdown(wait=wait, cancel_futures=cancel_futures)
-
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        """Wait for what is under way; after an error or an interrupt, end it."""
-        if kind is not None:
-            pools = (self._pool, *self._places)
-            processes = [p for pool in pools for p in (getattr(pool, "_processes", None) or {}).values()]
-            self.shutdown(wait=False, cancel_futures=True)
-            for process in processes:
-                process.terminate()
-            for process in processes:
-                process.join()
-        else:
-            self.shutdown()
-
-
-def _begin() -> None:
-    """Set a worker process up, before it imports anything large."""
-    import multiprocessing
-
-    os.environ.setdefault("OMP_NUM_THREADS", "1")  # as many threads as processes, not their product
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-
-
-def _end_with(parent: Any) -> None:
-    parent.join()
-    os._exit(1)
 
 
 def workers(count: int | None) -> AbstractContextManager[Executor | None]:

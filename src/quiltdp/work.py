@@ -13,11 +13,11 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from quiltdp.errors import InvalidArgument, option
 
-__all__ = ["LEVELS", "Guard", "GuardStruck", "WorkBudget"]
+__all__ = ["LEVELS", "BesideBudget", "Guard", "GuardStruck", "WorkBudget"]
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,8 @@ class WorkBudget:
     programs: int = 20_000
     evidence: int = 300
     until: str = ""
+    beside: ClassVar[bool] = False
+    """Whether the answer only stands beside another one, and must not cost more."""
 
     @classmethod
     def named(cls, level: str | WorkBudget) -> WorkBudget:
@@ -116,6 +118,13 @@ LEVELS = {
         evidence=5_000,
     ),
 }
+
+
+@dataclass(frozen=True)
+class BesideBudget(WorkBudget):
+    """The budget of a comparison: what would cost more than the answer it stands beside is refused."""
+
+    beside: ClassVar[bool] = True
 
 
 class GuardStruck(Exception):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator
-from concurrent.futures import Executor, ProcessPoolExecutor
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +16,8 @@ from quiltdp.accountant.elsewhere import Elsewhere
 from quiltdp.accountant.methods import by_name
 from quiltdp.accountant.stages import Evaluation
 from quiltdp.errors import InvalidArgument, ModelTooWide
+from quiltdp.inference import quilts_elsewhere
+from quiltdp.inference.region import QuiltInfluence
 from quiltdp.parallel import Workers
 
 
@@ -95,4 +99,57 @@ def test_quilts_of_many_targets(pool: Executor) -> None:
     model = qd.example("asia")
     graph = qd.moralize(model)
     quilts = [q for n in model.nodes for q in qd.quilts(graph, n, max_nearby=1)]
-    assert qd.quilt_influences(model, quilts, executor=pool) == qd.quilt_influences(model, quilts)
+    here, there = (qd.quilt_influences(model, quilts, executor=where) for where in (None, pool))
+    assert there == here
+    assert [(f.witness, f.b_witness) for f in there] == [(f.witness, f.b_witness) for f in here]
+
+
+def test_what_nobody_asked_for_is_not_looked_up_in_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Known sets and witnesses are many: a worker sends numbers, and they are found when asked for."""
+    model = qd.example("alarm")
+    quilts = list(qd.quilts(qd.moralize(model), "HR", max_nearby=1))
+    here = qd.quilt_influences(model, quilts)
+    looked_up, usual = [], QuiltInfluence.__reduce__
+
+    def reduce(found: QuiltInfluence) -> Any:
+        looked_up.append("_later" in found.__dict__)
+        return usual(found)
+
+    monkeypatch.setattr(QuiltInfluence, "__reduce__", reduce)
+    with ThreadPoolExecutor(1) as threads:
+        there = qd.quilt_influences(model, quilts, executor=Pickling(threads))
+    assert quilts_elsewhere.__all__ == ["by_target"]
+    assert not any(looked_up)
+    assert len(looked_up) < len(quilts)
+    assert [f.witness for f in there] == [f.witness for f in here]
+    assert there == here
+
+
+class Pickling(Executor):
+    """Threads to which everything goes as it goes to processes."""
+
+    def __init__(self, threads: Executor) -> None:
+        self.threads = threads
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        return self.threads.submit(_pickled, pickle.dumps((fn, args)))
+
+
+def _pickled(sent: bytes) -> Any:
+    fn, args = pickle.loads(sent)
+    return pickle.loads(pickle.dumps(fn(*args)))
+
+
+def test_symmetric_records_are_found_in_the_workers(pool: Executor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a worker says of them is used here: nobody looks for symmetries again."""
+    tables: dict[str, tuple[list[str], object]] = {}
+    for name, count in (("a", 3), ("b", 2)):
+        tables[f"{name}top"] = ([], [0.3, 0.7])
+        for k in range(count):
+            tables[f"{name}{k}"] = ([f"{name}top"], [[0.9, 0.1], [0.2, 0.8]])
+    model = qd.Model.from_tables(tables)
+    here = qd.leakage(model, 0.3, "coupling", "prior")
+    monkeypatch.setattr("quiltdp.accountant.stages.symmetric_nodes", None)
+    there = qd.leakage(model, 0.3, "coupling", "prior", executor=pool)
+    assert there.to_dict() == here.to_dict()
+    assert here.per_record["a0"] == here.per_record["a2"]

@@ -278,3 +278,12 @@ def test_the_largest_alpha_does_not_depend_on_how_it_was_looked_for() -> None:
             fresh = [qd.leakage_of(model, mechanism, scale=s, **options).epsilon for s in sigmas]
             assert fresh[0] <= 0.7 < fresh[1]
             assert fresh[0] == pytest.approx(0.7, rel=1e-8)
+
+
+def test_an_alpha_of_a_stage_that_a_limit_ended_comes_with_a_warning() -> None:
+    chain = qd.markov_chain([[0.9, 0.1], [0.1, 0.9]], length=100)
+    with pytest.warns(
+        UserWarning, match=r"dp_epsilon: the time limit was reached after stage .* gives it again"
+    ):
+        found = qd.dp_epsilon(chain, 1.0, time_limit=1e-9)
+    assert 0.0 < found <= qd.dp_epsilon(chain, 1.0, time_limit=1e6)

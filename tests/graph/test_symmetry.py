@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import quiltdp as qd
 from quiltdp.domains.pedigree import Pedigree, Person
-from quiltdp.graph.symmetry import symmetric_nodes
+from quiltdp.graph.symmetry import symmetric_nodes, symmetries
 
 COIN, BIASED = np.array([0.5, 0.5]), np.array([0.7, 0.3])
 NOISY, LOUD = np.array([[0.9, 0.1], [0.2, 0.8]]), np.array([[0.6, 0.4], [0.1, 0.9]])
@@ -63,6 +63,9 @@ def test_the_classes_are_those_of_all_renamings(model: qd.Model, marks: list[int
     found = symmetric_nodes(model, marks)
     labels = np.arange(count) if found is None else found
     assert (labels[:, None] == labels[None, :]).tolist() == alike.tolist()
+    for image in symmetries(model, marks):
+        assert joint(renamed(model, tuple(image))) == here
+        assert all(marks[k] == marks[image[k]] for k in range(count))
 
 
 def double_cousins(inbred: bool) -> tuple[qd.Model, list[list[str]]]:

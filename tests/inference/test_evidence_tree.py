@@ -9,6 +9,7 @@ import pytest
 
 from quiltdp import moralize
 from quiltdp.inference.evidence_tree import evidence_branches, surroundings
+from quiltdp.inference.reveal_order import RevealOrder
 from quiltdp.inference.workspace import Workspace
 
 
@@ -50,7 +51,9 @@ def test_laws_and_possibility_are_those_of_the_joint(seed, shape, states):
     assert joint is not None
     target = model.nodes[0]
     looked = 0
-    for branch in evidence_branches(model, (target,), model.records, most=10**8, workspace=Workspace(model)):
+    for found in evidence_branches(model, (target,), model.records, most=10**8, workspace=Workspace(model)):
+        branch = found.cases()
+        assert found.pairs == sum(len(n.law) * (n.law.shape[1] * n.law.shape[2]) ** 2 for n in branch.nodes)
         top = branch.nodes[-1]
         name = model.nodes[top.node]
         for e in range(len(top.value)):
@@ -66,3 +69,16 @@ def test_laws_and_possibility_are_those_of_the_joint(seed, shape, states):
                     assert top.law[e, branch.seen[t]] == pytest.approx(law, abs=1e-12)
                     looked += 1
     assert looked > 10
+
+
+def test_what_is_above_separates_from_all_that_is_revealed_before():
+    model = loopy.loopy(2, "ladder", "plain")
+    joint = loopy.joint(model)
+    assert joint is not None
+    order = RevealOrder(model, (model.nodes[0],), "fill")
+    order.read_laws(model, Workspace(model))
+    for k, name in enumerate(order.names):
+        revealed = dict.fromkeys((model.nodes[0], *order.names[k + 1 :]), 0)
+        law = loopy.law(model, joint, [name], revealed)
+        assert order.laws[k][0] == pytest.approx(law, abs=1e-12)
+        assert set(order.above[k]) <= set(revealed)

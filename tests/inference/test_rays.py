@@ -138,8 +138,11 @@ def test_protected_units(model, way):
         with pytest.MonkeyPatch.context() as patch:
             way(patch)
             found = swings(*args, limits=ONLY_RAYS)
+        # the unit's own tables are read at impossible states of the separator too: then it is a bound
+        exact = (brute_force.marginal(model, sorted(quilt.separator)) > 0).all()
         for known, value in wanted.items():
-            assert close(found[known], value)
+            assert found[known] >= value * (1 - 1e-12) - 1e-13
+            assert close(found[known], value) or not exact
 
 
 # -- hubs with many children -------------------------------------------------------------------

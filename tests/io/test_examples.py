@@ -1,6 +1,7 @@
 """The models that come with the package (quiltdp.io.examples), from a checkout and from a wheel."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -64,3 +65,6 @@ def test_wheel_and_sdist_work_in_a_clean_environment(tmp_path, dist, kind):
     installed = next((tmp_path / "clean").glob("lib/python*/site-packages/quiltdp"))
     assert {f.name for f in (installed / "examples").iterdir()} >= set(EXAMPLES.values())
     assert (installed / "report/assets/report.html").exists()
+    if shutil.which(os.environ.get("CC", "cc")):
+        used = [python, "-c", "from quiltdp.compiled import kernels; assert kernels() is not None"]
+        subprocess.run(used, check=True, cwd=tmp_path, env=elsewhere)

@@ -33,6 +33,7 @@ from quiltdp.errors import InvalidArgument, ModelTooWide, NoCertificate, Quiltdp
 from quiltdp.model import Model
 from quiltdp.numbers import digits_up, shown_up
 from quiltdp.printable import json_text, printable
+from quiltdp.work import LEVELS, BesideBudget
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -320,6 +321,8 @@ def calibrate(
             work=work,
             time_limit=time_limit,
             memory_limit=memory_limit,
+            progress=progress,
+            executor=executor,
         )
     profile = LeakageProfile(
         model,
@@ -427,22 +430,31 @@ def _compared(
 ) -> tuple[dict[str, float], tuple[str, ...]]:
     """Return the scales of independent records, group privacy, and the published formula, with notes.
 
-    The published formula gets the smallest work budget, and what is left of the answer's own limits.
+    The published formula gets the smallest work budget, no more work than such an answer takes, and what is
+    left of the answer's own limits.
     """
+    budget = BesideBudget(**LEVELS["quick"].to_dict())
     alone = epsilon / heaviest(profile.units, profile.model, weights)
     compared, notes = {"independent": digits_up(mechanism.scale(alone))}, []
     for name in ("group", "published"):
-        other = profile.with_method(name, "quick")
+        other = profile.with_method(name, budget)
         try:
             compared[name] = digits_up(mechanism.scale(other.scale(epsilon, weights, tolerance=1e-6)))
         except ModelTooWide as error:
-            notes.append(f"not compared with {name!r}: {error.reason}")
+            asked = f"method={name!r} (--method {name}) asks for it alone"
+            notes.append(f"not compared with {name!r}: {error.reason}; {asked}")
         except QuiltdpError:
             continue  # not for this kind of model or unit
     return compared, tuple(notes)
 
 
-_PASSING = ("adversary", "time_limit", "memory_limit")  # what is not part of how a scale was found
+_PASSING = (
+    "adversary",
+    "time_limit",
+    "memory_limit",
+    "progress",
+    "executor",
+)  # what is not part of how a scale was found
 
 
 def _approximate(model: Model, epsilon: float, mechanism: Mechanism, **options: Any) -> Calibration:

@@ -10,14 +10,15 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from quiltdp.accountant.adversaries import Adversary, adversary_from
 from quiltdp.accountant.bounds import Problem, Vector
-from quiltdp.accountant.delta_bounds import ApproximateBound, RegisteredDelta, delta_bounds_for
+from quiltdp.accountant.delta_bounds import RegisteredDelta, delta_bounds_for
+from quiltdp.accountant.delta_pieces import DeltaPiece, evaluate_elsewhere
 from quiltdp.accountant.delta_search import TOLERANCE, smallest_passing
 from quiltdp.accountant.delta_weighed import BoundStruck, Deltas, WeighedPiece, WeighedProfile
 from quiltdp.accountant.known_records import check_known, known_in
@@ -33,12 +34,15 @@ from quiltdp.accountant.units import (
     make_units,
     positive_epsilon,
 )
-from quiltdp.errors import InvalidArgument, ModelTooWide, option
+from quiltdp.errors import InvalidArgument, option
 from quiltdp.graph.components import component_classes
 from quiltdp.inference.workspace import Workspace
 from quiltdp.model import Model
 from quiltdp.numbers import digits_up, shown_up
-from quiltdp.work import Guard, GuardStruck, WorkBudget
+from quiltdp.work import Guard, WorkBudget
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
 
 __all__ = ["ApproximateCalibration", "DeltaProfile", "approximate_leakage", "smallest_scale"]
 
@@ -46,36 +50,12 @@ _SMALLEST_EPSILON = 1e-6
 _Answer = TypeVar("_Answer")
 
 
-@dataclass(frozen=True, eq=False)
-class _Piece:
-    """One class of components, where its units stand in the whole model, and the bounds tried so far."""
-
-    copies: tuple[np.ndarray, ...]
-    places: tuple[tuple[np.ndarray, np.ndarray], ...]
-    problem: Problem
-    workspace: Workspace
-    tried: dict[str, ApproximateBound | None] = field(default_factory=dict)  # None: it does not fit
-
-    def prepare(self, entry: RegisteredDelta, budget: WorkBudget) -> None:
-        """Prepare a bound if it holds here, applies and is not too large; or raise as a limit does."""
-        if entry.name in self.tried:
-            return
-        bound: ApproximateBound | None = None
-        if entry.against.covers(self.problem.adversary):
-            try:
-                bound = entry.make(self.problem)
-                bound.prepare(self.workspace, budget)
-            except (InvalidArgument, ModelTooWide):
-                bound = None
-        self.tried[entry.name] = bound
-
-
 class DeltaProfile:
     """δ_BDP(ε) of any mechanism with a group-privacy profile, for every unit of a model.
 
     Parameters
     ----------
-    model, adversary, protect, window, work, time_limit, memory_limit
+    model, adversary, protect, window, work, time_limit, memory_limit, progress, executor
         As for :func:`quiltdp.leakage`; a protected set must lie in one connected component.  The stages that
         ``work`` may end with are ``group``, ``paired``, ``swing``, ``paired-prior``, ``paired-tree`` and
         ``carried``, in this order, as far as they hold against the adversary.
@@ -104,6 +84,8 @@ class DeltaProfile:
         work: WorkBudget | str = "normal",
         time_limit: float = 30.0,
         memory_limit: float | None = None,
+        progress: Callable[[str, float], None] | None = None,
+        executor: Executor | None = None,
     ) -> None:
         limits = (positive_epsilon(time_limit, "time_limit"), checked_bytes(memory_limit))
         self.model = model
@@ -114,6 +96,7 @@ class DeltaProfile:
         self.stage = ""
         """The last bound of the last answer."""
         self._method = method
+        self._progress, self._executor = progress, _checked(executor)
         self._workspace = Workspace(model, guard=Guard(*limits))
         classes = component_classes(model)
         local, places = assign_units(model, self.units, classes)
@@ -124,7 +107,7 @@ class DeltaProfile:
                 facing = known_in(self.adversary, found, model)
                 problem = Problem(found.model, units, facing, self.units.window)
                 space = self._workspace.part(k, found.model)
-                self._pieces.append(_Piece(found.copies, where, problem, space))
+                self._pieces.append(DeltaPiece(found.copies, where, problem, space))
         facing_all = dict.fromkeys([self.adversary, *(p.problem.adversary for p in self._pieces)])
         self._known = delta_bounds_for(*facing_all)
         self._chosen = self._up_to(self._by_method(method))
@@ -215,21 +198,23 @@ class DeltaProfile:
         given = alpha_vector(self.model, 1.0) if weights is None else np.asarray(weights, dtype=np.float64)
         entries = entries or self._chosen
         parts: list[tuple[WeighedPiece, np.ndarray, np.ndarray]] = []
-        known: dict[tuple[int, bytes], WeighedPiece] = {}
-        for entry in entries:
-            try:
-                for piece in self._pieces:
-                    piece.prepare(entry, self.budget)
-            except GuardStruck as struck:
-                raise BoundStruck(entry.name, struck) from None
+        known: dict[tuple[int, bytes], tuple[DeltaPiece, Vector, WeighedPiece]] = {}
+        for k, entry in enumerate(entries):
+            if self._progress is not None:
+                self._progress(f"(ε, δ) by {entry.name}", 0.1 * (k + 1))
+            for piece in self._pieces:
+                piece.prepare(entry, self.budget)
         for p, piece in enumerate(self._pieces):
             for copy, (inside, outside) in zip(piece.copies, piece.places, strict=True):
                 own = given[copy]
                 key = (p, own.tobytes())
                 if key not in known:
-                    known[key] = _weighed(piece, own, entries)
-                parts.append((known[key], inside, outside))
-        return WeighedProfile(tuple(self._known), len(self.units), tuple(parts))
+                    known[key] = (piece, own, piece.weigh(own, entries))
+                parts.append((known[key][2], inside, outside))
+        elsewhere = None
+        if self._executor is not None and len(known) > 1:  # one piece is asked here: nothing is gained
+            elsewhere = evaluate_elsewhere(list(known.values()), self.budget, self._executor)
+        return WeighedProfile(tuple(self._known), len(self.units), tuple(parts), elsewhere)
 
     # -- questions -------------------------------------------------------------------------
 
@@ -254,17 +239,12 @@ class DeltaProfile:
         return Certificate("certified bound", statement, self.budget.to_dict(), self.stage, self._method)
 
 
-def _weighed(piece: _Piece, weights: Vector, entries: tuple[RegisteredDelta, ...]) -> WeighedPiece:
-    """Return the bounds of one component for given sensitivities."""
-    found = []
-    for entry in entries:
-        bound = piece.tried[entry.name]
-        try:
-            if bound is not None:
-                found.append((entry, bound.weigh(weights)))
-        except GuardStruck as struck:
-            raise BoundStruck(entry.name, struck) from None
-    return WeighedPiece.of(found, bool((weights == np.floor(weights)).all()))
+def _checked(executor: Executor | None) -> Executor | None:
+    if executor is not None:
+        from quiltdp.parallel import checked_executor
+
+        checked_executor(executor)
+    return executor
 
 
 def _check_one_component(units: Units, places: Any) -> None:

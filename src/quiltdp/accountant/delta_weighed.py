@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +14,10 @@ from quiltdp.accountant.mechanisms import GroupProfile
 from quiltdp.errors import InvalidArgument, option
 from quiltdp.work import GuardStruck
 
-__all__ = ["BoundStruck", "Deltas", "WeighedPiece", "WeighedProfile"]
+__all__ = ["BoundStruck", "Deltas", "Evaluated", "WeighedPiece", "WeighedProfile"]
+
+Evaluated = tuple[Vector, list[str]]
+"""The smallest δ of every class of a piece, and by which bound."""
 
 
 class BoundStruck(GuardStruck):
@@ -23,6 +26,10 @@ class BoundStruck(GuardStruck):
     def __init__(self, bound: str, struck: GuardStruck) -> None:
         super().__init__(str(struck))
         self.bound = bound
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Travel between processes."""
+        return BoundStruck, (self.bound, GuardStruck(str(self)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,9 +72,7 @@ class WeighedPiece:
         picks = tuple(b.where[first] for _, b in bounds)
         return cls(tuple(bounds), where.astype(np.intp), picks, whole)
 
-    def evaluate(
-        self, profile: GroupProfile, epsilon: float, *, costly: bool = True
-    ) -> tuple[Vector, list[str]]:
+    def evaluate(self, profile: GroupProfile, epsilon: float, *, costly: bool = True) -> Evaluated:
         """Return the smallest δ of every class, and by which bound.
 
         Raises
@@ -102,17 +107,17 @@ class WeighedProfile:
     names: tuple[str, ...]
     count: int
     parts: tuple[tuple[WeighedPiece, np.ndarray, np.ndarray], ...]
+    elsewhere: Callable[[GroupProfile, float, bool], list[Evaluated]] | None = None
+    """Evaluates the pieces in workers, each once, in the order in which they come first."""
 
-    def _pieces(
-        self, profile: GroupProfile, epsilon: float
-    ) -> Iterator[tuple[Vector, list[str], np.ndarray, np.ndarray]]:
+    def _evaluated(self, profile: GroupProfile, epsilon: float, costly: bool = True) -> dict[int, Evaluated]:
+        """Return what every piece says, by its identity."""
         if math.isnan(epsilon):
             raise InvalidArgument(f"{option('epsilon')} must be a number, not {epsilon!r}")
-        known: dict[int, tuple[Vector, list[str]]] = {}
-        for piece, inside, outside in self.parts:
-            if id(piece) not in known:
-                known[id(piece)] = piece.evaluate(profile, epsilon)
-            yield *known[id(piece)], piece.where[inside], outside
+        pieces = {id(piece): piece for piece, _, _ in self.parts}
+        if self.elsewhere is not None:
+            return dict(zip(pieces, self.elsewhere(profile, epsilon, costly), strict=True))
+        return {k: piece.evaluate(profile, epsilon, costly=costly) for k, piece in pieces.items()}
 
     @property
     def costly(self) -> bool:
@@ -121,21 +126,15 @@ class WeighedProfile:
 
     def largest(self, profile: GroupProfile, epsilon: float, *, costly: bool = True) -> float:
         """Return the largest δ over all units; ε may be negative."""
-        worst = 0.0
-        known: set[int] = set()
-        for piece, _, _ in self.parts:
-            if id(piece) not in known:
-                known.add(id(piece))
-                found, _ = piece.evaluate(profile, epsilon, costly=costly)
-                worst = max(worst, float(found.max(initial=0.0)))
-        if math.isnan(epsilon):
-            raise InvalidArgument(f"{option('epsilon')} must be a number, not {epsilon!r}")
-        return worst
+        found = self._evaluated(profile, epsilon, costly)
+        return max((float(best.max(initial=0.0)) for best, _ in found.values()), default=0.0)
 
     def evaluate(self, profile: GroupProfile, epsilon: float) -> Deltas:
         """Return δ of every unit with the bound that gave it."""
         values, given = np.zeros(self.count), np.zeros(self.count, dtype=np.intp)
-        for best, by, where, outside in self._pieces(profile, epsilon):
+        found = self._evaluated(profile, epsilon)
+        for piece, inside, outside in self.parts:
+            (best, by), where = found[id(piece)], piece.where[inside]
             values[outside] = best[where]
             given[outside] = np.array([self.names.index(n) for n in by], dtype=np.intp)[where]
         return Deltas(values, self.names, given)

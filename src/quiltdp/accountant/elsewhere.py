@@ -11,16 +11,21 @@ from concurrent.futures import Executor
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from quiltdp.accountant.bounds import Bound, Registered
 from quiltdp.accountant.methods import by_name
 from quiltdp.accountant.stages import Component, Evaluation, SmallestBounds
 from quiltdp.inference.workspace import Workspace
-from quiltdp.parallel import each
+from quiltdp.parallel import Sealed, each
 from quiltdp.work import Guard, WorkBudget
 
 __all__ = ["Elsewhere"]
 
 Names = tuple[tuple[str, str], ...]
+Classes = NDArray[np.intp] | None
+"""Which units are symmetric (:meth:`Component.alike`)."""
 
 
 class _Prepared:
@@ -70,7 +75,7 @@ class Elsewhere:
     def __init__(self, components: Sequence[Component], budget: WorkBudget, executor: Executor) -> None:
         self.components = components
         self.executor = executor
-        self._shared = _Prepared(components, budget)
+        self._shared = Sealed(_Prepared(components, budget))
         largest = sorted(range(len(components)), key=lambda p: (-len(components[p].problem.model.nodes), p))
         self._place = {p: k for k, p in enumerate(largest)}
 
@@ -93,10 +98,11 @@ class Elsewhere:
         """Return what all evaluations give, in their order."""
         asked = [(q, _names(self.components[q.piece])[: q.bounds], self._left(q.piece)) for q in evaluations]
         pieces = [q.piece for q in evaluations]
-        return [
-            self._ours(p, found)
-            for p, found in zip(pieces, self._each(_evaluate, asked, pieces), strict=True)
-        ]
+        results = []
+        for q, (found, alike) in zip(evaluations, self._each(_evaluate, asked, pieces), strict=True):
+            self.components[q.piece].note_alike(q.alpha, alike)
+            results.append(self._ours(q.piece, found))
+        return results
 
     def _ours(self, piece: int, found: SmallestBounds) -> SmallestBounds:
         """Return an answer with what is known here of its bounds: an entry travels by its name alone."""
@@ -128,6 +134,7 @@ def _offer(
     return took, component.notes, (last, said)  # an entry travels by its name
 
 
-def _evaluate(shared: _Prepared, asked: tuple[Evaluation, Names, Any]) -> SmallestBounds:
+def _evaluate(shared: _Prepared, asked: tuple[Evaluation, Names, Any]) -> tuple[SmallestBounds, Classes]:
     evaluation, names, left = asked
-    return evaluation.run(shared.component(evaluation.piece, names, Guard(*left)))
+    found = evaluation.run(shared.component(evaluation.piece, names, Guard(*left)))
+    return found, shared.components[evaluation.piece].alike(evaluation.alpha)

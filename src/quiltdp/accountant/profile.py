@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from copy import copy
 from dataclasses import replace
@@ -33,7 +34,7 @@ from quiltdp.accountant.units import (
 from quiltdp.edges import edge
 from quiltdp.errors import InvalidArgument, ModelTooWide, option
 from quiltdp.graph.components import component_classes
-from quiltdp.inference.workspace import Workspace
+from quiltdp.inference.workspace import Alongside, Workspace
 from quiltdp.model import Model
 from quiltdp.work import Guard, GuardStruck, WorkBudget
 
@@ -77,6 +78,7 @@ class LeakageProfile:
         memory_limit: float | None = None,
         progress: Progress | None = None,
         executor: Executor | None = None,
+        alongside: Alongside | None = None,
     ) -> None:
         self.adversary = check_known(adversary_from(adversary), model)
         limits = (positive_epsilon(time_limit, "time_limit"), checked_bytes(memory_limit))
@@ -84,7 +86,7 @@ class LeakageProfile:
         self.model = model
         self.units = make_units(model, protect, window)
         self.protection: dict[str, Any] = {"protect": protect, "window": window}
-        self.workspace = Workspace(model, guard=Guard(*limits))
+        self.workspace = Workspace(model, guard=Guard(*limits), alongside=alongside)
         self._fresh = True
         self._progress = progress
         self._started = time.monotonic()
@@ -93,6 +95,10 @@ class LeakageProfile:
         _check_stage(self.budget.until, self.adversary)
         self._pieces = tuple(self._take_apart())
         self._elsewhere: Elsewhere | None = None
+        if executor is not None:
+            from quiltdp.parallel import checked_executor
+
+            checked_executor(executor)
         if executor is not None and len(self._pieces) > 1:  # one piece is asked here: nothing is gained
             from quiltdp.accountant.elsewhere import Elsewhere
 
@@ -274,6 +280,12 @@ class LeakageProfile:
         alpha = alpha_vector(self.model, dp_epsilon)
         found, stage = self.ask(lambda stage, before: stage.leakages(alpha, before))
         return self.explain(found, stage, dp_epsilon)
+
+    def per_unit(self, dp_epsilon: DpEpsilon) -> Mapping[str, float]:
+        """Return the :attr:`Leakage.per_record` of :meth:`leakage`, without its reasons."""
+        alpha = alpha_vector(self.model, dp_epsilon)
+        found, stage = self.ask(lambda stage, before: stage.leakages(alpha, before))
+        return stage.per_unit(found)
 
     def with_largest_leakages(self, found: Leakages, stage: Answers, count: int) -> Leakages:
         """Return the ``count`` largest leakages at the end of a search as :meth:`leakage` tells them.
@@ -469,6 +481,9 @@ def dp_epsilon(
 ) -> float:
     """Return the largest α for which every α-DP mechanism is certified to leak at most ε.
 
+    Where a limit of time or memory was reached, the answer of the last finished stage is returned with a
+    ``UserWarning`` that says so; :func:`quiltdp.calibrate` tells it in its notes.
+
     Examples
     --------
     >>> import quiltdp as qd
@@ -488,4 +503,7 @@ def dp_epsilon(
         progress=progress,
         executor=executor,
     )
-    return profile.dp_epsilon(bdp_epsilon)
+    found = profile.dp_epsilon(bdp_epsilon)
+    if profile.struck:  # a number cannot carry a note
+        warnings.warn(f"dp_epsilon: {'; '.join(profile.notes())}", UserWarning, stacklevel=2)
+    return found

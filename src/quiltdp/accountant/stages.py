@@ -100,11 +100,15 @@ class Component:
         model = self.problem.model
         if isinstance(model, ChainModel) or len(model.nodes) > MOST_NODES or not self.problem.singles:
             return None
-        pattern = np.unique(alpha, return_inverse=True)[1].ravel()
+        pattern = _pattern(alpha)
         key = pattern.tobytes()
         if key not in self._alike:
             self._alike[key] = self._symmetric(pattern.tolist())
         return self._alike[key]
+
+    def note_alike(self, alpha: Vector, classes: NDArray[np.intp] | None) -> None:
+        """Remember what :meth:`alike` said of this α in a worker."""
+        self._alike[_pattern(alpha).tobytes()] = classes
 
     def _symmetric(self, pattern: list[int]) -> NDArray[np.intp] | None:
         model, known = self.problem.model, self.problem.adversary.records or frozenset()
@@ -261,6 +265,11 @@ class Component:
             said.extend(above.bounds[len(said) :])  # some of its values may be the best still
             fresh.extend([False] * (len(said) - len(fresh)))
         return SmallestBounds(best, given, tuple(said), tuple(fresh))
+
+
+def _pattern(alpha: Vector) -> NDArray[np.intp]:
+    """Return a number for every record, the same for those with equal α."""
+    return np.unique(alpha, return_inverse=True)[1].ravel()
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,6 +19,7 @@ PRIOR_QUILTS_UNITS = 20  # units' worth of quilts that all units share: tightnes
 # -- chains
 # positions from an end solved one by one; further in, the fixed point: tightness for time
 CHAIN_WALKED = 4096
+CHAIN_DISTANCE = 4096  # the longest block of the informed solver: tightness for time
 CHAIN_FULL = 16  # every so many positions all distances are tried, else near ones: tightness for time
 CHAIN_PERIODS = 400  # candidate periods looked at
 CHAIN_SORTED = 3e7  # numbers sorted for the curves of one side of a homogeneous chain: tightness for time
@@ -26,6 +27,9 @@ CHAIN_CURVES = 4e7  # the same with one matrix per step; afterwards spreads must
 THRESHOLD_AT_ONCE = 200_000  # numbers per batch of pairs of rows: memory
 THRESHOLD_FEW = 12  # vertices of a curve that are all tried
 MQM_TABLES = 40  # tables of different steps per entry that the work budget allows one table
+# numbers compared for the published formula beside another answer, which costs about as much
+MQM_BESIDE = 4e7
+MQM_KINDS = 2**22  # kinds of windows looked up in a table instead of sorted: memory
 LEMMA4_STEPS = 10**7  # no chain the library takes is wider than so many steps of a quilt
 
 # -- coupling and transport
@@ -39,6 +43,8 @@ COUPLING_WORTH = 1e-4  # the mass from which on a pair of states is compared: ti
 COUPLING_FAINT = 1 / 32  # share of that mass from which on a single change is: tightness for time
 COSTS_AT_ONCE = 2**18  # of transports of all pairs, or of chosen ones: memory
 CHOICES_AT_ONCE = 2**17  # costs looked at while pairs are chosen: memory
+TOGETHER_PAIRS = 2**15  # of states in a tree up to which trees of one shape are evaluated together: time
+TOGETHER = 8  # such trees at a time: memory
 TREES_KEPT = 2**27  # bytes of trees kept from one evaluation to the next: memory for time
 GUESSES_KEPT = 2**22  # numbers kept for one level of one reveal: memory for time
 SINGLE_ENTRIES = 8  # times the budget's entries may a clique of single changes have

@@ -100,18 +100,19 @@ def _chain_classes(model: ChainModel) -> tuple[ComponentClass, ...]:
     equal: dict[bytes, list[Table]] = {}  # distinct tables, by what is likely to tell them apart
     first: dict[int, int] = {}  # the first of all tables that are equal to a table
 
-    def same(table: Table) -> int:
+    def same(table: Table) -> None:
         if id(table) not in first:
             like = equal.setdefault(table[:1].tobytes() + table[:, :1].tobytes(), [])
             known = next((t for t in like if np.array_equal(t, table)), table)
             if known is table:
                 like.append(table)
             first[id(table)] = id(known)
-        return first[id(table)]
 
     start = 0
     for s in model.segments:
-        key = (s.length, s.initial.tobytes(), tuple(same(t) for t in s.transitions))
+        for table in {id(t): t for t in s.transitions}.values():
+            same(table)
+        key = (s.length, s.initial.tobytes(), tuple([first[id(t)] for t in s.transitions]))
         if key not in found:
             names = model.states[f"{s.prefix}0"] if s.homogeneous else None
             found[key] = (ChainModel([s], names), [])

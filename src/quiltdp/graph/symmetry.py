@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from quiltdp.graph.components import connected_components
 from quiltdp.model import Model
 
-__all__ = ["MOST_NODES", "symmetric_nodes"]
+__all__ = ["MOST_NODES", "symmetric_nodes", "symmetries"]
 
 MOST_NODES = 300  # larger components are not looked at
 _LOOKS = 60  # how often the nodes are told apart anew before the rest is left as it is
@@ -40,13 +40,30 @@ def symmetric_nodes(model: Model, marks: Sequence[Hashable]) -> NDArray[np.intp]
     >>> symmetric_nodes(m, [0, 1, 2]) is None
     True
     """
+    found = symmetries(model, marks)
+    moved = [(node, image) for renaming in found for node, image in enumerate(renaming) if node != image]
+    return connected_components(len(model.nodes), np.array(moved)).astype(np.intp) if moved else None
+
+
+def symmetries(model: Model, marks: Sequence[Hashable]) -> list[list[int]]:
+    """Return renamings (the image of every node) that together carry symmetric nodes onto each other.
+
+    Examples
+    --------
+    >>> from quiltdp import Model
+    >>> coin, copy = [0.5, 0.5], [[0.9, 0.1], [0.1, 0.9]]
+    >>> m = Model.from_tables({"A": ([], coin), "B": (["A"], copy), "C": (["A"], copy)})
+    >>> symmetries(m, [0, 0, 0])
+    [[0, 2, 1]]
+    """
     if not 1 < len(model.nodes) <= MOST_NODES:
-        return None
+        return []
     structure = _Structure(model, marks)
     colour = structure.refined(structure.start)
     if len(set(colour)) == len(colour):
-        return None
+        return []
     count, looks = len(colour), [_LOOKS]
+    renamings: list[list[int]] = []
     joined: list[tuple[int, int]] = []  # a node and its image under some symmetry
     labels, firsts = np.arange(count), set(range(count))
     for cell in _cells(colour):
@@ -58,11 +75,12 @@ def symmetric_nodes(model: Model, marks: Sequence[Hashable]) -> NDArray[np.intp]
                     continue
                 found = structure.swap(u, v) or structure.search(u, v, looks)
                 if found is not None:
+                    renamings.append(found)
                     joined += [(node, image) for node, image in enumerate(found) if node != image]
                     labels = connected_components(count, np.array(joined))
                     firsts = set(np.unique(labels, return_index=True)[1].tolist())
                     break
-    return labels.astype(np.intp) if joined else None
+    return renamings
 
 
 class _Structure:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -431,10 +431,14 @@ class ChainLaws:
             while len(self._powers) < d:
                 self._powers.append(_times(self._powers[-1], step) if self._powers else step)
             return self._powers[d - 1]
-        table = np.asarray(self.segment.transition(t))
-        for s in range(t + 1, t + d):
-            table = _times(table, np.asarray(self.segment.transition(s)))
-        return table
+        return self.tables_from(t, d)[-1]
+
+    def tables_from(self, t: int, most: int) -> list[Table]:
+        """Return P(X_{t+d} | X_t) for d = 1, …, ``most``, each made of the one before."""
+        if self.segment.homogeneous:
+            return [self.steps(t, d) for d in range(1, most + 1)]
+        steps = (np.asarray(self.segment.transition(s)) for s in range(t, t + most))
+        return list(accumulate(steps, _times))
 
     def forward(self, t: int, d: int) -> Table:
         """Return P(X_{t+d} | X_t = x) for the possible x."""

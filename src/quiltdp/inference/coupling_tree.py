@@ -9,23 +9,30 @@ leads to.  Only possible states are listed, so tables with zeros have few.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from hashlib import blake2b
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from quiltdp.inference.cliques import CliqueStates, conditional_slack, listed_cliques
+from quiltdp.inference.reading import Ints, Reading, read_states
 from quiltdp.inference.trees import junction_tree
 from quiltdp.inference.workspace import Workspace
 from quiltdp.model import Model, Table
 from quiltdp.numbers import LEAST
 
-__all__ = ["CouplingTree", "Ints", "Reveal", "Step", "coupling_tree", "reading_order"]
-
-Ints = NDArray[np.int64]
+__all__ = [
+    "CouplingTree",
+    "Ints",
+    "Reveal",
+    "Step",
+    "TreeReader",
+    "coupling_tree",
+    "reading_order",
+    "side_by_side",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,27 +164,13 @@ def reading_order(model: Model) -> dict[str, int]:
     return {model.nodes[k]: rank for rank, k in enumerate(ranked)}
 
 
-def coupling_tree(
-    model: Model,
-    units: Sequence[tuple[str, ...]],
-    *,
-    together: int = 1,
-    both_orders: bool = False,
-    max_entries: int = 2**20,
-    max_states: int = 2**20,
-    workspace: Workspace | None = None,
-) -> CouplingTree:
-    """Return the reveals of every message and unit.
+class TreeReader:
+    """Reads the junction tree of a model from every unit and across every edge.
 
     Parameters
     ----------
     units
         What is protected; a set of several records is made a clique first.
-    together
-        New nodes of a clique are revealed together while they have at most so many values: tighter,
-        and more work.
-    both_orders
-        Read every clique in the reverse order too.
 
     Raises
     ------
@@ -187,44 +180,118 @@ def coupling_tree(
     Examples
     --------
     >>> from quiltdp import markov_chain
-    >>> tree = coupling_tree(markov_chain([[0.9, 0.1], [0.2, 0.8]], 3), [("X0",)])
+    >>> reader = TreeReader(markov_chain([[0.9, 0.1], [0.2, 0.8]], 3), [("X0",)])
+    >>> tree = reader.read()
     >>> len(tree.messages), [s.nodes for s in tree.units[0][0].steps], tree.pairs
     (2, [(1,)], 12)
+    >>> reader.work() == tree.work
+    True
     """
-    join = [u for u in units if len(u) > 1]
-    tree = junction_tree(model, join=join, max_entries=max_entries, workspace=workspace)
-    cliques = list(listed_cliques(tree, max_states, workspace))
-    rank = reading_order(model)
-    orders = (1, -1) if both_orders else (1,)
-    made: dict[tuple[int, int], int] = {}
+
+    def __init__(
+        self,
+        model: Model,
+        units: Sequence[tuple[str, ...]],
+        *,
+        max_entries: int = 2**20,
+        max_states: int = 2**20,
+        workspace: Workspace | None = None,
+    ) -> None:
+        join = [u for u in units if len(u) > 1]
+        tree = junction_tree(model, join=join, max_entries=max_entries, workspace=workspace)
+        self._model, self._units, self._workspace = model, units, workspace
+        self._cliques = list(listed_cliques(tree, max_states, workspace))
+        self._edges = [(u, v, tuple(z)) for u, v, z in tree.edges if z]  # nothing is said across an empty one
+        self._readers = list(self._from_everywhere())
+
+    def work(self, *, together: int = 1, both_orders: bool = False) -> int:
+        """Return the :attr:`CouplingTree.work` of the tree, arguments as below, before it is read."""
+        orders = (1, -1) if both_orders else (1,)
+        return sum(r.work(order, together) for _, r, _ in self._readers for order in r.worth(orders))
+
+    def read(self, *, together: int = 1, both_orders: bool = False) -> CouplingTree:
+        """Return the reveals of every message and unit.
+
+        New nodes of a clique are revealed ``together`` while they have at most so many values (tighter, and
+        more work), and in ``both_orders`` if asked.
+        """
+        orders = (1, -1) if both_orders else (1,)
+        made: dict[_Edge, int] = {}
+        messages: list[tuple[Reveal, ...]] = []
+        found: list[tuple[Reveal, ...]] = []
+        for edge, reader, branches in self._readers:
+            beyond = [(made[branch], separator) for branch, separator in branches]
+            reveals = tuple(reader.read(order, together, beyond) for order in reader.worth(orders))
+            if edge is None:
+                found.append(reveals)
+            else:
+                made[edge] = len(messages)
+                messages.append(reveals)
+            if self._workspace is not None:
+                self._workspace.guard.check()
+        return CouplingTree(tuple(messages), tuple(found), conditional_slack(self._model))
+
+    def _from_everywhere(self) -> Iterator[tuple[_Edge | None, _Reader, list[tuple[_Edge, tuple[str, ...]]]]]:
+        """Yield who reads every message, then every unit (no edge), each with what it is made from."""
+        model, cliques, rank = self._model, self._cliques, reading_order(self._model)
+        near: list[list[int]] = [[] for _ in cliques]
+        separator: dict[_Edge, tuple[str, ...]] = {}
+        for u, v, z in self._edges:
+            near[u].append(v)
+            near[v].append(u)
+            separator[u, v] = separator[v, u] = z
+        up = [(u, v) for u, v, _ in sorted(self._edges, key=lambda e: -e[1])]  # parents before children
+        for u, v in [*up, *((v, u) for u, v in reversed(up))]:
+            reader = _Reader(model, cliques[v], separator[u, v], rank)
+            yield (u, v), reader, [((v, c), separator[v, c]) for c in near[v] if c != u]
+        holding: dict[str, list[int]] = {}
+        for k, clique in enumerate(cliques):
+            for n in clique.nodes:
+                holding.setdefault(n, []).append(k)
+        for unit in self._units:
+            inside = [k for k in holding[unit[0]] if set(unit) <= set(cliques[k].nodes)]
+            k = min(inside, key=lambda k: len(cliques[k].states))
+            yield None, _Reader(model, cliques[k], unit, rank), [((k, c), separator[k, c]) for c in near[k]]
+
+
+def coupling_tree(
+    model: Model,
+    units: Sequence[tuple[str, ...]],
+    *,
+    together: int = 1,
+    both_orders: bool = False,
+    **limits: Any,
+) -> CouplingTree:
+    """Return the reveals of every message and unit (:class:`TreeReader`)."""
+    return TreeReader(model, units, **limits).read(together=together, both_orders=both_orders)
+
+
+def side_by_side(trees: Sequence[CouplingTree]) -> CouplingTree:
+    """Return trees of the same nodes as one: the messages of all, then the units of all.
+
+    Raises
+    ------
+    ValueError
+        If their laws are not known equally well.
+    """
+    if len({t.slack for t in trees}) > 1:
+        raise ValueError("trees side by side share one slack")
     messages: list[tuple[Reveal, ...]] = []
-    edges = [(u, v, tuple(z)) for u, v, z in tree.edges if z]  # nothing is said across an empty one
-    near: list[list[int]] = [[] for _ in cliques]
-    separator: dict[tuple[int, int], tuple[str, ...]] = {}
-    for u, v, z in edges:
-        near[u].append(v)
-        near[v].append(u)
-        separator[u, v] = separator[v, u] = z
-    up = [(u, v) for u, v, _ in sorted(edges, key=lambda e: -e[1])]  # parents come before children
-    for u, v in [*up, *((v, u) for u, v in reversed(up))]:  # the message that v sends to u
-        beyond = [(made[v, c], separator[v, c]) for c in near[v] if c != u]
-        made[u, v] = len(messages)
-        reader = _Reader(model, cliques[v], separator[u, v], rank)
-        messages.append(tuple(reader.read(order, together, beyond) for order in reader.worth(orders)))
-        if workspace is not None:
-            workspace.guard.check()
-    holding: dict[str, list[int]] = {}
-    for k, clique in enumerate(cliques):
-        for n in clique.nodes:
-            holding.setdefault(n, []).append(k)
-    found = []
-    for unit in units:
-        inside = [k for k in holding[unit[0]] if set(unit) <= set(cliques[k].nodes)]
-        k = min(inside, key=lambda k: len(cliques[k].states))
-        reader = _Reader(model, cliques[k], unit, rank)
-        beyond = [(made[k, c], separator[k, c]) for c in near[k]]
-        found.append(tuple(reader.read(order, together, beyond) for order in reader.worth(orders)))
-    return CouplingTree(tuple(messages), tuple(found), conditional_slack(model))
+    units: list[tuple[Reveal, ...]] = []
+    for tree in trees:
+        before = len(messages)
+        for source, target in ((tree.messages, messages), (tree.units, units)):
+            for reveals in source:
+                target.append(tuple(replace(r, beyond=_later(r.beyond, before)) for r in reveals))
+    return CouplingTree(tuple(messages), tuple(units), trees[0].slack)
+
+
+def _later(beyond: tuple[tuple[int, Ints], ...], by: int) -> tuple[tuple[int, Ints], ...]:
+    return tuple((message + by, shown) for message, shown in beyond)
+
+
+_Edge = tuple[int, int]
+"""The message that the second of two cliques sends to the first."""
 
 
 class _Reader:
@@ -234,6 +301,7 @@ class _Reader:
         self._model, self._clique = model, clique
         self._start = tuple(sorted(start, key=model.index.__getitem__))
         self._new = sorted((n for n in clique.nodes if n not in start), key=rank.__getitem__)
+        self._column = {n: (k, model.cardinality(n)) for k, n in enumerate(clique.nodes)}
 
     def worth(self, orders: Sequence[int]) -> Sequence[int]:
         """Return the orders that differ."""
@@ -241,87 +309,34 @@ class _Reader:
 
     def read(self, order: int, together: int, beyond: Sequence[tuple[int, tuple[str, ...]]]) -> Reveal:
         """Return the reveal with the new nodes in their order (1) or in the reverse (−1)."""
-        clique, known = self._clique, len(self._start)
         columns = (*self._start, *self._new[::order])
-        place = [clique.nodes.index(n) for n in columns]
-        sizes = [self._model.cardinality(n) for n in columns]
-        code = _codes(clique.states, place, sizes)
-        sorting = np.argsort(code, kind="stable")
-        states, log_p, code = clique.states[sorting][:, place], clique.log_p[sorting], code[sorting]
-        later = [math.prod(sizes[k:]) for k in range(len(sizes) + 1)]
-        first = level = _Level(code // later[known], log_p)
+        reading = self._reading(columns, together, beyond)
+        log_p = self._clique.log_p[reading.sorting]
+        level = reading.start.log_p(log_p)
+        digest = blake2b(reading.signature, digest_size=16)
         steps: list[Step] = []
-        while known < len(columns):
-            to, after = known + 1, _Level(code // later[known + 1], log_p)
-            while to < len(columns):
-                if together < 2:
-                    break
-                more = _Level(code // later[to + 1], log_p)
-                if more.most_within(level) > together:
-                    break
-                to, after = to + 1, more
-            steps.append(self._step(states, columns[known:to], known, level, after))
-            known, level = to, after
-        shown = [(message, self._shown(states, columns, nodes)) for message, nodes in beyond]
-        digest = blake2b(np.array([first.count, len(steps)]).tobytes(), digest_size=16)
-        for s in steps:
-            for part in (s.law, s.after, s.value, s.values):
-                digest.update(part.tobytes())
-        for _, label in shown:
-            digest.update(label.tobytes())
+        for move in reading.moves:
+            after = move.later.log_p(log_p)
+            law = np.zeros(move.after.shape)
+            law[move.slot, move.origin] = np.maximum(np.exp(after - level[move.origin]), LEAST)
+            law /= law.sum(axis=0)
+            digest.update(law.tobytes())
+            nodes = tuple(self._model.index[n] for n in columns[slice(*move.columns)])
+            steps.append(Step(nodes, move.before.count, law, move.after, move.value, move.values))
+            level = after
+        shown = tuple((message, label) for (message, _), label in zip(beyond, reading.shown, strict=True))
         start = tuple(self._model.index[n] for n in self._start)
-        return Reveal(start, first.count, tuple(steps), tuple(shown), states, digest.digest())
+        return Reveal(start, reading.start.count, tuple(steps), shown, reading.states, digest.digest())
 
-    def _step(self, states: Ints, names: Sequence[str], known: int, before: _Level, after: _Level) -> Step:
-        """Return the step from one level of the sorted states to a later one."""
-        origin = before.label[after.first]
-        starts = np.flatnonzero(np.diff(origin, prepend=-1))
-        slot = np.arange(after.count) - np.repeat(starts, np.diff(starts, append=after.count))
-        new = states[after.first, known : known + len(names)]
-        sizes = [self._model.cardinality(n) for n in names]
-        distinct = _codes(new, range(len(names)), sizes)
-        _, one, which = np.unique(distinct, return_index=True, return_inverse=True)
-        values = new[one]
-        shape = (int(slot.max()) + 1, before.count)
-        law = np.zeros(shape)
-        law[slot, origin] = np.maximum(np.exp(after.log_p - before.log_p[origin]), LEAST)
-        law /= law.sum(axis=0)
-        reached, value = np.empty(shape, dtype=np.int64), np.empty(shape, dtype=np.int64)
-        reached[:], value[:] = starts, which.ravel()[starts]
-        reached[slot, origin], value[slot, origin] = np.arange(after.count), which.ravel()
-        nodes = tuple(self._model.index[n] for n in names)
-        return Step(nodes, before.count, law, reached, value, values)
+    def work(self, order: int, together: int) -> int:
+        """Return the work of that reveal, without reading it."""
+        return self._reading((*self._start, *self._new[::order]), together, ()).work
 
-    def _shown(self, states: Ints, columns: tuple[str, ...], nodes: Sequence[str]) -> Ints:
-        """Number the states of a separator as the message's own start does."""
-        order = sorted(nodes, key=self._model.index.__getitem__)
-        code = _codes(states, [columns.index(n) for n in order], [self._model.cardinality(n) for n in order])
-        return np.asarray(np.unique(code, return_inverse=True)[1].ravel(), dtype=np.int64)
-
-
-def _codes(states: Ints, columns: Sequence[int], sizes: Sequence[int]) -> Ints:
-    """Return one number per state, in the order of the columns: the last one counts fastest."""
-    code = np.zeros(len(states), dtype=np.int64)
-    for column, size in zip(columns, sizes, strict=True):
-        code = code * size + states[:, column]
-    return code
-
-
-class _Level:
-    """The possible states of the first columns of sorted states: numbered in order, with ln P."""
-
-    def __init__(self, code: Ints, log_p: Table) -> None:
-        fresh = np.ones(len(code), dtype=bool)
-        fresh[1:] = code[1:] != code[:-1]
-        self.first = np.flatnonzero(fresh)
-        self.count = len(self.first)
-        self.label = np.cumsum(fresh) - 1
-        if self.count == len(code):
-            self.log_p = log_p
-            return
-        top = np.maximum.reduceat(log_p, self.first)
-        self.log_p = np.log(np.add.reduceat(np.exp(log_p - top[self.label]), self.first)) + top
-
-    def most_within(self, before: _Level) -> int:
-        """Return how many of these states one state of an earlier level has at most."""
-        return int(np.bincount(before.label[self.first]).max())
+    def _reading(
+        self, columns: tuple[str, ...], together: int, beyond: Sequence[tuple[int, tuple[str, ...]]]
+    ) -> Reading:
+        """Return how the clique's states are read; a separator's values are numbered as its message does."""
+        index = self._model.index
+        shown = [[columns.index(n) for n in sorted(nodes, key=index.__getitem__)] for _, nodes in beyond]
+        place, sizes = zip(*(self._column[n] for n in columns), strict=True)
+        return read_states(self._clique.states, place, sizes, len(self._start), together, shown)

@@ -19,7 +19,7 @@ without children.  Of everything that may be known of them only one arrangement 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations_with_replacement, pairwise, product
 from math import comb, prod
@@ -29,17 +29,15 @@ from numpy.typing import NDArray
 
 from quiltdp.errors import ModelTooWide, option
 from quiltdp.graph.moral import moralize
-from quiltdp.graph.orders import eliminations
 from quiltdp.graph.types import DependencyGraph
-from quiltdp.inference.trees import junction_tree
+from quiltdp.inference.reveal_order import RevealOrder
 from quiltdp.inference.workspace import Workspace
 from quiltdp.model import Model
 
-__all__ = ["Below", "Branch", "Revealed", "evidence_branches", "surroundings", "twins"]
+__all__ = ["Below", "Branch", "Cases", "Outlined", "Revealed", "evidence_branches", "surroundings", "twins"]
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
-_LEAST = 1e-250  # a product of conditional probabilities that is smaller may have lost its digits
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,18 +54,19 @@ class Revealed:
     """One node, with everything that may be known at and below it.
 
     ``value[e]`` is its known value, or −1; ``law[e, z, x]`` is P(x | z, e), all zero where e is impossible
-    given z.
+    given z: there ``possible[e, z]`` is false.
     """
 
     node: int
     value: Ints
     law: Array
+    possible: NDArray[np.bool_]
     below: tuple[Below, ...]
 
 
 @dataclass(frozen=True, eq=False)
-class Branch:
-    """What hangs together without T: its nodes, children first, and how T reads the last of them.
+class Cases:
+    """Cases of what is known in a branch: its nodes, children first, and how T reads the last of them.
 
     ``seen[t]`` is the state of its z for state t of T; ``possible[e, t]`` says whether e can be, given t, and
     ``count[e]`` how many nodes are known.
@@ -77,11 +76,6 @@ class Branch:
     seen: Ints
     possible: NDArray[np.bool_]
     count: Ints
-
-    @property
-    def pairs(self) -> int:
-        """How many pairs of states are compared, over all nodes and all that may be known."""
-        return sum(len(n.law) * (n.law.shape[1] * n.law.shape[2]) ** 2 for n in self.nodes)
 
     def known(self, e: int) -> dict[int, int]:
         """Return what e says: the value of every known node."""
@@ -94,6 +88,46 @@ class Branch:
                 found[self.nodes[k].node] = value
             queue.extend((b.child, int(b.part[part])) for b in self.nodes[k].below)
         return found
+
+
+@dataclass(frozen=True, eq=False)
+class Outlined:
+    """One node, with every set of nodes that may be known at and below it, whatever their values.
+
+    ``known[s]`` says whether it is known itself, ``silent[s]`` whether nothing is; ``law[z, x]`` is P(x | z).
+    """
+
+    node: int
+    known: NDArray[np.bool_]
+    silent: NDArray[np.bool_]
+    law: Array
+    below: tuple[Below, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Branch:
+    """What hangs together without T, and every set of its nodes that may be known.
+
+    ``outline`` are its nodes, children first; the sets of the last are those of the branch.  ``seen`` is as
+    in :class:`Cases`, ``possible[t]`` says whether t can be; ``values`` counts the joint values of every set,
+    ``pairs`` the pairs of states to be compared, over all nodes and all that may be known.
+    """
+
+    outline: tuple[Outlined, ...]
+    seen: Ints
+    possible: NDArray[np.bool_]
+    values: Ints
+    pairs: int
+    _order: RevealOrder
+    _members: tuple[int, ...]
+    _sets: tuple[list[list[int]], ...]
+
+    def cases(self, chosen: Iterable[int] | None = None) -> Cases:
+        """Return all that may be known, or what may be where the set is one of the ``chosen`` ones."""
+        sets = self._sets if chosen is None else [self._sets[s] for s in chosen]
+        order = self._order
+        rows = _assignments(sets, order.size_at, [order.node[k] for k in self._members])
+        return _cases(order, self._members, rows)
 
 
 def surroundings(
@@ -166,7 +200,7 @@ def evidence_branches(
     ModelTooWide
         Naming the number of pairs; or if some states are too improbable for doubles.
     """
-    order = _Order(model, unit, rule)
+    order = RevealOrder(model, unit, rule)
     order.read_laws(model, workspace)
     graph = moralize(model)
     start = [model.index[n] for n in unit]
@@ -187,9 +221,7 @@ def evidence_branches(
                 raise _too_many(count, most)
             sets.append(groups)
         workspace.guard.check()
-        columns = [order.node[k] for k in members]
-        rows = [_assignments(groups, [order.size_at(g[0]) for g in groups], columns) for groups in sets]
-        found.append(_branch(order, members, np.concatenate(rows), most))
+        found.append(_branch(order, members, sets, classes, most))
         most -= found[-1].pairs
     return found
 
@@ -239,118 +271,113 @@ def _groups(known: Sequence[int], before: Mapping[int, int]) -> list[list[int]]:
     return found
 
 
-def _assignments(groups: Sequence[Sequence[int]], sizes: Sequence[int], nodes: Sequence[int]) -> Ints:
-    """Return every joint value of the known nodes, one row each; columns are ``nodes``, −1 for unknown.
+def _assignments(
+    sets: Sequence[Sequence[Sequence[int]]], size: Callable[[int], int], nodes: Sequence[int]
+) -> Ints:
+    """Return every joint value of each set of known nodes, a row each; columns are ``nodes``, −1: unknown.
 
     Of twins only the values in their order.
     """
-    values = [combinations_with_replacement(range(k), len(g)) for g, k in zip(groups, sizes, strict=True)]
-    rows = [sum(parts, ()) for parts in product(*values)]
-    found = np.full((len(rows), len(nodes)), -1, dtype=np.int64)
-    if groups:
-        found[:, [nodes.index(n) for g in groups for n in g]] = rows
-    return found
+    column = {n: j for j, n in enumerate(nodes)}
+    listed: dict[tuple[tuple[int, int], ...], Ints] = {}  # sets of the same sizes have the same values
+    found: list[Ints] = []
+    for groups in sets:
+        sizes = tuple((size(g[0]), len(g)) for g in groups)
+        if sizes not in listed:
+            values = [combinations_with_replacement(range(k), count) for k, count in sizes]
+            rows = [sum(parts, ()) for parts in product(*values)]
+            listed[sizes] = np.array(rows, dtype=np.int64).reshape(len(rows), -1)
+        own = np.full((len(listed[sizes]), len(nodes)), -1, dtype=np.int64)
+        own[:, [column[n] for g in groups for n in g]] = listed[sizes]
+        found.append(own)
+    return np.concatenate(found)
 
 
-class _Order:
-    """The nodes in the order of their elimination, what is above each, and P(x_k | z_k)."""
-
-    def __init__(self, model: Model, unit: Sequence[str], rule: str) -> None:
-        self.unit = tuple(unit)
-        self.sizes = {n: model.cardinality(n) for n in model.nodes}
-        scopes = [*(tuple(f.scope) for f in model.factors), self.unit]
-        rest = [n for n in model.nodes if n not in unit]
-        found = list(eliminations(scopes, self.sizes, nodes=rest, rule=rule))
-        turn = {n: k for k, (n, _) in enumerate(found)}
-        self.last = len(found)
-        self.by_position = list(self.sizes.values())
-        self.names = [n for n, _ in found]
-        self.node = [model.index[n] for n in self.names]
-        self.above = [tuple(sorted(near, key=model.index.__getitem__)) for _, near in found]
-        self.children: list[list[int]] = [[] for _ in range(self.last + 1)]
-        for k, z in enumerate(self.above):
-            self.children[min((turn.get(n, self.last) for n in z), default=self.last)].append(k)
-
-    def read_laws(self, model: Model, workspace: Workspace) -> None:
-        """Compute P(x_k | z_k), axes (z, x); a row of zeros where z is impossible."""
-        tree = junction_tree(model, workspace=workspace)
-        self.laws: list[Array] = []
-        least = 1.0
-        for n, z in zip(self.names, self.above, strict=True):
-            log_p = tree.log_marginal((*z, n)).reshape(-1, self.sizes[n])
-            top = log_p.max(axis=1, keepdims=True)
-            p = np.exp(log_p - np.where(np.isfinite(top), top, 0.0))
-            law = p / np.maximum(p.sum(axis=1, keepdims=True), 0.5)  # 1 at least, or the row is impossible
-            least *= float(law[law > 0].min(initial=1.0))
-            self.laws.append(law)
-            if least < _LEAST or ((law == 0) & np.isfinite(log_p)).any():
-                raise ModelTooWide("some states are too improbable to list all that may be known")
-        self.unit_possible = np.isfinite(tree.log_marginal(self.unit)).ravel()
-
-    def subtree(self, top: int) -> list[int]:
-        """Return a node and everything below it, children first."""
-        found, queue = [], [top]
-        while queue:
-            k = queue.pop()
-            found.append(k)
-            queue.extend(self.children[k])
-        return sorted(found)
-
-    def size_at(self, node: int) -> int:
-        """Return how many states a node of the model has."""
-        return self.by_position[node]
-
-    def states(self, k: int) -> int:
-        """Return how many states z_k has."""
-        return prod(self.sizes[n] for n in self.above[k])
-
-    def pairs(self, k: int) -> int:
-        """Return how many pairs of states are compared at a node, for each thing that may be known."""
-        return (self.states(k) * self.sizes[self.names[k]]) ** 2
-
-    def seen(self, k: int, names: Sequence[str]) -> Ints:
-        """Return the state of z_k for every joint state of ``names``, the last one counting fastest."""
-        grid = np.indices([self.sizes[n] for n in names]).reshape(len(names), -1)
-        code = np.zeros(grid.shape[1], dtype=np.int64)
-        for n in self.above[k]:
-            code = code * self.sizes[n] + grid[names.index(n)]
-        return code
-
-
-def _branch(order: _Order, members: Sequence[int], values: Ints, most: int) -> Branch:
-    """Return the branch of everything in ``values``, one column per member."""
+def _branch(
+    order: RevealOrder,
+    members: Sequence[int],
+    sets: Sequence[list[list[int]]],
+    classes: Sequence[Sequence[int]],
+    most: int,
+) -> Branch:
+    """Return the branch in which these ``sets`` may be known, twins (``classes``) together in each."""
     place = {k: j for j, k in enumerate(members)}
-    parts: dict[int, Ints] = {}  # of every row, the number of its part at and below a node
-    firsts: list[Ints] = []
+    column = {order.node[k]: j for j, k in enumerate(members)}
+    known = np.zeros((len(sets), len(members)), dtype=np.int64)
+    for s, groups in enumerate(sets):
+        known[s, [column[n] for g in groups for n in g]] = 1
+    parts, firsts = _parts(order, members, known)
+    alike = {n: c[0] for c in classes for n in c}
     spent = 0
+    outline: list[Outlined] = []
     for j, k in enumerate(members):
-        code = values[:, j] + 1
-        for c in order.children[k]:
-            code = code * (int(parts[c].max()) + 1) + parts[c]
-        _, first, part = np.unique(code, return_index=True, return_inverse=True)
-        parts[k] = part.ravel()
-        firsts.append(first)
-        spent += len(first) * order.pairs(k)
+        first = firsts[j]
+        together: dict[int, list[int]] = {}  # columns at and below k, those of twins together
+        for i in order.subtree(k):
+            n = order.node[i]
+            together.setdefault(alike.get(n, n), []).append(place[i])
+        values = np.ones(len(first), dtype=np.int64)
+        for n, columns in together.items():
+            size = order.size_at(n)
+            ways = np.array([comb(size + c - 1, c) for c in range(len(columns) + 1)])
+            values *= ways[known[first][:, columns].sum(axis=1)]
+        spent += int(values.sum()) * order.pairs(k)
         if spent > most:
             raise _too_many(spent, most)
+        below = _below(order, k, place, parts, first)
+        mine = known[first, j] > 0
+        silent = ~mine
+        for b in below:
+            silent &= outline[b.child].silent[b.part]
+        outline.append(Outlined(order.node[k], mine, silent, order.laws[k], below))
+    seen = order.seen(members[-1], order.unit)
+    listed = tuple(sets[s] for s in firsts[-1].tolist())
+    return Branch(tuple(outline), seen, order.unit_possible, values, spent, order, tuple(members), listed)
+
+
+def _parts(order: RevealOrder, members: Sequence[int], rows: Ints) -> tuple[dict[int, Ints], list[Ints]]:
+    """Return for every node the number of each row's part at and below it, and a row for every part."""
+    parts: dict[int, Ints] = {}
+    firsts: list[Ints] = []
+    for j, k in enumerate(members):
+        _, first, part = np.unique(rows[:, j], return_index=True, return_inverse=True)
+        for c in order.children[k]:
+            # numbered anew after every child: digits of many children would not fit into one integer
+            code = part.ravel() * len(firsts[members.index(c)]) + parts[c]
+            _, first, part = np.unique(code, return_index=True, return_inverse=True)
+        parts[k] = part.ravel()
+        firsts.append(first)
+    return parts, firsts
+
+
+def _below(
+    order: RevealOrder, k: int, place: Mapping[int, int], parts: Mapping[int, Ints], first: Ints
+) -> tuple[Below, ...]:
+    names = (*order.above[k], order.names[k])
+    shape = (order.states(k), order.sizes[order.names[k]])
+    return tuple(
+        Below(place[c], parts[c][first], order.seen(c, names).reshape(shape)) for c in order.children[k]
+    )
+
+
+def _cases(order: RevealOrder, members: Sequence[int], values: Ints) -> Cases:
+    """Return the cases in ``values``, one column per member, −1 for unknown."""
+    place = {k: j for j, k in enumerate(members)}
+    parts, firsts = _parts(order, members, values + 1)
     nodes: list[Revealed] = []
     likelihood: list[Array] = []
     for j, k in enumerate(members):
-        first, n = firsts[j], order.names[k]
-        value = values[first, j]
-        shape = (order.states(k), order.sizes[n])
-        below = tuple(
-            Below(place[c], parts[c][first], order.seen(c, (*order.above[k], n)).reshape(shape))
-            for c in order.children[k]
-        )
-        weight = np.where((value[:, None] < 0) | (value[:, None] == np.arange(shape[1])), 1.0, 0.0)
+        value = values[firsts[j], j]
+        below = _below(order, k, place, parts, firsts[j])
+        states = np.arange(order.sizes[order.names[k]])
+        weight = np.where((value[:, None] < 0) | (value[:, None] == states), 1.0, 0.0)
         joint = order.laws[k][None] * weight[:, None, :]
         for b in below:
             joint = joint * likelihood[b.child][b.part][:, b.seen]
         total = joint.sum(axis=2)
         likelihood.append(total)
         law = joint / np.where(total > 0, total, 1.0)[:, :, None]
-        nodes.append(Revealed(order.node[k], value, law, below))
+        nodes.append(Revealed(order.node[k], value, law, total > 0, below))
     seen = order.seen(members[-1], order.unit)
     possible = (likelihood[-1][:, seen] > 0) & order.unit_possible
-    return Branch(tuple(nodes), seen, possible, (values[firsts[-1]] >= 0).sum(axis=1))
+    return Cases(tuple(nodes), seen, possible, (values[firsts[-1]] >= 0).sum(axis=1))

@@ -108,15 +108,17 @@ def two_point(
     through = np.maximum(np.maximum(one, two), np.maximum(there, back))
     fine = np.isfinite(one) & np.isfinite(two) & np.isfinite(there) & np.isfinite(back)
     fine &= np.isfinite(tilt[0]) & np.isfinite(tilt[1])
-    result = through.copy()
-    if not fine.any():
-        return result
-    limits = () if span is None else (-span[1][fine], span[0][fine])
-    given = (one[fine], two[fine], there[fine], back[fine], tilt[0][fine], -tilt[1][fine], *limits)
-    parts = [slice(k, k + PAIRS_AT_ONCE) for k in range(0, len(given[0]), PAIRS_AT_ONCE)]
+    some = np.flatnonzero(fine)
+    if not len(some):
+        return through
+    given = [one, two, there, back, tilt[0], -tilt[1]]
+    if span is not None:
+        given += [-span[1], span[0]]
+    given = [a.take(some) if len(some) < fine.size else a.ravel() for a in given]
+    parts = [slice(k, k + PAIRS_AT_ONCE) for k in range(0, len(some), PAIRS_AT_ONCE)]
     value = np.concatenate([_pairs(*(a[part] for a in given)) for part in parts])
-    result[fine] = np.minimum(value, through[fine])
-    return result
+    through.put(some, np.minimum(value, through.take(some)))
+    return through
 
 
 def _pairs(
@@ -128,7 +130,10 @@ def _pairs(
         t = np.minimum(np.maximum(t, limits[0]), limits[1])
     a, b = np.minimum(one, there - t), np.minimum(two, back + t)
     rates = least_rate(
-        np.tile(a, (2, 1)), np.tile(b, (2, 1)), np.stack([most, most, least, least]), np.tile(t, (2, 1))
+        np.concatenate([a, a]),
+        np.concatenate([b, b]),
+        np.stack([most, most, least, least]),
+        np.concatenate([t, t]),
     )
     return np.asarray(np.maximum(np.maximum(one, two), rates.max(axis=0)))
 
@@ -142,35 +147,44 @@ def least_rate(a: Array, b: Array, log_rho: Array, t: Array) -> Array:
     >>> float(least_rate(zero, zero, zero + 1.0, zero + 2.0)[0].round(12))  # Φ(1, 2)
     0.454672587605
     """
-    base = np.maximum(a, b)
     size = 4.0 + np.abs(a) + np.abs(b) + np.abs(log_rho) + np.abs(t)
     slack = 96.0 * EPS * size
-    value = base + slack
-    same_way = log_rho * t > 0
-    if same_way.any():
-        root = _root(a[same_way], b[same_way], log_rho[same_way], t[same_way])
-        value[same_way] = np.maximum(base[same_way], root) + slack[same_way]
     # λ moves with a, b, ρ and t at most as they do: their own rounding is added to a λ that passed
-    holds = _holds(value, a, b, log_rho, t, 8.0 * EPS * size)
-    return np.where(holds, value + 8.0 * EPS * size, np.inf)
+    rate = np.maximum(a, b) + slack + 8.0 * EPS * size
+    same_way = log_rho * t > 0  # elsewhere cosh L ≤ cosh M: max(a, b) does, and passes by 96 to 16 roundings
+    some = np.flatnonzero(same_way)
+    if len(some):
+        a, b, log_rho, t, size, slack = (x.take(some) for x in (a, b, log_rho, t, size, slack))
+        value = np.maximum(np.maximum(a, b), _root(a, b, log_rho, t)) + slack
+        holds = _holds(value, a, b, log_rho, t, 8.0 * EPS * size)
+        rate.put(some, np.where(holds, value + 8.0 * EPS * size, np.inf))
+    return rate
 
 
 def _root(a: Array, b: Array, r: Array, t: Array) -> Array:
     """Return ln of the closed form, −∞ where max(a, b) satisfies the inequality."""
     apart = a - b
     with np.errstate(divide="ignore", invalid="ignore"):
+        of_r, of_t = _short_of_one(r), _short_of_one(t)
+        up_r, up_t = np.maximum(r, 0.0) + of_r, np.maximum(t, 0.0) + of_t  # ln |e^r − 1| and ln |e^t − 1|
+        down_r, down_t = np.maximum(-r, 0.0) + of_r, np.maximum(-t, 0.0) + of_t
         # max(a, b) does not do: a ≥ b and (ρ−1)(τ−1) > 1 − b/a, or b ≥ a and (1/ρ−1)(1/τ−1) > 1 − a/b
-        product = np.where(apart >= 0, _gap(r) + _gap(t), _gap(-r) + _gap(-t))
-        needed = product > np.log(-np.expm1(-np.abs(apart)))
-        first = 0.5 * (r + _gap(t) + b + _gap(apart + t))
-        second = 0.5 * (t + _gap(r) + b + _gap(apart + r))
+        product = np.where(apart >= 0, up_r + up_t, down_r + down_t)
+        needed = product > _short_of_one(apart)
+        first = 0.5 * (r + up_t + b + _gap(apart + t))
+        second = 0.5 * (t + up_r + b + _gap(apart + r))
         root = 2.0 * (b + _gap(apart + r + t) - np.logaddexp(first, second))
     return np.where(needed & ~np.isnan(root), root, -np.inf)
 
 
 def _gap(x: Array) -> Array:
     """Return ln |e^x − 1|."""
-    return np.asarray(np.maximum(x, 0.0) + np.log(-np.expm1(-np.abs(x))))
+    return np.asarray(np.maximum(x, 0.0) + _short_of_one(x))
+
+
+def _short_of_one(x: Array) -> Array:
+    """Return ln (1 − e^{−|x|})."""
+    return np.asarray(np.log(-np.expm1(-np.abs(x))))
 
 
 def _holds(value: Array, a: Array, b: Array, r: Array, t: Array, error: Array) -> NDArray[np.bool_]:

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quiltdp.compiled import kernel
 from quiltdp.errors import InvalidArgument, InvalidModel, ModelTooWide, option
 from quiltdp.inference.plan import CASES_AT_ONCE, MAX_ENTRIES, TABLE_OVERHEAD, TREE_BYTES
 from quiltdp.inference.tables import (
@@ -138,14 +139,41 @@ def extended_log_marginals(
             for axis in range(logs.ndim):
                 logs = extended(logs, axis)
             found[nodes] = _kept_marginal(workspace, nodes, logs)
-    for group in alike.values():
-        laws = np.stack([law for _, law in group])
-        for axis in range(1, laws.ndim):
-            laws = extended_law(laws, axis)
-        with np.errstate(divide="ignore"):
-            for (nodes, _), logs in zip(group, np.log(laws), strict=True):
-                found[nodes] = _kept_marginal(workspace, nodes, logs)
+    for nodes, extended_logs in _logs_extended(list(alike.values())):
+        found[nodes] = _kept_marginal(workspace, nodes, extended_logs)
     return found
+
+
+def _logs_extended(
+    alike: Sequence[Sequence[tuple[tuple[str, ...], Table]]],
+) -> Iterator[tuple[tuple[str, ...], Table]]:
+    """Yield the logarithms of laws with extended axes; those of one shape come together."""
+    compiled = kernel("qd_extend_laws")
+    if compiled is None:
+        for group in alike:
+            laws = np.stack([law for _, law in group])
+            for axis in range(1, laws.ndim):
+                laws = extended_law(laws, axis)
+            with np.errstate(divide="ignore"):
+                yield from zip([nodes for nodes, _ in group], np.log(laws), strict=True)
+    elif alike:
+        every = list(itertools.chain(*alike))
+        shapes = [law.shape for _, law in every]
+        wider = [tuple([k + 1 for k in shape]) for shape in shapes]
+        law = np.concatenate([law.ravel() for _, law in every])
+        ends = list(itertools.accumulate(map(math.prod, wider), initial=0))
+        logs = np.empty(ends[-1])
+        compiled(
+            len(every),
+            np.array(list(itertools.accumulate(map(len, shapes), initial=0))),
+            np.array([*itertools.chain(*shapes), 0]),
+            np.array(list(itertools.accumulate(map(math.prod, shapes), initial=0))),
+            *(law, np.array(ends), logs),
+        )
+        with np.errstate(divide="ignore"):
+            np.log(logs, out=logs)
+        for (nodes, _), shape, begin, end in zip(every, wider, ends, ends[1:], strict=False):
+            yield nodes, logs[begin:end].reshape(shape)
 
 
 def _kept_marginal(workspace: Workspace, nodes: tuple[str, ...], logs: Table) -> Table:

@@ -26,6 +26,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from quiltdp.errors import ModelTooWide
+from quiltdp.inference.laws import summed_law
 from quiltdp.inference.plan import (
     BY_RAYS,
     CACHED_ENTRIES,
@@ -44,7 +45,6 @@ from quiltdp.inference.tables import (
     max_out,
     product,
     sum_out,
-    summed_law,
 )
 from quiltdp.inference.workspace import Workspace
 from quiltdp.model import Table
@@ -284,8 +284,8 @@ class Moves:
 
     def given(self, targets: tuple[str, ...], factors: Iterable[int], hidden: frozenset[str]) -> list[Piece]:
         """Return the pieces of some factors with these nodes hidden and all others observed."""
-        found = [self._piece(c, targets) for c in self.tables.components(hidden)]
-        found += [self._piece(f, targets) for f in factors if hidden.isdisjoint(self.tables.scope_set(f))]
+        found = [self.piece(c, targets) for c in self.tables.components(hidden)]
+        found += [self.piece(f, targets) for f in factors if hidden.isdisjoint(self.tables.scope_set(f))]
         return [p for p in found if p.moves or p.forbids]
 
     def for_all_known_sets(
@@ -300,8 +300,8 @@ class Moves:
         found = list(self._near(targets))
         if tables.has_zeros:
             walls = dict.fromkeys([f for n in sorted(nearby) for f in tables.near_with_zeros(n)])
-            found += [p for f in walls if not (p := self._piece(f, targets)).moves]
-        found += [self._piece(c, targets) for c in tables.connected_subsets(nearby)]
+            found += [p for f in walls if not (p := self.piece(f, targets)).moves]
+        found += [self.piece(c, targets) for c in tables.connected_subsets(nearby)]
         if len(records) < len(nearby):
             latent = nearby.difference(records)
             found = [p for p in found if latent.isdisjoint(p.names)]
@@ -312,11 +312,11 @@ class Moves:
         found: list[Piece] | None = self.tables.pieces.get(targets)
         if found is None:
             near = self.tables.near_any(targets)
-            found = [self._piece(f, targets) for f in near]
+            found = [self.piece(f, targets) for f in near]
             self.tables.pieces[targets] = found
         return found
 
-    def _piece(self, part: int | frozenset[str], targets: tuple[str, ...]) -> Piece:
+    def piece(self, part: int | frozenset[str], targets: tuple[str, ...]) -> Piece:
         """Return the piece of one factor, or of hidden nodes."""
         tables = self.tables
         found: Piece | None = tables.pieces.get((part, targets))

@@ -60,6 +60,8 @@ KEPT_LAW = 2**12  # entries up to which the law of a clique given its separator 
 KEPT_SETS = 2**14  # sets of nodes remembered with their neighbours, a few megabytes: memory for time
 TABLE_OVERHEAD = 2_000  # entries that take about as long as the calls for one table
 COUNTED_VALUES = 2**16  # of some nodes jointly, up to which they are counted in a table, not sorted: memory
+SHORT_LIST = 2**11  # numbers in a list of states up to which it is remembered how it is read: memory for time
+READINGS_KEPT = 2**8  # of short lists: some megabytes for time
 CASES_AT_ONCE = 2**21  # numbers in one table of many cases: memory
 
 # -- what is possible
@@ -74,11 +76,19 @@ CACHED_ENTRIES = 2**15  # numbers of many tables in one array: calls for each ag
 DIFFERENCES_AT_ONCE = 2**18  # of two states of the targets: memory
 MOVE_BYTES = 24  # of one move while a table of them is made: the move, its copy in the whole, its bound
 MANY_PIECES = 100  # beyond which it is not looked at which of them meet: wider tables, the same numbers
+SMALL_BATCH = 8  # quilts up to which packing them for compiled loops does not pay: time
+BATCH_NODES = 64  # nodes of a model for every quilt, beyond which packing the model does not pay: time
+BATCH_TABLES = 8  # of a quilt to begin with, when a batch is planned; four times as many if they do not do
+MOST_NEARBY = 12  # nodes near a target in a batch, as the kernels' arrays are long; others are asked alone
+BATCH_ENTRIES = 2**21  # of the moves of quilts in one batch: memory
 RECTANGLES_AT_ONCE = 2**16  # times pairs of tilted states: memory
 PAIRS_AT_ONCE = 2**11  # two-point problems side by side: more would leave the processor's cache
 
 # -- chains and trees of changes
 DENSE_DISTANCES = 12  # with one table per step every distance up to here is looked at: tightness for time
+PERIODS = 400  # candidate periods of repeating matrices that are looked at: time
+PERIODS_KEPT = 4  # periods of them beyond what anything reaches: a repeating end shows in three
+LAW_PERIODS = 64  # periods after which the law of a chain is taken not to settle: time
 BLOCK_VALUES = 48  # joint values of one block: tightness for time
 NARROWING_ROUNDS = 60  # in which cliques lose a node before a tree is given up
 

@@ -13,16 +13,16 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor
 from dataclasses import replace
 from functools import cached_property, partial
-from itertools import groupby
-from typing import Any, NamedTuple, TypeAlias
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import ref
 
 import numpy as np
 
 from quiltdp.errors import InvalidArgument, InvalidModel, ModelTooWide, option
+from quiltdp.inference.batch import Batch
 from quiltdp.inference.joint import JointQuilts, joint_entries, joint_law
 from quiltdp.inference.marginals import extended_log_marginals, log_marginal
 from quiltdp.inference.moves import BIG, Moves, Wanted, both_ways, finite, pair_odds, subsets
@@ -39,6 +39,9 @@ from quiltdp.inference.tables import LogTable
 from quiltdp.inference.workspace import Workspace
 from quiltdp.model import Model, Table
 from quiltdp.numbers import above, above_array
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
 
 __all__ = ["plan_quilt", "quilt_influence", "quilt_influences", "swings"]
 
@@ -120,7 +123,8 @@ def quilt_influences(
     """Return :func:`quilt_influence` of many quilts of one model: tables are shared between them.
 
     Quilts whose moves have the same shape are read off together.  A quilt that is refused ends the
-    call.  With an ``executor`` targets are looked at there, with the same numbers.
+    call.  With an ``executor`` targets are looked at there, with the same numbers: it pays where the
+    quilts take seconds.
 
     Examples
     --------
@@ -132,16 +136,45 @@ def quilt_influences(
     """
     chosen = limits if limits is not None else Limits(rays=rays)
     if executor is not None:
-        return _by_target(model, quilts, executor, exact_support=exact_support, limits=chosen)
+        from quiltdp.inference.quilts_elsewhere import by_target
+
+        return by_target(model, quilts, executor, exact_support=exact_support, limits=chosen)
     space = workspace if workspace is not None else Workspace(model)
+    asked = list(quilts)
     law = joint_law(space, chosen.joint) if exact_support else None
+    shared = Moves(space, chosen)
+    found = dict(_compiled(shared, asked, exact_support, law))
+    if len(found) < len(asked):
+        left = {k: q for k, q in enumerate(asked) if k not in found}
+        found.update(_in_numpy(shared, left, exact_support, law))
+    return tuple([found[k] for k in range(len(found))])
+
+
+def _compiled(
+    shared: Moves, quilts: Sequence[QuiltLike], exact_support: bool, law: LogTable | None
+) -> Iterator[tuple[int, QuiltInfluence]]:
+    """Yield the numbers of those quilts that compiled loops can look at, with their places."""
+    batch = Batch.of(shared, quilts, exact_support, law)
+    if batch is None:
+        return
+    common = (ref(shared.space), shared.space.model, shared.limits, None)
+    for k, nodes, exact, b, swing, upper, rest, best, at in batch.readings():
+        q = quilts[k]
+        later = partial(_later, common, (q.target, q.nearby, q.separator, nodes, exact), rest, best, at)
+        yield k, QuiltInfluence.trusted(b, swing, upper, exact and at is not None, later)
+
+
+def _in_numpy(
+    shared: Moves, quilts: Mapping[int, QuiltLike], exact_support: bool, law: LogTable | None
+) -> dict[int, QuiltInfluence]:
+    """Return the numbers of quilts by their places."""
+    space, chosen = shared.space, shared.limits
     joint = None if law is None else JointQuilts(space, law, chosen)
     found: dict[int, QuiltInfluence] = {}
     readings: dict[int, _Reading] = {}
     regions: dict[int, Region] = {}
-    shared = Moves(space, chosen)
     alike: dict[tuple[int, ...], list[tuple[int, LogTable]]] = {}
-    for k, quilt in enumerate(quilts):
+    for k, quilt in quilts.items():
         target, nearby, separator = quilt.target, quilt.nearby, quilt.separator
         if joint is not None:
             records = joint.take(k, target, nearby, separator)
@@ -176,7 +209,7 @@ def quilt_influences(
         stack = np.stack([m.array for _, m in group])
         errors = np.array([m.error for _, m in group])
         found.update(reader.read(places, stack, errors, reader.state_logs(places)))
-    return tuple([found[k] for k in range(len(found))])
+    return found
 
 
 def plan_quilt(
@@ -312,6 +345,8 @@ def _one_by_one(region: Region) -> QuiltInfluence:
                 b, b_at = ratio, int(np.ravel_multi_index(place, lengths))
     upper = [above(v, e) for v, e in zip(values, errors, strict=True)]
     swing = max(values)
+    best = sets[values.index(swing)]
+    swing_at = int("".join(["0", *["0" if n in best else "1" for n in region.records]]), 2)
     sizes = range(len(region.records) + 1)
     shared = (ref(region.space), region.space.model, region.limits, lengths)
     reading = (region.targets[0], region.nearby, region._separator, region.records, region.exact)
@@ -322,9 +357,7 @@ def _one_by_one(region: Region) -> QuiltInfluence:
         region.exact and marginals,
         tuple([max(u for u, k in zip(upper, sets, strict=True) if len(k) == size) for size in sizes]),
         dict(zip(map(frozenset, sets), upper, strict=True)),
-        partial(
-            _witnesses, shared, reading, frozenset(sets[values.index(swing)]), b_at if marginals else None
-        ),
+        partial(_witnesses, shared, reading, swing_at, b_at if marginals else None),
     )
 
 
@@ -349,7 +382,7 @@ def _together(regions: Mapping[int, Region]) -> Iterator[tuple[int, LogTable | N
 
 
 _Reading: TypeAlias = tuple[str, frozenset[str], frozenset[str], tuple[str, ...], bool]
-"""Target, nearby, separator, nearby records, and whether the moves are exact."""
+"""Target, nearby, separator, nearby records (with the target or without), whether the moves are exact."""
 
 
 class _Reader:
@@ -359,7 +392,6 @@ class _Reader:
         self._space = space
         self._limits = limits
         self._readings = readings
-        self._known_sets: dict[tuple[str, ...], list[frozenset[str]]] = {}
 
     def state_logs(self, places: Sequence[int]) -> list[Table | None]:
         """Return ln P(x, l) of every quilt, None where no marginal can be had."""
@@ -396,19 +428,13 @@ class _Reader:
             raise InvalidModel("a quilt came out with NaN: each of its numbers is ≥ 0 or ∞")
         columns = (b, swings, worst, by_known, upper, values.argmax(axis=1))
         shared = (ref(self._space), self._space.model, self._limits, stack.shape[1:])
-        readings, sets_of = self._readings, self._known_sets
+        readings = self._readings
         for k, at, b_at, swing, most, by_size, row, best in zip(
             places, where, *[c.tolist() for c in columns], strict=True
         ):
             reading = readings[k]
-            records = reading[3]
-            sets = sets_of.get(records)
-            if sets is None:
-                sets = sets_of[records] = _known_sets(records)
-            find = partial(_witnesses, shared, reading, sets[best], at)
-            exact = reading[4] and at is not None
-            swing_of = dict(zip(sets, row, strict=True))
-            yield k, QuiltInfluence.trusted(b_at, swing, most, exact, tuple(by_size), swing_of, find)
+            later = partial(_later, shared, reading, [*by_size, *row], best, at)
+            yield k, QuiltInfluence.trusted(b_at, swing, most, reading[4] and at is not None, later)
 
 
 def _by_size(count: int) -> tuple[list[int], list[int]]:
@@ -425,6 +451,20 @@ def _known_sets(records: Sequence[str]) -> list[frozenset[str]]:
         one = frozenset((n,))
         sets = [made for s in sets for made in (s | one, s)]
     return sets
+
+
+def _later(
+    shared: _Shared, reading: _Reading, upper: Sequence[float], swing_at: int, b_at: int | None
+) -> dict[str, Any]:
+    """Return what few ask for: upper bounds by number of known records and by known set, and witnesses."""
+    target, nearby, separator, nodes, exact = reading
+    records = tuple([n for n in nodes if n != target])
+    sizes = len(records) + 1
+    return {
+        "swing_by_known": tuple(upper[:sizes]),
+        "swing_of": MappingProxyType(dict(zip(_known_sets(records), upper[sizes:], strict=True))),
+        "find": partial(_witnesses, shared, (target, nearby, separator, records, exact), swing_at, b_at),
+    }
 
 
 def _largest(stack: Table) -> Table:
@@ -462,23 +502,25 @@ def _influences(stack: Table, logs: Table | Sequence[Table | None]) -> tuple[Tab
 
 # -- witnesses ------------------------------------------------------------------------------------
 
-_Shared: TypeAlias = tuple["ref[Workspace]", Model, Limits, tuple[int, ...]]
-"""Workspace (not kept alive for that), model, limits, and the shape of the moves."""
+_Shared: TypeAlias = tuple["ref[Workspace]", Model, Limits, "tuple[int, ...] | None"]
+"""Workspace (not kept alive for that), model, limits, and the shape of the moves (None: of all records)."""
 
 
-def _witnesses(
-    shared: _Shared, reading: _Reading, swing_known: Collection[str], b_at: int | None
-) -> Witnesses:
-    """Return the values that attain the swing and b, where they are exact."""
+def _witnesses(shared: _Shared, reading: _Reading, swing_at: int, b_at: int | None) -> Witnesses:
+    """Return the values that attain the swing (of a known set, by its place) and b, where they are exact."""
     space, model, limits, shape = shared
-    target, nearby, separator, _, exact = reading
+    target, nearby, separator, records, exact = reading
     if not exact:
         return None, None
     kept = space()
     region = Region(kept if kept is not None else Workspace(model), (target,), nearby, separator, limits)
-    swing = region.swing_at(sorted(swing_known))
+    unknown = zip(records, format(swing_at, f"0{len(records)}b"), strict=False)
+    swing = region.swing_at([n for n, bit in unknown if bit == "0"])
     b = None
     if b_at is not None:
+        if shape is None:
+            states = region.moves.tables.states
+            shape = (region.states * (region.states - 1), *[1 + states(n) for n in region.records])
         _, *index = np.unravel_index(b_at, shape)
         known = [n for n, k, most in zip(region.records, index, shape[1:], strict=True) if k < most - 1]
         b = region.attained(known, region.given(known).array - _odds(region, known))
@@ -509,40 +551,3 @@ def _named(model: Model, values: Mapping[str, int]) -> Assignment:
 
 
 # -- in workers -----------------------------------------------------------------------------------
-
-
-class _Sets(NamedTuple):
-    """A quilt as it is sent: its three sets of names, without the graph."""
-
-    target: str
-    separator: frozenset[str]
-    nearby: frozenset[str]
-
-
-class _Prepared:
-    """The model and how its quilts are asked about, with what a worker has computed so far."""
-
-    def __init__(self, model: Model, exact_support: bool, limits: Limits) -> None:
-        self.model = model
-        self.options: dict[str, Any] = {"exact_support": exact_support, "limits": limits}
-        self.space = Workspace(model)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Send the model, not what was computed here."""
-        return _Prepared, (self.model, self.options["exact_support"], self.options["limits"])
-
-
-def _by_target(
-    model: Model, quilts: Iterable[QuiltLike], executor: Executor, *, exact_support: bool, limits: Limits
-) -> tuple[QuiltInfluence, ...]:
-    """Return b and the swings of every quilt, those of one target after another in one task."""
-    plain = (_Sets(q.target, frozenset(q.separator), frozenset(q.nearby)) for q in quilts)
-    parts = (tuple(group) for _, group in groupby(plain, key=lambda q: q.target))
-    from quiltdp.parallel import each
-
-    found = each(_of_target, parts, shared=_Prepared(model, exact_support, limits), executor=executor)
-    return tuple(influence for part in found for influence in part)
-
-
-def _of_target(prepared: _Prepared, part: tuple[_Sets, ...]) -> tuple[QuiltInfluence, ...]:
-    return quilt_influences(prepared.model, part, workspace=prepared.space, **prepared.options)

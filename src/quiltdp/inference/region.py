@@ -103,6 +103,9 @@ class Attained:
         return self.witnesses
 
 
+_LATER = ("swing_by_known", "swing_of", "find")
+
+
 @dataclass(frozen=True)
 class QuiltInfluence:
     """How strongly the separator of one quilt tells about its target.
@@ -131,7 +134,7 @@ class QuiltInfluence:
     exact: bool
     swing_by_known: tuple[float, ...]
     swing_of: Mapping[frozenset[str], float]
-    find: Callable[[], Witnesses] = field(default=Attained(), repr=False, compare=False)
+    find: Callable[[], Witnesses] = field(default_factory=Attained, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Refuse NaN and numbers below zero; freeze the mapping."""
@@ -142,27 +145,25 @@ class QuiltInfluence:
 
     @classmethod
     def trusted(
-        cls,
-        b: float,
-        swing: float,
-        swing_upper: float,
-        exact: bool,
-        swing_by_known: tuple[float, ...],
-        swing_of: dict[frozenset[str], float],
-        find: Callable[[], Witnesses],
+        cls, b: float, swing: float, swing_upper: float, exact: bool, later: Callable[[], dict[str, Any]]
     ) -> QuiltInfluence:
-        """Return the same as the constructor, for numbers that were checked with many others."""
+        """Return the same as the constructor, for numbers that were checked with many others.
+
+        The other fields are made by ``later`` when one of them is first asked for.
+        """
         made = object.__new__(cls)
-        made.__dict__.update(
-            b=b,
-            swing=swing,
-            swing_upper=swing_upper,
-            exact=exact,
-            swing_by_known=swing_by_known,
-            swing_of=MappingProxyType(swing_of),
-            find=find,
-        )
+        numbers = {"b": b, "swing": swing, "swing_upper": swing_upper, "exact": exact, "_later": later}
+        object.__setattr__(made, "__dict__", numbers)
         return made
+
+    def __getattr__(self, name: str) -> Any:
+        """Make the other fields of a trusted answer when one of them is first asked for."""
+        later = self.__dict__.get("_later")
+        if name in _LATER and later is not None:
+            self.__dict__.update(later())
+            del self.__dict__["_later"]
+            return self.__dict__[name]
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     @cached_property
     def _witnesses(self) -> Witnesses:

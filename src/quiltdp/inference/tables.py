@@ -20,6 +20,7 @@ error, so that a result knows how far it can be from the truth (*running error a
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias, TypeVar
@@ -30,7 +31,7 @@ from numpy.typing import NDArray
 from quiltdp.chain import ChainModel
 from quiltdp.errors import ModelTooWide, option
 from quiltdp.graph.orders import eliminations
-from quiltdp.inference.plan import AT_ONCE, KEPT_SETS, MOST_AXES
+from quiltdp.inference.plan import KEPT_SETS
 from quiltdp.inference.workspace import Workspace
 from quiltdp.model import Model, Table
 from quiltdp.numbers import EPS
@@ -43,6 +44,7 @@ __all__ = [
     "aligned",
     "barrier",
     "best_assignment",
+    "eliminated",
     "extended",
     "extended_law",
     "factor_tables",
@@ -52,8 +54,9 @@ __all__ = [
     "make_room",
     "max_out",
     "product",
+    "product_scope",
     "sum_out",
-    "summed_law",
+    "without",
 ]
 
 _Kind = TypeVar("_Kind", bound=np.generic)
@@ -135,10 +138,10 @@ def log_sum(named: NamedTable, keep: Collection[str]) -> Table:
     gone = tuple(k for k, n in enumerate(scope) if n not in keep)
     if not gone:
         return array
-    top = array.max(axis=gone, keepdims=True)
+    top = np.maximum.reduce(array, axis=gone, keepdims=True)
     shift = np.where(top > -np.inf, top, 0.0)
     with np.errstate(divide="ignore"):
-        total = np.log(np.exp(array - shift).sum(axis=gone, keepdims=True)) + shift
+        total = np.log(np.add.reduce(np.exp(array - shift), axis=gone, keepdims=True)) + shift
     return np.asarray(total.squeeze(axis=gone))
 
 
@@ -227,7 +230,7 @@ class FactorTables:
 
     def with_zeros(self, position: int) -> bool:
         """Return whether a factor has a zero."""
-        return self._kind(self._factors[position].table)[1] is not None
+        return self.has_zeros and self._kind(self._factors[position].table)[1] is not None
 
     def barrier(self, position: int) -> LogTable | None:
         """Return 0 where the factor is possible and −∞ where it is not; None if all is possible."""
@@ -245,6 +248,21 @@ class FactorTables:
             wall = barrier(logs)
             known = self._kinds[id(table)] = (logs, None if wall is None else wall.array)
         return known
+
+    def all_logs(self) -> list[LogTable]:
+        """Return every factor as a log table; the logarithms are taken at once."""
+        fresh = [t for t in self.distinct if id(t) not in self._kinds]
+        if len(fresh) > 1:
+            logs = log_table(np.concatenate([t.ravel() for t in fresh]))
+            with np.errstate(invalid="ignore"):
+                lengths = np.where(logs > -np.inf, np.abs(logs), 0.0)
+            begins = [0, *itertools.accumulate([t.size for t in fresh])]
+            sizes = np.maximum.reduceat(lengths, begins[:-1]).tolist()
+            for t, size, begin, end in zip(fresh, sizes, begins, begins[1:], strict=False):
+                made = LogTable((), logs[begin:end].reshape(t.shape), size, size * EPS)
+                wall = barrier(made) if self.has_zeros else None
+                self._kinds[id(t)] = (made, None if wall is None else wall.array)
+        return [self.logs(f) for f in range(len(self._factors))]
 
     # -- nodes and sets of nodes ---------------------------------------------------------------
 
@@ -357,8 +375,7 @@ def factor_tables(workspace: Workspace) -> FactorTables:
     return workspace.keep("factor tables", (), lambda: FactorTables(workspace.model), size)
 
 
-_Joined: TypeAlias = Callable[[Sequence[LogTable]], LogTable]
-_Step: TypeAlias = Callable[[LogTable, str], LogTable]
+_Step: TypeAlias = Callable[[Sequence[LogTable], str], LogTable]
 
 
 def product(tables: Sequence[LogTable], *, limit: int) -> LogTable:
@@ -371,7 +388,7 @@ def product(tables: Sequence[LogTable], *, limit: int) -> LogTable:
     """
     if len(tables) == 1:
         return tables[0]
-    scope = _scope(tables, limit)
+    scope = product_scope(tables, limit)
     total = aligned((tables[0].scope, tables[0].array), scope)
     for t in tables[1:]:
         total = total + aligned((t.scope, t.array), scope)
@@ -379,54 +396,11 @@ def product(tables: Sequence[LogTable], *, limit: int) -> LogTable:
     return LogTable(scope, total, size, sum([t.error for t in tables]) + len(tables) * EPS * size)
 
 
-def _law_product(tables: Sequence[LogTable], *, limit: int) -> LogTable:
-    """Return the product of tables of probabilities; errors are relative."""
-    if len(tables) == 1:
-        return tables[0]
-    scope = _scope(tables, limit)
-    views = sorted([aligned((t.scope, t.array), scope) for t in tables], key=lambda v: v.size)
-    total = views[0]
-    for view in views[1:]:
-        total = total * view
-    error = sum([t.error for t in tables]) + len(tables) * EPS
-    return LogTable(scope, total, sum([t.size for t in tables]), error)
-
-
 def sum_out(
     tables: Iterable[LogTable], nodes: Collection[str], *, limit: int, guard: Guard = NO_GUARD
 ) -> list[LogTable]:
     """Return tables whose product is the sum over ``nodes`` of the product of ``tables``."""
-    return _eliminate(tables, nodes, lambda ts: product(ts, limit=limit), _log_sum_out, guard)
-
-
-def summed_law(
-    tables: Iterable[LogTable], nodes: Collection[str], *, limit: int, guard: Guard = NO_GUARD
-) -> LogTable:
-    """Return the sum over ``nodes`` of the product of tables of *probabilities*, errors relative.
-
-    The logarithms of the entries must add up to less than what a double holds, so that nothing
-    underflows: the ``size`` of every table is a bound on them.
-    """
-    every = list(tables)
-    sizes = {n: k for t in every for n, k in zip(t.scope, t.array.shape, strict=True)}
-    entries = math.prod(sizes.values())
-    if entries <= min(limit, AT_ONCE) and len(every) < MOST_AXES and len(sizes) < MOST_AXES:
-        return _summed_at_once(every, sizes, nodes)
-    left = _eliminate(every, nodes, lambda ts: _law_product(ts, limit=limit), _sum_out, guard)
-    return _law_product(left, limit=limit)
-
-
-def _summed_at_once(tables: Sequence[LogTable], sizes: Mapping[str, int], nodes: Collection[str]) -> LogTable:
-    """Return the same where the product of all tables is small: one call for everything."""
-    label = {n: k for k, n in enumerate(sizes)}
-    operands: list[Any] = []
-    for t in tables:
-        operands += [t.array, [label[n] for n in t.scope]]
-    rest = tuple([n for n in sizes if n not in nodes])
-    terms = math.prod([k for n, k in sizes.items() if n in nodes])
-    law = np.einsum(*operands, [label[n] for n in rest])
-    size = sum([t.size for t in tables]) + math.log(terms)
-    return LogTable(rest, law, size, sum([t.error for t in tables]) + (len(tables) + terms) * EPS)
+    return eliminated(tables, nodes, lambda ts, n: _log_sum_out(product(ts, limit=limit), n), guard)
 
 
 def max_out(
@@ -442,7 +416,7 @@ def max_out(
     With ``stop_at``, a node whose elimination would need a table beyond it is left in.
     """
     reduced = _private_maxima(list(tables), nodes)
-    return _eliminate(reduced, nodes, lambda ts: product(ts, limit=limit), _max_one, guard, stop_at)
+    return eliminated(reduced, nodes, lambda ts, n: _max_one(product(ts, limit=limit), n), guard, stop_at)
 
 
 def _private_maxima(tables: Sequence[LogTable], nodes: Collection[str]) -> list[LogTable]:
@@ -466,14 +440,15 @@ def best_assignment(tables: Iterable[LogTable], *, limit: int) -> Mapping[str, i
     """Return values of all nodes that attain the maximum of the product of ``tables``."""
     trail: list[tuple[str, tuple[str, ...], Table]] = []
 
-    def remember(table: LogTable, node: str) -> LogTable:
-        rest, axis = _without(table, node)
+    def remember(joined: Sequence[LogTable], node: str) -> LogTable:
+        table = product(joined, limit=limit)
+        rest, axis = without(table, node)
         trail.append((node, rest, table.array.argmax(axis=axis)))
         return LogTable(rest, table.array.max(axis=axis))
 
     everything = list(tables)
     nodes = dict.fromkeys(n for t in everything for n in t.scope)
-    _eliminate(everything, nodes, lambda ts: product(ts, limit=limit), remember, NO_GUARD)
+    eliminated(everything, nodes, remember, NO_GUARD)
     found: dict[str, int] = {}
     for node, rest, choice in reversed(trail):
         found[node] = int(choice[tuple(found[n] for n in rest)])
@@ -483,25 +458,19 @@ def best_assignment(tables: Iterable[LogTable], *, limit: int) -> Mapping[str, i
 # -- one node at a time ----------------------------------------------------------------------
 
 
-def _without(table: LogTable, node: str) -> tuple[tuple[str, ...], int]:
+def without(table: LogTable, node: str) -> tuple[tuple[str, ...], int]:
+    """Return the other nodes of a table, and the axis of this one."""
     axis = table.scope.index(node)
     return table.scope[:axis] + table.scope[axis + 1 :], axis
 
 
 def _max_one(table: LogTable, node: str) -> LogTable:
-    rest, axis = _without(table, node)
+    rest, axis = without(table, node)
     return LogTable(rest, table.array.max(axis=axis), table.size, table.error)
 
 
-def _sum_out(table: LogTable, node: str) -> LogTable:
-    rest, axis = _without(table, node)
-    count = table.array.shape[axis]
-    size = table.size + math.log(count)
-    return LogTable(rest, table.array.sum(axis=axis), size, table.error + count * EPS)
-
-
 def _log_sum_out(table: LogTable, node: str) -> LogTable:
-    rest, axis = _without(table, node)
+    rest, axis = without(table, node)
     top = table.array.max(axis=axis)
     shift = np.maximum(top, -1e308)  # keeps −∞ − −∞ from being NaN
     with np.errstate(divide="ignore"):
@@ -511,10 +480,9 @@ def _log_sum_out(table: LogTable, node: str) -> LogTable:
     return LogTable(rest, total, size, table.error + EPS * (count + 8 + 4 * size))
 
 
-def _eliminate(
+def eliminated(
     tables: Iterable[LogTable],
     nodes: Collection[str],
-    together: _Joined,
     step: _Step,
     guard: Guard,
     stop_at: int | None = None,
@@ -530,10 +498,13 @@ def _eliminate(
         for n in t.scope:
             where[n].add(key)
     fresh = len(live)
-    for n, _ in eliminations([t.scope for t in live.values()], sizes, nodes=gone, stop_at=stop_at):
+    scopes = [t.scope for t in live.values()]
+    alone = len(gone) == 1 and stop_at is None
+    order = gone if alone else [n for n, _ in eliminations(scopes, sizes, nodes=gone, stop_at=stop_at)]
+    for n in order:
         guard.check()
         used = where.pop(n)
-        made = live[fresh] = step(together([live.pop(key) for key in sorted(used)]), n)
+        made = live[fresh] = step([live.pop(key) for key in sorted(used)], n)
         for m in made.scope:
             where[m] -= used
             where[m].add(fresh)
@@ -541,7 +512,7 @@ def _eliminate(
     return list(live.values())
 
 
-def _scope(tables: Sequence[LogTable], limit: int) -> tuple[str, ...]:
+def product_scope(tables: Sequence[LogTable], limit: int) -> tuple[str, ...]:
     """Return the nodes of a product; refuse one that is too large."""
     sizes = {n: k for t in tables for n, k in zip(t.scope, t.array.shape, strict=True)}
     entries = math.prod(sizes.values())

@@ -293,9 +293,16 @@ class JunctionTree(CliqueTree):
         None where a table is large, something might underflow, or the nodes are in several components: then
         :meth:`log_marginal` is the way.
         """
+        wanted = frozenset(nodes)
+        inside = self._inside(wanted)
+        if inside is not None:  # one sum over one clique
+            if self._least < -RANGE or self.plan.sizes[inside] > KEPT_LAW:
+                return None
+            clique = self.cliques[inside]
+            alone: list[Any] = [self._law_of(inside), list(range(len(clique)))]
+            return np.asarray(np.einsum(*alone, [clique.index(n) for n in nodes]))
         if len({self._root[self.plan.home[n]] for n in nodes}) > 1:
             return None
-        wanted = frozenset(nodes)
         subtree = self._subtree(wanted)
         if len(subtree) * self._least < -RANGE:
             return None
@@ -307,10 +314,7 @@ class JunctionTree(CliqueTree):
                 scope.update(dict.fromkeys(names))
             if math.prod([self._sizes[n] for n in scope]) > KEPT_LAW:
                 return None
-            own = self._plain.get(k if k == top else -1 - k)
-            if own is None:
-                own = np.exp(self._beliefs[k] if k == top else self.given_above(k))
-                self._plain[k if k == top else -1 - k] = own
+            own = self._law_of(k if k == top else -1 - k)
             keep = nodes if k == top else [n for n in scope if n in wanted or n in self.separators[k]]
             label = {n: j for j, n in enumerate(scope)}
             operands: list[Any] = [own, list(range(len(self.cliques[k])))]
@@ -321,6 +325,13 @@ class JunctionTree(CliqueTree):
                 return made
             arrived[self._parent[k]].append((keep, made))
         raise AssertionError("a subtree has a top clique")  # pragma: no cover
+
+    def _law_of(self, k: int) -> Table:
+        """Return P of clique ``k``, or of clique −1 − k given its separator, made once."""
+        found = self._plain.get(k)
+        if found is None:
+            found = self._plain[k] = np.exp(self._beliefs[k] if k >= 0 else self.given_above(-1 - k))
+        return found
 
     @cached_property
     def _least(self) -> float:
@@ -353,12 +364,17 @@ class JunctionTree(CliqueTree):
 
     # -- marginals across cliques ------------------------------------------------------------
 
-    def _subtree(self, wanted: frozenset[str]) -> list[int]:
-        """Return the cliques needed for nodes of one component, deepest first, the top one last."""
+    def _inside(self, wanted: frozenset[str]) -> int | None:
+        """Return the smallest clique that holds all of some nodes, None if there is none."""
         holders = min([self._holding[n] for n in wanted], key=len, default=[0])
         inside = [k for k in holders if wanted <= self._members[k]]
-        if inside:
-            return [min(inside, key=self.plan.sizes.__getitem__)]
+        return min(inside, key=self.plan.sizes.__getitem__) if inside else None
+
+    def _subtree(self, wanted: frozenset[str]) -> list[int]:
+        """Return the cliques needed for nodes of one component, deepest first, the top one last."""
+        inside = self._inside(wanted)
+        if inside is not None:
+            return [inside]
         ordered = self._between(self.plan.home[n] for n in wanted)
         while len(ordered) > 1 and wanted & self._members[ordered[-1]] <= set(self.separators[ordered[-2]]):
             if sum(self._parent[k] == ordered[-1] for k in ordered) > 1:

@@ -311,7 +311,7 @@ def _places(keys: Sequence[str], axes: Sequence[tuple[str, ...]]) -> Sequence[in
             return None
         places *= len(names)
         places += column
-    if len(np.unique(places)) != len(keys):
+    if len(set(places.tolist())) != len(keys):  # numpy.unique would load the masked arrays
         return None
     return places  # type: ignore[return-value]  # an integer array indexes rows like a sequence does
 

@@ -124,6 +124,14 @@ def test_a_chain_of_three_is_exact_and_its_messages_are_on_single_changes():
     prices = prices_of(tree, [a * (1 - np.eye(2)) for a in alpha], dict(chain.index))
     assert SingleChanges(tree, prices, 0.0, NO_GUARD).of_block(0).shape == (2, 2)
     assert changes_of_plan(plan_junction_tree(blocks.model), dict.fromkeys(blocks.model.nodes, 2)) == 4.0
+    sweep = SingleChanges(tree, prices, 0.0, NO_GUARD)  # a block asks for the messages towards it alone
+    last = sweep.of_block(2)
+    assert 0 < len(sweep._made) < len(tree.messages)
+    assert sweep.nbytes >= sum(a.nbytes for m in sweep._made.values() for a in m.values())
+    for block in (1, 0):
+        fresh = SingleChanges(tree, prices, 0.0, NO_GUARD)
+        assert sweep.of_block(block).tobytes() == fresh.of_block(block).tobytes()
+    assert sweep.of_block(2) is last
 
 
 def test_kept_nodes_hold_their_ancestors_and_fit():

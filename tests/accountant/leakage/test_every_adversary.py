@@ -203,3 +203,35 @@ def test_three_generations_are_at_the_limit():
     found = qd.leakage(model, 0.2, method="every-adversary")
     attained = qd.attack(model, 0.2).leakage
     assert attained <= found.epsilon <= 1.03 * attained
+
+
+@pytest.mark.parametrize("twins", [31, 32, 40])
+def test_a_node_with_many_children_keeps_what_is_known_of_itself(twins):
+    """Digits of all children in one integer overflow from 32 of three states on: 4³² is 0 there."""
+    noise, alpha = 0.01, 0.5
+    tables = {
+        "A": ([], [0.5, 0.5]),
+        "B": ([], [0.5, 0.5]),
+        "R": (
+            ["A", "B"],
+            [[[1 - noise, noise], [noise, 1 - noise]], [[noise, 1 - noise], [1 - noise, noise]]],
+        ),
+    }
+    below = [[0.34, 0.33, 0.33], [0.33, 0.34, 0.33]]
+    model = qd.Model.from_tables(tables | {f"C{k:02d}": (["R"], below) for k in range(twins)})
+    # who knows R sees A and B tied, and the mechanism tells A and B apart by e^α each
+    gain = np.exp(alpha)
+    attained = alpha + np.log(((1 - noise) * gain + noise) / (noise * gain + 1 - noise))
+    weights = {n: alpha if n in "AB" else 0.0 for n in model.records}
+    found = qd.leakage(model, weights, "every-adversary", time_limit=600.0)
+    assert attained <= found.per_record["A"] <= attained * (1 + 1e-9)
+
+
+def test_more_twins_than_bits_of_an_integer():
+    table = [[0.5, 0.5, 0.0], [0.25, 0.5, 0.25], [0.0, 0.5, 0.5]]
+    told = {}
+    for twins in (62, 64, 66):
+        tables = {"R": ([], [0.25, 0.5, 0.25])} | {f"C{k:02d}": (["R"], table) for k in range(twins)}
+        found = qd.leakage(qd.Model.from_tables(tables), 0.05, "every-adversary", time_limit=600.0)
+        told[twins] = found.per_record["C00"]
+    assert told[66] - told[64] == pytest.approx(told[64] - told[62], rel=0.01)  # each twin tells as much more

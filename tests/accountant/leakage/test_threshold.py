@@ -8,6 +8,7 @@ import math
 import numpy as np
 import pytest
 
+from quiltdp.accountant.leakage import threshold
 from quiltdp.accountant.leakage.threshold import ThresholdCurve
 
 
@@ -55,3 +56,38 @@ def test_many_vertices_are_found_among_few() -> None:
     for o in np.geomspace(1e-3, 40.0, 60):
         truth = every_set(pairs, float(o))
         assert truth <= curve(float(o)) <= truth + 1e-9
+
+
+def nasty_rows(seed: int) -> np.ndarray:
+    """Return rows with equal ratios, zeros, faint entries, equal rows, or laws with nothing in common."""
+    random = np.random.default_rng(seed)
+    rows = random.dirichlet(np.full(int(random.integers(1, 40)), 0.4), size=int(random.integers(2, 90)))
+    rows = np.round(rows, 2) if seed % 4 == 1 else rows
+    rows = np.where(random.random(rows.shape) < 0.4, 0.0, rows) if seed % 4 == 2 else rows
+    rows = rows ** random.integers(1, 60) + 1e-305 if seed % 4 == 3 else rows
+    rows[:, 0] += rows.sum(axis=1) == 0.0
+    rows[-1] = rows[0]
+    return np.asarray(rows / rows.sum(axis=1, keepdims=True))
+
+
+@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("batch", [1, 10_000])
+def test_the_kernel_gives_the_hull_of_its_twin(
+    seed: int, batch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Byte for byte; batches of one row ask the kernel most often, with the smallest hulls."""
+    monkeypatch.setattr(threshold, "THRESHOLD_AT_ONCE", batch)
+    rows = nasty_rows(seed)
+    found = threshold._hull_of_rows(rows)
+    monkeypatch.setattr(threshold, "kernel", lambda name: None)
+    assert found.tobytes() == threshold._hull_of_rows(rows).tobytes()
+
+
+def test_more_points_above_a_hull_than_there_was_room_for() -> None:
+    rows = np.random.default_rng(0).dirichlet(np.ones(60), size=60)
+    low = np.array([[0.5, 0.5 + 1e-9]])
+    pairs = threshold._Pairs(rows, rows)
+    for way in (1, -1):
+        found = pairs.above(low, way)
+        assert len(found) > 1024
+        assert found.tobytes() == threshold._above(low, pairs._points(way)).tobytes()

@@ -17,9 +17,11 @@ over all units, predicted (:func:`count_entries`) before any work.  *Reference*:
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import combinations
+from dataclasses import dataclass
+from itertools import combinations, groupby
+from typing import NamedTuple
 
 import numpy as np
 
@@ -85,45 +87,75 @@ def _apart(values: np.ndarray, alpha: Vector, members: Sequence[int], shape: Seq
 
 
 class PairStack:
-    """The pair tables of one unit; the ceilings of tables of one shape are computed together.
+    """Pair tables, of one unit or of several; what is asked of tables of one shape is computed together.
 
-    ``tables`` are those that were given, in an order in which equal shapes are neighbours.
+    ``tables`` are those that were given, in an order in which equal shapes are neighbours; ``order`` are
+    their places as they were given.  Rows are numbered through all tables.
     """
 
     def __init__(self, tables: Sequence[PairTable]) -> None:
         shapes = {table.sizes: k for k, table in enumerate(tables)}
-        ordered = sorted(tables, key=lambda table: shapes[table.sizes])
-        self._groups: list[tuple[int, int, Vector, Vector, Vector]] = []
+        self.order = sorted(range(len(tables)), key=lambda k: shapes[tables[k].sizes])
         self.tables: list[PairTable] = []
-        for sizes in dict.fromkeys(table.sizes for table in ordered):
-            some = [table for table in ordered if table.sizes == sizes]
-            p_sums, q_sums = (np.concatenate([getattr(t, n) for t in some]) for n in ("p_sums", "q_sums"))
-            same = np.concatenate([(t.p == t.q).all(axis=1) for t in some])
-            first = len(self.tables)
-            ends = np.cumsum([len(t.p) for t in some])
-            for table, end in zip(some, ends.tolist(), strict=True):  # one copy of the sums is enough
-                rows = slice(end - len(table.p), end)
-                self.tables.append(replace(table, p_sums=p_sums[rows], q_sums=q_sums[rows]))
-            self._groups.append((first, len(self.tables), p_sums, q_sums, same))
+        self._groups: list[_Group] = []
+        first = 0
+        for sizes, places in groupby(self.order, key=lambda k: tables[k].sizes):
+            some = [tables[k] for k in places]
+            ends = np.cumsum([len(t.p) for t in some]).tolist()
+            joined = [np.concatenate([getattr(t, n) for t in some]) for n in _BY_ROW]
+            for table, start, end in zip(some, [0, *ends], ends, strict=False):  # one copy is enough
+                parts = (a[start:end] for a in joined)
+                self.tables.append(PairTable(table.unknown, sizes, table.known_sets, *parts))
+            _, _, p, q, p_sums, q_sums = joined
+            same = (p == q).all(axis=1)
+            self._groups.append(
+                _Group(len(self.tables) - len(some), len(some), first, p, q, p_sums, q_sums, same)
+            )
+            first += len(p)
         self.offsets = np.cumsum([0, *(len(t.p) for t in self.tables)])
         values = [t.values for t in self.tables]
         self._values = np.concatenate(values) if values else np.zeros((0, 2), dtype=np.intp)
+        self._starts = [group.first for group in self._groups]
 
     def ceilings(self, alpha: Vector) -> Vector:
         """Return Λ of every row of every table, rounded up, as :meth:`PairTable.ceilings` does."""
         found: list[Vector] = []
-        for first, last, p_sums, q_sums, same in self._groups:
-            some = self.tables[first:last]
+        for group in self._groups:
+            some = self.tables[group.table : group.table + group.tables]
             reach = np.array([float(alpha[list(t.unknown)].sum()) for t in some])
             if reach.max() > _EXP_LIMIT or not some[0].unknown:
                 found.extend(t.ceilings(alpha) for t in some)
                 continue
-            found.append(_ceilings(p_sums, q_sums, same, np.repeat(reach, [len(t.p) for t in some])))
+            o = np.repeat(reach, [len(t.p) for t in some])
+            found.append(_ceilings(group.p_sums, group.q_sums, group.same, o))
         return np.concatenate(found) if found else np.zeros(0)
 
-    def apart(self, alpha: Vector, members: Sequence[int], shape: Sequence[int]) -> Vector:
-        """Return Σ α of the members in which the two values of every row differ, as a table does."""
-        return _apart(self._values, alpha, members, shape)
+    def apart(
+        self, alpha: Vector, members: Sequence[int], shape: Sequence[int], rows: np.ndarray | None = None
+    ) -> Vector:
+        """Return Σ α of the members in which the two values of rows (default: all) differ."""
+        return _apart(self._values if rows is None else self._values[rows], alpha, members, shape)
+
+    def laws(self, rows: np.ndarray) -> tuple[Vector, Vector]:
+        """Return p and q of some rows of tables of one shape."""
+        group = self._groups[bisect_right(self._starts, int(rows[0])) - 1]
+        return group.p[rows - group.first], group.q[rows - group.first]
+
+
+_BY_ROW = ("known", "values", "p", "q", "p_sums", "q_sums")
+
+
+class _Group(NamedTuple):
+    """Tables of one shape: which, their first row, and their rows together."""
+
+    table: int
+    tables: int
+    first: int
+    p: Vector
+    q: Vector
+    p_sums: Vector
+    q_sums: Vector
+    same: np.ndarray
 
 
 def count_entries(

@@ -10,7 +10,8 @@ known record at i+e costs only the α's before it; otherwise the d-step table is
 α → 0 this is α·(1 + Σ contraction): no additive floor.
 
 *Assumes*: a model that is one path; nothing is assumed of what is known.  *Cost*: one spread per distinct
-d-step table (states³), then one pass over steps and distances.  *Reference*: docs/theory.md, section 8.
+d-step table (states³), then one pass over steps and distances; where matrices repeat, over a few periods of
+them, whatever the length.  *Reference*: docs/theory.md, section 8.
 """
 
 from __future__ import annotations
@@ -23,8 +24,10 @@ import numpy as np
 from quiltdp.accountant.adversaries import INFORMED
 from quiltdp.accountant.bounds import Bounds, Problem, Vector, register
 from quiltdp.accountant.leakage.chain_recursion import Curves, PhiCurve, Side
+from quiltdp.accountant.trade_offs import CHAIN_DISTANCE
 from quiltdp.errors import InvalidArgument
-from quiltdp.inference.chains import StepSpreads, path_of, step_spreads
+from quiltdp.inference.chains import Path, StepSpreads, path_of, step_spreads
+from quiltdp.inference.periodic import shortened_path
 from quiltdp.inference.workspace import Workspace
 from quiltdp.model import Model
 from quiltdp.numbers import EPS, up, up_array
@@ -61,7 +64,8 @@ class ChainBound:
         self._max_work = max_work
         self.length = len(path.nodes)
         self._order = None
-        if tuple(path.nodes[:2]) != tuple(model.nodes[:2]) or not path.homogeneous:
+        other = tuple(path.nodes[:2]) != tuple(model.nodes[:2]) or not path.homogeneous
+        if path.nodes is not model.nodes and other:
             self._order = np.array([model.index[n] for n in path.nodes], dtype=np.intp)
         where = None if self._order is None else {n: k for k, n in enumerate(path.nodes)}
         self._left, self._right = runs_of(model, where, units)
@@ -79,13 +83,21 @@ class ChainBound:
         self._workspace = workspace
         self._forward = self._backward = None
         if self.length > 1:
-            c = self._spreads(workspace)
-            self._forward = Side(self.length, _phi_curves(c.distances, c.forward[:, ::-1]))
-            self._backward = Side(self.length, _phi_curves(c.distances, c.backward))
+            short = shortened_path(self._path, CHAIN_DISTANCE)
+            sides = self._sides(workspace, short)
+            if any(not side.covers(self.length) for side in sides):  # it repeats otherwise than it seemed
+                sides = self._sides(workspace, self._path)
+            self._forward, self._backward = (Side(self.length, side) for side in sides)
 
-    def _spreads(self, workspace: Workspace) -> StepSpreads:
+    def _sides(self, workspace: Workspace, path: Path) -> tuple[Curves, Curves]:
+        """Return the curves of both sides of every step of a path."""
+        c = self._spreads(workspace, path)
+        return _phi_curves(c.distances, c.forward[:, ::-1]), _phi_curves(c.distances, c.backward)
+
+    def _spreads(self, workspace: Workspace, path: Path) -> StepSpreads:
         """Return the spreads of the d-step tables."""
-        return step_spreads(self._path, max_work=self._max_work, check=workspace.guard.check)
+        check = workspace.guard.check
+        return step_spreads(path, max_distance=CHAIN_DISTANCE, max_work=self._max_work, check=check)
 
     def evaluate(self, alpha: Vector) -> Bounds:
         """Return α's of the run + F at its right end + B at its left end, for every unit."""
@@ -140,8 +152,8 @@ class _RaisedChainBound(ChainBound):
         super().__init__(problem)
         self._errors = errors
 
-    def _spreads(self, workspace: Workspace) -> StepSpreads:
+    def _spreads(self, workspace: Workspace, path: Path) -> StepSpreads:
         from quiltdp.inference.uncertain import raised_steps  # for tables known roughly only
 
-        found = super()._spreads(workspace)
+        found = super()._spreads(workspace, path)
         return raised_steps(found, self._errors, self._errors.largest_step(self._path.nodes, workspace.model))

@@ -7,9 +7,12 @@ side before it, over the possible x.
 Assumes.  Conditionals of a homogeneous chain that is not in its limit are taken one by one while the
 law still moves; afterwards each is within e^{±s} of the limit's, so Λ grows by at most 2s, and
 whatever the law, Λ ≤ Φ(spread, o), because the spread of a reversed table needs no prior.  With one
-matrix per step, equal tables met by laws that agree to 1e-11 share a curve, which pays for it.
+matrix per step, equal tables met by laws that agree to 1e-11 share a curve, which pays for it.  Where the
+matrices repeat and the law has settled (:mod:`quiltdp.inference.periodic`), the curves of one period serve
+all later ones, and pay for the law of a later step the same.
 
-Cost.  A curve costs (states)³; a homogeneous chain needs a few dozen whatever its length.
+Cost.  A curve costs (states)³; a homogeneous chain needs a few dozen whatever its length, one whose matrices
+repeat those of a few periods.
 
 Reference.  docs/theory.md, chains; docs/prior_adversary.md.
 """
@@ -29,6 +32,7 @@ from quiltdp.accountant.leakage.contraction import phi_at
 from quiltdp.accountant.leakage.threshold import ThresholdCurve
 from quiltdp.accountant.trade_offs import CHAIN_CURVES, CHAIN_SORTED
 from quiltdp.inference.chains import ChainLaws, Path, step_families
+from quiltdp.inference.periodic import period_of, settled_law, short_length, shortened_segment
 from quiltdp.numbers import LEAST
 
 __all__ = ["backward_side", "forward_side"]
@@ -125,11 +129,40 @@ def _steps(size: int, max_step: int) -> int:
 
 
 def _side_by_position(laws: ChainLaws, max_step: int, check: Callable[[], None], *, forward: bool) -> Side:
-    """Return a side of a chain with one matrix per step; equal tables met by equal laws share a curve."""
+    """Return a side of a chain with one matrix per step; where they repeat, a few periods tell all of it."""
+    n, period = laws.length, period_of(laws.segment.transitions)
+    late = None if forward or not period else settled_law(laws, period, 2.0 * _SAME_LAW)
+    if period and (forward or late is not None):
+        first = 0 if late is None else late + period
+        short = short_length(n, period, first + max_step)
+        if short < n:
+            few = ChainLaws(shortened_segment(laws.segment, first + max_step))
+            curves = _curves_by_position(few, max_step, check, forward, (first, period))
+            if curves.covers(n):
+                return Side(n, curves, exact=not forward)
+    return Side(n, _curves_by_position(laws, max_step, check, forward))
+
+
+def _curves_by_position(
+    laws: ChainLaws,
+    max_step: int,
+    check: Callable[[], None],
+    forward: bool,
+    repeats: tuple[int, int] | None = None,
+) -> Curves:
+    """Return the curves of every step; equal tables met by equal laws share one.
+
+    ``repeats`` are a step and a period: from that step on, the law of a step is that of a period earlier.
+    """
     n = laws.length
     path = Path(range(n), laws.segment.transitions)  # type: ignore[arg-type]  # only counted
     possible = _labels([laws.possible(t) for t in range(n)])
+    settled = n  # from here on laws are known no less
     law = possible if forward else _labels([_rounded_log(laws.marginal(t)) for t in range(n)])
+    if repeats is not None and not forward:
+        start, period = repeats
+        settled = start
+        law[start:] = law[start - period : start][np.arange(n - start) % period]
     distances: list[int] = []
     columns: list[NDArray[np.intp]] = []
     made: list[Curve] = []
@@ -141,30 +174,40 @@ def _side_by_position(laws: ChainLaws, max_step: int, check: Callable[[], None],
         column = np.full(n, -1, dtype=np.intp)
         place = n - 1 - np.arange(n - d) if forward else np.arange(d, n)
         column[place] = len(made) + which.ravel()
-        for t in first.tolist():
+        last = np.zeros(len(first), dtype=np.intp)  # whose law is known least: what the curve must pay for
+        np.maximum.at(last, which.ravel(), np.minimum(np.arange(n - d), settled))
+        for t, latest in zip(first.tolist(), last.tolist(), strict=True):
             check()
             table, support = family.tables[int(family.which[t])]
             table = np.where(support, np.maximum(table, LEAST), 0.0)
             work += float(table.size) * len(table)
-            made.append(_curve_at(laws, table, t, d, float(spreads[t]), forward, work <= CHAIN_CURVES))
+            slack = laws.slack(d if forward else latest + d)
+            made.append(_curve_at(laws, table, t, d, float(spreads[t]), forward, slack, work <= CHAIN_CURVES))
         distances.append(d)
         columns.append(column)
     if not columns:
-        return Side(n, Curves.constant([], []))
-    return Side(n, Curves.by_position(distances, made, np.stack(columns, axis=1)))
+        return Curves.constant([], [])
+    return Curves.by_position(distances, made, np.stack(columns, axis=1))
 
 
 def _curve_at(
-    laws: ChainLaws, table: Vector, t: int, d: int, spread: float, forward: bool, affordable: bool
+    laws: ChainLaws,
+    table: Vector,
+    t: int,
+    d: int,
+    spread: float,
+    forward: bool,
+    slack: float,
+    affordable: bool,
 ) -> Curve:
     """Return Λ of P(X_{t+d} | X_t) or P(X_t | X_{t+d}); Φ of the spread where that is too dear or lost."""
     rows: Vector | None
     if forward:
         rows = table[laws.possible(t)]
-        rows, slack = rows / rows.sum(axis=1, keepdims=True), laws.slack(d)
+        rows = rows / rows.sum(axis=1, keepdims=True)
     else:
         rows = laws.reversed_rows(laws.marginal(t), table, laws.possible(t + d))
-        slack = laws.slack(t + d) + 2.0 * _SAME_LAW
+        slack += 2.0 * _SAME_LAW
     if rows is None or not affordable:
         return PhiCurve(spread)
     return _Both(ThresholdCurve(rows, slack=slack), spread)

@@ -94,6 +94,10 @@ class Curves:
         """How many rows repeat."""
         return max(1, len(self.which) - self.settled)
 
+    def covers(self, length: int) -> bool:
+        """Return whether there is a row for every position of a side of this length."""
+        return len(self.which) > self.settled or self.settled >= length
+
     def row(self, k: int) -> int:
         """Return the row of ``which`` that serves position k."""
         return k if k < self.settled else self.settled + (k - self.settled) % self.period
@@ -117,6 +121,14 @@ def _pass() -> None:
 class Side:
     """The recursion of one side.
 
+    Parameters
+    ----------
+    length, curves
+        How many positions there are, and the Λ of each.
+    exact
+        Whether positions are walked until their values repeat bit for bit; where they need only settle, they
+        are raised by a hair and stand for all later ones sooner.
+
     Examples
     --------
     >>> import numpy as np
@@ -125,8 +137,9 @@ class Side:
     [0.0, 0.2301, 0.3345, 0.3813, 0.4021]
     """
 
-    def __init__(self, length: int, curves: Curves) -> None:
+    def __init__(self, length: int, curves: Curves, *, exact: bool = False) -> None:
         self.length = length
+        self._exact = exact
         self._curves = curves
         self._rows = curves.which.tolist()
 
@@ -151,7 +164,7 @@ class Side:
 
     def _walk(self, a: Vector, stop: int, check: Callable[[], None], *, settling: bool) -> list[float]:
         """Walk the first positions one by one; with ``settling``, only until the values repeat for good."""
-        cost, sums = a.tolist(), _exact_sums(a)
+        cost, sums = a.tolist(), _equal_sums(float(a[0])) if settling else _exact_sums(a)
         distances, made, curves = self._curves.distances, self._curves.made, self._curves
         one_row = self._rows[0] if len(self._rows) == 1 else None
         value = [0.0] * stop
@@ -191,6 +204,9 @@ class Side:
         lag = max(period, CHAIN_FULL if period == 1 else 0)
         turns = 1 + -(-reach // period)
         first = k + 1 - turns * period  # all that later positions can look back to
+        if self._exact and period > 1:  # the same curves of the same values give the same values for ever
+            repeat = value[first : k + 1 - period] == value[first + period : k + 1]
+            return first >= self._curves.settled and repeat
         if first < self._curves.settled or any(
             value[j] > value[j - lag] * (1.0 + 1e-13) for j in range(k - period + 1, k + 1)
         ):
@@ -259,6 +275,31 @@ class _Sums:
         return math.ldexp(whole, -self.shift) * (1.0 + 2.0 * EPS) if whole else 0.0
 
 
+@dataclass(frozen=True)
+class _EqualSums:
+    """Sums of equal α's, each rounded up once: those of :class:`_Sums` without a list."""
+
+    unit: int
+    shift: int
+
+    def between(self, first: int, last: int) -> float:
+        """Return Σ_{first ≤ j < last} a_j, rounded up."""
+        whole = (last - first) * self.unit
+        return math.ldexp(whole, -self.shift) * (1.0 + 2.0 * EPS) if whole else 0.0
+
+
+def _equal_sums(a: float) -> _EqualSums:
+    """Return running sums of equal α's."""
+    shift = _BITS - math.frexp(a)[1]
+    return _EqualSums(_unit(a, shift), shift)
+
+
+def _unit(value: float, shift: int) -> int:
+    """Return an α as a whole multiple of 2^−shift, rounded up."""
+    top, bottom = value.as_integer_ratio()
+    return -(-(top << max(shift, 0)) // (bottom << max(-shift, 0)))
+
+
 def _exact_sums(a: Vector) -> _Sums:
     """Return running sums in whole numbers: every α is rounded up to a multiple of 2^−80 of the largest."""
     shift = _BITS - math.frexp(float(a.max()))[1]
@@ -267,8 +308,7 @@ def _exact_sums(a: Vector) -> _Sums:
     for value in a.tolist():
         unit = units.get(value)
         if unit is None:
-            top, bottom = value.as_integer_ratio()
-            unit = units[value] = -(-(top << max(shift, 0)) // (bottom << max(-shift, 0)))
+            unit = units[value] = _unit(value, shift)
         total += unit
         totals.append(total)
     return _Sums(totals, shift)

@@ -34,6 +34,8 @@ section 16, and docs/prior_adversary.md.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from quiltdp.accountant.adversaries import PRIOR
@@ -50,7 +52,7 @@ from quiltdp.accountant.trade_offs import (
     COUPLING_WORTH,
 )
 from quiltdp.errors import ModelTooWide, option
-from quiltdp.inference.coupling_tree import CouplingTree, coupling_tree
+from quiltdp.inference.coupling_tree import CouplingTree, TreeReader
 from quiltdp.inference.trees import plan_junction_tree
 from quiltdp.inference.workspace import Workspace
 from quiltdp.work import WorkBudget
@@ -107,23 +109,25 @@ class CouplingBound:
     def prepare(self, workspace: Workspace, budget: WorkBudget) -> None:
         """Read the junction tree in every direction; decide what is compared, or revealed together."""
         most = budget.pairs // COUPLING_PAIR
-        tree = self._read(workspace, budget, together=1)
+        reader = self._reader(workspace, budget)
         self._form = "all pairs of states"
-        if tree.work > most or self._chosen is not None:
-            self._pairs: AllPairs | ChosenPairs = self._choice(tree, workspace, most)
+        if reader.work() > most or self._chosen is not None:
+            self._pairs: AllPairs | ChosenPairs = self._choice(reader.read(), workspace, most)
             self._form = "chosen pairs of states"
             self.near, self.settles = 1e-3, False  # an evaluation takes a second; records of little mass lose
             return
+        how: dict[str, Any] = {}
         for together, both, share in COUPLING_FINER:
-            finer = self._read(workspace, budget, together=together, both_orders=both)
-            if finer.work <= most // share:
-                tree = finer
+            finer: dict[str, Any] = {"together": together, "both_orders": both}
+            if reader.work(**finer) <= most // share:
+                how = finer
                 break
-        self._pairs = AllPairs(tree, workspace.guard)
+        self._pairs = AllPairs(reader.read(**how), workspace.guard)
+        if workspace.alongside is not None:
+            self._pairs.join(workspace.alongside, (self._model.nodes, self._units))
 
-    def _read(
-        self, workspace: Workspace, budget: WorkBudget, *, together: int, both_orders: bool = False
-    ) -> CouplingTree:
+    def _reader(self, workspace: Workspace, budget: WorkBudget) -> TreeReader:
+        """Return the reader of the junction tree; refuse cliques that are too large together."""
         entries = COUPLING_ENTRIES * budget.entries
         plan = plan_junction_tree(
             self._model, join=[u for u in self._units if len(u) > 1], max_entries=entries, workspace=workspace
@@ -134,14 +138,9 @@ class CouplingBound:
                 f"raise {option('work')}",
                 f"use another {option('method')}",
             )
-        return coupling_tree(
-            self._model,
-            self._units,
-            together=together,
-            both_orders=both_orders,
-            max_entries=entries,
-            max_states=COUPLING_STATES * budget.states,
-            workspace=workspace,
+        states = COUPLING_STATES * budget.states
+        return TreeReader(
+            self._model, self._units, max_entries=entries, max_states=states, workspace=workspace
         )
 
     def _choice(self, tree: CouplingTree, workspace: Workspace, most: int) -> ChosenPairs:

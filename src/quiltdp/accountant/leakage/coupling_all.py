@@ -10,12 +10,14 @@ of their possible states squared, times those of the next node.  *Reference*: do
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from quiltdp.accountant.bounds import Vector
+from quiltdp.accountant.leakage.kernel import CLOSED_UP_TO
+from quiltdp.accountant.leakage.pair_costs import PairCosts
 from quiltdp.accountant.leakage.ties import MOST_NODES, Array, Ties, best_ties
 from quiltdp.accountant.leakage.transport import (
     FARTHEST,
@@ -23,15 +25,15 @@ from quiltdp.accountant.leakage.transport import (
     transport_of_columns,
     transport_renewed,
 )
-from quiltdp.accountant.trade_offs import COSTS_AT_ONCE, TREES_KEPT
-from quiltdp.inference.coupling_tree import CouplingTree, Ints, Reveal, Step
+from quiltdp.accountant.trade_offs import COSTS_AT_ONCE, TOGETHER, TOGETHER_PAIRS, TREES_KEPT
+from quiltdp.inference.coupling_tree import CouplingTree, Ints, Reveal, Step, side_by_side
+from quiltdp.inference.workspace import Alongside
 from quiltdp.numbers import up, up_array
 from quiltdp.work import Guard
 
 __all__ = ["AllPairs", "differing"]
 
 
-Costs = Callable[[Ints, Ints], Array]
 Trees = dict[tuple[int, int, int], Ties]
 
 
@@ -42,13 +44,27 @@ class AllPairs:
     their value at any costs, and where they are no longer optimal the problem is solved anew.
     """
 
-    def __init__(self, tree: CouplingTree, guard: Guard) -> None:
+    def __init__(self, tree: CouplingTree, guard: Guard, *, room: int = TREES_KEPT) -> None:
         self._tree = tree
         self._guard = guard
+        self._room = room
         self._known: dict[bytes, Trees] = {}
+        self._group: _Group | None = None
+
+    def join(self, alongside: Alongside, shape: Hashable) -> None:
+        """Be evaluated together with others of this shape, where all are asked about one α."""
+        if self._tree.pairs > TOGETHER_PAIRS:
+            return  # its steps are long enough alone
+        key = ("coupling", shape, self._tree.slack)
+        if key not in alongside.groups or len(alongside.groups[key].members) >= TOGETHER:
+            alongside.groups[key] = _Group(alongside)
+        self._group = alongside.groups[key]
+        self._group.members.append(self)
 
     def evaluate(self, alpha: Vector) -> Vector:
         """Return the leakage of every unit: the largest message of its reveal, its own α included."""
+        if self._group is not None and self._group.takes(alpha):
+            return self._group.evaluate(self, alpha)
         return _Sweep(self._tree, alpha, self._guard, self._near(alpha)).run()
 
     def _near(self, alpha: Vector) -> Trees:
@@ -59,11 +75,40 @@ class AllPairs:
         key = reference.tobytes()
         if key not in self._known:
             trees: Trees = {}
-            _Sweep(self._tree, reference, self._guard, trees, finding=True).run()
+            _Sweep(self._tree, reference, self._guard, trees, room=self._room).run()
             while len(self._known) > 1:
                 self._known.pop(next(iter(self._known)))
             self._known[key] = trees
         return self._known[key]
+
+
+class _Group:
+    """Trees of one shape with other laws, asked about the same α: one sweep over all of them.
+
+    A transport does not depend on those beside it, so each tree has the values that it has alone.
+    """
+
+    def __init__(self, alongside: Alongside) -> None:
+        self.members: list[AllPairs] = []
+        self._alongside = alongside
+        self._together: AllPairs | None = None
+        self._found: tuple[bytes, list[Vector]] = (b"", [])
+
+    def takes(self, alpha: Vector) -> bool:
+        """Return whether all are asked about this α, and all costs are in the range of closed forms."""
+        return self._alongside.asked and len(self.members) > 1 and float(alpha.sum()) <= CLOSED_UP_TO
+
+    def evaluate(self, one: AllPairs, alpha: Vector) -> Vector:
+        """Return the leakage of every unit of one of them."""
+        key = alpha.tobytes()
+        if self._found[0] != key or len(self._found[1]) < len(self.members):
+            trees = [m._tree for m in self.members]
+            if self._together is None or len(self._together._tree.units) < sum(len(t.units) for t in trees):
+                self._together = AllPairs(side_by_side(trees), one._guard, room=len(trees) * TREES_KEPT)
+            self._together._guard = one._guard
+            values = self._together.evaluate(alpha)
+            self._found = (key, np.split(values, np.cumsum([len(t.units) for t in trees])[:-1]))
+        return self._found[1][self.members.index(one)]
 
 
 @dataclass(eq=False)
@@ -72,7 +117,7 @@ class _Job:
 
     reveal: Reveal
     owner: int
-    cost: Costs
+    cost: PairCosts
     ulps: float
     left: int
 
@@ -85,10 +130,10 @@ class _Sweep:
     """One evaluation.  Messages come first, then units; equal ones are computed once."""
 
     def __init__(
-        self, tree: CouplingTree, alpha: Vector, guard: Guard, trees: Trees, *, finding: bool = False
+        self, tree: CouplingTree, alpha: Vector, guard: Guard, trees: Trees, *, room: int = 0
     ) -> None:
         self._alpha, self._guard = alpha, guard
-        self._trees, self._finding, self._room = trees, finding, TREES_KEPT
+        self._trees, self._finding, self._room = trees, room > 0, room
         self._slack = 2.0 * tree.slack
         self._asked = [*tree.messages, *tree.units]
         self._wanted = range(len(tree.messages), len(self._asked))
@@ -152,22 +197,17 @@ class _Sweep:
                 self._finish(job)
             yield [j for j in jobs if j.left]
 
-    def _behind(self, reveal: Reveal) -> Costs:
+    def _behind(self, reveal: Reveal) -> PairCosts:
         """Return what the cliques beyond say about pairs of states of the whole clique."""
         parts = [(self._tables[self._same[k]], shown) for k, shown in reveal.beyond]
-
-        def cost(first: Ints, second: Ints) -> Array:
-            total = np.zeros((len(first), len(second)))
-            for table, shown in parts:
-                total += table[shown[first][:, None], shown[second][None, :]]
-            return total
-
-        return cost
+        return PairCosts(parts, reveal.steps[-1] if reveal.steps else None)
 
     def _finish(self, job: _Job) -> None:
         """Keep a finished table, the smaller one where there are two orders."""
         everything = np.arange(job.reveal.count)
-        table = np.minimum(up_array(job.cost(everything, everything), job.ulps), self._caps[job.owner])
+        table = np.minimum(
+            up_array(job.cost.between(everything, everything), job.ulps), self._caps[job.owner]
+        )
         before = self._tables.get(job.owner)
         self._tables[job.owner] = table if before is None else np.minimum(before, table)
 
@@ -181,8 +221,7 @@ class _Sweep:
             tables = [np.zeros((j.step.count,) * 2) for j in alike[size]]
             for number, block in enumerate(_blocks(alike[size], max(1, COSTS_AT_ONCE // (size * size)))):
                 self._guard.check()
-                built = [_columns(alike[size][k], rows, self._alpha) for k, rows in block]
-                p, q, d = (np.concatenate(parts, axis=1) for parts in zip(*built, strict=True))
+                p, q, d = _columns([(alike[size][k], rows) for k, rows in block], self._alpha)
                 value = self._transport((self._round, size, number), p, q, d)
                 value = np.where(value > 0.0, value + self._slack, 0.0)
                 start = 0
@@ -192,7 +231,8 @@ class _Sweep:
                     start += len(rows) * count
             for job, table in zip(alike[size], tables, strict=True):
                 np.fill_diagonal(table, 0.0)
-                job.cost, job.ulps, job.left = _read(table), 8.0 + len(job.step.nodes), job.left - 1
+                job.ulps, job.left = 8.0 + len(job.step.nodes), job.left - 1
+                job.cost = PairCosts([(table, None)], job.step if job.left else None)
 
     def _transport(self, key: tuple[int, int, int], p: Array, q: Array, d: Array) -> Array:
         size = len(p)
@@ -231,24 +271,21 @@ def _blocks(jobs: Sequence[_Job], most: int) -> Iterator[list[tuple[int, Ints]]]
         yield block
 
 
-def _columns(job: _Job, rows: Ints, alpha: Vector) -> tuple[Array, Array, Array]:
-    """Return p, q and D of the pairs (row, any state): problems on the last axis."""
-    step = job.step
-    size, count = step.law.shape
-    own = differing(step.nodes, step.values, alpha)
-    first, second = step.value[:, rows], step.value
-    d = np.empty((size * size, len(rows) * count))
-    for i in range(size):
-        for j in range(size):
-            block = job.cost(step.after[i, rows], step.after[j])
-            block += own[first[i][:, None], second[j][None, :]]
-            d[i * size + j] = block.ravel()
-    p = np.repeat(step.law[:, rows], count, axis=1)
-    return p, np.tile(step.law, (1, len(rows))), up_array(d, job.ulps)
-
-
-def _read(table: Array) -> Costs:
-    return lambda first, second: np.asarray(table[first[:, None], second[None, :]])
+def _columns(block: Sequence[tuple[_Job, Ints]], alpha: Vector) -> tuple[Array, Array, Array]:
+    """Return p, q and D of the pairs (row, any state) of some jobs: problems on the last axis."""
+    slots = block[0][0].step.slots
+    wide = sum(len(rows) * job.step.count for job, rows in block)
+    p, q, d = np.empty((slots, wide)), np.empty((slots, wide)), np.empty((slots * slots, wide))
+    at = 0
+    for job, rows in block:
+        step = job.step
+        job.cost.write(d, at, rows, differing(step.nodes, step.values, alpha), job.ulps)
+        pairs = (slots, len(rows), step.count)
+        here = slice(at, at + len(rows) * step.count)
+        p[:, here] = np.broadcast_to(step.law[:, rows, None], pairs).reshape(slots, -1)
+        q[:, here] = np.broadcast_to(step.law[:, None], pairs).reshape(slots, -1)
+        at = here.stop
+    return p, q, d
 
 
 def differing(nodes: Sequence[int], values: Ints, alpha: Vector) -> Array:

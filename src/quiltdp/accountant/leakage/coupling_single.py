@@ -201,18 +201,27 @@ class SingleCouplingBound:
         alpha = np.asarray(alpha, dtype=np.float64)
         values = np.array(known)
         messages = [] if self._forward is None else self._forward.run(alpha, self._workspace.guard)[1]
-        for tree in self._trees:
+        for number, tree in enumerate(self._trees):
             asked = [(k, unit) for k, unit in zip(tree.asked, tree.units, strict=True) if known[k] > low]
             if not asked:
                 continue
-            prices = prices_of(tree.tree, self._distances(tree, alpha, messages), dict(self._model.index))
-            sweep = SingleChanges(tree.tree, prices, self._slack, self._workspace.guard)
+            sweep = self._workspace.keep(
+                "single changes",
+                (self, number, alpha.tobytes()),
+                # mypy infers no type for a tree that is bound by its default
+                lambda tree=tree: self._sweep(tree, alpha, messages),  # type: ignore[misc]
+                lambda made: made.nbytes,
+            )
             found = largest_leakages(tree.tree, [unit for _, unit in asked], sweep, self._slack)
             for (k, _), leakage in zip(asked, found, strict=True):
                 values[k] = min(values[k], leakage)
             if values.max(initial=0.0, where=np.isin(np.arange(len(values)), tree.asked)) > high:
                 break
         return Bounds(values, "coupling", witness=form("single changes", len(values)))
+
+    def _sweep(self, tree: _Tree, alpha: Vector, messages: list[Array]) -> SingleChanges:
+        prices = prices_of(tree.tree, self._distances(tree, alpha, messages), dict(self._model.index))
+        return SingleChanges(tree.tree, prices, self._slack, self._workspace.guard)
 
     def _distances(self, tree: _Tree, alpha: Vector, messages: list[Array]) -> list[Array]:
         """Return ℓ of every node: its own α, and what its children that are left out say about it."""

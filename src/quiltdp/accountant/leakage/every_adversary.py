@@ -14,7 +14,9 @@ after the other, z_k the earlier ones that k depends on, and e what is known at 
 through the subtree of k alone, so it is computed once for each part of e that occurs
 (:mod:`quiltdp.inference.evidence_tree`).  Given x_T the branches are independent, and so is what is known in
 them; at most k known records are shared out among the branches.  Who knows something else of twins with the
-same α learns as much from them as who knows it of the others: one arrangement is enough.
+same α learns as much from them as who knows it of the others: one arrangement is enough.  Symmetric units
+whose trees are each other's image have one answer, and values are listed only of sets of nodes that can be
+known by the worst adversary (:mod:`.worst_sets`).
 
 Where the informed clique tree has to suppose the worst tilt for every pair of states, here each tilt is the
 one of an adversary who exists.  No looser than sequential coupling is against the prior adversary.
@@ -35,11 +37,15 @@ from numpy.typing import NDArray
 
 from quiltdp.accountant.adversaries import INFORMED
 from quiltdp.accountant.bounds import Bounds, Problem, Vector, register
-from quiltdp.accountant.leakage.transport import FARTHEST, transport
+from quiltdp.accountant.leakage.three_states import compared
+from quiltdp.accountant.leakage.transport import FARTHEST
+from quiltdp.accountant.leakage.worst_sets import worst_sets
 from quiltdp.chain import ChainModel
 from quiltdp.errors import ModelTooWide, option
+from quiltdp.graph.symmetry import symmetries
 from quiltdp.inference.cliques import conditional_slack
-from quiltdp.inference.evidence_tree import Branch, Revealed, evidence_branches, twins
+from quiltdp.inference.evidence_tree import Branch, Cases, Revealed, evidence_branches, twins
+from quiltdp.inference.reveal_order import RevealOrder
 from quiltdp.inference.workspace import Workspace
 from quiltdp.numbers import EPS, up, up_array
 from quiltdp.work import WorkBudget
@@ -52,6 +58,8 @@ Choices: TypeAlias = dict[
 ]  # per pair of values, what is known in every branch
 _SETS = 8  # 2 to so many pairs of states are counted for each set of nodes
 _WORTH = 3  # a pair here takes less than elsewhere: most are of two states
+_WORTH_CHOOSING = 1 << 20  # pairs of states: fewer are compared sooner than chosen from
+_LEFT = 0.6  # what share of all values may be left for choosing to pay
 _AT_ONCE = 1 << 18  # pairs of values handled at once
 
 
@@ -108,27 +116,34 @@ class EveryAdversaryBound:
                 f"use another {option('method')}",
             )
         self._workspace = workspace
-        room = _WORTH * budget.pairs
-        self._branches: list[list[Branch]] = []
+        room = self._room = _WORTH * budget.pairs
+        self._branches: dict[int, list[Branch]] = {}
         self._like = self._first_alike()
-        for k, unit in enumerate(self._units):
+        self._images = self._symmetric()
+        for k in range(len(self._units)):
             if self._like[k] < k:
-                self._branches.append(self._branches[self._like[k]])
                 continue
-            found = evidence_branches(
-                self._model,
-                unit,
-                self._may_know,
-                at_most=self._most,
-                alike=self._alike,
-                most=room,
-                workspace=workspace,
-            )
-            room -= sum(b.pairs for b in found)
-            self._branches.append(found)
+            same = self._branches[self._images[k][0]] if k in self._images else None
+            if same is None or sum(b.pairs for b in same) > room:
+                same = self._branches[k] = self._around(k, room)
+            room -= sum(b.pairs for b in same)
+        self._asked = b""  # the last α, and what was answered there
+        self._answers: dict[int, tuple[float, dict[str, int]]] = {}
+        self._listed: dict[tuple[int, int], tuple[list[int], Cases]] = {}
         # a law is a quotient of sums of products of conditional probabilities, a few roundings for each
         states = max(self._model.cardinality(n) for n in self._model.nodes)
         self._slack = 4.0 * nodes * (conditional_slack(self._model) + (states + 8) * EPS)
+
+    def _around(self, k: int, most: int) -> list[Branch]:
+        return evidence_branches(
+            self._model,
+            self._units[k],
+            self._may_know,
+            at_most=self._most,
+            alike=self._alike,
+            most=most,
+            workspace=self._workspace,
+        )
 
     def evaluate(self, alpha: Vector) -> Bounds:
         """Return the leakage of every unit."""
@@ -138,19 +153,23 @@ class EveryAdversaryBound:
         """Return the leakage of the units that decide whether all leak between ``low`` and ``high``."""
         alpha = np.asarray(alpha, dtype=np.float64)
         values, witness = np.array(known), {}
-        answers: dict[int, tuple[float, dict[str, int]]] = {}
         if float(alpha.sum()) > FARTHEST or not self._twins_cost_the_same(alpha):
             return Bounds(values, "every-adversary")
+        if self._asked != alpha.tobytes():
+            self._asked, self._answers = alpha.tobytes(), {}
+        answers = self._answers
         least, partial = low, high < math.inf
         for k in np.argsort(-known, kind="stable").tolist():
             if known[k] <= least:
                 break
-            first = self._like[k]
+            first, image = self._images.get(self._like[k], (self._like[k], None))
+            if image is not None and not np.array_equal(alpha[image], alpha):
+                first, image = self._like[k], None
             if first not in answers:
                 answers[first] = self._leakage(first, alpha)
             found, knows = answers[first]
             if found < values[k]:
-                values[k], witness[k] = found, self._told(k, knows)
+                values[k], witness[k] = found, self._told(k, knows, image)
             if partial:  # only the largest is asked for
                 least = max(least, float(values[k]))
             if values[k] > high:
@@ -166,8 +185,37 @@ class EveryAdversaryBound:
             for k, unit in enumerate(self._units)
         ]
 
-    def _told(self, k: int, knows: Mapping[str, int]) -> dict[str, object]:
+    def _symmetric(self) -> dict[int, tuple[int, NDArray[np.int64]]]:
+        """Return, of units that are the image of an earlier one, that one and the image of every node.
+
+        Only where the tree is the image of its tree, too: then the messages are the same.
+        """
+        single = [k for k, unit in enumerate(self._units) if len(unit) == 1 and self._like[k] == k]
+        may_know = frozenset(self._may_know)
+        marks = [(self._model.is_record(n), n in may_know) for n in self._model.nodes]
+        renamings = [np.array(r) for r in symmetries(self._model, marks)] if len(single) > 1 else []
+        found: dict[int, tuple[int, NDArray[np.int64]]] = {}
+        if not renamings:
+            return found
+        place = {k: self._model.index[self._units[k][0]] for k in single}
+        trees = {k: RevealOrder(self._model, self._units[k]).tree() for k in single}
+        for k in single:
+            if k in found:
+                continue
+            images = _images(place[k], renamings)
+            for j in single:
+                image = images.get(place[j])
+                if j > k and j not in found and image is not None:
+                    moved = {int(image[n]): frozenset(image[list(z)].tolist()) for n, z in trees[k].items()}
+                    if moved == trees[j]:
+                        found[j] = (k, image)
+        return found
+
+    def _told(self, k: int, knows: Mapping[str, int], image: NDArray[np.int64] | None) -> dict[str, object]:
         """Return what the worst adversary knows, twins of the unit in each other's place."""
+        nodes, index = self._model.nodes, self._model.index
+        if image is not None:
+            knows = {nodes[int(image[index[n]])]: v for n, v in knows.items()}
         own, first = self._units[k][0], self._units[self._like[k]][0]
         named = {first if n == own else n: v for n, v in knows.items()}
         return {"known": sorted(named), "evidence": named}
@@ -178,16 +226,15 @@ class EveryAdversaryBound:
 
     def _leakage(self, k: int, alpha: Vector) -> tuple[float, dict[str, int]]:
         """Return the largest leakage of a unit over all adversaries, and what the worst one knows."""
-        unit, branches = self._units[k], self._branches[k]
-        states = np.indices([self._model.cardinality(n) for n in unit]).reshape(len(unit), -1)
-        own = np.zeros((states.shape[1],) * 2)
-        for j, n in enumerate(unit):
-            own += float(alpha[self._model.index[n]]) * (states[j][:, None] != states[j][None, :])
+        if k not in self._branches:  # the image of another unit, but not at this α
+            self._branches[k] = self._around(k, self._room)
+        unit, branches, own = self._units[k], self._branches[k], self._own(k, alpha)
         # by how many records are known so far: with no limit on them, one number will do
         total, known = {0: own}, {0: _nobody(own)}
-        for branch in branches:
+        listed = self._cases(k, own, alpha)
+        for cases in listed:
             self._workspace.guard.check()
-            total, known = self._with(branch, alpha, total, known)
+            total, known = self._with(cases, alpha, total, known)
         best = max(total, key=lambda c: _largest(total[c]))
         top = _largest(total[best])
         if top <= 0.0:
@@ -195,12 +242,35 @@ class EveryAdversaryBound:
         off = np.where(np.eye(len(own), dtype=bool), -np.inf, total[best])
         place = divmod(int(off.argmax()), len(off))
         knows: dict[str, int] = {}
-        for branch, e in zip(branches, known[best][place], strict=True):
-            knows |= {self._model.nodes[n]: v for n, v in branch.known(e).items()}
+        for cases, e in zip(listed, known[best][place], strict=True):
+            knows |= {self._model.nodes[n]: v for n, v in cases.known(e).items()}
         return up(top, 16.0 + len(unit) + 2.0 * len(branches)), knows
 
+    def _own(self, k: int, alpha: Vector) -> Array:
+        """Return what every two states of a unit cost by themselves."""
+        unit = self._units[k]
+        states = np.indices([self._model.cardinality(n) for n in unit]).reshape(len(unit), -1)
+        own = np.zeros((states.shape[1],) * 2)
+        for j, n in enumerate(unit):
+            own += float(alpha[self._model.index[n]]) * (states[j][:, None] != states[j][None, :])
+        return own
+
+    def _cases(self, k: int, own: Array, alpha: Vector) -> list[Cases]:
+        """Return what is looked at in every branch: all, or what can be the worst; kept for the next α."""
+        branches = self._branches[k]
+        chosen = [list(range(len(b.values))) for b in branches]
+        if self._most is None and sum(b.pairs for b in branches) > _WORTH_CHOOSING:
+            worst = worst_sets(branches, own, alpha, self._slack)
+            left = sum(int(b.values[sets].sum()) for b, sets in zip(branches, worst, strict=True))
+            if left <= _LEFT * sum(int(b.values.sum()) for b in branches):
+                chosen = worst
+        for j, (branch, sets) in enumerate(zip(branches, chosen, strict=True)):
+            if (k, j) not in self._listed or sets != self._listed[k, j][0]:
+                self._listed[k, j] = (sets, branch.cases(sets))
+        return [self._listed[k, j][1] for j in range(len(branches))]
+
     def _with(
-        self, branch: Branch, alpha: Vector, total: Mapping[int, Array], known: Mapping[int, Choices]
+        self, branch: Cases, alpha: Vector, total: Mapping[int, Array], known: Mapping[int, Choices]
     ) -> tuple[dict[int, Array], dict[int, Choices]]:
         """Add what one more branch tells, for every number of known records."""
         message = _last_message(branch, alpha, self._slack)[:, branch.seen][:, :, branch.seen]
@@ -229,6 +299,20 @@ class EveryAdversaryBound:
         return best, chosen
 
 
+def _images(node: int, renamings: Sequence[NDArray[np.int64]]) -> dict[int, NDArray[np.int64]]:
+    """Return, for every node that a node can be carried to, where that carries all of them."""
+    found = {node: np.arange(len(renamings[0]))}
+    queue = [node]
+    while queue:
+        here = queue.pop()
+        for renaming in renamings:
+            there = int(renaming[here])
+            if there not in found:
+                found[there] = renaming[found[here]]
+                queue.append(there)
+    return found
+
+
 def _nobody(pairs: Array) -> Choices:
     return dict.fromkeys(np.ndindex(pairs.shape), ())
 
@@ -238,12 +322,19 @@ def _largest(pairs: Array) -> float:
     return float(pairs[~np.eye(len(pairs), dtype=bool)].max(initial=0.0))
 
 
-def _last_message(branch: Branch, alpha: Vector, slack: float) -> Array:
+def _last_message(branch: Cases, alpha: Vector, slack: float) -> Array:
     """Return m(z, z'; e) of the node next to T, axes (e, z, z'); what is impossible is not to be read."""
     messages: list[Array] = []
     caps: list[Array] = []  # Σ α of the unknown records at and below a node: no message exceeds it
-    for node in branch.nodes:
+    leaves: dict[tuple[bytes, bytes, float], int] = {}  # brothers and sisters have one message
+    for k, node in enumerate(branch.nodes):
         own = float(alpha[node.node])
+        if not node.below:
+            same = leaves.setdefault((node.law.tobytes(), node.value.tobytes(), own), k)
+            if same < k:
+                messages.append(messages[same])
+                caps.append(caps[same])
+                continue
         cap = np.where(node.value < 0, own, 0.0)
         for b in node.below:
             cap = cap + caps[b.child][b.part]
@@ -258,23 +349,21 @@ def _message(node: Revealed, messages: Sequence[Array], alpha: float, slack: flo
     parts, count, states = node.law.shape
     found = np.zeros((parts, count, count))
     first, second = np.nonzero(~np.eye(count, dtype=bool))
-    apart = alpha * (1.0 - np.eye(states))
     step = max(1, _AT_ONCE // max(1, len(first) * states**2))
     for start in range(0, parts if len(first) else 0, step):
         some = slice(start, start + step)
         law, value = node.law[some], node.value[some]
-        d = np.broadcast_to(apart, (len(law), len(first), states, states)).copy()
-        for b in node.below:
-            below = messages[b.child][b.part[some]]
-            d += below[:, b.seen[first][:, :, None], b.seen[second][:, None, :]]
+        children = [(messages[b.child], b.part[some], b.seen) for b in node.below]
         fixed = np.flatnonzero(value >= 0)
         if len(fixed):
-            v = value[fixed]
-            found[fixed[:, None] + start, first, second] = d[fixed, :, v, v]
-        there = law.max(axis=2) > 0
+            v = value[fixed, None]
+            same = np.zeros((len(fixed), len(first)))
+            for below, part, seen in children:
+                same += below[part[fixed, None], seen[first, v], seen[second, v]]
+            found[fixed[:, None] + start, first, second] = same
+        there = node.possible[some]
         e, pair = np.nonzero((value < 0)[:, None] & there[:, first] & there[:, second])
         if len(e):
             z, y = first[pair], second[pair]
-            t = transport(law[e, z], law[e, y], d[e, pair] * (1.0 + 32.0 * EPS))
-            found[e + start, z, y] = t + slack
+            found[e + start, z, y] = compared(law, (e, z, y), children, alpha) + slack
     return found

@@ -29,6 +29,7 @@ __all__ = ["MessageRequest", "leakages_of_many", "messages_of_many"]
 
 Array = NDArray[np.float64]
 Key = tuple[int, int]
+_ROUNDINGS = 1e-12  # more than sums of messages in another order differ
 _PAIRS = 1 << 16  # two-point problems handled at once
 _DISTANCES = 16  # distances between clique states kept for choices that share them
 _STATES = 1 << 18  # distances between states, of all choices that are looked at together
@@ -97,10 +98,20 @@ class _Message:
         due = []
         for cell in cells:
             for b in self._budgets.of(cell.choice):
+                if self._is_hopeless(b):
+                    continue
                 d = self._distances(cell, b)
-                if not cell.choice.known or (cell.ceiling(d) > self.found[b]).any():
+                if self._is_sure(cell) or (cell.ceiling(d) > self.found[b]).any():
                     due.append(_Choice(self._task, cell, d, self.found[b]))
         return due
+
+    def _is_hopeless(self, b: int) -> bool:
+        """Return whether it is known that no choice raises the message: never of a message that is read."""
+        return False
+
+    def _is_sure(self, cell: Cell) -> bool:
+        """Return whether a choice is looked at without asking: nothing known raises a message from 0."""
+        return not cell.choice.known
 
     def _distances(self, cell: Cell, b: int) -> Array:
         key = self._budgets.reads(cell.choice, b)
@@ -132,7 +143,19 @@ class _LastStep(_Message):
         self._own = _differing_cost(task.view, task.view.top, of, by_top=True)
         self._floor = floor
         self._off = ~np.eye(task.view.count, dtype=bool)
+        self._most: dict[int, Array] = {}
         self.levelled()
+
+    def _is_hopeless(self, b: int) -> bool:
+        """Return whether even evidence in every branch would not exceed what need not be told."""
+        if b not in self._most:
+            d = up_array(self._base + self._budgets.anything(b), self._ulps)
+            self._most[b] = _largest_by_top(self._task.view, d) * (1.0 + _ROUNDINGS)
+        return not (self._most[b] > self.found[b]).any()
+
+    def _is_sure(self, cell: Cell) -> bool:
+        """Ask of every choice: what another pair of values or the floor costs may be more."""
+        return False
 
     def levelled(self) -> None:
         """What another pair of values, or the floor, costs altogether need not be told of any pair."""
@@ -205,14 +228,12 @@ def _raise(choices: Sequence[_Choice], tilts: Callable[[Task, Cell], Array]) -> 
     waiting: list[tuple[Array, tuple[NDArray[np.intp], ...], list[Array]]] = []
     room = _PAIRS
     for choice, values in zip(choices, sums, strict=True):
-        mu = choice.cell.placed(values)
         found = choice.found
+        mu, most = choice.cell.raised(values, found)
         width = mu.shape[-1]
-        own = np.arange(width)
-        np.maximum(found, mu[..., own, own].max(axis=(0, 3)), out=found)
         if width < 2:
             continue
-        k, z, y = np.nonzero(mu.max(axis=(3, 4)) > found)
+        k, z, y = np.nonzero(most > found)
         if not len(z):
             continue
         waiting.append((found, (z, y), _pairs(mu, tilts(choice.task, choice.cell), k, z, y)))
@@ -245,14 +266,21 @@ def _settle(waiting: Sequence[tuple[Array, tuple[NDArray[np.intp], ...], list[Ar
     """Put in what the pairs are worth."""
     if not waiting:
         return
-    stacked = [np.concatenate([given[a].ravel() for _, _, given in waiting]) for a in range(8)]
+    # a pair is worth no more than its corners, and those of one point are in already
+    crossed = [
+        np.flatnonzero(np.maximum(given[2], given[3]) > found[places][:, None])
+        for found, places, given in waiting
+    ]
+    stacked = [
+        np.concatenate([given[a].take(kept) for (_, _, given), kept in zip(waiting, crossed, strict=True)])
+        for a in range(8)
+    ]
     value = two_point(*((stacked[a], stacked[a + 1]) for a in (0, 2, 4, 6)))
-    start = 0
-    for found, places, given in waiting:
-        shape = given[0].shape
-        best = value[start : start + given[0].size].reshape(shape).max(axis=1)
-        np.maximum.at(found, places, best)
-        start += given[0].size
+    ends = np.cumsum([len(kept) for kept in crossed]).tolist()
+    for (found, places, given), kept, end, start in zip(waiting, crossed, ends, [0, *ends], strict=False):
+        worth = np.full(given[0].shape, -np.inf)
+        worth.put(kept, value[start:end])
+        np.maximum.at(found, places, worth.max(axis=1))
 
 
 @lru_cache(maxsize=256)

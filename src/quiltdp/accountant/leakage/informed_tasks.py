@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from quiltdp.accountant.leakage.summing_out import SummingOut
+from quiltdp.accountant.leakage.summing_out import SummingOut, programs_of
+from quiltdp.compiled import Fixed, fixed, kernel
 from quiltdp.inference.cliques import Choice, View
 
 __all__ = ["Cell", "Task", "assign_programs", "levels"]
@@ -27,22 +29,55 @@ class Cell:
     """One choice with everything that does not depend on α."""
 
     def __init__(self, view: View, choice: Choice, slack: float) -> None:
-        part = view.part(choice)
-        possible = part.possible
-        known, z, u = np.nonzero(possible)
-        left, right = np.nonzero(known[:, None] == known[None, :])
-        members, law = part.states[possible], part.law[possible]
         self.choice = choice
-        self.part = part
-        self.summing = SummingOut(members, law, view.clique.states, left, right, slack=slack)
-        values, tops, width = possible.shape
+        self.part = view.part(choice)
+        self.at_once = False
+        self._columns, self._slack = view.clique.states, slack
+        values, tops, width = self.part.possible.shape
         self._shape = (values, tops, tops, width, width)
-        self._place = np.ravel_multi_index((known[left], z[left], z[right], u[left], u[right]), self._shape)
+
+    @property
+    def programs(self) -> int:
+        """How many transports one answer in one step would solve, as :class:`.SummingOut` counts them."""
+        possible = np.count_nonzero(self.part.possible.reshape(self._shape[0], -1), axis=1)
+        return programs_of(int((possible**2).sum()), self.part.states.shape[-1])
+
+    @cached_property
+    def _pairs(self) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.int64]]:
+        """The pairs of states (z, u) that agree on what is known, and where each stands in μ."""
+        known, z, u = np.nonzero(self.part.possible)
+        left, right = np.nonzero(known[:, None] == known[None, :])
+        at = np.ravel_multi_index((known[left], z[left], z[right], u[left], u[right]), self._shape)
+        return left, right, np.asarray(at, dtype=np.int64)
+
+    @cached_property
+    def summing(self) -> SummingOut:
+        """From distances between states of the clique to those between states (z, u); made when needed."""
+        left, right, _ = self._pairs
+        members, law = self.part.states[self.part.possible], self.part.law[self.part.possible]
+        made = SummingOut(members, law, self._columns, left, right, slack=self._slack)
+        made.at_once = self.at_once
+        return made
+
+    @cached_property
+    def _states(self) -> NDArray[np.int64]:
+        """The states of the clique by what is known and by z."""
+        states = self.part.states.reshape(*self._shape[:2], -1)
+        return np.ascontiguousarray(states, dtype=np.int64)
+
+    @cached_property
+    def _states_in_c(self) -> tuple[Fixed, tuple[int, ...]]:
+        return fixed(self._states), self._states.shape
 
     def ceiling(self, d: Array) -> Array:
         """Return max of d over the states of every pair (z, z') that agree on what is known."""
         best = np.zeros(self._shape[1:3])
-        for states in self.part.states.reshape(*self._shape[:2], -1):
+        largest = kernel("qd_ceiling")
+        if largest is not None:
+            at, shape = self._states_in_c
+            largest(np.ascontiguousarray(d), len(d), at, *shape, best)
+            return best
+        for states in self._states:
             np.maximum(best, d[states[:, None, :, None], states[None, :, None, :]].max(axis=(2, 3)), out=best)
         return best
 
@@ -52,8 +87,20 @@ class Cell:
         ``values`` are the distances that ``summing`` returns.
         """
         found = np.full(self._shape, -np.inf)
-        found.ravel()[self._place] = values
+        found.ravel()[self._pairs[2]] = values
         return found
+
+    def raised(self, values: Array, found: Array) -> tuple[Array, Array]:
+        """Raise ``found`` to what single points are worth; return μ and its largest by known, z and z'."""
+        place = kernel("qd_placed")
+        if place is not None:
+            mu, most = np.empty(self._shape), np.empty(self._shape[:3])
+            place(values, self._pairs[2], len(values), *self._shape[1:4:2], self._shape[0], mu, most, found)
+            return mu, most
+        mu = self.placed(values)
+        own = np.arange(mu.shape[-1])
+        np.maximum(found, mu[..., own, own].max(axis=(0, 3)), out=found)
+        return mu, mu.max(axis=(3, 4))
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,11 +137,12 @@ def levels(tasks: Sequence[Task], pairs: int) -> list[Task]:
     return chosen
 
 
-def assign_programs(tasks: Sequence[SummingOut], programs: int) -> None:
+def assign_programs(tasks: Sequence[SummingOut | Cell], programs: int) -> None:
     """Let the smallest tasks solve transports while the budget lasts."""
-    for task in sorted(tasks, key=lambda t: t.programs):
-        if task.programs:
-            programs -= task.programs
+    costs = [task.programs for task in tasks]
+    for cost, _, task in sorted(zip(costs, range(len(tasks)), tasks, strict=True)):
+        if cost:
+            programs -= cost
             if programs < 0:
                 return
             task.at_once = True

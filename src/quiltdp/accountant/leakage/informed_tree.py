@@ -152,9 +152,7 @@ class InformedTreeBound:
         self._roots = [[next(last) for _ in some] for some in roots]
         self._interactions = self._all_interactions(most)
         self._cells = {task: self._parts(task) for task in chosen}
-        assign_programs(
-            [c.summing for cells in self._cells.values() for c in cells], budget.programs // _WORTH
-        )
+        assign_programs([c for cells in self._cells.values() for c in cells], budget.programs // _WORTH)
         levels_known = 2 if self._most is None else self._most + 1
         self._bytes = sum(8 * levels_known * task.view.count**2 for task in self._tasks.values())
         coarse = sum(task.level == "coarse" for task in chosen)

@@ -35,6 +35,8 @@ class SharedMessages:
         self._place = [self._separators.index(branch.separator) for branch in view.branches]
         self._gains: dict[int, Array] = {}
         self._losses: dict[int, Array] = {}
+        self._totals: dict[tuple[int, ...], Array] = {}
+        self._lost: dict[tuple[int, ...], Array] = {}
         self._lifted: list[list[Array]] = []
         self._anything: dict[int, Array] = {}
         for branch in view.branches:
@@ -64,9 +66,10 @@ class SharedMessages:
             return self.none + self._shared(choice.branches, left, at_least=int(choice.only))
         if choice.only:
             return self.none + sum(self._lifted[b][1] - self._lifted[b][0] for b in choice.branches)
-        places = sorted({self._place[b] for b in choice.branches})
-        total = self.none + sum(self._more(p) for p in places)
-        return total - self._surely_lost(choice, places)
+        places = tuple(sorted({self._place[b] for b in choice.branches}))
+        if places not in self._totals:
+            self._totals[places] = self.none + sum(self._more(p) for p in places)
+        return self._totals[places] - self._surely_lost(choice, places)
 
     def _more(self, place: int) -> Array:
         """Return Σ max(m1 − m0, 0) of the branches with one separator."""
@@ -82,12 +85,14 @@ class SharedMessages:
         A tilted node is tilted by some branch that touches it; with nothing known in the clique and
         nothing tilted, some branch knows.  That branch counts with m1, not with the larger of both.
         """
-        reasons = [[p for p in places if n in self._separators[p]] for n in choice.tilted]
+        reasons = [tuple([p for p in places if n in self._separators[p]]) for n in choice.tilted]
         if not choice.known and not choice.tilted:
-            reasons.append(list(places))
+            reasons.append(tuple(places))
         lost: Array | float = 0.0
-        for touching in reasons:
-            lost = np.maximum(lost, np.minimum.reduce([self._losses[p] for p in touching]))
+        for touching in dict.fromkeys(reasons):
+            if touching not in self._lost:
+                self._lost[touching] = np.minimum.reduce([self._losses[p] for p in touching])
+            lost = np.maximum(lost, self._lost[touching])
         return lost
 
     def anything(self, budget: int) -> Array:

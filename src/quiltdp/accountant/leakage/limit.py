@@ -14,7 +14,7 @@ section 9.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ExactBound", "is_small"]
 
-_SEARCHES = 3  # about a unit, whose ceilings are kept
+_SEARCHES = 3  # at different α, whose ceilings are kept
 _EXP_LIMIT = 600.0  # Σ α beyond which e^Σα times the smallest double is no longer nothing
 
 
@@ -48,15 +48,6 @@ def is_small(model: Model) -> bool:
     for r in model.records:
         states *= model.cardinality(r)
     return states <= 256
-
-
-@dataclass(frozen=True, eq=False)
-class _Told:
-    """What a search about a unit came to know: ceilings of all adversaries at its α, and the largest."""
-
-    alpha: Vector
-    ceilings: Vector
-    worst: float
 
 
 @register(
@@ -140,10 +131,16 @@ class ExactBound:
         depth = float(np.abs(logs).max(initial=0.0))
         self._thin = float(logs.max() - logs.min()) > _EXP_LIMIT
         self._slack = 256 * EPS * (len(self._model.nodes) + depth)
-        self._told: list[list[_Told]] = [[] for _ in self._units]
-        self._stacks = [
-            PairStack(list(pair_tables(log_joint, unit, self._may_know, self._most))) for unit in self._units
-        ]
+        self._searches: list[tuple[Vector, UnitSearch]] = []
+        self._worst = np.zeros(len(self._units))  # leakages of the units when they were last searched
+        tables, owner = [], []
+        for k, unit in enumerate(self._units):
+            mine = list(pair_tables(log_joint, unit, self._may_know, self._most))
+            tables.extend(mine)
+            owner.extend([k] * len(mine))
+        self._stack = PairStack(tables)
+        of_row = np.repeat(np.array(owner, dtype=np.intp)[self._stack.order], np.diff(self._stack.offsets))
+        self._rows = [np.flatnonzero(of_row == k) for k in range(len(self._units))]
 
     def evaluate(self, alpha: Vector) -> Bounds:
         """Return the leakage of every unit."""
@@ -152,21 +149,29 @@ class ExactBound:
     def refine(self, alpha: Vector, known: Vector, low: float, high: float) -> Bounds:
         """Return the leakage of the units that decide whether all leak between ``low`` and ``high``."""
         a = alpha[self._records]
+        search = self._search(a)
         values, witnesses = np.array(known), {}
         loose: list[int] = []
         least, partial = low, high < math.inf
-        hints = [-told[-1].worst if told else 0.0 for told in self._told]  # who leaked most at another α
-        for k in np.lexsort((np.array(hints), -known)).tolist():
+        asked = [rows for rows, most in zip(self._rows, known.tolist(), strict=True) if most > low]
+        if search is not None and asked:
+            if not partial:
+                search.settle(low, asked)
+            else:
+                found = search.run(low, np.sort(np.concatenate(asked)))
+                if found.exact and found.above <= high:
+                    least = max(low, found.below - 2.0 * self._slack)
+        for k in np.lexsort((-self._worst, -known)).tolist():  # who leaked most at another α
             if known[k] <= least:
                 break
-            found = self._unit(k, a, least)
-            values[k] = min(known[k], up(found.above)) if found.above > 0.0 else 0.0
-            if not found.exact and found.above > least:
+            unit = self._unit(search, k, a, least)
+            values[k] = min(known[k], up(unit.above)) if unit.above > 0.0 else 0.0
+            if not unit.exact and unit.above > least:
                 loose.append(k)
             if partial:  # only the largest is asked for
-                least = max(least, found.below)
-            if found.witness is not None:
-                witnesses[k] = self._describe(*found.witness)
+                least = max(least, unit.below)
+            if unit.witness is not None:
+                witnesses[k] = self._describe(*unit.witness)
             if values[k] > high:
                 break
         if not loose:
@@ -185,16 +190,28 @@ class ExactBound:
             self._otherwise.prepare(self._workspace, self._budget)
         return self._otherwise
 
-    def _unit(self, k: int, a: Vector, least: float) -> UnitBracket:
+    def _search(self, a: Vector) -> UnitSearch | None:
+        """Return the search at an α; ``None`` where what is lost below the smallest double could matter."""
+        if self._thin and float(a.sum()) > _EXP_LIMIT:
+            return None
+        for alpha, search in self._searches:
+            if np.array_equal(alpha, a):
+                return search
+        own = np.empty(int(self._stack.offsets[-1]))
+        for unit, rows in zip(self._units, self._rows, strict=True):
+            own[rows] = self._stack.apart(a, unit, self._shape, rows)
+        above = [search.ceilings for alpha, search in self._searches if bool(np.all(alpha >= a))]
+        guard = self._workspace.guard
+        made = UnitSearch(self._stack, own + self._slack, a, self._max_programs, guard, above)
+        self._searches = [*self._searches, (a, made)][-_SEARCHES:]
+        return made
+
+    def _unit(self, search: UnitSearch | None, k: int, a: Vector, least: float) -> UnitBracket:
         """Return the largest leakage of one unit over all adversaries, or ``least`` if that is larger."""
-        if self._thin and float(a.sum()) > _EXP_LIMIT:  # what is lost below the smallest double could matter
+        if search is None:
             return UnitBracket(up(float(a.sum()), 4.0 + len(a)), 0.0)
-        stack = self._stacks[k]
-        own = stack.apart(a, self._units[k], self._shape) + self._slack
-        above = [told.ceilings for told in self._told[k] if bool(np.all(told.alpha >= a))]
-        search = UnitSearch(stack, own, a, self._max_programs, self._workspace.guard, above)
-        found = search.run(least)
-        self._told[k] = [*self._told[k], _Told(a, search.ceilings, found.above)][-_SEARCHES:]
+        found = search.run(least, self._rows[k])
+        self._worst[k] = found.above
         return replace(found, below=max(0.0, found.below - 2.0 * self._slack))
 
     def _describe(self, table: PairTable, row: int) -> dict[str, object]:

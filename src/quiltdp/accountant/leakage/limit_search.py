@@ -10,11 +10,13 @@ section 9.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 
 import numpy as np
+from numpy.typing import NDArray
 
 from quiltdp.accountant.bounds import Vector
 from quiltdp.accountant.leakage.adversaries import PairStack, PairTable
@@ -29,8 +31,11 @@ FROM_ABOVE = "limit-bound"
 
 _EXACT = 1e-7  # how far (relatively) proved and attained may be apart in what is called exact
 
-Entry = tuple[float, int, int, bool]
-"""Minus the ceiling of an adversary, its table and row, and whether that ceiling is the sharper one."""
+Entry = tuple[float, int, int]
+"""Minus the ceiling of an adversary, its row, and the group in which only the largest counts."""
+Rows = NDArray[np.intp]
+_NOBODY = (math.inf, 0, 0)
+_LISTED = 512  # of those who wait, as a list
 
 
 @dataclass(frozen=True)
@@ -49,7 +54,7 @@ class UnitBracket:
 
 
 class UnitSearch:
-    """The search for one unit at one α.
+    """The search at one α, for one unit or for several.
 
     Parameters
     ----------
@@ -60,7 +65,7 @@ class UnitSearch:
     alpha
         α of every record.
     programs
-        How many transports and linear programs may be solved.
+        How many transports and linear programs may be solved in one run.
     guard
         Looked at between batches.
     above
@@ -81,66 +86,111 @@ class UnitSearch:
         guard: Guard,
         above: Sequence[Vector] = (),
     ) -> None:
-        self._stack, self._tables = stack, stack.tables
+        self._stack, self._own, self._most_programs, self._guard = stack, own, programs, guard
         self.ceilings = own + stack.ceilings(alpha)
         for known in above:
             self.ceilings = np.minimum(self.ceilings, known)
-        self._own = np.split(own, stack.offsets[1:-1])
-        self._alphas = [alpha[list(table.unknown)] for table in stack.tables]
         kinds: dict[tuple[object, ...], int] = {}
-        self._kind = [
-            kinds.setdefault((table.sizes, mine.tobytes()), len(kinds))
-            for table, mine in zip(stack.tables, self._alphas, strict=True)
-        ]
-        self._programs, self._guard = programs, guard
-        self._above, self._below = 0.0, 0.0
-        self._witness: tuple[PairTable, int] | None = None
+        self._kinds: list[tuple[tuple[int, ...], Vector]] = []
+        kind = []
+        for table in stack.tables:
+            mine = alpha[list(table.unknown)]
+            kind.append(kinds.setdefault((table.sizes, mine.tobytes()), len(kinds)))
+            if kind[-1] == len(self._kinds):
+                self._kinds.append((table.sizes, mine))
+        self._kind = np.repeat(np.array(kind, dtype=np.intp), np.diff(stack.offsets))
+        self._attained = np.full(len(own), -1.0)  # what is attained against a row, once that is settled
 
-    def run(self, least: float) -> UnitBracket:
-        """Return the largest leakage, or ``least`` if that is larger; 0 if there is nothing to tell apart."""
-        if not len(self.ceilings):
+    def run(self, least: float, rows: Rows | None = None) -> UnitBracket:
+        """Return the largest leakage, or ``least`` if that is larger; 0 if there is nothing to tell apart.
+
+        ``rows`` are the adversaries that count (default: all).  Who was settled before stays so.
+        """
+        rows = np.arange(len(self.ceilings)) if rows is None else rows
+        if not len(rows):
             return UnitBracket(0.0, 0.0)
-        chosen = np.flatnonzero(self.ceilings > least)
-        tables = np.searchsorted(self._stack.offsets, chosen, side="right") - 1
-        rows = chosen - self._stack.offsets[tables]
-        self._queue: list[Entry] = [
-            (-c, t, r, False)
-            for c, t, r in zip(self.ceilings[chosen].tolist(), tables.tolist(), rows.tolist(), strict=True)
-        ]
-        heapify(self._queue)
-        while self._queue and -self._queue[0][0] > max(self._above, least):
-            self._guard.check()
-            top = -self._queue[0][0]
-            for (_, sharp), entries in self._batches(max(self._above, least)).items():
-                batch = _Rows(self._tables, self._own, self._alphas, entries)
-                if not sharp and not is_quick(batch.sizes, batch.alphas):
-                    self._sharpen(batch)
-                elif not self._solve(batch):
-                    return UnitBracket(top, self._below, self._witness, complete=False)
-        return UnitBracket(max(self._above, least), self._below, self._witness)
+        left = self.settle(least, [rows])
+        done = rows[self._attained[rows] >= 0.0]
+        if not len(done):
+            return UnitBracket(max(left, least), 0.0, None, left <= least)
+        best = int(done[self.ceilings[done].argmax()])
+        above = max(least, float(self.ceilings[best]))
+        below = float(self._attained[done].max())
+        return UnitBracket(max(left, above), below, self._who(best), left <= above)
 
-    def _batches(self, least: float) -> dict[tuple[int, bool], list[Entry]]:
+    def settle(self, least: float, groups: Sequence[Rows]) -> float:
+        """Settle adversaries until nobody's ceiling exceeds ``least`` and what was proved in his group.
+
+        Return the highest ceiling that is left where the budget is spent; otherwise −∞.
+        """
+        rows = np.concatenate(groups)
+        group = np.repeat(np.arange(len(groups)), [len(some) for some in groups])
+        self._programs = self._most_programs
+        settled = self._attained[rows] >= 0.0
+        proved = np.where(settled, self.ceilings[rows], least)
+        self._floor = [max(least, float(proved[group == g].max(initial=least))) for g in range(len(groups))]
+        due = (self.ceilings[rows] > np.array(self._floor)[group]) & ~settled
+        rows, group = rows[due], group[due]
+        order = np.argsort(-self.ceilings[rows], kind="stable")  # the highest ceiling first
+        self._waiting = (rows[order], group[order])
+        self._queue: list[Entry] = []
+        self._sharper: list[Entry] = []
+        while (top := self._top()) > -math.inf:
+            self._guard.check()
+            for (kind, sharp), batch in self._batches().items():
+                some = _Rows(self._stack, self._own, self.ceilings, *self._kinds[kind], batch)
+                if not sharp and not is_quick(some.sizes, some.alphas):
+                    self._sharpen(some)
+                elif not self._solve(some):
+                    return top
+        return -math.inf
+
+    def _who(self, row: int) -> tuple[PairTable, int]:
+        """Return the table of a row, and its place there."""
+        table = int(np.searchsorted(self._stack.offsets, row, side="right")) - 1
+        return self._stack.tables[table], row - int(self._stack.offsets[table])
+
+    def _top(self) -> float:
+        """Return the highest ceiling of who counts and is not settled; the others are left out."""
+        while self._next() and -self._queue[-1][0] <= self._floor[self._queue[-1][2]]:
+            self._queue.pop()
+        while self._sharper and -self._sharper[0][0] <= self._floor[self._sharper[0][2]]:
+            heappop(self._sharper)
+        first = -self._queue[-1][0] if self._queue else -math.inf
+        return max(first, -self._sharper[0][0]) if self._sharper else first
+
+    def _next(self) -> bool:
+        """Return whether anybody waits; the next of them are at the end of the queue."""
+        if not self._queue and len(self._waiting[0]):
+            rows, group = (a[:_LISTED] for a in self._waiting)
+            self._waiting = (self._waiting[0][_LISTED:], self._waiting[1][_LISTED:])
+            entries = zip((-self.ceilings[rows]).tolist(), rows.tolist(), group.tolist(), strict=True)
+            self._queue.extend(reversed(list(entries)))
+        return bool(self._queue)
+
+    def _batches(self) -> dict[tuple[int, bool], list[Entry]]:
         """Take the highest ceilings: one that needs a program alone, others together, by shape and α."""
         found: dict[tuple[int, bool], list[Entry]] = {}
-        for _ in range(ADVERSARIES_AT_ONCE):
-            if not self._queue or -self._queue[0][0] <= least or (found and self._queue[0][3]):
-                break
-            entry = heappop(self._queue)
-            found.setdefault((self._kind[entry[1]], entry[3]), []).append(entry)
-            if entry[3]:
-                break
+        queue, floor = self._queue, self._floor
+        barred = self._sharper[0] if self._sharper else _NOBODY
+        count = 0
+        while count < ADVERSARIES_AT_ONCE and self._next() and queue[-1] < barred:
+            entry = queue.pop()
+            if -entry[0] > floor[entry[2]]:
+                found.setdefault((int(self._kind[entry[1]]), False), []).append(entry)
+                count += 1
+        if not count:
+            entry = heappop(self._sharper)
+            found[int(self._kind[entry[1]]), True] = [entry]
         return found
 
     def _sharpen(self, rows: _Rows) -> None:
         """Put adversaries back with the ceilings of revealing one unknown record at a time."""
         sharper = rows.own + staged_ceiling(rows.p, rows.q, rows.sizes, rows.alphas)
         sharper = np.minimum(sharper, rows.ceilings)
-        self._note(rows, sharper)
-        for c, (_, t, r, _) in zip(sharper.tolist(), rows.entries, strict=True):
-            heappush(self._queue, (-c, t, r, True))
-
-    def _note(self, rows: _Rows, ceilings: Vector) -> None:
-        self.ceilings[[self._stack.offsets[t] + r for _, t, r, _ in rows.entries]] = ceilings
+        self.ceilings[rows.places] = sharper
+        for c, (_, row, group) in zip(sharper.tolist(), rows.entries, strict=True):
+            heappush(self._sharper, (-c, row, group))
 
     def _solve(self, rows: _Rows) -> bool:
         """Settle adversaries of one kind; return whether the budget allowed it."""
@@ -149,12 +199,10 @@ class UnitSearch:
             return False
         proved, attained = worst_gains(rows.p, rows.q, rows.sizes, rows.alphas)
         value = np.minimum(rows.own + proved, rows.ceilings)
-        self._note(rows, value)
-        best = int(value.argmax())
-        if value[best] > self._above:
-            _, t, r, _ = rows.entries[best]
-            self._above, self._witness = float(value[best]), (self._tables[t], r)
-        self._below = max(self._below, float((rows.own + attained).max()))
+        self.ceilings[rows.places] = value
+        self._attained[rows.places] = rows.own + attained
+        for c, (_, _, group) in zip(value.tolist(), rows.entries, strict=True):
+            self._floor[group] = max(self._floor[group], c)
         return True
 
 
@@ -163,15 +211,14 @@ class _Rows:
 
     def __init__(
         self,
-        tables: Sequence[PairTable],
-        own: Sequence[Vector],
-        alphas: Sequence[Vector],
+        stack: PairStack,
+        own: Vector,
+        ceilings: Vector,
+        sizes: tuple[int, ...],
+        alphas: Vector,
         entries: Sequence[Entry],
     ) -> None:
-        self.entries = entries
-        first = entries[0][1]
-        self.sizes, self.alphas = tables[first].sizes, alphas[first]
-        self.p = np.stack([tables[t].p[r] for _, t, r, _ in entries])
-        self.q = np.stack([tables[t].q[r] for _, t, r, _ in entries])
-        self.own = np.array([own[t][r] for _, t, r, _ in entries])
-        self.ceilings = np.array([-c for c, _, _, _ in entries])
+        self.entries, self.sizes, self.alphas = entries, sizes, alphas
+        self.places = np.array([row for _, row, _ in entries])
+        self.p, self.q = stack.laws(self.places)
+        self.own, self.ceilings = own[self.places], ceilings[self.places]

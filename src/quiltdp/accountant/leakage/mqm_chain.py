@@ -16,6 +16,8 @@ A. Ghosh, R. Kleinberg, Inferential Privacy Guarantees for Differentially Privat
 
 from __future__ import annotations
 
+import math
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -27,7 +29,7 @@ from quiltdp.accountant.adversaries import PRIOR
 from quiltdp.accountant.bounds import Bounds, Problem, Vector, never, register
 from quiltdp.accountant.leakage.chain_units import ChainUnits, as_chain
 from quiltdp.accountant.leakage.kernel import SURE
-from quiltdp.accountant.trade_offs import MQM_TABLES
+from quiltdp.accountant.trade_offs import MQM_BESIDE, MQM_KINDS, MQM_TABLES
 from quiltdp.chain import ChainModel
 from quiltdp.errors import InvalidArgument, ModelTooWide, option
 from quiltdp.inference.chains import ChainLaws, spectral_gap
@@ -128,15 +130,28 @@ def _best_of_kinds(found: _Influences, alpha: float, n: int, first: Ints, last: 
     """
     width = found.left.shape[1] - 1
     room = np.minimum(np.column_stack([first, n - 1 - last]), width + 1)
-    kinds, where = np.unique(np.column_stack([room, last - first]), axis=0, return_inverse=True)
-    values = np.empty(len(kinds))
-    for row, (left, right, extra) in enumerate(kinds.tolist()):
+    least = int((last - first).min())
+    sizes = (width + 2, width + 2, int((last - first).max()) - least + 1)
+    kind, where = _distinct(np.ravel_multi_index((*room.T, last - first - least), sizes), math.prod(sizes))
+    values = np.empty(len(kind))
+    for row, (left, right, wider) in enumerate(np.column_stack(np.unravel_index(kind, sizes)).tolist()):
+        extra = wider + least
         key = (left, right, extra, n if min(left, right) <= width else 0)
         if key not in found.frontiers:
             found.frontiers[key] = _frontier(found, left, right, extra, n)
         counts, influence = found.frontiers[key]
         values[row] = min(float((counts * alpha + influence).min(initial=np.inf)), n * alpha)
-    return values[where.ravel()] * (1 + 8 * np.finfo(np.float64).eps)
+    return values[where] * (1 + 8 * np.finfo(np.float64).eps)
+
+
+def _distinct(codes: Ints, bound: int) -> tuple[Ints, Ints]:
+    """Return the distinct codes, ascending, and which of them each is; all are below ``bound``."""
+    if bound > MQM_KINDS:
+        kinds, where = np.unique(codes, return_inverse=True)
+        return kinds, where
+    seen = np.zeros(bound, dtype=bool)
+    seen[codes] = True
+    return np.flatnonzero(seen), (np.cumsum(seen) - 1)[codes]
 
 
 def _frontier(found: _Influences, left: int, right: int, extra: int, n: int) -> tuple[Vector, Vector]:
@@ -221,17 +236,36 @@ def _influences(laws: ChainLaws, max_width: int | None, budget: WorkBudget, chec
         return _combine([back], [ahead], laws.slack(width + size), check)
     width = min(n - 1, max_width or 64, max(2, int((2e7 / n) ** 0.5)), max(2, int((3e8 / n) ** 0.5 / size)))
     most = MQM_TABLES * budget.entries
+    if budget.beside:
+        most = min(most, int(MQM_BESIDE / size**3))
     if 2 * n * width > most:
         raise ModelTooWide(
             f"the quilts of {n:,} different steps need {2 * n * width:,} tables, the limit is {most:,}",
             f"raise {option('work')}",
         )
-    counts = [int(laws.possible(t).sum()) for t in range(n)]
-    ahead_at = [
-        [ratio(laws.forward(t, b), counts[t]) for b in range(1, min(width, n - 1 - t) + 1)] for t in range(n)
-    ]
-    back_at = [[ratio(laws.backward(t, a), counts[t]) for a in range(1, min(width, t) + 1)] for t in range(n)]
-    return _combine(back_at, ahead_at, laws.slack(n), check, width)
+    return _combine(*_by_step(laws, width, check), laws.slack(n), check, width)
+
+
+def _by_step(laws: ChainLaws, width: int, check: Check) -> tuple[list[list[Vector]], list[list[Vector]]]:
+    """Return the ratios behind and ahead of every step, at distances 1, 2, … up to ``width``.
+
+    The tables that start at a step are made once, each from the one before, and serve both directions.
+    """
+    n = laws.length
+    back: list[list[Vector]] = []
+    ahead: list[list[Vector]] = []
+    recent: deque[list[Vector]] = deque(maxlen=width)  # tables that start at the last steps, by distance
+    for t in range(n):
+        check()
+        possible = laws.possible(t)
+        count = int(possible.sum())
+        behind = enumerate(reversed(recent), start=1)
+        rows = [laws.reversed_rows(laws.marginal(t - a), tables[a - 1], possible) for a, tables in behind]
+        back.append(_log_ratios(rows, count))
+        tables = laws.tables_from(t, min(width, n - 1 - t))
+        ahead.append(_log_ratios([table[possible] for table in tables], count))
+        recent.append(tables)
+    return back, ahead
 
 
 def _combine(
@@ -255,6 +289,21 @@ def _combine(
         for a in range(len(b)):
             both[p, a, : len(f)] = (b[a] + f).max(axis=(1, 2))
     return _Influences(left + 2 * slack, right + 2 * slack, both + 2 * slack)
+
+
+def _log_ratios(tables: Sequence[Vector | None], count: int) -> list[Vector]:
+    """Return :func:`_log_ratio` of every table; those of one shape are looked at together."""
+    whole = [rows for rows in tables if rows is not None]
+    if len(whole) < len(tables) or len({rows.shape for rows in whole}) != 1:
+        return [_log_ratio(rows, count) for rows in tables]
+    rows = np.stack(whole)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        above, below = np.log(np.maximum(rows, SURE)), np.log(np.where(rows < SURE, 0.0, rows))
+        found = np.empty((len(rows), count, count))
+        for x in range(count):
+            differ = above[:, x, None, :] - below
+            found[:, x] = np.where(rows[:, x, None, :] > 0, differ, -np.inf).max(axis=2)
+    return list(found)
 
 
 def _log_ratio(rows: Vector | None, count: int) -> Vector:

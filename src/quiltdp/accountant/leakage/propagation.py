@@ -203,6 +203,7 @@ class Propagation:
         self.model = workspace.model
         self.graph = factor_graph(self.model)
         self.spreads = self._spreads()
+        self._factors_at: dict[int, tuple[tuple[int, int, tuple[int, ...]], ...]] = {}
 
     def _spreads(self) -> Vector:
         """Return c for every edge of the graph."""
@@ -225,6 +226,19 @@ class Propagation:
         """Return the first edge of a factor of the model."""
         place = int(np.searchsorted(self.graph.factor_position, factor))
         return int(np.searchsorted(self.graph.edge_factor, place))
+
+    def factors_at(self, node: int) -> tuple[tuple[int, int, tuple[int, ...]], ...]:
+        """Return the factors of a node that have others too: the node's edge, the first edge, the scope."""
+        found = self._factors_at.get(node)
+        if found is None:
+            model, made = self.model, []
+            for f in model.factors_of[model.nodes[node]]:
+                scope = tuple([model.index[n] for n in model.factors[f].scope])
+                if len(scope) > 1:
+                    first = self.first_edge(f)
+                    made.append((first + scope.index(node), first, scope))
+            found = self._factors_at[node] = tuple(made)
+        return found
 
 
 def _size(messages: Messages) -> int:

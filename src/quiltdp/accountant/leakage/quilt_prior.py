@@ -248,7 +248,7 @@ class PriorQuiltsBound(MarkovQuiltBound):
 
     def _reach(self, closed: frozenset[int], separator: list[int]) -> Reach | None:
         """Return Σ_q out_q(C) as a function of α and the messages."""
-        beyond = edges_beyond(self.model, self._propagation, closed, separator)
+        beyond = edges_beyond(self._propagation, closed, separator)
         return Reach([separator], [beyond], self._propagation.spreads)
 
     def _messages(self, alpha: Vector) -> Messages | None:

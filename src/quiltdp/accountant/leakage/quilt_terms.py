@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 from quiltdp.accountant.bounds import Vector
 from quiltdp.accountant.leakage.contraction import phi
 from quiltdp.accountant.leakage.propagation import Messages, Propagation
-from quiltdp.model import Model
 from quiltdp.numbers import EPS, up_array
 
 __all__ = ["Feed", "QuiltTable", "QuiltTerm", "Reach", "edges_beyond"]
@@ -156,15 +155,14 @@ def _flat(parts: Iterable[Iterable[int]]) -> Ints:
 
 
 def edges_beyond(
-    model: Model, propagation: Propagation, closed: frozenset[int], separator: Sequence[int]
+    propagation: Propagation, closed: frozenset[int], separator: Sequence[int]
 ) -> tuple[Feed, ...]:
     """Return what feeds out_q: for q in Q and factors g ∋ q away from C, the edge of q and those of g∖Q."""
     inside, found = frozenset(separator), []
     for q in separator:
-        for f in model.factors_of[model.nodes[q]]:
-            scope = [model.index[n] for n in model.factors[f].scope]
-            others = [a for a, j in enumerate(scope) if j not in inside]
-            if len(scope) > 1 and others and not closed.intersection(scope):
-                first = propagation.first_edge(f)
-                found.append((first + scope.index(q), tuple([first + a for a in others])))
+        for own, first, scope in propagation.factors_at(q):
+            if closed.isdisjoint(scope):
+                others = tuple([first + a for a, j in enumerate(scope) if j not in inside])
+                if others:
+                    found.append((own, others))
     return tuple(found)

@@ -23,7 +23,9 @@ docs/theory.md, sections 4 and 7.
 from __future__ import annotations
 
 import math
+from collections.abc import Generator, Sequence
 from itertools import groupby
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -39,6 +41,8 @@ from quiltdp.accountant.trade_offs import (
     QUILTS_UNITS,
 )
 from quiltdp.errors import ModelTooWide
+from quiltdp.inference.batch import swings_of_many
+from quiltdp.inference.plan import Limits
 from quiltdp.inference.quilts import swings
 from quiltdp.inference.workspace import Workspace, moral_graph
 from quiltdp.work import WorkBudget
@@ -49,6 +53,36 @@ _TIE = 1e-9  # values this close (relatively) are one value
 _GUIDES = (-1, 0, 1, 2, 3)  # half decades around α at which quilts are looked for: what pays at a
 # larger α is often better than what a search at α itself gets stuck with
 _WEAKEST, _STRONGEST = -6, 4  # half decades beyond which guides tell nothing new
+
+
+Grown: TypeAlias = tuple[int, frozenset[int]]
+"""A unit and a set that it has grown to."""
+Search: TypeAlias = Generator[
+    list[frozenset[int]], Sequence[QuiltTerm | None], dict[frozenset[int], QuiltTerm]
+]
+
+
+class _Quilt(NamedTuple):
+    """A quilt of one record, by name."""
+
+    target: str
+    nearby: frozenset[str]
+    separator: frozenset[str]
+
+
+class _Parts(NamedTuple):
+    """A closed set, by position: the unit, what is near it, its separator, and the records near it."""
+
+    closed: frozenset[int]
+    targets: list[int]
+    nearby: list[int]
+    separator: list[int]
+    near: list[int]
+
+    def quilt(self, names: Sequence[str]) -> _Quilt:
+        """Return the quilt of a single record."""
+        nearby, separator = (frozenset([names[j] for j in part]) for part in (self.nearby, self.separator))
+        return _Quilt(names[self.targets[0]], nearby, separator)
 
 
 def _worth_it(problem: Problem) -> bool:
@@ -114,6 +148,8 @@ class QuiltsBound:
         worst, looked, partial = low, 0, low > 0.0 or high < math.inf
         order = np.argsort(-values, kind="stable").tolist()
         searched: list[int] = []
+        if not partial:
+            self._tables(order[:count], alpha)  # so many are looked at in any case
         for most, tied in groupby(order, key=lambda k: float(f"{values[k]:.9e}")):
             if looked > QUILTS_UNITS * self._budget.quilts:
                 break  # units that tie are all searched, or none of them
@@ -153,22 +189,53 @@ class QuiltsBound:
 
     def _table(self, k: int, alpha: Vector) -> QuiltTable:
         """Return the quilts met by the searches around α, kept for other α of the same half decade."""
+        return self._tables([k], alpha)[0]
+
+    def _tables(self, units: Sequence[int], alpha: Vector) -> list[QuiltTable]:
+        """Return the same for several units, which are looked at together."""
         top = float(alpha.max())
         shape = np.round(alpha / top, 9)  # only a guide
         decade = min(max(round(2 * math.log10(top)), _WEAKEST), _STRONGEST)
+        steps = [s for s in _GUIDES if _WEAKEST <= decade + s <= _STRONGEST or s == 0]
+        guides = [shape * 10.0 ** ((decade + step) / 2) for step in steps]
+        key = (self._beyond, self._budget.quilts, self._budget.entries, decade, shape.tobytes())
+        known: dict[int, QuiltTable] = {k: self._workspace.kept("quilts", (*key, k)) for k in units}
+        known |= self._searched([k for k, table in known.items() if table is None], guides)
 
-        def make() -> QuiltTable:
-            found: dict[frozenset[int], QuiltTerm] = {}
-            for step in _GUIDES:
-                if _WEAKEST <= decade + step <= _STRONGEST or step == 0:
-                    found.update(self._search(k, shape * 10.0 ** ((decade + step) / 2)))
-            return QuiltTable(tuple(found.values()), self._starts[k], self._spreads)
+        def kept(k: int) -> QuiltTable:
+            return self._workspace.keep("quilts", (*key, k), lambda: known[k], _size)
 
-        key = (self._beyond, self._budget.quilts, self._budget.entries, decade, shape.tobytes(), k)
-        return self._workspace.keep("quilts", key, make, lambda table: sum(t.size for t in table.terms))
+        return [kept(k) for k in units]
 
-    def _search(self, k: int, guide: Vector) -> dict[frozenset[int], QuiltTerm]:
-        """Grow the unit's best sets by one neighbour each, round by round; return all that was met."""
+    def _searched(self, units: Sequence[int], guides: Sequence[Vector]) -> dict[int, QuiltTable]:
+        """Search around every guide for every unit, round by round; what a round asks for is made at once."""
+        searches = [(k, self._search(k, guide)) for k in units for guide in guides]
+        found: list[dict[frozenset[int], QuiltTerm]] = [{} for _ in searches]
+        asked = {n: next(search) for n, (_, search) in enumerate(searches)}
+        while asked:
+            terms = self._examined(
+                [(searches[n][0], closed) for n, fresh in asked.items() for closed in fresh]
+            )
+            for n, fresh in list(asked.items()):
+                k, search = searches[n]
+                try:
+                    asked[n] = search.send([terms[k, closed] for closed in fresh])
+                except StopIteration as ended:
+                    found[n] = ended.value
+                    del asked[n]
+        tables = {}
+        for at, k in enumerate(units):
+            met: dict[frozenset[int], QuiltTerm] = {}
+            for terms_met in found[at * len(guides) : (at + 1) * len(guides)]:
+                met.update(terms_met)
+            tables[k] = QuiltTable(tuple(met.values()), self._starts[k], self._spreads)
+        return tables
+
+    def _search(self, k: int, guide: Vector) -> Search:
+        """Grow the unit's best sets by one neighbour each, round by round; return all that was met.
+
+        Every round yields the sets to look at, and is sent their quilts.
+        """
         messages = self._propagation.messages(guide)
         found: dict[frozenset[int], QuiltTerm] = {}
         seen = {self._starts[k]}
@@ -179,8 +246,8 @@ class QuiltsBound:
         patience = most + 1  # the unit alone is no disappointment
         while True:
             before = best
-            terms = {closed: self._examine(k, closed) for closed in fresh}
-            usable = {closed: term for closed, term in terms.items() if term is not None}
+            terms = zip(fresh, (yield fresh), strict=True)
+            usable = {closed: term for closed, term in terms if term is not None}
             table = QuiltTable(tuple(usable.values()), self._starts[k], self._spreads)
             values = table.values(guide, messages)[0].tolist()
             # what cannot be examined can still be grown, after everything else
@@ -207,43 +274,81 @@ class QuiltsBound:
         graph = self._graph
         return sorted({v for u in closed for v in graph.neighbor_positions(u)} - closed)
 
-    def _examine(self, k: int, closed: frozenset[int]) -> QuiltTerm | None:
-        """Return one quilt with its swings, or ``None`` if it is too large; kept in the workspace."""
-        return self._workspace.keep(
-            "quilt",
-            (self._beyond, self._budget.entries, self._starts[k], closed),
-            lambda: self._quilt(self._starts[k], closed),
-            lambda term: 256 if term is None else term.size,
-        )
+    def _examined(self, asked: Sequence[Grown]) -> dict[Grown, QuiltTerm | None]:
+        """Return quilts with their swings, ``None`` for one that is too large; kept in the workspace."""
+        found: dict[Grown, QuiltTerm | None] = {}
+        due: list[Grown] = []
+        for grown in dict.fromkeys(asked):
+            kept = self._workspace.kept("quilt", self._key(grown))
+            if kept is None:
+                due.append(grown)
+            else:
+                (found[grown],) = kept
+        for grown, term in zip(due, self._quilts(due), strict=True):
+            found[grown] = term
+            self._keep(grown, term)
+        return found
 
-    def _quilt(self, start: frozenset[int], closed: frozenset[int]) -> QuiltTerm | None:
+    def _keep(self, grown: Grown, term: QuiltTerm | None) -> None:
+        size = 256 if term is None else term.size
+        self._workspace.keep("quilt", self._key(grown), lambda: (term,), lambda _: size)
+
+    def _key(self, grown: Grown) -> tuple[object, ...]:
+        k, closed = grown
+        return self._beyond, self._budget.entries, self._starts[k], closed
+
+    def _quilts(self, asked: Sequence[Grown]) -> list[QuiltTerm | None]:
+        """Return quilts with their swings, those of single records together; ``None`` if too large."""
+        self._workspace.guard.check()
+        parts = [self._parts(*grown) for grown in asked]
+        single = [n for n, part in enumerate(parts) if part is not None and len(part.targets) == 1]
+        quilts = [part.quilt(self.model.nodes) for n in single if (part := parts[n]) is not None]
+        read = swings_of_many(self._workspace, quilts, Limits(self._budget.entries))
+        rows = {single[place]: row for place, row in read.items()}
+        terms: list[QuiltTerm | None] = []
+        for n, part in enumerate(parts):
+            if part is None:
+                terms.append(None)
+            elif n in rows:
+                terms.append(self._term(part, _unknown(part.near, self.model.nodes), rows[n]))
+            else:
+                terms.append(self._alone(part))
+        return terms
+
+    def _parts(self, k: int, closed: frozenset[int]) -> _Parts | None:
         model, names = self.model, self.model.nodes
-        separator = self._boundary(closed)
-        nearby = sorted(closed - start)
+        separator, nearby = self._boundary(closed), sorted(closed - self._starts[k])
         near = [j for j in nearby if model.is_record(names[j])]
         if not separator or len(near) > QUILTS_NEARBY or len(separator) > self._most_separator:
             return None
+        return _Parts(closed, sorted(self._starts[k]), nearby, separator, near)
+
+    def _alone(self, part: _Parts) -> QuiltTerm | None:
+        """Return one quilt that is not read off with others."""
+        names = self.model.nodes
         self._workspace.guard.check()
         try:
             found = swings(
-                model,
-                [names[j] for j in sorted(start)],
-                [names[j] for j in nearby],
-                [names[j] for j in separator],
+                self.model,
+                [names[j] for j in part.targets],
+                [names[j] for j in part.nearby],
+                [names[j] for j in part.separator],
                 max_entries=self._budget.entries,
                 workspace=self._workspace,
             )
         except ModelTooWide:
             return None
-        rows = list(found.items())
-        unknown = np.array([[0.0 if names[j] in known else 1.0 for j in near] for known, _ in rows])
+        unknown = np.array([[0.0 if names[j] in known else 1.0 for j in part.near] for known in found])
+        return self._term(part, unknown.reshape(len(found), len(part.near)), list(found.values()))
+
+    def _term(self, part: _Parts, unknown: Vector, swing: Sequence[float]) -> QuiltTerm:
         return QuiltTerm(
-            closed,
-            tuple(separator),
-            np.array(near, dtype=np.intp),
-            unknown.reshape(len(rows), len(near)),
-            np.array([s for _, s in rows], dtype=np.float64),
-            edges_beyond(model, self._propagation, closed, separator) if self._beyond else (),
+            part.closed,
+            tuple(part.separator),
+            np.array(part.near, dtype=np.intp),
+            unknown,
+            np.array(swing, dtype=np.float64),
+            edges_beyond(self._propagation, part.closed, part.separator) if self._beyond else (),
         )
 
     def _describe(self, term: QuiltTerm, row: int) -> dict[str, object]:
@@ -256,6 +361,19 @@ class QuiltsBound:
             "known": known,
             "swing": float(term.swing[row]),
         }
+
+
+def _unknown(near: Sequence[int], names: Sequence[str]) -> Vector:
+    """Return which nearby records are not known, for the sets in the order of :func:`swings_of_many`."""
+    count = len(near)
+    order = sorted(range(count), key=lambda a: names[near[a]])
+    found = np.empty((2**count, count))
+    found[:, order] = (np.arange(2**count)[:, None] >> np.arange(count)[::-1]) & 1
+    return found
+
+
+def _size(table: QuiltTable) -> int:
+    return sum(t.size for t in table.terms)
 
 
 @register("swing", against=INFORMED, kind="certified bound", says="swing of the best quilt", auto=never)

@@ -14,6 +14,7 @@ pairs that differ in one block.  *Reference*: docs/theory.md, section 16.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import TypeVar
@@ -38,7 +39,7 @@ Message = dict[int, Array]
 
 
 class SingleChanges:
-    """One evaluation of all messages of a tree.
+    """The messages of a tree at one α, each computed when a block first asks for it.
 
     Parameters
     ----------
@@ -50,17 +51,35 @@ class SingleChanges:
 
     def __init__(self, tree: ChangeTree, prices: Sequence[Array], slack: float, guard: Guard) -> None:
         self._tree, self._prices, self._slack, self._guard = tree, prices, 2.0 * slack, guard
-        self._made: list[Message] = []
-        self._caps: list[float] = []
-        for reveal in tree.messages:
-            message, cap = self._read(reveal)
-            self._made.append(message)
-            self._caps.append(cap)
+        self._made: dict[int, Message] = {}
+        self._caps: dict[int, float] = {}
+        self._blocks: dict[int, Array] = {}
+
+    @property
+    def nbytes(self) -> int:
+        """What all messages take, whether they are there yet or not."""
+        starts = [m.possible[0].shape for m in self._tree.messages]
+        return sum(8 * math.prod(shape) * sum(shape) for shape in starts)
 
     def of_block(self, block: int) -> Array:
         """Return what all else says about every pair of values of a block, its own price included."""
-        message, _ = self._read(self._tree.roots[block])
-        return up_array(message[block] + self._prices[block], 4.0)
+        if block not in self._blocks:
+            root = self._tree.roots[block]
+            for k in self._missing(root):
+                self._made[k], self._caps[k] = self._read(self._tree.messages[k])
+            message, _ = self._read(root)
+            self._blocks[block] = up_array(message[block] + self._prices[block], 4.0)
+        return self._blocks[block]
+
+    def _missing(self, root: ChangeReveal) -> list[int]:
+        """Return the messages that a reveal is made from and that are not there, in the order of the tree."""
+        found: set[int] = set()
+        stack = [root]
+        while stack:
+            fresh = [k for k, _ in stack.pop().beyond if k not in found and k not in self._made]
+            found.update(fresh)
+            stack.extend(self._tree.messages[k] for k in fresh)
+        return sorted(found)
 
     def _read(self, reveal: ChangeReveal) -> tuple[Message, float]:
         """Return the message of a reveal and the most it can be."""

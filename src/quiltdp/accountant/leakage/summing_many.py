@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from quiltdp.accountant.leakage.kernel import CLOSED_UP_TO, closed_kernel
 from quiltdp.accountant.leakage.summing_out import CLOSED, Stage, SummingOut
 from quiltdp.accountant.leakage.transport import transport
+from quiltdp.compiled import kernel
 
 __all__ = ["distances_of_many"]
 
@@ -65,9 +66,8 @@ def _in_blocks(places: Sequence[int], sizes: Sequence[int]) -> Iterator[list[int
 
 def _block(width: int, tasks: Sequence[tuple[Stage, SummingOut, Array]]) -> list[Array]:
     """Answer some with groups of one width, the problems on the last axis."""
-    if len(tasks) == 1:
-        ((_, summing, d),) = tasks
-        return [summing.distances(d)]
+    if len(tasks) == 1 or (width <= CLOSED and kernel("qd_closed_stage") is not None):
+        return [summing.distances(d) for _, summing, d in tasks]
     gathered = [stage.gathered(d) for stage, _, d in tasks]
     block = np.concatenate(gathered, axis=2)
     p, q = (np.concatenate([stage.laws[side] for stage, _, _ in tasks], axis=1) for side in (0, 1))

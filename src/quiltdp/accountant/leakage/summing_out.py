@@ -20,12 +20,13 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from quiltdp.accountant.leakage.kernel import closed_kernel
+from quiltdp.accountant.leakage.kernel import CLOSED_UP_TO, closed_kernel, log_masses
 from quiltdp.accountant.leakage.transport import transport
-from quiltdp.numbers import LEAST
+from quiltdp.compiled import Fixed, fixed, kernel
+from quiltdp.numbers import EPS, LEAST
 from quiltdp.work import NO_GUARD, Guard
 
-__all__ = ["CLOSED", "Stage", "SummingOut"]
+__all__ = ["CLOSED", "Stage", "SummingOut", "programs_of"]
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -33,7 +34,13 @@ _CELLS = 1 << 20  # distances gathered at once
 _THIN = 1e-250  # a possible state that weighs less is not put into a transport
 CLOSED = 3
 """States of a group up to which there is a closed form."""
+_WASTE = 4  # times as many distances between states as are looked at: their exponentials are all taken
 _WIDEST = 64  # states of a group up to which a transport is solved
+
+
+def programs_of(pairs: int, width: int) -> int:
+    """Return how many transports of four states, or the work of so many, pairs of groups take at once."""
+    return pairs * max(1, width**3 // 64) if CLOSED < width <= _WIDEST else 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +77,16 @@ class Stage:
         return np.asarray(thin[self.left] | thin[self.right])
 
     @cached_property
+    def _alone(self) -> Ints:
+        """The first states of the left groups."""
+        return np.ascontiguousarray(self.members[self.left, 0])
+
+    @cached_property
+    def _beside(self) -> Ints:
+        """The first states of the right groups."""
+        return np.ascontiguousarray(self.members[self.right, 0])
+
+    @cached_property
     def _cell(self) -> tuple[Ints, Ints]:
         return self.members[self.left].T[:, None, :], self.members[self.right].T[None, :, :]
 
@@ -81,7 +98,14 @@ class Stage:
         """Return m(left[k], right[k]) for every k, on the last axis; a first axis counts problems."""
         width, problems = self.members.shape[1], d.shape[:-2]
         if width == 1:
-            return np.asarray(d[..., self.members[self.left, 0], self.members[self.right, 0]])
+            if not problems:
+                return np.take(d, self._alone * len(d) + self._beside)
+            return np.asarray(d[..., self._alone, self._beside])
+        if width <= CLOSED:
+            guard.check()
+            compiled = self._compiled(d, slack)
+            if compiled is not None:
+                return compiled
         found = np.empty((*problems, len(self.left)))
         many = max(1, _CELLS // (width**2 * math.prod(problems)))
         for start in range(0, len(self.left), many):
@@ -99,6 +123,32 @@ class Stage:
             some = slice(start, start + len(left))
             found[..., some] = np.where(self.thin[some], top, value)
         return found
+
+    @cached_property
+    def _in_c(self) -> tuple[tuple[Fixed, ...], tuple[Fixed, ...], Fixed]:
+        """The stage as kernels read it: groups (with ln of their laws), pairs, and which are thin."""
+        law = np.ascontiguousarray(self.law)
+        members, left, right = (np.asarray(a, dtype=np.int64) for a in (self.members, self.left, self.right))
+        groups = tuple(map(fixed, (members, law, *log_masses(law, law))))
+        return groups, (fixed(left), fixed(right)), fixed(self.thin)
+
+    def _compiled(self, d: Array, slack: float) -> Array | None:
+        """Return the distances by the closed form in C; ``None`` where it does not apply."""
+        closed, finish = kernel("qd_closed_stage"), kernel("qd_closed_finish")
+        few = d.size <= _WASTE * math.prod(d.shape[:-2]) * self.cells
+        if closed is None or finish is None or not few or not d.max(initial=0.0) <= CLOSED_UP_TO:
+            return None
+        d = np.ascontiguousarray(d)
+        groups, pairs, thin = self._in_c
+        shape = (*d.shape[:-2], len(self.left))
+        count = math.prod(d.shape[:-2])
+        top, value, most = np.empty(shape), np.empty(shape), np.empty(shape)
+        closed(
+            d, np.exp(d), count, d.shape[-1], *groups, self.width, *pairs, shape[-1], EPS, top, value, most
+        )
+        rounding = (2 * self.width + 24) * EPS
+        finish(np.log(value, out=value), most, top, *pairs, thin, count, shape[-1], rounding, 2.0 * slack)
+        return value
 
     def _transports(self, left: Ints, right: Ints, block: Array) -> Array:
         """Return one transport for every pair of groups and problem."""
@@ -138,10 +188,8 @@ class SummingOut:
         self.slack = slack
         self._direct = Stage(members, law, left, right)
         self._columns = columns
-        self.programs = 0
+        self.programs = programs_of(len(left), members.shape[1])
         self.at_once = False
-        if CLOSED < members.shape[1] <= _WIDEST:
-            self.programs = len(left) * max(1, members.shape[1] ** 3 // 64)
 
     @cached_property
     def _stages(self) -> list[Stage]:

@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterator
+from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from quiltdp.accountant.leakage.kernel import SURE, Array
 from quiltdp.accountant.trade_offs import THRESHOLD_AT_ONCE, THRESHOLD_FEW
+from quiltdp.compiled import kernel
 
 __all__ = ["ThresholdCurve"]
 
@@ -48,22 +50,31 @@ class ThresholdCurve:
     (0.776137, 2.197225)
     """
 
-    __slots__ = ("_bottom", "_far", "_single", "_slack", "_switch", "_top")
+    __slots__ = ("_bottom", "_far", "_rows", "_slack", "_switch", "_top")
 
     def __init__(self, rows: Array, *, slack: float = 1e-13, influence: float | None = None) -> None:
-        points = _hull_of_rows(np.asarray(rows, dtype=np.float64))
+        self._rows: Array | None = np.asarray(rows, dtype=np.float64)
+        self._slack, self._far = 2.0 * slack, influence
+
+    def _find_hull(self, rows: Array) -> None:
+        """Find the hull when it is first asked for: of many curves of a chain few are."""
+        points = _hull_of_rows(rows)
         self._bottom: list[float] = points[:, 0].tolist()
         self._top: list[float] = points[:, 1].tolist()
         self._switch = _switches(points)
-        self._slack = 2.0 * slack + (_CHORD * 4 if self._switch else 0.0)
-        self._single = len(rows) < 2
-        thin = bool(((rows > 0) & (rows < SURE)).any())
-        self._far = np.inf if thin and influence is None else influence
+        self._slack += _CHORD * 4 if self._switch else 0.0
+        if self._far is None and bool(((rows > 0) & (rows < SURE)).any()):
+            self._far = np.inf
+        self._rows = None
 
     def __call__(self, o: float) -> float:
         """Return Λ(o); ``o = inf`` gives the max-influence."""
-        if self._single or o <= 0.0:
+        if o <= 0.0:
             return 0.0
+        if self._rows is not None:
+            if len(self._rows) < 2:
+                return 0.0
+            self._find_hull(self._rows)
         margin = self._slack + 32 * _EPS * min(o, _LARGE)
         if o > _LARGE and self._far is not None:
             return min(self._far + margin, o)
@@ -114,39 +125,77 @@ def _switches(points: Array) -> list[float]:
 def _hull_of_rows(rows: Array) -> Array:
     """Return the upper-left hull of (p'(T), p(T)) over all ordered pairs of rows and threshold sets.
 
-    Batches of pairs are filtered by the hull found so far, which most points are far below.
+    Batches of pairs are filtered by the hull found so far, which most points are far below.  The threshold
+    sets of p'/p are the complements of those of p/p': one sort serves both.
     """
+    rows = np.ascontiguousarray(rows)
     size = max(1, THRESHOLD_AT_ONCE // max(rows.size, 1))
     hull = np.zeros((0, 2))
     for k in range(0, len(rows) - 1, size):
-        for points in _points_from(rows[k : k + size], rows[k:]):
-            hull = _hull(np.concatenate([hull, _above(hull, points)]))
+        pairs = _Pairs(rows[k : k + size], rows[k:])
+        for way in (1, -1):
+            points = pairs.above(hull, way)
+            if len(points):
+                hull = _hull(np.concatenate([hull, points]))
     return hull
 
 
-def _points_from(first: Array, rows: Array) -> Iterator[Array]:
-    """Yield the points of all pairs of one of ``first`` with one of ``rows``, in both directions.
+class _Pairs:
+    """All pairs of one of ``first`` and one of ``rows``, their states ordered by p/p', the largest first."""
 
-    The threshold sets of p'/p are the complements of those of p/p': one sort serves both.
-    """
-    p = np.broadcast_to(first[:, None, :], (len(first), *rows.shape))
-    q = np.broadcast_to(rows[None, :, :], p.shape)
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        ratio = np.where(q > 0, p / q, np.where(p > 0, np.inf, 0.0))
-    order = np.argsort(-ratio, axis=2)
-    p, q = np.take_along_axis(p, order, axis=2), np.take_along_axis(q, order, axis=2)
-    for one, other, way in ((p, q, 1), (q, p, -1)):
-        top = np.cumsum(one[:, :, ::way], axis=2)[:, :, :-1]
-        bottom = np.cumsum(other[:, :, ::way], axis=2)[:, :, :-1]
+    def __init__(self, first: Array, rows: Array) -> None:
+        self._first, self._rows = first, rows
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            ratio = first[:, None, :] / rows[None, :, :]
+        if not (rows > 0).all():
+            ratio = np.where(rows[None] > 0, ratio, np.where(first[:, None] > 0, np.inf, 0.0))
+        self._order: NDArray[np.int64] = np.argsort(np.negative(ratio, out=ratio), axis=2)
+
+    def above(self, hull: Array, way: int) -> Array:
+        """Return the points that are not below the hull; −1 exchanges the two rows of every pair."""
+        compiled = kernel("qd_threshold_above")
+        if compiled is None or not len(hull):
+            return _above(hull, self._points(way))
+        b, t = _with_end(hull)
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            slope = np.diff(t) / np.diff(b)
+        sizes = (len(self._first), len(self._rows), self._rows.shape[1])
+        room = 1024
+        while True:
+            found = np.empty((room, 2))
+            count = compiled(
+                self._first, self._rows, self._order, *sizes, way,
+                b, t, slope, len(b), 1.0 - _CHORD, found, room,
+            )  # fmt: skip
+            if count <= room:
+                return found[:count]
+            room = count
+
+    def _points(self, way: int) -> Array:
+        """Return the points above the diagonal."""
+        p, q = self._ordered[::way]
+        top = np.cumsum(p[:, :, ::way], axis=2)[:, :, :-1]
+        bottom = np.cumsum(q[:, :, ::way], axis=2)[:, :, :-1]
         useful = top > bottom
-        yield np.column_stack([bottom[useful], top[useful]])
+        return np.column_stack([bottom[useful], top[useful]])
+
+    @cached_property
+    def _ordered(self) -> tuple[Array, Array]:
+        p = np.broadcast_to(self._first[:, None, :], self._order.shape)
+        q = np.broadcast_to(self._rows[None, :, :], self._order.shape)
+        return np.take_along_axis(p, self._order, axis=2), np.take_along_axis(q, self._order, axis=2)
+
+
+def _with_end(hull: Array) -> tuple[Array, Array]:
+    """Return the coordinates of the hull with its end (1, 1)."""
+    return np.append(hull[:, 0], max(1.0, hull[-1, 0])), np.append(hull[:, 1], max(1.0, hull[-1, 1]))
 
 
 def _above(hull: Array, points: Array) -> Array:
     """Return the points that are not below the hull and its ends (0, 0), (1, 1) by more than rounding."""
     if not len(hull):
         return points
-    b, t = np.append(hull[:, 0], max(1.0, hull[-1, 0])), np.append(hull[:, 1], max(1.0, hull[-1, 1]))
+    b, t = _with_end(hull)
     chord = np.interp(points[:, 0], b, t, left=0.0)
     early = points[:, 0] < b[0]
     chord[early] = points[early, 0] / b[0] * t[0] if b[0] > 0 else 0.0

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quiltdp.compiled import kernel, kernels
 from quiltdp.numbers import EPS
 
 __all__ = ["MOST_NODES", "Array", "Ties", "arrivals", "best_ties", "proved", "star", "transported"]
@@ -32,6 +33,7 @@ Bits = NDArray[Any]
 
 MOST_NODES = 62  # sources and sinks together: a side is one integer
 _FEW = 4
+_AT_ONCE = 2**16  # memberships of nodes looked at together: no more, or memory counts more than calls
 _TINY = 1e-300  # what a possible state may weigh although its double is 0
 
 
@@ -46,7 +48,7 @@ class Ties:
 
     def take(self, chosen: NDArray[Any]) -> Ties:
         """Return the trees of the chosen problems."""
-        return Ties(self.sources, self.sinks, self.cell[:, chosen], self.side[:, chosen])
+        return Ties(self.sources, self.sinks, self.cell.take(chosen, axis=1), self.side.take(chosen, axis=1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,8 +64,8 @@ class _Solution:
 
     def take(self, chosen: NDArray[Any]) -> _Solution:
         """Return the part about the chosen problems."""
-        height, mass, cost = self.height[:, chosen], self.mass[:, chosen], self.cost[:, chosen]
-        return _Solution(height, mass, cost, self.ratio[chosen], self.flow[:, chosen], self.error[:, chosen])
+        whole = (self.height, self.mass, self.cost, self.ratio, self.flow, self.error)
+        return _Solution(*(a.take(chosen, axis=-1) for a in whole))
 
 
 def _member(side: Bits, node: int) -> Array:
@@ -78,6 +80,17 @@ def _members(side: Bits, nodes: int) -> Array:
     return np.asarray((side[None] >> node) & kind(1), dtype=np.float64)
 
 
+def _at_once(n: int, m: int, count: int, numbers: int) -> bool:
+    """Return whether all nodes or pairs are computed together: the same sums, in the same order."""
+    return count == 1 or numbers <= _AT_ONCE or count * _FEW < n * m
+
+
+def _sum(rows: Array) -> Array:
+    """Add rows one after the other; numpy adds the numbers of a single column in another order."""
+    rows = np.ascontiguousarray(rows)
+    return np.asarray(rows.sum(axis=0) if rows[0].size > 1 else np.add.accumulate(rows, axis=0)[-1])
+
+
 def _roundings(nodes: int, top: Array) -> Array:
     """Return the relative error of masses and their sums: heights are sums of up to ``nodes`` costs."""
     return (8 * nodes + 16 + 4 * nodes * nodes * top) * EPS
@@ -86,10 +99,12 @@ def _roundings(nodes: int, top: Array) -> Array:
 def _solution(p: Array, q: Array, d: Array, ties: Ties) -> _Solution:
     """Evaluate trees; ``d`` has axes (n·m, B)."""
     n, m = ties.sources, ties.sinks
-    cost = np.take_along_axis(d, ties.cell, axis=0)
-    few = d.shape[1] * _FEW < n * m  # few problems: all nodes at once
+    cost = np.ascontiguousarray(np.take_along_axis(d, ties.cell, axis=0))
+    at_once = _at_once(n, m, d.shape[1], (n + m) * cost.size)
     height = np.empty((n + m, d.shape[1]))
-    if few:
+    if d.shape[1] == 1:
+        height[:] = np.add.accumulate(cost * _members(ties.side, n + m), axis=1)[:, -1]
+    elif at_once:
         np.einsum("eb,veb->vb", cost, _members(ties.side, n + m), out=height)
     else:
         for v in range(n + m):
@@ -98,16 +113,17 @@ def _solution(p: Array, q: Array, d: Array, ties: Ties) -> _Solution:
     mass = np.exp(height)
     mass[:n] *= p
     mass[n:] *= q
-    ratio = mass[:n].sum(axis=0) / mass[n:].sum(axis=0)
+    ratio = _sum(mass[:n]) / _sum(mass[n:])
     mass[n:] *= ratio
     # the side without the heaviest node: sums there are small, and known to more digits
     kind = ties.side.dtype.type
     turned = (ties.side >> mass.argmax(axis=0).astype(ties.side.dtype)) & kind(1)
     light = ties.side ^ (turned * kind((1 << (n + m)) - 1))
-    if few:
+    if at_once:
         parts = _members(light, n + m) * mass[:, None, :]
-        first, second = parts[:n].sum(axis=0), parts[n:].sum(axis=0)
-        inside, flow = first + second, first - second
+        inside = _sum(parts)
+        np.negative(parts[n:], out=parts[n:])
+        flow = _sum(parts)
     else:
         inside, flow = np.zeros(cost.shape), np.zeros(cost.shape)
         for v in range(n + m):
@@ -125,6 +141,46 @@ def _solution(p: Array, q: Array, d: Array, ties: Ties) -> _Solution:
 
 def best_ties(p: Array, q: Array, d: Array) -> Ties:
     """Return trees that are optimal for the costs: ``p`` (n, B), ``q`` (m, B), ``d`` (n·m, B)."""
+    p, q, d = (np.ascontiguousarray(a, dtype=np.float64) for a in (p, q, d))
+    return pivoted_in_numpy(p, q, d) if kernels() is None else pivoted_in_c(p, q, d)
+
+
+def pivoted_in_c(p: Array, q: Array, d: Array) -> Ties:
+    """Return the trees of :func:`pivoted_in_numpy`, its twin, by ``compiled/ties.c``; numpy exponentiates."""
+    n, m, count = len(p), len(q), d.shape[1]
+    kind: Any = np.uint32 if n + m <= 31 else np.uint64
+    cell, side = np.empty((n + m - 1, count), dtype=np.int32), np.empty((n + m - 1, count), dtype=kind)
+    step = max(16, _AT_ONCE // ((n + m) * n))
+    for at in range(0, count, step):
+        part = slice(at, at + step)
+        found = _block_in_c(*(np.ascontiguousarray(a[:, part]) for a in (p, q, d)))
+        cell[:, part], side[:, part] = found[0].T, found[1].T
+    return Ties(n, m, cell, side)
+
+
+def _block_in_c(p: Array, q: Array, d: Array) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return cells and sides, the problems first."""
+    begin, first, pivot = kernel("qd_ties_begin"), kernel("qd_ties_first"), kernel("qd_ties_pivot")
+    if begin is None or first is None or pivot is None:
+        raise RuntimeError("the kernels are not built")
+    n, m, count = len(p), len(q), d.shape[1]
+    costs, raised = np.empty((count, n * m)), np.empty((count, n, m + n))
+    tied = np.empty((count, n, n), dtype=np.int64)
+    cell, side = np.empty((2, count, n + m - 1), dtype=np.int64)
+    height, mass = np.empty((2, count, n + m))
+    begin(n, m, count, d, _jitter(n * m), costs, raised, tied)
+    first(n, m, count, p, q, np.exp(raised, out=raised), tied, costs, cell, side, height)
+    which, left = np.arange(count), count
+    for _ in range(12 * (n + m)):
+        np.exp(height[:left], out=mass[:left])
+        left = pivot(n, m, count, left, which, p, q, costs, height, mass, cell, side)
+        if not left:
+            break
+    return cell, side
+
+
+def pivoted_in_numpy(p: Array, q: Array, d: Array) -> Ties:
+    """Return optimal trees, one pivot of all problems at a time."""
     n, m, count = len(p), len(q), d.shape[1]
     top = d.max(axis=0)
     d = d + 1e-13 * (1.0 + top) * _jitter(n * m)[:, None]  # equal costs would cycle
@@ -140,7 +196,7 @@ def best_ties(p: Array, q: Array, d: Array) -> Ties:
             done = np.delete(np.arange(len(left)), go)
             cell[:, left[done]], side[:, left[done]] = ties.cell[:, done], ties.side[:, done]
             left, ties, worst = left[go], ties.take(go), worst[go]
-            p, q, d = p[:, go], q[:, go], d[:, go]
+            p, q, d = (a.take(go, axis=1) for a in (p, q, d))
         if not len(left):
             break
         ties = _pivot(ties, worst, d, found.height[:, go])
@@ -168,10 +224,10 @@ def _first(p: Array, q: Array, d: Array) -> Ties:
         np.copyto(root, np.int32(x), where=better)
         np.copyto(tied, at, where=better)
     cell, side = np.empty((n + m - 1, count), dtype=np.int32), np.empty((n + m - 1, count), dtype=kind)
+    source = np.arange(n)[:, None]
+    leaves: Bits = np.where(root != source, one << source.astype(kind), kind(0))
     for j in range(m):  # the root's edges: what hangs on sink j is not on the root's side
-        hangs: Bits = np.full(count, one << kind(n + j), dtype=kind)
-        for i in range(n):
-            hangs |= np.where((tied[i] == j) & (root != i), one << kind(i), kind(0))
+        hangs = np.bitwise_or.reduce(np.where(tied == j, leaves, kind(0)), axis=0) | one << kind(n + j)
         cell[j], side[j] = root * m + j, full ^ hangs
     for k in range(n - 1):  # the other sources, leaves
         leaf = np.where(root <= k, k + 1, k)
@@ -185,12 +241,13 @@ def star(p: Array, q: Array, d: Array, x: int) -> tuple[Array, NDArray[np.int32]
     n, m, count = len(p), len(q), d.shape[1]
     tied = d[x * m : (x + 1) * m]
     least = tied.min(axis=0)
-    below = (q * np.exp(least - tied)).sum(axis=0)
-    if count * _FEW < n * m:  # few problems: all pairs at once
+    below = _sum(q * np.exp(least - tied))
+    if _at_once(n, m, count, d.size):
         lengths = d.reshape(n, m, count) - tied[None]
         at = lengths.argmin(axis=1)
-        h = np.take_along_axis(lengths, at[:, None], axis=1)[:, 0]
-        return (p * np.exp(h + least)).sum(axis=0) / below, at.astype(np.int32)
+        parts = p * np.exp(lengths.min(axis=1) + least)
+        parts[: x + 1] = parts[[x, *range(x)]]  # x comes first, as below
+        return _sum(parts) / below, at.astype(np.int32)
     above = p[x] * np.exp(least)
     found = np.zeros((n, count), dtype=np.int32)
     for i in range(n):
@@ -241,7 +298,7 @@ def _closest(n: int, m: int, d: Array, height: Array, a: Bits) -> NDArray[np.int
     kind = a.dtype.type
     inside = [((a >> kind(v)) & kind(1)).astype(bool) for v in range(n + m)]
     count = d.shape[1]
-    if count * _FEW < n * m:  # few problems: all pairs at once
+    if _at_once(n, m, count, d.size):
         slack = d.reshape(n, m, count) + height[None, n:] - height[:n, None]
         shut = np.array(inside[:n])[:, None] | ~np.array(inside[n:])[None, :]
         first = np.where(shut, np.inf, slack).reshape(n * m, count).argmin(axis=0)
@@ -263,14 +320,35 @@ def proved(p: Array, q: Array, d: Array, ties: Ties) -> tuple[Array, Array]:
     sinks with more than t q_j are cut, and the demand left unmet is priced at e^{max_j D_ij}.
     Below: Σ p H / Σ q G with the trees' G and the largest H it allows; not rounded.
     """
+    p, q, d = (np.ascontiguousarray(a, dtype=np.float64) for a in (p, q, d))
+    return proved_in_numpy(p, q, d, ties) if kernels() is None else proved_in_c(p, q, d, ties)
+
+
+def proved_in_c(p: Array, q: Array, d: Array, ties: Ties) -> tuple[Array, Array]:
+    """Return what :func:`proved_in_numpy` does, its twin, by ``compiled/ties.c``; numpy exponentiates."""
+    exponents, finish = kernel("qd_ties_raise"), kernel("qd_ties_proved")
+    if exponents is None or finish is None:
+        raise RuntimeError("the kernels are not built")
+    n, m, count = len(p), len(q), d.shape[1]
+    trees = [np.ascontiguousarray(a, dtype=np.int64) for a in (ties.cell, ties.side)]
+    raised, above, below = np.empty((count, 4 * n + 3 * m - 1)), np.empty(count), np.empty(count)
+    exponents(n, m, count, d, *trees, raised)
+    with np.errstate(over="ignore"):
+        np.exp(raised, out=raised)
+    finish(n, m, count, p, q, d, *trees, raised, above, below)
+    return above, below
+
+
+def proved_in_numpy(p: Array, q: Array, d: Array, ties: Ties) -> tuple[Array, Array]:
+    """Return upper bounds and lower ones, all problems at a time."""
     n, m = ties.sources, ties.sinks
     found = _solution(p, q, d, ties)
     top = d.max(axis=0)
     value = found.ratio * (1.0 + _roundings(n + m, top)) + (n * _TINY) * np.exp(top)
     doubtful = np.flatnonzero((found.flow < found.error).any(axis=0))
     if len(doubtful):
-        c = doubtful
-        value[c] = _priced(p[:, c], q[:, c], d[:, c], ties.take(c), found.take(c))
+        some = (a.take(doubtful, axis=1) for a in (p, q, d))
+        value[doubtful] = _priced(ties.take(doubtful), found.take(doubtful), *some)
     return np.asarray(value), _attained(p, q, d, found)
 
 
@@ -283,10 +361,10 @@ def _attained(p: Array, q: Array, d: Array, found: _Solution) -> Array:
         for j in range(1, m):
             np.minimum(least, d[i * m + j] + g[j], out=least)
         total += p[i] * np.exp(least)
-    return np.asarray(total * found.ratio / found.mass[n:].sum(axis=0))
+    return np.asarray(total * found.ratio / _sum(found.mass[n:]))
 
 
-def _priced(p: Array, q: Array, d: Array, ties: Ties, found: _Solution) -> Array:
+def _priced(ties: Ties, found: _Solution, p: Array, q: Array, d: Array) -> Array:
     """Return t plus the price of the demand that the transports leave unmet when no sink exceeds t q."""
     n, m = ties.sources, ties.sinks
     source, sink = ties.cell // m, ties.cell % m
@@ -294,7 +372,7 @@ def _priced(p: Array, q: Array, d: Array, ties: Ties, found: _Solution) -> Array
     allowed = np.ones(sent.shape)
     for j in range(m):
         here = sink == j
-        load = np.where(here, sent, 0.0).sum(axis=0)
+        load = _sum(np.where(here, sent, 0.0))
         with np.errstate(divide="ignore", invalid="ignore"):
             share = np.where(load > found.ratio * q[j], found.ratio * q[j] / load, 1.0)
         allowed = np.where(here, share, allowed)
@@ -303,7 +381,7 @@ def _priced(p: Array, q: Array, d: Array, ties: Ties, found: _Solution) -> Array
     roundings = _roundings(n + m, top)
     price = np.zeros(len(top))
     for i in range(n):
-        met = np.where(source == i, arrives, 0.0).sum(axis=0)
+        met = _sum(np.where(source == i, arrives, 0.0))
         unmet = np.maximum(p[i] * (1.0 + roundings) - met, 0.0) + _TINY
         price += unmet * np.exp(d[i * m : (i + 1) * m].max(axis=0))
     return np.asarray((found.ratio + price) * (1.0 + roundings))

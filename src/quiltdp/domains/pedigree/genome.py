@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import chain, islice
 from typing import Any
 
@@ -72,10 +73,14 @@ class _Study:
 
     def key(self, shape: Shape) -> str:
         """Return the name of a shape's answer in a journal."""
-        panel = self.panel
-        loci = [panel.frequency.tolist(), panel.counts.tolist(), panel.x_linked.tolist()]
         asked = (self.query, self.epsilon, self.adversaries, self.nodes, dict(self.genetics))
-        return key_of("family", shape, key_of(repr(loci)), asked, self.budget.to_dict())
+        return key_of("family", shape, self._loci, asked, self.budget.to_dict())
+
+    @cached_property
+    def _loci(self) -> str:
+        """The name of the panel, which may have half a million loci: found once."""
+        panel = self.panel
+        return key_of(repr([panel.frequency.tolist(), panel.counts.tolist(), panel.x_linked.tolist()]))
 
 
 def account_families(

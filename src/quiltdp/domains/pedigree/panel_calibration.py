@@ -223,7 +223,7 @@ def _node_values(kind: Kind, adversary: Adversary, scale: float) -> Vector:
     """Return about the leakage at every node, nodes × records: some evaluated, a curve through them."""
     count = len(kind.nodes)
     some = np.unique(np.linspace(0, count - 1, min(count, 6)).round().astype(int))
-    values = np.array([kind.at_node(adversary, int(k), scale) for k in some])
+    values = np.array(kind.at_nodes(adversary, [(int(k), scale) for k in some]))
     if count == len(some):
         return values
     middle = kind.nodes - kind.nodes.mean()

@@ -137,10 +137,6 @@ class Kind:
         """Return the leakage of every record, for nodes and scales."""
         return self.analyses.leakages([(adversary, float(self.nodes[k]), self.alpha(s)) for k, s in asked])
 
-    def at_node(self, adversary: Adversary, node: int, scale: float) -> Vector:
-        """Return the leakage of every record at one of the nodes."""
-        return self.at_nodes(adversary, [(node, scale)])[0]
-
     def any_frequency(self, adversary: Adversary, scale: float) -> Vector:
         """Return a bound for every record that holds at any frequency."""
         if adversary == PRIOR:

@@ -20,6 +20,7 @@ from quiltdp.accountant.profile import LeakageProfile
 from quiltdp.accountant.shared_work import SharedWork, ask_until, seconds_until
 from quiltdp.domains.pedigree.network import pedigree
 from quiltdp.domains.pedigree.types import Pedigree
+from quiltdp.inference.workspace import Alongside
 from quiltdp.journal import Journal, each_kept, key_of
 from quiltdp.parallel import Progress
 from quiltdp.work import WorkBudget
@@ -82,11 +83,12 @@ class NodeAnalyses:
         self.executor, self.journal, self.progress = executor, journal, progress
         self._source = (family, study, dict(genetics))
         self._profiles: OrderedDict[tuple[Who, float, WorkBudget], LeakageProfile] = OrderedDict()
+        self._alongside = Alongside()
 
     def __getstate__(self) -> dict[str, Any]:
         """Send what is asked about, not what was found here or how long it may take."""
         mine: dict[str, Any] = dict.fromkeys(("executor", "journal", "progress", "shared"))
-        return {**self.__dict__, **mine, "_profiles": OrderedDict()}
+        return {**self.__dict__, **mine, "_profiles": OrderedDict(), "_alongside": Alongside()}
 
     def leakages(self, asked: Sequence[Node]) -> list[Vector]:
         """Return the leakage of every record, for every question.
@@ -97,9 +99,15 @@ class NodeAnalyses:
             If one of them was cut short.
         """
         assert self.shared is not None, "questions are put where the analyses were made"
+        questions = [self._question(*node) for node in asked]
+        missing = [q for q in questions if self.journal is None or self._key(q) not in self.journal]
+        self._alongside.asked = self._one_sweep(missing)
+        if self._alongside.asked:
+            for question in missing:
+                self._kept(question).prepare()
         found = each_kept(
             _leakage,
-            [self._question(*node) for node in asked],
+            questions,
             key=self._key,
             journal=self.journal,
             shared=self,
@@ -109,6 +117,14 @@ class NodeAnalyses:
             total=len(asked),
         )
         return [np.array(values) for _, values in found]
+
+    def _one_sweep(self, questions: Sequence[_Question]) -> bool:
+        """Return whether all questions are put here, about the same α: what they share is then found once."""
+        if len(questions) < 2 or self.executor is not None:
+            return False
+        return len(self._profiles) + len(questions) <= _KEPT and all(
+            q.alpha == questions[0].alpha for q in questions
+        )
 
     def _question(self, adversary: Who, frequency: float, alpha: Mapping[str, float]) -> _Question:
         """Return what is analysed for a node: one frequency for all where it cancels."""
@@ -126,17 +142,22 @@ class NodeAnalyses:
     def ask(self, asked: _Question) -> Mapping[str, float]:
         """Return the leakage of every record from the analysis behind it, made now if it is not there."""
         place = (asked.adversary, asked.frequency, asked.budget)
+        profile = self._kept(asked)
+        try:
+            return ask_until(asked.deadline, profile, lambda: profile.per_unit(asked.alpha))
+        finally:
+            if profile.struck:  # what was finished of it is no answer to this question
+                del self._profiles[place]
+
+    def _kept(self, asked: _Question) -> LeakageProfile:
+        """Return the analysis behind a question, made now if it is not there."""
+        place = (asked.adversary, asked.frequency, asked.budget)
         if place not in self._profiles:
             self._profiles[place] = self._profile(asked)
             if len(self._profiles) > _KEPT:
                 self._profiles.popitem(last=False)
         self._profiles.move_to_end(place)
-        profile = self._profiles[place]
-        try:
-            return ask_until(asked.deadline, profile, lambda: profile.leakage(asked.alpha)).per_record
-        finally:
-            if profile.struck:  # what was finished of it is no answer to this question
-                del self._profiles[place]
+        return self._profiles[place]
 
     def _profile(self, asked: _Question) -> LeakageProfile:
         limit = seconds_until(asked.deadline)
@@ -144,7 +165,9 @@ class NodeAnalyses:
             return LeakageProfile(self.some, method="propagation", time_limit=limit)
         family, study, genetics = self._source
         model = pedigree(family, asked.frequency, study=study, **genetics)
-        return LeakageProfile(model, adversary=asked.adversary, work=asked.budget, time_limit=limit)
+        return LeakageProfile(
+            model, adversary=asked.adversary, work=asked.budget, time_limit=limit, alongside=self._alongside
+        )
 
 
 def _leakage(analyses: NodeAnalyses, asked: _Question) -> list[float]:

@@ -1,0 +1,121 @@
+"""Processes of this machine as an executor: replaced when one of them dies, each with a place of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
+from typing import Any
+
+from quiltdp.errors import InvalidArgument, option
+
+__all__ = ["KEPT", "Workers"]
+
+KEPT = 8
+"""Shared things that a worker remembers."""
+
+
+class Workers(Executor):
+    """Processes on this machine; where one is killed, new ones take its place.
+
+    Each works with one thread, leaves interrupts to the process that made it, and ends with it.  Scripts
+    that use it keep their own work under ``if __name__ == "__main__":``, as multiprocessing asks.
+
+    Examples
+    --------
+    >>> with Workers(2) as pool:
+    ...     sum(pool.map(abs, [-1, 2, -3]))
+    6
+    """
+
+    def __init__(self, count: int) -> None:
+        if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= 10_000:
+            raise InvalidArgument(
+                f"{option('workers')} must be a whole number from 1 to 10,000, not {count!r}"
+            )
+        self._max_workers = count
+        self._lock = threading.Lock()
+        self._pool = self._new(count)
+        self._places: list[ProcessPoolExecutor] = []
+        self._sent: set[tuple[int, str]] = set()
+
+    def _new(self, count: int) -> ProcessPoolExecutor:
+        import multiprocessing
+
+        # Not forked: a progress bar is a thread, and threads do not survive a fork in good order.
+        fresh = multiprocessing.get_context("spawn")
+        return ProcessPoolExecutor(count, mp_context=fresh, initializer=_begin)
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Schedule a call, in new processes if the old ones broke."""
+        with self._lock:
+            try:
+                return self._pool.submit(fn, *args, **kwargs)
+            except BrokenExecutor:
+                self._pool.shutdown(wait=False)
+                self._pool = self._new(self._max_workers)
+                return self._pool.submit(fn, *args, **kwargs)
+
+    def submit_at(self, place: int, fn: Callable[..., Any], /, *args: Any) -> Future[Any]:
+        """Schedule a call in the process of a place: 0, 1, …, then back again, so that neighbours balance."""
+        k = self._process(place)
+        with self._lock:
+            if not self._places:
+                self._places = [self._new(1) for _ in range(self._max_workers)]
+            try:
+                return self._places[k].submit(fn, *args)
+            except BrokenExecutor:
+                self._places[k].shutdown(wait=False)
+                self._places[k] = self._new(1)
+                return self._places[k].submit(fn, *args)
+
+    def lacks(self, place: int, key: str) -> bool:
+        """Return whether the process of a place was not yet sent what ``key`` names; from now on it was."""
+        sent = (self._process(place), key)
+        with self._lock:
+            if sent in self._sent:
+                return False
+            if len(self._sent) >= KEPT * self._max_workers:
+                self._sent.clear()
+            self._sent.add(sent)
+            return True
+
+    def _process(self, place: int) -> int:
+        k = place % (2 * self._max_workers)
+        return min(k, 2 * self._max_workers - 1 - k)
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Let the processes go when they are done; ``cancel_futures`` drops what has not begun."""
+        for pool in (self._pool, *self._places):
+            pool.shutdown(wait=wait, cancel_futures=cancel_futures)
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        """Wait for what is under way; after an error or an interrupt, end it."""
+        if kind is not None:
+            pools = (self._pool, *self._places)
+            processes = [p for pool in pools for p in (getattr(pool, "_processes", None) or {}).values()]
+            self.shutdown(wait=False, cancel_futures=True)
+            for process in processes:
+                process.terminate()
+            for process in processes:
+                process.join()
+        else:
+            self.shutdown()
+
+
+def _begin() -> None:
+    """Set a worker process up, before it imports anything large."""
+    import multiprocessing
+
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # as many threads as processes, not their product
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+
+
+def _end_with(parent: Any) -> None:
+    parent.join()
+    os._exit(1)
