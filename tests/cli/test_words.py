@@ -14,6 +14,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from quiltdp.cli import main
 from quiltdp.cli.words import error_line, speaking_for
 from quiltdp.errors import (
     FileFormatError,
@@ -127,6 +128,29 @@ def test_an_interruption_is_one_line_and_exit_code_130(wait: float) -> None:
     finally:
         work.kill()
     assert (work.returncode, out, err) == (130, "", "quiltdp: interrupted\n")
+
+
+def test_an_interruption_in_a_finaliser_is_not_lost(monkeypatch, capsys) -> None:
+    """Python cannot raise there (nor in callbacks of weak references, as while importing): it comes again."""
+
+    class Finalised:
+        def __del__(self) -> None:
+            signal.raise_signal(signal.SIGINT)
+
+    def run(_: object) -> None:
+        one = Finalised()
+        del one
+        time.sleep(30)
+
+    monkeypatch.setattr("quiltdp.cli.app.main", run)
+    monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(SystemExit) as left:
+            main([])
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert (left.value.code, capsys.readouterr().err) == (130, "quiltdp: interrupted\n")
 
 
 def test_an_interrupted_write_leaves_what_was_there(tmp_path: Path, monkeypatch) -> None:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import _thread
 import os
 import sys
+import threading
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    from sys import UnraisableHookArgs
 
 __all__ = ["main"]
 
@@ -17,6 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     for name in ("stdout", "stderr"):  # closed by the shell (>&-): write to nowhere
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - open to the end
+    sys.unraisablehook = _interrupted_again
     try:
         from quiltdp.cli.app import main as run
 
@@ -24,3 +30,13 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except KeyboardInterrupt:
         print("quiltdp: interrupted", file=sys.stderr)
         sys.exit(130)
+
+
+def _interrupted_again(lost: UnraisableHookArgs) -> None:
+    """An interruption where Python cannot raise it (a finaliser, a weak reference) comes again soon."""
+    if issubclass(lost.exc_type, KeyboardInterrupt):
+        again = threading.Timer(0.01, _thread.interrupt_main)  # once this hook has returned
+        again.daemon = True
+        again.start()
+    else:
+        sys.__unraisablehook__(lost)
