@@ -55,6 +55,25 @@ def test_slopes_are_exponents_of_growth() -> None:
     assert len({tuple(len(f) for f in bench_scaling.different_families(8))}) == 1
 
 
+def test_families_of_a_study_are_all_different() -> None:
+    import genome_study
+
+    shapes = [genome_study.descents(people) for people in range(1, 8)]
+    assert [len(some) for some in shapes] == [1, 0, 1, 1, 3, 4, 10]  # counted by hand to five people
+    some = genome_study.families(500)
+    assert len(set(some)) == 500
+    assert {len(genome_study.fam_lines("F", kin)) for kin in some} <= set(range(4, 14))
+
+
+def test_a_study_that_is_killed_goes_on(tmp_path: Path) -> None:
+    import genome_study
+
+    parts = genome_study.study(tmp_path, most=4, loci=20, workers=1)
+    assert [size for size, _ in parts] == [2, 4]
+    assert sum(run.families for _, runs in parts for run in runs) == 4
+    assert "| 4 | 2 |" in genome_study.told(parts, 20, 1)
+
+
 def test_the_report_in_the_documentation_is_of_this_form(bench: ModuleType) -> None:
     document = json.loads((ROOT / "docs" / "benchmarks" / "bench.json").read_text(encoding="utf-8"))
     assert set(document["sections"]) == set(bench.SECTIONS)
