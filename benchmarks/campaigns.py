@@ -16,12 +16,13 @@ from typing import Any
 
 import quiltdp as qd
 from quiltdp.io.replace import write_whole
-from quiltdp.parallel import each
+from quiltdp.parallel import each, workers
 
 __all__ = [
     "add_options",
     "campaign",
     "kept",
+    "loopy",
     "merged",
     "part_at",
     "section",
@@ -63,6 +64,26 @@ def campaign(
         for k in range(seeds.start, seeds.stop, size)
     ]
     return reduce(merged, kept(parts, work, state, executor), {})
+
+
+def loopy(
+    doc: str | None,
+    most: int,
+    state: str,
+    size: int,
+    work: Callable[[str, range], Sums],
+    heading: str,
+    page: Callable[[Sums, range], str],
+) -> int:
+    """Run a campaign on the loopy models of some seeds, as its command line asks; return its exit code."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=most)
+    add_options(parser, state)
+    options = parser.parse_args()
+    seeds = range(options.start, options.start + options.seeds)
+    with workers(options.workers) as executor:
+        total = campaign({"loopy": seeds}, size, work, options.state, executor)
+    return told(total, heading, page(total, seeds), options.docs)
 
 
 def told(total: Sums, heading: str, text: str, docs: Path | None) -> int:

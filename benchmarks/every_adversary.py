@@ -11,7 +11,6 @@ below by more than 1e-9 is a violation; its seed is printed.  A campaign goes on
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -23,13 +22,12 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 import loopy_truth as truth
-from campaigns import add_options, campaign, told
+from campaigns import loopy
 
 from quiltdp.accountant.adversaries import INFORMED, Adversary, knows
 from quiltdp.accountant.bounds import ready
 from quiltdp.accountant.leakage.every_adversary import EveryAdversaryBound
 from quiltdp.errors import ModelTooWide
-from quiltdp.parallel import workers
 
 HEADING = "## Every adversary by itself"
 _TOLERANCE = 1e-9
@@ -115,14 +113,7 @@ masses out of the range of doubles), {total["compared"]:,} leakages
 
 def main() -> int:
     """Run the campaign; exit 1 if anything is below the truth."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=1500)
-    add_options(parser, "build/every-adversary")
-    options = parser.parse_args()
-    seeds = range(options.start, options.start + options.seeds)
-    with workers(options.workers) as executor:
-        total = campaign({"loopy": seeds}, CHUNK, work, options.state, executor)
-    return told(total, HEADING, page(total, seeds), options.docs)
+    return loopy(__doc__, 1500, "build/every-adversary", CHUNK, work, HEADING, page)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ printed.  The work is done in chunks that are kept: an interrupted campaign goes
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -25,7 +24,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 import loopy_truth as truth
-from campaigns import add_options, campaign, told
+from campaigns import loopy
 
 from quiltdp.accountant.adversaries import INFORMED
 from quiltdp.accountant.bounds import Problem
@@ -33,7 +32,6 @@ from quiltdp.accountant.leakage.informed_tree import InformedTreeBound
 from quiltdp.errors import ModelTooWide
 from quiltdp.inference.workspace import Workspace
 from quiltdp.model import Model
-from quiltdp.parallel import workers
 from quiltdp.work import WorkBudget
 
 HEADING = "## The informed clique tree"
@@ -149,14 +147,7 @@ ternary nodes), {leakages:,} leakages ({total["loops_of_six"]:,} of loops of six
 
 def main() -> int:
     """Run the campaign; exit 1 if anything is below the truth."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=1100)
-    add_options(parser, "build/informed-tree")
-    options = parser.parse_args()
-    seeds = range(options.start, options.start + options.seeds)
-    with workers(options.workers) as executor:
-        total = campaign({"loopy": seeds}, CHUNK, work, options.state, executor)
-    return told(total, HEADING, page(total, seeds), options.docs)
+    return loopy(__doc__, 1100, "build/informed-tree", CHUNK, work, HEADING, page)
 
 
 if __name__ == "__main__":
