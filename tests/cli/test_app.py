@@ -127,6 +127,17 @@ def test_help_imports_nothing_heavy() -> None:
     assert done.stdout.splitlines()[-1] == "[]"
 
 
+def test_cycles_are_looked_for_seldom_and_not_at_the_end() -> None:
+    code = (
+        "import atexit, gc\nfrom quiltdp.cli import main\n"
+        "atexit.register(lambda: print(gc.isenabled(), gc.get_threshold()[0], gc.get_freeze_count() > 1000))\n"
+        "main(['--version'])"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+    assert done.stdout.splitlines()[-1] == "True 10000 True"
+
+
 def test_a_closed_pipe_is_quiet() -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     call = f"{sys.executable} -c 'from quiltdp.cli import main; main()'"
