@@ -130,7 +130,8 @@ def test_help_imports_nothing_heavy() -> None:
 def test_cycles_are_looked_for_seldom_and_not_at_the_end() -> None:
     code = (
         "import atexit, gc\nfrom quiltdp.cli import main\n"
-        "atexit.register(lambda: print(gc.isenabled(), gc.get_threshold()[0], gc.get_freeze_count() > 1000))\n"
+        "told = lambda: print(gc.isenabled(), gc.get_threshold()[0], gc.get_freeze_count() > 1000)\n"
+        "atexit.register(told)\n"
         "main(['--version'])"
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}

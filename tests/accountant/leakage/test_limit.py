@@ -32,6 +32,14 @@ def test_binary_height_functions_are_counted_as_published(others: int, count: in
     assert len(found) == count
 
 
+@pytest.mark.parametrize("sizes", [(2,) * 5, (2,) * 9, (3, 3, 2), (17, 1), (40, 40)])
+def test_heights_that_are_too_many_are_not_listed_at_all(
+    sizes: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("quiltdp.accountant.leakage.worst_mechanism._earlier_neighbours", None)
+    assert height_functions.__wrapped__(sizes) is None
+
+
 @pytest.mark.parametrize("sizes", [(3,), (2, 3), (3, 3)])
 def test_height_functions_are_all_of_them(sizes: tuple[int, ...]) -> None:
     points = list(np.ndindex(*sizes))

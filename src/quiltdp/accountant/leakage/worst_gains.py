@@ -17,10 +17,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quiltdp.accountant.leakage.kernel import closed_kernel
+from quiltdp.accountant.leakage.kernel import CLOSED_UP_TO, closed_kernel, log_masses
 from quiltdp.accountant.leakage.ties import best_ties, proved
 from quiltdp.accountant.leakage.transport import FARTHEST, transport, uniform_transport
 from quiltdp.accountant.leakage.worst_mechanism import by_linear_program, height_functions
+from quiltdp.compiled import kernel
 from quiltdp.numbers import EPS
 
 __all__ = ["in_closed_form", "is_quick", "log_ratios", "staged_ceiling", "worst_gains"]
@@ -87,37 +88,68 @@ def staged_ceiling(p: Array, q: Array, sizes: tuple[int, ...], alphas: Array) ->
     if float(alphas.sum()) > FARTHEST:
         return np.full(len(p), np.inf)
     message: Array | None = None  # nothing beyond the last record
+    both = np.stack([p, q], axis=1)
     for size, a in zip(reversed(sizes), reversed(alphas.tolist()), strict=True):
-        n = p.shape[1] // size
-        laws = [law.reshape(len(law), n, size) for law in (p, q)]
-        p, q = (law.sum(axis=2) for law in laws)
+        joint = both.reshape(len(p), 2, -1, size)
+        both = joint.sum(axis=3)
+        some = both > 0
         with np.errstate(invalid="ignore", divide="ignore"):
-            first = [np.where(p > 0, laws[0][:, :, x] / p, 1.0)[:, :, None] for x in range(size)]
-            second = [np.where(q > 0, laws[1][:, :, x] / q, 1.0)[:, None, :] for x in range(size)]
-        possible = (p > 0)[:, :, None] & (q > 0)[:, None, :]
+            laws = np.where(some[..., None], joint / both[..., None], 1.0)
         if message is None and size == 2:
-            value = _last_of_two(first, second, a)
+            value = _last_of_two(laws, a)
         else:
-            d = np.zeros((size, size, 1, 1, 1)) if message is None else _by_last(message, size)
-            d = d + a * (1.0 - np.eye(size))[:, :, None, None, None]
-            d = np.broadcast_to(d, (size, size, len(p), n, n))
-            value = closed_kernel(first, second, _as_possible(first, second, d))
-        message = np.where(possible, value + 16 * EPS, 0.0)
+            cost = a * (1.0 - np.eye(size))
+            d = cost if message is None else message + np.tile(cost, (both.shape[2], both.shape[2]))
+            value = _revealed(laws, d)
+        value += 16 * EPS
+        message = np.where(some[:, 0, :, None] & some[:, 1, None, :], value, 0.0)
     return np.zeros(len(p)) if message is None else np.asarray(message[:, 0, 0])
 
 
-def _by_last(message: Array, size: int) -> Array:
-    """Return distances with the values of the last record on the first two axes."""
-    n = message.shape[1] // size
-    return message.reshape(len(message), n, size, n, size).transpose(2, 4, 0, 1, 3)
-
-
-def _last_of_two(p: list[Array], q: list[Array], a: float) -> Array:
+def _last_of_two(laws: Array, a: float) -> Array:
     """Return T(p, q; a·1[x ≠ y]) of two values: the larger is told by one of them, rounded up."""
-    gain = math.expm1(a * (1 + 8 * EPS))
-    told = [np.log1p(p[x] * gain) - np.log1p(q[x] * gain) for x in (0, 1)]
-    value = np.maximum(np.maximum(told[0], told[1]), 0.0)
-    return np.asarray(np.minimum(value + 32 * EPS * (1.0 + a), a * (1 + 8 * EPS)))
+    logs = np.log1p(laws.transpose(3, 1, 0, 2).copy() * math.expm1(a * (1 + 8 * EPS)))
+    value = logs[0, 0, :, :, None] - logs[0, 1, :, None, :]
+    value = np.maximum(value, logs[1, 0, :, :, None] - logs[1, 1, :, None, :], out=value)
+    value = np.maximum(value, 0.0, out=value)
+    value += 32 * EPS * (1.0 + a)
+    return np.minimum(value, a * (1 + 8 * EPS), out=value)
+
+
+def _revealed(laws: Array, d: Array) -> Array:
+    """Return T(p, q; d) for the values of a record that is revealed, axes (pair, before p, before q).
+
+    ``laws`` has axes (pair, p or q, values before, value), ``d`` (pair, values before and value, the same), or
+    only the record's own values.
+    """
+    closed = kernel("qd_closed_stage")
+    pairs, _, n, size = laws.shape
+    if closed is None or size > 3 or not d.max() <= CLOSED_UP_TO:
+        return revealed_in_numpy(laws, d)
+    last = size - 1 - (laws[..., ::-1] > 0).argmax(axis=3)
+    members = np.where(laws > 0, np.arange(size), last[..., None])  # an impossible value stands with another
+    if d.ndim == 3:
+        members += (np.arange(n) * size)[:, None]
+        members[:, 0] += (np.arange(pairs) * d.shape[1])[:, None, None]
+    groups = np.arange(2 * pairs * n).reshape(pairs, 2, n)
+    left = np.repeat(groups[:, 0], n, axis=1)
+    right = np.tile(groups[:, 1], (1, n))
+    best, most, top = np.empty((3, pairs, n, n))
+    closed(
+        d, np.exp(d), 1, d.shape[-1], members, laws, *log_masses(laws, laws), size, left, right, best.size,
+        EPS, top, best, most,
+    )  # fmt: skip
+    return np.minimum(np.log(best, out=best) + (2 * size + 24) * EPS, most)
+
+
+def revealed_in_numpy(laws: Array, d: Array) -> Array:
+    """Return what :func:`_revealed` does by ``compiled/closed_forms.c``, its twin."""
+    pairs, _, n, size = laws.shape
+    first = [np.ascontiguousarray(laws[:, 0, :, x])[:, :, None] for x in range(size)]
+    second = [np.ascontiguousarray(laws[:, 1, :, x])[:, None, :] for x in range(size)]
+    by_value = d.reshape(-1, d.shape[-2] // size, size, d.shape[-1] // size, size).transpose(2, 4, 0, 1, 3)
+    cells = np.broadcast_to(np.ascontiguousarray(by_value), (size, size, pairs, n, n))
+    return closed_kernel(first, second, _as_possible(first, second, cells))
 
 
 def _as_possible(p: list[Array], q: list[Array], d: Array) -> Array:

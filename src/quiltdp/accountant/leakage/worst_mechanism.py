@@ -19,6 +19,7 @@ linear program per pair of laws.  *Reference*: docs/theory.md, section 9.
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 from typing import Any
 
@@ -47,10 +48,11 @@ def height_functions(sizes: tuple[int, ...]) -> NDArray[np.int8] | None:
     >>> [len(height_functions((2,) * n)) for n in (1, 2, 3, 4)]
     [2, 6, 38, 990]
     """
-    points = int(np.prod(sizes))
-    if points > 32:
-        return None
+    points = math.prod(sizes)
     binary = all(k == 2 for k in sizes)
+    # those of values 0 and 1 alone; in the cube, of 0 at even points and ±1 at odd ones
+    if points > 32 or 2 ** (points // 2 if binary else points - 1) > HEIGHTS_LISTED:
+        return None
     moves = (-1, 1) if binary else (-1, 0, 1)
     near = _earlier_neighbours(sizes)
     found = np.zeros((1, 1), dtype=np.int8)
