@@ -499,17 +499,16 @@ class TiltedTree:
         for k, p in enumerate(self._parent):  # parents come first
             if p >= 0:
                 above = _summed(self._cliques[p], sums[p], self._separators[k])
-                below = np.where(messages[k] > 0.0, messages[k], 1.0)
-                ratio = np.where(messages[k] > 0.0, above / below, 0.0)
+                below = np.where(messages[k] > 0.0, messages[k], 1.0)  # where it is 0, so is what is above
                 sums[k] = sums[k] * aligned(
-                    ((_CASE, *self._separators[k]), ratio), (_CASE, *self._cliques[k])
+                    ((_CASE, *self._separators[k]), above / below), (_CASE, *self._cliques[k])
                 )
             for n in self._new[k]:
-                law = np.broadcast_to(
-                    _summed(self._cliques[k], sums[k], (n,)), (len(cases), self.model.cardinality(n))
-                )
+                law = _summed(self._cliques[k], sums[k], (n,))
+                if len(law) < len(cases):  # nothing is known, nothing is weighed here
+                    law = np.broadcast_to(law, (len(cases), law.shape[1]))
                 whole = law.sum(axis=1, keepdims=True)
-                found[n] = np.where(whole > 0.0, law / np.where(whole > 0.0, whole, 1.0), 0.0)
+                found[n] = law / np.where(whole > 0.0, whole, 1.0)
         return log_means, found
 
     def means(

@@ -42,8 +42,12 @@ def phi(c: ArrayLike, o: ArrayLike) -> NDArray[np.float64]:
     >>> round(float(phi(1.0, 2.0)), 12), float(phi(float("inf"), 2.0)), float(phi(0.0, 5.0))
     (0.454672587605, 2.0, 0.0)
     """
-    a, b = np.broadcast_arrays(np.asarray(c, dtype=np.float64), np.asarray(o, dtype=np.float64))
-    small, large = np.minimum(a, b), np.maximum(a, b)
+    a, b = np.asarray(c, dtype=np.float64), np.asarray(o, dtype=np.float64)
+    small, large = np.asarray(np.minimum(a, b)), np.maximum(a, b)
+    if small.max(initial=0.0) <= _LARGE:  # as nearly always: m is what it is
+        ratio = np.exp(-0.5 * (large - small))
+        value = 2.0 * np.log1p(np.expm1(0.5 * small) * -np.expm1(-0.5 * large) / (1.0 + ratio))
+        return np.asarray(np.minimum(up_array(value), small))
     infinite = np.isinf(small)
     m = np.where(infinite, 0.0, small)
     with np.errstate(invalid="ignore"):

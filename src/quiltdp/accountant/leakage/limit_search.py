@@ -92,12 +92,12 @@ class UnitSearch:
             self.ceilings = np.minimum(self.ceilings, known)
         kinds: dict[tuple[object, ...], int] = {}
         self._kinds: list[tuple[tuple[int, ...], Vector]] = []
-        kind = []
+        alphas, kind = alpha.tolist(), []
         for table in stack.tables:
-            mine = alpha[list(table.unknown)]
-            kind.append(kinds.setdefault((table.sizes, mine.tobytes()), len(kinds)))
+            mine = [alphas[j] for j in table.unknown]
+            kind.append(kinds.setdefault((table.sizes, *mine), len(kinds)))
             if kind[-1] == len(self._kinds):
-                self._kinds.append((table.sizes, mine))
+                self._kinds.append((table.sizes, np.array(mine)))
         self._kind = np.repeat(np.array(kind, dtype=np.intp), np.diff(stack.offsets))
         self._attained = np.full(len(own), -1.0)  # what is attained against a row, once that is settled
 

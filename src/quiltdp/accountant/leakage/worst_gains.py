@@ -113,14 +113,14 @@ def _last_of_two(laws: Array, a: float) -> Array:
     value = np.maximum(value, logs[1, 0, :, :, None] - logs[1, 1, :, None, :], out=value)
     value = np.maximum(value, 0.0, out=value)
     value += 32 * EPS * (1.0 + a)
-    return np.minimum(value, a * (1 + 8 * EPS), out=value)
+    return np.asarray(np.minimum(value, a * (1 + 8 * EPS), out=value))
 
 
 def _revealed(laws: Array, d: Array) -> Array:
     """Return T(p, q; d) for the values of a record that is revealed, axes (pair, before p, before q).
 
-    ``laws`` has axes (pair, p or q, values before, value), ``d`` (pair, values before and value, the same), or
-    only the record's own values.
+    ``laws`` has axes (pair, p or q, values before, value); ``d`` (pair, values before and value, the same),
+    or only those of the record's own values.
     """
     closed = kernel("qd_closed_stage")
     pairs, _, n, size = laws.shape
@@ -139,7 +139,7 @@ def _revealed(laws: Array, d: Array) -> Array:
         d, np.exp(d), 1, d.shape[-1], members, laws, *log_masses(laws, laws), size, left, right, best.size,
         EPS, top, best, most,
     )  # fmt: skip
-    return np.minimum(np.log(best, out=best) + (2 * size + 24) * EPS, most)
+    return np.asarray(np.minimum(np.log(best, out=best) + (2 * size + 24) * EPS, most))
 
 
 def revealed_in_numpy(laws: Array, d: Array) -> Array:
