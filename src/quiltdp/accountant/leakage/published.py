@@ -18,18 +18,22 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quiltdp.accountant.adversaries import INFORMED
 from quiltdp.accountant.bounds import Bound, Bounds, Problem, Vector, never, register
+from quiltdp.accountant.trade_offs import LEMMA_QUILTS
 from quiltdp.chain import ChainModel
 from quiltdp.errors import ModelTooWide, option
 from quiltdp.graph.quilt import Quilt
 from quiltdp.graph.quilts import quilts
 from quiltdp.inference.influence import blanket_influence
-from quiltdp.inference.quilts import quilt_influence
+from quiltdp.inference.plan import Limits
+from quiltdp.inference.quilts import quilt_influences
 from quiltdp.inference.workspace import Workspace, moral_graph
 from quiltdp.numbers import up, up_array
 from quiltdp.work import WorkBudget
@@ -79,18 +83,25 @@ class PublishedBound:
             [self._model.index[n] for n in quilt.closed if self._model.is_record(n)], dtype=np.intp
         )
 
-    def _influence(self, quilt: Quilt) -> float:
-        """Return b of a quilt, kept in the workspace; ∞ where its table is too large."""
+    def _influences(self, asked: Sequence[Quilt]) -> list[float]:
+        """Return b of quilts, kept in the workspace; ∞ where a table is too large."""
+        space, entries = self._workspace, self._budget.entries
+        keys = [(quilt.target, quilt.closed, entries) for quilt in asked]
+        found = [space.kept("b", key) for key in keys]
+        due = [k for k, b in enumerate(found) if b is None]
+        for k, b in zip(due, self._together([asked[k] for k in due]), strict=True):
+            found[k] = space.keep("b", keys[k], partial(float, b))
+        return found
 
-        def make() -> float:
-            self._workspace.guard.check()
-            entries = self._budget.entries
-            try:
-                return quilt_influence(self._model, quilt, max_entries=entries, workspace=self._workspace).b
-            except ModelTooWide:
-                return math.inf
-
-        return self._workspace.keep("b", (quilt.target, quilt.closed, self._budget.entries), make)
+    def _together(self, asked: Sequence[Quilt]) -> list[float]:
+        """Return b of quilts that are looked at together, or one by one if one of them is too large."""
+        self._workspace.guard.check()
+        limits = Limits(self._budget.entries)
+        try:
+            found = quilt_influences(self._model, asked, limits=limits, workspace=self._workspace)
+        except ModelTooWide:
+            return [math.inf] if len(asked) == 1 else [self._together([quilt])[0] for quilt in asked]
+        return [influence.b for influence in found]
 
     def evaluate(self, alpha: Vector) -> Bounds:
         """Return the smallest |C| α + 4 b of every record."""
@@ -104,15 +115,17 @@ class PublishedBound:
         for k in np.argsort(-values, kind="stable").tolist():
             if partial and (values[k] <= worst or worst > high):
                 break  # something else leaks as much
-            for quilt, paying in self._listed(self._records[k]):
-                near = float(alpha[paying].sum())
-                if near >= values[k] or (partial and values[k] <= worst):
-                    continue  # its own records cost as much already, or nothing hangs on this record
-                b = self._influence(quilt)
-                value = up(near + 4.0 * b * (1 + 1e-12), 64.0)
-                if value < values[k]:
-                    values[k] = value
-                    witnesses[k] = {"separator": sorted(quilt.separator), "b": b}
+            listed = [(q, float(alpha[paying].sum())) for q, paying in self._listed(self._records[k])]
+            for start in range(0, len(listed), LEMMA_QUILTS):
+                if partial and values[k] <= worst:
+                    break  # nothing hangs on this record
+                # others: their own records cost as much already
+                some = [(q, near) for q, near in listed[start : start + LEMMA_QUILTS] if near < values[k]]
+                for (quilt, near), b in zip(some, self._influences([q for q, _ in some]), strict=True):
+                    value = up(near + 4.0 * b * (1 + 1e-12), 64.0)
+                    if value < values[k] and not (partial and values[k] <= worst):
+                        values[k] = value
+                        witnesses[k] = {"separator": sorted(quilt.separator), "b": b}
             worst = max(worst, float(values[k]))
         return Bounds(values, "published", "published", witnesses)
 
