@@ -116,10 +116,11 @@ def test_start_up_is_quick() -> None:
     assert min(process("info", "models/alarm.bif")[1] for _ in range(3)) < 1.0
 
 
-def test_help_imports_nothing_heavy() -> None:
+@pytest.mark.parametrize("words", [["--help"], *([name, "--help"] for name in COMMANDS)])
+def test_help_imports_nothing_heavy(words: list[str]) -> None:
     code = (
         "import sys\nfrom quiltdp.cli import main\n"
-        "try:\n    main(['--help'])\nexcept SystemExit:\n    pass\n"
+        f"try:\n    main({words})\nexcept SystemExit:\n    pass\n"
         "print([m for m in ('numpy', 'scipy', 'networkx', 'pgmpy', 'pandas') if m in sys.modules])"
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}

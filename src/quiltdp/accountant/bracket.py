@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from quiltdp.accountant.adversaries import Adversary
 from quiltdp.accountant.attack import Attack, attack, attackable
-from quiltdp.accountant.noise_attack import NoiseAttack, attack_gaussian
 from quiltdp.accountant.trade_offs import BRACKET_ENTRIES, BRACKET_NODES
 from quiltdp.accountant.units import DpEpsilon, Protect
 from quiltdp.errors import InvalidArgument, ModelTooWide, option
@@ -20,6 +19,7 @@ from quiltdp.work import WorkBudget
 
 if TYPE_CHECKING:
     from quiltdp.accountant.calibration import Calibration
+    from quiltdp.accountant.noise_attack import NoiseAttack
 
 __all__ = ["Bracket", "bracket", "bracket_of", "quick_bracket"]
 
@@ -167,6 +167,8 @@ def _noise_attack(calibration: Calibration, model: Model, **options: Any) -> Noi
     std = mechanism.as_discrete_gaussian(sigma) if whole else mechanism.as_gaussian(sigma)
     if std is None:
         return None
+    from quiltdp.accountant.noise_attack import attack_gaussian
+
     alone = mechanism.scale(calibration.epsilon)
     return attack_gaussian(
         model,

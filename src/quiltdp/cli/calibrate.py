@@ -29,7 +29,6 @@ from quiltdp.cli.accounting import (
 from quiltdp.cli.app import emit_json, guarded
 from quiltdp.cli.model_options import load, model_options
 from quiltdp.cli.option_words import opt, switch
-from quiltdp.numbers import shown_up
 
 if TYPE_CHECKING:
     from quiltdp.accountant.bracket import Bracket
@@ -265,6 +264,7 @@ def _show_renyi(cost: Concentrated) -> None:
 def _show_adversaries(found: tuple[Calibration, ...], said: tuple[str, ...]) -> None:
     """Show one row per adversary, and beneath what their notes say that was not ``said`` yet."""
     from quiltdp.cli.show import show_facts, show_table
+    from quiltdp.numbers import shown_up
 
     says = {
         "prior": "knows the model only",
@@ -330,6 +330,7 @@ def _show(
 ) -> None:
     from quiltdp.accountant.adversaries import adversary_from
     from quiltdp.cli.show import number, show_facts, show_line, show_table
+    from quiltdp.numbers import shown_up
 
     promise = f"ε = {found.epsilon:g}" + (f", δ = {found.delta:g}" if found.delta else "")
     show_line(

@@ -10,7 +10,6 @@ import typer
 from quiltdp.cli.app import GroupedCommand, emit_json, guarded
 from quiltdp.cli.option_words import arg, opt, switch
 from quiltdp.cli.show import say
-from quiltdp.numbers import shown_up
 
 if TYPE_CHECKING:
     from quiltdp.mechanisms.holdout import Answer
@@ -351,6 +350,8 @@ def _facts(query: str, answer: Answer, confidence: float) -> dict[str, Any]:
 
 def _line(query: str, answer: Answer, confidence: float) -> str:
     """Return the answer with what its ± is of, and how sure."""
+    from quiltdp.numbers import shown_up
+
     if answer.value is None:
         return f"⊥  {query}"
     bounds = f"± {shown_up(answer.error_bound, 3)} of the holdout's own value"

@@ -27,7 +27,6 @@ from quiltdp.cli.app import emit_json, guarded
 from quiltdp.cli.model_options import load, model_options
 from quiltdp.cli.option_words import opt
 from quiltdp.errors import InvalidArgument
-from quiltdp.numbers import shown_up
 
 if TYPE_CHECKING:
     from quiltdp.model import Model
@@ -103,6 +102,7 @@ def leakage(
             emit_json("leakage", {"model": model, **document, "notes": notes})
             return
         from quiltdp.cli.show import number, show_facts, show_line, show_table
+        from quiltdp.numbers import shown_up
 
         show_line(f"leakage ≤ {shown_up(found.epsilon)} at α = {dp_epsilon:g}", style="bold green")
         facts = [
@@ -145,6 +145,7 @@ def _check(
     import quiltdp as qd
     from quiltdp.cli.holdout import read_calibration
     from quiltdp.cli.show import show_facts, show_line
+    from quiltdp.numbers import shown_up
 
     given = next((name for name, (value, usual) in said.items() if value != usual), None)
     if given is not None:

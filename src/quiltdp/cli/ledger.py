@@ -11,7 +11,6 @@ from quiltdp.cli.app import GroupedCommand, emit_json, guarded
 from quiltdp.cli.holdout import AnchorPath, Json, LedgerPath, show_status, status_facts
 from quiltdp.cli.option_words import arg, opt
 from quiltdp.cli.show import say
-from quiltdp.numbers import shown_up
 
 __all__ = ["ledger"]
 
@@ -44,6 +43,7 @@ def init(
         from quiltdp.cli.holdout import read_calibration
         from quiltdp.errors import InvalidArgument
         from quiltdp.io.load import load_model
+        from quiltdp.numbers import shown_up
 
         found = read_calibration(calibration)
         if found.mechanism.answers is not None:

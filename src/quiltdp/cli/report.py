@@ -26,7 +26,6 @@ from quiltdp.cli.app import emit_json, guarded
 from quiltdp.cli.calibrate import chosen_mechanism
 from quiltdp.cli.model_options import load, model_options
 from quiltdp.cli.option_words import opt
-from quiltdp.numbers import shown_up
 
 __all__ = ["report"]
 
@@ -96,6 +95,7 @@ def report(
             emit_json("report", {**answer, **told})
         else:
             from quiltdp.cli.show import say
+            from quiltdp.numbers import shown_up
 
             say(f"wrote {output}: σ = {shown_up(found.sigma)} for ε = {found.epsilon:g}")
             for note in found.notes:

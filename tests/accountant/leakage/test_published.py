@@ -1,4 +1,4 @@
-"""quiltdp.accountant.leakage.published: influences that are computed together are those of each quilt alone."""
+"""quiltdp.accountant.leakage.published: influences computed together are those of each quilt alone."""
 
 from __future__ import annotations
 
