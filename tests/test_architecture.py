@@ -187,6 +187,7 @@ def test_touching_every_public_name_loads_nothing_heavy() -> None:
 
 SMALL = """
 quiltdp.accountant.delta quiltdp.accountant.elsewhere quiltdp.accountant.ledger quiltdp.accountant.near
+quiltdp.accountant.noise_attack
 quiltdp.accountant.robust quiltdp.accountant.side_by_side quiltdp.accountant.leakage.conditioned
 quiltdp.accountant.leakage.coupling quiltdp.accountant.leakage.forward_backward
 quiltdp.accountant.leakage.every_adversary quiltdp.accountant.leakage.informed_tree
@@ -239,6 +240,14 @@ def test_a_small_answer_loads_nothing_that_it_does_not_need(
     command = small_answers(tmp_path)[kind]
     code = f"from quiltdp.cli.app import main\ntry:\n    main({command!r})\nexcept SystemExit:\n    pass"
     assert not loaded_after(code) & (UNNEEDED | others)
+
+
+@pytest.mark.parametrize("name", ["two_families.json", "location_chain.json"])
+def test_no_answer_loads_masked_arrays(name: str) -> None:
+    """``np.unique`` of an array alone does, for a hundredth of a second."""
+    command = ["calibrate", str(ROOT / "models" / name), "--epsilon", "1", "--json"]
+    code = f"from quiltdp.cli.app import main\ntry:\n    main({command!r})\nexcept SystemExit:\n    pass"
+    assert "numpy.ma" not in loaded_after(code)
 
 
 @pytest.mark.parametrize("kind", ["network", "family", pytest.param("asia", marks=pytest.mark.slow)])

@@ -427,7 +427,7 @@ def stationary_distribution(transition: Table) -> Table:
     if p.ndim != 2 or p.shape[0] != p.shape[1]:
         raise InvalidModel(f"the transition matrix has shape {p.shape}, it must be square")
     label = _classes(p > 0)
-    closed = [k for k in np.unique(label) if not (p[label == k][:, label != k] > 0).any()]
+    closed = [k for k in sorted(set(label.tolist())) if not (p[label == k][:, label != k] > 0).any()]
     if len(closed) > 1:
         raise InvalidModel(
             f"the chain has {len(closed)} closed classes of states, so no single stationary law:"

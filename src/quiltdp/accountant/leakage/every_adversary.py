@@ -279,7 +279,7 @@ class EveryAdversaryBound:
         count = np.zeros_like(branch.count) if self._most is None else branch.count
         best: dict[int, Array] = {}
         chosen: dict[int, Choices] = {}
-        for here in np.unique(count).tolist():
+        for here in sorted(set(count.tolist())):
             rows = np.flatnonzero(count == here)
             which = rows[message[rows].argmax(axis=0)]
             gain = message[rows].max(axis=0)
