@@ -141,7 +141,7 @@ def _certify(
         steps = np.where(q > 0, need / q, 0.0)
     rates = np.unique(np.maximum(steps, 1.0))
     best = min(proved(float(rate)) for rate in rates[-512:])
-    return up(float(np.log(best)) + 8 * EPS) if best > 1.0 else 8 * EPS
+    return 8 * EPS if best <= 1.0 else up(float(np.log(best)) + 8 * EPS)
 
 
 def _price(q: Vector, sizes: tuple[int, ...], alphas: Vector) -> Vector:
