@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from quiltdp.accountant.leakage.contraction import phi
-from quiltdp.inference.interaction import least_rate, two_point
+from quiltdp.inference import two_point as module
+from quiltdp.inference.two_point import PointPairs, least_rate, raise_to_pairs, two_point
 
 
 def bisected(a: float, b: float, log_rho: float, t: float) -> mp.mpf:
@@ -78,3 +79,56 @@ def test_without_a_finite_tilt_a_pair_is_worth_its_largest_corner() -> None:
     assert two_point((one, one), (three, one), (inf, one))[0] == 3.0
     assert two_point((one, -inf), (three, one), (one, one))[0] == 3.0
     assert two_point((one, one), (inf, one), (one, one))[0] == np.inf
+
+
+def some_pairs(rng: np.random.Generator, cells: int) -> PointPairs:
+    """Rows of random pairs of points: far apart or nearly alike, impossible points, infinite tilts."""
+    rows, width = int(rng.integers(1, 60)), int(rng.integers(2, 6))
+    scale = rng.choice([1e-9, 0.05, 0.4, 3.0])
+    mu, tilt, span = rng.exponential(size=(3, rows, width, width)) * np.array([1.0, 10.0, 2.0])[
+        :, None, None, None
+    ] ** rng.integers(0, 2)
+    mu *= scale
+    mu[rng.random(mu.shape) < 0.05] = -np.inf
+    mu[rng.random(mu.shape) < 0.02] = np.inf
+    tilt[rng.random(tilt.shape) < 0.1] = np.inf
+    span[rng.random(span.shape) < 0.2] = np.inf
+    at = [rng.integers(0, rows, 2 * rows) for _ in range(3)]
+    return PointPairs(mu, at[0], tilt, at[1], span, at[2], rng.integers(0, cells, 2 * rows))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_pairs_that_are_passed_over_are_worth_no_more(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(seed)
+    cells = int(rng.integers(1, 40))
+    rows = [some_pairs(rng, cells) for _ in range(int(rng.integers(1, 4)))]
+    worth = rng.exponential(size=cells) * rng.choice([0.0, 0.1, 1.0])
+    for some in rows:  # single points are in
+        np.maximum.at(worth, some.cell, np.einsum("kuu->ku", some.mu[some.mu_at]).max(axis=1))
+    expected = worth.copy()
+    for some in rows:
+        cell, *given = some.listed()
+        np.maximum.at(expected, cell, two_point(*((given[k], given[k + 1]) for k in (0, 2, 4, 6))))
+    by_twin = worth.copy()
+    raise_to_pairs(worth, rows)
+    assert np.array_equal(worth, expected)
+    monkeypatch.setattr(module, "kernel", lambda name: None)
+    raise_to_pairs(by_twin, rows)
+    assert np.array_equal(by_twin, expected)
+
+
+def test_the_ceiling_is_above_the_least_rate_in_fifty_digits() -> None:
+    rng = np.random.default_rng(7)
+    a, b, log_rho, t = rng.normal(size=(4, 250)) * 10.0 ** rng.integers(-9, 3, (4, 250))
+    t = np.copysign(t, log_rho)
+    ceiling = module._ceiling(a, b, log_rho, t, np.full(250, 4.0))
+    for k in range(250):
+        assert float(ceiling[k]) >= bisected(a[k], b[k], log_rho[k], t[k])
+
+
+def test_what_is_not_verified_is_worth_its_ceiling(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = np.ones(1)
+    exact = float(least_rate(0 * one, 0 * one, one, 2 * one)[0])
+    monkeypatch.setattr(module, "_holds", lambda value, *_: np.zeros(value.shape, dtype=bool))
+    fallen_back = float(least_rate(0 * one, 0 * one, one, 2 * one)[0])
+    assert exact < fallen_back < 1.02 * exact

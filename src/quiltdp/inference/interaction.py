@@ -13,7 +13,7 @@ may not hold evidence), with cross ratios
     C(z, z'; u, u') = ln [P(u,K|z) P(u',K|z')] / [P(u,K|z') P(u',K|z)] + Σ_c J_c((z,u), (z',u'); Z)
     E(u, u') = ln [P(u,K|p,q) P(u',K|p',q')] / [P(u,K|p',q) P(u',K|p,q')] + Σ_c J_c((p,q,u), (p',q',u'); P)
 
-J is at most the two-point maximum (below) with μ = E and tilt C((p',q), (p',q'); u, u'); the
+J is at most the two-point maximum (:mod:`.two_point`) with μ = E and tilt C((p',q), (p',q'); u, u'); the
 range of t is C((p,q'), (p',q'); u, u').
 
 *Proof.*  The likelihood of a branch touches u and z only, so l(z) = Σ_u P(u,K|z) Π_c l_c(z,u).  Write
@@ -27,38 +27,6 @@ two laws with tilt C((p',q), (p',q')) and two functions with R(q; u) ≤ e^{E(u,
 has no finite tilt, or E is infinite, the maximum of E is the answer, and it always is an upper bound: it
 compares the two products of sums term by term.  Relabelling P and Q, or the two corners, proves three
 more bounds; the least is kept.
-
-**The two-point maximum**: two laws that a bounded tilt separates, and two functions that bound each other.
-Let f and g be laws on a finite set, G ≥ 0 on the support of f and G' > 0 on that of g, with
-
-    G(u) ≤ e^{μ(u,u')} G'(u')    and    f(u) g(u') ≤ e^{C(u,u')} f(u') g(u).
-
-**Claim.**  E_f G / E_g G' is at most the largest value over single points, e^{μ(u,u)}, and pairs {1, 2}
-of points.  If C(1,2) or C(2,1) is infinite a pair is worth max μ over its four corners.  Otherwise put
-ln ρ at either end of [−C(2,1), C(1,2)] and t at either break point μ(1,2) − μ(1,1), μ(2,2) − μ(2,1), cut
-to any range that ln G'(1)/G'(2) is known to keep:
-
-    a = e^{min(μ(1,1), μ(1,2) − t)},  b = e^{min(μ(2,2), μ(2,1) + t)},  L = (ln ρ + t)/2,  M = (ln ρ − t)/2,
-
-and the pair is worth the least λ ≥ max(a, b) with  a e^L + b e^{−L} ≤ 2 λ cosh M + 2 √((λ−a)(λ−b)).
-
-*Proof.*  Write f = ν·φ and g = ν·γ.  Over the measures ν ≥ 0 with E_ν φ = E_ν γ = 1 the quotient is
-linear-fractional in ν, so it is largest at a vertex, and a vertex has at most two points.  A single point
-gives G(u)/G'(u).  For two points with weights w, 1 − w under g, and ρ = (f/g)(1) : (f/g)(2),
-
-    [w ρ G(1) + (1−w) G(2)] / ([w ρ + 1 − w] [w G'(1) + (1−w) G'(2)]).
-
-In ρ it is a Möbius function, so largest at an end.  With G as large as allowed and τ = e^t = G'(1)/G'(2)
-the numerator is a minimum of lines in τ and the denominator a line: largest at a break point (below both
-it increases, above both it decreases), or at the end of the range beyond which the break point lies.  At
-weights x = w/(1−w) it is at most λ if and only if ρτ(λ−a)x² + (λ(ρ+τ) − ρτa − b)x + (λ−b) ≥ 0; for all
-x > 0 that is the inequality above.  The right side grows with λ, and where max(a, b) does not do,
-
-    √λ = |aρτ − b| / ( √(ρ(τ−1)(aτ−b)) + √(τ(ρ−1)(aρ−b)) ).
-
-(a = b = 1 gives Φ(ln ρ, t), the contraction of Birkhoff and Hopf.)  The number returned has been moved up
-and put into the inequality again, with the rounding of every term against it; where it did not pass, the
-pair is worth max μ.
 """
 
 from __future__ import annotations
@@ -70,137 +38,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quiltdp.inference.cliques import Part, View
-from quiltdp.inference.plan import PAIRS_AT_ONCE, RECTANGLES_AT_ONCE
-from quiltdp.numbers import EPS
+from quiltdp.inference.plan import RECTANGLES_AT_ONCE
+from quiltdp.inference.two_point import PointPairs, raise_to_pairs
 
-__all__ = ["Interaction", "cross_ratios", "interaction", "least_rate", "rectangles", "two_point"]
+__all__ = ["Interaction", "cross_ratios", "interaction", "rectangles"]
 
 Array = NDArray[np.float64]
-
-
-def two_point(
-    straight: tuple[Array, Array],
-    crossed: tuple[Array, Array],
-    tilt: tuple[Array, Array],
-    span: tuple[Array, Array] | None = None,
-) -> Array:
-    """Return what pairs of points are worth, as logarithms, verified and rounded up.
-
-    Parameters
-    ----------
-    straight
-        μ(1,1) and μ(2,2); −∞ where G must vanish.
-    crossed
-        μ(1,2) and μ(2,1).
-    tilt
-        C(1,2) and C(2,1); ∞ allowed.
-    span
-        Upper bounds on ln G'(1)/G'(2) and on ln G'(2)/G'(1); ∞ allowed.  ``None``: nothing is known.
-
-    Examples
-    --------
-    >>> one, none = np.ones(1), np.zeros(1)
-    >>> float(two_point((none, none), (2 * one, 2 * one), (one, one))[0].round(12))  # Φ(1, 2)
-    0.454672587605
-    """
-    one, two = straight
-    there, back = crossed
-    through = np.maximum(np.maximum(one, two), np.maximum(there, back))
-    fine = np.isfinite(one) & np.isfinite(two) & np.isfinite(there) & np.isfinite(back)
-    fine &= np.isfinite(tilt[0]) & np.isfinite(tilt[1])
-    some = np.flatnonzero(fine)
-    if not len(some):
-        return through
-    given = [one, two, there, back, tilt[0], -tilt[1]]
-    if span is not None:
-        given += [-span[1], span[0]]
-    given = [a.take(some) if len(some) < fine.size else a.ravel() for a in given]
-    parts = [slice(k, k + PAIRS_AT_ONCE) for k in range(0, len(some), PAIRS_AT_ONCE)]
-    value = np.concatenate([_pairs(*(a[part] for a in given)) for part in parts])
-    through.put(some, np.minimum(value, through.take(some)))
-    return through
-
-
-def _pairs(
-    one: Array, two: Array, there: Array, back: Array, most: Array, least: Array, *limits: Array
-) -> Array:
-    """Return the largest value of every pair over both ends of ln ρ and both break points t, side by side."""
-    t = np.stack([there - one, two - back])
-    if limits:
-        t = np.minimum(np.maximum(t, limits[0]), limits[1])
-    a, b = np.minimum(one, there - t), np.minimum(two, back + t)
-    rates = least_rate(
-        np.concatenate([a, a]),
-        np.concatenate([b, b]),
-        np.stack([most, most, least, least]),
-        np.concatenate([t, t]),
-    )
-    return np.asarray(np.maximum(np.maximum(one, two), rates.max(axis=0)))
-
-
-def least_rate(a: Array, b: Array, log_rho: Array, t: Array) -> Array:
-    """Return the least ln λ of one pair of points (ln a, ln b, ln ρ and t given), verified; ∞ if it is not.
-
-    Examples
-    --------
-    >>> zero = np.zeros(1)
-    >>> float(least_rate(zero, zero, zero + 1.0, zero + 2.0)[0].round(12))  # Φ(1, 2)
-    0.454672587605
-    """
-    size = 4.0 + np.abs(a) + np.abs(b) + np.abs(log_rho) + np.abs(t)
-    slack = 96.0 * EPS * size
-    # λ moves with a, b, ρ and t at most as they do: their own rounding is added to a λ that passed
-    rate = np.maximum(a, b) + slack + 8.0 * EPS * size
-    same_way = log_rho * t > 0  # elsewhere cosh L ≤ cosh M: max(a, b) does, and passes by 96 to 16 roundings
-    some = np.flatnonzero(same_way)
-    if len(some):
-        a, b, log_rho, t, size, slack = (x.take(some) for x in (a, b, log_rho, t, size, slack))
-        value = np.maximum(np.maximum(a, b), _root(a, b, log_rho, t)) + slack
-        holds = _holds(value, a, b, log_rho, t, 8.0 * EPS * size)
-        rate.put(some, np.where(holds, value + 8.0 * EPS * size, np.inf))
-    return rate
-
-
-def _root(a: Array, b: Array, r: Array, t: Array) -> Array:
-    """Return ln of the closed form, −∞ where max(a, b) satisfies the inequality."""
-    apart = a - b
-    with np.errstate(divide="ignore", invalid="ignore"):
-        of_r, of_t = _short_of_one(r), _short_of_one(t)
-        up_r, up_t = np.maximum(r, 0.0) + of_r, np.maximum(t, 0.0) + of_t  # ln |e^r − 1| and ln |e^t − 1|
-        down_r, down_t = np.maximum(-r, 0.0) + of_r, np.maximum(-t, 0.0) + of_t
-        # max(a, b) does not do: a ≥ b and (ρ−1)(τ−1) > 1 − b/a, or b ≥ a and (1/ρ−1)(1/τ−1) > 1 − a/b
-        product = np.where(apart >= 0, up_r + up_t, down_r + down_t)
-        needed = product > _short_of_one(apart)
-        first = 0.5 * (r + up_t + b + _gap(apart + t))
-        second = 0.5 * (t + up_r + b + _gap(apart + r))
-        root = 2.0 * (b + _gap(apart + r + t) - np.logaddexp(first, second))
-    return np.where(needed & ~np.isnan(root), root, -np.inf)
-
-
-def _gap(x: Array) -> Array:
-    """Return ln |e^x − 1|."""
-    return np.asarray(np.maximum(x, 0.0) + _short_of_one(x))
-
-
-def _short_of_one(x: Array) -> Array:
-    """Return ln (1 − e^{−|x|})."""
-    return np.asarray(np.log(-np.expm1(-np.abs(x))))
-
-
-def _holds(value: Array, a: Array, b: Array, r: Array, t: Array, error: Array) -> NDArray[np.bool_]:
-    """Return where a e^L + b e^{−L} ≤ 2 λ cosh M + 2 √((λ−a)(λ−b)) surely.
-
-    Both sides are divided by λ e^{max(|L|, |M|)}; ``error`` bounds the relative rounding of a term.
-    """
-    half, other = 0.5 * (r + t), 0.5 * np.abs(r - t)
-    scale = np.maximum(np.abs(half), other)
-    left = np.exp(a - value + half - scale) + np.exp(b - value - half - scale)
-    right = np.exp(other - scale) + np.exp(-other - scale)
-    root = np.sqrt(np.maximum(np.expm1(a - value) * np.expm1(b - value), 0.0))
-    right = right + 2.0 * np.exp(-scale) * root
-    return np.asarray(left * (1.0 + error) <= right * (1.0 - error))
-
-
 Ints = NDArray[np.int64]
 
 
@@ -369,7 +212,9 @@ def _raise(best: Array, here: _Here, ways: _Corners, tilts: Array, slack: float)
     if here.log_p.shape[1] > 1:
         chosen = np.tile(active, 4)
         way = ways.cut(chosen)
-        value = _two_points(e[chosen], tilts[way.turned, way.second], tilts[way.other, way.second])
+        value = np.maximum(np.einsum("kuu->ku", e[chosen]).max(axis=1), np.tile(best[active], 4))
+        at = np.flatnonzero(chosen), way.turned * len(tilts) + way.second, way.other * len(tilts) + way.second
+        raise_to_pairs(value, [PointPairs(e, at[0], tilts, at[1], tilts, at[2], np.arange(len(value)))])
         found = np.minimum(found, value.reshape(4, -1).min(axis=0))
     best[active] = np.maximum(best[active], found)
 
@@ -399,23 +244,6 @@ def _quotients(here: _Here, corners: _Corners) -> Array:
         add = branch.j.of(masks, label[first][:, :, None], label[second][:, None, :])
         e = np.where(np.isfinite(e), np.where(np.isfinite(e), e, 0.0) + add, e)
     return e
-
-
-def _two_points(e: Array, tilt: Array, span: Array) -> Array:
-    """Return the two-point maximum of every rectangle; all arrays have axes (rectangle, u, u')."""
-    width = e.shape[1]
-    own = np.arange(width)
-    best = np.asarray(e[:, own, own].max(axis=1))
-    u, w = np.triu_indices(width, 1)
-    if len(u):
-        pairs = two_point(
-            (e[:, u, u], e[:, w, w]),
-            (e[:, u, w], e[:, w, u]),
-            (tilt[:, u, w], tilt[:, w, u]),
-            (span[:, u, w], span[:, w, u]),
-        )
-        best = np.maximum(best, pairs.max(axis=1))
-    return best
 
 
 def _values(view: View) -> Ints:

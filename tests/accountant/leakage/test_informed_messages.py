@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 import quiltdp as qd
 from quiltdp.accountant.adversaries import INFORMED, Adversary
 from quiltdp.accountant.bounds import Problem
-from quiltdp.accountant.leakage.informed_messages import leakages_of_many
+from quiltdp.accountant.leakage.informed_messages import _Message, leakages_of_many
 from quiltdp.accountant.leakage.informed_tree import InformedTreeBound
 from quiltdp.inference.workspace import Workspace
 from quiltdp.work import WorkBudget
+
+MODELS = Path(__file__).parents[3] / "models"
 
 
 def _bound(model: qd.Model, who: Adversary = INFORMED) -> InformedTreeBound:
@@ -50,3 +54,16 @@ def test_only_what_leaks_most_need_be_told() -> None:
 
 def test_nothing_is_asked_of_nobody() -> None:
     assert leakages_of_many([], None, 0.0) == []  # type: ignore[arg-type]  # nothing is read
+
+
+@pytest.mark.parametrize("who", [INFORMED, qd.knows(2)])
+@pytest.mark.parametrize("name", ["asia", "survey", "sachs"])
+def test_choices_that_are_passed_over_change_nothing(
+    name: str, who: Adversary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = qd.load_model(MODELS / f"{name}.bif")
+    for alpha in (np.full(len(model.nodes), 0.3), np.linspace(0.02, 0.5, len(model.nodes))):
+        found = _bound(model, who).evaluate(alpha).values
+        with monkeypatch.context() as patched:
+            patched.setattr(_Message, "_is_hopeless", lambda self, cell, b: False)
+            assert np.array_equal(found, _bound(model, who).evaluate(alpha).values)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TypeVar
 
 import numpy as np
@@ -22,12 +21,13 @@ from quiltdp.accountant.leakage.informed_tasks import Cell, Task
 from quiltdp.accountant.leakage.known_budgets import SharedMessages
 from quiltdp.accountant.leakage.summing_many import distances_of_many
 from quiltdp.inference.cliques import View
-from quiltdp.inference.interaction import two_point
+from quiltdp.inference.two_point import PointPairs, raise_to_pairs
 from quiltdp.numbers import EPS, up, up_array
 
 __all__ = ["MessageRequest", "leakages_of_many", "messages_of_many"]
 
 Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
 Key = tuple[int, int]
 _ROUNDINGS = 1e-12  # more than sums of messages in another order differ
 _PAIRS = 1 << 16  # two-point problems handled at once
@@ -92,26 +92,42 @@ class _Message:
                 d = up_array(self._base + self._budgets.anything(b), self._ulps)
                 self.found[b] = _largest_by_top(view, d)
         self._made: dict[tuple[object, ...], Array] = {}
+        self._farthest: dict[int, Array] = {}
+        self._hopeless: dict[int, list[frozenset[str]]] = {}
 
     def choices(self, cells: Sequence[Cell]) -> list[_Choice]:
         """Return what may raise the message."""
         due = []
         for cell in cells:
             for b in self._budgets.of(cell.choice):
-                if self._is_hopeless(b):
+                sure = self._is_sure(cell)
+                if not sure and self._is_hopeless(cell, b):
                     continue
                 d = self._distances(cell, b)
-                if self._is_sure(cell) or (cell.ceiling(d) > self.found[b]).any():
+                if sure or (cell.ceiling(d) > self.found[b]).any():
                     due.append(_Choice(self._task, cell, d, self.found[b]))
         return due
-
-    def _is_hopeless(self, b: int) -> bool:
-        """Return whether it is known that no choice raises the message: never of a message that is read."""
-        return False
 
     def _is_sure(self, cell: Cell) -> bool:
         """Return whether a choice is looked at without asking: nothing known raises a message from 0."""
         return not cell.choice.known
+
+    def _is_hopeless(self, cell: Cell, b: int) -> bool:
+        """Return whether even evidence in every branch would not raise the message beside what is known.
+
+        Fewer pairs of states agree on more known records, and messages only rise: what is hopeless with some
+        records known stays so with more.
+        """
+        known, hopeless = frozenset(cell.choice.known), self._hopeless.setdefault(b, [])
+        if any(fewer <= known for fewer in hopeless):
+            return True
+        if b not in self._farthest:
+            d = up_array(self._base + self._budgets.anything(b), self._ulps)
+            self._farthest[b] = d * (1.0 + _ROUNDINGS)
+        if (cell.ceiling(self._farthest[b]) > self.found[b]).any():
+            return False
+        hopeless.append(known)
+        return True
 
     def _distances(self, cell: Cell, b: int) -> Array:
         key = self._budgets.reads(cell.choice, b)
@@ -119,7 +135,9 @@ class _Message:
             if len(self._made) >= _DISTANCES:
                 self._made.clear()
             total = self._base + self._budgets.distance(cell.choice, b)
-            self._made[key] = up_array(np.maximum(total, 0.0), self._ulps)
+            np.maximum(total, 0.0, out=total)
+            total += total * (self._ulps * EPS)  # rounded up, as ``up_array`` does
+            self._made[key] = total
         return self._made[key]
 
     def levelled(self) -> None:
@@ -143,15 +161,7 @@ class _LastStep(_Message):
         self._own = _differing_cost(task.view, task.view.top, of, by_top=True)
         self._floor = floor
         self._off = ~np.eye(task.view.count, dtype=bool)
-        self._most: dict[int, Array] = {}
         self.levelled()
-
-    def _is_hopeless(self, b: int) -> bool:
-        """Return whether even evidence in every branch would not exceed what need not be told."""
-        if b not in self._most:
-            d = up_array(self._base + self._budgets.anything(b), self._ulps)
-            self._most[b] = _largest_by_top(self._task.view, d) * (1.0 + _ROUNDINGS)
-        return not (self._most[b] > self.found[b]).any()
 
     def _is_sure(self, cell: Cell) -> bool:
         """Ask of every choice: what another pair of values or the floor costs may be more."""
@@ -225,68 +235,39 @@ def _in_blocks(tasks: Sequence[Task]) -> list[list[Task]]:
 def _raise(choices: Sequence[_Choice], tilts: Callable[[Task, Cell], Array]) -> None:
     """Raise every message to what its choices are worth, for every pair (z, z')."""
     sums = distances_of_many([(c.cell.summing, c.d) for c in choices])
-    waiting: list[tuple[Array, tuple[NDArray[np.intp], ...], list[Array]]] = []
+    waiting: list[tuple[_Choice, Array, Ints]] = []
     room = _PAIRS
     for choice, values in zip(choices, sums, strict=True):
-        found = choice.found
-        mu, most = choice.cell.raised(values, found)
+        mu, most = choice.cell.raised(values, choice.found)
         width = mu.shape[-1]
-        if width < 2:
-            continue
-        k, z, y = np.nonzero(most > found)
-        if not len(z):
-            continue
-        waiting.append((found, (z, y), _pairs(mu, tilts(choice.task, choice.cell), k, z, y)))
-        room -= len(z) * width * (width - 1) // 2
+        at = np.flatnonzero(most > choice.found)
+        if width > 1 and len(at):
+            waiting.append((choice, mu, at))
+            room -= len(at) * width * (width - 1) // 2
         if room < 0:
-            _settle(waiting)
+            _settle(waiting, tilts)
             waiting, room = [], _PAIRS
-    _settle(waiting)
+    _settle(waiting, tilts)
 
 
-def _pairs(
-    mu: Array, tilts: Array, k: NDArray[np.intp], z: NDArray[np.intp], y: NDArray[np.intp]
-) -> list[Array]:
-    """Return the arguments of the two-point maximum for all pairs of values of u."""
-    u, w = _upper(mu.shape[-1])
-    there, here, tilt = mu[k, z, y], mu[k, y, y], tilts[k, z, y]
-    return [
-        there[:, u, u],
-        there[:, w, w],
-        there[:, u, w],
-        there[:, w, u],
-        tilt[:, u, w],
-        tilt[:, w, u],
-        here[:, u, w],  # ln G'(u)/G'(u') at z'
-        here[:, w, u],
-    ]
-
-
-def _settle(waiting: Sequence[tuple[Array, tuple[NDArray[np.intp], ...], list[Array]]]) -> None:
-    """Put in what the pairs are worth."""
+def _settle(waiting: Sequence[tuple[_Choice, Array, Ints]], tilts: Callable[[Task, Cell], Array]) -> None:
+    """Put in what pairs of values of u are worth, in the places (known, z, z') that may be raised."""
     if not waiting:
         return
-    # a pair is worth no more than its corners, and those of one point are in already
-    crossed = [
-        np.flatnonzero(np.maximum(given[2], given[3]) > found[places][:, None])
-        for found, places, given in waiting
-    ]
-    stacked = [
-        np.concatenate([given[a].take(kept) for (_, _, given), kept in zip(waiting, crossed, strict=True)])
-        for a in range(8)
-    ]
-    value = two_point(*((stacked[a], stacked[a + 1]) for a in (0, 2, 4, 6)))
-    ends = np.cumsum([len(kept) for kept in crossed]).tolist()
-    for (found, places, given), kept, end, start in zip(waiting, crossed, ends, [0, *ends], strict=False):
-        worth = np.full(given[0].shape, -np.inf)
-        worth.put(kept, value[start:end])
-        np.maximum.at(found, places, worth.max(axis=1))
-
-
-@lru_cache(maxsize=256)
-def _upper(width: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return all pairs u < w."""
-    return np.triu_indices(width, 1)
+    messages = list({id(choice.found): choice.found for choice, _, _ in waiting}.values())
+    starts = dict(zip(map(id, messages), np.cumsum([0, *(m.size for m in messages)]).tolist(), strict=False))
+    rows = []
+    for choice, mu, at in waiting:
+        tops = len(choice.found)
+        cell = at % tops**2
+        here = at - cell + cell % tops * (tops + 1)  # G' at z': the range of t
+        tilt = tilts(choice.task, choice.cell)
+        rows.append(PointPairs(mu, at, tilt, at, mu, here, starts[id(choice.found)] + cell))
+    worth = np.concatenate([m.ravel() for m in messages])
+    raise_to_pairs(worth, rows)
+    for message in messages:
+        start = starts[id(message)]
+        message[...] = worth[start : start + message.size].reshape(message.shape)
 
 
 def _differing_cost(
