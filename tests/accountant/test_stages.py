@@ -94,6 +94,48 @@ def test_a_bound_that_does_not_fit_is_passed_over_and_a_wide_one_says_so(compone
     assert not component.wants(constant("more", [1.0, 1.0, 1.0]))
 
 
+def ranking(name: str, values: list[float]) -> Registered:
+    """A bound that tells the largest unit only, unless it is asked for more, and counts that."""
+
+    class Ranked:
+        asked = 0
+
+        def __init__(self, problem: Problem) -> None:
+            pass
+
+        def prepare(self, workspace: Workspace, budget: WorkBudget) -> None:
+            pass
+
+        def evaluate(self, alpha: np.ndarray) -> Bounds:
+            return Bounds(np.array(values), name)
+
+        def refine(self, alpha: np.ndarray, known: np.ndarray, low: float, high: float) -> Bounds:
+            told = np.arange(len(known)) == np.argmax(known)
+            return Bounds(np.where(told, np.minimum(known, values), known), name)
+
+        def largest(self, alpha: np.ndarray, known: np.ndarray, count: int) -> Bounds:
+            Ranked.asked += 1
+            return Bounds(np.minimum(known, values), name)
+
+    return Registered(name, INFORMED, "certified bound", name, Ranked)
+
+
+@pytest.mark.parametrize(
+    ("others", "asked", "told"), [(3.0, True, [2.0, 0.1, 0.1]), (1.5, False, [2.0, 1.5, 1.0])]
+)
+def test_what_lowered_nothing_is_not_asked_about_the_others(
+    component: Component, others: float, asked: bool, told: list[float]
+) -> None:
+    """The second bound looks at what leaks most when the first has answered: others, or the same."""
+    first, second = ranking("one", [2.0, 2.5, 1.0]), ranking("two", [2.5, 0.1, 0.1])
+    for entry in (constant("all", [4.0, others, others]), first, second):
+        component.take(entry)
+    decided = component.decide(ALPHA, 3, 0.5, 9.0)
+    assert component.largest(ALPHA, 3, decided, 2).values.tolist() == told
+    assert first.make.asked
+    assert bool(second.make.asked) == asked
+
+
 def test_nothing_leaks_where_nothing_is_read(component: Component) -> None:
     component.take(constant("one", [3.0, 1.0, 2.0]))
     assert component.evaluate(np.zeros(3), 1).values.tolist() == [0.0, 0.0, 0.0]

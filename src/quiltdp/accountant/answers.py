@@ -122,7 +122,7 @@ class Answers:
         return self._over_pieces(alpha, evaluation)
 
     def largest_leakages(self, decided: Leakages, count: int) -> Leakages:
-        """Return leakages at an α that was decided: the ``count`` largest as :meth:`leakages` tells them."""
+        """Return leakages at an α that was decided: the ``count`` largest by all bounds that count there."""
         top = None if self.additive else count
 
         def evaluation(p: int, key: bytes, own: Vector) -> Evaluation:

@@ -288,10 +288,11 @@ class LeakageProfile:
         return stage.per_unit(found)
 
     def with_largest_leakages(self, found: Leakages, stage: Answers, count: int) -> Leakages:
-        """Return the ``count`` largest leakages at the end of a search as :meth:`leakage` tells them.
+        """Return the ``count`` largest leakages at the end of a search, by the bounds that count there.
 
         A search tells the largest; others it may only place below it.  They are left so where a limit
         was reached, now or before, and where the work budget names its last stage: it repeats such answers.
+        A bound that could not lower the largest is not asked about the others; :meth:`leakage` asks all.
         """
         if self._stopped is not None or self.budget.until:
             return found

@@ -52,6 +52,10 @@ class SmallestBounds:
         """Return whether the bound at a place was asked at this α, and answers in full when it is."""
         return place < len(self.fresh) and self.fresh[place] and not isinstance(bound, Refining)
 
+    def in_vain(self, place: int) -> bool:
+        """Return whether the bound at a place was asked at this α, and lowered nothing that it looked at."""
+        return place < len(self.fresh) and self.fresh[place] and place not in self.given
+
     @property
     def notes(self) -> tuple[str, ...]:
         """What fell back to something looser."""
@@ -196,13 +200,18 @@ class Component:
         return SmallestBounds(best, given, tuple(said), (True,) * len(said))
 
     def largest(self, alpha: Vector, bounds: int, decided: SmallestBounds, top: int | None) -> SmallestBounds:
-        """Return what :meth:`evaluate` says of the ``top`` largest units, or all; the others are sound.
+        """Return sound values, of the ``top`` largest units or all as those bounds tell them that count here.
 
         ``decided`` is what :meth:`decide` said at this α.  It holds, so a bound that answers in full is
-        not asked again, and others are asked where they can still say less.
+        not asked again, nor one that ranks units and had nothing to say of those that leak most.  Others are
+        asked where they can still say less.
         """
         said, best, given = list(decided.bounds), decided.values, decided.given
-        due = [(b, *pair) for b, pair in enumerate(self.bounds[:bounds]) if not decided.in_full(b, pair[1])]
+        due = [
+            (b, entry, bound)
+            for b, (entry, bound) in enumerate(self.bounds[:bounds])
+            if not decided.in_full(b, bound) and not (isinstance(bound, Ranking) and decided.in_vain(b))
+        ]
         while due and alpha.any():
             before = best
             for b, entry, bound in due:
@@ -215,9 +224,9 @@ class Component:
                 given = np.where(found.values < best, b, given)
                 best = np.minimum(best, found.values)
                 said[b : b + 1] = [(entry, found.or_else(said[b][1]) if b < len(said) else found)]
-            # where one of several lowers the largest, others may have to tell what comes up in their place
+            # where the largest are lowered, what comes up in their place may have to be told
             due = [asked for asked in due if top is not None and isinstance(asked[2], Ranking)]
-            if len(due) < 2 or np.array_equal(best, before):
+            if np.array_equal(best, before):
                 break
         return SmallestBounds(best, given, tuple(said), (True,) * len(said))
 
