@@ -18,8 +18,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from itertools import combinations
+from operator import or_
 from typing import TypeVar
 
 import numpy as np
@@ -83,9 +84,16 @@ class CliqueStates:
 
     def matches(self, nodes: Collection[str]) -> int:
         """Return how many pairs of states (ordered, a state with itself too) agree on ``nodes``."""
-        codes, most = self._codes(nodes)
-        sizes = np.bincount(codes) if most <= COUNTED_VALUES else np.unique(codes, return_counts=True)[1]
-        return int((sizes.astype(np.int64) ** 2).sum())
+        key = frozenset(nodes)
+        if key not in self._matched:
+            codes, most = self._codes(key)
+            sizes = np.bincount(codes) if most <= COUNTED_VALUES else np.unique(codes, return_counts=True)[1]
+            self._matched[key] = int((sizes.astype(np.int64) ** 2).sum())
+        return self._matched[key]
+
+    @cached_property
+    def _matched(self) -> dict[frozenset[str], int]:
+        return {}
 
     def _codes(self, nodes: Collection[str]) -> tuple[Ints, int]:
         """Return one number per state that tells the values of ``nodes``, in their order, and their limit.
@@ -294,25 +302,34 @@ class View:
         return tuple(self._choices(each=False))
 
     def _choices(self, *, each: bool) -> Iterator[Choice]:
-        inside = {n for n in self.clique.nodes if n not in self.top}
+        """Yield the choices; sets of nodes are bit masks here."""
+        bit = {n: 1 << k for k, n in enumerate(self.clique.nodes)}
+        inside = sum(bit[n] for n in bit if n not in self.top)
         knowing = [b for b, branch in enumerate(self.branches) if branch.knowable]
+        touched = [inside & sum(bit[n] for n in self.branches[b].separator) for b in knowing]
         for known in _subsets(self.may_know):
-            seen = set(known)
-            tilts = [frozenset(self.branches[b].separator) & inside - seen for b in knowing]
+            unseen = ~sum(bit[n] for n in known)
+            tilts = [nodes & unseen for nodes in touched]
             if each:
                 for chosen in _subsets(range(len(knowing))):
                     if known or chosen:
-                        tilted = frozenset[str]().union(*(tilts[c] for c in chosen))
-                        branches = tuple(knowing[c] for c in chosen)
-                        yield Choice(known, self._ordered(tilted), branches, only=True)
+                        tilted = reduce(or_, [tilts[c] for c in chosen], 0)
+                        branches = tuple([knowing[c] for c in chosen])
+                        yield Choice(known, self._listed(tilted), branches, only=True)
                 continue
             for tilted in _unions(tilts):
-                within = tuple(b for b, tilt in zip(knowing, tilts, strict=True) if tilt <= tilted)
+                within = tuple([b for b, tilt in zip(knowing, tilts, strict=True) if not tilt & ~tilted])
                 if known or within:
-                    yield Choice(known, self._ordered(tilted), within, only=False)
+                    yield Choice(known, self._listed(tilted), within, only=False)
 
-    def _ordered(self, nodes: Collection[str]) -> tuple[str, ...]:
-        return tuple(n for n in self.clique.nodes if n in nodes)
+    def _listed(self, mask: int) -> tuple[str, ...]:
+        if mask not in self._of_masks:
+            self._of_masks[mask] = tuple([n for k, n in enumerate(self.clique.nodes) if mask >> k & 1])
+        return self._of_masks[mask]
+
+    @cached_property
+    def _of_masks(self) -> dict[int, tuple[str, ...]]:
+        return {}
 
     def part(self, choice: Choice) -> Part:
         """Return the states of a choice, grouped by the known records, the top and the tilted nodes."""
@@ -433,11 +450,11 @@ def _subsets(items: Sequence[_Item]) -> Iterator[tuple[_Item, ...]]:
         yield from combinations(items, size)
 
 
-def _unions(sets: Collection[frozenset[str]]) -> list[frozenset[str]]:
+def _unions(masks: Sequence[int]) -> list[int]:
     """Return every union of some of the sets, the empty one first."""
-    found: dict[frozenset[str], None] = {frozenset(): None}
-    for s in sets:
-        found.update(dict.fromkeys([s | f for f in found]))
+    found: dict[int, None] = {0: None}
+    for mask in masks:
+        found.update(dict.fromkeys([mask | f for f in found]))
     return list(found)
 
 

@@ -91,7 +91,7 @@ class _Corners:
     def __len__(self) -> int:
         return len(self.mask)
 
-    def cut(self, some: slice | NDArray[np.bool_]) -> _Corners:
+    def cut(self, some: slice | Ints) -> _Corners:
         """Return some of them."""
         return _Corners(
             self.mask[some], self.first[some], self.second[some], self.turned[some], self.other[some]
@@ -141,14 +141,13 @@ def interaction(
         part = view.part(choice)
         tilts = cross_ratios(view, part, choice.branches, beyond, slack)
         branches = [coupled[b] for b in choice.branches if b in coupled]
-        for known in range(len(part.log_p)):
-            here = _Here(part.log_p[known], part.states[known, :, :, 0], branches)
-            step = max(1, RECTANGLES_AT_ONCE // (4 * part.log_p.shape[2] ** 2))
-            for start in range(0, len(corners), step):
-                some = slice(start, start + step)
-                if (step, start) not in ways:
-                    ways[step, start] = _ways(corners.cut(some), 2 ** len(nodes) - 1)
-                _raise(best[some], here, ways[step, start], tilts[known], slack)
+        here = _Here(part.log_p, part.states[:, :, :, 0], branches)
+        step = max(1, RECTANGLES_AT_ONCE // (4 * len(part.log_p) * part.log_p.shape[2] ** 2))
+        for start in range(0, len(corners), step):
+            some = slice(start, start + step)
+            if (step, start) not in ways:
+                ways[step, start] = _ways(corners.cut(some), 2 ** len(nodes) - 1)
+            _raise(best[some], here, ways[step, start], tilts, slack)
     return Interaction(nodes, values, _filled_in(values, corners, best, impossible))
 
 
@@ -194,7 +193,7 @@ class _Coupled:
 
 @dataclass(frozen=True, eq=False)
 class _Here:
-    """One choice with one value of the known records: ln P(u, known | z) and a state of every (z, u)."""
+    """One choice: ln P(u, known | z) and a state of every (known, z, u)."""
 
     log_p: Array
     state: Ints
@@ -202,21 +201,25 @@ class _Here:
 
 
 def _raise(best: Array, here: _Here, ways: _Corners, tilts: Array, slack: float) -> None:
-    """Raise ``best`` to J of the rectangles in one place: the least of the four ways to prove it."""
+    """Raise ``best`` to J with one choice: for each value of what is known the least of four ways."""
     e = _quotients(here, ways) + 4.0 * slack
-    through = e.max(axis=(1, 2)).reshape(4, -1).min(axis=0)
-    active = through > best
-    if not active.any():
+    values, _, width = here.log_p.shape
+    through = e.max(axis=(2, 3)).reshape(values, 4, -1).min(axis=1)
+    known, rectangle = np.nonzero(through > best)
+    if not len(known):
         return
-    found = through[active]
-    if here.log_p.shape[1] > 1:
-        chosen = np.tile(active, 4)
-        way = ways.cut(chosen)
-        value = np.maximum(np.einsum("kuu->ku", e[chosen]).max(axis=1), np.tile(best[active], 4))
-        at = np.flatnonzero(chosen), way.turned * len(tilts) + way.second, way.other * len(tilts) + way.second
-        raise_to_pairs(value, [PointPairs(e, at[0], tilts, at[1], tilts, at[2], np.arange(len(value)))])
+    found = through[known, rectangle]
+    if width > 1:
+        at = (np.arange(4)[:, None] * len(best) + rectangle).ravel()
+        way, given, tops = ways.cut(at), np.tile(known, 4), tilts.shape[1]
+        at += given * len(ways)
+        value = np.tile(best[rectangle], 4)
+        np.maximum(value, e.reshape(-1, width**2)[:, :: width + 1][at].max(axis=1), out=value)
+        tilt_at = (given * tops + way.turned) * tops + way.second
+        span_at = (given * tops + way.other) * tops + way.second
+        raise_to_pairs(value, [PointPairs(e, at, tilts, tilt_at, tilts, span_at, np.arange(len(value)))])
         found = np.minimum(found, value.reshape(4, -1).min(axis=0))
-    best[active] = np.maximum(best[active], found)
+    np.maximum.at(best, rectangle, found)
 
 
 def _ways(c: _Corners, full: int) -> _Corners:
@@ -232,18 +235,18 @@ def _ways(c: _Corners, full: int) -> _Corners:
 
 
 def _quotients(here: _Here, corners: _Corners) -> Array:
-    """Return E(u, u') of every rectangle, axes (rectangle, u, u'); −∞ where its numerator is impossible."""
+    """Return E(u, u'), axes (known, rectangle, u, u'); −∞ where its numerator is impossible."""
     p, first, second = here.log_p, corners.first, corners.second
-    above = p[first][:, :, None] + p[second][:, None, :]
-    below = p[corners.turned][:, :, None] + p[corners.other][:, None, :]
+    above = p[:, first, :, None] + p[:, second, None, :]
+    below = p[:, corners.turned, :, None] + p[:, corners.other, None, :]
     with np.errstate(invalid="ignore"):
         e = np.where(above > -np.inf, np.where(below > -np.inf, above - below, np.inf), -np.inf)
-    for branch in here.branches:
-        label = branch.label[here.state]
-        masks = branch.masks[corners.mask][:, None, None]
-        add = branch.j.of(masks, label[first][:, :, None], label[second][:, None, :])
-        e = np.where(np.isfinite(e), np.where(np.isfinite(e), e, 0.0) + add, e)
-    return e
+        for branch in here.branches:
+            label = branch.label[here.state]
+            masks = branch.masks[corners.mask][:, None, None]
+            add = branch.j.of(masks, label[:, first, :, None], label[:, second, None, :])
+            e = np.where(np.isfinite(e), e + add, e)
+    return np.asarray(e)
 
 
 def _values(view: View) -> Ints:
