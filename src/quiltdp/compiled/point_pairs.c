@@ -22,13 +22,14 @@ static void cases(const double *mu, const double *tilt, const double *span, int6
     double one = mu[u * width + u], two = mu[v * width + v], there = mu[u * width + v], back = mu[v * width + u];
     double ends[2] = {tilt[u * width + v], -tilt[v * width + u]}, through = larger(there, back);
     double points[2] = {there - one, two - back};
+    double slowly[2] = {above_tanh(0.25 * fabs(ends[0])), above_tanh(0.25 * fabs(ends[1]))};
     for (int p = 0; p < 2; p++) {
         double t = smaller(larger(points[p], -span[v * width + u]), span[u * width + v]);
         double a = smaller(one, there - t), b = smaller(two, back + t);
         double slow = above_tanh(0.25 * fabs(t));
         for (int e = 0; e < 2; e++, found++) {
             double r = ends[e], size = 4.0 + fabs(a) + fabs(b) + fabs(r) + fabs(t), phi = 0.0;
-            if (r * t > 0) phi = smaller(fabs(r) * slow, fabs(t) * above_tanh(0.25 * fabs(r)));
+            if (r * t > 0) phi = smaller(fabs(r) * slow, fabs(t) * slowly[e]);
             double ceiling = larger(a, b) + phi + 2.842170943040401e-14 * size;
             double made[NUMBERS] = {smaller(ceiling, through), a, b, r, t, through};
             memcpy(*found, made, sizeof made);

@@ -82,6 +82,7 @@ BATCH_TABLES = 8  # of a quilt to begin with, when a batch is planned; four time
 MOST_NEARBY = 12  # nodes near a target in a batch, as the kernels' arrays are long; others are asked alone
 BATCH_ENTRIES = 2**21  # of the moves of quilts in one batch: memory
 RECTANGLES_AT_ONCE = 2**16  # times pairs of tilted states: memory
+OTHER_PAIRS = 2**10  # beside the most promising ones, that there is room for at first
 PAIRS_AT_ONCE = 2**11  # two-point problems side by side: more would leave the processor's cache
 
 # -- chains and trees of changes

@@ -51,15 +51,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quiltdp.compiled import kernel
-from quiltdp.inference.plan import PAIRS_AT_ONCE
+from quiltdp.inference.plan import OTHER_PAIRS, PAIRS_AT_ONCE
 from quiltdp.numbers import EPS
 
 __all__ = ["PointPairs", "least_rate", "raise_to_pairs", "two_point"]
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
-_NUMBERS = 6  # that tell a case: its ceiling, a, b, ln ρ, t and the largest corner of its pair
-_ROOM = 1 << 10  # cases beside the most promising ones that there is room for at first
 
 
 def two_point(
@@ -167,15 +165,15 @@ def raise_to_pairs(worth: Array, rows: Sequence[PointPairs]) -> None:
         np.maximum.at(worth, cell.take(above), two_point(*((given[k], given[k + 1]) for k in (0, 2, 4, 6))))
         return
     in_c = [some.in_c() for some in rows]
-    best = np.full((len(worth), _NUMBERS), -np.inf)
+    best = np.full((len(worth), 6), -np.inf)  # by cell, as :func:`_worth` reads them
     for some in in_c:
         first(*some, worth, best)
     cell = np.flatnonzero(best[:, 0] > worth)
     worth[cell] = np.maximum(worth[cell], _worth(best[cell]))
-    end, others, at = 0, np.empty((_ROOM, _NUMBERS)), np.empty(_ROOM, dtype=np.int64)
+    end, others, at = 0, np.empty((OTHER_PAIRS, 6)), np.empty(OTHER_PAIRS, dtype=np.int64)
     for some in in_c:
         while (found := more(*some, worth, best, end, len(at), others, at)) > len(at):
-            others = np.concatenate([others[:end], np.empty((2 * found, _NUMBERS))])
+            others = np.concatenate([others[:end], np.empty((2 * found, 6))])
             at = np.concatenate([at[:end], np.empty(2 * found, dtype=np.int64)])
         end = found
     np.maximum.at(worth, at[:end], _worth(others[:end]))
