@@ -81,4 +81,4 @@ def test_segments_of_a_chain_with_equal_tables_are_copies() -> None:
     found = component_classes(ChainModel([*segments, ChainSegment("late", 5, start, (moves,))]))
     assert [len(c.copies) for c in found] == [3, 1, 1]
     assert [c.copies[0][0] for c in found] == [0, 8, 16]
-    assert found[0].copies[2].tolist() == [12, 13, 14, 15]
+    assert list(found[0].copies[2]) == [12, 13, 14, 15]

@@ -15,13 +15,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from quiltdp.accountant.bounds import Bounds, Registered, Vector
+from quiltdp.accountant.pieces import Places
 from quiltdp.accountant.result import Binding, Certificate, PerUnit
 from quiltdp.accountant.search import Passing, largest_scale
 from quiltdp.accountant.stages import Component, Evaluation, SmallestBounds
 from quiltdp.accountant.units import Units
 from quiltdp.graph.components import ComponentClass
+from quiltdp.graph.components import Places as Where
 from quiltdp.model import Model
 from quiltdp.numbers import digits_up, digits_up_array
+from quiltdp.runs import in_runs, joined, key_of, pointwise, taken
 
 if TYPE_CHECKING:
     from quiltdp.accountant.elsewhere import Elsewhere
@@ -46,18 +49,20 @@ class Piece:
 
     found: ComponentClass
     component: Component
-    places: tuple[tuple[np.ndarray, np.ndarray], ...]  # per copy: (local units, global units)
+    places: Places
 
 
 @dataclass(frozen=True, eq=False)
 class Leakages:
-    """Leakage of every unit at one α, and which piece and which of its units it came from."""
+    """Leakage of every unit at one α, and what was found for each piece and its α's.
+
+    ``reasons`` are, where units of a piece are symmetric, those whose reasons are told; ``None`` otherwise.
+    """
 
     alpha: Vector
     values: Vector
-    piece: np.ndarray
-    local: np.ndarray
     results: Mapping[tuple[int, bytes], SmallestBounds]
+    reasons: Mapping[tuple[int, bytes], np.ndarray | None]
 
     @property
     def epsilon(self) -> float:
@@ -67,7 +72,7 @@ class Leakages:
     @cached_property
     def shown(self) -> Vector:
         """All of them, rounded up to the digits that people get."""
-        return digits_up_array(self.values)
+        return pointwise(digits_up_array, self.values)
 
 
 @dataclass(frozen=True)
@@ -146,7 +151,7 @@ class Answers:
         if self.additive:  # a unit's parts add up: none can be judged alone
             low, high = 0.0, math.inf
         known: dict[tuple[int, bytes], SmallestBounds] = {}
-        same = larger is not None and np.array_equal(larger.alpha, alpha)
+        same = larger is not None and bool(np.all(larger.alpha == alpha))
         if larger is not None and bool(np.all(larger.alpha >= alpha)):
             for p, piece in enumerate(self.pieces):
                 for copy in piece.found.copies:
@@ -161,30 +166,42 @@ class Answers:
 
     def _over_pieces(self, alpha: Vector, evaluation: Callable[[int, bytes, Vector], Evaluation]) -> Leakages:
         """Collect the leakages of every piece, evaluated once per distinct α vector."""
-        values, owner = np.zeros(len(self.units)), np.full(len(self.units), -1, dtype=np.intp)
-        local = np.zeros(len(self.units), dtype=np.intp)
         due: dict[tuple[int, bytes], Evaluation] = {}
         for p, piece in enumerate(self.pieces):
             for copy in piece.found.copies:
                 key = _key(alpha, copy)
                 if (p, key) not in due:
-                    due[p, key] = evaluation(p, key, alpha[copy])
+                    due[p, key] = evaluation(p, key, taken(alpha, copy))
         results = dict(zip(due, self._run(list(due.values())), strict=True))
-        smallest: dict[tuple[int, bytes], tuple[Vector, np.ndarray]] = {}
+        told: dict[tuple[int, bytes], Vector] = {}
+        reasons: dict[tuple[int, bytes], np.ndarray | None] = {}
         for p, piece in enumerate(self.pieces):
-            for copy, (inside, outside) in zip(piece.found.copies, piece.places, strict=True):
+            for copy in piece.found.copies:
                 key = _key(alpha, copy)
-                if (p, key) not in smallest:
-                    alike = piece.component.alike(alpha[copy])
-                    smallest[p, key] = _smallest_alike(alike, results[p, key].values)
-                told, reason = smallest[p, key]
-                mine = told[inside]
-                if self.additive:
-                    np.add.at(values, outside, mine * (1 + 1e-15))  # sums of rounded-up parts stay so
-                else:
-                    values[outside] = mine
-                owner[outside], local[outside] = p, reason[inside]
-        return Leakages(alpha, values, owner, local, results)
+                if (p, key) not in told:
+                    alike = piece.component.alike(taken(alpha, copy))
+                    told[p, key], reasons[p, key] = _smallest_alike(alike, results[p, key].values)
+        return Leakages(alpha, self._placed(alpha, told), results, reasons)
+
+    def _placed(self, alpha: Vector, told: Mapping[tuple[int, bytes], Vector]) -> Vector:
+        """Return what is told of the units of every piece, and of each of its α's, in the whole model."""
+        parts = [
+            (outside, taken(told[p, _key(alpha, copy)], inside))
+            for p, piece in enumerate(self.pieces)
+            for copy, (inside, outside) in zip(piece.found.copies, piece.places, strict=True)
+        ]
+        stretches = all(isinstance(outside, range) for outside, _ in parts)
+        if stretches and any(in_runs(mine) for _, mine in parts):
+            return joined([mine for _, mine in sorted(parts, key=lambda part: int(part[0][0]))])
+        values = np.zeros(len(self.units))
+        for outside, mine in parts:
+            if self.additive:
+                np.add.at(values, np.asarray(outside), mine * (1 + 1e-15))  # sums of rounded-up parts stay so
+            elif isinstance(outside, range):
+                values[outside.start : outside.stop] = mine
+            else:
+                values[outside] = mine
+        return values
 
     def _run(self, evaluations: list[Evaluation]) -> list[SmallestBounds]:
         if self.elsewhere is not None:
@@ -276,17 +293,29 @@ class Answers:
     def binding(self, found: Leakages) -> tuple[Binding, Registered, Bounds]:
         """Return the unit that leaks most, and the bound that says so."""
         k = int(np.argmax(found.shown)) if len(found.values) else 0
-        p, local = int(found.piece[k]), int(found.local[k])
+        p, local = self._reason(found, k)
         piece = self.pieces[p]
         for copy, (inside, outside) in zip(piece.found.copies, piece.places, strict=True):
             if k in outside:
-                k = int(next(iter(outside[inside == local]), k))  # of symmetric units the one that was proved
+                proved = _where(inside, local)  # of symmetric units the one that was proved
+                k = int(outside[proved[0]]) if proved else k
                 smallest = found.results[p, _key(found.alpha, copy)]
                 entry, bounds = smallest.bounds[int(smallest.given[local])]
                 witness = _renamed(bounds.witness.get(local, {}), piece.found, copy, self.model)
                 name = str(self.units.names[k])
                 method = entry.method if bounds.kind == entry.kind else bounds.theorem
                 return Binding(name, float(found.shown[k]), method, witness), entry, bounds
+        raise AssertionError("every unit belongs to a piece")
+
+    def _reason(self, found: Leakages, k: int) -> tuple[int, int]:
+        """Return the (last) piece that holds a unit, and which of its own units tells the reason."""
+        for p in reversed(range(len(self.pieces))):
+            piece = self.pieces[p]
+            for copy, (inside, outside) in zip(piece.found.copies[::-1], piece.places[::-1], strict=True):
+                if k in outside:
+                    own = int(inside[_where(outside, k)[-1]])
+                    reason = found.reasons[p, _key(found.alpha, copy)]
+                    return p, own if reason is None else int(reason[own])
         raise AssertionError("every unit belongs to a piece")
 
     def per_unit(self, found: Leakages) -> PerUnit:
@@ -299,35 +328,35 @@ class Answers:
         Every number is about the whole model, with a unit's parts in several components added up.
         """
         names = dict.fromkeys(n for smallest in found.results.values() for n in smallest.by_method)
-        equal = bool(len(found.alpha)) and bool(np.all(found.alpha == found.alpha[0]))
         largest: dict[str, float] = {}
         for name in names:
-            values = np.zeros(len(self.units))
-            for p, piece in enumerate(self.pieces):
-                for copy, (inside, outside) in zip(piece.found.copies, piece.places, strict=True):
-                    smallest = found.results[p, b"" if equal else found.alpha[copy].tobytes()]
-                    mine = smallest.by_method.get(name, smallest.values)[inside]
-                    if self.additive:
-                        np.add.at(values, outside, mine * (1 + 1e-15))
-                    else:
-                        values[outside] = mine
-            largest[name] = digits_up(float(values.max(initial=0.0)))
+            told = {key: s.by_method.get(name, s.values) for key, s in found.results.items()}
+            largest[name] = digits_up(float(self._placed(found.alpha, told).max(initial=0.0)))
         return largest
 
 
-def _key(alpha: Vector, copy: np.ndarray) -> bytes:
+def _key(alpha: Vector, copy: Where) -> bytes:
     """Return what tells the α of a component's copies apart: nothing if all are equal."""
-    return b"" if bool(np.all(alpha == alpha[0])) else alpha[copy].tobytes()
+    return b"" if bool(np.all(alpha == alpha[0])) else key_of(taken(alpha, copy))
 
 
-def _smallest_alike(alike: np.ndarray | None, values: Vector) -> tuple[Vector, np.ndarray]:
+def _where(places: Where, place: int) -> list[int]:
+    """Return where a place stands among places."""
+    if isinstance(places, range):
+        return [places.index(place)] if place in places else []
+    found: list[int] = np.flatnonzero(places == place).tolist()
+    return found
+
+
+def _smallest_alike(alike: np.ndarray | None, values: Vector) -> tuple[Vector, np.ndarray | None]:
     """Return for every unit the smallest value of its symmetric ones, and the unit whose reason is told.
 
-    What holds for one of them holds for all.  A unit has its own reason where that is as good.
+    What holds for one of them holds for all.  A unit has its own reason where that is as good; ``None``: all
+    have.
     """
-    own = np.arange(len(values))
     if alike is None:
-        return values, own
+        return values, None
+    own = np.arange(len(values))
     first = np.lexsort((values, alike))  # the smallest of every class stands first in it
     best = first[np.searchsorted(alike[first], alike)]
     return values[best], np.where(values <= values[best] * (1 + _AS_GOOD), own, best)
@@ -341,9 +370,7 @@ def certificate(
     return Certificate(bounds.kind, f"{says}; rounded up in floating point", dict(work), stage, asked)
 
 
-def _renamed(
-    witness: Mapping[str, Any], found: ComponentClass, copy: np.ndarray, whole: Model
-) -> dict[str, Any]:
+def _renamed(witness: Mapping[str, Any], found: ComponentClass, copy: Where, whole: Model) -> dict[str, Any]:
     """Return a witness of a class with the node names of one of its copies, its numbers rounded up."""
     names = {}
     if copy is not found.copies[0] and witness:

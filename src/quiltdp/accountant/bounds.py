@@ -27,6 +27,7 @@ from quiltdp.accountant.adversaries import INFORMED, Adversary
 from quiltdp.errors import InvalidArgument, option
 from quiltdp.inference.workspace import Workspace
 from quiltdp.model import Model
+from quiltdp.runs import in_runs
 from quiltdp.work import WorkBudget
 
 if TYPE_CHECKING:
@@ -94,13 +95,17 @@ class Problem:
             )
         return tuple(tuple(nodes[k : k + self.window]) for k in range(count))
 
-    def single_records(self, name: str) -> tuple[str, ...]:
-        """Return the protected records of a bound that is stated for single ones, or refuse the rest."""
+    def require_singles(self, name: str) -> None:
+        """Refuse units other than single records, in the name of a bound that is stated for these."""
         if not self.singles:
             raise InvalidArgument(
                 f"the {name} bound is stated for single records, not for sets or windows;"
                 f" use another {option('method')}"
             )
+
+    def single_records(self, name: str) -> tuple[str, ...]:
+        """Return the protected records of a bound that is stated for single ones, or refuse the rest."""
+        self.require_singles(name)
         return tuple(self.model.records) if self.units is None else tuple(u[0] for u in self.units)
 
 
@@ -111,7 +116,8 @@ class Bounds:
     Attributes
     ----------
     values
-        One leakage per protected unit, sound and rounded up; ``inf`` is a value, NaN is refused.
+        One leakage per protected unit, sound and rounded up; ``inf`` is a value, NaN is refused.  Those of a
+        long chain may be :class:`~quiltdp.runs.Runs`.
     theorem
         The registered name of the bound that gave them.
     kind
@@ -130,10 +136,11 @@ class Bounds:
 
     def __post_init__(self) -> None:
         """Freeze a copy of the values; refuse NaN and negative ones."""
-        values = np.array(self.values, dtype=np.float64)
+        values = self.values if in_runs(self.values) else np.array(self.values, dtype=np.float64)
         if values.ndim != 1 or np.isnan(values).any() or (values < 0).any():
             raise ValueError(f"{self.theorem}: leakages must be a vector of numbers in [0, ∞]")
-        values.flags.writeable = False
+        if not in_runs(values):
+            values.flags.writeable = False
         object.__setattr__(self, "values", values)
 
     def or_else(self, before: Bounds) -> Bounds:
@@ -145,7 +152,11 @@ class Bounds:
 
 
 class Bound(Protocol):
-    """A sound leakage bound for one component."""
+    """A sound leakage bound for one component.
+
+    One whose class says ``in_runs = True`` takes the α of a long chain as :class:`~quiltdp.runs.Runs`; for
+    all others they are written out.
+    """
 
     def prepare(self, workspace: Workspace, budget: WorkBudget) -> None:
         """Do all work that does not depend on α, as far as the budget goes; deterministic."""

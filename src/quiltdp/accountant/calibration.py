@@ -24,7 +24,7 @@ from quiltdp.accountant.units import (
     SMALLEST_TARGET,
     DpEpsilon,
     Protect,
-    alpha_vector,
+    alphas,
     heaviest,
     positive_epsilon,
 )
@@ -395,7 +395,7 @@ def _smallest(
     def at(s: float, near: float, larger: Leakages | None) -> Leakages:
         sigma = digits_up(mechanism.scale(s))
         known[s] = (sigma, cost_at(mechanism, sigma))
-        return stage.decide(alpha_vector(stage.model, known[s][1]), epsilon, near=near, larger=larger)
+        return stage.decide(alphas(stage.model, known[s][1]), epsilon, near=near, larger=larger)
 
     found, leakages = stage.search(
         at,
@@ -417,12 +417,12 @@ def cost_at(mechanism: Mechanism, sigma: float) -> DpEpsilon:
 def _weights(model: Model, mechanism: Mechanism) -> Vector:
     """Return Δ_j / max Δ for every node, 0 for latents."""
     if isinstance(mechanism.deltas, Mapping):
-        deltas = alpha_vector(model, mechanism.deltas, "sensitivity")
+        deltas = alphas(model, mechanism.deltas, "sensitivity")
         top = float(deltas.max())
         if top <= 0.0:
             raise InvalidArgument("sensitivity: no record of the model has a sensitivity above 0")
         return deltas / top
-    return alpha_vector(model, 1.0)
+    return alphas(model, 1.0)
 
 
 def _compared(

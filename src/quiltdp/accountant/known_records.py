@@ -42,9 +42,6 @@ def known_in(adversary: Adversary, found: ComponentClass, model: Model) -> Adver
         return adversary
     names = found.model.nodes
     local = frozenset(
-        names[k]
-        for copy in found.copies
-        for k, at in enumerate(copy.tolist())
-        if model.nodes[at] in adversary.records
+        names[k] for copy in found.copies for k, at in enumerate(copy) if model.nodes[at] in adversary.records
     )
     return replace(adversary, records=local)

@@ -6,11 +6,13 @@ import numpy as np
 
 from quiltdp.accountant.units import Units
 from quiltdp.graph.components import ComponentClass
+from quiltdp.graph.components import Places as Where
 from quiltdp.model import Model
 
 __all__ = ["Places", "assign_units"]
 
-Places = tuple[tuple[np.ndarray, np.ndarray], ...]
+Places = tuple[tuple[Where, Where], ...]
+"""For every copy, places of units in the component and in the whole model."""
 
 
 def assign_units(
@@ -29,12 +31,11 @@ def assign_units(
     for found in classes:
         part = found.model
         if rank is None:
-            inside = np.arange(len(part.nodes), dtype=np.intp)
-            every.append(tuple((inside, copy) for copy in found.copies))
+            every.append(tuple((range(len(part.nodes)), copy) for copy in found.copies))
             continue
         real = [k for k, n in enumerate(part.nodes) if model.is_record(model.nodes[int(found.copies[0][k])])]
         inside = np.arange(len(real), dtype=np.intp)
-        every.append(tuple((inside, rank[copy[real]]) for copy in found.copies))
+        every.append(tuple((inside, rank[np.asarray(copy)[real]]) for copy in found.copies))
     return [None] * len(classes), every
 
 
@@ -47,8 +48,9 @@ def _assign_windows(classes: tuple[ComponentClass, ...], window: int) -> list[Pl
         total += max(1, length - window + 1)
     every: list[Places] = []
     for found in classes:
-        inside = np.arange(max(1, len(found.model.nodes) - window + 1), dtype=np.intp)
-        every.append(tuple((inside, inside + first[int(copy[0])]) for copy in found.copies))
+        count = max(1, len(found.model.nodes) - window + 1)
+        begins = [first[int(copy[0])] for copy in found.copies]
+        every.append(tuple((range(count), range(k, k + count)) for k in begins))
     return every
 
 
@@ -59,7 +61,7 @@ def _assign_sets(
     home = {}
     for c, found in enumerate(classes):
         for k, copy in enumerate(found.copies):
-            for place, j in enumerate(copy.tolist()):
+            for place, j in enumerate(np.asarray(copy).tolist()):
                 home[j] = (c, k, place)
     local: list[dict[tuple[str, ...], int]] = [{} for _ in classes]
     where: list[list[list[tuple[int, int]]]] = [[[] for _ in f.copies] for f in classes]

@@ -26,7 +26,7 @@ from quiltdp.accountant.units import (
     SMALLEST_TARGET,
     DpEpsilon,
     Protect,
-    alpha_vector,
+    alphas,
     checked_bytes,
     make_units,
     positive_epsilon,
@@ -143,7 +143,7 @@ class LeakageProfile:
         seen: set[int] = set()
         for piece in self._pieces:
             for _, outside in piece.places:
-                units = outside.tolist()
+                units = list(map(int, outside))
                 if len(set(units)) < len(units) or seen.intersection(units):
                     return True
                 seen.update(units)
@@ -269,7 +269,7 @@ class LeakageProfile:
 
     def epsilon(self, dp_epsilon: DpEpsilon) -> float:
         """Return only the largest leakage at ``dp_epsilon``."""
-        alpha = alpha_vector(self.model, dp_epsilon)
+        alpha = alphas(self.model, dp_epsilon)
         return self.ask(lambda stage, before: stage.leakages(alpha, before))[0].epsilon
 
     def leakage(self, dp_epsilon: DpEpsilon) -> Leakage:
@@ -277,13 +277,13 @@ class LeakageProfile:
 
         ``dp_epsilon`` is one α for all records or a mapping record → α_j.
         """
-        alpha = alpha_vector(self.model, dp_epsilon)
+        alpha = alphas(self.model, dp_epsilon)
         found, stage = self.ask(lambda stage, before: stage.leakages(alpha, before))
         return self.explain(found, stage, dp_epsilon)
 
     def per_unit(self, dp_epsilon: DpEpsilon) -> Mapping[str, float]:
         """Return the :attr:`Leakage.per_record` of :meth:`leakage`, without its reasons."""
-        alpha = alpha_vector(self.model, dp_epsilon)
+        alpha = alphas(self.model, dp_epsilon)
         found, stage = self.ask(lambda stage, before: stage.leakages(alpha, before))
         return stage.per_unit(found)
 
@@ -328,7 +328,7 @@ class LeakageProfile:
 
     def dp_epsilon(self, bdp_epsilon: float, *, tolerance: float = TOLERANCE) -> float:
         """Return the largest α whose certified leakage is at most ``bdp_epsilon``, rounded down."""
-        return self.scale(bdp_epsilon, alpha_vector(self.model, 1.0), tolerance=tolerance)
+        return self.scale(bdp_epsilon, alphas(self.model, 1.0), tolerance=tolerance)
 
     def scale(self, bdp_epsilon: float, weights: Vector, *, tolerance: float = TOLERANCE) -> float:
         """Return the largest s such that α = s·weights leaks at most ``bdp_epsilon``, certified.

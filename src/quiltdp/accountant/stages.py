@@ -21,6 +21,7 @@ from quiltdp.chain import ChainModel
 from quiltdp.errors import InvalidArgument, ModelTooWide
 from quiltdp.graph.symmetry import MOST_NODES, symmetric_nodes
 from quiltdp.inference.workspace import Workspace
+from quiltdp.runs import constant, in_runs, pointwise, written_out
 from quiltdp.work import WorkBudget
 
 __all__ = ["Component", "Evaluation", "SmallestBounds", "as_prepared"]
@@ -54,7 +55,7 @@ class SmallestBounds:
 
     def in_vain(self, place: int) -> bool:
         """Return whether the bound at a place was asked at this α, and lowered nothing that it looked at."""
-        return place < len(self.fresh) and self.fresh[place] and place not in self.given
+        return place < len(self.fresh) and self.fresh[place] and not np.any(self.given == place)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -185,16 +186,15 @@ class Component:
         ``before`` is the answer of fewer bounds at the same α; only the others are evaluated then.
         """
         said = [] if before is None else list(before.bounds)
-        best = np.full(self.problem.count, np.inf) if before is None else before.values
-        given = np.zeros(len(best), dtype=np.intp) if before is None else before.given
+        best, given = self._unknown(alpha) if before is None else (before.values, before.given)
         for entry, bound in self.bounds[len(said) : bounds]:
             if not alpha.any():
                 found = self._nothing(entry)
             elif said and isinstance(bound, Refining):
-                found = bound.refine(alpha, best, 0.0, math.inf)
+                found = bound.refine(_for(bound, alpha), _for(bound, best), 0.0, math.inf)
             else:
-                found = bound.evaluate(alpha)
-            given = np.where(found.values < best, len(said), given)
+                found = bound.evaluate(_for(bound, alpha))
+            given = pointwise(np.where, found.values < best, len(said), given)
             best = np.minimum(best, found.values)
             said.append((entry, found))
         return SmallestBounds(best, given, tuple(said), (True,) * len(said))
@@ -216,19 +216,26 @@ class Component:
             before = best
             for b, entry, bound in due:
                 if top is not None and isinstance(bound, Ranking):
-                    found = bound.largest(alpha, best, top)
+                    found = bound.largest(_for(bound, alpha), _for(bound, best), top)
                 elif isinstance(bound, Refining):
-                    found = bound.refine(alpha, best, 0.0, math.inf)
+                    found = bound.refine(_for(bound, alpha), _for(bound, best), 0.0, math.inf)
                 else:
-                    found = bound.evaluate(alpha)
-                given = np.where(found.values < best, b, given)
+                    found = bound.evaluate(_for(bound, alpha))
+                given = pointwise(np.where, found.values < best, b, given)
                 best = np.minimum(best, found.values)
                 said[b : b + 1] = [(entry, found.or_else(said[b][1]) if b < len(said) else found)]
             # where the largest are lowered, what comes up in their place may have to be told
             due = [asked for asked in due if top is not None and isinstance(asked[2], Ranking)]
-            if np.array_equal(best, before):
+            if np.all(best == before):
                 break
         return SmallestBounds(best, given, tuple(said), (True,) * len(said))
+
+    def _unknown(self, alpha: Vector) -> tuple[Vector, NDArray[np.intp]]:
+        """Return ∞ for every unit, and the first bound as what gave it, held as the α's are."""
+        count = self.problem.count
+        if in_runs(alpha):
+            return constant(count, np.inf), constant(count, 0)
+        return np.full(count, np.inf), np.zeros(count, dtype=np.intp)
 
     def _nothing(self, entry: Registered) -> Bounds:
         """No record of the component is read: nothing leaks."""
@@ -252,8 +259,7 @@ class Component:
         """
         said: list[tuple[Registered, Bounds]] = [] if before is None else list(before.bounds)
         fresh = [] if before is None else list(before.fresh)
-        best = np.full(self.problem.count, np.inf)
-        given = np.zeros(len(best), dtype=np.intp)
+        best, given = self._unknown(alpha)
         for known in (before, above):
             if known is not None:
                 best, given = known.values, known.given
@@ -263,10 +269,10 @@ class Component:
             if not alpha.any():
                 found = self._nothing(entry)
             elif isinstance(bound, Refining):
-                found = bound.refine(alpha, best, low, high)
+                found = bound.refine(_for(bound, alpha), _for(bound, best), low, high)
             else:
-                found = bound.evaluate(alpha)
-            given = np.where(found.values < best, len(said), given)
+                found = bound.evaluate(_for(bound, alpha))
+            given = pointwise(np.where, found.values < best, len(said), given)
             best = np.minimum(best, found.values)
             said.append((entry, found))
             fresh.append(True)
@@ -274,6 +280,11 @@ class Component:
             said.extend(above.bounds[len(said) :])  # some of its values may be the best still
             fresh.extend([False] * (len(said) - len(fresh)))
         return SmallestBounds(best, given, tuple(said), tuple(fresh))
+
+
+def _for(bound: Bound | Refining | Ranking, vector: Vector) -> Vector:
+    """Return a vector as a bound takes it: one that does not say ``in_runs`` gets it written out."""
+    return vector if getattr(bound, "in_runs", False) else written_out(vector)
 
 
 def _pattern(alpha: Vector) -> NDArray[np.intp]:

@@ -17,6 +17,7 @@ from quiltdp.accountant.bounds import Vector
 from quiltdp.chain import ChainModel
 from quiltdp.errors import InvalidArgument, UnknownNode, option
 from quiltdp.model import Model
+from quiltdp.runs import constant, written_out
 
 LARGEST = 1e100
 """Beyond it sums of costs lose all meaning in doubles; no guarantee of this size means anything."""
@@ -29,6 +30,7 @@ __all__ = [
     "SMALLEST_TARGET",
     "Units",
     "alpha_vector",
+    "alphas",
     "heaviest",
     "make_units",
     "positive_epsilon",
@@ -172,8 +174,14 @@ DpEpsilon = float | Mapping[str, float]
 
 
 def alpha_vector(model: Model, dp_epsilon: DpEpsilon, name: str = "dp_epsilon") -> Vector:
+    """Return :func:`alphas` written out as numpy holds them."""
+    return written_out(alphas(model, dp_epsilon, name))
+
+
+def alphas(model: Model, dp_epsilon: DpEpsilon, name: str = "dp_epsilon") -> Vector:
     """Return one α per node: the given one for each person behind a record, 0 for latents.
 
+    Equal ones of a long chain are held as :class:`~quiltdp.runs.Runs`.
     One number is what the mechanism costs one person; a record that stands for k people (monozygotic
     twins) pays k times as much, by group privacy.  A mapping gives each record its own α, all its people
     included; a record the query never reads has α = 0, and says so.
@@ -186,6 +194,8 @@ def alpha_vector(model: Model, dp_epsilon: DpEpsilon, name: str = "dp_epsilon") 
     if isinstance(dp_epsilon, Mapping):
         return _unequal(model, dp_epsilon, name)
     value = positive_epsilon(dp_epsilon, name, zero=True)
+    if isinstance(model, ChainModel) and model.in_runs:
+        return constant(len(model.nodes), value)
     if len(model.records) == len(model.nodes):
         vector = np.full(len(model.nodes), value)
     else:

@@ -16,12 +16,13 @@ from numpy.typing import NDArray
 from quiltdp.chain import ChainModel
 from quiltdp.model import Factor, Model, Table
 
-__all__ = ["ComponentClass", "component_classes", "connected_components"]
+__all__ = ["ComponentClass", "Places", "component_classes", "connected_components"]
 
 _LARGE = 2000  # components beyond it are not compared with others
 _SCIPY = 50_000  # nodes from which scipy, with its import, is quicker than a union of sets in Python
 
 Ints = NDArray[np.intp]
+Places = Ints | range
 
 
 def connected_components(count: int, pairs: NDArray[np.integer]) -> NDArray[np.int64]:
@@ -62,11 +63,12 @@ def connected_components(count: int, pairs: NDArray[np.integer]) -> NDArray[np.i
 class ComponentClass:
     """One connected model and where its copies lie.
 
-    ``copies[c][k]`` is the position, in the whole model, of node k of ``model`` in copy c.
+    ``copies[c][k]`` is the position, in the whole model, of node k of ``model`` in copy c; those of
+    chains are ranges.
     """
 
     model: Model
-    copies: tuple[Ints, ...]
+    copies: tuple[Places, ...]
 
 
 def component_classes(model: Model) -> tuple[ComponentClass, ...]:
@@ -96,7 +98,7 @@ def component_classes(model: Model) -> tuple[ComponentClass, ...]:
 
 def _chain_classes(model: ChainModel) -> tuple[ComponentClass, ...]:
     """Segments with the same tables and length are copies."""
-    found: dict[object, tuple[Model, list[Ints]]] = {}
+    found: dict[object, tuple[Model, list[range]]] = {}
     equal: dict[bytes, list[Table]] = {}  # distinct tables, by what is likely to tell them apart
     first: dict[int, int] = {}  # the first of all tables that are equal to a table
 
@@ -116,7 +118,7 @@ def _chain_classes(model: ChainModel) -> tuple[ComponentClass, ...]:
         if key not in found:
             names = model.states[f"{s.prefix}0"] if s.homogeneous else None
             found[key] = (ChainModel([s], names), [])
-        found[key][1].append(np.arange(start, start + s.length, dtype=np.intp))
+        found[key][1].append(range(start, start + s.length))
         start += s.length
     return tuple(ComponentClass(part, tuple(copies)) for part, copies in found.values())
 

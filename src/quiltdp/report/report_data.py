@@ -341,7 +341,7 @@ class _Parts:
         self._where: dict[int, tuple[int, int, int]] = {}  # node → class, copy, place in it
         for c, kind in enumerate(self._classes):
             for k, copy in enumerate(kind.copies):
-                self._where.update((j, (c, k, at)) for at, j in enumerate(copy.tolist()))
+                self._where.update((j, (c, k, at)) for at, j in enumerate(copy))
 
     def describe(self, name: str) -> dict[str, Any] | None:
         """Return the quilt of a record's Markov blanket in words; ``None`` if it is too large."""

@@ -26,11 +26,13 @@ from quiltdp.accountant.bounds import Bounds, Problem, Vector, register
 from quiltdp.accountant.leakage.chain_recursion import Curves, PhiCurve, Side
 from quiltdp.accountant.trade_offs import CHAIN_DISTANCE
 from quiltdp.errors import InvalidArgument
+from quiltdp.graph.components import Places
 from quiltdp.inference.chains import Path, StepSpreads, path_of, step_spreads
 from quiltdp.inference.periodic import shortened_path
 from quiltdp.inference.workspace import Workspace
 from quiltdp.model import Model
 from quiltdp.numbers import EPS, up, up_array
+from quiltdp.runs import taken
 from quiltdp.work import WorkBudget
 
 if TYPE_CHECKING:
@@ -55,6 +57,8 @@ class ChainBound:
         If the model is not one path, or a unit is not a run of consecutive steps.
     """
 
+    in_runs = True
+
     def __init__(self, problem: Problem, *, max_work: float = 2e9) -> None:
         model, units, window = problem.model, problem.units, problem.window
         path = path_of(model)
@@ -70,8 +74,8 @@ class ChainBound:
         where = None if self._order is None else {n: k for k, n in enumerate(path.nodes)}
         self._left, self._right = runs_of(model, where, units)
         if window > 1:
-            self._left = np.arange(max(1, self.length - window + 1), dtype=np.intp)
-            self._right = np.minimum(self._left + window, self.length) - 1
+            self._left = range(max(1, self.length - window + 1))
+            self._right = range(min(window, self.length) - 1, self.length)
 
     @classmethod
     def widened(cls, problem: Problem, errors: TableErrors) -> ChainBound:
@@ -102,16 +106,20 @@ class ChainBound:
     def evaluate(self, alpha: Vector) -> Bounds:
         """Return α's of the run + F at its right end + B at its left end, for every unit."""
         a = alpha if self._order is None else alpha[self._order]
+        left, right = self._left, self._right
         total = up(float(a.sum()), self.length + 8.0)
         if self._forward is None or self._backward is None:
-            return Bounds(np.full(len(self._left), total), "chain")
+            return Bounds(np.full(len(left), total), "chain")
         forward = self._forward.leak(a[::-1], self._workspace.guard.check)[::-1]
         backward = self._backward.leak(a, self._workspace.guard.check)
-        sums = np.concatenate([[0.0], np.cumsum(a)])
-        own = sums[self._right + 1] - sums[self._left] + sums[-1] * (self.length * EPS)
-        if np.all(a == a[0]):  # exact where every α is the same
-            own = (self._right - self._left + 1) * a[0]
-        value = up_array(own + forward[self._right] + backward[self._left])
+        if not np.all(a == a[0]):
+            sums = np.concatenate([[0.0], np.cumsum(a)])
+            own = sums[np.asarray(right) + 1] - sums[np.asarray(left)] + sums[-1] * (self.length * EPS)
+        elif isinstance(left, range) and isinstance(right, range):  # exact where every α is the same
+            own = (right.start - left.start + 1) * a[0]
+        else:
+            own = (np.asarray(right) - np.asarray(left) + 1) * a[0]
+        value = up_array(own + taken(forward, right) + taken(backward, left))
         return Bounds(np.minimum(value, total), "chain")
 
 
@@ -126,14 +134,13 @@ def _phi_curves(distances: np.ndarray, spreads: np.ndarray) -> Curves:
 
 def runs_of(
     model: Model, where: dict[str, int] | None, units: Sequence[tuple[str, ...]] | None
-) -> tuple[np.ndarray, np.ndarray]:
+) -> tuple[Places, Places]:
     """Return the first and last position of every unit, which must be a run of steps."""
     place = model.index if where is None else where
     if units is None:
         if where is None and len(model.records) == len(model.nodes):
-            every = np.arange(len(model.nodes), dtype=np.intp)
-        else:
-            every = np.array([place[r] for r in model.records], dtype=np.intp)
+            return range(len(model.nodes)), range(len(model.nodes))
+        every = np.array([place[r] for r in model.records], dtype=np.intp)
         return every, every
     left, right = [], []
     for unit in units:

@@ -24,7 +24,7 @@ Reference.  docs/theory.md, chains.
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -35,6 +35,7 @@ from quiltdp.accountant.bounds import Vector
 from quiltdp.accountant.leakage.contraction import phi_at
 from quiltdp.accountant.trade_offs import CHAIN_FULL, CHAIN_PERIODS, CHAIN_WALKED
 from quiltdp.numbers import EPS, up, up_array
+from quiltdp.runs import constant, in_runs, written_out
 
 __all__ = ["Curve", "Curves", "PhiCurve", "Side"]
 
@@ -146,21 +147,29 @@ class Side:
     def leak(self, a: Vector, check: Callable[[], None] = _pass) -> Vector:
         """Return V_k for every position; ``check`` is called now and then and may raise."""
         if not a.any():
-            return np.zeros(self.length)
+            return 0.0 * a
         curves, equal = self._curves, bool(np.all(a == a[0]))
         if not equal or curves.settled >= self.length:
-            return np.array(self._walk(a, self.length, check, settling=False))
+            return np.array(self._walk(written_out(a), self.length, check, settling=False))
         stop = min(self.length, curves.settled + CHAIN_WALKED) if curves.period == 1 else self.length
-        start = self._walk(a[:stop], stop, check, settling=True)
+        start = self._walk(written_out(a[:stop]), stop, check, settling=True)
         cost, period = float(a[0]), curves.period
-        left = np.arange(len(start), self.length)
-        if not len(left):
+        if len(start) == self.length:
             return np.array(start)
         if period == 1:
-            later = np.full(len(left), self._fixed_point(cost, max(start)))
-        else:
-            later = np.array(start[-period:])[(left - len(start)) % period]
-        return np.concatenate([start, np.minimum(up_array(np.asarray(cost * left, dtype=np.float64)), later)])
+            found = self._constant_end(start, cost)
+            return found if in_runs(a) else written_out(found)
+        left = np.arange(len(start), self.length)
+        later = np.array(start[-period:])[(left - len(start)) % period]
+        return np.concatenate([start, np.minimum(_all_before(cost, left), later)])
+
+    def _constant_end(self, start: list[float], cost: float) -> Vector:
+        """Return the first values and, for all later positions, the fixed point; group privacy where less."""
+        later = self._fixed_point(cost, max(start))
+        left = range(len(start), self.length)
+        reached = bisect_left(left, True, key=lambda k: bool(_all_before(cost, np.array(k)) >= later))
+        less = _all_before(cost, np.array(left[:reached]))
+        return constant(self.length, later, [*start, *less.tolist()])
 
     def _walk(self, a: Vector, stop: int, check: Callable[[], None], *, settling: bool) -> list[float]:
         """Walk the first positions one by one; with ``settling``, only until the values repeat for good."""
@@ -260,6 +269,11 @@ class Side:
             middle = 0.5 * (low + high)
             low, high = (low, middle) if g(middle) <= middle else (middle, high)
         return high
+
+
+def _all_before(cost: float, positions: NDArray[np.intp]) -> Vector:
+    """Return what all records beyond some positions pay, rounded up, where each pays the same."""
+    return up_array(np.asarray(cost * positions, dtype=np.float64))
 
 
 @dataclass(frozen=True)

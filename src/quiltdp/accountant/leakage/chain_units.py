@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -18,6 +19,8 @@ from quiltdp.errors import InvalidArgument, option
 from quiltdp.model import Model
 
 __all__ = ["ChainUnits", "as_chain"]
+
+Ints = NDArray[np.int64]
 
 
 def as_chain(model: Model) -> ChainModel:
@@ -44,15 +47,13 @@ class ChainUnits:
     def __init__(self, model: ChainModel, units: Sequence[tuple[str, ...]] | None, window: int = 1) -> None:
         starts = np.concatenate([[0], np.cumsum([s.length for s in model.segments])])
         self.spans = [(int(a), int(b)) for a, b in pairwise(starts)]
+        self.single = units is None and window == 1
+        """Whether every step is a unit."""
         self.count = len(model.nodes) if units is None else len(units)
-        self.first: NDArray[np.int64]
-        self.last: NDArray[np.int64]
-        self.owner: NDArray[np.int64]
-        if units is None and window > 1:
-            self._windows(window)
+        if self.single:
             return
         if units is None:
-            self.first = self.last = self.owner = np.arange(self.count)
+            self._windows(window)
             return
         windows: list[tuple[int, int, int]] = []
         for k, unit in enumerate(units):
@@ -65,20 +66,40 @@ class ChainUnits:
                 inside = at[chain == c]
                 windows.append((int(inside[0]), int(inside[-1]), k))
         table = np.array(windows, dtype=np.int64).reshape(-1, 3)
-        self.first, self.last, self.owner = table[:, 0], table[:, 1], table[:, 2]
+        self._table = (table[:, 0], table[:, 1], table[:, 2])
 
     def _windows(self, window: int) -> None:
         """Take every run of ``window`` steps of each chain (a shorter chain is one run)."""
         runs = [np.arange(a, max(a + 1, b - window + 1)) for a, b in self.spans]
         ends = [np.minimum(run + window, b) - 1 for run, (_, b) in zip(runs, self.spans, strict=True)]
-        self.first, self.last = np.concatenate(runs), np.concatenate(ends)
-        self.count = len(self.first)
-        self.owner = np.arange(self.count)
+        first = np.concatenate(runs)
+        self.count = len(first)
+        self._table = (first, np.concatenate(ends), np.arange(self.count))
+
+    @cached_property
+    def _table(self) -> tuple[Ints, Ints, Ints]:
+        """First and last steps of windows, and whose they are; of single steps they are made when needed."""
+        return (np.arange(self.count),) * 3
+
+    @property
+    def first(self) -> Ints:
+        """The first step of every window."""
+        return self._table[0]
+
+    @property
+    def last(self) -> Ints:
+        """The last step of every window."""
+        return self._table[1]
+
+    @property
+    def owner(self) -> Ints:
+        """The unit of every window."""
+        return self._table[2]
 
     def totals(self, alpha: Vector, after: Vector, before: Vector) -> Vector:
         """Return Σ of the window's α + ``after`` its last + ``before`` its first step, per unit."""
-        if self.first is self.last:
-            return np.asarray(alpha + after + before)
+        if self.single:
+            return alpha + after + before
         sums = np.concatenate([[0.0], np.cumsum(alpha, dtype=np.longdouble)])
         slack = 4 * np.finfo(np.longdouble).eps * len(alpha) * sums[-1]
         own = (sums[self.last + 1] - sums[self.first] + slack).astype(np.float64)

@@ -15,9 +15,11 @@ import numpy as np
 
 from quiltdp.accountant.adversaries import INFORMED
 from quiltdp.accountant.bounds import Bounds, Problem, Vector, register
+from quiltdp.chain import ChainModel
 from quiltdp.inference.spread import determined_nodes
 from quiltdp.inference.workspace import Workspace
 from quiltdp.numbers import up
+from quiltdp.runs import constant
 from quiltdp.work import WorkBudget
 
 __all__ = ["GroupBound"]
@@ -33,14 +35,21 @@ __all__ = ["GroupBound"]
 class GroupBound:
     """Σ α over a connected model, for every unit that has several possible values."""
 
+    in_runs = True
+
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
 
     def prepare(self, workspace: Workspace, budget: WorkBudget) -> None:
         """Look for units with one possible value."""
         problem = self._problem
-        self._open = np.ones(problem.count)
         known = workspace.keep("determined nodes", None, lambda: determined_nodes(problem.model))
+        if isinstance(problem.model, ChainModel) and problem.model.in_runs and problem.units is None:
+            closed = {problem.model.index[n] for n in known} if problem.window == 1 else set()
+            head = [0.0 if k in closed else 1.0 for k in range(max(closed, default=-1) + 1)]
+            self._open: Vector = constant(problem.count, 1.0, head)
+            return
+        self._open = np.ones(problem.count)
         if known and problem.window == 1:
             for k, unit in enumerate(problem.listed()):
                 self._open[k] = 0.0 if known.issuperset(unit) else 1.0

@@ -35,6 +35,7 @@ from quiltdp.errors import InvalidArgument, ModelTooWide, option
 from quiltdp.inference.chains import ChainLaws, spectral_gap
 from quiltdp.inference.workspace import Workspace
 from quiltdp.numbers import up_array
+from quiltdp.runs import constant, in_runs, joined, written_out
 from quiltdp.work import WorkBudget
 
 __all__ = ["GK16Bound", "MarkovQuiltApproxBound", "MarkovQuiltChainBound", "PublishedChainBound"]
@@ -77,6 +78,8 @@ class MarkovQuiltChainBound:
     1.0
     """
 
+    in_runs = True
+
     def __init__(self, problem: Problem, *, max_width: int | None = None) -> None:
         self._model = as_chain(problem.model)
         self._units = ChainUnits(self._model, problem.units, problem.window)
@@ -102,8 +105,11 @@ class MarkovQuiltChainBound:
 
 def _over_chains(units: ChainUnits, influences: Sequence[_Influences], alpha: Vector, check: Check) -> Vector:
     """Return the best quilts of every unit, chain by chain (a unit in two chains pays both)."""
-    alpha = np.asarray(alpha, dtype=np.float64)
-    total = np.zeros(units.count)
+    alpha = alpha if in_runs(alpha) else np.asarray(alpha, dtype=np.float64)
+    if units.single:
+        spans = zip(units.spans, influences, strict=True)
+        return joined([_of_steps(found, alpha[start:stop], check) for (start, stop), found in spans])
+    total, alpha = np.zeros(units.count), written_out(alpha)
     for (start, stop), found in zip(units.spans, influences, strict=True):
         check()
         here = (units.first >= start) & (units.last < stop)
@@ -112,6 +118,18 @@ def _over_chains(units: ChainUnits, influences: Sequence[_Influences], alpha: Ve
         )
         np.add.at(total, units.owner[here], value)
     return total
+
+
+def _of_steps(found: _Influences, alpha: Vector, check: Check) -> Vector:
+    """Return the best quilts of every step of one chain; those far from both ends have the same."""
+    check()
+    n, far = len(alpha), found.left.shape[1]
+    if in_runs(alpha) and np.all(alpha == alpha[0]) and len(found.left) == 1 and n > 2 * far:
+        some = np.concatenate([np.arange(far + 1), np.arange(n - far, n)])
+        value = _best_of_kinds(found, float(alpha[0]), n, some, some)
+        return joined([value[:far], constant(n - 2 * far, float(value[far])), value[far + 1 :]])
+    every = np.arange(n)
+    return _best_quilts(found, written_out(alpha), every, every, check)
 
 
 def _best_quilts(found: _Influences, alpha: Vector, first: Ints, last: Ints, check: Check) -> Vector:
@@ -335,7 +353,7 @@ class PublishedChainBound(MarkovQuiltChainBound):
     def __init__(self, problem: Problem) -> None:
         if not isinstance(problem.model, ChainModel):
             raise InvalidArgument("this form of Lemma 2 is for Markov chains")
-        problem.single_records("published")
+        problem.require_singles("published")
         super().__init__(problem)
 
     def prepare(self, workspace: Workspace, budget: WorkBudget) -> None:

@@ -79,7 +79,7 @@ class PairedChainBound:
         self._order = np.arange(len(path.nodes))
         if where is not None:
             self._order = np.array([problem.model.index[n] for n in path.nodes], dtype=np.intp)
-        self._left, self._right = runs_of(problem.model, where, problem.units)
+        self._left, self._right = map(np.asarray, runs_of(problem.model, where, problem.units))
         if problem.window > 1:
             self._left = np.arange(problem.count, dtype=np.intp)
             self._right = np.minimum(self._left + problem.window, len(path.nodes)) - 1
