@@ -5,11 +5,14 @@ import pytest
 
 import quiltdp as qd
 from quiltdp.accountant.bounds import ready
+from quiltdp.accountant.leakage import chain_recursion
 from quiltdp.accountant.leakage.chain import ChainBound
 from quiltdp.accountant.leakage.chain_curves import backward_side, forward_side
 from quiltdp.accountant.leakage.chain_prior import ChainPriorBound
 from quiltdp.accountant.leakage.chain_recursion import Curves, PhiCurve, Side
 from quiltdp.inference.chains import ChainLaws
+from quiltdp.numbers import up_array
+from quiltdp.runs import constant, in_runs, written_out
 
 
 def slow_side(length, distances, curve_at, a):
@@ -79,3 +82,20 @@ def test_a_year_by_time_of_day_repeats():
         curves = side(laws, max_step=8, check=lambda: None)._curves
         assert curves.period == 12
         assert curves.settled < 1200
+
+
+@pytest.mark.parametrize("spread", [2.0, 20.0, np.inf])
+def test_positions_that_are_not_walked_pay_no_more_than_all_records_beyond(spread, monkeypatch):
+    """Where the fixed point is above group privacy, later positions grow until they reach it."""
+    side = Side(90, Curves.constant([1], [PhiCurve(spread)]))
+    walked = side.leak(np.full(90, 0.5))
+    monkeypatch.setattr(chain_recursion, "CHAIN_WALKED", 8)
+    found = side.leak(np.full(90, 0.5))
+    assert (found >= walked).all()
+    group = up_array(0.5 * np.arange(90))
+    assert (found <= group).all()
+    last = found[-1]
+    assert found[8:].tolist() == np.minimum(group, last)[8:].tolist()
+    runs = side.leak(constant(90, 0.5))
+    assert in_runs(runs)
+    assert written_out(runs).tolist() == found.tolist()
