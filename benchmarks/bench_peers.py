@@ -31,7 +31,7 @@ def spread(numbers: list[float]) -> list[float] | None:
 
 def influence(quick: bool) -> list[dict[str, Any]]:
     rows = []
-    rounds = 3
+    rounds = 3 if quick else 9
     for name, sample in (
         (("asia", 40), ("child", 30)) if quick else (("asia", 79), ("child", 90), ("alarm", 90))
     ):

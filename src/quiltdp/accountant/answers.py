@@ -7,7 +7,7 @@ model, the request, the work budget and the stage.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -153,9 +153,8 @@ class Answers:
         known: dict[tuple[int, bytes], SmallestBounds] = {}
         same = larger is not None and bool(np.all(larger.alpha == alpha))
         if larger is not None and bool(np.all(larger.alpha >= alpha)):
-            for p, piece in enumerate(self.pieces):
-                for copy in piece.found.copies:
-                    known[p, _key(alpha, copy)] = larger.results[p, _key(larger.alpha, copy)]
+            for now, then in zip(self._keys(alpha), self._keys(larger.alpha), strict=True):
+                known[now] = larger.results[then]
 
         def evaluation(p: int, key: bytes, own: Vector) -> Evaluation:
             found = known.get((p, key))
@@ -166,29 +165,26 @@ class Answers:
 
     def _over_pieces(self, alpha: Vector, evaluation: Callable[[int, bytes, Vector], Evaluation]) -> Leakages:
         """Collect the leakages of every piece, evaluated once per distinct α vector."""
-        due: dict[tuple[int, bytes], Evaluation] = {}
-        for p, piece in enumerate(self.pieces):
-            for copy in piece.found.copies:
-                key = _key(alpha, copy)
-                if (p, key) not in due:
-                    due[p, key] = evaluation(p, key, taken(alpha, copy))
-        results = dict(zip(due, self._run(list(due.values())), strict=True))
+        copies = (copy for piece in self.pieces for copy in piece.found.copies)
+        own: dict[tuple[int, bytes], Vector] = {}
+        for key, copy in zip(self._keys(alpha), copies, strict=True):
+            if key not in own:
+                own[key] = taken(alpha, copy)
+        due = [evaluation(*key, mine) for key, mine in own.items()]
+        results = dict(zip(own, self._run(due), strict=True))
         told: dict[tuple[int, bytes], Vector] = {}
         reasons: dict[tuple[int, bytes], np.ndarray | None] = {}
-        for p, piece in enumerate(self.pieces):
-            for copy in piece.found.copies:
-                key = _key(alpha, copy)
-                if (p, key) not in told:
-                    alike = piece.component.alike(taken(alpha, copy))
-                    told[p, key], reasons[p, key] = _smallest_alike(alike, results[p, key].values)
+        for key, mine in own.items():
+            alike = self.pieces[key[0]].component.alike(mine)
+            told[key], reasons[key] = _smallest_alike(alike, results[key].values)
         return Leakages(alpha, self._placed(alpha, told), results, reasons)
 
     def _placed(self, alpha: Vector, told: Mapping[tuple[int, bytes], Vector]) -> Vector:
         """Return what is told of the units of every piece, and of each of its α's, in the whole model."""
+        places = (both for piece in self.pieces for both in piece.places)
         parts = [
-            (outside, taken(told[p, _key(alpha, copy)], inside))
-            for p, piece in enumerate(self.pieces)
-            for copy, (inside, outside) in zip(piece.found.copies, piece.places, strict=True)
+            (outside, taken(told[key], inside))
+            for key, (inside, outside) in zip(self._keys(alpha), places, strict=True)
         ]
         stretches = all(isinstance(outside, range) for outside, _ in parts)
         if stretches and any(in_runs(mine) for _, mine in parts):
@@ -202,6 +198,13 @@ class Answers:
             else:
                 values[outside] = mine
         return values
+
+    def _keys(self, alpha: Vector) -> Iterator[tuple[int, bytes]]:
+        """Yield what tells every copy's piece and α's apart."""
+        equal = bool(np.all(alpha == alpha[0]))
+        for p, piece in enumerate(self.pieces):
+            for copy in piece.found.copies:
+                yield p, b"" if equal else _key(alpha, copy)
 
     def _run(self, evaluations: list[Evaluation]) -> list[SmallestBounds]:
         if self.elsewhere is not None:
