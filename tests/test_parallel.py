@@ -6,8 +6,9 @@ import asyncio
 import contextlib
 import os
 import signal
+import threading
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
@@ -33,9 +34,9 @@ class Table:
         return {"values": self.values, "seen": []}
 
 
-def look_up(table: Table, k: int) -> tuple[int, int, int]:
+def look_up(table: Table, k: int) -> tuple[int, tuple[int, int], int]:
     table.seen.append(k)
-    return table.values[k], os.getpid(), len(table.seen)
+    return table.values[k], (os.getpid(), threading.get_ident()), len(table.seen)
 
 
 def refuse_odd(_: None, k: int) -> int:
@@ -55,6 +56,13 @@ def die_once(marker: str, k: int) -> int:
 def die(_: None, k: int) -> int:
     os.kill(os.getpid(), signal.SIGKILL)
     return k
+
+
+def slow_look_up(table: Table, k: int) -> bool:
+    """Return whether nobody else used the table meanwhile."""
+    table.seen.append(k)
+    time.sleep(0.005)
+    return table.seen[-1] == k
 
 
 def slowly(_: None, k: int) -> int:
@@ -84,11 +92,17 @@ def test_what_is_shared_stays_in_a_worker_between_chunks(pool: Executor) -> None
     table = Table(list(range(10_000)))  # too large to go along with every chunk
     found = list(each(look_up, range(60), shared=table, executor=pool))
     assert [value for value, _, _ in found] == list(range(60))
-    calls: dict[int, int] = {}
-    for _, process, _ in found:
-        calls[process] = calls.get(process, 0) + 1
-    largest = {process: max(n for _, p, n in found if p == process) for process in calls}
-    assert largest == calls  # every call of a process saw one and the same object
+    calls = Counter(worker for _, worker, _ in found)
+    largest = {worker: max(n for _, w, n in found if w == worker) for worker in calls}
+    assert largest == calls  # every call of a worker saw one and the same object, which is nobody else's
+
+
+@pytest.mark.parametrize("size", [10, 10_000], ids=["small", "large"])
+def test_threads_do_not_share_what_they_keep(size: int) -> None:
+    """What a worker prepares is made for one at a time: the threads of a process have their own."""
+    with ThreadPoolExecutor(4) as pool:
+        found = each(slow_look_up, range(64), shared=Table(list(range(size))), executor=pool, chunk=2)
+        assert all(found)
 
 
 def test_the_first_error_in_the_order_of_the_items_is_raised(pool: Executor) -> None:
@@ -235,11 +249,11 @@ class Forgetful(Inline):
 
     def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
         k = len(self.tasks) % len(self.memory)
-        usual, parallel._SHARED = parallel._SHARED, self.memory[k]
+        usual, parallel._KEPT.things = parallel._KEPT.things, self.memory[k]
         try:
             future = super().submit(fn, *args, **kwargs)
         finally:
-            parallel._SHARED = usual
+            parallel._KEPT.things = usual
         found = future.result()
         if isinstance(found, parallel._Lacks):
             future = Future()
@@ -300,7 +314,7 @@ class Garbage(Inline):
 class AlwaysLacks(Inline):
     def answer(self, found: Any) -> Any:
         assert len(self.tasks) < 100, "an endless loop"
-        return parallel._Lacks("nowhere", 1)
+        return parallel._Lacks("nowhere", 1, 1)
 
 
 @pytest.mark.parametrize(

@@ -174,10 +174,11 @@ def _each_elsewhere(
 
 
 class _Lacks(NamedTuple):
-    """The answer of a worker that does not have what all items share: its machine and process."""
+    """The answer of a worker that does not have what all items share: its machine, process and thread."""
 
     machine: str
     process: int
+    thread: int
 
 
 @dataclass
@@ -313,25 +314,31 @@ def _lost(often: str, error: BaseException) -> WorkerLost:
     )
 
 
-_SHARED: OrderedDict[str, Any] = OrderedDict()  # in a worker: what it was sent, by fingerprint
-_SENDING = threading.Lock()  # workers may be threads
+class _Kept(threading.local):
+    """In a worker: what it was sent, by fingerprint.  Threads of one process are workers of their own."""
+
+    def __init__(self) -> None:
+        self.things: OrderedDict[str, Any] = OrderedDict()
+
+
+_KEPT = _Kept()
 
 
 def _chunk(
     work: Callable[[Any, Any], Any], key: str, payload: bytes | list[bytes] | None, items: tuple[Any, ...]
 ) -> tuple[list[Any], BaseException | None] | _Lacks:
     """Run in a worker: the answers to a task up to the first error, or what it lacks for want of ``key``."""
-    with _SENDING:
-        if key not in _SHARED:
-            if payload is None:
-                import platform
+    kept = _KEPT.things
+    if key not in kept:
+        if payload is None:
+            import platform
 
-                return _Lacks(platform.node(), os.getpid())
-            _SHARED[key] = pickle.loads(b"".join(payload) if isinstance(payload, list) else payload)
-            while len(_SHARED) > KEPT:
-                _SHARED.popitem(last=False)
-        _SHARED.move_to_end(key)
-        shared = _SHARED[key]
+            return _Lacks(platform.node(), os.getpid(), threading.get_ident())
+        kept[key] = pickle.loads(b"".join(payload) if isinstance(payload, list) else payload)
+        while len(kept) > KEPT:
+            kept.popitem(last=False)
+    kept.move_to_end(key)
+    shared = kept[key]
     results: list[Any] = []
     try:
         for item in items:

@@ -8,8 +8,10 @@ import pytest
 from strategies import random_network
 
 import quiltdp as qd
+from quiltdp import parallel
 from quiltdp.accountant import side_by_side
 from quiltdp.errors import InvalidArgument
+from quiltdp.parallel import Workers
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -81,7 +83,7 @@ def test_one_limit_is_shared_and_every_row_says_where_it_stopped(monkeypatch, cl
     """The second adversary takes all the time there is; everyone after it still answers, and says so."""
     now, given = [0.0], {}
     real = side_by_side.calibrate
-    monkeypatch.setattr(side_by_side, "monotonic", lambda: now[0])
+    monkeypatch.setattr(side_by_side, "time", lambda: now[0])
 
     def slow(model, epsilon, mechanism, *, adversary, time_limit, **options):
         given[adversary.name] = time_limit
@@ -110,3 +112,29 @@ def test_what_is_known_is_not_made_again(monkeypatch):
     assert qd.calibrate_adversaries(model, 1.0, qd.Laplace(1.0), adversaries=["informed"], known=[one]) == (
         one,
     )
+
+
+@pytest.mark.parametrize("spec", [qd.Laplace(1.0), qd.Gaussian(1.0, 1e-5)], ids=["laplace", "gaussian"])
+def test_adversaries_are_asked_in_workers_with_the_same_answers(spec, monkeypatch):
+    """In one connected model the adversaries go to workers, in one of unlike parts the parts do."""
+    one = qd.example("cancer")
+    two = qd.Model.from_tables(
+        {
+            "a": ([], [0.3, 0.7]),
+            "b": (["a"], [[0.9, 0.1], [0.2, 0.8]]),
+            "x": ([], [0.4, 0.6]),
+            "y": (["x"], [[0.6, 0.4], [0.3, 0.7]]),
+        }
+    )
+    with Workers(2) as pool:
+        sent, usual = [], parallel._Sender.send
+        note = lambda self, items: sent.append(self.work.__name__) or usual(self, items)  # noqa: E731
+        monkeypatch.setattr(parallel._Sender, "send", note)
+        for model in (one, two):
+            there = qd.calibrate_adversaries(model, 1.0, spec, executor=pool)
+            here = qd.calibrate_adversaries(model, 1.0, spec)
+            assert [c.to_json() for c in there] == [c.to_json() for c in here]
+            assert all(c.origin[0] is model for c in there)
+            assert [c.origin[1] for c in there] == [c.origin[1] for c in here]
+    assert sent.count("_calibrated") == len(side_by_side.SIDE_BY_SIDE)
+    assert len(set(sent)) > 1

@@ -3,6 +3,8 @@
 import json
 import re
 import shutil
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +12,11 @@ import pytest
 
 import quiltdp as qd
 from quiltdp.errors import InvalidArgument
+from quiltdp.parallel import Workers
 from quiltdp.report.html_report import render
 from quiltdp.report.places import picture_of
-from quiltdp.report.report_data import ReportRequest, bracket_told, report_data
+from quiltdp.report.report_analyses import ReportRequest
+from quiltdp.report.report_data import bracket_told, report_data
 from quiltdp.report.report_reasons import OFF_BY, attackable
 from quiltdp.report.state_map import state_map
 
@@ -61,6 +65,30 @@ def test_the_quilt_of_a_record_is_the_one_of_the_api(asia, data):
         quilt = next(iter(qd.quilts(qd.moralize(model), name, max_nearby=0)))
         assert told["separator"] == sorted(quilt.separator)
         assert told["remote_count"] == len(quilt.remote)
+
+
+@pytest.mark.parametrize("spec", [qd.Laplace(1.0), qd.Gaussian(1.0, 1e-5)], ids=["laplace", "gaussian"])
+@pytest.mark.parametrize("adversary", ["prior", "knows:1"])
+def test_a_page_from_workers_is_the_same_page(tmp_path, spec, adversary):
+    model = qd.example("cancer")
+    cal = qd.calibrate(model, 1.0, spec, adversary=adversary)
+    with Workers(2) as pool:
+        cal.report(tmp_path / "there.html", executor=pool)
+    cal.report(tmp_path / "here.html")
+    assert (tmp_path / "there.html").read_bytes() == (tmp_path / "here.html").read_bytes()
+
+
+def test_what_was_cut_short_is_said(asia):
+    model, options = asia.origin
+    options = {**options, "time_limit": 1e-9}
+    for pool in (nullcontext(), ThreadPoolExecutor(2)):
+        with pool as executor:
+            told = report_data(ReportRequest(asia, model, options, "asia", ""), executor=executor)
+        notes = [text for kind, text in told["assumptions"] if kind == "note"]
+        assert [n.split(":")[0] for n in notes if "limit was reached" in n] == [
+            "numbers beside the answer, informed adversary",
+            "numbers beside the answer, prior adversary",
+        ]
 
 
 def test_hostile_names_are_just_names():

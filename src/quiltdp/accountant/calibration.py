@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -113,6 +113,11 @@ class Calibration:
             if not isinstance(getattr(self, name), str):
                 raise InvalidArgument(f"{name} must be a text, not {getattr(self, name)!r}")
         object.__setattr__(self, "compared", MappingProxyType(dict(self.compared)))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle through the constructor, so that it is checked wherever it arrives."""
+        state = {f.name: getattr(self, f.name) for f in fields(self)} | {"compared": dict(self.compared)}
+        return Calibration, tuple(state.values())
 
     @property
     def gaussian_std(self) -> float:
@@ -237,8 +242,10 @@ class Calibration:
         title = f"σ = {shown_up(self.sigma)} ({self.mechanism.scale_name}) for ε = {self.epsilon:g}"
         return str(edge("leakage_table")(title, told, self.per_record))
 
-    def report(self, path: Any, *, title: str = "") -> None:
+    def report(self, path: Any, *, title: str = "", executor: Executor | None = None) -> None:
         """Write this answer as one self-contained page: reasons, comparison, every record.
+
+        With an ``executor`` what stands beside the answer is analysed there, with the same numbers.
 
         Raises
         ------
@@ -250,7 +257,7 @@ class Calibration:
                 "this calibration was read from a file: calibrate the model again to report it"
             )
         model, options = self.origin
-        edge("write_report")(self, path, model, options=options, name=title)
+        edge("write_report")(self, path, model, options=options, name=title, executor=executor)
 
     def plot(self, *, ax: Any = None) -> Any:
         """Draw this scale beside what other answers would give; return matplotlib axes."""

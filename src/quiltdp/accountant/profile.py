@@ -20,7 +20,7 @@ from quiltdp.accountant.known_records import check_known, known_in
 from quiltdp.accountant.leakage import AUTOMATIC
 from quiltdp.accountant.methods import candidates, find_method, method_names
 from quiltdp.accountant.pieces import assign_units
-from quiltdp.accountant.result import Leakage
+from quiltdp.accountant.result import Leakage, PerUnit
 from quiltdp.accountant.stages import Component
 from quiltdp.accountant.units import (
     SMALLEST_TARGET,
@@ -281,7 +281,7 @@ class LeakageProfile:
         found, stage = self.ask(lambda stage, before: stage.leakages(alpha, before))
         return self.explain(found, stage, dp_epsilon)
 
-    def per_unit(self, dp_epsilon: DpEpsilon) -> Mapping[str, float]:
+    def per_unit(self, dp_epsilon: DpEpsilon) -> PerUnit:
         """Return the :attr:`Leakage.per_record` of :meth:`leakage`, without its reasons."""
         alpha = alphas(self.model, dp_epsilon)
         found, stage = self.ask(lambda stage, before: stage.leakages(alpha, before))

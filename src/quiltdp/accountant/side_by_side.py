@@ -7,17 +7,21 @@ who covers it, whatever the methods for each happen to find.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-from time import monotonic
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
+from time import time
 from typing import Any
 
 from quiltdp.accountant.adversaries import Adversary, adversary_from
 from quiltdp.accountant.calibration import Calibration, calibrate
 from quiltdp.accountant.mechanisms import Mechanism
+from quiltdp.accountant.profile import Progress
 from quiltdp.accountant.units import positive_epsilon
 from quiltdp.errors import InvalidArgument, option
+from quiltdp.graph.components import component_classes
 from quiltdp.model import Model
+from quiltdp.parallel import checked_executor, each
 
 __all__ = ["SIDE_BY_SIDE", "calibrate_adversaries"]
 
@@ -36,6 +40,8 @@ def calibrate_adversaries(
     adversaries: Sequence[str | Adversary] = SIDE_BY_SIDE,
     time_limit: float = 30.0,
     known: Sequence[Calibration] = (),
+    progress: Progress | None = None,
+    executor: Executor | None = None,
     **options: Any,
 ) -> tuple[Calibration, ...]:
     """Return one calibration per adversary, in the order given.
@@ -51,6 +57,9 @@ def calibrate_adversaries(
         for everyone after it.
     known
         Calibrations for the same request that need not be made again.
+    progress, executor
+        As for :func:`quiltdp.analyze`; the adversaries are asked there, or (in a model of unlike parts)
+        the components, one adversary after another.
     options
         Further options of :func:`quiltdp.calibrate`, the same for all.
 
@@ -71,17 +80,47 @@ def calibrate_adversaries(
             f"{option('adversaries')} must name at least one adversary, and be the only such"
         )
     who = [adversary_from(a) for a in adversaries]
-    deadline = monotonic() + positive_epsilon(time_limit, "time_limit")
     before = {c.adversary: c for c in known}
-    own: list[Calibration] = []
-    for k, a in enumerate(who):
-        found = before.get(a.name)
-        if found is None:
-            waiting = sum(later.name not in before for later in who[k + 1 :])
-            share = max(deadline - monotonic() - _KEPT * time_limit * waiting, _LEAST)
-            found = calibrate(model, epsilon, mechanism, adversary=a, time_limit=share, **options)
-        own.append(found)
+    new = list(dict.fromkeys(a for a in who if a.name not in before))
+    checked_executor(executor)
+    here = executor is None or len(component_classes(model)) > 1
+    if here:
+        options |= {"progress": progress, "executor": executor}
+    deadline = time() + positive_epsilon(time_limit, "time_limit")
+    found = each(
+        _calibrated,
+        [(a, len(new) - k) for k, a in enumerate(new, 1)],
+        shared=_Request(model, epsilon, mechanism, options, time_limit, deadline),
+        executor=None if here else executor,
+        progress=None if here else progress,
+        label="adversaries",
+    )
+    for a, (made, how) in zip(new, found, strict=True):
+        before[a.name] = replace(made, origin=(model, how))
+    own = [before[a.name] for a in who]
     return tuple(_smallest(a, c, who, own) for a, c in zip(who, own, strict=True))
+
+
+@dataclass(frozen=True)
+class _Request:
+    """What is asked against every adversary, and until when, in seconds since the epoch: for workers too."""
+
+    model: Model
+    epsilon: float
+    mechanism: Mechanism
+    options: Mapping[str, Any]
+    time_limit: float
+    deadline: float
+
+
+def _calibrated(asked: _Request, about: tuple[Adversary, int]) -> tuple[Calibration, Mapping[str, Any]]:
+    """Return the calibration against an adversary, with so many after it, and its options; not the model."""
+    adversary, waiting = about
+    share = max(asked.deadline - time() - _KEPT * asked.time_limit * waiting, _LEAST)
+    limited = {**asked.options, "adversary": adversary, "time_limit": share}
+    found = calibrate(asked.model, asked.epsilon, asked.mechanism, **limited)
+    assert found.origin is not None
+    return replace(found, origin=None), found.origin[1]
 
 
 def _smallest(

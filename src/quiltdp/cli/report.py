@@ -19,8 +19,10 @@ from quiltdp.cli.accounting import (
     TimeLimit,
     Window,
     Work,
+    WorkerCount,
     progress_bar,
     protection,
+    worker_pool,
 )
 from quiltdp.cli.app import emit_json, guarded
 from quiltdp.cli.calibrate import chosen_mechanism
@@ -49,6 +51,7 @@ def report(
     protect: Protect = None,
     work: Work = "normal",
     time_limit: TimeLimit = 30.0,
+    workers: WorkerCount = 1,
     title: Annotated[str | None, opt("TEXT", "The page's title.")] = None,
     json: AsJson = False,
     options: dict[str, Any],
@@ -77,8 +80,9 @@ def report(
             "work": work,
             "time_limit": time_limit,
         }
-        with progress_bar() as progress:
-            found = qd.calibrate(loaded, epsilon, spec, adversary=adversary, progress=progress, **asked)
+        with worker_pool(workers) as executor, progress_bar() as progress:
+            how: dict[str, Any] = {"progress": progress, "executor": executor}
+            found = qd.calibrate(loaded, epsilon, spec, adversary=adversary, **how, **asked)
             write_report(
                 found,
                 output,
@@ -86,7 +90,7 @@ def report(
                 options=asked,
                 name=title or Path(model).name,
                 command=shlex.join(["quiltdp", *sys.argv[1:]]),
-                progress=progress,
+                **how,
             )
         if json:
             certificate = found.certificate

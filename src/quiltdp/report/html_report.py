@@ -11,13 +11,15 @@ import html
 import json
 import os
 from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
 from importlib.resources import files
 from typing import Any
 
 from quiltdp.accountant.calibration import Calibration
 from quiltdp.io.replace import write_whole
 from quiltdp.model import Model
-from quiltdp.report.report_data import ReportRequest, report_data
+from quiltdp.report.report_analyses import ReportRequest
+from quiltdp.report.report_data import report_data
 
 __all__ = ["render", "write_report"]
 
@@ -34,6 +36,7 @@ def write_report(
     name: str = "",
     command: str = "",
     progress: Callable[[str, float], None] | None = None,
+    executor: Executor | None = None,
 ) -> None:
     """Write the report of a calibration to ``path``, whole or not at all.
 
@@ -45,10 +48,12 @@ def write_report(
         The options of :func:`quiltdp.analyze` that it was made with.
     name, command
         The title, and the command that reproduces the answer.
+    progress, executor
+        As for :func:`quiltdp.analyze`; targets, adversaries and models nearby are looked at there.
     """
     title = name or model.provenance.get("file") or model.provenance.get("source") or "Correlated records"
     request = ReportRequest(calibration, model, dict(options or {}), title, command)
-    write_whole(path, render(report_data(request, progress)).encode())
+    write_whole(path, render(report_data(request, progress, executor)).encode())
 
 
 def render(data: Mapping[str, Any]) -> str:

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from concurrent.futures import Executor
 from typing import Any
 
 from quiltdp import __version__
-from quiltdp.accountant.adversaries import adversary_from
 from quiltdp.accountant.attack import attack
 from quiltdp.accountant.bracket import quick_bracket
-from quiltdp.accountant.calibration import Calibration, calibrate, calibrate_profile
-from quiltdp.accountant.profile import LeakageProfile
-from quiltdp.accountant.result import Leakage, jsonable
-from quiltdp.accountant.shared_work import budget_against
+from quiltdp.accountant.calibration import Calibration
+from quiltdp.accountant.result import jsonable
 from quiltdp.errors import QuiltdpError
 from quiltdp.graph.components import component_classes
 from quiltdp.graph.moral import moralize
@@ -26,64 +23,48 @@ from quiltdp.inference.region import QuiltInfluence
 from quiltdp.inference.workspace import Workspace
 from quiltdp.model import Model
 from quiltdp.report.places import Picture, picture_of
+from quiltdp.report.report_analyses import STEPS, Analysed, ReportRequest, analysed
 from quiltdp.report.report_reasons import attackable, if_the_model_is_wrong, theorem_of
 from quiltdp.report.state_map import state_map
 
-__all__ = ["ReportRequest", "bracket_told", "report_data"]
+__all__ = ["bracket_told", "report_data"]
 
-_STEPS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)  # multiples of the target and of its α that are tabulated
 _DETAILS = 200  # records whose quilt is described
 _ROWS = 20_000  # records in the table
 _REMOTE = 12  # remote records named
-_OTHERS = {"informed": "prior", "prior": "informed"}
-
-
-@dataclass(frozen=True, eq=False)
-class ReportRequest:
-    """A calibration with the model and the options it was made from."""
-
-    calibration: Calibration
-    model: Model
-    options: Mapping[str, Any]
-    name: str
-    command: str
 
 
 def report_data(
-    request: ReportRequest, progress: Callable[[str, float], None] | None = None
+    request: ReportRequest,
+    progress: Callable[[str, float], None] | None = None,
+    executor: Executor | None = None,
 ) -> dict[str, Any]:
     """Return what the page shows: answer, comparison, curves, picture, records, assumptions."""
     tell = progress if progress is not None else _silent
     cal, model = request.calibration, request.model
-    tell("other adversaries", 0.0)
-    profiles = _profiles(request)
-    found = _leakages(request, profiles)
-    tell("targets", 0.3)
-    targets = _targets(request, profiles)
-    tell("curves", 0.6)
-    curves = _curves(cal, profiles)
-    leaks = dict(found[cal.adversary].per_record) if cal.adversary in found else {}
+    found = analysed(request, executor, lambda label, share: tell(label, 0.8 * share))
     tell("picture", 0.8)
+    leaks = dict(found.leakage.get(cal.adversary, {}))
     picture = picture_of(model, leaks)
     rows, says = _records(cal, found)
     tell("models nearby", 0.85)
-    wrong = if_the_model_is_wrong(cal, model, request.options)
+    wrong = if_the_model_is_wrong(cal, model, request.options, executor)
     tell("quilts", 0.9)
     data = {
         "title": request.name,
         "sigma": cal.sigma,
         "scale_name": cal.mechanism.scale_name,
         "sentence": _sentence(cal, len(model.records)),
-        "bars": _bars(request, profiles),
+        "bars": _bars(cal, found),
         "bracket": bracket_told(cal, model),
-        "targets": targets,
-        "leakage": curves,
+        "targets": _targets(cal, found),
+        "leakage": _curves(request, found),
         "graph": _graph(model, picture, leaks),
         "records": rows,
         "records_say": says,
         "details": _details(model, cal, [r["name"] for r in rows[:_DETAILS]]),
         "binding": cal.binding.unit if cal.binding.unit in leaks else None,
-        "assumptions": [*_assumptions(cal, model), *_cut_short(profiles)],
+        "assumptions": [*_assumptions(cal, model), *_cut_short(found)],
         "how": _how(cal),
         "command": request.command,
         "theorem": theorem_of(cal),
@@ -99,55 +80,9 @@ def _silent(label: str, share: float) -> None:
     """Tell nobody."""
 
 
-def _profiles(request: ReportRequest) -> dict[str, LeakageProfile]:
-    """Return the analysis for the chosen adversary and for the usual other one."""
-    cal = request.calibration
-    if not cal.mechanism.pure:
-        return {}
-    names = [
-        cal.adversary,
-        *([_OTHERS[cal.adversary]] if cal.adversary in _OTHERS else ["prior", "informed"]),
-    ]
-    return {who: LeakageProfile(request.model, adversary=who, **_options_for(request, who)) for who in names}
-
-
-def _options_for(request: ReportRequest, adversary: str) -> dict[str, Any]:
-    """Return the options against an adversary: a stage that is another's ends with its own before it."""
-    work = request.options.get("work", "normal")
-    return {**request.options, "work": budget_against(adversary_from(adversary), work)}
-
-
-def _leakages(request: ReportRequest, profiles: Mapping[str, LeakageProfile]) -> dict[str, Leakage]:
-    alpha = request.calibration.dp_epsilon
-    return {} if alpha is None else {who: p.leakage(alpha) for who, p in profiles.items()}
-
-
-def _sigma_at(
-    request: ReportRequest, profiles: Mapping[str, LeakageProfile], epsilon: float, adversary: str
-) -> float | None:
-    mechanism = request.calibration.mechanism
-    try:
-        if adversary in profiles:  # one analysis, several targets
-            return calibrate_profile(profiles[adversary], epsilon, mechanism, compare=False).sigma
-        return calibrate(
-            request.model,
-            epsilon,
-            mechanism,
-            adversary=adversary,
-            compare=False,
-            **_options_for(request, adversary),
-        ).sigma
-    except QuiltdpError:
-        return None  # a target so small or large that no scale is representable
-
-
-def _targets(request: ReportRequest, profiles: Mapping[str, LeakageProfile]) -> dict[str, Any]:
-    cal = request.calibration
-    pairs = []
-    for step in _STEPS:
-        sigma = cal.sigma if step == 1.0 else _sigma_at(request, profiles, cal.epsilon * step, cal.adversary)
-        if sigma is not None:
-            pairs.append((cal.epsilon * step, sigma))
+def _targets(cal: Calibration, found: Analysed) -> dict[str, Any]:
+    sigmas = {step: cal.sigma if step == 1.0 else found.sigma[cal.adversary, step] for step in STEPS}
+    pairs = [(cal.epsilon * step, sigma) for step, sigma in sigmas.items() if sigma is not None]
     return {
         "epsilon": [e for e, _ in pairs],
         "sigma": [s for _, s in pairs],
@@ -155,20 +90,16 @@ def _targets(request: ReportRequest, profiles: Mapping[str, LeakageProfile]) -> 
     }
 
 
-def _curves(cal: Calibration, profiles: Mapping[str, LeakageProfile]) -> dict[str, Any]:
+def _curves(request: ReportRequest, found: Analysed) -> dict[str, Any]:
     """Return leakage against α, one line per adversary; nothing where the mechanism is not pure."""
-    if cal.dp_epsilon is None:
+    alpha = request.calibration.dp_epsilon
+    if alpha is None:
         return {"alpha": [], "series": []}
-    top = max(cal.dp_epsilon.values()) if isinstance(cal.dp_epsilon, Mapping) else cal.dp_epsilon
-    alphas = [top * step for step in _STEPS]
-
-    def at(step: float) -> Any:
-        given = cal.dp_epsilon
-        return {n: a * step for n, a in given.items()} if isinstance(given, Mapping) else given * step  # type: ignore[operator]
-
+    top = max(alpha.values()) if isinstance(alpha, Mapping) else alpha
+    alphas = [top * step for step in STEPS]
     series = [
-        {"label": f"to the {who} adversary", "values": [p.epsilon(at(step)) for step in _STEPS]}
-        for who, p in profiles.items()
+        {"label": f"to the {who} adversary", "values": [found.epsilon[who, step] for step in STEPS]}
+        for who in request.adversaries
     ]
     return {"alpha": alphas, "series": [*series, {"label": "independent records", "values": alphas}]}
 
@@ -190,8 +121,7 @@ def _unit(cal: Calibration) -> str:
     return "a record" if cal.protected == "single records" else f"a protected unit ({cal.protected})"
 
 
-def _bars(request: ReportRequest, profiles: Mapping[str, LeakageProfile]) -> list[dict[str, Any]]:
-    cal = request.calibration
+def _bars(cal: Calibration, found: Analysed) -> list[dict[str, Any]]:
     compared = cal.compared
     bars: list[dict[str, Any]] = []
 
@@ -200,10 +130,8 @@ def _bars(request: ReportRequest, profiles: Mapping[str, LeakageProfile]) -> lis
             bars.append({"label": label, "sigma": sigma, "remark": remark, "ours": ours})
 
     add("independent records", compared.get("independent"), "too little if records are correlated")
-    other = _OTHERS.get(cal.adversary)
     lines: list[tuple[str, float | None, bool]] = [(cal.adversary, cal.sigma, True)]
-    if other is not None:
-        lines.append((other, _sigma_at(request, profiles, cal.epsilon, other), False))
+    lines += [(who, sigma, False) for (who, step), sigma in found.sigma.items() if step == 1.0]
     for who, sigma, ours in sorted(lines, key=lambda line: line[0] != "prior"):
         add(f"quiltdp, {who}", sigma, "this answer" if ours else "for comparison", ours)
     add("published lemma", compared.get("published"), "|C| α + 4 b of the best quilt")
@@ -291,15 +219,14 @@ def _graph(model: Model, picture: Picture, leaks: Mapping[str, float]) -> dict[s
     }
 
 
-def _records(cal: Calibration, found: Mapping[str, Leakage]) -> tuple[list[dict[str, Any]], str]:
+def _records(cal: Calibration, found: Analysed) -> tuple[list[dict[str, Any]], str]:
     """Return the table's rows, the ones that leak most to the chosen adversary first."""
-    if not found:
+    if not found.leakage:
         return [], "Every record has the same (ε, δ): there is no table for this mechanism."
-    own = found[cal.adversary].per_record
-    top = own.top(_ROWS)
-    rows = []
-    for name, leak in top:
-        to = {who: f.per_record[name] for who, f in found.items()}
+    own = found.leakage[cal.adversary]
+    rows: list[dict[str, Any]] = []
+    for name, leak in own.top(_ROWS):
+        to = {who: leaks[name] for who, leaks in found.leakage.items()}
         rows.append({"name": name, "leaks": leak, "leaks_to": to, "method": None})
     if rows:
         rows[0]["method"] = cal.binding.method
@@ -418,12 +345,10 @@ def _assumptions(cal: Calibration, model: Model) -> list[list[str]]:
     ]
 
 
-def _cut_short(profiles: Mapping[str, LeakageProfile]) -> list[list[str]]:
+def _cut_short(found: Analysed) -> list[list[str]]:
     """Say which numbers beside the answer are those of an earlier stage."""
     return [
-        ["note", f"numbers beside the answer, {who} adversary: {profile.notes()[-1]}"]
-        for who, profile in profiles.items()
-        if profile.struck
+        ["note", f"numbers beside the answer, {who} adversary: {why}"] for who, why in found.cut_short.items()
     ]
 
 

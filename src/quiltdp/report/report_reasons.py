@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Mapping
+from concurrent.futures import Executor
 from typing import Any
 
 import numpy as np
 
 from quiltdp.accountant.adversaries import adversary_from
 from quiltdp.accountant.calibration import Calibration
+from quiltdp.accountant.mechanisms import Mechanism
 from quiltdp.accountant.methods import find_method
 from quiltdp.accountant.robust import robust
 from quiltdp.chain import ChainModel, markov_chain
@@ -18,6 +20,7 @@ from quiltdp.errors import QuiltdpError
 from quiltdp.graph.components import component_classes
 from quiltdp.model import Model
 from quiltdp.numbers import shown_up
+from quiltdp.parallel import each
 
 __all__ = ["OFF_BY", "attackable", "if_the_model_is_wrong", "theorem_of"]
 
@@ -63,7 +66,9 @@ def theorem_of(cal: Calibration) -> str:
     return re.sub(r":\w+:`~?\.?([^`]*)`", r"\1", text).strip()
 
 
-def if_the_model_is_wrong(cal: Calibration, model: Model, options: Mapping[str, Any]) -> dict[str, Any]:
+def if_the_model_is_wrong(
+    cal: Calibration, model: Model, options: Mapping[str, Any], executor: Executor | None = None
+) -> dict[str, Any]:
     """Return the noise that is enough if every table is off by so much, one line per share.
 
     Each line is a calibration of its own, certified for every model in that neighbourhood; once group
@@ -74,16 +79,15 @@ def if_the_model_is_wrong(cal: Calibration, model: Model, options: Mapping[str, 
     asked = {**options, "work": "quick", "adversary": cal.adversary}
     most = cal.compared.get("group")
     lines: list[dict[str, Any]] = []
+    found = each(_nearby, OFF_BY, shared=(model, cal.epsilon, cal.mechanism, asked), executor=executor)
     for share in OFF_BY:
         reached = lines and most is not None and lines[-1]["sigma"] >= most * (1 - 1e-9)
         if not reached:
-            try:
-                found = robust(model, cal.epsilon, cal.mechanism, off_by=share, **asked)
-            except QuiltdpError:
+            told = next(found)
+            if told is None:
                 break
-            method = found.binding.method
             # the model itself is among them, and its own answer searched further
-            lines.append({"off_by": share, "sigma": max(found.sigma, cal.sigma), "method": method})
+            lines.append({"off_by": share, "sigma": max(told[0], cal.sigma), "method": told[1]})
         else:
             lines.append({**lines[-1], "off_by": share})
     if not lines:
@@ -96,3 +100,15 @@ def if_the_model_is_wrong(cal: Calibration, model: Model, options: Mapping[str, 
     if most is not None and lines[-1]["sigma"] >= most * (1 - 1e-9):
         says += f" No model with these dependencies needs more than {shown_up(most)}, group privacy."
     return {"lines": lines, "says": says}
+
+
+def _nearby(
+    shared: tuple[Model, float, Mechanism, Mapping[str, Any]], share: float
+) -> tuple[float, str] | None:
+    """Return σ for all models that are off by so much, and its method; ``None`` where there is no bound."""
+    model, epsilon, mechanism, asked = shared
+    try:
+        found = robust(model, epsilon, mechanism, off_by=share, **asked)
+    except QuiltdpError:
+        return None
+    return found.sigma, found.binding.method
