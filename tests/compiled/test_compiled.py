@@ -71,9 +71,56 @@ def test_without_a_compiler_there_is_one_line_and_no_library(
     assert not (copy / build.LIBRARY.name).exists()
 
 
-def test_a_broken_library_is_not_used(copy: Path) -> None:
+def test_a_broken_library_is_not_used(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (copy / build.LIBRARY.name).write_bytes(b"this is no library")
     assert kernels.__wrapped__() is None
+    assert _one_line(capsys)
+
+
+@needs_compiler
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.9, 1.0])
+def test_a_library_that_was_cut_short_is_told_and_not_loaded(
+    copy: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, share: float
+) -> None:
+    """Loading it would end the process (SIGBUS) as soon as a missing page is touched."""
+    build.build()
+    library = copy / build.LIBRARY.name
+    content = library.read_bytes()
+    library.write_bytes(content[: int(share * (len(content) - 1))])
+    monkeypatch.setattr(ctypes, "CDLL", None)
+    assert kernels.__wrapped__() is None
+    assert _one_line(capsys)
+
+
+@needs_compiler
+def test_a_library_with_a_changed_byte_is_not_loaded(copy: Path) -> None:
+    build.build()
+    library = copy / build.LIBRARY.name
+    content = bytearray(library.read_bytes())
+    content[len(content) // 2] ^= 1
+    library.write_bytes(content)
+    assert kernels.__wrapped__() is None
+
+
+def _one_line(capsys: pytest.CaptureFixture[str]) -> bool:
+    said = capsys.readouterr().err
+    return said.count("\n") == 1 and "without compiled kernels" in said and build.LIBRARY.name in said
+
+
+@needs_compiler
+def test_an_answer_does_not_depend_on_a_library_that_was_cut_short(tmp_path: Path) -> None:
+    there = tmp_path / "src"
+    shutil.copytree(ROOT / "src", there, ignore=shutil.ignore_patterns("__pycache__"))
+    library = there / "quiltdp" / "compiled" / build.LIBRARY.name
+    library.write_bytes(library.read_bytes()[:20_000])
+    command = [sys.executable, "-m", "quiltdp", "calibrate", "models/asia.bif", "--epsilon", "1", "--json"]
+    answers = []
+    for place in (there, ROOT / "src"):
+        environment = {**os.environ, "PYTHONPATH": str(place), "QUILTDP_PURE": "0"}
+        answers.append(subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=True))
+    assert answers[0].stdout == answers[1].stdout
+    assert answers[0].stderr.count(b"\n") == 1
+    assert not answers[1].stderr
 
 
 def test_a_kernel_takes_only_what_c_reads_right() -> None:

@@ -1,15 +1,16 @@
 """Hot loops in C, each beside a twin in numpy that gives the same bytes.
 
-:func:`kernel` is a function of the library, or ``None`` where that was not built, is not of the sources
-beside it, or is not wanted (``QUILTDP_PURE=1``); whoever has a kernel asks here, and falls back on its twin.
-A kernel calls neither ``exp`` nor ``log`` (numpy's differ from the C library's in the last bit), adds in the
-order of its twin, and keeps nothing between calls.
+:func:`kernel` is a function of the library, or ``None`` where that was not built, is not whole, is not of
+the sources beside it, or is not wanted (``QUILTDP_PURE=1``); whoever has a kernel asks here, and falls back
+on its twin.  A kernel calls neither ``exp`` nor ``log`` (numpy's differ from the C library's in the last
+bit), adds in the order of its twin, and keeps nothing between calls.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
+import sys
 from collections.abc import Callable
 from functools import cache
 from typing import Any, TypeAlias
@@ -30,9 +31,16 @@ def kernels() -> ctypes.CDLL | None:
     """Return the compiled library, or ``None``: then the twins do the same work, more slowly."""
     if os.environ.get("QUILTDP_PURE", "0") not in ("", "0"):
         return None
-    from quiltdp.compiled.build import LIBRARY, digest
+    from quiltdp.compiled.build import LIBRARY, digest, whole
 
     try:
+        if not whole():
+            print(
+                f"quiltdp without compiled kernels: {LIBRARY} is damaged: install quiltdp again, or make the"
+                " file anew with python -m quiltdp.compiled.build",
+                file=sys.stderr,
+            )
+            return None
         library = ctypes.CDLL(str(LIBRARY))
         library.qd_sources.restype = ctypes.c_char_p
         made_of: bytes = library.qd_sources()

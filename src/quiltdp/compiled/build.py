@@ -33,6 +33,22 @@ def digest() -> str:
     return found.hexdigest()
 
 
+def seal(content: bytes) -> bytes:
+    """Return what stands at the end of a library, behind what the system reads: a digest of the rest."""
+    return hashlib.sha256(content).hexdigest().encode()
+
+
+def whole() -> bool:
+    """Return whether the library is the file that was made, to its last byte.
+
+    The system maps a library without looking: one that was cut short, by a full disk or a broken copy, ends
+    the process when a page of it is missing.
+    """
+    content = LIBRARY.read_bytes()
+    end = len(content) - len(seal(b""))
+    return content[end:] == seal(content[:end])
+
+
 def build() -> Path | None:
     """Make the library and return its place; ``None``, with a line on stderr, where that is not possible."""
     import shlex
@@ -46,6 +62,10 @@ def build() -> Path | None:
             define = f'-DQD_SOURCES="{digest()}"'
             command = [*compiler, *FLAGS, define, "-o", str(made), *map(str, sources())]
             subprocess.run(command, check=True, capture_output=True, text=True)
+            with made.open("rb+") as file:
+                file.write(seal(file.read()))
+                file.flush()
+                os.fsync(file.fileno())
             os.replace(made, LIBRARY)
         return LIBRARY
     except subprocess.CalledProcessError as error:
