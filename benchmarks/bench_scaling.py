@@ -9,7 +9,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -238,6 +238,7 @@ def workers(quick: bool) -> list[dict[str, Any]]:
     count = os.cpu_count() or 1
     rows = []
     with Workers(count) as pool:
+        local = partial(local_times, pool, count)
         began = time.perf_counter()
         list(each(nothing, range(count), executor=pool))
         start = time.perf_counter() - began
@@ -246,20 +247,24 @@ def workers(quick: bool) -> list[dict[str, Any]]:
         chunked = (
             clocked(lambda: list(each(nothing, range(calls * 10), executor=pool, chunk=100))) / calls / 10
         )
-        rows.append(["plain loop", *gain(loop(16 if quick else 64), pool, count)])
-        rows.append(["families × 1,000 loci", *gain(families(6 if quick else 16), pool, count)])
-        rows.append(["components of a model", *gain(components(), pool, count)])
-    rows.append(["families × 1,000 loci, Dask", *on_dask(families(6 if quick else 16), count)])
+        rows.append(["plain loop", *gain(loop(16 if quick else 64), pool, local, count, quick)])
+        rows.append(
+            ["families × 1,000 loci", *gain(families(32 if quick else 192), pool, local, count, quick)]
+        )
+        rows.append(["components of a model", *gain(components(), pool, local, count, quick)])
+    rows.append(["families × 1,000 loci, Dask", *on_dask(families(32 if quick else 192), count, quick)])
     return [
         {
             "title": f"One process and {count} workers",
             "says": "Wall-clock seconds; and, because others may use the machine, processor seconds alone"
             f" over those of the sender plus 1/{count} of those of all workers: the speed-up on {count} idle"
             " cores, overhead included; *slope* is that of its logarithm in the logarithm of the workers (1"
-            " is ideal). Dask: a cluster of as many processes here. Answers are compared and equal.",
+            " is ideal). Medians of three rounds (of one with --quick), each a question of its own, alone and"
+            " with workers in turns. Dask: a cluster of as many processes here, its scheduler counted with"
+            " the sender. Answers are compared and equal.",
             "columns": [
                 "part", "one process, s", f"{count} workers, s", "speed-up", "processor s alone",
-                "sender", "workers together", "speed-up, idle", "slope",
+                "sender", "workers together", "speed-up, idle", "least–most", "slope",
             ],
             "rows": rows,
             "after": f"Starting {count} workers took {start:.2f} s; a task costs the sender"
@@ -269,70 +274,69 @@ def workers(quick: bool) -> list[dict[str, Any]]:
 
 
 Part = Callable[[Executor | None, float], Any]
+Times = Callable[[], dict[int, float]]
+"""The processor seconds of every worker so far, by its process."""
+
+WARM, ROUNDS = 0.2, (0.1, 0.11, 0.12)
 
 
-def gain(work: Part, pool: Workers, count: int) -> list[Any]:
+def gain(work: Part, pool: Executor, times: Times, count: int, quick: bool) -> list[Any]:
     """Return wall and processor seconds, alone and with workers, and the speed-ups they mean.
 
-    The second argument of ``work`` makes the first calls, which pay for imports, another question.
+    The second argument of ``work`` makes every call another question; the first ones pay for imports.
     """
-    work(None, 0.2)
+    work(None, WARM)
+    work(pool, WARM)
+    rounds = [one_round(work, pool, times, count, ask) for ask in ROUNDS[: 1 if quick else None]]
+    *seconds, faster = np.median(rounds, axis=0).tolist()
+    alone, wall, spent, mine, others = seconds
+    spread = [r[-1] for r in rounds]
+    growth = math.log(faster) / math.log(max(count, 2))
+    between = f"{min(spread):.3g}–{max(spread):.3g}"
+    return [alone, wall, alone / wall, spent, mine, others, faster, between, growth]
+
+
+def one_round(work: Part, pool: Executor, times: Times, count: int, ask: float) -> tuple[float, ...]:
     began, spent = time.perf_counter(), time.process_time()
-    here = work(None, 0.1)
+    here = work(None, ask)
     alone, spent = time.perf_counter() - began, time.process_time() - spent
-    work(pool, 0.2)
-    others, mine, began = busy(pool, count), time.process_time(), time.perf_counter()
-    there = work(pool, 0.1)
+    before = times()
+    mine, began = time.process_time(), time.perf_counter()
+    there = work(pool, ask)
     wall, mine = time.perf_counter() - began, time.process_time() - mine
-    others = busy(pool, count) - others
+    after = times()
+    others = sum(after.values()) - sum(before.values())
     assert there == here
-    faster = spent / (mine + others / count)
-    return [
-        alone,
-        wall,
-        alone / wall,
-        spent,
-        mine,
-        others,
-        faster,
-        math.log(faster) / math.log(max(count, 2)),
-    ]
+    return alone, wall, spent, mine, others, spent / (mine + others / count)
 
 
-def on_dask(work: Part, count: int) -> list[Any]:
-    """Return the same for a Dask cluster of separate processes, in wall-clock seconds alone."""
+def on_dask(work: Part, count: int, quick: bool) -> list[Any]:
+    """Return the same for a Dask cluster of separate processes."""
     try:
         from distributed import Client, LocalCluster
     except ImportError:
-        return [None] * 8
+        return [None] * 9
     single: dict[str, Any] = {"n_workers": count, "threads_per_worker": 1, "processes": True}
     quiet: dict[str, Any] = {"dashboard_address": ":0", "silence_logs": logging.CRITICAL}
     with LocalCluster(**single, **quiet) as cluster, Client(cluster) as client:
-        work(None, 0.2)
-        began, spent = time.perf_counter(), time.process_time()
-        here = work(None, 0.1)
-        alone, spent = time.perf_counter() - began, time.process_time() - spent
-        work(client.get_executor(), 0.2)
-        began = time.perf_counter()
-        there = work(client.get_executor(), 0.1)
-        wall = time.perf_counter() - began
-    assert there == here
-    return [alone, wall, alone / wall, spent, None, None, None, None]
+
+        def times() -> dict[int, float]:
+            return dict(client.run(processor_time).values())
+
+        return gain(work, client.get_executor(), times, count, quick)
 
 
 def loop(count: int) -> Part:
     return lambda pool, _: list(each(burn, range(count), executor=pool))
 
 
-def busy(pool: Workers, count: int) -> float:
-    """Return the processor seconds of all workers so far."""
+def local_times(pool: Workers, count: int) -> dict[int, float]:
+    """Return the processor seconds of the processes that take any task, and of those that have places."""
     seen: dict[int, float] = {}
     while len(seen) < count:
-        found = [pool.submit(processor_time) for _ in range(4 * count)]
-        seen.update(f.result() for f in found)
-    found = [pool.submit_at(k, processor_time) for k in range(count)]
-    seen.update(f.result() for f in found)
-    return sum(seen.values())
+        seen.update(f.result() for f in [pool.submit(processor_time) for _ in range(4 * count)])
+    seen.update(f.result() for f in [pool.submit_at(k, processor_time) for k in range(count)])
+    return seen
 
 
 def processor_time() -> tuple[int, float]:
@@ -369,6 +373,6 @@ def components() -> Part:
             if rng.random() < 0.3:
                 people.append(Person(f"{child}s"))
                 couples.append((child, f"{child}s"))
-    models = {p: qd.pedigree(Pedigree(tuple(people)), p) for p in (0.1, 0.2)}
+    models = {p: qd.pedigree(Pedigree(tuple(people)), p) for p in (WARM, *ROUNDS)}
     limits = {"time_limit": 600.0}
     return lambda pool, p: qd.dp_epsilon(models[p], 1.0, "coupling", "prior", executor=pool, **limits)

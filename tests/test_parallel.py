@@ -202,6 +202,26 @@ def test_items_of_one_place_meet_one_process() -> None:
     assert pids[0] == pids[3] != pids[1] == pids[2]
 
 
+def test_all_items_of_a_process_are_one_task_and_errors_come_in_their_order() -> None:
+    sent: list[int] = []
+
+    class Counting(Workers):
+        def submit_at(self, place: int, fn: Any, /, *args: Any) -> Future[Any]:
+            sent.append(len(args[-1]))
+            return super().submit_at(place, fn, *args)
+
+    with Counting(2) as pool:
+        assert list(each(pow, range(10), shared=2, executor=pool, place=lambda k: k)) == [
+            2**k for k in range(10)
+        ]
+        assert sent == [5, 5]
+        found = each(refuse_odd, [0, 2, 4, 7, 5, 6], executor=pool, place=lambda k: k // 2)
+        assert [next(found) for _ in range(3)] == [0, 2, 4]
+        with pytest.raises(ModelTooWide, match="item 7 is odd"):  # 5 is refused by the other process
+            next(found)
+        assert list(each(pow, [], shared=2, executor=pool, place=lambda k: k)) == []
+
+
 def die_at(shared: tuple[str, list[int]], k: int) -> int:
     marker, table = shared
     if k == 2 and not Path(marker).exists():

@@ -73,7 +73,8 @@ def each(
         Items per task.  Chosen from the number of items and of workers where it is not given: up to 16
         while many are left, one at the end, so that workers end together.
     place
-        Items of one place go to one process of :class:`Workers`, which has kept what it prepared for it.
+        Items of one place go to one process of :class:`Workers`, which has kept what it prepared for it;
+        all items of a process are one task.
     progress
         Called with ``label`` and the fraction of ``total`` that is done; what it raises cancels the rest.
 
@@ -107,7 +108,11 @@ def each(
             yield work(shared, item)
             tell(done)
         return
-    yield from _each_elsewhere(_Sender(executor, work, shared, place), iter(items), known, chunk, tell)
+    sender = _Sender(executor, work, shared, place)
+    if sender.place is not None:
+        yield from _each_in_its_place(sender, list(items), tell)
+    else:
+        yield from _each_elsewhere(sender, iter(items), known, chunk, tell)
 
 
 def checked_executor(executor: object) -> None:
@@ -173,6 +178,30 @@ def _each_elsewhere(
             task.future.cancel()
 
 
+def _each_in_its_place(sender: _Sender, items: list[Any], tell: Callable[[int], None]) -> Iterator[Any]:
+    """Send every process its items at once; yield what comes back, in the order of the items."""
+    parts: dict[int, list[int]] = {}
+    for k, item in enumerate(items):
+        parts.setdefault(sender.process(item), []).append(k)
+    tasks = [sender.send(tuple(items[k] for k in part)) for part in parts.values()]
+    found: dict[int, Any] = {}
+    errors: dict[int, BaseException] = {}
+    try:
+        for part, task in zip(parts.values(), tasks, strict=True):
+            results, error = sender.receive(task)
+            found.update(zip(part, results, strict=error is None))
+            if error is not None:
+                errors[part[len(results)]] = error
+            tell(len(found))
+    finally:
+        for task in tasks:
+            task.future.cancel()
+    for k in range(len(items)):
+        if k in errors:
+            raise errors[k]
+        yield found[k]
+
+
 class _Lacks(NamedTuple):
     """The answer of a worker that does not have what all items share: its machine, process and thread."""
 
@@ -232,15 +261,20 @@ class _Sender:
         self.small = len(self.sealed.payload) <= _SMALL
         self.count = worker_count(executor)
         self.first = self.count or 1  # tasks that carry what is shared unasked
-        # Where items have their places, no process waits behind another's items.
-        self.ahead = 4 * self.count if self.count and self.place is None else _AHEAD
+        self.ahead = 4 * self.count if self.count else _AHEAD
         self.helped: dict[_Lacks, int] = {}
 
     def size(self, left: int | None) -> int:
         """Return how many items the next task has, of those that are left."""
-        if left is None or self.count is None or self.place is not None:
+        if left is None or self.count is None:
             return 1
         return max(1, min(_MOST, left // (_SHARES * self.count)))
+
+    def process(self, item: Any) -> int:
+        """Return which process of :class:`Workers` an item with a place goes to."""
+        assert self.place is not None
+        assert isinstance(self.executor, Workers)
+        return self.executor.process(self.place(item))
 
     def send(self, items: tuple[Any, ...]) -> _Task:
         """Submit a task; the first ones, and all where it is small, carry what is shared."""

@@ -16,6 +16,11 @@ __all__ = ["KEPT", "Workers"]
 KEPT = 8
 """Shared things that a worker remembers."""
 
+_DIED = (BrokenExecutor, BrokenPipeError)
+"""What a pool says whose process is gone: before the call, or while it was told what to import."""
+
+_GRACE = 1.0  # seconds that a process has to end by itself
+
 
 class Workers(Executor):
     """Processes on this machine; where one is killed, new ones take its place.
@@ -53,27 +58,27 @@ class Workers(Executor):
         with self._lock:
             try:
                 return self._pool.submit(fn, *args, **kwargs)
-            except BrokenExecutor:
+            except _DIED:
                 self._pool.shutdown(wait=False)
                 self._pool = self._new(self._max_workers)
                 return self._pool.submit(fn, *args, **kwargs)
 
     def submit_at(self, place: int, fn: Callable[..., Any], /, *args: Any) -> Future[Any]:
-        """Schedule a call in the process of a place: 0, 1, …, then back again, so that neighbours balance."""
-        k = self._process(place)
+        """Schedule a call in the process of a place; neighbours go to and fro, so that they balance."""
+        k = self.process(place)
         with self._lock:
             if not self._places:
                 self._places = [self._new(1) for _ in range(self._max_workers)]
             try:
                 return self._places[k].submit(fn, *args)
-            except BrokenExecutor:
+            except _DIED:
                 self._places[k].shutdown(wait=False)
                 self._places[k] = self._new(1)
                 return self._places[k].submit(fn, *args)
 
     def lacks(self, place: int, key: str) -> bool:
         """Return whether the process of a place was not yet sent what ``key`` names; from now on it was."""
-        sent = (self._process(place), key)
+        sent = (self.process(place), key)
         with self._lock:
             if sent in self._sent:
                 return False
@@ -82,7 +87,8 @@ class Workers(Executor):
             self._sent.add(sent)
             return True
 
-    def _process(self, place: int) -> int:
+    def process(self, place: int) -> int:
+        """Return the number of the process that a place has: 0, 1, …, then back again."""
         k = place % (2 * self._max_workers)
         return min(k, 2 * self._max_workers - 1 - k)
 
@@ -100,6 +106,8 @@ class Workers(Executor):
             for process in processes:
                 process.terminate()
             for process in processes:
+                process.join(_GRACE)
+                process.kill()  # one that is stopped, or does not listen
                 process.join()
         else:
             self.shutdown()

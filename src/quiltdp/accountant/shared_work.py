@@ -19,7 +19,7 @@ from quiltdp.accountant.leakage import AUTOMATIC
 from quiltdp.accountant.methods import method_names
 from quiltdp.accountant.profile import LeakageProfile
 from quiltdp.accountant.units import positive_epsilon
-from quiltdp.errors import InvalidArgument, Refused, option
+from quiltdp.errors import InvalidArgument, Refused, WorkerLost, option
 from quiltdp.work import Guard, GuardStruck, WorkBudget
 
 __all__ = [
@@ -211,6 +211,8 @@ class SharedWork:
                 found, last = (lambda value=value: value), stage
             except GuardStruck:
                 break
+            except WorkerLost:
+                raise
             except Refused as error:  # a later stage may allow it
                 found, last = _refusal(error, WorkDone(self.asked, stage, reason)), stage
         self._done = WorkDone(self.asked, last, reason)

@@ -133,9 +133,10 @@ def calibrate(
             if adversaries:
                 rest = {**asked, "time_limit": max(time_limit - (monotonic() - started), 1e-3)}
                 others = qd.calibrate_adversaries(loaded, epsilon, spec, compare=False, known=[found], **rest)
+            left = time_limit - (monotonic() - started)  # one limit for the answer and what stands beside it
+            limits = {"memory_limit": asked["memory_limit"], "executor": executor}
+            instead = _against_prior(loaded, found, left, limits) if _is_group(found) else None
         attained = _bracket(loaded, found, bracket)
-        left = time_limit - (monotonic() - started)  # one limit for the answer and what stands beside it
-        instead = _against_prior(loaded, found, left, asked["memory_limit"]) if _is_group(found) else None
         parts = found.split(releases, disjoint=disjoint)
         if json:
             document = {k: v for k, v in found.to_dict().items() if k not in ("schema", "version")}
@@ -299,13 +300,13 @@ class _Prior(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def _against_prior(model: Model, found: Calibration, left: float, memory: int | None) -> _Prior | None:
+def _against_prior(model: Model, found: Calibration, left: float, how: dict[str, Any]) -> _Prior | None:
     """Return σ against the prior adversary, for the same mechanism; ``None`` where sets are protected.
 
     An answer that the clock cut short would differ from one machine to the next, so it is not shown.
     """
     import quiltdp as qd
-    from quiltdp.errors import QuiltdpError
+    from quiltdp.errors import QuiltdpError, WorkerLost
 
     if found.protected != "single records":
         return None
@@ -313,8 +314,10 @@ def _against_prior(model: Model, found: Calibration, left: float, memory: int | 
     if left < 0.1:
         return _Prior(None, (short,))
     try:
-        limits: dict[str, Any] = {"time_limit": min(left, _PRIOR_SECONDS), "memory_limit": memory}
-        made = qd.calibrate(model, found.epsilon, found.mechanism, adversary="prior", compare=False, **limits)
+        how = {**how, "time_limit": min(left, _PRIOR_SECONDS)}
+        made = qd.calibrate(model, found.epsilon, found.mechanism, adversary="prior", compare=False, **how)
+    except WorkerLost:
+        raise
     except QuiltdpError as error:
         return _Prior(None, (f"no σ against the prior adversary: {error}",))
     return _Prior(None, (short,)) if any("limit was reached" in n for n in made.notes) else _Prior(made.sigma)

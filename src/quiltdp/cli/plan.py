@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from quiltdp.cli.accounting import AsJson, Work
+from quiltdp.cli.accounting import AsJson, Work, WorkerCount, worker_pool
 from quiltdp.cli.app import emit_json, guarded
 from quiltdp.cli.model_options import load, model_options
 from quiltdp.cli.option_words import arg, opt, switch
@@ -52,6 +52,7 @@ def plan(
             min=0.1,
         ),
     ] = 120.0,
+    workers: WorkerCount = 1,
     json: AsJson = False,
     options: dict[str, Any],
 ) -> None:
@@ -76,21 +77,24 @@ def plan(
             )
         began = monotonic()
         loaded = load(model, **options)
-        found = _planned(
-            loaded,
-            shortest,
-            queries=queries,
-            budget=budget,
-            accuracy=accuracy,
-            confidence=confidence,
-            threshold_share=threshold_share,
-            overfit=overfit,
-            epsilon=epsilon,
-            work=work,
-            time_limit=time_limit,
-        )
-        left = max(1.0, began + time_limit - monotonic())
-        calibration = _calibrated(loaded, found, shortest, json or apply is not None, left)
+        with worker_pool(workers) as executor:
+            found = _planned(
+                loaded,
+                shortest,
+                queries=queries,
+                budget=budget,
+                accuracy=accuracy,
+                confidence=confidence,
+                threshold_share=threshold_share,
+                overfit=overfit,
+                epsilon=epsilon,
+                work=work,
+                time_limit=time_limit,
+                executor=executor,
+            )
+            left = max(1.0, began + time_limit - monotonic())
+            wanted = json or apply is not None
+            calibration = _calibrated(loaded, found, shortest, wanted, time_limit=left, executor=executor)
         if apply is not None:
             _apply(apply, found, calibration, loaded)
         if json:
@@ -105,13 +109,13 @@ def plan(
             typer.echo(f"\n{apply}: made for this plan; ask with 'quiltdp holdout ask'")
 
 
-def _calibrated(model: Any, plan: Any, shortest: bool, wanted: bool, time_limit: float) -> Any:
+def _calibrated(model: Any, plan: Any, shortest: bool, wanted: bool, **how: Any) -> Any:
     """Return the plan's noise as a calibration; None where no holdout of this model runs it."""
     from quiltdp.generalization.plan_apply import plan_calibration
 
     if not wanted or plan.pieces is not None or (shortest and plan.fingerprint != model.fingerprint):
         return None
-    return plan_calibration(model, plan, time_limit=time_limit)
+    return plan_calibration(model, plan, **how)
 
 
 def _apply(ledger: Path, plan: Any, calibration: Any, model: Any) -> None:
@@ -143,6 +147,7 @@ def _planned(model: Any, shortest: bool, **options: Any) -> Any:
         raise InvalidArgument("--shortest needs a Markov chain, this model is not one")
     if options["queries"] is None or options["accuracy"] is None:
         raise InvalidArgument("--shortest needs both --queries and --accuracy")
+    options.pop("executor")  # one chain is one piece
     if options.pop("overfit") is not None:
         raise InvalidArgument("--shortest does not take --overfit: plan the length it finds with it")
     return plan_length(model, **options)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +13,12 @@ from quiltdp.accountant.adversaries import INFORMED, PRIOR, Adversary
 from quiltdp.accountant.profile import LeakageProfile
 from quiltdp.accountant.shared_work import ON_NETWORKS, STAGES, SharedWork, ask_until, seconds_until
 from quiltdp.chain import ChainModel
-from quiltdp.errors import QuiltdpError
+from quiltdp.errors import QuiltdpError, WorkerLost
 from quiltdp.model import Model
 from quiltdp.work import WorkBudget
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
 
 __all__ = ["LIMIT", "ProfileAccountant", "work_for"]
 
@@ -42,6 +45,8 @@ class ProfileAccountant:
         How far searches go; seconds for every question (inside :meth:`SharedWork.answer`: for all).
     shared
         The same as one, where several accountants make one answer.
+    executor
+        Where components of the model are analysed, as for :func:`quiltdp.analyze`.
     """
 
     def __init__(
@@ -51,8 +56,10 @@ class ProfileAccountant:
         work: str | WorkBudget = "normal",
         time_limit: float | None = LIMIT,
         shared: SharedWork | None = None,
+        executor: Executor | None = None,
     ) -> None:
         self.model = model
+        self._executor = executor
         self.shared = work_for(model, work, time_limit) if shared is None else shared
         self._budget = self.shared.budget
         self._profiles: dict[Adversary, LeakageProfile] = {}
@@ -67,8 +74,8 @@ class ProfileAccountant:
         if adversary not in self._profiles:
             try:
                 self._profiles[adversary] = self._prepared(adversary)
-            except QuiltdpError:
-                if adversary != PRIOR:
+            except QuiltdpError as error:
+                if adversary != PRIOR or isinstance(error, WorkerLost):
                     raise
                 self._profiles[PRIOR] = self._profile(INFORMED)  # he knows more: his bound covers it
         return self._profiles[adversary]
@@ -80,6 +87,7 @@ class ProfileAccountant:
             adversary=adversary,
             work=self.shared.budget_for(adversary),
             time_limit=seconds_until(deadline),
+            executor=self._executor,
         )
         ask_until(deadline, profile, profile.prepare)
         return profile

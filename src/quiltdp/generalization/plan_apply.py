@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from quiltdp.accountant.adversaries import INFORMED
 from quiltdp.accountant.calibration import Calibration
@@ -17,10 +17,15 @@ from quiltdp.generalization.plan_result import Plan
 from quiltdp.model import Model
 from quiltdp.work import WorkBudget
 
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
 __all__ = ["holdout_arguments", "plan_calibration", "read_holdout_arguments"]
 
 
-def plan_calibration(model: Model, plan: Plan, *, time_limit: float = 30.0) -> Calibration:
+def plan_calibration(
+    model: Model, plan: Plan, *, time_limit: float = 30.0, executor: Executor | None = None
+) -> Calibration:
     """Return the plan's noise as a calibration: σ, and the leakage that is certified at it.
 
     ε is what the planned run leaks to the informed adversary, or what was asked for.  Searches go as far as
@@ -56,6 +61,7 @@ def plan_calibration(model: Model, plan: Plan, *, time_limit: float = 30.0) -> C
         adversary=INFORMED,
         work=SharedWork(work).budget_for(INFORMED),
         time_limit=time_limit,
+        executor=executor,
     )
     found = profile.leakage(mechanism.dp_epsilon(plan.sigma))
     if math.isinf(found.epsilon):

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from quiltdp.accountant.mechanisms import Thresholdout
 from quiltdp.accountant.shared_work import SharedWork
@@ -35,6 +36,9 @@ from quiltdp.model import Model
 from quiltdp.numbers import shown_up
 from quiltdp.work import WorkBudget
 
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
 __all__ = ["plan", "plan_length"]
 
 LONGEST = 10**8
@@ -53,6 +57,7 @@ def plan(
     accountant: LeakageAccountant | None = None,
     work: str | WorkBudget = "normal",
     time_limit: float | None = LIMIT,
+    executor: Executor | None = None,
 ) -> Plan:
     """Plan a reusable holdout on correlated records.
 
@@ -87,6 +92,8 @@ def plan(
     time_limit
         Seconds for the whole plan, ``None`` for no limit.  When they are over, the plan is that of the last
         stage that every leakage behind it finished, and its ``notes`` say so.
+    executor
+        Where the default accountant analyses components of the model, as for :func:`quiltdp.analyze`.
 
     Returns
     -------
@@ -121,7 +128,7 @@ def plan(
     if accountant is not None:
         return planned(accountant)
     shared = work_for(model, work, time_limit)
-    own = ProfileAccountant(model, shared=shared)
+    own = ProfileAccountant(model, shared=shared, executor=executor)
     return _with_work(shared.answer(lambda: planned(own)), shared)
 
 
