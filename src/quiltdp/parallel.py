@@ -39,7 +39,7 @@ _ATTEMPTS = 3  # a task that has lost so many workers is not tried again
 _SMALL = 2**14  # bytes that may go along with every task
 _PIECE = 2**22  # bytes that a Dask cluster takes in one task without a warning
 _AHEAD = 256  # tasks under way where the number of workers is not known
-_SHARES = 8  # a task is at most this part of a worker's fair share of what is left
+_SHARES = 4  # a task is at most this part of a worker's fair share of what is left
 _MOST = 16  # items of a task
 
 

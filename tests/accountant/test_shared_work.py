@@ -21,7 +21,7 @@ from quiltdp.domains.pedigree.genome import account_families
 from quiltdp.domains.pedigree.panel import Panel, analyze_panel
 from quiltdp.domains.pedigree.panel_calibration import calibrate_panel
 from quiltdp.domains.pedigree.panel_kind import panel_adversary
-from quiltdp.errors import InvalidArgument, Refused
+from quiltdp.errors import InvalidArgument, Refused, WorkerLost
 from quiltdp.generalization.plan_accountant import ProfileAccountant
 from quiltdp.generalization.plan_apply import plan_calibration
 from quiltdp.journal import Journal
@@ -244,3 +244,25 @@ def test_an_accountant_alone_says_it_too(monkeypatch: pytest.MonkeyPatch) -> Non
     assert math.isfinite(accountant.dp_epsilon(1.0))
     monkeypatch.setattr(CouplingBound, "prepare", strike)
     assert accountant.prior(0.1).max() == value
+
+
+def test_a_worker_that_is_lost_ends_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is no refusal that a later stage may lift, and no reason to take another adversary's bound."""
+    asked: list[str] = []
+
+    def question() -> int:
+        asked.append("")
+        raise GuardStruck("the time limit was reached") if len(asked) == 1 else WorkerLost("lost")
+
+    with pytest.raises(WorkerLost, match=r"^lost$"):
+        SharedWork("normal", 30.0).answer(question)
+    assert len(asked) == 2
+
+    def lost(self: ProfileAccountant, adversary: Any) -> Any:
+        asked.append(adversary.name)
+        raise WorkerLost("lost")
+
+    monkeypatch.setattr(ProfileAccountant, "_prepared", lost)
+    with pytest.raises(WorkerLost):
+        ProfileAccountant(qd.example("cancer")).prior(0.1)
+    assert asked[2:] == ["prior"]

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import quiltdp as qd
+from quiltdp.errors import WorkerLost
 
 SMALL = "models/earthquake.bif"
 CHAIN = "models/location_chain.json"
@@ -57,6 +58,40 @@ def test_workers_change_nothing_but_the_time(cli, command: tuple[Any, ...]) -> N
     here = cli(name, file, *options, *extra, "--json")
     there = cli(name, file, *options, *extra, "--workers", 2, "--json")
     assert (there.code, there.err, there.out) == (0, "", here.out)
+
+
+def test_a_page_and_a_plan_with_workers_are_those_without(cli, tmp_path) -> None:
+    pages = [tmp_path / f"{k}.html" for k in (1, 2)]
+    for k, page in enumerate(pages, 1):
+        told = cli("report", SMALL, "--epsilon", 1, "-o", page, "--workers", k)
+        assert (told.code, told.err) == (0, "")
+    first, second = (page.read_text().replace(str(page), "").replace(f"--workers {k}", "")
+                     for k, page in enumerate(pages, 1))  # fmt: skip
+    assert first == second
+    families = tmp_path / "many.fam"
+    trio = ("a{0} 0 0", "b{0} 0 0", "c{0} a{0} b{0}")
+    quad = (*trio, "d{0} a{0} b{0}")
+    rows = [f"{k} {row.format(k)} 0 -9" for k in range(400) for row in (trio, quad)[k % 2]]
+    families.write_text("\n".join(rows) + "\n")
+    asked = ("plan", families, "--allele-frequency", 0.1, "--budget", 1, "--queries", 2, "--json")
+    here = cli(*asked)
+    assert here.code == 0, here.err
+    assert cli(*asked, "--workers", 2) == here
+
+
+def test_a_worker_that_is_lost_is_no_note_beside_the_answer(cli, monkeypatch) -> None:
+    """An answer that stands beside another may be missing for its own reasons, not because somebody died."""
+    usual = qd.calibrate
+
+    def lose(*args: Any, **options: Any) -> Any:
+        if options.get("adversary") == "prior":
+            raise WorkerLost("a worker did not finish its part")
+        return usual(*args, **options)
+
+    monkeypatch.setattr(qd, "calibrate", lose)
+    found = cli("calibrate", SMALL, "--epsilon", 1, "--method", "group")
+    assert (found.code, found.out) == (1, "")
+    assert found.err == "quiltdp: a worker did not finish its part\n"
 
 
 def test_windows_sets_and_adversaries(cli) -> None:
