@@ -42,7 +42,14 @@ if __name__ == "__main__":
             options = {"adversary": "prior", "method": method, "time_limit": 900}
             there = qd.calibrate(model, 1.0, qd.Laplace(1.0), executor=pool, **options)
             assert there.to_json() == qd.calibrate(model, 1.0, qd.Laplace(1.0), **options).to_json()
+        noise = qd.Gaussian(1.0, 1e-6)
+        there = qd.calibrate(model, 1.0, noise, executor=pool, work="quick", time_limit=900)
+        assert there.to_json() == qd.calibrate(model, 1.0, noise, work="quick", time_limit=900).to_json()
         assert len(sent) >= 12, sent
+        cancer = qd.example("cancer")
+        there = qd.calibrate_adversaries(cancer, 1.0, qd.Laplace(1.0), executor=pool)
+        here = qd.calibrate_adversaries(cancer, 1.0, qd.Laplace(1.0))
+        assert [c.to_json() for c in there] == [c.to_json() for c in here]
         table = list(range(10_000))  # too large to go with every task
         assert list(each(look_up, range(40), shared=table, executor=pool)) == list(range(40))
         found = list(each(square, range(40), shared=7, executor=pool))
