@@ -40,7 +40,7 @@ class Runs(NDArrayOperatorsMixin):
     Examples
     --------
     >>> long = constant(10**9, 0.5)
-    >>> len(long + 1), (long + 1).max(), (long * 2.0)[-1]
+    >>> len(long + 1), float((long + 1).max()), float((long * 2.0)[-1])
     (1000000000, 1.5, 1.0)
     """
 
