@@ -12,24 +12,19 @@ from __future__ import annotations
 
 import argparse
 import os
-import random
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from functools import cache
-from itertools import chain, combinations_with_replacement, count, islice
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from bench_scaling import genome_file
+from family_shapes import fam_lines, families
 
 from quiltdp.io.replace import write_whole
-
-Kin = tuple[Any, ...]
-"""A person as the tuple of marriages, a marriage as the tuple of children: descendants up to renaming."""
 
 COMPARED = 100  # families whose lines are compared with a run that was never killed
 
@@ -41,60 +36,6 @@ class Run(NamedTuple):
     seconds: float
     megabytes: float
     killed: bool
-
-
-# -- families -------------------------------------------------------------------------------------------
-
-
-@cache
-def descents(people: int) -> tuple[Kin, ...]:
-    """Return every person with descendants and their spouses, ``people`` in all, each shape once."""
-    return tuple(multisets(people - 1, marriages, people - 1))
-
-
-@cache
-def marriages(people: int) -> tuple[Kin, ...]:
-    """Return every marriage with at least one child: a spouse, the children and theirs."""
-    return tuple(multisets(people - 1, descents, people - 1)) if people > 1 else ()
-
-
-def multisets(total: int, kinds: Callable[[int], tuple[Kin, ...]], largest: int) -> Iterator[Kin]:
-    """Yield every multiset of ``kinds`` whose sizes add up to ``total``, none larger than ``largest``."""
-    if total == 0:
-        yield ()
-    for size in range(min(total, largest), 0, -1):
-        for copies in range(total // size, 0, -1):
-            for rest in multisets(total - copies * size, kinds, size - 1):
-                for same in combinations_with_replacement(kinds(size), copies):
-                    yield same + rest
-
-
-def families(most: int) -> list[Kin]:
-    """Return ``most`` different families of 4 people and more, small and large ones mixed."""
-    sized: list[Kin] = []
-    for people in count(4):
-        sized.extend(descents(people))
-        if len(sized) >= most:
-            break
-    return random.Random(0).sample(sized, most)
-
-
-def fam_lines(family: str, root: Kin) -> list[str]:
-    """Return the lines of a PLINK family file."""
-    lines: list[str] = []
-    names = (str(k) for k in count(1))
-
-    def add(person: Kin, father: str, mother: str) -> None:
-        name, male = next(names), len(lines) % 2 == 0
-        lines.append(f"{family} {name} {father} {mother} {1 if male else 2} -9")
-        for children in person:
-            spouse = next(names)
-            lines.append(f"{family} {spouse} 0 0 {2 if male else 1} -9")
-            for child in children:
-                add(child, *((name, spouse) if male else (spouse, name)))
-
-    add(root, "0", "0")
-    return lines
 
 
 # -- runs -----------------------------------------------------------------------------------------------
@@ -138,7 +79,7 @@ def study(folder: Path, most: int, loci: int, workers: int) -> list[tuple[int, l
     def words(size: int) -> list[str]:
         part = folder / f"{size}.fam"
         with part.open("w") as file:
-            for line in chain.from_iterable(fam_lines(f"F{k}", kin) for k, kin in enumerate(drawn[:size])):
+            for line in chain.from_iterable(fam_lines(f"F{k}", one) for k, one in enumerate(drawn[:size])):
                 file.write(line + "\n")
         given = ["--frequencies", str(frequencies), "--epsilon", "1", "--nodes", "4"]
         return [str(part), *given, "--workers", str(workers), "--tsv", str(folder / f"{size}.tsv")]
