@@ -7,6 +7,7 @@ import json
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -287,3 +288,11 @@ def test_an_alpha_of_a_stage_that_a_limit_ended_comes_with_a_warning() -> None:
     ):
         found = qd.dp_epsilon(chain, 1.0, time_limit=1e-9)
     assert 0.0 < found <= qd.dp_epsilon(chain, 1.0, time_limit=1e6)
+
+
+@pytest.mark.parametrize("method", ["auto", "quilts", "swing"])
+def test_units_with_too_many_values_fall_back(method: str) -> None:
+    """5^17 values of a window: their pairs cannot be listed, and other bounds answer."""
+    cycle = 0.999 * np.roll(np.eye(5), 1, axis=1) + 0.001 / 5
+    found = qd.leakage(qd.markov_chain(cycle, 23, initial=[1, 0, 0, 0, 0]), 3.0, method, window=17)
+    assert 17 * 3.0 <= found.epsilon <= 23 * 3.0 * (1 + 1e-9)

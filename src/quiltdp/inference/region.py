@@ -428,6 +428,12 @@ class Region:
 
     def eliminated_swing(self, known: Sequence[str]) -> tuple[float, float]:
         """Return the largest of both ways, and its error, where (x, x', l) is too large for one table."""
+        if self._pairs > self.limits.entries:
+            raise ModelTooWide(
+                f"{len(self.targets)} nodes protected together have {self._pairs:,} pairs of values, over the"
+                f" limit of {self.limits.entries:,}",
+                "protect fewer of them together",
+            )
         tables = self._both_ways(known)
         names = {n for t in tables for n in t.scope}
         left = max_out(tables, names, limit=self.limits.entries, guard=self.space.guard)
