@@ -153,3 +153,14 @@ def test_a_long_chain_costs_what_a_shorter_one_does(adversary) -> None:
     assert found.per_record.top(3)[0] == (found.binding.unit, found.epsilon)
     with pytest.raises(KeyError):
         found.per_record["X40000000"]
+
+
+def test_what_differs_from_place_to_place_is_written_out() -> None:
+    """Runs of one place each (a chain that never forgets) would cost more than they save."""
+    growing = constant(5_001, 5.0, np.arange(5_000.0))
+    assert not in_runs(growing)
+    assert growing.tolist() == [*range(5_000), 5.0]
+    assert in_runs(constant(10**6, 5.0, np.arange(5_000.0)))
+    some = constant(10**4, 5.0, np.arange(1_200.0))
+    assert in_runs(some)
+    assert not in_runs(some + some[::-1])  # twice as many

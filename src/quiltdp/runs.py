@@ -31,6 +31,8 @@ __all__ = [
 Ints = NDArray[np.intp]
 Vector = NDArray[Any]
 
+_MANY = 1024  # runs beyond which a vector is written out, if they are shorter than eight on average
+
 
 class Runs(NDArrayOperatorsMixin):
     """A vector as runs of equal numbers: ``numbers[r]`` stands at every place before ``ends[r]``.
@@ -124,10 +126,12 @@ def written_out(vector: Any) -> Vector:
     return _typed(np.asarray(vector) if isinstance(vector, Runs) else vector)
 
 
-def constant(length: int, number: float, head: Sequence[float] = ()) -> Vector:
+def constant(length: int, number: float, head: Sequence[float] | Vector = ()) -> Vector:
     """Return a vector of one number, behind those of ``head``."""
-    numbers = [*head, number][:length]
-    return _typed(Runs(np.array(numbers), [*range(1, len(numbers)), length]))
+    numbers = np.array([number]) if len(head) == 0 else np.concatenate([head, [number]])[:length]
+    ends = np.arange(1, len(numbers) + 1)
+    ends[-1] = length
+    return _held(Runs(numbers, ends))
 
 
 def pointwise(function: Callable[..., Any], *given: Any) -> Vector:
@@ -141,7 +145,7 @@ def pointwise(function: Callable[..., Any], *given: Any) -> Vector:
     if any(r.ends is not ends for r in runs):
         ends = np.unique(np.concatenate([r.ends for r in runs]))
     parts = [g.numbers[np.searchsorted(g.ends, ends)] if isinstance(g, Runs) else g for g in given]
-    return _typed(Runs(function(*parts), ends))
+    return _held(Runs(function(*parts), ends))
 
 
 def joined(parts: Sequence[Any]) -> Vector:
@@ -153,7 +157,7 @@ def joined(parts: Sequence[Any]) -> Vector:
     runs = [p if isinstance(p, Runs) else Runs(p, np.arange(1, len(p) + 1)) for p in parts if len(p)]
     starts = np.cumsum([0, *map(len, runs[:-1])])
     ends = [r.ends + start for r, start in zip(runs, starts.tolist(), strict=True)]
-    return _typed(Runs(np.concatenate([r.numbers for r in runs]), np.concatenate(ends)))
+    return _held(Runs(np.concatenate([r.numbers for r in runs]), np.concatenate(ends)))
 
 
 def taken(vector: Any, places: Ints | range) -> Vector:
@@ -171,6 +175,12 @@ def numbers_of(vector: Any) -> tuple[Vector, Ints]:
     if isinstance(vector, Runs):
         return vector.numbers, vector.ends - vector.lengths
     return vector, np.arange(len(vector))
+
+
+def _held(runs: Runs) -> Vector:
+    """Return runs, or the numbers written out where runs are so short that nothing is gained by them."""
+    short = len(runs.ends) > _MANY and 8 * len(runs.ends) > len(runs)
+    return written_out(runs) if short else _typed(runs)
 
 
 def _typed(vector: Any) -> Vector:

@@ -169,7 +169,7 @@ class Side:
         left = range(len(start), self.length)
         reached = bisect_left(left, True, key=lambda k: bool(_all_before(cost, np.array(k)) >= later))
         less = _all_before(cost, np.array(left[:reached]))
-        return constant(self.length, later, [*start, *less.tolist()])
+        return constant(self.length, later, np.concatenate([start, less]))
 
     def _walk(self, a: Vector, stop: int, check: Callable[[], None], *, settling: bool) -> list[float]:
         """Walk the first positions one by one; with ``settling``, only until the values repeat for good."""
