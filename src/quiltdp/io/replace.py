@@ -1,10 +1,13 @@
-"""Write a file in one step: it appears complete, or what was there stays."""
+"""Write a file in one step: it appears complete and durable, or what was there stays."""
 
 from __future__ import annotations
 
 import os
+import secrets
 import sqlite3
-from contextlib import closing, suppress
+import stat
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from quiltdp.errors import FileFormatError
@@ -90,23 +93,17 @@ def write_whole(
     [('a.txt', 'σ = 1')]
     """
     check_output(path, *inputs)
+    content = data.encode("utf-8") if isinstance(data, str) else data
     try:
         name = Path(os.path.realpath(path))  # through a link, to the file it names
-        special = name.exists() and not name.is_file()  # /dev/stdout, a pipe: nothing to replace
+        if name.exists() and not name.is_file():  # /dev/stdout, a pipe: nothing to replace
+            name.write_bytes(content)
+            return
+        with _draft(name, content) as draft:
+            draft.replace(name)
+        _sync(name.parent)
     except (OSError, ValueError) as error:
         raise _unwritable(path, error) from None
-    if special:
-        _straight(name, data)
-        return
-    draft = _draft(name)
-    try:
-        draft.write_bytes(data.encode("utf-8") if isinstance(data, str) else data)
-        draft.replace(name)
-    except OSError as error:
-        raise _unwritable(path, error) from None
-    finally:
-        with suppress(OSError):
-            draft.unlink(missing_ok=True)
 
 
 def check_writable(path: str | os.PathLike[str], *inputs: str | os.PathLike[str] | None) -> None:
@@ -127,30 +124,43 @@ def check_writable(path: str | os.PathLike[str], *inputs: str | os.PathLike[str]
     if name.exists() and not os.access(name, os.W_OK):
         raise FileFormatError(path, None, "the file cannot be written (permission denied)")
     if not name.exists() or name.is_file():
-        _try_beside(path, name)
+        try:  # permissions do not tell all
+            with _draft(name):
+                pass
+        except OSError as error:
+            raise _unwritable(path, error) from None
 
 
-def _try_beside(path: str | os.PathLike[str], name: Path) -> None:
-    """Make the draft that :func:`write_whole` will make, and take it away: permissions do not tell all."""
-    draft = _draft(name)
+@contextmanager
+def _draft(name: Path, content: bytes = b"") -> Iterator[Path]:
+    """Make a new file beside ``name``, with its mode, synced; it is gone at the end, unless renamed.
+
+    Nobody can foresee what it is called, and a link that is laid there is not followed.
+    """
+    draft = name.with_name(f".{name.name[:32]}.{secrets.token_hex(8)}.part")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
     try:
-        draft.write_bytes(b"")
-    except OSError as error:
-        raise _unwritable(path, error) from None
+        with os.fdopen(os.open(draft, flags, 0o666), "wb") as file:
+            with suppress(FileNotFoundError):
+                own = file.fileno() if os.chmod in os.supports_fd else draft
+                os.chmod(own, stat.S_IMODE(name.stat().st_mode))
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        yield draft
     finally:
         with suppress(OSError):
-            draft.unlink(missing_ok=True)
+            draft.unlink()
 
 
-def _draft(name: Path) -> Path:
-    return name.with_name(f".{name.name}.{os.getpid()}.part")
-
-
-def _straight(path: Path, data: bytes | str) -> None:
-    try:
-        path.write_bytes(data.encode("utf-8") if isinstance(data, str) else data)
-    except OSError as error:
-        raise _unwritable(path, error) from None
+def _sync(folder: Path) -> None:
+    """Make a new name in a folder durable, where the system can."""
+    with suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def _unwritable(path: object, error: OSError | ValueError) -> FileFormatError:
