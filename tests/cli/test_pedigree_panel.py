@@ -99,7 +99,7 @@ def test_a_release_is_written_once_it_is_whole(cli, trio, tmp_path: Path, monkey
     assert done.code == 0
     assert "1 calls (12.50%) are missing" in " ".join(done.out.split())
     assert f"written: {counts}" in done.out
-    rows = [line.split("\t") for line in counts.read_text().splitlines()[1:]]
+    rows = [line.split("\t") for line in counts.read_text().splitlines()[2:]]
     assert rows[0] == ["#CHROM", "ID", "REF", "ALT", "ALT_CTS", "OBS_CT", "SIGMA"]
     assert [r[1] for r in rows[1:]] == ["rs1", "rs2"]
     counts.unlink()
@@ -124,6 +124,10 @@ def test_a_release_is_written_once_it_is_whole(cli, trio, tmp_path: Path, monkey
         (("--adversary", "nobody"), "or 'knows:2'"),
         (("--adversary", "knows:2"), "choose informed or prior"),
         (("--query", "mean"), "choose from allele-count"),
+        (
+            ("--query", "chi-square-cells", "--genotypes", "RAW", "--release", "c.tsv"),
+            "choose from allele-count",
+        ),
         (("--epsilon", 0), "--epsilon must be a finite number above 0"),
         (("--per-locus", "--split", "least-error"), "--per-locus has one σ"),
         (("--x-linked",), "the chromosome column"),

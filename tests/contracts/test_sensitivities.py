@@ -23,7 +23,7 @@ from quiltdp.domains.pedigree.frequencies import read_frequencies
 from quiltdp.domains.pedigree.genotypes import count_genotypes
 from quiltdp.domains.pedigree.panel import analyze_panel
 from quiltdp.domains.pedigree.panel_calibration import calibrate_panel
-from quiltdp.domains.pedigree.queries import GenotypeQuery, chi_square_cells, query_by_name
+from quiltdp.domains.pedigree.queries import GenotypeQuery, query_by_name
 from quiltdp.domains.pedigree.release import to_calibration
 from quiltdp.domains.trace import Points, location_study, over_area, time_per_cell, visits_per_cell
 from quiltdp.domains.trace.build import whole_traces
@@ -77,14 +77,6 @@ def test_genotype_queries(name: str, how: dict[str, Any]) -> None:
     for record, declared in query.sensitivities.items():
         rows = [query.terms[record][g] for g in range(model.cardinality(record))]
         assert largest([rows]) == declared
-
-
-@pytest.mark.parametrize("allelic", [False, True])
-@pytest.mark.parametrize("x_linked", [False, True])
-def test_cells_of_cases_and_controls(allelic: bool, x_linked: bool) -> None:
-    model = qd.pedigree(TRIO, 0.2, x_linked=x_linked)
-    query = chi_square_cells(model, ["kid"], allelic=allelic)
-    assert largest(by_person(model, query)) == query.sensitivity
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -192,7 +192,7 @@ def _noise(model: Model, alphas: dict[str, float]) -> list[dict[str, Any]]:
     from quiltdp.domains.pedigree.queries import QUERIES, query_by_name
 
     rows = []
-    for name in (*QUERIES, "chi-square-cells"):
+    for name in QUERIES:
         query = query_by_name(model, name)
         delta = query.sensitivity
         scales = {

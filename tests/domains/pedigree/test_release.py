@@ -14,7 +14,7 @@ from quiltdp.domains.pedigree.genotypes import count_genotypes
 from quiltdp.domains.pedigree.panel import analyze_panel
 from quiltdp.domains.pedigree.panel_calibration import calibrate_panel
 from quiltdp.domains.pedigree.release import noisy_counts, open_ledger, release_table, to_calibration
-from quiltdp.errors import BudgetSpent, FileFormatError
+from quiltdp.errors import BudgetSpent, FileFormatError, InvalidArgument
 
 FAMILY = Pedigree(
     (
@@ -121,7 +121,7 @@ def test_the_table_has_the_columns_of_plink_and_nothing_of_the_data(tmp_path):
     counts = count_genotypes(written(tmp_path, "g.raw"), PANEL, FAMILY, PEOPLE)
     noisy = noisy_counts(cal, counts)
     text = release_table(cal, noisy, people=counts.people)
-    first, header, *rows = text.splitlines()
+    first, second, header, *rows = text.splitlines()
     told = json.loads(first.removeprefix("##quiltdp="))
     assert (told["epsilon"], told["unit"]) == (1.0, "one person, all 3 loci together")
     assert header == "#CHROM\tID\tREF\tALT\tALT_CTS\tOBS_CT\tSIGMA"
@@ -130,6 +130,31 @@ def test_the_table_has_the_columns_of_plink_and_nothing_of_the_data(tmp_path):
     assert [c[5] for c in cells] == ["6", "6", "4"]  # what everybody knows: not how many were called
     assert [float(c[4]) for c in cells] == pytest.approx(noisy.ravel(), abs=1e-3)
     assert "missing" not in first
+    assert second.startswith(
+        "##missing_calls=a call that is missing is counted as REF; OBS_CT is of everybody"
+    )
+
+
+@pytest.mark.parametrize("query", ["allele-count", "carrier-count", "genotype-histogram"])
+def test_what_a_missing_call_is_does_not_depend_on_the_data(query, tmp_path):
+    """A person without a call adds what the table says: nothing, or REF, and the words are for all data."""
+    cal, said = calibrated(query), set()
+    for text in (FILES["g.raw"], FILES["g.raw"].replace("NA", "0")):
+        counts = count_genotypes(written(tmp_path, "g.raw", text), PANEL, FAMILY, PEOPLE)
+        said.add(release_table(cal, counts.answer(query), people=counts.people).splitlines()[1])
+        cells = counts.answer(query)[1].tolist()
+        as_ref = {"allele-count": [3], "carrier-count": [2], "genotype-histogram": [1, 1, 1]}[query]
+        absent = [0, 1, 1] if query == "genotype-histogram" else as_ref
+        assert cells == (absent if "NA" in text else as_ref)
+    (line,) = said
+    assert ("in none of the columns" in line) == (query == "genotype-histogram")
+
+
+@pytest.mark.parametrize("name", ["chi-square-cells", "carrier_count", "Allele-Count"])
+def test_a_query_has_one_name(name):
+    """A name that is almost one must not reach the counts: it would be a histogram with too little noise."""
+    with pytest.raises(InvalidArgument, match="choose from allele-count"):
+        analyze_panel(FAMILY, PANEL, name)
 
 
 def test_a_ledger_pays_for_one_release_and_refuses_the_second(tmp_path):

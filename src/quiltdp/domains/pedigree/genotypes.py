@@ -17,7 +17,7 @@ locus is kept.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,13 +29,21 @@ from quiltdp.domains.pedigree.types import Pedigree
 from quiltdp.errors import FileFormatError
 from quiltdp.io.text import read_text
 
-__all__ = ["GenotypeCounts", "count_genotypes"]
+__all__ = ["GenotypeCounts", "count_genotypes", "missing_calls", "released_columns"]
 
 Ints = NDArray[np.int64]
 
 _MISSING = frozenset({"0", "N", "n", ".", "-", "-9"})
 _CALLS = {"0": 0, "1": 1, "2": 2}
 _NONE = 3  # the code of a call that is missing
+_RELEASED = {  # the columns of a released table, as PLINK calls them; what 0, 1 and 2 alleles add to them
+    "allele-count": (("ALT_CTS",), ((0,), (1,), (2,))),
+    "carrier-count": (("CARRIER_CT",), ((0,), (1,), (1,))),
+    "genotype-histogram": (
+        ("HOM_REF_CT", "HET_REF_ALT_CTS", "TWO_ALT_GENO_CTS"),
+        ((1, 0, 0), (0, 1, 0), (0, 0, 1)),
+    ),
+}
 _RAW = ("fid", "iid", "pat", "mat", "sex", "phenotype")
 
 
@@ -53,12 +61,7 @@ class GenotypeCounts:
 
     def answer(self, query: str) -> NDArray[np.float64]:
         """Return the true numbers of a query, loci × cells."""
-        c = self.counts.astype(np.float64)
-        if query == "allele-count":
-            return (c[:, 1] + 2.0 * c[:, 2])[:, None]
-        if query == "carrier-count":
-            return (c[:, 1] + c[:, 2])[:, None]
-        return c
+        return self.counts @ np.array(_RELEASED[query][1], dtype=np.float64)
 
 
 def count_genotypes(
@@ -344,8 +347,8 @@ class _Reading:
         if missing:
             share = missing / (len(self.seen) * len(self.panel))
             yield (
-                f"{missing:,} calls ({share:.2%}) are missing and count as no alternative allele; that a call"
-                " is missing must not depend on the genotype"
+                f"{missing:,} calls ({share:.2%}) are missing and count as no alternative allele, while"
+                " OBS_CT counts everybody; that a call is missing must not depend on the genotype"
             )
         absent = [n for n in self.members if n not in self.seen]
         if absent:
@@ -367,9 +370,15 @@ def _position(chromosome: str, position: str) -> tuple[str, str]:
     return {"23": "x"}.get(plain, plain), position
 
 
-def cell_names(query: str) -> Mapping[str, str]:
+def released_columns(query: str) -> tuple[str, ...]:
     """Return the columns of a released table, as PLINK calls them."""
-    return {
-        "allele-count": {"alternative alleles": "ALT_CTS"},
-        "carrier-count": {"carriers": "CARRIER_CT"},
-    }.get(query, {"0": "HOM_REF_CT", "1": "HET_REF_ALT_CTS", "2": "TWO_ALT_GENO_CTS"})
+    return _RELEASED[query][0]
+
+
+def missing_calls(query: str) -> str:
+    """Say what a missing call is in a released table, in words that are the same for all data."""
+    where = "in none of the columns" if query == "genotype-histogram" else "counted as REF"
+    return (
+        f"a call that is missing is {where}; OBS_CT is of everybody in the study, called or not: how many"
+        " were called would be a fact about the data"
+    )

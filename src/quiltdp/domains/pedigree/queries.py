@@ -9,7 +9,7 @@ the loci.  ``GenotypeQuery.unit`` says in words which of the two a number is abo
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -23,7 +23,6 @@ __all__ = [
     "GenotypeQuery",
     "allele_count",
     "carrier_count",
-    "chi_square_cells",
     "genotype_histogram",
     "query_by_name",
     "records_by_person",
@@ -142,12 +141,6 @@ def _largest_change(table: Table) -> float:
     return float(np.abs(table[:, None, :] - table[None, :, :]).sum(axis=-1).max())
 
 
-def _query(model: Model, name: str, cells: tuple[str, ...], terms: Mapping[str, Table]) -> GenotypeQuery:
-    """Build a query from one person's vector at each record, everybody behind a record counted."""
-    counted = {r: t * model.people.get(r, 1) for r, t in terms.items()}
-    return GenotypeQuery(name, cells, counted, model.people, records_by_person(model))
-
-
 def _sum(model: Model, name: str, cells: tuple[str, ...], rows: Mapping[int, Table]) -> GenotypeQuery:
     """Build a query whose vector depends only on the number of genotypes (3, or 2 on a male's X)."""
     terms = {}
@@ -155,8 +148,8 @@ def _sum(model: Model, name: str, cells: tuple[str, ...], rows: Mapping[int, Tab
         size = model.cardinality(record)
         if size not in rows:
             raise InvalidArgument(f"query {name}: record {record!r} has {size} states, not genotypes")
-        terms[record] = rows[size]
-    return _query(model, name, cells, terms)
+        terms[record] = rows[size] * model.people.get(record, 1)  # everybody behind it
+    return GenotypeQuery(name, cells, terms, model.people, records_by_person(model))
 
 
 def allele_count(model: Model) -> GenotypeQuery:
@@ -189,34 +182,6 @@ def genotype_histogram(model: Model) -> GenotypeQuery:
     return _sum(model, "genotype histogram", ("0", "1", "2"), {k: np.eye(3)[:k] for k in (2, 3)})
 
 
-def chi_square_cells(model: Model, cases: Collection[str], *, allelic: bool = False) -> GenotypeQuery:
-    """Cells of the case–control table: genotype × status (Δ = 2), or allele × status (Δ = 4), per locus.
-
-    Publish the noisy cells and compute the statistic from them: the χ² statistic itself has no useful
-    sensitivity.
-
-    Parameters
-    ----------
-    cases
-        Records that are cases; every other record is a control.
-    allelic
-        Count alleles (2 × 2) instead of genotypes (2 × 3).
-    """
-    model.require(cases)
-    kinds = ("reference", "alternative") if allelic else ("0", "1", "2")
-    cells = tuple(f"{status} {kind}" for status in ("case", "control") for kind in kinds)
-    chosen = frozenset(cases)
-    terms = {}
-    for record in model.records:
-        size = model.cardinality(record)
-        own = np.stack([size - 1 - np.arange(size), np.arange(size)], axis=1) if allelic else np.eye(3)[:size]
-        table = np.zeros((size, len(cells)))
-        start = 0 if record in chosen else len(kinds)
-        table[:, start : start + len(kinds)] = own
-        terms[record] = table
-    return _query(model, "chi-square cells", cells, terms)
-
-
 QUERIES = {
     "allele-count": allele_count,
     "carrier-count": carrier_count,
@@ -224,12 +189,9 @@ QUERIES = {
 }
 
 
-def query_by_name(model: Model, name: str, *, cases: Collection[str] = ()) -> GenotypeQuery:
+def query_by_name(model: Model, name: str) -> GenotypeQuery:
     """Return a query by the name the command line uses."""
-    if name == "chi-square-cells":
-        return chi_square_cells(model, cases)
-    make = QUERIES.get(name.replace("_", "-"))
+    make = QUERIES.get(name)
     if make is None:
-        known = ", ".join([*QUERIES, "chi-square-cells"])
-        raise InvalidArgument(f"{option('query')} {name!r} does not exist; choose from {known}")
+        raise InvalidArgument(f"{option('query')} {name!r} does not exist; choose from {', '.join(QUERIES)}")
     return make(model)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from quiltdp.accountant.calibration import Calibration
 from quiltdp.accountant.mechanisms import Laplace
 from quiltdp.accountant.result import Binding, Certificate
-from quiltdp.domains.pedigree.genotypes import GenotypeCounts, cell_names
+from quiltdp.domains.pedigree.genotypes import GenotypeCounts, missing_calls, released_columns
 from quiltdp.domains.pedigree.panel_calibration import PanelCalibration
 from quiltdp.errors import BudgetSpent, InvalidArgument
 from quiltdp.io.replace import check_writable
@@ -131,19 +131,23 @@ def release_table(
     """Return the released table as text: #CHROM ID REF ALT, the noisy numbers, OBS_CT and SIGMA.
 
     OBS_CT is what everybody knows, two alleles for each person of the study (one for a man on the X),
-    not how many were called: that would be a fact about the data.
+    not how many were called: that would be a fact about the data.  A line of its own says what a
+    missing call is.
     """
     profile = panel.profile
     loci = profile.panel
     described: dict[str, Any] = {**panel.to_dict(), "people": people, "notes": list(notes)}
-    columns = list(cell_names(profile.query).values())
     observed = np.zeros(len(loci), dtype=np.int64)
     for kind in profile.kinds:
         alleles = sum(len(t) - 1 for t in kind.query.terms.values()) if profile.query == "allele-count" else 0
         extra = sum((k - 1) * (len(kind.query.terms[r]) - 1) for r, k in kind.model.people.items())
         observed[kind.loci] = alleles + extra if profile.query == "allele-count" else people
-    head = ["#CHROM", "ID", "REF", "ALT", *columns, "OBS_CT", "SIGMA"]
-    lines = [f"##quiltdp={json_text(described)}", "\t".join(head)]
+    head = ["#CHROM", "ID", "REF", "ALT", *released_columns(profile.query), "OBS_CT", "SIGMA"]
+    lines = [
+        f"##quiltdp={json_text(described)}",
+        f"##missing_calls={missing_calls(profile.query)}",
+        "\t".join(head),
+    ]
     sigmas = panel.sigmas
     for k, name in enumerate(loci.names):
         cells = [loci.chromosome[k], name, loci.reference[k], loci.alternative[k]]
