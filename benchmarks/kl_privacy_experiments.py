@@ -1,4 +1,4 @@
-"""Figure 2 of Wang, Lei and Fienberg (2016), as printed: docs/figures/kl_privacy_figure2.png.
+"""Figure 2 of Wang, Lei and Fienberg (2016), as printed; ``make figures`` draws it.
 
 Left: Z is the mean of 100 draws from a standard normal truncated to [−2, 2]; h is drawn with density
 ∝ exp(−γ|Z − h|), which is 4γ-DP.  Right: y = xh + noise with x and noise uniform on [−1, 1], true h = 1;
@@ -7,7 +7,7 @@ the right one; here n = 100.)  Over an exponential grid of γ: the ε of differe
 KL-privacy, γ times the generalization error (the same number, by Theorem 4), the generalization
 error itself, and the excess risk.
 
-    python benchmarks/kl_privacy_experiments.py [--out docs/figures]
+    python benchmarks/kl_privacy_experiments.py
 """
 
 from __future__ import annotations
@@ -81,15 +81,26 @@ def curves(gammas: np.ndarray, rows: list[tuple[float, ...]]) -> Curves:
     return {"gamma": gammas, **dict(zip(names, np.array(rows).T, strict=True))}
 
 
-def draw(path: Path, panels: dict[str, Curves]) -> None:
+def panels(samples: int = 20_000, seed: int = 2016) -> dict[str, dict[str, list[float]]]:
+    """Return the curves of both panels."""
+    rng = np.random.default_rng(seed)
+    both = {
+        "mean of 100 truncated normals, ε = 4γ": private_mean(GAMMAS, rng, samples),
+        "regression, squared loss, ε = 64γ": regression(GAMMAS, rng, samples // 5),
+    }
+    return {title: {k: v.tolist() for k, v in found.items()} for title, found in both.items()}
+
+
+def draw(both: dict[str, dict[str, list[float]]], path: Path) -> None:
     """Save both panels."""
     import matplotlib as mpl
 
     mpl.use("Agg")
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(1, len(panels), figsize=(5.2 * len(panels), 4.1), dpi=110)
-    for axis, (title, found) in zip(axes, panels.items(), strict=True):
+    figure, axes = plt.subplots(1, len(both), figsize=(5.2 * len(both), 4.1), dpi=110)
+    for axis, (title, lists) in zip(axes, both.items(), strict=True):
+        found = {name: np.array(values) for name, values in lists.items()}
         gamma = found["gamma"]
         axis.loglog(gamma, found["DP"], "k--", label="ε of differential privacy")
         axis.errorbar(
@@ -119,21 +130,13 @@ def draw(path: Path, panels: dict[str, Curves]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path("docs/figures"))
     parser.add_argument("--numbers", type=Path, default=Path("docs/benchmarks/kl_privacy.json"))
     parser.add_argument("--samples", type=int, default=20_000)
     parser.add_argument("--seed", type=int, default=2016)
     options = parser.parse_args()
-    rng = np.random.default_rng(options.seed)
-    options.out.mkdir(parents=True, exist_ok=True)
-    panels = {
-        "mean of 100 truncated normals, ε = 4γ": private_mean(GAMMAS, rng, options.samples),
-        "regression, squared loss, ε = 64γ": regression(GAMMAS, rng, options.samples // 5),
-    }
-    draw(options.out / "kl_privacy_figure2.png", panels)
-    numbers = {name: {k: v.tolist() for k, v in found.items()} for name, found in panels.items()}
+    numbers = panels(options.samples, options.seed)
     options.numbers.write_text(json.dumps(numbers, indent=1) + "\n")
-    for name, found in panels.items():
+    for name, found in numbers.items():
         for k in range(0, len(GAMMAS), 5):
             print(name, {key: float(f"{value[k]:.3g}") for key, value in found.items()})
 

@@ -17,7 +17,7 @@ answers in one of three ways:
 
 ⊥ stays ⊥: an attribute without an answer is not chosen, an accuracy without an answer is not drawn.
 
-    python benchmarks/thresholdout_experiment.py --repetitions 40
+    python benchmarks/thresholdout_experiment.py --repetitions 40; make figures
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ import math
 import time
 from collections.abc import Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -281,6 +281,14 @@ def promise(setting: Setting, way: str) -> dict[str, Any] | None:
     }
 
 
+def settings(base: Setting) -> dict[str, Setting]:
+    """Return the setting of every level of correlation."""
+    return {
+        level: replace(base, rows=base.rows * times, repeats=repeats)
+        for level, (repeats, times) in LEVELS.items()
+    }
+
+
 def experiment(
     base: Setting,
     seeds: Sequence[int],
@@ -291,16 +299,7 @@ def experiment(
 ) -> dict[str, Any]:
     """Run every level of correlation; return summaries and promises, way by way."""
     start, results = time.monotonic(), {}
-    for level, (repeats, times) in LEVELS.items():
-        setting = Setting(
-            base.rows * times,
-            base.attributes,
-            repeats,
-            base.signal_blocks,
-            base.signal,
-            base.budget,
-            base.counts,
-        )
+    for level, setting in settings(base).items():
         runs = []
         for run in each(one_repetition, seeds, shared=(setting, secure), executor=executor):
             runs.append(run)
@@ -321,7 +320,7 @@ def draw_panel(axis: Any, found: dict[str, Any] | None, promised: dict[str, Any]
     if found is None:
         import textwrap
 
-        reason = textwrap.fill("refused: " + (promised or {}).get("refused", ""), 34)
+        reason = textwrap.fill("refused: " + (promised or {}).get("refused", ""), 26)
         axis.text(0.5, 0.5, reason, transform=axis.transAxes, ha="center", va="center", fontsize=7.5)
         return
     for where, colour in COLOURS.items():
@@ -340,36 +339,35 @@ def draw_panel(axis: Any, found: dict[str, Any] | None, promised: dict[str, Any]
         axis.plot(counts, own, color=COLOURS["holdout"], linestyle=":", linewidth=1, label="holdout, unseen")
 
 
-def draw_figures(results: dict[str, Any], counts: Sequence[int], folder: Path) -> None:
-    """Save Figure 2 (naive) and Figure 3 (through Thresholdout), one column per level of correlation."""
+def draw_figure(results: dict[str, Any], path: Path, counts: Sequence[int] = COUNTS) -> None:
+    """Save a row per way of answering, a column per level of correlation (Figures 2 and 3)."""
     import matplotlib as mpl
 
     mpl.use("Agg")
     from matplotlib import pyplot as plt
 
-    for name, ways in (("naive", ["naive"]), ("thresholdout", ["independent", "calibrated"])):
-        figure, axes = plt.subplots(
-            len(ways),
-            len(results),
-            figsize=(3.3 * len(results), 0.6 + 2.9 * len(ways)),
-            sharey=True,
-            squeeze=False,
-        )
-        for row, way in zip(axes, ways, strict=True):
-            for axis, (level, found) in zip(row, results.items(), strict=True):
-                draw_panel(axis, found[way]["found"], found[way]["promised"], counts)
-                axis.set_title(
-                    f"{level}\n(a row repeats with probability {LEVELS[level][0]:g})", fontsize=8.5
-                )
-                axis.set_xscale("log")
-                axis.set_ylim(0.45, 1.03)
-            row[0].set_ylabel(f"{WAYS[way]}\naccuracy", fontsize=8.5)
-        for axis in axes[-1]:
-            axis.set_xlabel("number of variables")
-        axes[0][0].legend(frameon=False, fontsize=8)
-        figure.tight_layout()
-        figure.savefig(folder / f"holdout_{name}.png", dpi=110)
-        plt.close(figure)
+    ways = list(next(iter(results.values())))
+    figure, axes = plt.subplots(
+        len(ways),
+        len(results),
+        figsize=(2.4 * len(results), 0.5 + 2.3 * len(ways)),
+        sharey=True,
+        squeeze=False,
+    )
+    for row, way in zip(axes, ways, strict=True):
+        for axis, (level, found) in zip(row, results.items(), strict=True):
+            draw_panel(axis, found[way]["found"], found[way]["promised"], counts)
+            axis.set_title(f"{level}\n(a row repeats: {LEVELS[level][0]:.0%})", fontsize=8.5)
+            axis.set_xscale("log")
+            axis.set_ylim(0.45, 1.03)
+        row[0].set_ylabel(WAYS[way].replace(", ", ",\n") + "\naccuracy", fontsize=8.5)
+    for axis in axes[-1]:
+        axis.set_xlabel("number of variables")
+    lines = {line.get_label(): line for axis in axes.flat for line in axis.get_legend_handles_labels()[0]}
+    axes[0][0].legend(lines.values(), lines, frameon=False, fontsize=7)
+    figure.tight_layout()
+    figure.savefig(path, dpi=130)
+    plt.close(figure)
 
 
 def table(results: dict[str, Any], counts: Sequence[int], shown: Sequence[int]) -> list[str]:
@@ -408,7 +406,6 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=math.inf, help="stop a level after this time")
     parser.add_argument("--workers", type=int, default=1, help="processes to work with")
     parser.add_argument("--secure", action="store_true", help="OpenDP's noise instead of seeded noise")
-    parser.add_argument("--figures", type=Path, default=Path("docs/figures"))
     parser.add_argument("--output", type=Path, default=Path("docs/benchmarks/thresholdout_experiment.json"))
     options = parser.parse_args()
     seeds = range(options.first, options.first + options.repetitions)
@@ -420,8 +417,6 @@ def main() -> None:
                 base, seeds, secure=options.secure, minutes=options.minutes, executor=executor
             )
         print(name, *table(document[name], COUNTS, (20, 100, 500)), sep="\n", flush=True)
-    options.figures.mkdir(parents=True, exist_ok=True)
-    draw_figures(document["no signal"], COUNTS, options.figures)
     options.output.parent.mkdir(parents=True, exist_ok=True)
     options.output.write_text(json.dumps(document, indent=1) + "\n")
 

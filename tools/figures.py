@@ -1,97 +1,141 @@
 """Draws every picture of the documentation into docs/figures; run by ``make docs`` and ``make figures``.
 
-Pictures come from the program itself, so that they never show what it no longer does.
+Each picture is drawn from data that the program has just computed, and carries them: a text chunk
+:data:`CHUNK` of the PNG holds them as JSON.  ``tests/test_figures.py`` computes them again and compares.
 """
 
 from __future__ import annotations
 
+import csv
+import json
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from PIL import Image
+from PIL.PngImagePlugin import PngInfo
 
 import quiltdp as qd
 
 ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "benchmarks"))
+import kl_privacy_experiments  # noqa: E402 - the experiments draw their own figures
+import thresholdout_experiment  # noqa: E402
+
 FIGURES = ROOT / "docs" / "figures"
+CHUNK = "quiltdp-data"
 _CHROMIUM = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run",
              "--disable-background-networking", "--disable-component-update", "--disable-sync")  # fmt: skip
+_FAMILY = ROOT / "models" / "pedigree" / "ceph1463.fam"
+_POINTS = ROOT / "models" / "location" / "trackintel_google_trajectory.csv"
 
 
-def noise() -> None:
+def noise() -> dict[str, Any]:
     """How much noise ε = 1 needs on bundled models: plain DP, quiltdp against both adversaries, one group."""
+    rows = {}
+    for name in ("asia", "child", "location_chain", "two_families"):
+        model, count = qd.example(name), qd.Laplace(sensitivity=1.0)
+        informed = qd.calibrate(model, 1.0, count)
+        prior = qd.calibrate(model, 1.0, count, adversary="prior", compare=False)
+        rows[name] = {
+            "plain DP (promises too little)": informed.compared["independent"],
+            "quiltdp, prior adversary": prior.sigma,
+            "quiltdp, informed adversary": informed.sigma,
+            "one group": informed.compared["group"],
+        }
+    return rows
+
+
+def draw_noise(rows: dict[str, Any], path: Path) -> None:
+    """Four bars per model, each with its number."""
     from matplotlib.figure import Figure
 
-    names = ("asia", "child", "location_chain", "two_families")
-    rows = {}
-    for name in names:
-        model = qd.example(name)
-        count = qd.Laplace(sensitivity=1.0)
-        informed = qd.calibrate(model, 1.0, count, time_limit=3600.0)
-        prior = qd.calibrate(model, 1.0, count, adversary="prior", compare=False, time_limit=3600.0)
-        rows[name] = (1.0, prior.sigma, informed.sigma, informed.compared["group"])
     figure = Figure(figsize=(7.6, 3.2), layout="constrained")
     axes = figure.add_subplot()
-    labels = (
-        "plain DP (promises too little)",
-        "quiltdp, prior adversary",
-        "quiltdp, informed adversary",
-        "one group",
-    )
     colours = ("#d7dde2", "#6aa9c9", "#1f5f8b", "#b9a7a0")
-    places = np.arange(len(names))
-    for k, (label, colour) in enumerate(zip(labels, colours, strict=True)):
-        values = [rows[n][k] for n in names]
+    places = np.arange(len(rows))
+    for k, (label, colour) in enumerate(zip(next(iter(rows.values())), colours, strict=True)):
+        values = [row[label] for row in rows.values()]
         bars = axes.bar(places + 0.2 * (k - 1.5), values, 0.19, label=label, color=colour)
         axes.bar_label(bars, [f"{v:.3g}" for v in values], fontsize=7, padding=2)
-    axes.set_xticks(places, [n.replace("_", " ") for n in names])
+    axes.set_xticks(places, [name.replace("_", " ") for name in rows])
     axes.set(yscale="log", ylabel="noise σ for ε = 1")
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, fontsize=8, ncols=2, loc="upper left")
     axes.set_ylim(0.7, axes.get_ylim()[1] * 6)
-    figure.savefig(FIGURES / "noise.png", dpi=130)
+    figure.savefig(path, dpi=130)
 
 
-def pedigree() -> None:
-    """A family coloured by leakage."""
-    out = FIGURES / "pedigree.png"
-    run(
-        "pedigree",
-        "models/pedigree/ceph1463.fam",
-        "--allele-frequency",
-        "0.1",
-        "--dp-epsilon",
-        "0.1",
-        "--plot",
-        out,
-    )
+def pedigree() -> dict[str, Any]:
+    """What each person of a family leaks to the informed adversary when α = 0.1."""
+    return dict(qd.leakage(qd.pedigree(_FAMILY, allele_frequency=0.1), dp_epsilon=0.1).per_record)
 
 
-def trace() -> None:
-    """A map of released visits."""
+def draw_family(leakages: dict[str, Any], path: Path) -> None:
+    """The family tree, coloured by leakage."""
+    from quiltdp.domains.pedigree import read_pedigree
+    from quiltdp.report.pedigree_plot import draw_pedigree
+
+    axes = draw_pedigree(read_pedigree(_FAMILY), leakages, label="leakage ε (informed adversary)")
+    axes.figure.savefig(path, dpi=150, bbox_inches="tight")
+
+
+def visits() -> dict[str, Any]:
+    """The noise on visits per cell; the noisy counts themselves are drawn with the picture."""
+    city = qd.location_chain(_POINTS, cell="1km", estimator="additive:1")
+    return {"sigma": qd.calibrate(city, 3.0, qd.Laplace(sensitivity=2.0), compare=False).sigma}
+
+
+def draw_visits(data: dict[str, Any], path: Path) -> None:
+    """Release the visits and draw their map; the noise that was drawn joins the data."""
     with tempfile.TemporaryDirectory() as folder:
-        points = "models/location/trackintel_google_trajectory.csv"
+        points, table = (Path(folder) / name for name in ("points.csv", "visits.csv"))
+        shutil.copy(_POINTS, points)
         model = ("--cell", "1km", "--estimator", "additive:1", "--epsilon", "3")
-        release = ("--area", "47.33,8.45,47.44,8.62", "--release", Path(folder) / "visits.csv")
-        run("trace", points, *model, *release, "--map", FIGURES / "visits.png")
+        run("trace", points, *model, "--area", "47.33,8.45,47.44,8.62", "--release", table, "--map", path)
+        rows = list(csv.DictReader(table.read_text(encoding="utf-8").splitlines()[1:]))
+    data["sigma"] = float(rows[0]["sigma"])
+    data["noisy counts"] = {row["cell"]: float(row["noisy_count"]) for row in rows}
 
 
-def report() -> None:
-    """The first screen of a report, photographed in Chromium where there is one."""
+def report() -> dict[str, Any]:
+    """The numbers on the first screen of a report."""
+    with tempfile.TemporaryDirectory() as folder:
+        page = _report_page(Path(folder)).read_text(encoding="utf-8")
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    assert found is not None
+    data = json.loads(found[1])
+    return {
+        **{name: data[name] for name in ("sigma", "targets", "leakage")},
+        "bars": {bar["label"]: bar["sigma"] for bar in data["bars"]},
+        "bracket": {name: data["bracket"][name] for name in ("certified", "attained")},
+        "records": {record["name"]: record["leaks_to"] for record in data["records"]},
+    }
+
+
+def draw_report(_: dict[str, Any], path: Path) -> None:
+    """Photograph the page in Chromium."""
     browser = shutil.which("chromium") or shutil.which("chromium-browser")
     if browser is None:
-        print("no Chromium: docs/figures/report.png is left as it is", file=sys.stderr)
-        return
+        raise FileNotFoundError("no Chromium (make chromium)")
     with tempfile.TemporaryDirectory() as folder:
-        page = Path(folder) / "report.html"
-        run("report", "models/asia.bif", "--epsilon", "1", "-o", page, "--time-limit", "3600")
+        page = _report_page(Path(folder))
         size = ("--window-size=1100,1500", "--virtual-time-budget=4000")
-        files = (f"--user-data-dir={folder}/profile", f"--screenshot={FIGURES / 'report.png'}")
+        files = (f"--user-data-dir={folder}/profile", f"--screenshot={path}")
         command = [browser, *_CHROMIUM, *size, *files, page.as_uri()]
         subprocess.run(command, check=True, capture_output=True, timeout=120)
+
+
+def _report_page(folder: Path) -> Path:
+    page = folder / "report.html"
+    run("report", "models/asia.bif", "--epsilon", "1", "-o", page)
+    return page
 
 
 def run(*arguments: object) -> None:
@@ -104,7 +148,61 @@ def run(*arguments: object) -> None:
     )
 
 
+def experiment(*ways: str) -> dict[str, Any]:
+    """What the reusable-holdout experiment measured, as recorded, beside what is promised now."""
+    recorded = json.loads((ROOT / "docs" / "benchmarks" / "thresholdout_experiment.json").read_text())
+    settings = thresholdout_experiment.settings(thresholdout_experiment.Setting())
+    return {
+        level: {
+            way: {
+                "found": recorded["no signal"][level][way]["found"],
+                "promised": thresholdout_experiment.promise(setting, way),
+            }
+            for way in ways
+        }
+        for level, setting in settings.items()
+    }
+
+
+Data = dict[str, Any]
+PICTURES: dict[str, tuple[Callable[[], Data], Callable[[Data, Path], None]]] = {
+    "noise": (noise, draw_noise),
+    "pedigree": (pedigree, draw_family),
+    "visits": (visits, draw_visits),
+    "report": (report, draw_report),
+    "holdout_naive": (lambda: experiment("naive"), thresholdout_experiment.draw_figure),
+    "holdout_thresholdout": (
+        lambda: experiment("independent", "calibrated"),
+        thresholdout_experiment.draw_figure,
+    ),
+    "kl_privacy_figure2": (kl_privacy_experiments.panels, kl_privacy_experiments.draw),
+}
+"""Per picture: what computes its data, and what draws it from them."""
+
+
+def stamp(path: Path, data: Data) -> None:
+    """Put into a picture the data it was drawn from."""
+    chunk = PngInfo()
+    chunk.add_text(CHUNK, json.dumps(data, allow_nan=False), zip=True)
+    with Image.open(path) as picture:
+        picture.save(path, pnginfo=chunk, optimize=True)
+
+
+def drawn_from(path: Path) -> Data:
+    """Return the data a picture was drawn from."""
+    with Image.open(path) as picture:
+        data: Data = json.loads(picture.info[CHUNK])
+    return data
+
+
 if __name__ == "__main__":
     FIGURES.mkdir(exist_ok=True)
-    for draw in (noise, pedigree, trace, report):
-        draw()
+    for name in sys.argv[1:] or PICTURES:
+        compute, draw = PICTURES[name]
+        data, path = compute(), FIGURES / f"{name}.png"
+        try:
+            draw(data, path)
+        except FileNotFoundError as missing:
+            print(f"{path} is left as it is: {missing}", file=sys.stderr)
+        else:
+            stamp(path, data)

@@ -46,5 +46,5 @@ def test_the_figure_is_drawn(figure, tmp_path):
     pytest.importorskip("matplotlib")
     panels = {"one": figure.private_mean(GAMMAS, np.random.default_rng(4), 500)}
     panels["two"] = figure.regression(GAMMAS, np.random.default_rng(4), 200)
-    figure.draw(tmp_path / "figure.png", panels)
+    figure.draw(panels, tmp_path / "figure.png")
     assert (tmp_path / "figure.png").stat().st_size > 5000

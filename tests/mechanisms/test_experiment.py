@@ -120,9 +120,8 @@ def test_the_figures_and_the_table(
             }
             for way in experiment.WAYS
         }
-    experiment.draw_figures(results, (10, 50, 150), tmp_path)
-    for name in ("naive", "thresholdout"):
-        assert (tmp_path / f"holdout_{name}.png").stat().st_size > 5000
+    experiment.draw_figure(results, tmp_path / "holdout.png", (10, 50, 150))
+    assert (tmp_path / "holdout.png").stat().st_size > 5000
     lines = experiment.table(results, (10, 50, 150), (50,))
     assert any("⊥" in line for line in lines)
     assert any("refused" in line for line in lines)
