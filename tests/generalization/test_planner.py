@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from itertools import pairwise
 
 import numpy as np
@@ -18,7 +19,7 @@ from quiltdp.generalization.gibbs_dependence import gibbs_dependence
 from quiltdp.generalization.pieces import FreshRoute, SplitRoute
 from quiltdp.generalization.plan_choice import ThresholdoutContender
 from quiltdp.generalization.plan_search import Candidate, Need
-from quiltdp.generalization.routes import log_questions, nice_resolution
+from quiltdp.generalization.routes import grid_answers, log_questions, nice_resolution
 from quiltdp.generalization.thresholdout_accuracy import expected_excess, sample_failure
 
 
@@ -92,16 +93,25 @@ def test_description_length_keeps_its_own_arithmetic():
     assert any(kept)
 
 
-@pytest.mark.parametrize(("m", "budget", "grid"), [(4, 1, 3), (4, 2, 3), (5, 3, 2), (3, 3, 4)])
-def test_how_many_queries_can_ever_be_asked(m, budget, grid):
+@pytest.mark.parametrize(("m", "budget", "step"), [(4, 1, 0.5), (4, 2, 0.5), (5, 3, 1.0), (3, 3, 0.3)])
+def test_how_many_queries_can_ever_be_asked(m, budget, step):
     """Walk the tree of transcripts: every answered query is a node, its children are what can be answered."""
+    grid = grid_answers(step)
 
     def nodes(asked, spent):
         if asked == m or spent == budget:
             return 0
         return 1 + nodes(asked + 1, spent) + grid * nodes(asked + 1, spent + 1)
 
-    assert math.exp(log_questions(m, budget, 1 / (grid - 1))) == pytest.approx(nodes(0, 0), rel=1e-9)
+    assert math.exp(log_questions(m, budget, step)) == pytest.approx(nodes(0, 0), rel=1e-9)
+
+
+@pytest.mark.parametrize("step", [Fraction(1, 10), Fraction(1, 5), Fraction(3, 10), Fraction(1, 3)])
+def test_how_many_answers_a_grid_has(step):
+    """Round 0 and 1 with all kinds of noise, ties among them: what lies between is what can be answered."""
+    noises = [Fraction(k, 8) * step for k in range(64)]
+    ends = [(round(noise / step), round((noise + 1) / step)) for noise in noises]
+    assert max(high - low + 1 for low, high in ends) == grid_answers(float(step))
 
 
 def overfitting_run(rng, found, data, truth=0.5):

@@ -1,4 +1,4 @@
-"""``quiltdp holdout init|ask|status``: a reusable holdout from the shell."""
+"""``quiltdp holdout init|ask|status|extend``: a reusable holdout from the shell."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from quiltdp.cli.accounting import Work
 from quiltdp.cli.app import GroupedCommand, emit_json, guarded
 from quiltdp.cli.option_words import arg, opt, switch
 from quiltdp.cli.show import say
@@ -63,7 +64,7 @@ def init(
     ] = None,
     failure: Annotated[float, opt("P", "How likely the stated error bounds may fail.")] = 0.05,
     queries: Annotated[
-        int | None, opt("M", "How many queries will be asked, if that is fixed: tighter bounds.")
+        int | None, opt("M", "How many queries may be asked, if that is fixed: tighter bounds.")
     ] = None,
     model: Annotated[Path | None, opt("MODEL", "Certify the calibration anew, against its model.")] = None,
     data: Annotated[
@@ -154,7 +155,7 @@ def ask(
     """Ask queries: the mean over the rows of values in [0, 1] (a true comparison counts 1).
 
     Each is answered from the training data when the holdout agrees, otherwise from the holdout with
-    noise, which spends one answer.  Exit code 1 when the budget is spent.
+    noise, which spends one answer.  Exit code 1 when the budget is spent, or all planned queries were asked.
     """
     with guarded():
         from quiltdp.cli.columns import read_columns
@@ -171,12 +172,13 @@ def ask(
             data_folders=[holdout.parent],
         )
         answers = made.ask_many(query, keys=key or None, labels=[q[:200] for q in query])
+        sure = 1 - made.total_failure
         if json:
-            told = [_facts(q, a, 1 - made.failure) for q, a in zip(query, answers, strict=True)]
+            told = [_facts(q, a, sure) for q, a in zip(query, answers, strict=True)]
             emit_json("holdout-ask", {"answers": told})
         else:
             for text, answer in zip(query, answers, strict=True):
-                say(_line(text, answer, 1 - made.failure))
+                say(_line(text, answer, sure))
         if any(a.value is None for a in answers):
             raise BudgetSpent(f"{ledger}: the holdout's budget is spent; no more answers")
 
@@ -202,6 +204,47 @@ def status(
             emit_json("holdout-status", {"ledger": str(ledger), **facts})
         else:
             show_status(str(ledger), facts)
+
+
+@holdout.command(
+    cls=GroupedCommand,
+    short_help="Allow as many queries again as were planned.",
+    epilog="\b\nExamples:\n  quiltdp holdout extend study.db --model rows.json",
+)
+def extend(
+    ledger: LedgerPath,
+    *,
+    model: Annotated[
+        Path | None, opt("MODEL", "The model of the plan, where it promises something about the population.")
+    ] = None,
+    work: Work = "normal",
+    anchor: AnchorPath = None,
+    json: Json = False,
+) -> None:
+    """Extend the plan by as many queries as it was made for.
+
+    Noise, threshold and the answers that are left stay as they are; the extended plan is certified for all
+    its queries at half the failure probability of the one before, on top of that.  Exit code 1 when no
+    answer is left, or no theorem promises anything about so many queries.
+    """
+    with guarded():
+        from dataclasses import asdict
+
+        from quiltdp.accountant.ledger import Ledger
+        from quiltdp.generalization.plan_apply import extend_plan
+        from quiltdp.io.load import load_model
+        from quiltdp.numbers import shown_up
+
+        loaded = None if model is None else load_model(model)
+        found = extend_plan(Ledger.open(ledger, anchor=anchor), loaded, work=work)
+        if json:
+            emit_json("holdout-extend", {"ledger": str(ledger), **asdict(found)})
+            return
+        say(f"{ledger}: {found.queries} queries may be asked in all")
+        if found.accuracy is not None:
+            error = shown_up(found.accuracy, 4)
+            say(f"from now on an answer is within {error} of the population value, by {found.theorem}")
+        say(f"all promises so far hold together with probability at least {1 - found.total_failure:.4g}")
 
 
 def _kinds(words: list[str]) -> dict[str, str]:
@@ -273,6 +316,8 @@ def status_facts(ledger: Any, model: Path | None = None) -> dict[str, Any]:
         "answers": reading.answers,
         "remaining": reading.remaining,
         "queries": reading.queries,
+        "asked": reading.asked,
+        "query_limit": reading.query_limit,
         "failed_on_holdout": reading.failed,
         "lost": reading.lost,
     }
@@ -319,10 +364,11 @@ def show_status(name: str, facts: dict[str, Any]) -> None:
             ("dp_epsilon left", amount(facts["remaining_dp_epsilon"])),
         ]
     if facts["remaining"] is not None:
-        lines += [
-            ("answers from the holdout", f"{facts['answers']}, {facts['remaining']} left"),
-            ("queries answered", str(facts["queries"])),
-        ]
+        lines.append(("answers from the holdout", f"{facts['answers']}, {facts['remaining']} left"))
+        if facts["query_limit"] is None:
+            lines.append(("queries answered", str(facts["queries"])))
+        else:
+            lines.append(("planned queries asked", f"{facts['asked']} of {facts['query_limit']}"))
     for adversary in ("informed", "prior"):
         if adversary in facts:
             at = f" at δ = {facts['delta']:g}" if facts["delta"] else ""

@@ -81,6 +81,8 @@ from quiltdp.generalization.pieces import (
     pieces_of,
 )
 from quiltdp.generalization.plan_apply import (
+    Extension,
+    extend_plan,
     holdout_arguments,
     plan_calibration,
     read_holdout_arguments,
@@ -176,6 +178,7 @@ __all__ = [
     "Concentration",
     "DescriptionRoute",
     "Estimate",
+    "Extension",
     "FreshRoute",
     "GibbsRoute",
     "GibbsSampler",
@@ -229,6 +232,7 @@ __all__ = [
     "expected_excess",
     "exponential_mechanism_law",
     "exponential_mechanism_loss",
+    "extend_plan",
     "feature_selector",
     "gap_bounds_from_mutual_information",
     "gaussian_typical",

@@ -1,26 +1,31 @@
-"""From a plan to the holdout that keeps it: calibration, threshold, rounding, without retyping."""
+"""From a plan to the holdout that keeps it: calibration, threshold, rounding, extensions."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from quiltdp.accountant.adversaries import INFORMED
 from quiltdp.accountant.calibration import Calibration
+from quiltdp.accountant.ledger import Ledger
 from quiltdp.accountant.mechanisms import Thresholdout
 from quiltdp.accountant.profile import analyze
 from quiltdp.accountant.shared_work import SharedWork
-from quiltdp.errors import InvalidArgument, Refused, option
+from quiltdp.errors import BudgetSpent, InvalidArgument, Refused, option
+from quiltdp.generalization.plan_accountant import LIMIT, ProfileAccountant, work_for
+from quiltdp.generalization.plan_choice import ThresholdoutContender, contenders_for
 from quiltdp.generalization.plan_result import Plan
+from quiltdp.generalization.plan_search import GUESSING, LeakageSketch, accuracy_at
+from quiltdp.generalization.routes import Task
 from quiltdp.model import Model
 from quiltdp.work import WorkBudget
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-__all__ = ["holdout_arguments", "plan_calibration", "read_holdout_arguments"]
+__all__ = ["Extension", "extend_plan", "holdout_arguments", "plan_calibration", "read_holdout_arguments"]
 
 
 def plan_calibration(
@@ -133,3 +138,121 @@ def read_holdout_arguments(document: Mapping[str, Any]) -> dict[str, Any]:
         }
     except (KeyError, TypeError, ValueError) as error:
         raise InvalidArgument(f"the plan lacks or garbles {error}") from None
+
+
+@dataclass(frozen=True)
+class Extension:
+    """An extended plan: how many queries may be asked in all, and what is promised of them.
+
+    ``accuracy`` holds for all of these queries except with probability ``failure`` (None: nothing was
+    promised about the population), by ``theorem``; ``total_failure`` is that of all promises so far.
+    """
+
+    queries: int
+    accuracy: float | None
+    failure: float
+    total_failure: float
+    theorem: str = ""
+    covers: str = ""
+
+
+def extend_plan(
+    ledger: Ledger,
+    model: Model | None = None,
+    *,
+    work: str | WorkBudget = "normal",
+    time_limit: float | None = LIMIT,
+) -> Extension:
+    """Allow as many queries again as were planned, with the noise, the threshold and the answers left.
+
+    Claim: the j-th extension is a plan for all (j + 1) m queries at failure probability β/2^j, with the
+    σ, T, B and rounding of the first.  All of that is fixed before the first query, so that neither when nor
+    whether to extend can depend on the answers to any effect; and all plans together fail with
+    probability at most β + β/2 + … + β/2^j < 2β.  B answers in all may come from the holdout, so
+    its α, and what that leaks, is the calibrated one.
+
+    Parameters
+    ----------
+    ledger
+        Of a reusable holdout with a number of queries.
+    model
+        The model of its calibration; needed where the plan promises something about the population.
+    work, time_limit
+        As for :func:`quiltdp.plan`.
+
+    Raises
+    ------
+    BudgetSpent
+        If no answer from the holdout is left: more of them would cost more privacy than was calibrated.
+    Refused
+        If no theorem promises anything about so many queries; nothing is extended.
+
+    Examples
+    --------
+    >>> import quiltdp as qd
+    >>> chain = qd.markov_chain([[0.7, 0.3], [0.3, 0.7]], length=20_000)
+    >>> plan = qd.plan(chain, queries=50, budget=2)
+    >>> data = [{"x": [k % 2] * 20_000} for k in range(2)]
+    >>> study = qd.ReusableHoldout(*data, ledger=":memory:", **holdout_arguments(chain, plan))
+    >>> more = extend_plan(study.ledger, chain)
+    >>> more.queries, round(more.failure, 3), plan.accuracy < more.accuracy < 1.1 * plan.accuracy
+    (100, 0.025, True)
+    """
+    settings, terms, head = ledger.settings, ledger.terms, ledger.head
+    planned, budget = settings.get("queries"), terms.mechanism.answers
+    if planned is None or budget is None:
+        raise InvalidArgument(f"{ledger.path}: no number of queries was planned, so there is none to extend")
+    if head.answers >= budget:
+        raise BudgetSpent(
+            f"{ledger.path}: all {budget} answers from the holdout are used up; more would cost more than the"
+            " calibrated budget: plan anew, on other data"
+        )
+    times = len(head.extensions) + 1
+    beta = float.fromhex(settings["failure"])
+    found = Extension(planned * (times + 1), None, beta / 2**times, beta * (2.0 - 2.0**-times))
+    if "accuracy" in settings:
+        if model is None or model.fingerprint != ledger.fingerprint:
+            raise InvalidArgument(
+                f"{ledger.path}: its plan promises something about the population: give the {option('model')}"
+                " that it was made for"
+            )
+        found = _promised(found, settings, terms, model, work, time_limit)
+    with ledger.visit() as visit:
+        if len(visit.head.extensions) != times - 1:
+            raise Refused(f"{ledger.path}: another process has just extended this plan; nothing was changed")
+        visit.extend(found.accuracy)
+    return found
+
+
+def _promised(
+    asked: Extension,
+    settings: Mapping[str, Any],
+    terms: Any,
+    model: Model,
+    work: str | WorkBudget,
+    time_limit: float | None,
+) -> Extension:
+    """Return the extension with the best accuracy that a theorem promises at the ledger's σ and T."""
+    records = len(model.records)
+    if terms.mechanism.sensitivity != 1 / records:
+        raise InvalidArgument(f"the plan is for means over the {records:,} records of its model only")
+    rounding = float.fromhex(settings.get("resolution", "0x0p0"))
+    task = Task(records, asked.queries, terms.mechanism.budget, asked.failure, rounding)
+    shared = work_for(model, work, time_limit)
+    accountant = ProfileAccountant(model, shared=shared)
+
+    def best() -> Extension:
+        offers = [
+            (accuracy_at(c.candidate.exact, task, terms.sigma, float.fromhex(settings["threshold"])), c)
+            for c in contenders_for(model, accountant, LeakageSketch(accountant))[0]
+            if isinstance(c, ThresholdoutContender)
+        ]
+        accuracy, winner = min(offers, key=lambda offer: offer[0])
+        if accuracy >= GUESSING:
+            raise Refused(
+                f"no theorem promises anything better than a guess for {asked.queries:,} queries with the"
+                " noise and the threshold of this plan: it cannot be extended"
+            )
+        return replace(asked, accuracy=accuracy, theorem=winner.theorem, covers=winner.covers)
+
+    return shared.answer(best)

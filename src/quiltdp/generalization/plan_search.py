@@ -19,7 +19,6 @@ from quiltdp.generalization.routes import (
     Route,
     Task,
     best_scale,
-    nice_resolution,
     untouched,
 )
 from quiltdp.generalization.transfer import any_law_transfer
@@ -30,6 +29,7 @@ __all__ = [
     "LeakageSketch",
     "Need",
     "NoCorrelation",
+    "accuracy_at",
     "best_accuracy",
     "highest_scale",
     "largest_threshold_of",
@@ -137,7 +137,7 @@ class Need:
     def width(self, task: Task, sigma: float, threshold: float, accuracy: float, *, sketch: bool) -> float:
         """Return how far a training value may be off without spending budget; −∞ without concentration."""
         known = self.fast if sketch else self.exact
-        resolution = nice_resolution(accuracy)
+        resolution = task.resolution(accuracy)
         return max((untouched(r, task, sigma, threshold, resolution) for r in known), default=-math.inf)
 
 
@@ -182,6 +182,16 @@ def best_accuracy(candidate: Candidate, task: Task, need: Need) -> tuple[float, 
     if not candidate.exact.private and math.isfinite(value):
         sigma = noisiest(lambda s: smallest(s, sketch=True) <= -value * ENOUGH, sigma, highest)
     return smallest(sigma, sketch=False), sigma
+
+
+def accuracy_at(route: Route, task: Task, sigma: float, threshold: float) -> float:
+    """Return the smallest τ that a theorem promises at this σ and this T; ∞ when none below ½ is."""
+
+    def enough(accuracy: float) -> bool:
+        return route.threshold(task, sigma, accuracy) >= threshold
+
+    top = GUESSING * (1 - 1e-9)
+    return _bisected(enough, 0.0, top) if enough(top) else math.inf
 
 
 def noisiest(enough: Callable[[float], bool], low: float, high: float) -> float:

@@ -37,6 +37,7 @@ __all__ = [
     "Stated",
     "Task",
     "best_scale",
+    "grid_answers",
     "log_questions",
     "nice_resolution",
     "untouched",
@@ -64,12 +65,20 @@ class LeakageAccountant(Protocol):
 
 @dataclass(frozen=True)
 class Task:
-    """What is asked of the holdout: n records, m queries, budget B, failure probability β."""
+    """What is asked of the holdout: n records, m queries, budget B, failure probability β.
+
+    ``rounding`` is what answers from the holdout are rounded to (0: nothing); None: as suits the accuracy.
+    """
 
     records: int
     queries: float
     budget: int
     failure: float
+    rounding: float | None = None
+
+    def resolution(self, accuracy: float) -> float:
+        """Return what answers from the holdout are rounded to in a plan of this accuracy."""
+        return nice_resolution(accuracy) if self.rounding is None else self.rounding
 
     def dp_epsilon(self, sigma: float) -> float:
         """Return α = 9B/(4σn): Thresholdout's DP cost for queries of sensitivity 1/n, rounded up."""
@@ -139,7 +148,7 @@ def untouched(route: Deviating, task: Task, sigma: float, threshold: float, reso
 
 def _answer_noise(task: Task, sigma: float, a: float, accuracy: float) -> float:
     """Return the chance that an answer's noise, and its rounding to the plan's resolution, exceed a."""
-    left = a - nice_resolution(accuracy) / 2
+    left = a - task.resolution(accuracy) / 2
     return task.spends * math.exp(-left / (4 * sigma)) if left > 0 else math.inf
 
 
@@ -234,16 +243,37 @@ class DescriptionRoute:
 def log_questions(queries: float, budget: int, resolution: float) -> float:
     """Return ln N, N = Σ_{b=1}^{min(B, m)} C(m, b) G^{b−1}, G = 1/r + 1: the queries that may ever be asked.
 
+    ∞ for r = 0: answers that are not rounded may say anything.
+
     Examples
     --------
     >>> round(math.exp(log_questions(3, 2, 0.5)))          # 3 + C(3, 2) · 3
     12
     """
-    grid = math.log(round(1 / resolution) + 1)
+    if resolution == 0:
+        return math.inf
+    grid = math.log(grid_answers(resolution))
     b = np.arange(1, max(1, math.floor(min(queries, budget))) + 1, dtype=np.float64)
     terms = np.cumsum(np.log((queries - b + 1) / b)) + (b - 1) * grid  # ln C(m, b), and the answers
     top = float(terms.max())
     return round_up(top + math.log(float(np.exp(terms - top).sum())))
+
+
+def grid_answers(resolution: float) -> int:
+    """Return G, how many multiples of r a value in [0, 1], with any noise added, can be rounded to.
+
+    An interval of length 1/r is rounded to at most ⌊1/r⌋ + 2 whole numbers, and to 1/r + 1 where 1/r is
+    an even one: both ends are rounded the same way.
+
+    Examples
+    --------
+    >>> [grid_answers(r) for r in (0.1, 0.002, 0.2, 0.3)]
+    [11, 501, 7, 5]
+    """
+    steps = round(1 / resolution)
+    if abs(steps * resolution - 1) < 1e-12 and steps % 2 == 0:
+        return steps + 1
+    return math.floor(1 / resolution * (1 + 1e-12)) + 2
 
 
 def nice_resolution(accuracy: float) -> float:
@@ -306,7 +336,7 @@ def _best_share(
     best = -math.inf
     for share in shares:
         chance = share * SAFETY * task.failure
-        a = accuracy - route.deviation(task, sigma, chance, nice_resolution(accuracy))
+        a = accuracy - route.deviation(task, sigma, chance, task.resolution(accuracy))
         noise = (1 - share) * SAFETY * task.failure - _answer_noise(task, sigma, a, accuracy)
         best = max(best, _room(task, sigma, a, noise))
     return best

@@ -9,9 +9,9 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quiltdp.accountant.ledger import Entry, Ledger, Odometer, Outcome, Request, Visit, other_account
+from quiltdp.accountant.ledger import Entry, Head, Ledger, Odometer, Outcome, Request, Visit, other_account
 from quiltdp.accountant.mechanisms import Thresholdout
-from quiltdp.errors import InvalidArgument, Refused, option
+from quiltdp.errors import BudgetSpent, InvalidArgument, Refused, option
 from quiltdp.mechanisms.holdout_terms import Answer, checked_settings, setting
 from quiltdp.mechanisms.noise import NoiseSource
 from quiltdp.mechanisms.queries import Query, TablePair, Value, describe
@@ -51,7 +51,7 @@ class ReusableHoldout:
         β for the error bounds.
     queries
         The number of queries, if it is fixed beforehand: it makes the error bounds a little smaller.
-        Answers to further queries come with the bound ∞.
+        Further queries are refused; :func:`~quiltdp.generalization.extend_plan` allows as many again.
     resolution
         Answers from the holdout are rounded to multiples of this: what a plan by description length asks
         for (:func:`quiltdp.plan`).
@@ -206,6 +206,8 @@ class ReusableHoldout:
         Refused
             If the query fails on every row of the holdout (or gives one number, and fails), with one
             message for every cause; it is charged.
+        BudgetSpent
+            If all the queries of the plan were asked; nothing is charged.
         """
         return self.ask_many([query], keys=[key], labels=[label], sensitivity=sensitivity)[0]
 
@@ -282,6 +284,7 @@ class ReusableHoldout:
         fresh = [k for k in range(len(asked)) if first[k] == k and visit.recalled[k] is None]
         made = {}
         if fresh and visit.head.answers < self._mechanism.spec.budget:
+            self._require_planned(visit.head, len(fresh))
             values = self._drawn(visit, [(asked[k], trained[k], requests[k]) for k in fresh])
             made = dict(zip(fresh, values, strict=True))
         answers = []
@@ -290,6 +293,16 @@ class ReusableHoldout:
             answer = self._repeat(visit, entry) if entry is not None else made.get(j, _SPENT)
             answers.append(answer if k == j or answer.value is None else replace(answer, repeated=True))
         return answers
+
+    def _require_planned(self, head: Head, more: int) -> None:
+        """Refuse queries beyond the plan: nothing is promised about them, nor then about the others."""
+        limit = head.query_limit(self.queries)
+        if limit is not None and head.asked + more > limit:
+            many = f"{more} more are too many" if more > 1 else "one more is too many"
+            raise BudgetSpent(
+                f"{self.ledger.path}: {head.asked} of the {limit} planned queries were asked, {many};"
+                " nothing is charged; extend the plan ('quiltdp holdout extend')"
+            )
 
     def _drawn(self, visit: Visit, asked: Sequence[tuple[Query, Value, Request]]) -> list[Answer]:
         """Answer questions that were not asked before; after the reservation nothing is refused."""
@@ -318,7 +331,7 @@ class ReusableHoldout:
                 number = self._rounded(self._mechanism.grid.value(outcome.units))
                 outcomes.append(Outcome("holdout", share + self._answer_share, 1, number))
         entries = pledge.settle(outcomes, state.threshold)
-        return self._as_answers(entries, before.answers, before.queries)
+        return self._as_answers(entries, before)
 
     def _failures(self, failed: Sequence[bool], most: int, is_open: bool) -> list[Outcome]:
         """Return what is booked when queries failed: each failure like an answer, the others nothing."""
@@ -332,27 +345,34 @@ class ReusableHoldout:
             booked += 1
         return outcomes
 
-    def _as_answers(self, entries: Sequence[Entry], answers: int, number: int) -> list[Answer]:
-        told = []
+    def _as_answers(self, entries: Sequence[Entry], before: Head) -> list[Answer]:
+        told, answers, number = [], before.answers, before.queries
         for entry in entries:
             answers += entry.answers
             if entry.value is None or entry.kind not in ("train", "holdout"):
                 told.append(_SPENT)
                 continue
             number += 1
-            told.append(self._answer(entry.value, entry.kind, answers, number))
+            told.append(self._answer(entry.value, entry.kind, answers, number, before.extensions))
         return told
 
     def _answer(
-        self, value: float, source: Source, answers: int, number: int, repeated: bool = False
+        self,
+        value: float,
+        source: Source,
+        answers: int,
+        number: int,
+        extensions: Sequence[tuple[int, float | None]],
+        repeated: bool = False,
     ) -> Answer:
-        bound, population = math.inf, None  # beyond the planned number of queries nothing is promised
-        if self.queries is None or number <= self.queries:
-            bound = self._mechanism.error_bound(
-                source, failure=self.failure, queries=self.queries, number=number
-            )
+        """Return an answer with the promise that it was given under: the plan's, or its last extension's."""
+        queries = None if self.queries is None else self.queries * (1 + len(extensions))
+        bound, population = math.inf, None  # an older ledger may hold answers beyond its plan
+        if queries is None or number <= queries:
+            failure = self.failure / 2 ** len(extensions)
+            bound = self._mechanism.error_bound(source, failure=failure, queries=queries, number=number)
             bound += (self.resolution or 0.0) / 2 if source == "holdout" else 0.0
-            population = self.accuracy
+            population = extensions[-1][1] if extensions else self.accuracy
         return Answer(value, source, self._mechanism.spec.budget - answers, bound, repeated, population)
 
     def _rounded(self, number: float) -> float:
@@ -368,8 +388,9 @@ class ReusableHoldout:
             raise Refused(FAILED)
         if entry.kind not in ("train", "holdout") or entry.value is None:
             raise InvalidArgument("what is recorded under this key is not an answer")
-        number = visit.numbers[entry.seq]
-        return self._answer(entry.value, entry.kind, visit.head.answers, number, repeated=True)
+        number, head = visit.numbers[entry.seq], visit.head
+        extensions = [made for made in head.extensions if made[0] < entry.seq]
+        return self._answer(entry.value, entry.kind, head.answers, number, extensions, repeated=True)
 
     # -- reading ---------------------------------------------------------------------------
 
@@ -377,6 +398,11 @@ class ReusableHoldout:
     def remaining(self) -> int:
         """How many answers may still come from the holdout."""
         return self._mechanism.spec.budget - self.ledger.head.answers
+
+    @property
+    def total_failure(self) -> float:
+        """How likely any promise so far may fail: β of the plan, β/2 of its first extension, β/4, …."""
+        return self.failure * (2.0 - 2.0 ** -len(self.ledger.head.extensions))
 
     @property
     def grid_step(self) -> float:

@@ -26,12 +26,12 @@ class Answer:
         How many answers may still come from the holdout.
     error_bound
         |value − holdout value| is at most this for all answers together, with probability
-        1 − failure; ∞ for ⊥.
+        1 − failure (``total_failure`` of the holdout, once its plan was extended); ∞ for ⊥.
     repeated
         Whether this is a recorded answer, returned again for the same idempotency key.
     population_bound
-        |value − population value| is at most this for all planned answers together, with probability
-        1 − failure; None without a plan.
+        |value − population value| is at most this for all planned answers together, with the same
+        probability; None without a plan.
     """
 
     value: float | None

@@ -28,7 +28,7 @@ _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=
 _NOTHING = Fraction(0)
 _WIDTHS = {"kind": 8, "share": 120, "value": 32, "commitment": 64}
 
-Kind = Literal["charge", "data", "failed", "holdout", "reserve", "train", "unasked"]
+Kind = Literal["charge", "data", "extend", "failed", "holdout", "reserve", "train", "unasked"]
 OUTCOMES: frozenset[str] = frozenset(("failed", "holdout", "train", "unasked"))
 """What may come of a reserved question."""
 
@@ -55,7 +55,8 @@ class Entry:
     ``share`` is the exact part of the whole budget it costs; ``value`` the answer that was released;
     ``key`` a keyed hash of the caller's idempotency key and ``request`` of what was asked;
     ``commitment`` binds the secret threshold in force after the entry without showing it.  A
-    ``reserve`` entry says for how many outcomes (``count``) and how many ``answers`` it charges.
+    ``reserve`` entry says for how many outcomes (``count``) and how many ``answers`` it charges; an
+    ``extend`` entry carries the accuracy of an extended plan as its ``value``.
     """
 
     seq: int
@@ -167,7 +168,8 @@ class Head:
     """The running totals after the last entry; a redundant copy is stored and compared.
 
     ``settled`` and ``settled_answers`` leave out what is ``pending``; ``spent`` and ``answers``
-    include it: a reservation is charged until its outcomes replace it.
+    include it: a reservation is charged until its outcomes replace it.  ``extensions`` are those of the
+    plan: the number of the entry, and the accuracy promised from there on.
     """
 
     seq: int
@@ -181,6 +183,16 @@ class Head:
     data: str | None = None
     commitment: str | None = None
     pending: Pending | None = None
+    extensions: tuple[tuple[int, float | None], ...] = ()
+
+    @property
+    def asked(self) -> int:
+        """How many queries count towards the plan: those answered, and those charged without an answer."""
+        return self.queries + self.failed + self.lost + (0 if self.pending is None else self.pending.answers)
+
+    def query_limit(self, planned: int | None) -> int | None:
+        """Return how many queries may be asked in all, if a number was planned; an extension adds as many."""
+        return None if planned is None else planned * (1 + len(self.extensions))
 
     @property
     def spent(self) -> Fraction:
@@ -203,6 +215,8 @@ class Head:
             return replace(moved, pending=pending, commitment=None)
         if entry.kind == "data":
             return replace(moved, data=entry.request)
+        if entry.kind == "extend":
+            return replace(moved, extensions=(*moved.extensions, (entry.seq, entry.value)))
         return replace(moved, settled=moved.settled + entry.share)
 
     def _lost(self) -> Head:

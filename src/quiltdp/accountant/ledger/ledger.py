@@ -400,7 +400,18 @@ class Ledger:
         remaining = None if spec.answers is None else spec.answers - head.answers
         lost = head.lost + (0 if head.pending is None else head.pending.answers)
         return Odometer(
-            head.spent, spent, left, head.answers, head.queries, remaining, head.failed, lost, informed, prior
+            share=head.spent,
+            spent_dp_epsilon=spent,
+            remaining_dp_epsilon=left,
+            answers=head.answers,
+            queries=head.queries,
+            remaining=remaining,
+            failed=head.failed,
+            lost=lost,
+            asked=head.asked,
+            query_limit=head.query_limit(self.settings.get("queries")),
+            informed=informed,
+            prior=prior,
         )
 
     def export(self) -> dict[str, Any]:

@@ -37,8 +37,9 @@ class Odometer:
     change alters its probability by more than e^spent.  ``informed`` and ``prior`` convert that one
     total, once; for Gaussian noise they are the ε at the calibration's δ of the one release that all
     releases so far amount to.  They are None when no model was given, and for noise without such a total
-    (discrete Gaussian).  ``failed`` queries broke on the holdout and were charged like answers; ``lost``
-    answers were charged and never told, because something interrupted them.
+    (discrete Gaussian).  ``asked`` queries, answered or charged without an answer, count towards the
+    ``query_limit`` of the plan (None without one).  ``failed`` queries broke on the holdout and were
+    charged like answers; ``lost`` answers were charged and never told, because something interrupted them.
     """
 
     share: Fraction
@@ -49,6 +50,8 @@ class Odometer:
     remaining: int | None
     failed: int
     lost: int
+    asked: int = 0
+    query_limit: int | None = None
     informed: AdversaryReading | None = None
     prior: AdversaryReading | None = None
 

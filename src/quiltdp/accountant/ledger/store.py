@@ -384,6 +384,8 @@ def _head_text(head: Head) -> str:
         "commitment": head.commitment,
         "pending": None if held is None else [str(held.share), held.answers, held.count],
     }
+    if head.extensions:  # ledgers without any stay as they were
+        document["extensions"] = [[seq, accuracy] for seq, accuracy in head.extensions]
     text = canonical(document).decode()
     return text.ljust(-(-len(text) // _HEAD_WIDTH) * _HEAD_WIDTH)
 
@@ -392,7 +394,8 @@ def _read_head(document: Mapping[str, Any]) -> Head:
     held = document["pending"]
     pending = None if held is None else Pending(Fraction(held[0]), int(held[1]), int(held[2]))
     settled = Fraction(document["settled"])
-    return Head(**{**document, "settled": settled, "pending": pending})
+    extensions = tuple((seq, accuracy) for seq, accuracy in document.get("extensions", ()))
+    return Head(**{**document, "settled": settled, "pending": pending, "extensions": extensions})
 
 
 def identity(path: str, shown: str) -> tuple[int, int]:

@@ -105,6 +105,11 @@ class Visit:
         (entry,) = self._append([("data", {"request": keyed(self._salt, "data", identity)})])
         return entry
 
+    def extend(self, accuracy: float | None) -> Entry:
+        """Append an extension of the plan, with the accuracy that is promised from here on."""
+        (entry,) = self._append([("extend", {"value": accuracy})])
+        return entry
+
     def is_bound_to(self, identity: str) -> bool | None:
         """Return whether the ledger is for these data; None if it is not bound yet."""
         if self.head.data is None:
