@@ -222,15 +222,12 @@ def export(
 
 
 def _verify_export(path: Path) -> Any:
-    import json as plain
-
     from quiltdp.accountant.ledger import verify_export
-    from quiltdp.errors import FileFormatError, LedgerCorrupt
+    from quiltdp.errors import LedgerCorrupt
+    from quiltdp.io.json_parse import parse_json
+    from quiltdp.io.text import read_source
 
-    try:
-        document = plain.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError):
-        raise FileFormatError(path, None, "this is neither a ledger nor an exported one") from None
+    document = parse_json(read_source(path))
     try:
         return verify_export(document)
     except LedgerCorrupt as error:

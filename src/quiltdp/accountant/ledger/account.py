@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from quiltdp.accountant.ledger.written import read_double
 from quiltdp.accountant.mechanisms import Mechanism, mechanism_from_dict
 from quiltdp.errors import InvalidArgument, LedgerCorrupt, option
 from quiltdp.numbers import round_up
@@ -72,8 +73,8 @@ class Terms:
         try:
             return cls(
                 mechanism_from_dict(binding["mechanism"]),
-                float.fromhex(binding["sigma"]),
-                float.fromhex(binding["epsilon"]),
+                read_double(binding["sigma"]),
+                read_double(binding["epsilon"]),
                 _unhex(binding["dp_epsilon"]),
                 _unhex(binding["delta"]),
                 binding["adversary"],
@@ -87,8 +88,8 @@ class Terms:
 
 def _unhex(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {k: float.fromhex(v) for k, v in value.items()}
-    return None if value is None else float.fromhex(value)
+        return {k: read_double(v) for k, v in value.items()}
+    return None if value is None else read_double(value)
 
 
 def _hex(value: Any) -> Any:

@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Literal, get_args
 
+from quiltdp.accountant.ledger.written import MOST_BITS, read_count, read_double, read_share
 from quiltdp.errors import LedgerCorrupt
 
 __all__ = ["OUTCOMES", "Entry", "Head", "Kind", "Pending", "genesis_digest", "link", "replay"]
@@ -46,6 +46,8 @@ _NAMES = (
     "commitment",
     "digest",
 )
+_COUNTS = {"seq", "count", "answers"}
+_MAYBE = {"key", "request", "label"}
 
 
 @dataclass(frozen=True)
@@ -93,34 +95,29 @@ class Entry:
     def read(cls, row: tuple[Any, ...]) -> Entry:
         """Read a stored row, or refuse it."""
         try:
+            for name, x in zip(_NAMES, row, strict=True):
+                if name not in _COUNTS and not isinstance(x, str) and (x is not None or name not in _MAYBE):
+                    raise ValueError(f"its {name} is no text")
             seq, time, kind, share, count, answers, value, key, request, label, commitment, digest = row
             kind, share, value, commitment = (x.rstrip(" ") for x in (kind, share, value, commitment))
-            if kind not in get_args(Kind) or not all(type(n) is int for n in (seq, count, answers)):
-                raise ValueError(f"its kind is {kind!r}")
-            if count < 0 or answers < 0:
-                raise ValueError("a count is negative")
-            number = float.fromhex(value) if value else None
-            if number is not None and not math.isfinite(number):
-                raise ValueError("its value is not finite")
-            part = _NOTHING if share == "0" else Fraction(share)
-            if part < 0:
-                raise ValueError("its share is negative")
-        except (AttributeError, TypeError, ValueError, ZeroDivisionError) as error:
-            raise LedgerCorrupt(f"ledger entry {row[:1]} cannot be read: {error}") from None
-        return cls(
-            seq,
-            time,
-            kind,
-            part,
-            count,
-            answers,
-            number,
-            key,
-            request,
-            label,
-            commitment or None,
-            digest,
-        )
+            if kind not in get_args(Kind):
+                raise ValueError(f"its kind is {kind[:20]!r}")
+            return cls(
+                read_count(seq),
+                time,
+                kind,
+                _NOTHING if share == "0" else read_share(share),
+                read_count(count),
+                read_count(answers),
+                read_double(value) if value else None,
+                key,
+                request,
+                label,
+                commitment or None,
+                digest,
+            )
+        except ValueError as error:
+            raise LedgerCorrupt(f"ledger entry {_shown(row[0])} cannot be read: {error}") from None
 
     @classmethod
     def after(cls, head: Head, kind: Kind, **fields: Any) -> Entry:
@@ -147,11 +144,19 @@ class Entry:
     @classmethod
     def from_public(cls, item: Mapping[str, Any]) -> Entry:
         """Read one entry of an export."""
+        if not isinstance(item, Mapping):
+            raise LedgerCorrupt("an exported entry is no object with fields")
         missing = [n for n in (*_NAMES, "value_hex") if n not in item]
         if missing:
             raise LedgerCorrupt(f"an exported entry lacks the field {missing[0]!r}")
-        texts = {"value": item["value_hex"] or "", "commitment": item["commitment"] or ""}
-        return cls.read(tuple({**item, **texts}[n] for n in _NAMES))
+        texts = {n: item[m] or "" for n, m in (("value", "value_hex"), ("commitment", "commitment"))}
+        entry = cls.read(tuple({**item, **texts}[n] for n in _NAMES))
+        changed = [name for name, value in entry.public().items() if value != item[name]]
+        if changed:
+            raise LedgerCorrupt(
+                f"ledger entry {entry.seq} was changed: its {changed[0]} is not what was signed"
+            )
+        return entry
 
 
 @dataclass(frozen=True)
@@ -271,6 +276,12 @@ def replay(head: Head, entries: Iterable[Entry]) -> Head:
         if link(head.digest, entry.fields()[:-1]) != entry.digest:
             raise LedgerCorrupt(f"ledger entry {entry.seq} was changed: its hash does not fit")
         head = head.after(entry)
+        if head.spent.denominator.bit_length() > MOST_BITS:
+            raise LedgerCorrupt(f"ledger entry {entry.seq} makes a total that no ledger could write")
         if head.spent > 1:
             raise LedgerCorrupt(f"ledger entry {entry.seq} spends more than the whole budget")
     return head
+
+
+def _shown(seq: Any) -> str:
+    return str(seq) if type(seq) is int and abs(seq) < 2**63 else "?"

@@ -430,13 +430,16 @@ def verify_export(document: Mapping[str, Any]) -> Head:
         Naming the entry that does not fit.
     """
     try:
-        start = Head(0, genesis_digest(document["genesis"]))
-        entries = [Entry.from_public(item) for item in document["entries"]]
-        last = document["head"]["seq"], document["head"]["digest"]
+        genesis, items, last = (document[name] for name in ("genesis", "entries", "head"))
+        if [type(genesis), type(items), type(last)] != [dict, list, dict]:
+            raise NotALedger("this is not an exported ledger: genesis, entries or head is something else")
+        start, end = Head(0, genesis_digest(genesis)), (last["seq"], last["digest"])
     except (KeyError, TypeError) as error:
         raise NotALedger(f"this is not an exported ledger: {error} is missing") from None
-    head = replay(start, entries)
-    if (head.seq, head.digest) != last:
+    except RecursionError:
+        raise NotALedger("this is not an exported ledger: it is nested too deeply") from None
+    head = replay(start, map(Entry.from_public, items))
+    if (head.seq, head.digest) != end:
         raise LedgerCorrupt("the exported ledger does not reach its own head: entries are missing")
     return head
 

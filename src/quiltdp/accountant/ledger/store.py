@@ -18,7 +18,6 @@ import threading
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary, finalize
@@ -27,6 +26,7 @@ from quiltdp.accountant.ledger.anchor import sync_directory
 from quiltdp.accountant.ledger.entries import Entry, Head, Pending, canonical, genesis_digest
 from quiltdp.accountant.ledger.locks import FileLock, ThreadLock, refuse_after_fork, under_way
 from quiltdp.accountant.ledger.schema import APPLICATION_ID, SCHEMA, VERSION, check_kind, check_schema
+from quiltdp.accountant.ledger.written import read_count, read_share
 from quiltdp.errors import InvalidArgument, LedgerCorrupt, NotALedger, QuiltdpError, Refused
 
 __all__ = ["MEMORY", "Store", "data_binding"]
@@ -392,8 +392,8 @@ def _head_text(head: Head) -> str:
 
 def _read_head(document: Mapping[str, Any]) -> Head:
     held = document["pending"]
-    pending = None if held is None else Pending(Fraction(held[0]), int(held[1]), int(held[2]))
-    settled = Fraction(document["settled"])
+    pending = None if held is None else Pending(read_share(held[0]), read_count(held[1]), read_count(held[2]))
+    settled = read_share(document["settled"])
     extensions = tuple((seq, accuracy) for seq, accuracy in document.get("extensions", ()))
     return Head(**{**document, "settled": settled, "pending": pending, "extensions": extensions})
 
