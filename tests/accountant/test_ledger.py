@@ -126,7 +126,9 @@ def test_gaussian_squares_add(path: Path) -> None:
 def test_a_key_is_charged_once(path: Path) -> None:
     ledger = Ledger.create(path, terms())
     first = ledger.charge(0.5, key="monday")
-    assert Ledger.open(path).charge(0.5, key="monday") == first
+    again = Ledger.open(path).charge(0.5, key="monday")
+    assert again == first
+    assert (first.repeated, again.repeated) == (False, True)
     assert ledger.head.spent == Fraction(1, 2)
     with pytest.raises(Refused, match="monday"):
         ledger.charge(0.25, key="monday")

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import gc
+import io
+import json
 import multiprocessing
 import os
 import threading
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import redirect_stdout, suppress
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -16,6 +20,7 @@ from ledger_fakes import terms
 
 from quiltdp.accountant.ledger import Ledger, store
 from quiltdp.accountant.ledger.store import Store
+from quiltdp.cli import main
 from quiltdp.errors import BudgetSpent
 
 THREADS, PROCESSES, EACH = 4, 2, 24
@@ -68,6 +73,41 @@ def test_every_answer_is_booked_and_none_is_over_budget(quick_path: Path, backup
     assert sorted(granted) == sorted(map(str, booked))
     assert len(granted) == BUDGET
     assert ledger.verify().spent == Fraction(1)
+
+
+def charged(path: str, key: str) -> tuple[int, bool]:
+    """Return (entry, whether it was there before), as the command line tells it."""
+    with redirect_stdout(io.StringIO()) as said, suppress(SystemExit):
+        main(["ledger", "charge", path, "--dp-epsilon", "1e-6", "--key", key, "--json"])
+    facts = json.loads(said.getvalue())
+    return facts["entry"], facts["repeated"]
+
+
+def same_keys(path: str, rounds: int, together: Any, told: Any) -> None:
+    """Charge the keys of all rounds, each at the moment when the other processes do."""
+    for k in range(rounds):
+        together.wait()
+        told.put((k, *charged(path, f"round {k}")))
+
+
+@pytest.mark.parametrize("rounds", [50, pytest.param(1000, marks=pytest.mark.slow)])
+def test_of_all_who_charge_one_key_exactly_one_may_release(quick_path: Path, rounds: int) -> None:
+    path, processes = str(quick_path / "study.db"), 4
+    Ledger.create(path, terms())
+    context = multiprocessing.get_context("fork" if hasattr(os, "fork") else "spawn")
+    together, told = context.Barrier(processes, timeout=60), context.Queue()
+    workers = [
+        context.Process(target=same_keys, args=(path, rounds, together, told), daemon=True)
+        for _ in range(processes)
+    ]
+    for worker in workers:
+        worker.start()
+    answers = [told.get(timeout=60) for _ in range(processes * rounds)]
+    for worker in workers:
+        worker.join()
+    assert len({(k, entry) for k, entry, _ in answers}) == rounds
+    assert Counter(k for k, _, repeated in answers if not repeated) == Counter(range(rounds))
+    assert Ledger.open(path).verify().seq == rounds
 
 
 class _Connection:

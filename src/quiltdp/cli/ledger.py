@@ -105,7 +105,6 @@ def charge(
         terms = opened.terms
         if parts is not None:
             scale = terms.mechanism.repeated(terms.sigma, parts)
-        before = opened.head.seq
         if scale is not None:
             entry = opened.charge_mechanism(terms.mechanism, scale, count=count, label=label, key=key)
         else:
@@ -114,7 +113,7 @@ def charge(
         facts = {
             "ledger": str(ledger),
             "entry": entry.seq,
-            "repeated": entry.seq <= before,
+            "repeated": entry.repeated,
             "scale": scale,
             "share": str(entry.share),
             "left": str(left),

@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, Literal, get_args
 
@@ -59,6 +59,7 @@ class Entry:
     ``commitment`` binds the secret threshold in force after the entry without showing it.  A
     ``reserve`` entry says for how many outcomes (``count``) and how many ``answers`` it charges; an
     ``extend`` entry carries the accuracy of an extended plan as its ``value``.
+    ``repeated`` is not stored: the entry was there before, and nothing may be released for it now.
     """
 
     seq: int
@@ -73,6 +74,7 @@ class Entry:
     label: str | None
     commitment: str | None
     digest: str
+    repeated: bool = field(default=False, compare=False)
 
     def fields(self) -> tuple[Any, ...]:
         """Return what is stored, digest included, as text of fixed width and numbers."""

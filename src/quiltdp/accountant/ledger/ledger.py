@@ -325,8 +325,9 @@ class Ledger:
     ) -> Entry:
         """Charge ``count`` uses that cost ``dp_epsilon`` each; the entry is durable on return.
 
-        The same ``key`` again returns the entry already there and charges nothing: it is for asking
-        again whether the charge was booked, and nothing may be released for it a second time.
+        The same ``key`` again charges nothing and returns the entry already there, ``repeated``: it is
+        for asking whether the charge was booked, and nothing may be released for it a second time.  Of
+        all threads and processes that charge one key, exactly one gets an entry that is not repeated.
 
         Raises
         ------

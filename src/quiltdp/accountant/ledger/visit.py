@@ -13,6 +13,7 @@ import hmac
 import os
 import secrets
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timezone
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -75,9 +76,11 @@ class Visit:
         if request.key is None:
             return None
         entry = self._ledger.store.find(connection, keyed(self._salt, "key", request.key))
-        if entry is not None and entry.request != keyed(self._salt, "request", request.text):
+        if entry is None:
+            return None
+        if entry.request != keyed(self._salt, "request", request.text):
             raise Refused(f"the key {request.key!a} was used for another request")
-        return entry
+        return replace(entry, repeated=True)
 
     @property
     def threshold(self) -> int | None:
