@@ -229,7 +229,7 @@ def test_json_round_trip(cal: qd.Calibration) -> None:
     assert back.to_json() == text
     assert (back.sigma, back.mechanism, back.protected) == (cal.sigma, cal.mechanism, cal.protected)
     document = json.loads(text)
-    assert (document["schema"], document["version"]) == ("quiltdp/calibration", 1)
+    assert (document["schema"], document["version"]) == ("quiltdp/calibration", 2)
     assert document["mechanism"]["sensitivity"] is not None
     assert str(back) == str(cal)
 

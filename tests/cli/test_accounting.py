@@ -20,7 +20,7 @@ def test_calibrate_as_json_is_what_python_says(cli) -> None:
     result = cli("calibrate", SMALL, "--epsilon", 1, "--budget", 10, "--json")
     assert (result.code, result.err) == (0, "")
     document = json.loads(result.out)
-    assert (document["schema"], document["version"]) == ("quiltdp/calibration", 1)
+    assert (document["schema"], document["version"]) == ("quiltdp/calibration", 2)
     model = qd.load_model(SMALL)
     cal = qd.calibrate(model, 1.0, qd.Thresholdout(10, 1 / len(model.records)))
     assert document["sigma"] == cal.sigma

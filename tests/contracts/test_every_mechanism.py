@@ -15,6 +15,7 @@ from quiltdp.accountant.mechanisms import (
     Laplace,
     Mechanism,
     PureMechanism,
+    PureRepeated,
     Repeated,
     Thresholdout,
     check_mechanism,
@@ -34,6 +35,7 @@ EXAMPLES: dict[str, Mechanism] = {
     "gaussian": Gaussian(0.5, 1e-6),
     "discrete-gaussian": DiscreteGaussian(1, 1e-6),
     "repeated": Repeated(Laplace(0.5), 3, 1e-6),
+    "pure-repeated": PureRepeated(Laplace(0.5), 3),
 }
 UNEQUAL: dict[str, Mechanism] = {
     "laplace": Laplace({"a": 1.0, "b": 0.0}),
@@ -41,6 +43,7 @@ UNEQUAL: dict[str, Mechanism] = {
     "gaussian": Gaussian({"a": 1.0, "b": 0.0}, 1e-5),
     "discrete-gaussian": DiscreteGaussian({"a": 1, "b": 0}, 1e-5),
     "repeated": Repeated(Gaussian({"a": 1.0, "b": 0.0}, 1e-5), 3, 1e-6),
+    "pure-repeated": PureRepeated(Laplace({"a": 1.0, "b": 0.0}), 3),
 }
 
 
@@ -80,11 +83,11 @@ def test_cost_and_scale_are_inverse(spec: Mechanism) -> None:
 
 @pytest.mark.parametrize("times", [1, 2, 3, 7, 12, 100, 999, 1000])
 def test_equal_shares_fill_the_budget_and_no_more(spec: Mechanism, times: int) -> None:
-    if isinstance(spec, Repeated) or not spec.divisible:
+    if isinstance(spec, (Repeated, DiscreteGaussian)):
         pytest.skip("its uses are counted when it is made")
     for sigma in (1.0, 1 / 3, math.pi * 1e-7, 2.8e9):
         each = spec.repeated(sigma, times)
-        share = spec.share(each, spec, sigma)
+        share = spec.share_of(spec.single(), each, sigma)
         assert share * times <= 1
         assert share * times >= 1 - Fraction(1, 2**40)
     with pytest.raises(InvalidArgument, match="releases"):

@@ -8,8 +8,8 @@ mechanism at that scale is converted to leakage, rounded up, and compared with t
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,8 @@ from quiltdp.accountant.adversaries import adversary_from
 from quiltdp.accountant.answers import Answers, Leakages, Scale
 from quiltdp.accountant.bounds import Vector
 from quiltdp.accountant.checks import check_cost, check_scale
-from quiltdp.accountant.mechanisms import Mechanism, check_mechanism, mechanism_from_dict
+from quiltdp.accountant.mechanisms import Mechanism, check_mechanism, mechanism_from_dict, several
+from quiltdp.accountant.mechanisms.contract import checked_times
 from quiltdp.accountant.profile import LeakageProfile, Progress, Who, Work
 from quiltdp.accountant.result import Binding, Certificate, jsonable
 from quiltdp.accountant.units import (
@@ -39,12 +40,14 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from quiltdp.accountant.bracket import Bracket
-    from quiltdp.accountant.composition import Split
+    from quiltdp.accountant.composition import Concentrated
 
 __all__ = ["Calibration", "calibrate"]
 
 SCHEMA = "quiltdp/calibration"
-VERSION = 1
+VERSION = 2
+READABLE = (1, VERSION)
+"""Version 1 wrote the scale of one release as ``sigma``, whatever number of releases was asked for."""
 LISTED = 10
 """How many records a calibration lists, those that leak most."""
 
@@ -56,19 +59,22 @@ class Calibration:
     Attributes
     ----------
     sigma
-        The noise scale: a Laplace scale, or the standard deviation for Gaussian noise (then also
-        called ``gaussian_std``).
+        The noise scale to draw with, for each of the :attr:`releases`: a Laplace scale, or the standard
+        deviation for Gaussian noise (then also called ``gaussian_std``).
     epsilon, delta
-        The guarantee: (ε, δ) Bayesian DP; δ is 0 for Laplace and Thresholdout.
+        The guarantee for all releases together: (ε, δ) Bayesian DP; δ is 0 for Laplace and Thresholdout.
     dp_epsilon
-        α, the plain DP cost at that scale: one number, or one per record; ``None`` for Gaussian.
+        α, the plain DP cost of all releases at that scale: one number, or one per record; ``None`` for
+        Gaussian.
     leakage
-        The certified leakage at that scale, at most ``epsilon``.
+        The certified leakage of all releases at that scale, at most ``epsilon``.
     mechanism, adversary, method, binding, certificate, fingerprint, protected
-        What it was made for, and how.
+        What it was made for, and how; ``mechanism.single()`` is that of each release.
     compared
         Scales that other answers would give: ``independent`` (too small on correlated data),
         ``group``, ``published``.
+    disjoint
+        How many releases read disjoint records: they are one vector, of which no record pays twice.
     """
 
     sigma: float
@@ -89,6 +95,7 @@ class Calibration:
     seconds: float = 0.0
     origin: tuple[Model, Mapping[str, Any]] | None = field(default=None, repr=False)
     """The model and the options it was made from, for :meth:`report`; not part of the JSON."""
+    disjoint: int = 1
 
     def __post_init__(self) -> None:
         """Refuse a scale or target that is not positive and finite, and a leakage above the target."""
@@ -108,6 +115,7 @@ class Calibration:
             or (self.mechanism.pure and self.delta > 0.0)
         ):
             raise InvalidArgument("a calibration has a dp_epsilon and δ = 0, or no dp_epsilon and a δ")
+        checked_times(self.disjoint)
         adversary_from(self.adversary)
         for name in ("method", "fingerprint", "protected"):
             if not isinstance(getattr(self, name), str):
@@ -126,12 +134,29 @@ class Calibration:
             raise InvalidArgument(f"this calibration is for {self.mechanism.kind} noise: its scale is sigma")
         return self.sigma
 
+    @property
+    def releases(self) -> int:
+        """How many releases share the guarantee, each with noise of scale ``sigma``."""
+        return self.mechanism.releases * self.disjoint
+
+    def concentrated(self) -> Concentrated:
+        """Return zCDP and Rényi DP of one release and of all: :func:`~.composition.concentrated`."""
+        from quiltdp.accountant.composition import concentrated
+
+        return concentrated(self)
+
+    @property
+    def each(self) -> str:
+        """The words that follow σ where it is that of each of several releases."""
+        kind = "releases on disjoint records" if self.disjoint > 1 else "releases"
+        return f" for each of {self.releases:,} {kind}" if self.releases > 1 else ""
+
     def __str__(self) -> str:
         """Read as a short paragraph."""
         promise = f"ε = {self.epsilon:g}" + (f", δ = {self.delta:g}" if self.delta else "")
         return "\n".join(
             [
-                f"σ = {shown_up(self.sigma)} ({self.mechanism.scale_name}) for {promise}"
+                f"σ = {shown_up(self.sigma)}{self.each} ({self.mechanism.scale_name}) for {promise}"
                 f" against the {self.adversary} adversary",
                 f"  mechanism  {self.mechanism}",
                 f"  binding    {self.binding}",
@@ -148,6 +173,12 @@ class Calibration:
             "version": VERSION,
             "mechanism": self.mechanism.to_dict(),
             "sigma": self.sigma,
+            "releases": {
+                "count": self.releases,
+                "disjoint": self.disjoint > 1,
+                "sigma": self.sigma,
+                "sigma_of_one_alone": self.mechanism.alone(self.sigma),
+            },
             "epsilon": self.epsilon,
             "delta": self.delta,
             "dp_epsilon": alpha,
@@ -176,17 +207,25 @@ class Calibration:
             raise InvalidArgument(f"the calibration is not JSON: {error}") from None
         if not isinstance(d, dict) or d.get("schema") != SCHEMA:
             raise InvalidArgument(f"this is not a calibration: no key 'schema' with value {SCHEMA!r}")
-        if d.get("version") != VERSION:
-            raise InvalidArgument(f"calibration version {d.get('version')!r} is not known, only {VERSION}")
+        if d.get("version") not in READABLE or isinstance(d["version"], bool):
+            known = " and ".join(map(str, READABLE))
+            raise InvalidArgument(f"calibration version {d.get('version')!r} is not known, only {known}")
         try:
             if not all(isinstance(note, str) for note in d["notes"]):
                 raise TypeError("notes")
-            return cls(
+            mechanism, notes = mechanism_from_dict(d["mechanism"]), tuple(d["notes"])
+            count, apart = mechanism.releases, 1
+            if d["version"] > 1:
+                count = d["releases"]["count"]
+                apart = count // mechanism.releases if d["releases"]["disjoint"] else 1
+            elif (asked := d.get("releases", {"count": count})["count"]) != count:
+                notes += (f"σ is that of one release: this file, of version 1, was made for {asked}",)
+            found = cls(
                 sigma=_number(d["sigma"]),
                 epsilon=_number(d["epsilon"]),
                 dp_epsilon=d["dp_epsilon"],
                 leakage=_number(d["leakage"]),
-                mechanism=mechanism_from_dict(d["mechanism"]),
+                mechanism=mechanism,
                 adversary=d["adversary"],
                 method=d["method"],
                 binding=Binding.from_dict(d["binding"]),
@@ -196,19 +235,17 @@ class Calibration:
                 protected=d["protected"],
                 compared={k: float(v) for k, v in d["compared"].items()},
                 per_record=tuple((str(n), float(v)) for n, v in d["per_record"]),
-                notes=tuple(d["notes"]),
+                notes=notes,
                 seconds=float(d.get("seconds", 0.0)),
+                disjoint=apart,
             )
+            if found.releases != count:
+                raise ValueError(f"the number of releases: {count!r}")
+            return found
         except QuiltdpError:
             raise
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise InvalidArgument(f"the calibration lacks or garbles {error}") from None
-
-    def split(self, releases: int | Sequence[float], *, disjoint: bool = False) -> Split:
-        """Return the scale of each of several releases that share the budget: :func:`~.composition.split`."""
-        from quiltdp.accountant.composition import split
-
-        return split(self, releases, disjoint=disjoint)
 
     def bracket(self, work: Work = "normal") -> Bracket:
         """Return what is certified beside what an attack attains: :func:`~.bracket.bracket_of`."""
@@ -217,12 +254,12 @@ class Calibration:
         return bracket_of(self, work)
 
     def to_opendp(self) -> Any:
-        """Return an OpenDP measurement that adds this noise to one number.
+        """Return an OpenDP measurement that adds the noise of one release to one number.
 
         OpenDP's own privacy map then tells the *plain* DP cost, α = Δ/σ for Laplace: the certified leakage
         is the calibration's, not OpenDP's.  Thresholdout is no single release: it is refused.
         """
-        return self.mechanism.to_opendp(self.sigma)
+        return self.mechanism.single().to_opendp(self.sigma)
 
     def to_dp_event(self) -> Any:
         """Return the ``dp_accounting`` event of one release at this scale.
@@ -230,7 +267,7 @@ class Calibration:
         The sensitivity is that of *replacing* a record: use the accountant with its own default neighbours,
         which shift the query by one sensitivity.  Compose events first, then convert once.
         """
-        return self.mechanism.to_dp_event(self.sigma)
+        return self.mechanism.single().to_dp_event(self.sigma)
 
     def _repr_html_(self) -> str:
         """Show in a notebook."""
@@ -239,7 +276,9 @@ class Calibration:
             ("adversary", self.adversary),
             ("binding", str(self.binding)),
         ]
-        title = f"σ = {shown_up(self.sigma)} ({self.mechanism.scale_name}) for ε = {self.epsilon:g}"
+        title = (
+            f"σ = {shown_up(self.sigma)}{self.each} ({self.mechanism.scale_name}) for ε = {self.epsilon:g}"
+        )
         return str(edge("leakage_table")(title, told, self.per_record))
 
     def report(self, path: Any, *, title: str = "", executor: Executor | None = None) -> None:
@@ -280,6 +319,8 @@ def calibrate(
     epsilon: float,
     mechanism: Mechanism,
     *,
+    releases: int = 1,
+    disjoint: bool = False,
     method: str = "auto",
     adversary: Who = "informed",
     protect: Protect = None,
@@ -300,7 +341,15 @@ def calibrate(
     epsilon
         The Bayesian DP target.
     mechanism
-        :class:`Laplace`, :class:`Gaussian` or :class:`Thresholdout`, with its sensitivity.
+        :class:`Laplace`, :class:`Gaussian` or :class:`Thresholdout`, with its sensitivity: that of one
+        release.
+    releases
+        How many equal releases share ε; ``sigma`` is the scale of each.  On the *same* records costs add
+        up: α for pure DP, so that σ grows with the number of releases, and (Δ/σ)² for Gaussian noise, so
+        that it grows with its root.
+    disjoint
+        No record is read by two of the releases: they are one vector, no record pays twice, and σ is that
+        of one (the model must be that of all the records together).
     method, adversary, protect, window, work, time_limit, memory_limit, progress, executor
         As for :func:`quiltdp.leakage`.
     compare
@@ -313,11 +362,18 @@ def calibrate(
     >>> cal = qd.calibrate(m, epsilon=1.0, mechanism=qd.Laplace(sensitivity=1.0))
     >>> round(cal.sigma, 3), cal.binding.method, round(cal.compared["group"], 1)
     (8.908, 'chain', 100.0)
+    >>> year = qd.calibrate(m, epsilon=1.0, mechanism=qd.Laplace(sensitivity=1.0), releases=12)
+    >>> round(year.sigma, 3), year.releases
+    (106.896, 12)
     """
     target = positive_epsilon(epsilon, "epsilon", least=SMALLEST_TARGET)
     check_mechanism(mechanism)
+    if disjoint:
+        apart = checked_times(releases)
+    else:
+        mechanism, apart = several(mechanism, releases), 1
     if not mechanism.pure:
-        return _approximate(
+        found = _approximate(
             model,
             target,
             mechanism,
@@ -331,6 +387,7 @@ def calibrate(
             progress=progress,
             executor=executor,
         )
+        return replace(found, disjoint=apart)
     profile = LeakageProfile(
         model,
         method=method,
@@ -343,7 +400,7 @@ def calibrate(
         progress=progress,
         executor=executor,
     )
-    return calibrate_profile(profile, target, mechanism, compare=compare)
+    return replace(calibrate_profile(profile, target, mechanism, compare=compare), disjoint=apart)
 
 
 def calibrate_profile(

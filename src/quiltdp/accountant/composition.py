@@ -13,17 +13,12 @@ from fractions import Fraction
 from typing import Any
 
 from quiltdp.accountant.calibration import Calibration
-from quiltdp.accountant.mechanisms import Mechanism
-from quiltdp.accountant.mechanisms.contract import checked_times
 from quiltdp.accountant.result import Leakage
 from quiltdp.accountant.units import positive_epsilon
 from quiltdp.errors import InvalidArgument
-from quiltdp.numbers import down, round_up, shown_up
+from quiltdp.numbers import down, round_up
 
-__all__ = ["ORDERS", "Concentrated", "Split", "compose", "compose_gaussian", "split"]
-
-
-_MOST_RELEASES = 10**6
+__all__ = ["ORDERS", "Concentrated", "compose", "compose_gaussian", "concentrated"]
 
 
 def compose(costs: Iterable[float | Mapping[str, float]]) -> float | dict[str, float]:
@@ -104,10 +99,6 @@ ORDERS = (1.25, 1.5, 2.0, 3.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 """The orders at which Rényi DP is told."""
 
 
-def _sum_up(values: Iterable[float]) -> float:
-    return round_up(sum(map(Fraction, values), Fraction(0)))
-
-
 @dataclass(frozen=True)
 class Concentrated:
     """Concentrated DP of several releases in one record, before any correlation: for other accountants.
@@ -115,9 +106,9 @@ class Concentrated:
     Attributes
     ----------
     each, together
-        ρ of zCDP, of the dearest release and of all of them.
+        ρ of zCDP, of one release and of all of them.
     curve
-        (order, Rényi DP of the dearest release, of all of them).
+        (order, Rényi DP of one release, of all of them).
     """
 
     each: float
@@ -137,133 +128,20 @@ class Concentrated:
         return f"ρ = {self.each:.6g}{every} (zCDP in one record, before any correlation)"
 
 
-@dataclass(frozen=True)
-class Split:
-    """A calibrated budget shared by several releases.
-
-    Attributes
-    ----------
-    calibration
-        What is shared.
-    scales
-        The noise scale of every release.
-    disjoint
-        Whether every record is read by at most one of the releases.
-    """
-
-    calibration: Calibration
-    scales: tuple[float, ...]
-    disjoint: bool = False
-
-    @property
-    def releases(self) -> int:
-        """How many there are."""
-        return len(self.scales)
-
-    @property
-    def sigma(self) -> float:
-        """The noise scale of every release, if they are alike."""
-        if len(set(self.scales)) > 1:
-            raise InvalidArgument("the releases have different shares: see scales")
-        return self.scales[0]
-
-    @property
-    def mechanism(self) -> Mechanism:
-        """The mechanism of every release."""
-        return self.calibration.mechanism
-
-    def dp_epsilon(self, k: int = 0) -> float | dict[str, float] | None:
-        """Return α of release k alone; ``None`` where there is none."""
-        return self.mechanism.dp_epsilon(self.scales[k]) if self.mechanism.pure else None
-
-    def zcdp(self, k: int = 0) -> float:
-        """Return ρ of release k alone: plain zCDP in one record, before any correlation."""
-        return self.mechanism.single().zcdp(self.scales[k])
-
-    def rdp(self, order: float, k: int = 0) -> float:
-        """Return the Rényi DP of release k alone, in one record."""
-        return self.mechanism.single().rdp(self.scales[k], order)
-
-    def concentrated(self, orders: Sequence[float] = ORDERS) -> Concentrated:
-        """Return zCDP and Rényi DP of one release and of all: they add up, unless no record is read twice."""
-        one = self.mechanism.single()
-        together = max if self.disjoint else _sum_up
-        rho = [one.zcdp(s) for s in dict.fromkeys(self.scales)]
-        curve = []
-        for order in orders:
-            each = {s: one.rdp(s, order) for s in dict.fromkeys(self.scales)}
-            curve.append((float(order), max(each.values()), together([each[s] for s in self.scales])))
-        known = dict(zip(dict.fromkeys(self.scales), rho, strict=True))
-        return Concentrated(max(rho), together([known[s] for s in self.scales]), tuple(curve))
-
-    def shares(self) -> tuple[Fraction, ...]:
-        """Return the part of the budget that every release takes, exactly; together they fit."""
-        own = self.calibration
-        return tuple(self.mechanism.share(s, own.mechanism, own.sigma) for s in self.scales)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready dictionary."""
-        alike = len(set(self.scales)) == 1
-        return {
-            "count": self.releases,
-            "disjoint": self.disjoint,
-            "sigma": self.scales[0] if alike else list(self.scales),
-            "zcdp": self.zcdp() if alike else [self.zcdp(k) for k in range(self.releases)],
-            "zcdp_together": self.concentrated(()).together,
-        }
-
-    def __str__(self) -> str:
-        """Read as one line."""
-        alike = len(set(self.scales)) == 1
-        scales = shown_up(self.scales[0]) if alike else ", ".join(map(shown_up, self.scales))
-        records = "disjoint records" if self.disjoint else "the same records"
-        return f"{self.releases} releases on {records}: σ = {scales}" + (" each" if alike else "")
-
-
-def split(calibration: Calibration, releases: int | Sequence[float], *, disjoint: bool = False) -> Split:
-    """Return the noise scale of every release when several share what was calibrated.
-
-    On the *same* records costs add up: α for pure DP, so that σ grows with the number of releases, and
-    (Δ/σ)² for Gaussian noise, so that it grows with its root.  Releases that read *disjoint* records are
-    one vector: no record pays twice, and every release has the calibrated scale (which must have been
-    found on the model of all the records together).  The guarantee for all of them is the calibration's.
-
-    Parameters
-    ----------
-    calibration
-        The budget.
-    releases
-        How many equal releases, or the relative size of each one's share.
-    disjoint
-        Whether every record is read by at most one of them.
+def concentrated(calibration: Calibration, orders: Sequence[float] = ORDERS) -> Concentrated:
+    """Return zCDP and Rényi DP of one release and of all: they add up, unless no record is read twice.
 
     Examples
     --------
     >>> import quiltdp as qd
     >>> m = qd.markov_chain([[0.9, 0.1], [0.1, 0.9]], length=100)
-    >>> cal = qd.calibrate(m, epsilon=1.0, mechanism=qd.Laplace(sensitivity=1.0))
-    >>> print(cal.split(12))
-    12 releases on the same records: σ = 106.897 each
-    >>> print(cal.split(12, disjoint=True))
-    12 releases on disjoint records: σ = 8.90801 each
+    >>> print(qd.calibrate(m, 1.0, qd.Gaussian(1.0, delta=1e-6), releases=12).concentrated())
+    ρ = 2.96324e-05 each, 0.000355589 together (zCDP in one record, before any correlation)
     """
-    parts = _parts(releases)
-    if disjoint:
-        return Split(calibration, (calibration.sigma,) * len(parts), disjoint=True)
-    mechanism, sigma = calibration.mechanism, calibration.sigma
-    if len(set(parts)) == 1:
-        return Split(calibration, (mechanism.repeated(sigma, len(parts)),) * len(parts))
-    whole = sum(parts, Fraction(0))
-    return Split(calibration, tuple(mechanism.scaled(sigma, p / whole) for p in parts))
+    one, sigma, times = calibration.mechanism.single(), calibration.sigma, calibration.mechanism.releases
 
+    def together(each: float) -> float:
+        return round_up(times * Fraction(each))
 
-def _parts(releases: int | Sequence[float]) -> list[Fraction]:
-    """Return the relative sizes of the shares."""
-    if isinstance(releases, (list, tuple)):
-        if not releases:
-            raise InvalidArgument("releases: give at least one share")
-        return [Fraction(positive_epsilon(r, f"share {k}")) for k, r in enumerate(releases)]
-    count = checked_times(releases)
-    if count > _MOST_RELEASES:
-        raise InvalidArgument(f"releases: at most {_MOST_RELEASES:,}, not {count:,}")
-    return [Fraction(1)] * count
+    rho, curve = one.zcdp(sigma), [(float(a), one.rdp(sigma, a)) for a in orders]
+    return Concentrated(rho, together(rho), tuple((a, each, together(each)) for a, each in curve))

@@ -68,7 +68,9 @@ def calibrate(
     delta: Annotated[
         float | None, opt("D", "Gaussian, or several Laplace releases together: the δ allowed.")
     ] = None,
-    releases: Annotated[int, opt("K", "How many equal releases share ε; σ is then that of each.", min=1)] = 1,
+    releases: Annotated[
+        int, opt("K", "How many equal releases share ε; σ is the scale to draw each of them with.", min=1)
+    ] = 1,
     disjoint: Annotated[bool, switch("--disjoint", "No record is read by two of the releases.")] = False,
     renyi: Annotated[
         bool, switch("--renyi", "Also the Rényi DP (RDP) of one release and of all, order by order.")
@@ -128,20 +130,20 @@ def calibrate(
                 "progress": progress,
                 "executor": executor,
             }
-            found = qd.calibrate(loaded, epsilon, spec, adversary=adversary, **asked)
+            found = qd.calibrate(
+                loaded, epsilon, spec, releases=releases, disjoint=disjoint, adversary=adversary, **asked
+            )
             others: tuple[Calibration, ...] = ()
             if adversaries:
                 rest = {**asked, "time_limit": max(time_limit - (monotonic() - started), 1e-3)}
-                others = qd.calibrate_adversaries(loaded, epsilon, spec, compare=False, known=[found], **rest)
+                rest |= {"compare": False, "known": [found]}
+                others = qd.calibrate_adversaries(loaded, epsilon, found.mechanism, **rest)
             left = time_limit - (monotonic() - started)  # one limit for the answer and what stands beside it
             limits = {"memory_limit": asked["memory_limit"], "executor": executor}
             instead = _against_prior(loaded, found, left, limits) if _is_group(found) else None
         attained = _bracket(loaded, found, bracket)
-        parts = found.split(releases, disjoint=disjoint)
         if json:
-            document = {k: v for k, v in found.to_dict().items() if k not in ("schema", "version")}
-            shared: dict[str, Any] = {"releases": parts.to_dict()} if releases > 1 else {}
-            shared["concentrated"] = parts.concentrated().to_dict()
+            shared: dict[str, Any] = {"concentrated": found.concentrated().to_dict()}
             shared["bracket"] = None if attained is None else attained.to_dict()
             notes = [*loaded.notes, *found.notes]
             if instead is not None:
@@ -149,13 +151,9 @@ def calibrate(
                 notes.extend(instead.notes)
             if adversaries:
                 shared["adversaries"] = [_compared(c) for c in others]
-            emit_json("calibration", {**document, **shared, "notes": notes})
+            emit_json("calibration", {**found.to_dict(), **shared, "notes": notes})
         else:
-            if releases > 1:
-                from quiltdp.cli.show import show_line
-
-                show_line(str(parts), style="bold green")
-            cost = parts.concentrated() if releases > 1 or renyi or found.delta else None
+            cost = found.concentrated() if releases > 1 or renyi or found.delta else None
             _show(model, loaded, found, attained, instead, cost)
             if cost is not None and renyi:
                 _show_renyi(cost)
@@ -174,15 +172,14 @@ def chosen_mechanism(
 ) -> tuple[Mechanism, dict[str, tuple[str, ...]] | None]:
     """Return the mechanism that the options describe, and what is protected together.
 
-    Several releases of a pure mechanism with a δ, or of one that cannot be divided, are composed as such.
+    Several releases of a pure mechanism with a δ are composed under (ε, δ).
     """
     from quiltdp.accountant.mechanisms import Repeated, mechanism_kinds
 
     asked, together = _sensitivity(model, sensitivity, query, budget)
     kind = mechanism_kinds().get(mechanism or "laplace")
-    if releases > 1 and delta is not None and kind is not None and (kind.pure or not kind.divisible):
-        own = None if kind.pure else delta
-        return Repeated(_spec(model, mechanism, budget, asked, own), releases, delta), together
+    if releases > 1 and delta is not None and kind is not None and kind.pure:
+        return Repeated(_spec(model, mechanism, budget, asked, None), releases, delta), together
     return _spec(model, mechanism, budget, asked, delta), together
 
 
@@ -337,7 +334,8 @@ def _show(
 
     promise = f"ε = {found.epsilon:g}" + (f", δ = {found.delta:g}" if found.delta else "")
     show_line(
-        f"σ = {shown_up(found.sigma)}   ({found.mechanism.scale_name}, for {promise})", style="bold green"
+        f"σ = {shown_up(found.sigma)}{found.each}   ({found.mechanism.scale_name}, for {promise})",
+        style="bold green",
     )
     if any("whose answer this is" in note for note in found.notes):
         show_line(
@@ -357,9 +355,16 @@ def _show(
         ("mechanism", str(found.mechanism)),
         ("adversary", f"{found.adversary}; protects {found.protected}"),
     ]
+    alone = found.mechanism.alone(found.sigma)
+    if found.mechanism.releases > 1 and alone is not None:
+        facts.append(("one release", f"alone would take σ = {shown_up(alone)}"))
     if isinstance(found.dp_epsilon, float):
+        every = ", of all releases," if found.mechanism.releases > 1 else ""
         facts.append(
-            ("plain DP", f"α = {found.dp_epsilon:.6g} converts to a leakage of {shown_up(found.leakage)}")
+            (
+                "plain DP",
+                f"α = {found.dp_epsilon:.6g}{every} converts to a leakage of {shown_up(found.leakage)}",
+            )
         )
     if cost is not None:
         facts.append(("zCDP", str(cost)))

@@ -164,7 +164,7 @@ def _check(
         return
     promise = f"ε = {read.epsilon:g}" + (f", δ = {read.delta:g}" if read.delta else "")
     show_line(
-        f"leakage ≤ {shown_up(found.epsilon)} at σ = {shown_up(read.sigma)}: {promise} holds",
+        f"leakage ≤ {shown_up(found.epsilon)} at σ = {shown_up(read.sigma)}{read.each}: {promise} holds",
         style="bold green",
     )
     show_facts(

@@ -60,7 +60,8 @@ def init(
         if json:
             emit_json("ledger-init", {**facts, **status_facts(made)})
             return
-        say(f"{ledger}: the whole budget of σ = {shown_up(found.sigma)} for ε = {found.epsilon:g} is left")
+        noise = f"σ = {shown_up(found.sigma)}{found.each}"
+        say(f"{ledger}: the whole budget of {noise} for ε = {found.epsilon:g} is left")
         if facts["checked"] != "model":
             say("σ was compared with ε alone; --model certifies it against the model")
 
@@ -106,7 +107,9 @@ def charge(
         if parts is not None:
             scale = terms.mechanism.repeated(terms.sigma, parts)
         if scale is not None:
-            entry = opened.charge_mechanism(terms.mechanism, scale, count=count, label=label, key=key)
+            entry = opened.charge_mechanism(
+                terms.mechanism.single(), scale, count=count, label=label, key=key
+            )
         else:
             entry = opened.charge(dp_epsilon, count=count, label=label, key=key)
         left = 1 - opened.head.spent

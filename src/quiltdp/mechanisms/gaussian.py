@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from quiltdp.accountant.mechanisms import Gaussian
+from quiltdp.accountant.mechanisms import Gaussian, Mechanism
 from quiltdp.errors import InvalidArgument
 from quiltdp.mechanisms.additive import AdditiveMechanism
 from quiltdp.mechanisms.noise import NoiseSource, charged_units
@@ -51,19 +51,20 @@ class GaussianMechanism(AdditiveMechanism):
 
     def __init__(
         self,
-        spec: Gaussian,
+        spec: Mechanism,
         scale: float | None = None,
         *,
         dimension: int = 1,
         noise: NoiseSource | None = None,
         gaussian_std: float | None = None,
     ) -> None:
-        if not isinstance(spec, Gaussian):
+        one = spec.single() if isinstance(spec, Mechanism) else spec  # of several releases each is made alone
+        if not isinstance(one, Gaussian):
             raise InvalidArgument(f"GaussianMechanism needs a Gaussian specification, not {spec!r}")
         given = gaussian_std if scale is None else scale
         if given is None or not 0.0 < float(given) < math.inf:
             raise InvalidArgument(f"scale must be positive and finite, not {given!r}")
-        super().__init__(spec, given, dimension, noise)
+        super().__init__(one, given, dimension, noise)
         root = math.isqrt(self.dimension - 1) + 1  # ≥ √dimension
         inner = Fraction(charged_units(self.scale, self.grid, self._smallest, root))
         # √(x² + 36) ≤ x + 18/x

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from quiltdp.accountant.mechanisms import Laplace
+from quiltdp.accountant.mechanisms import Laplace, Mechanism
 from quiltdp.errors import InvalidArgument
 from quiltdp.mechanisms.additive import AdditiveMechanism
 from quiltdp.mechanisms.noise import NoiseSource, charged_units
@@ -36,12 +36,13 @@ class LaplaceMechanism(AdditiveMechanism):
     """
 
     def __init__(
-        self, spec: Laplace, scale: float, *, dimension: int = 1, noise: NoiseSource | None = None
+        self, spec: Mechanism, scale: float, *, dimension: int = 1, noise: NoiseSource | None = None
     ) -> None:
-        if not isinstance(spec, Laplace):
+        one = spec.single() if isinstance(spec, Mechanism) else spec  # of several releases each is made alone
+        if not isinstance(one, Laplace):
             raise InvalidArgument(f"LaplaceMechanism needs a Laplace specification, not {spec!r}")
-        super().__init__(spec, scale, dimension, noise)
-        self.dp_epsilon = spec.dp_epsilon(scale)
+        super().__init__(one, scale, dimension, noise)
+        self.dp_epsilon = one.dp_epsilon(scale)
         self._units = charged_units(self.scale, self.grid, self._smallest, self.dimension)
 
     @property

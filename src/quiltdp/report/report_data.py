@@ -53,7 +53,7 @@ def report_data(
     data = {
         "title": request.name,
         "sigma": cal.sigma,
-        "scale_name": cal.mechanism.scale_name,
+        "scale_name": cal.mechanism.scale_name + cal.each,
         "sentence": _sentence(cal, len(model.records)),
         "bars": _bars(cal, found),
         "bracket": bracket_told(cal, model),
@@ -339,10 +339,16 @@ def _assumptions(cal: Calibration, model: Model) -> list[list[str]]:
             "the model",
             "is taken as true (what if not: see above): its tables, and which records depend on which",
         ],
-        ["the noise", f"is drawn afresh, with the stated scale, by {cal.mechanism}"],
-        ["released", "once; several releases add up before they are converted (ask for that many releases)"],
+        ["the noise", f"is drawn afresh, with the stated scale, by {cal.mechanism.single()}"],
+        ["released", _released(cal)],
         *[["note", n] for n in (*model.notes, *cal.notes)],
     ]
+
+
+def _released(cal: Calibration) -> str:
+    often = "once" if cal.releases == 1 else f"{cal.releases:,} times"
+    where = " on disjoint records" if cal.disjoint > 1 else ""
+    return f"{often}{where}; costs add up before they are converted: for more, ask for that many releases"
 
 
 def _cut_short(found: Analysed) -> list[list[str]]:

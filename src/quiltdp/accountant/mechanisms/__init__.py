@@ -21,7 +21,7 @@ from quiltdp.accountant.mechanisms.contract import (
 from quiltdp.accountant.mechanisms.discrete_gaussian import DiscreteGaussian, DiscreteGaussianProfile
 from quiltdp.accountant.mechanisms.gaussian import Gaussian, GaussianProfile, gaussian_delta
 from quiltdp.accountant.mechanisms.laplace import Laplace
-from quiltdp.accountant.mechanisms.repeated import Repeated
+from quiltdp.accountant.mechanisms.repeated import PureRepeated, Repeated, several
 from quiltdp.accountant.mechanisms.sensitivities import Sensitivities
 from quiltdp.accountant.mechanisms.thresholdout import Thresholdout
 
@@ -37,6 +37,7 @@ __all__ = [
     "Laplace",
     "Mechanism",
     "PureMechanism",
+    "PureRepeated",
     "Repeated",
     "Sensitivities",
     "Thresholdout",
@@ -46,4 +47,5 @@ __all__ = [
     "mechanism_from_options",
     "mechanism_kinds",
     "register",
+    "several",
 ]

@@ -85,15 +85,12 @@ class Mechanism(ABC):
     pure
         Whether one use has a pure DP cost α; a mechanism that has none is calibrated from its
         :meth:`group_profile` at :attr:`target_delta`.
-    divisible
-        Whether several releases with more noise can share the budget of one.
     """
 
     kind: ClassVar[str] = ""
     says: ClassVar[str] = ""
     scale_name: ClassVar[str] = "Laplace scale"
     pure: ClassVar[bool] = True
-    divisible: ClassVar[bool] = True
 
     @property
     def deltas(self) -> Sensitivity:
@@ -116,6 +113,11 @@ class Mechanism(ABC):
         """How many answers one use gives, where that is limited."""
         return None
 
+    @property
+    def releases(self) -> int:
+        """How many releases this stands for, each drawn at the scale."""
+        return 1
+
     def dp_epsilon(self, scale: float) -> float | dict[str, float]:
         """Return α of one use, rounded up; refused where there is no pure α."""
         raise InvalidArgument(f"{self.kind} noise has no pure dp_epsilon: use its group_profile(scale)")
@@ -135,6 +137,10 @@ class Mechanism(ABC):
     def single(self) -> Mechanism:
         """Return the mechanism of one release; this one, unless it stands for several."""
         return self
+
+    def alone(self, scale: float) -> float | None:
+        """Return the scale of the one release that costs as much as all of these at ``scale``, if known."""
+        return scale
 
     def as_gaussian(self, scale: float) -> float | None:
         """Return the standard deviation of the one Gaussian release that this is, if it is one."""

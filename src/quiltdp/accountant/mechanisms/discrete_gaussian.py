@@ -64,7 +64,6 @@ class DiscreteGaussian(GaussianCost):
     scale_name: ClassVar[str] = "discrete Gaussian σ"
     law: ClassVar[str] = "discrete_gaussian"
     number_type: ClassVar[type] = int
-    divisible: ClassVar[bool] = False
 
     sensitivity: Sensitivity
     delta: float
@@ -130,7 +129,7 @@ class DiscreteGaussian(GaussianCost):
             return positive(scale, "scale")
         raise InvalidArgument(
             "discrete Gaussian releases do not add up to one: calibrate all of them together"
-            f" ({option('releases')}; in Python Repeated(DiscreteGaussian(…), times=…, delta=…))"
+            f" ({option('releases')})"
         )
 
     def share(self, scale: float, calibrated: Mechanism, calibrated_scale: float) -> Fraction:

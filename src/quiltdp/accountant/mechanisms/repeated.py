@@ -1,4 +1,8 @@
-"""Several uses of one mechanism on the same records, under (ε, δ): privacy-loss distributions compose."""
+"""Several uses of one mechanism on the same records, each with noise of the same scale.
+
+Pure costs add up (:class:`PureRepeated`); under (ε, δ) privacy-loss distributions compose
+(:class:`Repeated`).  The scale is that of each use, the cost that of all of them together.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,7 @@ from typing import Any, ClassVar
 from quiltdp.accountant.mechanisms.contract import (
     GroupProfile,
     Mechanism,
+    PureMechanism,
     checked_times,
     dp_accounting,
     mechanism_from_dict,
@@ -19,17 +24,137 @@ from quiltdp.accountant.mechanisms.contract import (
 )
 from quiltdp.accountant.mechanisms.gaussian import checked_delta
 from quiltdp.accountant.mechanisms.sensitivities import Sensitivity, positive, single_epsilon
-from quiltdp.errors import InvalidArgument
+from quiltdp.accountant.mechanisms.thresholdout import PureProfile
+from quiltdp.errors import InvalidArgument, option
 from quiltdp.numbers import up
 
-__all__ = ["Repeated"]
+__all__ = ["PureRepeated", "Repeated", "several"]
+
+_MOST_RELEASES = 10**6
+
+
+def several(mechanism: Mechanism, releases: int) -> Mechanism:
+    """Return the mechanism of that many releases on the same records; one stays what it is.
+
+    Examples
+    --------
+    >>> from quiltdp import Laplace
+    >>> from quiltdp.accountant.mechanisms import several
+    >>> several(Laplace(sensitivity=1.0), 12).scale(dp_epsilon=1.0)
+    12.0
+    """
+    times = checked_times(releases)
+    if times > _MOST_RELEASES:
+        raise InvalidArgument(f"{option('releases')}: at most {_MOST_RELEASES:,}, not {times:,}")
+    if times in (1, mechanism.releases):
+        return mechanism
+    if mechanism.pure:
+        return PureRepeated(mechanism, times)
+    return Repeated(mechanism, times, mechanism.target_delta)
+
+
+@dataclass(frozen=True)
+class Uses(Mechanism):
+    """What ``times`` uses of ``base`` on the same records have in common, however their cost is counted."""
+
+    base: Mechanism
+    times: int
+
+    def __post_init__(self) -> None:
+        """Refuse what is not a mechanism that is used once, and fewer than one use."""
+        if isinstance(self.base, Mapping):
+            object.__setattr__(self, "base", mechanism_from_dict(self.base))
+        if not isinstance(self.base, Mechanism) or isinstance(self.base, Uses):
+            raise InvalidArgument(f"base must be a mechanism that is used once, not {self.base!r}")
+        object.__setattr__(self, "times", checked_times(self.times))
+
+    @property
+    def scale_name(self) -> str:  # type: ignore[override]  # it is the base's
+        """What the noise scale of each use is called."""
+        return self.base.scale_name
+
+    @property
+    def releases(self) -> int:
+        """How many uses there are."""
+        return self.times
+
+    @property
+    def deltas(self) -> Sensitivity:
+        """Δ of one use."""
+        return self.base.deltas
+
+    @property
+    def answers(self) -> int | None:
+        """How many answers all uses give, where that is limited."""
+        return None if self.base.answers is None else self.base.answers * self.times
+
+    def group(self, sensitivity: Sensitivity) -> Mechanism:
+        """Return the same for another sensitivity."""
+        return dataclasses.replace(self, base=self.base.group(sensitivity))
+
+    def single(self) -> Mechanism:
+        """Return the mechanism that is used."""
+        return self.base
+
+    def rdp(self, scale: float, order: float) -> float:
+        """Return the Rényi DP of all uses: it adds up."""
+        return up(self.times * self.base.rdp(scale, order), 4)
+
+    def zcdp(self, scale: float) -> float:
+        """Return ρ of all uses: it adds up."""
+        return up(self.times * self.base.zcdp(scale), 4)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready description."""
+        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.init}
+        return {"mechanism": self.kind, **fields, "base": self.base.to_dict()}
+
+    def to_dp_event(self, scale: float) -> Any:
+        """Return the event of all uses."""
+        return dp_accounting().SelfComposedDpEvent(self.base.to_dp_event(scale), self.times)
+
+
+@register("pure-repeated", says="several uses of one pure mechanism on the same records: α's add up")
+@dataclass(frozen=True)
+class PureRepeated(Uses, PureMechanism):
+    """``times`` uses of a pure mechanism on the same records: α = times · α(base).
+
+    Examples
+    --------
+    >>> from quiltdp import Laplace
+    >>> from quiltdp.accountant.mechanisms import PureRepeated
+    >>> PureRepeated(Laplace(sensitivity=1.0), times=12).dp_epsilon(scale=24.0)
+    0.5
+    """
+
+    def __post_init__(self) -> None:
+        """Refuse a base without a pure cost, and fewer than one use."""
+        super().__post_init__()
+        if not isinstance(self.base, PureMechanism):
+            raise InvalidArgument(f"base must be a mechanism with a pure cost, not {self.base!r}")
+
+    def _factor(self) -> Fraction:
+        assert isinstance(self.base, PureMechanism)
+        return self.times * self.base._factor()
+
+    def group_profile(self, scale: float) -> GroupProfile:
+        """Return δ_k(ε) of any algorithm with this α."""
+        return PureProfile(up(float(self._factor()) / positive(scale, "scale")))
+
+    def scaled(self, scale: float, share: Fraction) -> float:
+        """Return the scale of one use that costs that share of all of them."""
+        return self.base.scaled(scale, share * self.times)
+
+    def alone(self, scale: float) -> float | None:
+        """Return scale / times: one release that costs as much as all."""
+        return self.scaled(scale, Fraction(1))
 
 
 @register(
     "repeated", says="several uses of one mechanism on the same records: (ε, δ) by privacy-loss distributions"
 )
 @dataclass(frozen=True)
-class Repeated(Mechanism):
+class Repeated(Uses):
     """``times`` uses of a mechanism on the same records, adaptively, for (ε, δ) together.
 
     For many Laplace releases this needs less noise than pure DP, where the costs add up.  A group of
@@ -56,47 +181,23 @@ class Repeated(Mechanism):
 
     pure: ClassVar[bool] = False
 
-    base: Mechanism
-    times: int
     delta: float
     losses: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
     """Privacy-loss distributions made so far; they change no answer."""
 
     def __post_init__(self) -> None:
         """Refuse what is not a mechanism, fewer than one use, and δ outside (0, 1)."""
-        if isinstance(self.base, Mapping):
-            object.__setattr__(self, "base", mechanism_from_dict(self.base))
-        if not isinstance(self.base, Mechanism) or isinstance(self.base, Repeated):
-            raise InvalidArgument(f"base must be a mechanism that is used once, not {self.base!r}")
-        object.__setattr__(self, "times", checked_times(self.times))
+        super().__post_init__()
         object.__setattr__(self, "delta", checked_delta(self.delta))
-
-    @property
-    def deltas(self) -> Sensitivity:
-        """Δ of one use."""
-        return self.base.deltas
 
     @property
     def target_delta(self) -> float:
         """The δ that a calibration aims at."""
         return self.delta
 
-    @property
-    def answers(self) -> int | None:
-        """How many answers all uses give, where that is limited."""
-        return None if self.base.answers is None else self.base.answers * self.times
-
-    def group(self, sensitivity: Sensitivity) -> Mechanism:
-        """Return the same for another sensitivity."""
-        return dataclasses.replace(self, base=self.base.group(sensitivity))
-
     def group_profile(self, scale: float) -> GroupProfile:
         """Return δ(ε) of all uses together."""
         return self.base.repeated_profile(positive(scale, "scale"), self.times, self.losses)
-
-    def single(self) -> Mechanism:
-        """Return the mechanism that is used."""
-        return self.base
 
     def as_gaussian(self, scale: float) -> float | None:
         """Return the standard deviation of all uses as one, where they are Gaussian."""
@@ -122,12 +223,18 @@ class Repeated(Mechanism):
         return high
 
     def scaled(self, scale: float, share: Fraction) -> float:
-        """Return the scale of one of the uses, each 1/times of the whole; refuse other shares."""
+        """Return the scale of one use that costs that share of all; only Gaussian uses have other shares."""
         if share * self.times == 1:
             return positive(scale, "scale")
+        if self.base.as_gaussian(scale) is not None:
+            return self.base.scaled(scale, share * self.times)
         raise InvalidArgument(
             f"this was calibrated for {self.times} uses: make it for as many as there will be"
         )
+
+    def alone(self, scale: float) -> float | None:
+        """Return the scale of the one Gaussian release that all uses are; other noise has none."""
+        return None if self.base.as_gaussian(scale) is None else self.scaled(scale, Fraction(1))
 
     def share(self, scale: float, calibrated: Mechanism, calibrated_scale: float) -> Fraction:
         """Return the whole: all uses together, at the calibrated scale or more."""
@@ -136,32 +243,14 @@ class Repeated(Mechanism):
         return Fraction(1)
 
     def share_of(self, use: Mechanism, scale: float, own_scale: float) -> Fraction:
-        """Return 1/times for one use that costs no record more than one was calibrated to cost."""
+        """Return what one use takes: of Gaussian uses its part, of others 1/times if it costs no more."""
         if use == self:
             return self.share(scale, self, own_scale)
-        if use.kind != self.base.kind or self.base.share_of(use, scale, own_scale) > 1:
+        part = self.base.share_of(use, scale, own_scale) if use.kind == self.base.kind else None
+        if part is not None and self.base.as_gaussian(own_scale) is not None:
+            return part / self.times
+        if part is None or part > 1:
             raise InvalidArgument(
                 f"this was calibrated for {self.times} uses of {self.base!r} at scale {own_scale:.6g} or more"
             )
         return Fraction(1, self.times)
-
-    def rdp(self, scale: float, order: float) -> float:
-        """Return the Rényi DP of all uses: it adds up."""
-        return up(self.times * self.base.rdp(scale, order), 4)
-
-    def zcdp(self, scale: float) -> float:
-        """Return ρ of all uses: it adds up."""
-        return up(self.times * self.base.zcdp(scale), 4)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready description."""
-        return {
-            "mechanism": self.kind,
-            "base": self.base.to_dict(),
-            "times": self.times,
-            "delta": self.delta,
-        }
-
-    def to_dp_event(self, scale: float) -> Any:
-        """Return the event of all uses."""
-        return dp_accounting().SelfComposedDpEvent(self.base.to_dp_event(scale), self.times)
