@@ -14,6 +14,9 @@ from quiltdp.generalization import (
     compose_max_information,
     correct_p_values,
     description_length_max_information,
+    either_bound,
+    holdout_arguments,
+    thresholdout_transcripts,
 )
 
 
@@ -78,7 +81,7 @@ def test_correction_from_mutual_information(cli) -> None:
 
 
 def test_correction_from_a_ledger(cli, tmp_path) -> None:
-    """The DP cost that the ledger really spent, converted once by its model."""
+    """The DP cost that was spent, converted once, and the ways to answer: the better, at half the level."""
     length = 400
     chain = qd.markov_chain([[0.7, 0.3], [0.3, 0.7]], length)
     path = tmp_path / "chain.json"
@@ -92,14 +95,49 @@ def test_correction_from_a_ledger(cli, tmp_path) -> None:
     spent = study.ledger.odometer().spent_dp_epsilon
     result = cli("pvalues", 1e-4, "--ledger", tmp_path / "study.db", "--model", path, "--json")
     assert result.code == 0, result.err
-    found = json.loads(result.out)["p_values"][0]["corrected"]
+    (row,) = json.loads(result.out)["p_values"]
     leaks = qd.leakage(chain, spent).per_record
     bounds = bayesian_dp_bounds([leaks[r] for r in chain.records], None, dp_epsilon=spent)
-    assert found == pytest.approx(float(correct_p_values([1e-4], max_information=bounds)[0]), rel=1e-9)
-    assert found > 1e-4
+    both = either_bound(bounds, [thresholdout_transcripts(1, 0, 1e-9)])
+    assert row["corrected"] == pytest.approx(
+        float(correct_p_values([1e-4], max_information=both)[0]), rel=1e-9
+    )
+    alone = float(correct_p_values([1e-4], max_information=bounds)[0])
+    assert 1e-4 < row["corrected"] < alone
+    assert "description length" in row["by"]
     refused = cli("pvalues", 1e-4, "--ledger", tmp_path / "study.db")
     assert refused.code == 2
     assert "--model" in refused.err
+
+
+@pytest.mark.parametrize("planned", [True, False])
+def test_one_answer_of_a_holdout_does_not_use_up_p_values(cli, tmp_path, planned) -> None:
+    """Bayesian DP alone says 1 for every p: 2000 records leak too much. A dozen bits were told."""
+    length = 2000
+    chain = qd.markov_chain([[0.7, 0.3], [0.3, 0.7]], length)
+    model, path = tmp_path / "chain.json", tmp_path / "study.db"
+    qd.save_model(chain, model)
+    if planned:
+        arguments = holdout_arguments(chain, qd.plan(chain, queries=200, budget=5, epsilon=5.0))
+    else:
+        spec = qd.Thresholdout(budget=5, sensitivity=1 / length)
+        arguments = {"calibration": qd.calibrate(chain, epsilon=5.0, mechanism=spec), "threshold": 0.2}
+    train, fresh = {"x": np.ones(length)}, {"x": np.zeros(length)}
+    study = qd.ReusableHoldout(train, fresh, ledger=path, **arguments)
+    assert study.ask("x").source == "holdout"
+    result = cli("pvalues", 1e-30, 1e-7, 0.02, "--ledger", path, "--model", model, "--json")
+    rows = json.loads(result.out)["p_values"]
+    assert rows[0]["corrected"] < 1e-15
+    assert all("description length" in row["by"] for row in rows[:1])
+    assert [row["rejected"] for row in rows] == [True, planned, False]  # an answer of 30 bits is worth 1e-9
+    spent = study.ledger.odometer().spent_dp_epsilon
+    leaks = qd.leakage(chain, spent).per_record
+    alone = bayesian_dp_bounds([leaks[r] for r in chain.records], None, dp_epsilon=spent)
+    assert correct_p_values([1e-30], max_information=alone)[0] == 1.0
+    for_people = cli("pvalues", 1e-30, 0.02, "--ledger", path, "--model", model).out
+    assert "significant after correction: yes (by description length" in for_people
+    assert "significant after correction: no" in for_people
+    assert "1 of 1 queries answered from the holdout" in " ".join(for_people.split())
 
 
 @pytest.mark.parametrize(

@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections import Counter
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import quiltdp as qd
+from quiltdp.accountant.ledger import Terms
+from quiltdp.cli.pvalues import ledger_transcripts
 from quiltdp.errors import InvalidArgument
 from quiltdp.generalization import (
     MaxInformation,
+    Transcripts,
     bayesian_dp_max_information,
     correct_p_values,
     description_length_max_information,
+    either_bound,
     exact_max_information,
     mutual_information,
     p_value_sensitivity,
     threshold_from_max_information,
     threshold_from_mutual_information,
+    thresholdout_transcripts,
 )
+from quiltdp.generalization.routes import grid_answers
+from quiltdp.mechanisms import InsecureDeterministicNoise
 
 METHODS = ("sharp", "max-information", "published", "russo-zou")
 
@@ -159,3 +169,72 @@ def test_no_p_value_has_low_sensitivity():
         assert np.abs(np.diff(tail)).max() > floor
     with pytest.raises(InvalidArgument, match="level"):
         p_value_sensitivity(10, 0.6)
+
+
+# -- transcripts of a holdout -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("resolution", "rarely"), [(1.0, 1.0), (0.5, 3.0), (0.5, 0.4)])
+def test_weights_of_all_transcripts_sum_to_one_wherever_the_analyst_stops(resolution, rarely):
+    """Stop after each of the first steps at random: the places are leaves of a tree, their weights add up."""
+    rng = np.random.default_rng(0)
+    symbols = grid_answers(resolution) + 2
+
+    def leaves(asked, answers):
+        if asked == 7 or rng.random() < 0.2:
+            yield math.exp(-thresholdout_transcripts(asked, answers, resolution, rarely=rarely).nats)
+            return
+        yield from leaves(asked + 1, answers)
+        yield symbols * math.fsum(leaves(asked + 1, answers + 1))  # the same below each of the answers
+
+    assert math.fsum(leaves(0, 0)) == pytest.approx(1.0, abs=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_corrected_p_values_of_an_adaptive_analyst_are_valid(seed):
+    """Run a holdout on all data sets, equally likely, with the same noise; ask and stop by the answers.
+
+    For each transcript y the analyst then picks the true null that looks worst: its exact p-value ranks all
+    data sets, those that lead to y first.
+    """
+    rows = 8
+    spec = qd.Thresholdout(budget=3, sensitivity=1 / rows)
+    terms = Terms(spec, 0.02, 100.0, spec.dp_epsilon(0.02), 0.0, "informed", "test", "f" * 64)
+    train = {name: np.full(rows, 0.01) for name in ("x", *(f"b{k}" for k in range(rows)))}
+    seen: Counter[tuple[object, ...]] = Counter()
+    corrected, raw = [], []
+    for bits in itertools.product((0.0, 1.0), repeat=rows):
+        fresh = {"x": np.array(bits), **{f"b{k}": np.full(rows, b) for k, b in enumerate(bits)}}
+        options = {"resolution": 0.25, "queries": 9, "noise": InsecureDeterministicNoise(seed)}
+        study = qd.ReusableHoldout(train, fresh, terms, 0.3, ":memory:", **options)
+        said = [study.ask("x").value]
+        while len(said) < 5 and said[-1] != 0.5:  # a stop that depends on the answers
+            said.append(study.ask(f"b{(2 * len(said) + (said[-1] > 0.5)) % rows}").value)
+            if said[-1] is None:
+                break
+        seen[tuple(said)] += 1
+        bound = ledger_transcripts(study.ledger)
+        assert bound is not None
+        raw.append(seen[tuple(said)] / 2**rows)
+        corrected.append(bound.event_probability(raw[-1]))
+    for level in np.unique(corrected):
+        assert np.mean(np.array(corrected) <= level) <= level
+    assert len(seen) > 5
+    assert np.mean(np.array(raw) <= 0.05) > 0.2  # without a correction
+
+
+def test_two_kinds_of_bounds_share_the_level():
+    """The better of two corrections may be wrong twice as often as either."""
+    first, second = (Transcripts(nats, "x") for nats in (1.0, 2.0))
+    (half, _) = either_bound([first], [second])
+    assert half.event_probability(1e-3) == pytest.approx(2 * first.event_probability(1e-3))
+    beta = either_bound([MaxInformation(0.0, b, "this law", "x") for b in (0.1, 0.5)], [])
+    assert [b.event_probability(1e-3) for b in beta] == pytest.approx([0.202])
+
+
+def test_what_cannot_be_counted_is_refused():
+    for bad in ({"requests": 1, "answers": 2}, {"requests": -1, "answers": 0}):
+        with pytest.raises(InvalidArgument):
+            thresholdout_transcripts(**bad, resolution=0.1)
+    with pytest.raises(InvalidArgument):
+        thresholdout_transcripts(3, 1, 0.0)

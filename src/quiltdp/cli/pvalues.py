@@ -12,7 +12,8 @@ from quiltdp.cli.option_words import arg, opt
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from quiltdp.generalization import MaxInformation
+    from quiltdp.accountant.ledger import Ledger
+    from quiltdp.generalization import MaxInformation, Transcripts
 
 __all__ = ["pvalues"]
 
@@ -37,7 +38,7 @@ def pvalues(
     mutual_bits: Annotated[
         float | None, opt("M", "The analysis has at most M bits of mutual information.")
     ] = None,
-    level: Annotated[float, opt("A", "The level at which hypotheses are rejected.")] = 0.05,
+    level: Annotated[float, opt("A", "What is at most this after correction is significant.")] = 0.05,
     time_limit: TimeLimit = 30.0,
     json: AsJson = False,
 ) -> None:
@@ -45,7 +46,8 @@ def pvalues(
 
     Testing "p ≤ α" is wrong by far more than α when the hypothesis was picked because it looked good.  What
     the analysis knows about the data bounds by how much: give the ledger of what was released and its
-    model, the steps of the analysis, or a number of bits.
+    model, the steps of the analysis, or a number of bits.  In how many ways a reusable holdout could have
+    answered is such a bound too; each line says which one was the best.
 
     Examples
     --------
@@ -55,7 +57,7 @@ def pvalues(
     """
     with guarded():
         from quiltdp.errors import InvalidArgument
-        from quiltdp.generalization import correct_p_values
+        from quiltdp.generalization import best_correction, correct_p_values
         from quiltdp.generalization._checks import probability
 
         probability("level", level)
@@ -63,14 +65,16 @@ def pvalues(
         if len(given) != 1:
             raise InvalidArgument(f"say what the analysis knew, in one way: {SOURCES}")
         if mutual_bits is not None:
-            corrected = correct_p_values(p, mutual_bits=mutual_bits)
+            corrected = correct_p_values(p, mutual_bits=mutual_bits).tolist()
+            used = ["mutual information"] * len(p)
             known = f"mutual information of at most {mutual_bits:g} bits with the data"
         else:
             bounds, known = _bounds(ledger, model, step, records, bits, beta, time_limit)
-            corrected = correct_p_values(p, max_information=bounds)
-        rows = [(raw, float(new), bool(new <= level)) for raw, new in zip(p, corrected, strict=True)]
+            corrected = correct_p_values(p, max_information=bounds).tolist()
+            used = [best_correction(raw, bounds)[1].theorem for raw in p]
+        rows = list(zip(p, corrected, used, strict=True))
         if json:
-            listed = [{"p": a, "corrected": b, "rejected": c} for a, b, c in rows]
+            listed = [{"p": a, "corrected": b, "rejected": b <= level, "by": by} for a, b, by in rows]
             emit_json("pvalues", {"known": known, "level": level, "p_values": listed})
         else:
             _show(rows, known, level)
@@ -95,7 +99,7 @@ def _bounds(
     bits: float | None,
     beta: float | None,
     time_limit: float,
-) -> tuple[Sequence[MaxInformation], str]:
+) -> tuple[Sequence[MaxInformation | Transcripts], str]:
     """Return the bounds, fixed before the p-values are looked at, and what they are of."""
     import math
 
@@ -129,18 +133,21 @@ def _from_steps(
     return found, known if beta is not None else f"{known}, and the best β for each p-value"
 
 
-def _from_ledger(ledger: Path, model: Path | None, time_limit: float) -> tuple[Sequence[MaxInformation], str]:
-    """Compose what the ledger spent, convert it once, and bound the max-information at many β."""
+def _from_ledger(
+    ledger: Path, model: Path | None, time_limit: float
+) -> tuple[Sequence[MaxInformation | Transcripts], str]:
+    """Bound the max-information of what was spent, converted once, at many β; count a holdout's answers."""
     from quiltdp.accountant.ledger import Ledger
     from quiltdp.cli.show import number
     from quiltdp.errors import InvalidArgument, option
-    from quiltdp.generalization import bayesian_dp_bounds
+    from quiltdp.generalization import bayesian_dp_bounds, either_bound
     from quiltdp.io.load import load_model
 
     if model is None:
         raise InvalidArgument(f"{option('ledger')} needs {option('model')}: the DP cost is converted by it")
     loaded = load_model(model)
-    reading = Ledger.open(ledger).odometer(loaded, time_limit=time_limit)
+    account = Ledger.open(ledger)
+    reading = account.odometer(loaded, time_limit=time_limit)
     spent: Any = reading.spent_dp_epsilon
     if reading.informed is None or spent is None:
         raise InvalidArgument(f"{ledger}: its noise has no pure DP cost, so this correction does not apply")
@@ -148,12 +155,38 @@ def _from_ledger(ledger: Path, model: Path | None, time_limit: float) -> tuple[S
     largest = max(spent.values()) if isinstance(spent, dict) else float(spent)
     bounds = bayesian_dp_bounds(leaks, None, dp_epsilon=largest)
     leaked = f"which leaks at most {number(reading.informed.epsilon, up=True)} about a record"
-    return bounds, f"the releases of {ledger}: α = {largest:.4g} spent, {leaked}"
+    known = f"the releases of {ledger}: α = {largest:.4g} spent, {leaked}"
+    counted = ledger_transcripts(account)
+    if counted is None:
+        return bounds, known
+    told = f"{reading.answers} of {reading.asked} queries answered from the holdout ({counted.theorem})"
+    return either_bound(bounds, [counted]), f"{known}; {told}"
 
 
-def _show(rows: list[tuple[float, float, bool]], known: str, level: float) -> None:
-    from quiltdp.cli.show import say, show_table
+def ledger_transcripts(account: Ledger) -> Transcripts | None:
+    """Return how many ways there were for a holdout to answer what it was asked; None for other ledgers."""
+    from quiltdp.accountant.mechanisms import Thresholdout
+    from quiltdp.generalization import thresholdout_transcripts
+    from quiltdp.mechanisms.holdout_terms import setting
+    from quiltdp.mechanisms.thresholdout import ThresholdoutMechanism
 
-    say(f"corrected for {known}")
-    shown = [(f"{a:g}", f"{b:.4g}", "reject" if c else "keep") for a, b, c in rows]
-    show_table(("p", "corrected", f"at level {level:g}"), shown, right=("p", "corrected"))
+    settings, terms = account.settings, account.terms
+    spec = terms.mechanism
+    if settings.get("kind") != "thresholdout" or not isinstance(spec, Thresholdout):
+        return None
+    step = setting(settings, "resolution")
+    if step is None:  # nobody rounds: the grid that the noise is drawn on
+        step = ThresholdoutMechanism(spec, terms.sigma, float.fromhex(settings["threshold"])).grid.step
+    requests = sum(entry.count for entry in account.entries() if entry.kind == "reserve")
+    rarely = max(1.0, (settings["queries"] or 0) / spec.budget)
+    return thresholdout_transcripts(requests, account.head.answers, step, rarely=rarely)
+
+
+def _show(rows: list[tuple[float, float, str]], known: str, level: float) -> None:
+    from quiltdp.cli.show import say
+    from quiltdp.numbers import shown_up
+
+    say(f"corrected for {known}; level {level:g}")
+    for raw, new, by in rows:
+        answer = "yes" if new <= level else "no"
+        say(f"p = {raw:g}: {shown_up(new, 4)}, significant after correction: {answer} (by {by})")

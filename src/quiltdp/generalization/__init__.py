@@ -115,10 +115,14 @@ from quiltdp.generalization.published import (
 )
 from quiltdp.generalization.pvalues import (
     MutualInformationMethod,
+    Transcripts,
+    best_correction,
     correct_p_values,
+    either_bound,
     p_value_sensitivity,
     threshold_from_max_information,
     threshold_from_mutual_information,
+    thresholdout_transcripts,
 )
 from quiltdp.generalization.query_classes import (
     QueryClass,
@@ -201,6 +205,7 @@ __all__ = [
     "Route",
     "SplitRoute",
     "Task",
+    "Transcripts",
     "TypicalNoise",
     "TypicalStability",
     "adaptive_on_average_kl",
@@ -211,6 +216,7 @@ __all__ = [
     "approximate_dp_transfer",
     "bayesian_dp_bounds",
     "bayesian_dp_max_information",
+    "best_correction",
     "best_scale",
     "compare_privacy_definitions",
     "compose_max_information",
@@ -225,6 +231,7 @@ __all__ = [
     "correct_p_values",
     "description_length_max_information",
     "effective_sample_size",
+    "either_bound",
     "estimate_on_average_kl",
     "exact_max_information",
     "exact_sum_law",
@@ -289,5 +296,6 @@ __all__ = [
     "subgaussian_queries",
     "threshold_from_max_information",
     "threshold_from_mutual_information",
+    "thresholdout_transcripts",
     "typical_generalization",
 ]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -87,6 +87,10 @@ class MaxInformation:
             return self.beta
         exponent = self.nats + math.log(p)
         return min(1.0, round_up(math.exp(exponent) + self.beta)) if exponent < 0 else 1.0
+
+    def at_half(self) -> MaxInformation:
+        """Return the bound that gives twice the probability: for half of a level."""
+        return replace(self, nats=self.nats + math.log(2.0), beta=2 * self.beta)
 
 
 def exact_max_information(joint: ArrayLike, beta: float = 0.0) -> MaxInformation:

@@ -10,26 +10,122 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from quiltdp.errors import InvalidArgument
-from quiltdp.generalization._checks import count, non_negative, probability, round_down, round_up
+from quiltdp.generalization._checks import count, non_negative, positive, probability, round_down, round_up
 from quiltdp.generalization.max_information import MaxInformation
 from quiltdp.generalization.mutual_information import MUTUAL_INFORMATION_SLACK_BITS
+from quiltdp.generalization.routes import grid_answers
 
 __all__ = [
     "MutualInformationMethod",
+    "Transcripts",
+    "best_correction",
     "correct_p_values",
+    "either_bound",
     "p_value_sensitivity",
     "threshold_from_max_information",
     "threshold_from_mutual_information",
+    "thresholdout_transcripts",
 ]
 
 MutualInformationMethod: TypeAlias = Literal["sharp", "max-information", "published", "russo-zou"]
 LN2 = math.log(2.0)
+
+
+@dataclass(frozen=True)
+class Transcripts:
+    """A transcript of weight e^(−nats), among all that could have been: ln of how many there are, weighted.
+
+    Claim: fix the noise, the training data and whatever else is independent of the data.  The transcript
+    Y of an analysis is then a function of them.  Let the weights of all transcripts with which it may end
+    sum to at most 1.  If the hypothesis chosen at Y is true,
+
+        P[p_Y ≤ α w_Y] ≤ Σ_y P[p_y ≤ α w_y] ≤ Σ_y α w_y ≤ α,
+
+    so p / w_Y is a valid p-value: Bonferroni over what could have been said, for every law of the data.  It
+    needs no β, because a p-value is small with small probability for *every* y; max-information bounds
+    events that are rare on average over y, and description length pays ln(1/β) there.
+    """
+
+    nats: float
+    theorem: str
+
+    def event_probability(self, independent: float) -> float:
+        """Return p / w, the smallest level at which a p-value is rejected."""
+        p = probability("independent", independent, zero=True, one=True)
+        exponent = self.nats + math.log(p) if p > 0 else -math.inf
+        return min(1.0, round_up(math.exp(exponent))) if exponent < 0 else 1.0
+
+    def at_half(self) -> Transcripts:
+        """Return the bound that gives twice the probability: for half of a level."""
+        return replace(self, nats=self.nats + LN2)
+
+
+Bound: TypeAlias = MaxInformation | Transcripts
+
+
+def thresholdout_transcripts(
+    requests: int, answers: int, resolution: float, *, rarely: float = 1.0
+) -> Transcripts:
+    """Return the weight of a run of Thresholdout: ``answers`` of its ``requests`` came from the holdout.
+
+    Claim: with the noise fixed, the data decide only which requests the holdout answers, and with what: one
+    of G multiples of the resolution, a failure, or an interruption.  The weight is the probability of the
+    same run under Pólya's urn, which draws *holdout* with probability (1 + b) / (1 + c + l) after b of l,
+    and then one of the G + 2 evenly:
+
+        w = c · Beta(b + 1, l − b + c) · (G + 2)^(−b).
+
+    It is the probability of a beginning of one random sequence, so those of all places at which an analyst
+    may stop sum to at most 1, however that depends on the answers.
+
+    Parameters
+    ----------
+    requests, answers
+        l and b, so far; answers that failed or were lost count.
+    resolution
+        What answers are rounded to, or the step of the mechanism's own grid.
+    rarely
+        c > 0, how many requests there are for an answer; fixed before the first one (m/B of a plan).
+
+    Examples
+    --------
+    >>> round(math.exp(thresholdout_transcripts(1, 1, 0.1).nats))    # ½ for the holdout, 1/13 for its answer
+    26
+    >>> round(thresholdout_transcripts(200, 1, 0.02, rarely=40).nats / LN2, 1)
+    16.2
+    """
+    b, c = int(non_negative("answers", answers)), positive("rarely", rarely)
+    quiet = int(non_negative("requests", requests)) - b + c
+    if quiet < c:
+        raise InvalidArgument("there cannot be more answers than requests")
+    gammas = [math.lgamma(b + 1 + quiet), -math.lgamma(b + 1), -math.lgamma(quiet)]
+    values = b * math.log(grid_answers(positive("resolution", resolution)) + 2)
+    nats = math.fsum([*gammas, -math.log(c), values]) + 1e-12 * math.fsum(map(abs, gammas))
+    return Transcripts(round_up(max(0.0, nats)), f"description length, {round_up(nats / LN2):.4g} bits")
+
+
+def either_bound(first: Sequence[Bound], second: Sequence[Bound]) -> tuple[Bound, ...]:
+    """Return both kinds of bounds at half the level each, so that the better one may be taken.
+
+    Claim: which is better depends on what was answered, and so on the data; a true hypothesis is rejected by
+    one of them with probability at most α/2 + α/2.  (Bounds of max-information need no such sharing among
+    them: each bounds a probability given the answers, so the best one given the answers does.)
+    """
+    halves = (bound.at_half() for bound in (*first, *second) if getattr(bound, "beta", 0.0) < 0.5)
+    return tuple(halves)
+
+
+def best_correction(p: float, bounds: Sequence[Bound]) -> tuple[float, Bound]:
+    """Return the corrected p-value by the best of some bounds, and that bound."""
+    found, best = min(((b.event_probability(p), b) for b in bounds), key=lambda item: item[0])
+    return max(p, found), best
 
 
 def threshold_from_max_information(alpha: float, bound: MaxInformation) -> float:
@@ -119,7 +215,7 @@ def threshold_from_mutual_information(
 def correct_p_values(
     p_values: ArrayLike,
     *,
-    max_information: MaxInformation | Sequence[MaxInformation] | None = None,
+    max_information: Bound | Sequence[Bound] | None = None,
     mutual_bits: float | None = None,
     method: MutualInformationMethod = "sharp",
 ) -> NDArray[np.float64]:
@@ -134,8 +230,9 @@ def correct_p_values(
     p_values
         Raw p-values in [0, 1], any shape.
     max_information
-        A bound on the analysis that chose the hypotheses, or several that were fixed before the p-values
-        were seen (:func:`~quiltdp.generalization.bayesian_dp_bounds`); or
+        A bound on the analysis that chose the hypotheses (:func:`thresholdout_transcripts` is one too), or
+        several (:func:`~quiltdp.generalization.bayesian_dp_bounds`, :func:`either_bound`) that were fixed
+        before the p-values were seen; or
     mutual_bits
         a bound on its mutual information with the data, in bits.  Give exactly one.
     method
@@ -168,10 +265,11 @@ def correct_p_values(
     if (max_information is None) == (mutual_bits is None):
         raise InvalidArgument("give exactly one of max_information and mutual_bits")
     if max_information is not None:
-        bounds = [max_information] if isinstance(max_information, MaxInformation) else list(max_information)
+        several = isinstance(max_information, Sequence)
+        bounds = list(max_information) if several else [max_information]
         if not bounds:
             raise InvalidArgument("max_information holds no bound")
-        fixed = [max(p, min(b.event_probability(p) for b in bounds)) for p in raw.ravel().tolist()]
+        fixed = [best_correction(p, bounds)[0] for p in raw.ravel().tolist()]
     else:
         m = non_negative("mutual_bits", mutual_bits if mutual_bits is not None else 0.0)
         fixed = [_smallest_level(p, m, method) for p in raw.ravel().tolist()]
