@@ -265,8 +265,7 @@ def correct_p_values(
     if (max_information is None) == (mutual_bits is None):
         raise InvalidArgument("give exactly one of max_information and mutual_bits")
     if max_information is not None:
-        several = isinstance(max_information, Sequence)
-        bounds = list(max_information) if several else [max_information]
+        bounds = list(max_information) if isinstance(max_information, Sequence) else [max_information]
         if not bounds:
             raise InvalidArgument("max_information holds no bound")
         fixed = [best_correction(p, bounds)[0] for p in raw.ravel().tolist()]
