@@ -37,10 +37,9 @@ class Query:
         self.gap, self.said = gap, said
 
     def __call__(self, table: np.ndarray) -> np.ndarray:
-        if table is TRAIN:
-            return np.full(ROWS, 0.1)
-        os.write(self.said, b"read\n")
-        return np.full(ROWS, 0.1 + self.gap)
+        if table.any():  # the holdout
+            os.write(self.said, b"read\n")
+        return 0.1 + self.gap * table[:, 0]
 
 
 def child(order: dict[str, Any], said: int) -> None:

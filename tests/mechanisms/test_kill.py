@@ -27,7 +27,11 @@ def massacre(folder: Path, seconds: float, budget: int, pause: float) -> tuple[P
     """Run eight workers, kill a random one every ``pause`` seconds or so, and put another in its place."""
     ledger, rng, kills = folder / "study.db", random.Random(0), 0
     received = [folder / f"received-{k}.txt" for k in range(PROCESSES)]
-    Ledger.create(ledger, terms(budget=budget, dp_epsilon=50.0), settings=checked_settings(0.2, 0.05, None))
+    Ledger.create(
+        ledger,
+        terms(budget=budget, sensitivity=1.0, dp_epsilon=5e4),
+        settings=checked_settings(0.2, 0.05, None),
+    )
     environment = {**os.environ, "PYTHONPATH": str(HERE.parents[1] / "src"), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, str(HERE / "kill_worker.py"), str(ledger), str(budget)]
     parent = subprocess.Popen(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,15 +16,13 @@ from quiltdp.errors import BudgetSpent, InvalidArgument, Refused, option
 from quiltdp.mechanisms.holdout_terms import Answer, checked_settings, setting
 from quiltdp.mechanisms.noise import NoiseSource
 from quiltdp.mechanisms.queries import Query, TablePair, Value, describe
+from quiltdp.mechanisms.rows import features_and_target
 from quiltdp.mechanisms.thresholdout import Source, ThresholdoutMechanism, ThresholdoutState
 
 if TYPE_CHECKING:
     from quiltdp.model import Model
 
 __all__ = ["Answer", "ReusableHoldout", "checked_settings"]
-
-FAILED = "the query failed on the holdout: it is recorded and charged like an answer"
-
 
 _SPENT = Answer(None, "spent", 0, math.inf)
 
@@ -188,24 +187,25 @@ class ReusableHoldout:
         ----------
         query
             A callable on the data, giving one value in [0, 1] per row (its mean is asked; one row
-            then moves it by 1/n) or one number in [0, 1]; or an expression over the columns.  The value
-            of a row must not depend on the rows beside it; a holdout row on which the callable fails
-            counts 0, and nobody is told.
+            then moves it by 1/n) or one number in [0, 1]; or an expression over the columns.  A callable is
+            handed copies.  The value of a row must not depend on the rows beside it: that is tried on the
+            training data.  A holdout row on which the callable fails counts 0, and nobody is told.
         key
             An idempotency key: asking again with it returns the recorded answer at no cost.  Another
-            question under the same key is refused; callables are told apart by their content.
+            expression under the same key is refused, and so is a key with a callable: two callables cannot
+            be told apart.
         label
             A note for the ledger.
         sensitivity
-            For a callable that gives one number: how far one record can move it.  You vouch for it.
+            For a callable that gives one number: how far one record can move it, 0 where it fails.  You
+            vouch for it.
 
         Raises
         ------
         InvalidArgument
             For a query that makes no sense on the training data; nothing is spent.
         Refused
-            If the query fails on every row of the holdout (or gives one number, and fails), with one
-            message for every cause; it is charged.
+            If the holdout data were changed after they were given; nothing is spent.
         BudgetSpent
             If all the queries of the plan were asked; nothing is charged.
         """
@@ -222,8 +222,7 @@ class ReusableHoldout:
         """Answer queries one after the other with one trip to the disk.
 
         The answers have the same law as asking one by one.  If one query is refused, none is
-        answered and nothing is spent; if one fails on the holdout, none is answered and those that
-        failed are charged.
+        answered and nothing is spent.
         """
         asked = list(queries)
         names = _aligned(keys, len(asked), "keys")
@@ -311,17 +310,13 @@ class ReusableHoldout:
         most = min(len(asked), self._mechanism.spec.budget - before.answers)
         worst = most * self._answer_share + (most - is_open) * self._open_share
         self._mechanism.make_ready()
+        tables = self._tables.fixed()
         pledge = visit.reserve([request for _, _, request in asked], worst, most)
-        found = [self._tables.on_holdout(query, value) for query, value, _ in asked]
-        if None in found:
-            pledge.settle(self._failures([f is None for f in found], most, is_open), None)
-            raise Refused(FAILED)
-        values = [value for _, value, _ in asked]
         units = self._mechanism.units
-        pairs = [(units(f), units(v.exact)) for f, v in zip(found, values, strict=True) if f is not None]
+        pairs = [(units(tables.on_holdout(query, value)), units(value.exact)) for query, value, _ in asked]
         drawn, state = self._mechanism.run(pairs, ThresholdoutState(before.answers, threshold))
         outcomes = []
-        for outcome, value in zip(drawn, values, strict=True):
+        for outcome, value in zip(drawn, (value for _, value, _ in asked), strict=True):
             share = self._open_share if outcome.opened is not None else Fraction(0)
             if outcome.source == "spent" or outcome.units is None:
                 outcomes.append(Outcome("unasked"))
@@ -332,18 +327,6 @@ class ReusableHoldout:
                 outcomes.append(Outcome("holdout", share + self._answer_share, 1, number))
         entries = pledge.settle(outcomes, state.threshold)
         return self._as_answers(entries, before)
-
-    def _failures(self, failed: Sequence[bool], most: int, is_open: bool) -> list[Outcome]:
-        """Return what is booked when queries failed: each failure like an answer, the others nothing."""
-        outcomes, booked = [], 0
-        for bad in failed:
-            if not bad or booked == most:
-                outcomes.append(Outcome("unasked"))
-                continue
-            opened = Fraction(0) if is_open and not booked else self._open_share
-            outcomes.append(Outcome("failed", opened + self._answer_share, 1))
-            booked += 1
-        return outcomes
 
     def _as_answers(self, entries: Sequence[Entry], before: Head) -> list[Answer]:
         told, answers, number = [], before.answers, before.queries
@@ -384,8 +367,6 @@ class ReusableHoldout:
         return float(round(Fraction(number) / step) * step)
 
     def _repeat(self, visit: Visit, entry: Entry) -> Answer:
-        if entry.kind == "failed":
-            raise Refused(FAILED)
         if entry.kind not in ("train", "holdout") or entry.value is None:
             raise InvalidArgument("what is recorded under this key is not an answer")
         number, head = visit.numbers[entry.seq], visit.head
@@ -413,17 +394,22 @@ class ReusableHoldout:
         """Return what was spent so far; see :meth:`quiltdp.Ledger.odometer`."""
         return self.ledger.odometer(model, **options)
 
-    def scorer(self, rows: Callable[[Any, Any, Any], Any] | None = None) -> Callable[..., float]:
+    def scorer(
+        self, rows: Callable[[Any, Any, Any], Any] | None = None, *, target: Hashable | None = None
+    ) -> Callable[..., float]:
         """Return a scikit-learn scorer ``score(estimator, X, y)`` that answers through the holdout.
 
-        The data of this object must be pairs ``(X, y)``; the X and y that scikit-learn passes are
-        ignored, so use it with an estimator fitted on the training data, for instance in
+        The data of this object are scored, pairs ``(X, y)`` or a table, and not the X and y that scikit-learn
+        passes: use it with an estimator fitted on the training data, for instance in
         ``GridSearchCV(..., cv=[(indices, indices)], scoring=holdout.scorer())``.
 
         Parameters
         ----------
         rows
             ``rows(estimator, X, y)``: one value in [0, 1] per row; default: prediction is right.
+        target
+            Of a table: the column to predict; default: the name of the y that is passed.  The features are
+            the columns of the X that is passed, or all others.
 
         Raises
         ------
@@ -433,7 +419,9 @@ class ReusableHoldout:
         score_rows = rows if rows is not None else _correct
 
         def score(estimator: Any, X: Any = None, y: Any = None) -> float:
-            return float(self.ask(lambda data: score_rows(estimator, data[0], data[1]), label="score"))
+            name = getattr(y, "name", None) if target is None else target
+            pair = partial(features_and_target, target=name, features=getattr(X, "columns", None))
+            return float(self.ask(lambda data: score_rows(estimator, *pair(data)), label="score"))
 
         return score
 

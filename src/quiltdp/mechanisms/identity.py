@@ -1,17 +1,14 @@
-"""What data and callables *are*: digests of their content, not of their names.
+"""What data *are*: a digest of their content.
 
-A ledger keeps keyed hashes of these digests.  Two callables of one name are different questions if
-their code, defaults, closures, attributes or the globals they read differ; data are the same if every
-cell is, whether they came from a CSV file, a DataFrame or arrays.
+A ledger keeps a keyed hash of it.  Data are the same if every cell is, whether they came from a CSV file, a
+DataFrame or arrays.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from functools import partial
 from itertools import count
-from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -19,33 +16,22 @@ import numpy as np
 from quiltdp.errors import InvalidArgument
 from quiltdp.mechanisms.cells import columns_of, number_of, text_of
 
-__all__ = ["Unidentifiable", "data_identity", "digest"]
+__all__ = ["data_identity"]
 
 _DEEPEST = 60
 
 
-class Unidentifiable(InvalidArgument):
+class _Unidentifiable(InvalidArgument):
     """An object whose content cannot be told: an open file, a generator, a lock."""
 
 
-def digest(value: Any) -> str:
-    """Return a digest of a value's content, the same in every process of one Python version.
-
-    Raises
-    ------
-    Unidentifiable
-        If some part of it has no content that could be told.
-
-    Examples
-    --------
-    >>> digest(lambda x: x < 1) == digest(lambda x: x < 1), digest(lambda x: x < 1) == digest(lambda x: x < 2)
-    (True, False)
-    """
+def _digest(value: Any) -> str:
+    """Return a digest of a value's content, the same in every process of one Python version."""
     walk = _Walk()
     try:
         walk.feed(value, 0)
     except RecursionError:
-        raise Unidentifiable("it is nested too deeply") from None
+        raise _Unidentifiable("it is nested too deeply") from None
     return walk.hash.hexdigest()
 
 
@@ -64,7 +50,7 @@ class _Walk:
     def feed(self, value: Any, depth: int) -> None:
         """Add a value and everything that it is made of."""
         if depth > _DEEPEST:
-            raise Unidentifiable("it is nested too deeply")
+            raise _Unidentifiable("it is nested too deeply")
         if self._plain(value):
             return
         if id(value) in self._met:
@@ -87,9 +73,7 @@ class _Walk:
             self.put("str", value.encode("utf-8", "surrogatepass"))
         elif isinstance(value, (bytes, bytearray)):
             self.put("bytes", bytes(value))
-        elif isinstance(value, ModuleType):
-            self.put("module", value.__name__.encode())
-        elif isinstance(value, (type, BuiltinFunctionType)):
+        elif isinstance(value, type):
             self.put("name", f"{value.__module__}.{value.__qualname__}".encode())
         elif isinstance(value, np.ndarray) and not value.dtype.hasobject:
             self.put(f"array {value.dtype.str} {value.shape}", np.ascontiguousarray(value).tobytes())
@@ -103,52 +87,25 @@ def _parts(value: Any) -> list[Any]:
     if isinstance(value, (list, tuple)):
         return list(value)
     if isinstance(value, (set, frozenset)):
-        return sorted(digest(item) for item in value)
+        return sorted(_digest(item) for item in value)
     if isinstance(value, Mapping):
-        return sorted(([digest(k), v] for k, v in value.items()), key=lambda pair: str(pair[0]))
+        return sorted(([_digest(k), v] for k, v in value.items()), key=lambda pair: str(pair[0]))
     if isinstance(value, np.ndarray):
         return [str(value.shape), *value.ravel().tolist()]
-    if isinstance(value, FunctionType):
-        return _function_parts(value)
-    if isinstance(value, CodeType):
-        names = (value.co_names, value.co_varnames, value.co_freevars, value.co_argcount, value.co_flags)
-        return [value.co_code, list(value.co_consts), *names]
-    if isinstance(value, MethodType):
-        return [value.__func__, value.__self__]
-    if isinstance(value, partial):
-        return [value.func, value.args, value.keywords]
     if hasattr(value, "columns") and hasattr(value, "to_numpy"):
         return [[str(name), value[name].to_numpy()] for name in value.columns]
     return _object_parts(value)
 
 
-def _function_parts(function: FunctionType) -> list[Any]:
-    code, closure = function.__code__, function.__closure__ or ()
-    cells = []
-    for cell in closure:
-        try:
-            cells.append(cell.cell_contents)
-        except ValueError:  # not filled yet
-            cells.append("empty")
-    read = {n: function.__globals__[n] for n in _global_names(code) if n in function.__globals__}
-    return [function.__qualname__, code, function.__defaults__, function.__kwdefaults__, cells, read]
-
-
-def _global_names(code: CodeType) -> set[str]:
-    inner = (c for c in code.co_consts if isinstance(c, CodeType))
-    return set(code.co_names).union(*map(_global_names, inner))
-
-
 def _object_parts(value: Any) -> list[Any]:
-    """Return the class, its call and the state of an object, as copying it would."""
-    call = next((c.__dict__["__call__"] for c in type(value).__mro__ if "__call__" in c.__dict__), None)
+    """Return the class and the state of an object, as copying it would."""
     try:
         made = value.__reduce_ex__(2)
     except Exception as error:
-        raise Unidentifiable(f"a {type(value).__qualname__} has no content that can be told") from error
+        raise _Unidentifiable(f"a {type(value).__qualname__} has no content that can be told") from error
     if isinstance(made, str):
         return [type(value), made]
-    return [type(value), call if isinstance(call, FunctionType) else None, *_listed(made)]
+    return [type(value), None, *_listed(made)]  # None: ledgers are bound to data by this digest
 
 
 def _listed(made: tuple[Any, ...]) -> list[Any]:
@@ -166,8 +123,8 @@ def data_identity(data: Any) -> str | None:
     columns = columns_of(data)
     if columns is None:
         try:
-            return digest(data)
-        except Unidentifiable:
+            return _digest(data)
+        except _Unidentifiable:
             return None
     walk = _Walk()
     for name in sorted(columns):

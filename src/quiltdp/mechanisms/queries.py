@@ -5,15 +5,18 @@ is a *statistical query*: its value is the mean, computed exactly on row values 
 that one row moves it by at most 1/n, with no floating-point exception.  If it gives a single number,
 the caller states how far one record moves it, and vouches for that.
 
-On the training data a query that makes no sense is refused with its reasons, and costs nothing.  On the
-holdout a *row* that makes no sense counts 0, whether its value is missing or the callable fails because of
-it: one record moves the mean by 1/n, and by nothing else.  A query of rows that fails on every one of them,
-or of a single number that fails, *failed*, and nothing else is ever told.
+On the training data a query that makes no sense is refused with its reasons, and costs nothing; so is a
+callable of rows whose answers do not follow the rows.  On the holdout every query has a value: a *row*
+that makes no sense counts 0, whether its value is missing or the callable fails because of it, and so does
+a single number that fails.  One record moves the mean by 1/n, and by nothing else, and nobody is told that
+anything failed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import copy
+import warnings
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, TypeAlias
@@ -21,17 +24,24 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from quiltdp.errors import InvalidArgument, option
+from quiltdp.errors import InvalidArgument, Refused, option
 from quiltdp.mechanisms.cells import Table, number_of
 from quiltdp.mechanisms.expressions import Expression
-from quiltdp.mechanisms.identity import Unidentifiable, data_identity, digest
+from quiltdp.mechanisms.identity import data_identity
+from quiltdp.mechanisms.rows import copy_rows, row_count, row_form
 
 __all__ = ["Query", "TablePair", "Value", "describe"]
 
 Query: TypeAlias = "str | Expression | Callable[[Any], Any]"
 
 _ROW_BITS = 30
-_MAX_ROWS = 2**32
+_SAME = 2.0**-20  # single precision: a matrix product rounds a row by the shape of the whole
+_SMALL_SAMPLES = 128
+_NOT_BY_ROW = (
+    "the query does not treat rows one by one: among other rows, in another order or asked again a training"
+    " row gets another value{}; compute it from the row's own columns (predictions by model.predict inside"
+    " the query, or from a column that holds them), or ask with an expression"
+)
 
 
 @dataclass(frozen=True)
@@ -56,7 +66,8 @@ class TablePair:
 
     def __init__(self, train: Any, holdout: Any, types: Mapping[str, str] | None = None) -> None:
         self.train, self.holdout = train, holdout
-        self.train_rows, self.rows = _row_count(train, "train"), _row_count(holdout, "holdout")
+        self.train_rows, self.rows = row_count(train, "train"), row_count(holdout, "holdout")
+        self._alike = row_form(train) == row_form(holdout)
         self._train_table = Table.learned(train, types)
         self._holdout_table = None if self._train_table is None else self._train_table.like(holdout)
         self.identity = data_identity(holdout)
@@ -65,6 +76,19 @@ class TablePair:
                 f"{option('train')} and {option('holdout')} are the same data: a holdout is what was"
                 " kept apart before training"
             )
+
+    def fixed(self) -> TablePair:
+        """Return the same tables with a holdout that no query can reach, or refuse one that was changed."""
+        if data_identity(self.holdout) != self.identity:
+            raise Refused(
+                "the holdout data were changed after they were given;"
+                " give the data that the ledger was begun with"
+            )
+        found = copy.copy(self)
+        found.holdout = copy_rows(self.holdout, np.arange(self.rows))
+        return found
+
+    # -- training --------------------------------------------------------------------------
 
     def on_training(self, query: Query) -> Value:
         """Return the value on the training data, or refuse the query before anything is spent."""
@@ -75,91 +99,108 @@ class TablePair:
                     f"query {expression.text!r}: the data have no named columns; ask with a callable"
                 )
             rows = expression.rows(self._train_table, self.train_rows)
-            return _value(rows, self.train_rows, f"query {expression.text!r}")
+            return _value(_numbers(rows, self.train_rows, f"query {expression.text!r}"))
         if not callable(query):
             raise InvalidArgument(f"a query is a callable or an expression over columns, not {query!r}")
-        return _value(query(self.train), self.train_rows, "the query")
+        if not self._alike:
+            raise InvalidArgument(
+                "train and holdout differ in kind, columns or shape of a row: a callable needs two alike"
+            )
+        answers = self._trained(query, np.arange(self.train_rows))
+        if answers.ndim:
+            self._require_row_by_row(query, answers)
+        elif self._trained(query, np.arange(self.train_rows)) != answers:
+            raise InvalidArgument("asked again on the same training data the query gives another number")
+        return _value(answers)
 
-    def on_holdout(self, query: Query, like: Value) -> Fraction | None:
-        """Return the value on the holdout, or None if the query failed there.
+    def _trained(self, query: Callable[[Any], Any], rows: NDArray[np.intp]) -> NDArray[np.float64]:
+        return _numbers(query(copy_rows(self.train, rows)), len(rows), "the query")
+
+    def _require_row_by_row(self, query: Callable[[Any], Any], answers: NDArray[np.float64]) -> None:
+        for rows in self._samples(answers):
+            try:
+                found = self._trained(query, rows)
+            except Exception as error:
+                why = " ".join(f"{type(error).__name__}: {error}".split())
+                raise InvalidArgument(_NOT_BY_ROW.format(f", or none ({why})")) from error
+            if found.ndim != 1 or np.abs(found - answers[rows]).max() > _SAME:
+                raise InvalidArgument(_NOT_BY_ROW.format(""))
+
+    def _samples(self, answers: NDArray[np.float64]) -> Iterator[NDArray[np.intp]]:
+        """Yield rows to ask for again: as many as the holdout has; 1, 1, 2, 4, …; halves of like answers.
+
+        They are the same every time, so that a query that was refused is refused again.
+        """
+        random = np.random.default_rng(0)
+        yield random.integers(self.train_rows, size=self.rows)
+        few = random.permutation(self.train_rows)[:_SMALL_SAMPLES]
+        cuts = 2 ** np.arange(len(few).bit_length())
+        halves = np.array_split(np.argsort(answers, kind="stable"), 2)  # a mean, a rank or a mode shows here
+        yield from (rows for rows in (*np.split(few, cuts), *halves) if len(rows))
+
+    # -- holdout ---------------------------------------------------------------------------
+
+    def on_holdout(self, query: Query, like: Value) -> Fraction:
+        """Return the value on the holdout.
 
         Single rows that make no sense count 0 or are clipped.  A query fails by an exception, a wrong
         shape, a number outside [0, 1], or a number where the training data gave rows.  A callable of
         rows that fails is asked again for parts of the data, down to single rows: those on which it
-        fails alone count 0, and only if it fails on all of them it failed.
+        fails alone count 0, and so does a single number that fails.
         """
         if isinstance(query, (str, Expression)):
-            if self._holdout_table is None:
-                return None
             expression = Expression(query) if isinstance(query, str) else query
-            table = self._holdout_table
-            return _attempt(lambda: expression.rows(table, self.rows), self.rows, like)
-        found = _attempt(lambda: query(self.holdout), self.rows, like)
-        return self._row_by_row(query, like) if found is None and like.statistical else found
-
-    def _row_by_row(self, query: Callable[[Any], Any], like: Value) -> Fraction | None:
-        """Return the mean over the holdout, rows on which the query fails counted 0; None if on all."""
-        total, answered = Fraction(0), False
-        waiting = list(_halves(0, self.rows))
+            found = _attempt(lambda: expression.rows(self._holdout_table or {}, self.rows), self.rows, like)
+            return found or Fraction(0)
+        total, waiting = Fraction(0), [(0, self.rows)]
         while waiting:
             first, end = waiting.pop()
-            count = end - first
-            found = _attempt(lambda: query(_part(self.holdout, first, end)), count, like)  # noqa: B023
+            rows = np.arange(first, end)
+            found = _attempt(lambda: query(copy_rows(self.holdout, rows)), len(rows), like)  # noqa: B023
             if found is not None:
-                total, answered = total + count * found, True
-            elif count > 1:
-                waiting.extend(_halves(first, end))
-        return total / self.rows if answered else None
+                total += found * len(rows)
+            elif like.statistical and len(rows) > 1:
+                middle = (first + end) // 2
+                waiting += [(first, middle), (middle, end)]
+        return total / self.rows
 
 
 def _attempt(ask: Callable[[], Any], rows: int, like: Value) -> Fraction | None:
     """Return the value of a query on so many rows of the holdout, or None if it failed."""
     try:
-        found = _value(ask(), rows, "the query", strict=False)
-    except Exception:  # whatever it says may be about a record
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # whatever it says may be about a record
+            found = _value(_numbers(ask(), rows, "the query", strict=False))
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # an exit would tell as much as an exception
         return None
     return found.exact if found.statistical == like.statistical else None
 
 
-def _halves(first: int, end: int) -> tuple[tuple[int, int], ...]:
-    middle = (first + end) // 2
-    return ((first, middle), (middle, end)) if first < middle else ()
-
-
-def _part(data: Any, first: int, end: int) -> Any:
-    """Return some rows of the data, in the same form; whatever cannot be cut raises."""
-    if isinstance(data, Mapping):
-        return {name: _part(column, first, end) for name, column in data.items()}
-    if isinstance(data, tuple):
-        return tuple(None if part is None else _part(part, first, end) for part in data)
-    return data.iloc[first:end] if hasattr(data, "iloc") else data[first:end]
-
-
 def describe(query: Query, *, keyed: bool) -> str:
-    """Return what identifies a request: the expression, or a digest of the callable's content.
+    """Return what identifies a request: the text of the expression.
 
     Raises
     ------
     InvalidArgument
-        For a callable whose content cannot be told, if the answer is to be kept under a key.
+        For a callable, if the answer is to be kept under a key: what it computes also depends on whatever it
+        reads (globals, files, the versions of libraries), and that cannot be compared.
     """
     if isinstance(query, Expression):
         return f"expression {query.text}"
     if isinstance(query, str):
         return f"expression {query.strip()}"
-    if not keyed or not callable(query):
-        return "callable"
-    try:
-        return f"callable {digest(query)}"
-    except Unidentifiable as error:
+    if keyed and callable(query):
         raise InvalidArgument(
-            f"this callable cannot be told from another one ({error.text}), so its answer cannot be kept"
-            f" under a key: leave {option('key')} out, or ask with an expression"
-        ) from None
+            "callables cannot be told apart, so the answer to one cannot be kept under a key:"
+            f" leave {option('key')} out, or ask with an expression"
+        )
+    return "callable"
 
 
-def _value(result: Any, rows: int, name: str, *, strict: bool = True) -> Value:
-    """Return a mean or a number, exactly; refuse NaN and values outside [0, 1].
+def _numbers(result: Any, rows: int, name: str, *, strict: bool = True) -> NDArray[np.float64]:
+    """Return one number in [0, 1] per row, or a single one; refuse NaN and values outside [0, 1].
 
     With ``strict`` off, single *rows* that are NaN or out of range are read as 0 or clipped.
     """
@@ -168,46 +209,21 @@ def _value(result: Any, rows: int, name: str, *, strict: bool = True) -> Value:
         array = np.fromiter(map(number_of, array), dtype=np.float64, count=rows)
     if array.dtype.kind not in "biuf":
         raise InvalidArgument(f"{name} gives {array.dtype} values, it must give numbers in [0, 1]")
-    if array.ndim == 0:
-        number = float(array)
-        if not 0.0 <= number <= 1.0:
-            raise InvalidArgument(f"{name} must give a value in [0, 1]; on the training data it does not")
-        return Value(Fraction(number), False)
-    if array.shape != (rows,):
+    if array.shape not in ((), (rows,)):
         raise InvalidArgument(f"{name} gives values of shape {array.shape} for {rows} rows")
-    return Value(_exact_mean(array, strict, name), True)
-
-
-def _exact_mean(array: NDArray[Any], strict: bool, name: str) -> Fraction:
-    if array.dtype.kind == "b":
-        return Fraction(int(np.count_nonzero(array)), len(array))
     numbers = array.astype(np.float64)
-    good = (numbers >= 0.0) & (numbers <= 1.0)
-    if not good.all():
+    if not ((numbers >= 0.0) & (numbers <= 1.0)).all():
+        if not numbers.ndim:
+            raise InvalidArgument(f"{name} must give a value in [0, 1]; on the training data it does not")
         if strict:
             raise InvalidArgument(f"{name} has rows outside [0, 1] or NaN on the training data")
         numbers = np.clip(np.nan_to_num(numbers, nan=0.0), 0.0, 1.0)
+    return numbers
+
+
+def _value(numbers: NDArray[np.float64]) -> Value:
+    """Return the exact mean of one number per row, or a single number."""
+    if not numbers.ndim:
+        return Value(Fraction(float(numbers)), False)
     total = np.rint(numbers * 2.0**_ROW_BITS).astype(np.int64).sum()
-    return Fraction(int(total), len(array) << _ROW_BITS)
-
-
-def _row_count(data: Any, name: str) -> int:
-    if isinstance(data, Mapping):
-        sizes = {len(column) for column in data.values()}
-        if len(sizes) != 1:
-            raise InvalidArgument(f"{name}: its columns have different lengths {sorted(sizes)}")
-        rows = sizes.pop()
-    elif isinstance(data, tuple):
-        sizes = {_row_count(part, name) for part in data if part is not None}
-        if len(sizes) != 1:
-            raise InvalidArgument(f"{name}: its parts have different numbers of rows {sorted(sizes)}")
-        rows = sizes.pop()
-    elif hasattr(data, "shape") and len(data.shape):
-        rows = int(data.shape[0])
-    elif isinstance(data, Sequence) or hasattr(data, "__len__"):
-        rows = len(data)
-    else:
-        raise InvalidArgument(f"{name}: {type(data).__name__} has no rows; give an array, a table or columns")
-    if not 1 <= rows <= _MAX_ROWS:
-        raise InvalidArgument(f"{name}: {rows} rows, at least 1 and at most 2**32 are allowed")
-    return int(rows)
+    return Value(Fraction(int(total), len(numbers) << _ROW_BITS), True)
