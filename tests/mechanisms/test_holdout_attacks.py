@@ -199,22 +199,22 @@ HOWS = ["shape", "matrix", "scalar", "text", "nothing", "complex", "exception", 
 @pytest.mark.parametrize("how", HOWS)
 def test_a_query_that_fails_on_the_holdout_is_an_answer_like_any_other(path: Path, how: str) -> None:
     """Whether it failed is told to nobody: it counts 0, and noise is drawn and booked as for any value."""
-    h = holdout(path)
+    h = holdout(path, failure=1e-9)
     answer = h.ask(breaking(how))
     assert (answer.source, h.remaining, h.odometer().failed) == ("holdout", 2, 0)
     assert answer.value is not None
-    assert abs(answer.value) <= answer.error_bound
+    assert abs(answer.value) <= answer.error_bound < 0.3
     alike = h.ask("0.5 - 0.5 * fresh")  # 0 on the holdout, without a failure
     assert (alike.source, alike.error_bound) == (answer.source, answer.error_bound)
 
 
 @pytest.mark.parametrize("value", [math.nan, 1.5, -0.1, np.zeros(N)])
 def test_a_number_that_fails_on_the_holdout_counts_0(path: Path, value: object) -> None:
-    h = holdout(path)
+    h = holdout(path, failure=1e-9)
     answer = h.ask(lambda t: value if t["fresh"].any() else 0.5, sensitivity=1 / N)
     assert (answer.source, h.remaining) == ("holdout", 2)
     assert answer.value is not None
-    assert abs(answer.value) <= answer.error_bound
+    assert abs(answer.value) <= answer.error_bound < 0.3
 
 
 def test_failures_in_a_batch_tell_nothing_about_the_others(path: Path) -> None:
