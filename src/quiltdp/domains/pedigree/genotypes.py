@@ -61,7 +61,7 @@ class GenotypeCounts:
 
     def answer(self, query: str) -> NDArray[np.float64]:
         """Return the true numbers of a query, loci × cells."""
-        return self.counts @ np.array(_RELEASED[query][1], dtype=np.float64)
+        return self.counts.astype(np.float64) @ np.array(_RELEASED[query][1], dtype=np.float64)
 
 
 def count_genotypes(
