@@ -6,12 +6,14 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
 ROOT = Path(__file__).parents[1]
+_NUMBER = count()
 
 settings.register_profile("quiltdp", deadline=None)  # a busy machine is not a bug
 settings.load_profile("quiltdp")
@@ -41,6 +43,7 @@ def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
     from quiltdp.cli import main
 
     monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("XDG_STATE_HOME", f"{tempfile.gettempdir()}/quiltdp-{os.getpid()}-{next(_NUMBER)}")
 
     def run(*arguments: object) -> CliResult:
         capsys.readouterr()

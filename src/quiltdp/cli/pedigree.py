@@ -9,6 +9,7 @@ from quiltdp.cli.accounting import AsJson, Work, WorkerCount
 from quiltdp.cli.app import emit_json, guarded
 from quiltdp.cli.model_options import genetic_options, model_options, reading_options
 from quiltdp.cli.option_words import arg, opt, switch
+from quiltdp.cli.release import Force, LedgerFile, NoLedger, ReleaseOptions, TotalEpsilon
 from quiltdp.errors import InvalidArgument
 
 __all__ = ["pedigree"]
@@ -82,9 +83,10 @@ def pedigree(
     release: Annotated[
         Path | None, opt("FILE", "Write the noisy counts here.", rich_help_panel=_PANEL)
     ] = None,
-    ledger: Annotated[
-        Path | None, opt("FILE", "Charge the release to this ledger.", rich_help_panel=_PANEL)
-    ] = None,
+    ledger: LedgerFile = None,
+    no_ledger: NoLedger = False,
+    total_epsilon: TotalEpsilon = None,
+    force: Force = False,
     work: Work = "normal",
     time_limit: WholeLimit = None,
     workers: WorkerCount = 1,
@@ -107,15 +109,16 @@ def pedigree(
     with guarded():
         from quiltdp.cli.pedigree_files import Outputs
 
-        outputs = Outputs(tsv=tsv, plot=plot, release=release, inputs=(file, frequencies, genotypes, ledger))
+        published = ReleaseOptions(release, ledger, no_ledger, total_epsilon, force)
+        outputs = Outputs(tsv, plot, published, inputs=(file, frequencies, genotypes, ledger))
         outputs.check()
         _check(dp_epsilon, epsilon, accounts=metrics or tsv is not None)
         _check_adversary(adversary, panel=frequencies is not None)
         _belong_together(
-            frequencies=frequencies, genotypes=genotypes, release=release, ledger=ledger,
-            per_locus=per_locus, split=split, kin=kin, metrics=metrics, options=options, epsilon=epsilon,
-            workers=workers,
+            frequencies=frequencies, genotypes=genotypes, release=release, per_locus=per_locus,
+            split=split, kin=kin, metrics=metrics, options=options, epsilon=epsilon, workers=workers,
         )  # fmt: skip
+        published.check(epsilon)
         people = _family(file, family, options)
         outputs.check_family(people)
         payload: dict[str, Any] = {"model": str(file), "pedigree": _summary(people), "adversary": adversary}
@@ -130,8 +133,8 @@ def pedigree(
 
             account(
                 payload, people, frequencies, genetic_options(options),
-                **asked, per_locus=per_locus, split=split, nodes=nodes, genotypes=genotypes, ledger=ledger,
-                outputs=outputs, work=work, time_limit=time_limit, workers=workers,
+                **asked, per_locus=per_locus, split=split, nodes=nodes, genotypes=genotypes,
+                published=published, work=work, time_limit=time_limit, workers=workers,
             )  # fmt: skip
         elif kin is not None or metrics or dp_epsilon or epsilon or _GENETICS & options.keys():
             from quiltdp.cli.pedigree_locus import account as account_locus
@@ -181,7 +184,7 @@ def _check(dp_epsilon: float | None, epsilon: float | None, *, accounts: bool) -
 def _belong_together(*, options: dict[str, Any], **given: Any) -> None:
     """Refuse options that need another one, before any file is read."""
     if given["frequencies"] is None:
-        for name in ("genotypes", "release", "ledger", "per_locus"):
+        for name in ("genotypes", "release", "per_locus"):
             flag = name.replace("_", "-")
             _need(not given[name], f"--{flag} belongs to a panel: give --frequencies FILE too")
         _need(given["workers"] == 1, "--workers belongs to a panel: give --frequencies FILE too")
@@ -205,7 +208,6 @@ def _belong_together(*, options: dict[str, Any], **given: Any) -> None:
         "--release needs --genotypes",
     )
     _need(given["release"] is None or given["epsilon"] is not None, "--release needs --epsilon")
-    _need(given["ledger"] is None or given["release"] is not None, "--ledger is charged by --release")
     _need("x_linked" not in options, "--x-linked: the chromosome column of the frequencies tells")
 
 

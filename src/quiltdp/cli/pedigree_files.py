@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from quiltdp.errors import DependencyMissing, InvalidArgument
 
 if TYPE_CHECKING:
+    from quiltdp.cli.release import ReleaseOptions
     from quiltdp.domains.pedigree import Pedigree
 
 __all__ = ["Outputs"]
@@ -22,7 +23,7 @@ class Outputs:
 
     tsv: Path | None
     plot: Path | None
-    release: Path | None
+    published: ReleaseOptions
     inputs: Sequence[Path | None] = field(default=())
 
     def check(self) -> None:
@@ -31,7 +32,7 @@ class Outputs:
 
         from quiltdp.io.replace import check_writable
 
-        named = [name for name in (self.tsv, self.plot, self.release) if name is not None]
+        named = [name for name in (self.tsv, self.plot, self.published.file) if name is not None]
         for name in named:
             check_writable(name, *self.inputs)
         if len({name.resolve() for name in named}) < len(named):
@@ -54,7 +55,7 @@ class Outputs:
             )
 
     def write(self, payload: dict[str, Any], family: Pedigree) -> None:
-        """Make everything first, then write it: nothing is left where something fails."""
+        """Make everything first, then write it; what is paid for is made last, when nothing else can fail."""
         from quiltdp.domains.pedigree.output import leakage_tsv
         from quiltdp.io.replace import write_whole
 
@@ -63,11 +64,12 @@ class Outputs:
             made.append(("tsv", self.tsv, leakage_tsv(payload.get("_rows", ()))))
         if self.plot is not None:
             made.append(("plot", self.plot, self._picture(payload, family)))
-        if self.release is not None and "_release" in payload:
-            made.append(("release", self.release, payload["_release"]()))
         for key, path, content in made:
             write_whole(path, content, *self.inputs)
             payload[key] = str(path)
+        if "_release" in payload:
+            payload["release"] = str(self.published.file)
+            payload |= payload["_release"]()
 
     def _picture(self, payload: dict[str, Any], family: Pedigree) -> bytes:
         import matplotlib as mpl

@@ -204,6 +204,7 @@ def _noise(model: Model, alphas: dict[str, float]) -> list[dict[str, Any]]:
                 "sensitivity": delta,
                 "unit": query.unit,
                 "largest_count": query.largest / query.loci,
+                "numbers": len(query.cells) * query.loci,
                 **scales,
             }
         )

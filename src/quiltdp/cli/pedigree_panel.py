@@ -7,8 +7,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 if TYPE_CHECKING:
-    from quiltdp.cli.pedigree_files import Outputs
+    from quiltdp.accountant.calibration import Calibration
+    from quiltdp.accountant.ledger import Ledger
+    from quiltdp.cli.release import ReleaseOptions
+    from quiltdp.domains.accounts import Account
     from quiltdp.domains.pedigree import Pedigree
     from quiltdp.domains.pedigree.genotypes import GenotypeCounts
     from quiltdp.domains.pedigree.panel import PanelProfile
@@ -31,8 +36,7 @@ def account(
     split: str,
     nodes: int,
     genotypes: Path | None,
-    ledger: Path | None,
-    outputs: Outputs,
+    published: ReleaseOptions,
     work: str,
     time_limit: float | None,
     workers: int,
@@ -43,16 +47,15 @@ def account(
     from quiltdp.domains.pedigree.frequencies import read_frequencies
     from quiltdp.domains.pedigree.genotypes import count_genotypes
     from quiltdp.domains.pedigree.panel import LIMIT, analyze_panel
+    from quiltdp.domains.pedigree.panel_calibration import calibrate_panel
+    from quiltdp.domains.pedigree.release import to_calibration
     from quiltdp.domains.pedigree.study import study_members
 
-    if ledger is not None:
-        from quiltdp.domains.pedigree.release import check_ledger
-
-        check_ledger(ledger)
     panel = read_frequencies(frequencies)
     counts = None
     if genotypes is not None:
         counts = count_genotypes(genotypes, panel, family, study_members(family, genetics.get("study")))
+        kept = published.account([genotypes])
     wanted = {k: v for k, v in genetics.items() if k != "x_linked"}
     with parallel.workers(workers) as executor, progress_bar() as progress:
         limit = LIMIT if time_limit is None else time_limit
@@ -70,8 +73,13 @@ def account(
         payload |= told
         payload["panel"] |= {**profile.done.to_dict(), **{a: cal.to_dict() for a, cal in found.items()}}
         payload["notes"] = list(profile.notes)
-    if counts is not None:
-        _prepare(payload, found[adversary], counts, ledger)
+        if counts is not None:
+            chosen = found[adversary]
+            ask = partial(calibrate_panel, profile, adversary=adversary, split=split, per_locus=per_locus)
+            whole = published.whole(kept, to_calibration(chosen), lambda total: to_calibration(ask(total)))
+            payload["notes"] += list(counts.notes)
+            payload["missing_calls"] = counts.missing
+            payload["_release"] = partial(_release, chosen, counts, published, kept, whole)
 
 
 def _calibrations(
@@ -104,6 +112,7 @@ def _people(
         "sensitivity": profile.sensitivity,
         "sensitivity_unit": profile.unit,
         "largest_count": profile.largest_count,
+        "numbers": profile.numbers,
         "analysed_frequencies": sum(len(kind.nodes) for kind in profile.kinds),
     }
     if found:
@@ -129,20 +138,25 @@ def _people(
     return {"panel": panel, "people": as_json(rows), "_rows": rows}
 
 
-def _prepare(
-    payload: dict[str, Any], cal: PanelCalibration, counts: GenotypeCounts, ledger: Path | None
-) -> None:
-    """Note what the genotypes lack, and how the release is made when everything else is ready."""
-    payload["notes"] += list(counts.notes)
-    payload["missing_calls"] = counts.missing
-    payload["_release"] = partial(_release, cal, counts, ledger)
-    if ledger is not None:
-        payload["ledger"] = str(ledger)
+def _release(
+    cal: PanelCalibration,
+    counts: GenotypeCounts,
+    published: ReleaseOptions,
+    kept: Account | None,
+    whole: Calibration,
+) -> dict[str, Any]:
+    """Charge, draw and write the noisy table; return what is told about it."""
+    from quiltdp.domains.pedigree.release import noisy_counts, release_table
+    from quiltdp.domains.usefulness import judge_table
 
+    notes = (*cal.profile.assumed, *cal.notes)
+    told: dict[str, Any] = {}
 
-def _release(cal: PanelCalibration, counts: GenotypeCounts, ledger: Path | None) -> str:
-    from quiltdp.domains.pedigree.release import noisy_counts, open_ledger, release_table, to_calibration
+    def draw(ledger: Ledger | None) -> str:
+        noisy = noisy_counts(cal, counts, ledger=ledger, label=f"{cal.profile.query}, {cal.unit}")
+        told["usefulness"] = judge_table(noisy, cal.sigmas[:, None])[1]
+        return release_table(cal, noisy, people=counts.people, notes=notes)
 
-    account = open_ledger(ledger, to_calibration(cal)) if ledger is not None else None
-    noisy = noisy_counts(cal, counts, ledger=account, label=f"{cal.profile.query}, {cal.unit}")
-    return release_table(cal, noisy, people=counts.people, notes=(*cal.profile.assumed, *cal.notes))
+    shape = counts.answer(cal.profile.query).shape
+    rehearsal = release_table(cal, np.full(shape, -1e9), people=counts.people, notes=notes)
+    return {**published.publish(kept, whole, draw, rehearsal), **told}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from quiltdp.cli.release import show_account
 from quiltdp.cli.show import number, show_facts, show_line, show_table
 
 __all__ = ["for_people"]
@@ -28,9 +29,12 @@ def for_people(payload: dict[str, Any]) -> None:
         _kin(payload["kin"])
     if "metrics" in payload:
         _metrics(payload["metrics"])
-    for what in ("tsv", "plot", "release", "ledger"):
+    for what in ("tsv", "plot", "release"):
         if what in payload:
-            show_line(f"{'charged' if what == 'ledger' else 'written'}: {payload[what]}")
+            show_line(f"written: {payload[what]}")
+    if "release" in payload:
+        show_line(payload["usefulness"], style="bold")
+        show_account(payload)
 
 
 def _panel(payload: dict[str, Any]) -> None:
@@ -54,7 +58,7 @@ def _panel(payload: dict[str, Any]) -> None:
             f" person moves all of them by {number(found['sensitivity'], 6)} together",
             right=["σ of each count", "α of a person"],
         )
-        _useless(found[payload["adversary"]]["largest_sigma"], found["largest_count"])
+        _useless(found[payload["adversary"]]["largest_sigma"], found["numbers"], found["largest_count"])
     if "leakage" in found:
         at = found["leakage"]
         show_line(
@@ -64,13 +68,12 @@ def _panel(payload: dict[str, Any]) -> None:
         )
 
 
-def _useless(sigma: float, largest: float) -> None:
-    if sigma > largest:
-        show_line(
-            f"σ exceeds the largest possible count, {largest:g}: the noise hides everything; fewer loci, more"
-            " unrelated people or a larger ε would help",
-            style="bold yellow",
-        )
+def _useless(sigma: float, numbers: int, most: float) -> None:
+    from quiltdp.domains.usefulness import judge_noise
+
+    said = judge_noise(sigma, numbers, most)
+    if said is not None:
+        show_line(f"{said}; fewer loci, more unrelated people or a larger ε would help", style="bold yellow")
 
 
 def _family(found: dict[str, Any]) -> None:
@@ -118,7 +121,7 @@ def _leakage(payload: dict[str, Any]) -> None:
             right=["moves by", *names],
         )  # fmt: skip
         count = payload["noise"][0]
-        _useless(count[f"sigma_{payload['adversary']}"], count["largest_count"])
+        _useless(count[f"sigma_{payload['adversary']}"], count["numbers"], count["largest_count"])
     show_table(
         ["adversary", "leakage ≤", "method", "binding"],
         [

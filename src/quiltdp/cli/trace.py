@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from quiltdp.cli.accounting import AsJson, progress_bar
 from quiltdp.cli.app import emit_json, guarded
 from quiltdp.cli.option_words import arg, opt, switch
+from quiltdp.cli.release import Force, LedgerFile, NoLedger, ReleaseOptions, TotalEpsilon
 
 if TYPE_CHECKING:
     from quiltdp.chain import ChainModel
@@ -84,9 +86,10 @@ def trace(
     map_file: Annotated[
         str | None, opt("FILE", "Draw the visits per cell (.png, .svg, .pdf).", "--map")
     ] = None,
-    sigma: Annotated[
-        float | None, opt("S", "The Laplace scale of the map's noise; without it, true counts.")
-    ] = None,
+    sigma: Annotated[float | None, opt("S", "With --release: a Laplace scale of your own.")] = None,
+    less_noise: Annotated[
+        bool, switch("--less-noise", "Release with a --sigma below what --epsilon asks for.")
+    ] = False,
     area: Annotated[
         str | None,
         opt(
@@ -99,7 +102,7 @@ def trace(
         str | None, opt("FILE", "Draw the polygons of this GeoJSON on the map.  [default: those of --area]")
     ] = None,
     release: Annotated[
-        str | None,
+        Path | None,
         opt(
             "FILE",
             "Publish noisy visits per cell (.csv or .geojson), calibrated for --epsilon; needs --area.",
@@ -115,9 +118,10 @@ def trace(
         list[str] | None, opt("PAST", "Fit the chain on these earlier points; repeat for several.")
     ] = None,
     time_of_day: Annotated[bool, switch("--time-of-day", "A matrix for every hour of the day.")] = False,
-    force: Annotated[
-        bool, switch("--force", "Release with a --sigma below what --epsilon asks for.")
-    ] = False,
+    ledger: LedgerFile = None,
+    no_ledger: NoLedger = False,
+    total_epsilon: TotalEpsilon = None,
+    force: Force = False,
     json: AsJson = False,
 ) -> None:
     """Turn points into a Markov chain: cells at regular time steps, one chain per user and stretch.
@@ -133,20 +137,23 @@ def trace(
     $ quiltdp trace may.csv --fit-on april.csv --epsilon 1 --area zurich.geojson --release visits.csv
     """
     with guarded():
-        from quiltdp.cli.trace_release import check_trace, chosen_study, released_text
+        from quiltdp.cli.trace_release import check_trace, chosen_study, released
         from quiltdp.domains.trace import location_study
         from quiltdp.domains.trace.checks import MAX_SPEED
-        from quiltdp.domains.trace.release import release_visits
+        from quiltdp.domains.trace.readers import point_files
+        from quiltdp.domains.trace.release import prepare_visits
         from quiltdp.io.replace import check_writable, write_whole
 
+        published = ReleaseOptions(release, ledger, no_ledger, total_epsilon, force)
         for name in (output, map_file, release):
             if name is not None:
-                check_writable(name, *points, *(fit_on or ()))
+                check_writable(name, *points, *(fit_on or ()), ledger)
         public, border = check_trace(
             outline=outline, output=output, map_file=map_file, sigma=sigma, area=area, release=release,
             level=level, adversary=adversary, epsilon=epsilon, cell=cell, confidence=confidence,
             robust=robust, time_of_day=time_of_day,
         )  # fmt: skip
+        published.check(epsilon)
         read = partial(
             location_study,
             cell=cell,
@@ -172,39 +179,35 @@ def trace(
         )
         with progress_bar():  # reading
             study, past = chosen_study(read, points, fit_on, time_of_day=time_of_day, initial=initial)
+        kept = published.account(point_files(points)) if release is not None else None
         model, worst = study.model, None
         if robust or confidence is not None:
             model, worst = _worst(
                 study, past, robust=robust, confidence=confidence, epsilon=epsilon, window=window
             )
         facts = _facts(study, model, worst, one_matrix=not time_of_day)
-        picture, published = b"", None
+        prepared = None
         if release is not None:
             assert public is not None
+            calibrated = partial(
+                prepare_visits, replace(study, model=model), area=public, level=level, window=window,
+                adversary=adversary, past=bool(fit_on),
+            )  # fmt: skip
             with progress_bar() as progress:
-                published = release_visits(
-                    replace(study, model=model),
-                    epsilon,
-                    public,
-                    level=level,
-                    window=window,
-                    adversary=adversary,
-                    sigma=sigma,
-                    force=force,
-                    past=bool(fit_on),
-                    progress=progress,
+                prepared = calibrated(epsilon, sigma=sigma, less_noise=less_noise, progress=progress)
+                whole = published.whole(
+                    kept, prepared.calibration, lambda total: calibrated(total, progress=progress).target
                 )
-            facts["release"] = {"file": release, **published.about(), "remarks": list(published.remarks)}
-        if map_file is not None:
-            picture, facts["map"] = _draw(study, map_file, sigma, public, published, border)
         if output is not None:
             from quiltdp import save_model
 
             save_model(model, output)
             facts["output"] = output
-        if published is not None and release is not None:
-            write_whole(release, released_text(published, release))
-        if map_file is not None:  # last: whatever was wrong was said before anything was written
+        shown = None
+        if prepared is not None:  # last: nothing after the draw but to write it down
+            shown, facts["release"] = released(published, kept, whole, prepared)
+        if map_file is not None:
+            picture, facts["map"] = _draw(study, map_file, public, shown, border)
             write_whole(map_file, picture)
         if json:
             emit_json("trace", facts)
@@ -302,34 +305,22 @@ def _gaps(study: LocationStudy) -> dict[str, dict[str, float]]:
 
 
 def _draw(
-    study: LocationStudy,
-    file: str,
-    sigma: float | None,
-    area: Area | None,
-    published: CellRelease | None,
-    border: Rings,
+    study: LocationStudy, file: str, area: Area | None, published: CellRelease | None, border: Rings
 ) -> tuple[bytes, dict[str, Any]]:
-    """Draw the visits, with noise when a scale is given; return the picture and the facts about it."""
+    """Draw what is released, or the true visits; return the picture and the facts about it."""
     from quiltdp.cli.show import number
     from quiltdp.domains.trace.area import over_area
-    from quiltdp.domains.trace.queries import release_cells, visits_per_cell
+    from quiltdp.domains.trace.queries import visits_per_cell
     from quiltdp.report.trace_map import map_picture
 
     query, outlines = visits_per_cell(study.steps), study.steps.cells.outlines
+    values, title = query.values, "Visits per cell: true counts, not for publication"
     if published is not None:  # a picture of what is released, with no noise of its own
+        values, outlines = published.values, published.outlines
         title = f"Visits per cell with Laplace noise, scale {number(published.sigma, 6, up=True)}"
-        picture = map_picture(
-            file, published.outlines, published.values, unit=query.unit, title=title, border=border
-        )
-        told = {"query": query.name, "sensitivity": query.sensitivity, "sigma": published.sigma}
-        return picture, {"file": file, **told}
-    if area is not None:
+    elif area is not None:
         wide = over_area(query, study.steps.cells, area)
-        query, outlines = wide.query, wide.outlines
-    if sigma is None:
-        values, title = query.values, "Visits per cell: true counts, not for publication"
-    else:
-        values = release_cells(query, sigma)
-        title = f"Visits per cell with Laplace noise, scale {sigma:g}"
+        values, outlines = wide.query.values, wide.outlines
     picture = map_picture(file, outlines, values, unit=query.unit, title=title, border=border)
-    return picture, {"file": file, "query": query.name, "sensitivity": query.sensitivity, "sigma": sigma}
+    scale = None if published is None else published.sigma
+    return picture, {"file": file, "query": query.name, "sensitivity": query.sensitivity, "sigma": scale}

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from quiltdp.accountant.adversaries import adversary_from
+from quiltdp.domains.trace.release import CellRelease, PreparedVisits
 from quiltdp.errors import InvalidArgument
 
 if TYPE_CHECKING:
+    from quiltdp.accountant.calibration import Calibration
+    from quiltdp.accountant.ledger import Ledger
+    from quiltdp.cli.release import ReleaseOptions
+    from quiltdp.domains.accounts import Account
     from quiltdp.domains.trace import LocationStudy
     from quiltdp.domains.trace.area import Area, Rings
-    from quiltdp.domains.trace.release import CellRelease
 
-__all__ = ["check_trace", "chosen_study", "released_text"]
+__all__ = ["check_trace", "chosen_study", "released"]
 
 _KINDS = (".csv", ".geojson")
 
@@ -28,7 +32,7 @@ def check_trace(
     map_file: str | None,
     sigma: float | None,
     area: str | None,
-    release: str | None,
+    release: Path | None,
     level: str | None,
     adversary: str,
     epsilon: float,
@@ -41,9 +45,10 @@ def check_trace(
 
     Returns the public area, and the polygons to draw on the map.
     """
-    for flag, value in (("--sigma", sigma), ("--area", area)):
-        if value is not None and map_file is None and release is None:
-            raise InvalidArgument(f"{flag} belongs to a map or a release: give --map or --release FILE too")
+    if sigma is not None and release is None:
+        raise InvalidArgument("--sigma belongs to a release: give --release FILE too; --map draws it")
+    if area is not None and map_file is None and release is None:
+        raise InvalidArgument("--area belongs to a map or a release: give --map or --release FILE too")
     if sigma is not None and not 0.0 < sigma < math.inf:
         raise InvalidArgument(f"--sigma must be a positive finite number, not {sigma!r}")
     if not 0.0 < epsilon < math.inf:
@@ -55,7 +60,8 @@ def check_trace(
         raise InvalidArgument(
             "--robust and --confidence compare chains with one matrix: leave --time-of-day out"
         )
-    _check_release(release, area, confidence, noisy_map=map_file is not None and sigma is not None)
+    if release is not None:
+        _check_release(release, area, confidence)
     if output is not None and not output.lower().endswith((".json", ".json.gz")):
         raise InvalidArgument(f"{output}: models are saved as .json or .json.gz files")
     if map_file is not None:
@@ -73,18 +79,16 @@ def check_trace(
     return public, parse_area(outline).rings
 
 
-def _check_release(
-    release: str | None, area: str | None, confidence: float | None, *, noisy_map: bool
-) -> None:
+def _check_release(release: Path, area: str | None, confidence: float | None) -> None:
     """Refuse a release over the cells that happened to be visited, and files of another kind."""
-    if area is None and (release is not None or noisy_map):
+    if area is None:
         raise InvalidArgument(
             "the cells themselves would tell where people were: give --area, a public area whose every cell"
             " is published (south,west,north,east or a GeoJSON file)"
         )
-    if release is not None and os.path.splitext(release)[1].lower() not in _KINDS:
+    if release.suffix.lower() not in _KINDS:
         raise InvalidArgument(f"--release {release}: a release is written as {' or '.join(_KINDS)}")
-    if release is not None and confidence is not None:
+    if confidence is not None:
         raise InvalidArgument(
             "--confidence tells what every chain that the counts allow would need: read it first, then"
             " release with a --sigma of your choice"
@@ -128,6 +132,17 @@ def chosen_study(
     return study, None
 
 
-def released_text(found: CellRelease, path: str) -> str:
-    """Return the release in the format that the ending of its file names."""
-    return found.to_geojson() if path.lower().endswith(".geojson") else found.to_csv()
+def released(
+    published: ReleaseOptions, kept: Account | None, whole: Calibration, prepared: PreparedVisits
+) -> tuple[CellRelease, dict[str, Any]]:
+    """Charge, draw and write the visits in the format that the ending of their file names."""
+    assert published.file is not None
+    render = CellRelease.to_geojson if published.file.suffix.lower() == ".geojson" else CellRelease.to_csv
+    drawn: list[CellRelease] = []
+
+    def draw(ledger: Ledger | None) -> str:
+        drawn.append(prepared.draw(ledger))
+        return render(drawn[0])
+
+    told = published.publish(kept, whole, draw, render(prepared.rehearse()))
+    return drawn[0], {"file": str(published.file), **drawn[0].about(), **told}

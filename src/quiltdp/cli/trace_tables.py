@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
+from quiltdp.cli.release import show_account
 from quiltdp.cli.show import say
 
 __all__ = ["for_people"]
@@ -57,8 +58,9 @@ def for_people(facts: dict[str, Any]) -> None:
             " adversary",
             style="bold green",
         )
-        for note in (*told["notes"], *told["remarks"]):
+        for note in told["notes"]:
             show_line(f"note: {note}")
+        show_account(told)
     if "map" in facts:
         drawn = facts["map"]
         cost = (

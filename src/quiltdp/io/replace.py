@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
-from quiltdp.errors import FileFormatError
+from quiltdp.errors import FileFormatError, option
 
-__all__ = ["check_output", "check_writable", "write_whole"]
+__all__ = ["check_new", "check_output", "check_writable", "keep", "write_whole"]
 
 _BESIDE = ("-journal", "-wal", "-shm", "-lock")
 """Files that belong to a database and its lock."""
@@ -75,9 +75,14 @@ def _is_database(name: str) -> bool:
 
 
 def write_whole(
-    path: str | os.PathLike[str], data: bytes | str, *inputs: str | os.PathLike[str] | None
+    path: str | os.PathLike[str],
+    data: bytes | str,
+    *inputs: str | os.PathLike[str] | None,
+    replace: bool = True,
 ) -> None:
     """Write ``data`` to a new file beside ``path`` and rename it; an interruption leaves nothing behind.
+
+    Without ``replace`` a file that is there by then stays, and the call fails.
 
     Raises
     ------
@@ -100,14 +105,43 @@ def write_whole(
             name.write_bytes(content)
             return
         with _draft(name, content) as draft:
-            draft.replace(name)
+            if replace:
+                draft.replace(name)
+            else:
+                _name(draft, name)
         _sync(name.parent)
     except (OSError, ValueError) as error:
         raise _unwritable(path, error) from None
 
 
-def check_writable(path: str | os.PathLike[str], *inputs: str | os.PathLike[str] | None) -> None:
+def check_new(path: str | os.PathLike[str]) -> None:
+    """Refuse to replace a file; a pipe or a device is none."""
+    if os.path.isfile(path) or os.path.islink(path):
+        raise FileFormatError(
+            path, None, f"this file exists: choose another, or replace it ({option('force')})"
+        )
+
+
+def keep(name: str, data: str, *folders: str | os.PathLike[str]) -> Path | None:
+    """Write what must not be lost into the first folder that takes it, for its owner only.
+
+    Returns where it is, or None if no folder took it.
+    """
+    for folder in folders:
+        path = Path(os.path.realpath(folder), f"{name[:32]}.{secrets.token_hex(4)}.kept")
+        with suppress(OSError, ValueError):
+            _new_file(path, data.encode("utf-8"), 0o600)
+            _sync(path.parent)
+            return path
+    return None
+
+
+def check_writable(
+    path: str | os.PathLike[str], *inputs: str | os.PathLike[str] | None, room: int = 0
+) -> None:
     """Refuse an output path that cannot or must not be written, before any long work is done.
+
+    Its disk must have room for ``room`` bytes.
 
     Raises
     ------
@@ -125,7 +159,7 @@ def check_writable(path: str | os.PathLike[str], *inputs: str | os.PathLike[str]
         raise FileFormatError(path, None, "the file cannot be written (permission denied)")
     if not name.exists() or name.is_file():
         try:  # permissions do not tell all
-            with _draft(name):
+            with _draft(name, bytes(room)):
                 pass
         except OSError as error:
             raise _unwritable(path, error) from None
@@ -138,19 +172,36 @@ def _draft(name: Path, content: bytes = b"") -> Iterator[Path]:
     Nobody can foresee what it is called, and a link that is laid there is not followed.
     """
     draft = name.with_name(f".{name.name[:32]}.{secrets.token_hex(8)}.part")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
     try:
-        with os.fdopen(os.open(draft, flags, 0o666), "wb") as file:
-            with suppress(FileNotFoundError):
-                own = file.fileno() if os.chmod in os.supports_fd else draft
-                os.chmod(own, stat.S_IMODE(name.stat().st_mode))
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+        mode = stat.S_IMODE(name.stat().st_mode) if name.exists() else None
+        _new_file(draft, content, mode)
         yield draft
     finally:
         with suppress(OSError):
             draft.unlink()
+
+
+def _new_file(path: Path, content: bytes, mode: int | None) -> None:
+    """Write a file that is not there yet, synced; ``mode`` None is the usual one."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
+    with os.fdopen(os.open(path, flags, 0o666 if mode is None else 0o600), "wb") as file:
+        if mode is not None:
+            os.chmod(file.fileno() if os.chmod in os.supports_fd else path, mode)
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _name(draft: Path, name: Path) -> None:
+    """Give a draft its name, unless something has it."""
+    try:
+        os.link(draft, name)
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without hard links
+        if os.path.lexists(name):
+            raise
+        draft.replace(name)
 
 
 def _sync(folder: Path) -> None:

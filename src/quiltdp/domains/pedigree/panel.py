@@ -116,6 +116,11 @@ class PanelProfile:
         """The largest number the release can have at any locus, without noise."""
         return max(kind.query.largest for kind in self.kinds)
 
+    @property
+    def numbers(self) -> int:
+        """How many numbers a release has."""
+        return sum(kind.size * len(kind.query.cells) for kind in self.kinds)
+
     def leakage(self, sigma: float, adversary: str | Adversary, weights: Vector | None = None) -> Vector:
         """Return the certified leakage of every person when locus l gets Laplace noise weights_l · σ."""
         if not (sigma > 0 and math.isfinite(sigma)):

@@ -14,6 +14,7 @@ from quiltdp.accountant.adversaries import PRIOR, Adversary
 from quiltdp.accountant.shared_work import WorkDone
 from quiltdp.domains.pedigree.panel import PanelProfile
 from quiltdp.domains.pedigree.panel_kind import Kind, panel_adversary
+from quiltdp.domains.usefulness import judge_noise
 from quiltdp.errors import InvalidArgument, NoCertificate, option
 from quiltdp.numbers import digits_up, up
 from quiltdp.printable import json_text
@@ -95,8 +96,9 @@ class PanelCalibration:
 
     @property
     def useless(self) -> bool:
-        """Whether the noise at some locus exceeds the largest count that is possible there."""
-        return bool(self.sigmas.max() > self.profile.largest_count)
+        """Whether the noise hides what a reader could see; see :mod:`quiltdp.domains.usefulness`."""
+        profile = self.profile
+        return judge_noise(float(self.sigmas.max()), profile.numbers, profile.largest_count) is not None
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready dictionary."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import hashlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +14,8 @@ from quiltdp.accountant.mechanisms import Laplace
 from quiltdp.accountant.result import Binding, Certificate
 from quiltdp.domains.pedigree.genotypes import GenotypeCounts, missing_calls, released_columns
 from quiltdp.domains.pedigree.panel_calibration import PanelCalibration
-from quiltdp.errors import BudgetSpent, InvalidArgument
-from quiltdp.io.replace import check_writable
+from quiltdp.domains.usefulness import judge_table
+from quiltdp.errors import InvalidArgument
 from quiltdp.numbers import digits_up
 from quiltdp.printable import json_text, printable
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from quiltdp.accountant.ledger import Ledger
     from quiltdp.mechanisms.noise import NoiseSource
 
-__all__ = ["check_ledger", "noisy_counts", "open_ledger", "release_table", "to_calibration"]
+__all__ = ["noisy_counts", "release_table", "to_calibration"]
 
 
 def to_calibration(panel: PanelCalibration) -> Calibration:
@@ -33,7 +33,7 @@ def to_calibration(panel: PanelCalibration) -> Calibration:
     that vector by Σ_l Δ_l / weight_l.
     """
     profile = panel.profile
-    spec = Laplace(digits_up(_total_sensitivity(panel)))
+    spec = _spec(panel)
     statement = (
         f"leakages of {profile.panel.loci:,} independent loci add; {panel.unit}; certified bounds per"
         " frequency, rounded up"
@@ -48,56 +48,26 @@ def to_calibration(panel: PanelCalibration) -> Calibration:
         method="panel",
         binding=Binding(panel.binding, panel.leakage[panel.binding], "panel"),
         certificate=Certificate("certified bound", statement, panel.done.work.to_dict(), panel.done.stage),
-        fingerprint=profile.fingerprint,
+        fingerprint=_fingerprint(panel),
         protected=panel.unit,
         notes=(*profile.assumed, *panel.notes),
     )
 
 
-def _total_sensitivity(panel: PanelCalibration) -> float:
-    parts = [
-        float((kind.query.sensitivity_per_locus / panel.weights[kind.loci]).sum())
-        for kind in panel.profile.kinds
-    ]
-    return sum(parts)
+def _spec(panel: PanelCalibration) -> Laplace:
+    """Return how far the protected unit, one person or one person at one locus, moves the vector."""
+    parts = [k.query.sensitivity_per_locus / panel.weights[k.loci] for k in panel.profile.kinds]
+    if panel.per_locus:
+        return Laplace(digits_up(max(float(p.max()) for p in parts)))
+    return Laplace(digits_up(sum(float(p.sum()) for p in parts)))
 
 
-def check_ledger(path: str | os.PathLike[str]) -> None:
-    """Refuse a ledger that cannot pay for a release of all loci, before the long work begins.
-
-    Such a release takes the whole budget, so a ledger with any charge cannot.  Whether the ledger belongs
-    to this family and panel is known only when the noise is.
-
-    Raises
-    ------
-    BudgetSpent
-        Something is charged already.
-    FileFormatError, InvalidArgument
-        A new ledger cannot be made there; a ledger of a reusable holdout.
-    """
-    from quiltdp.accountant.ledger import Ledger
-
-    if not os.path.lexists(path):
-        check_writable(path)
-        return
-    ledger = Ledger.open(os.fspath(path))
-    if ledger.settings.get("kind") == "thresholdout":
-        raise InvalidArgument(f"{ledger.path}: this ledger belongs to a reusable holdout; ask through it")
-    spent = ledger.head.spent
-    if spent:
-        raise BudgetSpent(
-            f"{ledger.path}: a release of all loci needs the whole budget, and {min(float(spent), 1.0):.4g}"
-            " of it is spent; what was released before stays charged"
-        )
-
-
-def open_ledger(path: str | os.PathLike[str], calibration: Calibration) -> Ledger:
-    """Open the ledger of a calibration, or make it where there is none."""
-    from quiltdp.accountant.ledger import Ledger
-
-    if os.path.exists(path):
-        return Ledger.open(os.fspath(path), calibration=calibration)
-    return Ledger.create(os.fspath(path), calibration)
+def _fingerprint(panel: PanelCalibration) -> str:
+    """Return the family's, the loci's and, where they differ, the weights': costs add only at equal ones."""
+    own = panel.profile.fingerprint
+    if np.ptp(panel.weights) == 0.0:
+        return own
+    return hashlib.sha256(own.encode() + panel.weights.astype("<f8").tobytes()).hexdigest()
 
 
 def noisy_counts(
@@ -117,7 +87,7 @@ def noisy_counts(
     true = genotypes.answer(panel.profile.query)
     if len(true) != len(panel.profile.panel):
         raise InvalidArgument(f"genotypes of {len(true)} loci for a panel of {len(panel.profile.panel)}")
-    spec = Laplace(digits_up(_total_sensitivity(panel)))
+    spec = _spec(panel)
     mechanism = LaplaceMechanism(spec, panel.sigma, dimension=true.size, noise=noise)
     weights = panel.weights[:, None]
     noisy = mechanism.release((true / weights).ravel(), ledger=ledger, label=label)
@@ -136,7 +106,9 @@ def release_table(
     """
     profile = panel.profile
     loci = profile.panel
-    described: dict[str, Any] = {**panel.to_dict(), "people": people, "notes": list(notes)}
+    above, said = judge_table(noisy, panel.sigmas[:, None])
+    notes = (*notes, said if above else f"{said}: nothing in it can be told from noise")
+    described: dict[str, Any] = {**panel.to_dict(), "people": people, "notes": notes}
     observed = np.zeros(len(loci), dtype=np.int64)
     for kind in profile.kinds:
         alleles = sum(len(t) - 1 for t in kind.query.terms.values()) if profile.query == "allele-count" else 0

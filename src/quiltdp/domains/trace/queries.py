@@ -20,6 +20,7 @@ from quiltdp.errors import InvalidArgument
 from quiltdp.numbers import EPS
 
 if TYPE_CHECKING:
+    from quiltdp.accountant.ledger import Ledger
     from quiltdp.mechanisms.noise import NoiseSource
 
 __all__ = ["CellQuery", "rank_cells", "release_cells", "time_per_cell", "top_places", "visits_per_cell"]
@@ -87,7 +88,14 @@ def _query(steps: Steps, name: str, unit: str, weight: float) -> CellQuery:
     return CellQuery(name, unit, steps.cells.names, values, 2.0 * one, root, one)
 
 
-def release_cells(query: CellQuery, scale: float, *, noise: NoiseSource | None = None) -> Floats:
+def release_cells(
+    query: CellQuery,
+    scale: float,
+    *,
+    ledger: Ledger | None = None,
+    label: str | None = None,
+    noise: NoiseSource | None = None,
+) -> Floats:
     """Return the query with Laplace noise of the given scale on every cell.
 
     The cost is α = ``query.sensitivity / scale`` for one record.  Cells that no step falls in are not
@@ -100,6 +108,8 @@ def release_cells(query: CellQuery, scale: float, *, noise: NoiseSource | None =
         Visits or time per cell.
     scale
         The Laplace scale σ, for example of :func:`quiltdp.calibrate`.
+    ledger, label
+        An account, charged durably before any noise is drawn, and a note for it.
     noise
         A noise source of :mod:`quiltdp.mechanisms`; the default is secure.
     """
@@ -108,7 +118,7 @@ def release_cells(query: CellQuery, scale: float, *, noise: NoiseSource | None =
 
     spec = Laplace(sensitivity=query.sensitivity)
     mechanism = LaplaceMechanism(spec, scale, dimension=len(query.cells), noise=noise)
-    return np.array(mechanism.release(query.values), dtype=np.float64)
+    return np.array(mechanism.release(query.values, ledger=ledger, label=label), dtype=np.float64)
 
 
 def top_places(

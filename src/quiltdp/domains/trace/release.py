@@ -6,7 +6,7 @@ import csv
 import io
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,15 +20,21 @@ from quiltdp.domains.trace.clock import CLOCK, clock_of, when
 from quiltdp.domains.trace.points import Floats
 from quiltdp.domains.trace.queries import CellQuery, release_cells, visits_per_cell
 from quiltdp.domains.trace.steps import Steps
+from quiltdp.domains.usefulness import judge_table
 from quiltdp.errors import InvalidArgument, option
 from quiltdp.parallel import Progress
 
 if TYPE_CHECKING:
+    from quiltdp.accountant.ledger import Ledger
     from quiltdp.mechanisms.noise import NoiseSource
 
-__all__ = ["CellRelease", "name_step", "release_visits"]
+__all__ = ["CellRelease", "PreparedVisits", "name_step", "prepare_visits", "release_visits"]
 
 LEVELS = ("step", "user")
+_REMEDY = (
+    "nothing in it can be told from noise; larger cells, longer steps, a longer period, the prior adversary"
+    " or a larger ε would help"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,9 +52,7 @@ class CellRelease:
     calibration
         How much noise the target asked for, and why.
     notes
-        What a reader of the release must know.
-    remarks
-        What the analyst should know; they tell about the true counts and are not for publication.
+        What a reader of the release must know, also how much of it stands above the noise.
     """
 
     cells: tuple[str, ...]
@@ -60,7 +64,6 @@ class CellRelease:
     level: str
     calibration: Calibration
     notes: tuple[str, ...]
-    remarks: tuple[str, ...]
 
     def about(self) -> dict[str, Any]:
         """Return what stands beside the counts: the promise, the scale, the calibration."""
@@ -105,7 +108,53 @@ class CellRelease:
         return json.dumps({"type": "FeatureCollection", "quiltdp": self.about(), "features": features})
 
 
+@dataclass(frozen=True, eq=False)
+class PreparedVisits:
+    """A release of visits per cell but for its noise; ``calibration`` is what it costs.
+
+    ``target`` is the calibration for the ε that was asked for; another scale has a cost of its own.
+    """
+
+    query: CellQuery
+    centres: tuple[tuple[float, float], ...]
+    outlines: tuple[tuple[tuple[float, float], ...], ...]
+    level: str
+    calibration: Calibration
+    target: Calibration
+    notes: tuple[str, ...]
+
+    def draw(self, ledger: Ledger | None = None, *, noise: NoiseSource | None = None) -> CellRelease:
+        """Charge the ledger, durably, then draw the noise."""
+        scale = self.calibration.sigma
+        values = release_cells(
+            self.query, scale, ledger=ledger, label=f"visits per cell, {self.level}", noise=noise
+        )
+        above, said = judge_table(values, scale)
+        return self._with(values, said if above else f"{said}: {_REMEDY}")
+
+    def rehearse(self) -> CellRelease:
+        """Return what :meth:`draw` will, with other numbers: neither counts nor noise."""
+        return self._with(np.full(len(self.query.cells), -1e9 / 3.0), _REMEDY)
+
+    def _with(self, values: Floats, said: str) -> CellRelease:
+        paid = self.calibration
+        return CellRelease(
+            self.query.cells, self.centres, self.outlines, values, paid.sigma, paid.epsilon, self.level,
+            self.target, (*self.notes, said),
+        )  # fmt: skip
+
+
 def release_visits(
+    study: LocationStudy, epsilon: float, area: Area, *, noise: NoiseSource | None = None, **options: Any
+) -> CellRelease:
+    """Return visits per cell of a public area with noise certified for ``epsilon``.
+
+    ``options`` are those of :func:`prepare_visits`, which does everything but the draw.
+    """
+    return prepare_visits(study, epsilon, area, **options).draw(noise=noise)
+
+
+def prepare_visits(
     study: LocationStudy,
     epsilon: float,
     area: Area,
@@ -114,13 +163,12 @@ def release_visits(
     window: int = 1,
     adversary: str = "informed",
     sigma: float | None = None,
-    force: bool = False,
+    less_noise: bool = False,
     past: bool = False,
-    noise: NoiseSource | None = None,
     progress: Progress | None = None,
     **options: Any,
-) -> CellRelease:
-    """Return visits per cell of a public area with noise certified for ``epsilon``.
+) -> PreparedVisits:
+    """Calibrate visits per cell of a public area for ``epsilon``; nothing is drawn.
 
     Parameters
     ----------
@@ -133,9 +181,9 @@ def release_visits(
     level
         ``step`` (any one step, or with ``window`` any run of steps) or ``user`` (everything a user did);
         needed when there are several users.
-    sigma, force
-        A scale of your own; one below what the target asks for is refused unless forced, and then the
-        release says which ε it has.
+    sigma, less_noise
+        A scale of your own; one below what the target asks for is refused unless ``less_noise`` says
+        that it is meant, and then the release says which ε it has.
     past
         Whether the model was fitted on other, earlier data.
     progress
@@ -152,20 +200,9 @@ def release_visits(
     asked = {"adversary": adversary, "protect": protect, "window": window, **options}
     spec = Laplace(sensitivity=query.sensitivity)
     found = calibrate(study.model, epsilon, spec, progress=progress, **asked)
-    scale, reached = _scale(study, spec, found, sigma, force, asked)
-    values = release_cells(query, scale, noise=noise)
-    return CellRelease(
-        query.cells,
-        centres,
-        outlines,
-        values,
-        scale,
-        reached,
-        _protects(chosen, window),
-        found,
-        _notes(study, found, past=past),
-        _remarks(query, scale),
-    )
+    paid = found if sigma is None else _at_scale(study, found, sigma, less_noise, asked)
+    notes = _notes(study, found, past=past)
+    return PreparedVisits(query, centres, outlines, _protects(chosen, window), paid, found, notes)
 
 
 def _level(steps: Steps, level: str | None) -> str:
@@ -206,25 +243,21 @@ def _over(
     return wide.query, tuple((float(m[0]), float(m[1])) for m in middle), wide.outlines
 
 
-def _scale(
-    study: LocationStudy,
-    spec: Laplace,
-    found: Calibration,
-    sigma: float | None,
-    force: bool,
-    asked: Mapping[str, Any],
-) -> tuple[float, float]:
-    """Return the scale to use and the leakage it is certified for."""
-    if sigma is None or sigma == found.sigma:
-        return found.sigma, found.epsilon
-    reached = leakage_of(study.model, spec, sigma, **asked).epsilon
-    if sigma < found.sigma and not force:
+def _at_scale(
+    study: LocationStudy, found: Calibration, sigma: float, less_noise: bool, asked: Mapping[str, Any]
+) -> Calibration:
+    """Return the calibration of another scale: the leakage it is certified for is its ε."""
+    if sigma == found.sigma:
+        return found
+    reached = leakage_of(study.model, found.mechanism, sigma, **asked).epsilon
+    if sigma < found.sigma and not less_noise:
         raise InvalidArgument(
             f"{option('sigma')} {sigma:g} is less noise than ε = {found.epsilon:g} asks for"
             f" ({found.sigma:.6g}): it leaks up to {reached:.4g}; leave it out, or insist with"
-            f" {option('force')}"
+            f" {option('less_noise')}"
         )
-    return sigma, reached
+    cost = found.mechanism.dp_epsilon(sigma)
+    return replace(found, sigma=sigma, epsilon=reached, leakage=reached, dp_epsilon=cost, compared={})
 
 
 def _notes(study: LocationStudy, found: Calibration, *, past: bool) -> tuple[str, ...]:
@@ -233,17 +266,6 @@ def _notes(study: LocationStudy, found: Calibration, *, past: bool) -> tuple[str
         return (forced,)
     fitted = "the model was fitted on the steps that are counted here, which tells about them itself"
     return (f"{fitted}: fit it on earlier data", forced)
-
-
-def _remarks(query: CellQuery, scale: float) -> tuple[str, ...]:
-    if scale >= float(query.values.max()):
-        return (
-            "this is useless: the noise is larger than the largest count; larger cells, longer steps, a"
-            " longer period, the prior adversary or a larger ε would help",
-        )
-    if scale >= float(np.mean(query.values[query.values > 0])):
-        return ("the noise is larger than a typical count: only the busiest cells can be told apart",)
-    return ()
 
 
 def name_step(steps: Steps, unit: str) -> str:

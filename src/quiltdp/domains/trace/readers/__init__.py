@@ -13,7 +13,7 @@ from quiltdp.domains.trace.points import Points
 from quiltdp.domains.trace.readers.rows import Rows, make_points
 from quiltdp.errors import FileFormatError, InvalidArgument
 
-__all__ = ["FORMATS", "read_points"]
+__all__ = ["FORMATS", "point_files", "read_points"]
 
 FORMATS = {
     ".csv": "csv",
@@ -71,7 +71,7 @@ def read_points(
     FileFormatError
         ``path:line: what is wrong, what to do``.
     """
-    files = _files(path)
+    files = point_files(path)
     given = {"lat": lat, "lon": lon, "time": time, "user": user}
     read = []
     for file in files:
@@ -84,7 +84,7 @@ def read_points(
     return read[0] if len(read) == 1 else _joined(read, files)
 
 
-def _files(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[Path]:
+def point_files(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[Path]:
     """Return the files to read, folders opened."""
     given = [path] if isinstance(path, (str, os.PathLike)) else list(path)
     if not given:

@@ -1,0 +1,142 @@
+"""What every ``--release`` does: an account by default, and nothing after the draw but writing it down."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from quiltdp.cli.option_words import opt, switch
+from quiltdp.cli.show import show_line
+from quiltdp.errors import FileFormatError, InvalidArgument, QuiltdpError
+
+if TYPE_CHECKING:
+    from quiltdp.accountant.calibration import Calibration
+    from quiltdp.accountant.ledger import Ledger
+    from quiltdp.domains.accounts import Account
+
+__all__ = ["Force", "LedgerFile", "NoLedger", "ReleaseOptions", "TotalEpsilon", "show_account"]
+
+_PANEL = "A release and its account"
+LedgerFile = Annotated[
+    Path | None,
+    opt(
+        "FILE",
+        "Charge the release to this ledger.  [default: the one of these data, beside them]",
+        rich_help_panel=_PANEL,
+    ),
+]
+NoLedger = Annotated[
+    bool,
+    switch(
+        "--no-ledger",
+        "Release without an account: what several releases leak adds up, and nobody counts it.",
+        rich_help_panel=_PANEL,
+    ),
+]
+TotalEpsilon = Annotated[
+    float | None,
+    opt(
+        "E",
+        "With the first release: what all releases of these data may leak together.  [default: --epsilon]",
+        rich_help_panel=_PANEL,
+    ),
+]
+Force = Annotated[bool, switch("--force", "Replace the file of --release.", rich_help_panel=_PANEL)]
+
+
+@dataclass(frozen=True)
+class ReleaseOptions:
+    """The file of a release, and who keeps its account."""
+
+    file: Path | None
+    ledger: Path | None
+    no_ledger: bool
+    total_epsilon: float | None
+    force: bool
+
+    def check(self, epsilon: float | None) -> None:
+        """Refuse what cannot be, before any file is read; an existing release is not replaced."""
+        from quiltdp.io.replace import check_new
+
+        given = {
+            "--ledger": self.ledger, "--no-ledger": self.no_ledger,
+            "--total-epsilon": self.total_epsilon, "--force": self.force,
+        }  # fmt: skip
+        for flag, value in given.items():
+            if value and self.file is None:
+                raise InvalidArgument(f"{flag} belongs to a release: give --release FILE too")
+        if self.no_ledger and (self.ledger or self.total_epsilon):
+            raise InvalidArgument("--no-ledger keeps no account: leave --ledger and --total-epsilon out")
+        if self.total_epsilon is not None and not (epsilon or 0.0) <= self.total_epsilon < math.inf:
+            raise InvalidArgument(f"--total-epsilon must be at least --epsilon, not {self.total_epsilon!r}")
+        if self.file is not None and not self.force:
+            check_new(self.file)
+
+    def account(self, data: Sequence[str | Path]) -> Account | None:
+        """Find the account of the data; refuse one that is spent, before any long work."""
+        if self.file is None or self.no_ledger:
+            return None
+        from quiltdp.domains.accounts import find_account
+
+        found = find_account(data, self.ledger)
+        found.check()
+        return found
+
+    def whole(
+        self, account: Account | None, release: Calibration, at: Callable[[float], Calibration]
+    ) -> Calibration:
+        """Return the calibration of the whole budget; refuse a release that the account does not cover."""
+        if account is None:
+            return release
+        total = account.prepare(release, self.total_epsilon)
+        return release if account.exists or total == release.epsilon else at(total)
+
+    def publish(
+        self,
+        account: Account | None,
+        whole: Calibration,
+        draw: Callable[[Ledger | None], str],
+        rehearsal: str,
+    ) -> dict[str, Any]:
+        """Charge, draw and write the release; a text that is paid for is kept whatever happens.
+
+        ``rehearsal`` is the text with other numbers: what is wrong with the file or its disk is found
+        before the charge.
+        """
+        from quiltdp.io.replace import check_writable, keep, write_whole
+
+        assert self.file is not None
+        self.check(None)
+        check_writable(self.file, room=2 * len(rehearsal.encode()) + 4096)
+        ledger = None if account is None else account.ledger(whole)
+        text = draw(ledger)
+        try:
+            write_whole(self.file, text, replace=self.force)
+        except BaseException as error:
+            from quiltdp.domains.accounts import state_folder
+
+            own = () if account is None else (account.path.parent,)
+            kept = keep(self.file.name, text, *own, state_folder(), tempfile.gettempdir())
+            why = error.message if isinstance(error, FileFormatError) else str(error) or "interrupted"
+            paid = "drawn" if account is None else "drawn and charged"
+            where = "and is lost: no folder took it" if kept is None else f"and kept in {kept}"
+            raise FileFormatError(self.file, None, f"{why}; the release was {paid}, {where}") from None
+        told: dict[str, Any] = {"ledger": None if ledger is None else str(ledger.path)}
+        if ledger is not None:
+            with suppress(QuiltdpError):  # everything is done: nothing may fail now
+                told["ledger_left"] = float(1 - ledger.head.spent)
+        return told
+
+
+def show_account(told: dict[str, Any]) -> None:
+    """Print who was charged, and what is left."""
+    if told["ledger"] is None:
+        show_line("no account was kept: what several releases leak adds up, and nobody counts it")
+        return
+    left = f": {told['ledger_left']:.4g} of the budget is left" if "ledger_left" in told else ""
+    show_line(f"charged: {told['ledger']}{left}")
