@@ -38,12 +38,16 @@ def quick_path() -> Iterator[Path]:
 
 
 @pytest.fixture
-def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., CliResult]:
+def cli(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Callable[..., CliResult]:
     """Run the command line in this process, in the repository root: ``cli("info", "models/asia.bif")``."""
     from quiltdp.cli import main
 
     monkeypatch.chdir(ROOT)
-    monkeypatch.setenv("XDG_STATE_HOME", f"{tempfile.gettempdir()}/quiltdp-{os.getpid()}-{next(_NUMBER)}")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.getbasetemp() / f"state-{next(_NUMBER)}"))
 
     def run(*arguments: object) -> CliResult:
         capsys.readouterr()

@@ -97,8 +97,8 @@ def test_columns_by_name(cli: Callable[..., Any], tmp_path: Path) -> None:
         ((GOOGLE, "--map", "m.png", "--area", "3,2,1,4"), "south must be below north"),
         ((GOOGLE, "--map", "m.png", "--area", "46,7,49,11"), "limit is 20000"),
         ((GOOGLE, "--map", "m.png", "--cell", "stay", "--area", "47,8,48,9"), "stay points are places found"),
-        ((GOOGLE, "--map", "m.png", "--sigma", "0"), "--sigma must be a positive finite number"),
-        ((GOOGLE, "--sigma", "2"), "--sigma belongs to a map or a release: give --map or --release FILE too"),
+        ((GOOGLE, "--release", "m.csv", "--sigma", "0"), "--sigma must be a positive finite number"),
+        ((GOOGLE, "--sigma", "2"), "--sigma belongs to a release: give --release FILE too; --map draws it"),
         (
             (GOOGLE, "--area", "47,8,48,9"),
             "--area belongs to a map or a release: give --map or --release FILE too",
@@ -193,9 +193,11 @@ def test_maps(cli: Callable[..., Any], tmp_path: Path) -> None:
     assert "true counts, no noise: not for publication" in " ".join(done.out.split())
     assert plain.read_bytes().startswith(b"\x89PNG")
     done = cli(
-        "trace", GOOGLE, "--cell", "h3:8", "--map", noisy, "--sigma", "4", "--area", "47.36,8.51,47.39,8.57"
-    )
-    assert "noise scale 4, dp_epsilon 0.5" in " ".join(done.out.split())
+        "trace", GOOGLE, "--cell", "h3:8", "--map", noisy, "--sigma", "400",
+        "--area", "47.36,8.51,47.39,8.57",
+        "--estimator", "additive:1", "--release", tmp_path / "visits.csv", "--no-ledger",
+    )  # fmt: skip
+    assert "noise scale 400, dp_epsilon 0.005" in " ".join(done.out.split())
     assert "<svg" in noisy.read_text()
 
 
@@ -204,7 +206,18 @@ def test_maps(cli: Callable[..., Any], tmp_path: Path) -> None:
     [
         ("fit", "train.csv", "--rows", "time", "-o", "rows.json"),
         ("fit", "train.csv", "--column", "a", "-o", "a.json"),
-        ("trace", GOOGLE, "--area", "47.3,8.5,47.4,8.6", "--release", "v.csv", "--sigma", "5000"),
+        (
+            "trace",
+            GOOGLE,
+            "--area",
+            "47.3,8.5,47.4,8.6",
+            "--release",
+            "v.csv",
+            "--sigma",
+            "5000",
+            "--no-ledger",
+            "--force",
+        ),
         ("pedigree", "models/pedigree/ceph1463.fam", "--frequencies", PANEL, "--epsilon", 1, "--nodes", 2),
     ],
     ids=["rows", "series", "visits", "panel"],

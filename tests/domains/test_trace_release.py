@@ -65,10 +65,10 @@ def test_several_users_must_say_what_is_protected():
     assert user.level == "everything a user did"
 
 
-def test_too_little_noise_is_refused_unless_forced(study):
-    with pytest.raises(InvalidArgument, match="less noise than ε = 1 asks for"):
+def test_too_little_noise_is_refused_unless_it_is_meant(study):
+    with pytest.raises(InvalidArgument, match=r"less noise than ε = 1 asks for.*insist with less_noise"):
         release_visits(study, 1.0, BOX, sigma=1.0)
-    forced = release_visits(study, 1.0, BOX, sigma=1.0, force=True)
+    forced = release_visits(study, 1.0, BOX, sigma=1.0, less_noise=True)
     assert forced.epsilon > 1.0
     assert release_visits(study, 1.0, BOX, sigma=1000.0).epsilon < 1.0
 
@@ -78,12 +78,13 @@ def test_swapped_axes_are_guessed(study):
         release_visits(study, 1.0, Area((8.53, 47.36, 8.56, 47.40)))
 
 
-def test_what_tells_about_the_counts_stays_out_of_the_file(study):
+def test_the_file_says_what_stands_above_its_noise(study):
     found = release_visits(study, 0.001, BOX)
-    assert any("useless" in r for r in found.remarks)
+    (said,) = (n for n in found.notes if "above the noise" in n)
     for text in (found.to_csv(), found.to_geojson()):
-        assert "useless" not in text
+        assert "above the noise" in text
         assert '"sigma"' in text
+    assert said.startswith(("none of the", "1 of the", "2 of the"))  # of 864 steps, under σ in the thousands
     features = json.loads(found.to_geojson())["features"]
     assert [f["properties"]["noisy_count"] for f in features] == found.values.tolist()
 
@@ -222,15 +223,15 @@ def test_no_release_without_a_public_area(cli, tmp_path):
     assert done.code == 2
     assert "would tell where people were" in done.err
     assert not out.exists()
-    noisy = cli("trace", GOOGLE, "--map", tmp_path / "m.png", "--sigma", 5)
-    assert noisy.code == 2
+    noisy = cli("trace", GOOGLE, "--map", tmp_path / "m.png", "--sigma", 5)  # a release without an account
+    assert (noisy.code, "--sigma belongs to a release" in noisy.err) == (2, True)
 
 
 def test_release_from_the_command_line(cli, tmp_path):
     out = tmp_path / "visits.geojson"
     done = cli(
         "trace", GOOGLE, "--cell", "2km", "--estimator", "additive:1", "--epsilon", 1,
-        "--area", "47.3,8.3,47.6,8.7", "--release", out, "--json",
+        "--area", "47.3,8.3,47.6,8.7", "--release", out, "--no-ledger", "--json",
     )  # fmt: skip
     assert done.code == 0, done.err
     told = json.loads(done.out)["release"]
@@ -239,7 +240,8 @@ def test_release_from_the_command_line(cli, tmp_path):
     assert len(held["features"]) > 100
     between = cli(
         "trace", GOOGLE, "--cell", "2km", "--estimator", "additive:1", "--epsilon", 1,
-        "--area", "47.3,8.3,47.6,8.7", "--release", tmp_path / "v.csv", "--adversary", "knows:2", "--json",
+        "--area", "47.3,8.3,47.6,8.7", "--release", tmp_path / "v.csv", "--adversary", "knows:2",
+        "--no-ledger", "--json",
     )  # fmt: skip
     assert json.loads(between.out)["release"]["adversary"] == "knows:2"
     assert json.loads(between.out)["release"]["sigma"] <= told["sigma"]

@@ -129,7 +129,7 @@ class ReleaseOptions:
         told: dict[str, Any] = {"ledger": None if ledger is None else str(ledger.path)}
         if ledger is not None:
             with suppress(QuiltdpError):  # everything is done: nothing may fail now
-                told["ledger_left"] = float(1 - ledger.head.spent)
+                told["ledger_left"] = round(float(1 - ledger.head.spent), 9)
         return told
 
 

@@ -27,7 +27,7 @@ from quiltdp.io.text import read_bytes
 __all__ = ["Account", "content_identity", "find_account", "state_folder"]
 
 _WORD = re.compile(rb"[^\s,;|\"]+")
-_SLACK = 1e-9  # the ledger decides exactly; this only spares work that it would refuse
+_SLACK = 1e-9  # α is rounded to twelve digits; the ledger decides exactly, this only spares work
 
 
 def content_identity(files: Iterable[str | os.PathLike[str]]) -> str:
@@ -90,7 +90,7 @@ class Account:
         ledger = Ledger.open(self.path)
         if ledger.settings.get("kind") == "thresholdout":
             raise InvalidArgument(f"{self.path}: this ledger belongs to a reusable holdout; ask through it")
-        if ledger.head.spent >= 1:
+        if ledger.head.spent > 1 - _SLACK:
             raise self._spent(ledger, "nothing is left")
 
     def prepare(self, release: Calibration, total: float | None) -> float:
@@ -173,15 +173,21 @@ def find_account(
 
 
 def _new_path(name: str, folder: Path, state: Path) -> Path:
-    """Return a free name for a ledger beside the data, or in the state folder."""
-    try:
-        check_writable(folder / f"{name}.ledger.db")
-    except FileFormatError:  # this folder is for reading
-        folder = state
-        with suppress(OSError):
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    paths = (folder / f"{name}{mark}.ledger.db" for mark in ("", *(f".{k}" for k in range(2, 1000))))
-    return next((path for path in paths if not os.path.lexists(path) or _unbound(path)), folder / name)
+    """Return a free name for a ledger beside the data, or in the state folder where that is for reading."""
+    path = _free(folder, name)
+    with suppress(FileFormatError):
+        if not os.path.lexists(path):
+            check_writable(path)
+        return path
+    with suppress(OSError):
+        state.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return _free(state, name)
+
+
+def _free(folder: Path, name: str) -> Path:
+    marks = ("", *(f".{k}" for k in range(2, 1000)))
+    paths = (folder / f"{name}{mark}.ledger.db" for mark in marks)
+    return next(path for path in paths if not os.path.lexists(path) or _unbound(path))
 
 
 def _unbound(path: Path) -> bool:

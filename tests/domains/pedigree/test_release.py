@@ -8,12 +8,13 @@ import json
 import numpy as np
 import pytest
 
+from quiltdp.accountant.ledger import Ledger
 from quiltdp.domains.pedigree import Pedigree, Person, read_pedigree
 from quiltdp.domains.pedigree.frequencies import Panel, read_frequencies
 from quiltdp.domains.pedigree.genotypes import count_genotypes
 from quiltdp.domains.pedigree.panel import analyze_panel
 from quiltdp.domains.pedigree.panel_calibration import calibrate_panel
-from quiltdp.domains.pedigree.release import noisy_counts, open_ledger, release_table, to_calibration
+from quiltdp.domains.pedigree.release import noisy_counts, release_table, to_calibration
 from quiltdp.errors import BudgetSpent, FileFormatError, InvalidArgument
 
 FAMILY = Pedigree(
@@ -163,10 +164,10 @@ def test_a_ledger_pays_for_one_release_and_refuses_the_second(tmp_path):
     plain = to_calibration(cal)
     assert plain.sigma == cal.sigma
     assert plain.dp_epsilon == pytest.approx(cal.dp_epsilon)
-    ledger = open_ledger(tmp_path / "study.db", plain)
+    ledger = Ledger.open_or_create(tmp_path / "study.db", plain)
     noisy_counts(cal, counts, ledger=ledger)
     with pytest.raises(BudgetSpent):
-        noisy_counts(cal, counts, ledger=open_ledger(tmp_path / "study.db", plain))
+        noisy_counts(cal, counts, ledger=Ledger.open_or_create(tmp_path / "study.db", plain))
 
 
 def test_loci_are_found_by_position_where_the_panel_calls_them_so(tmp_path):
