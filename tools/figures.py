@@ -98,7 +98,18 @@ def draw_visits(data: dict[str, Any], path: Path) -> None:
         points, table = (Path(folder) / name for name in ("points.csv", "visits.csv"))
         shutil.copy(_POINTS, points)
         model = ("--cell", "1km", "--estimator", "additive:1", "--epsilon", "3")
-        run("trace", points, *model, "--area", "47.33,8.45,47.44,8.62", "--release", table, "--map", path)
+        run(
+            "trace",
+            points,
+            *model,
+            "--area",
+            "47.33,8.45,47.44,8.62",
+            "--release",
+            table,
+            "--no-ledger",
+            "--map",
+            path,
+        )
         rows = list(csv.DictReader(table.read_text(encoding="utf-8").splitlines()[1:]))
     data["sigma"] = float(rows[0]["sigma"])
     data["noisy counts"] = {row["cell"]: float(row["noisy_count"]) for row in rows}

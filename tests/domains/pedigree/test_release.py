@@ -170,6 +170,23 @@ def test_a_ledger_pays_for_one_release_and_refuses_the_second(tmp_path):
         noisy_counts(cal, counts, ledger=Ledger.open_or_create(tmp_path / "study.db", plain))
 
 
+def test_one_locus_alone_is_charged_as_such(tmp_path):
+    """ε is for each locus: the ledger charges what a person at one of them costs, however many there are."""
+    counts = count_genotypes(written(tmp_path, "g.raw"), PANEL, FAMILY, PEOPLE)
+    cal = calibrated(per_locus=True)
+    plain = to_calibration(cal)
+    assert (plain.mechanism.sensitivity, plain.protected) == (2.0, "one person at one locus")
+    ledger = Ledger.create(tmp_path / "study.db", plain)
+    noisy_counts(cal, counts, ledger=ledger)
+    assert ledger.head.spent == 1
+
+
+def test_weights_that_differ_have_another_fingerprint():
+    """What is spent at one set of weights cannot be added to what is spent at another."""
+    equal, other = (to_calibration(calibrated(split=s)) for s in ("equal", "least-error"))
+    assert equal.fingerprint == calibrated().profile.fingerprint != other.fingerprint
+
+
 def test_loci_are_found_by_position_where_the_panel_calls_them_so(tmp_path):
     """vcftools names loci by position, the VCF has ids and writes chr1; both mean one locus."""
     freq, vcf, fam = (tmp_path / n for n in ("p.frq", "g.vcf", "t.fam"))
