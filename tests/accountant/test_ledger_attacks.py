@@ -283,6 +283,65 @@ def test_nothing_recorded_is_told_before_the_anchor_knows_it(path: Path, how: st
         Ledger.open(path, anchor=anchor)
 
 
+# -- older copies, noticed by a process that has seen more ----------------------------------------
+
+
+def test_an_older_copy_is_refused_under_any_name_by_every_object(path: Path) -> None:
+    ledger = filled(path, 2)
+    old = path.with_name("old.db")
+    shutil.copyfile(path, old)
+    ledger.charge(0.5, label="not in the copy")
+    ledger.close()
+    del ledger
+    shutil.copyfile(old, path)
+    for place in (old, path):
+        for use in (Ledger.open, lambda p: Ledger.open_or_create(p, terms())):
+            with pytest.raises(LedgerCorrupt, match=r"has seen entry 3, .* an older copy"):
+                use(place)
+
+
+def test_copies_that_went_separate_ways_are_refused(path: Path) -> None:
+    """Each has the whole budget: the process takes the first that went on, and no other."""
+    filled(path, 2).close()
+    twin = path.with_name("twin.db")
+    shutil.copyfile(path, twin)
+    one, other = Ledger.open(path), Ledger.open(twin)
+    one.charge(0.25)
+    with pytest.raises(LedgerCorrupt, match="an older copy"):
+        other.charge(0.25)
+    one.charge(0.25)
+    assert one.verify().spent == Fraction(3, 4)
+
+
+def test_of_copies_that_are_charged_at_one_moment_one_is_told(path: Path) -> None:
+    """Nobody else can come between the look and the entry of one file, but somebody can at its copy."""
+    filled(path, 2).close()
+    twin = path.with_name("twin.db")
+    shutil.copyfile(path, twin)
+    one, other = Ledger.open(path), Ledger.open(twin)
+    with one.visit() as visit:
+        other.charge(0.25)
+        with pytest.raises(LedgerCorrupt, match="an older copy"):
+            visit.charge(Fraction(1, 4), Request("charge"))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+def test_a_forked_child_remembers_what_its_parent_has_seen(path: Path) -> None:
+    ledger = filled(path, 2)
+    old = path.with_name("old.db")
+    shutil.copyfile(path, old)
+    ledger.charge(0.25)
+    child = os.fork()
+    if child == 0:
+        try:
+            Ledger.open(old)
+        except LedgerCorrupt:
+            os._exit(7)
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+
+
 def test_the_anchor_moves_before_anything_is_drawn(path: Path) -> None:
     anchor = path.with_name("anchor.json")
     ledger = Ledger.create(path, terms(), anchor=anchor)

@@ -1,21 +1,45 @@
-"""An anchor: a small file outside the ledger that remembers how far the ledger had come.
+"""What remembers, outside the ledger, how far it had come: an anchor, and this process.
 
 A chain of hashes cannot notice that the whole file was replaced by an older copy of itself.  A head
 written to another place (another disk, another owner) can.  It is written before anything is drawn
-and again before anything is told, a recorded answer included.
+and again before anything is told, a recorded answer included.  A process remembers the newest head of
+every ledger it has used, so that it takes no older copy under any name, with an anchor or without.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from quiltdp.errors import InvalidArgument, LedgerCorrupt, Refused
 
-__all__ = ["Anchor"]
+__all__ = ["Anchor", "newest_seen", "note_seen"]
+
+_SEEN: dict[str, tuple[int, str]] = {}  # the newest (entry number, digest) by ledger id
+_SEEN_LOCK = threading.Lock()
+if hasattr(os, "register_at_fork"):  # a child keeps what its parent has seen, and a free lock
+    os.register_at_fork(
+        before=_SEEN_LOCK.acquire, after_in_parent=_SEEN_LOCK.release, after_in_child=_SEEN_LOCK.release
+    )
+
+
+def newest_seen(ledger: str) -> tuple[int, str] | None:
+    """Return (entry number, digest) of the newest head of a ledger that this process has seen."""
+    return _SEEN.get(ledger)
+
+
+def note_seen(ledger: str, seq: int, digest: str) -> bool:
+    """Note a head; return False, nothing noted, if another or a later one was seen of the same ledger."""
+    with _SEEN_LOCK:
+        known = _SEEN.get(ledger, (-1, ""))
+        if known[0] > seq or (known[0] == seq and known[1] != digest):
+            return False
+        _SEEN[ledger] = (seq, digest)
+        return True
 
 
 class Anchor:

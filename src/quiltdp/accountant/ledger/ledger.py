@@ -22,7 +22,7 @@ from quiltdp.accountant.ledger.account import (
     spend_share,
     total_dp_epsilon,
 )
-from quiltdp.accountant.ledger.anchor import Anchor
+from quiltdp.accountant.ledger.anchor import Anchor, newest_seen, note_seen
 from quiltdp.accountant.ledger.entries import Entry, Head, genesis_digest, replay
 from quiltdp.accountant.ledger.odometer import Odometer, read_adversaries
 from quiltdp.accountant.ledger.requests import Request
@@ -46,7 +46,7 @@ class Ledger:
     Use :meth:`create`, :meth:`open` or :meth:`open_or_create`.  A ledger belongs to one calibration
     and through it to one model; opening it with another is refused.  Every use walks the chain of
     hashes from where this object last saw it (the whole chain on opening), so an edited, shortened
-    or exchanged file is refused.
+    or exchanged file is refused, and so is a copy without entries that this process has seen.
 
     Parameters
     ----------
@@ -268,6 +268,9 @@ class Ledger:
         if store.head(connection) != head:
             raise LedgerCorrupt(f"{self.path}: the last entries were removed or the head was changed")
         self._check_anchor(connection)
+        newest = newest_seen(self._id)
+        if newest is not None and store.digest_at(connection, newest[0]) != newest[1]:
+            raise self._older_copy()
         self._seen = head
         return head
 
@@ -283,6 +286,17 @@ class Ledger:
         if hashlib.sha256(salt).hexdigest() != document.get("salt_sha256"):
             raise LedgerCorrupt(f"{self.path}: the ledger's secret was changed")
         self.genesis, self._root = document, root
+
+    @property
+    def _id(self) -> str:
+        return str(self.genesis.get("id"))
+
+    def _older_copy(self) -> LedgerCorrupt:
+        seq, _ = newest_seen(self._id) or (0, "")
+        return LedgerCorrupt(
+            f"{self.path}: this process has seen entry {seq}, which this file does not have:"
+            " it is an older copy, or was changed"
+        )
 
     def _check_anchor(self, connection: sqlite3.Connection) -> None:
         if self._anchor is None:
@@ -304,7 +318,9 @@ class Ledger:
             )
 
     def anchored(self, head: Head) -> None:
-        """Move the anchor to a head, before anything that the head knows is told."""
+        """Move memory and anchor to a head, before anything that the head knows is told."""
+        if not note_seen(self._id, head.seq, head.digest):  # written to a copy at the same moment
+            raise self._older_copy()
         if self._anchor is not None:
             self._anchor.advance(self.genesis["id"], head.seq, head.digest)
 
