@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from quiltdp.errors import InvalidArgument
+from quiltdp.mechanisms.cells import unmasked
 from quiltdp.mechanisms.noise import Grid, NoiseSource, SecureNoise
 
 if TYPE_CHECKING:
     from quiltdp.accountant.ledger import Ledger
 
-__all__ = ["AdditiveMechanism", "smallest_sensitivity"]
+__all__ = ["AdditiveMechanism", "numbers", "refuse_missing", "smallest_sensitivity"]
 
 
 def smallest_sensitivity(sensitivity: float | Mapping[str, float]) -> float:
@@ -23,6 +24,25 @@ def smallest_sensitivity(sensitivity: float | Mapping[str, float]) -> float:
     if isinstance(sensitivity, Mapping):
         return min(d for d in sensitivity.values() if d > 0.0)
     return sensitivity
+
+
+def numbers(values: ArrayLike, what: str) -> NDArray[np.float64]:
+    """Return values as doubles, NaN where one is missing; refuse texts, times and complex numbers."""
+    try:
+        array = np.asarray(unmasked(values))
+        if array.dtype.kind in "mMc":  # which numpy would turn into numbers
+            raise TypeError
+        return array.astype(np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidArgument(f"{what} must be numbers") from None
+
+
+def refuse_missing(array: NDArray[np.float64], what: str) -> None:
+    """Refuse an array with a NaN or an infinity; ``what`` says it, ``{}`` in it is the place."""
+    bad = np.argwhere(~np.isfinite(array))
+    if len(bad):
+        place = tuple(map(int, bad[0]))
+        raise InvalidArgument(what.format(place if len(place) > 1 else sum(place)))
 
 
 class AdditiveMechanism(ABC):
@@ -64,10 +84,7 @@ class AdditiveMechanism(ABC):
         What does not depend on the numbers is refused before the charge; a NaN or an infinity after it,
         because that refusal tells something about the data.
         """
-        try:
-            array = np.asarray(values, dtype=np.float64)
-        except (TypeError, ValueError, OverflowError):
-            raise InvalidArgument("the values to release must be numbers") from None
+        array = numbers(values, "the values to release")
         if array.size != self.dimension:
             raise InvalidArgument(
                 f"the mechanism was built for {self.dimension} numbers, {array.size} were given"
@@ -76,7 +93,6 @@ class AdditiveMechanism(ABC):
             if not self._noise.secure and ledger.settings.get("noise", "secure") == "secure":
                 raise InvalidArgument(f"{ledger.path}: predictable noise must not be charged to this ledger")
             ledger.charge_mechanism(self.spec, self.scale, label=label)
-        if not np.all(np.isfinite(array)):
-            charged = "" if ledger is None else "; the release is charged"
-            raise InvalidArgument(f"a value to release is NaN or infinite{charged}")
+        charged = "" if ledger is None else "; the release is charged"
+        refuse_missing(array, "value {} to release is missing (masked, NA or NaN) or infinite" + charged)
         return array

@@ -37,7 +37,7 @@ from numpy.typing import NDArray
 
 from quiltdp.errors import InvalidArgument, option
 
-__all__ = ["CellKind", "Table", "Written", "columns_of", "number_of", "text_of"]
+__all__ = ["CellKind", "Table", "Written", "columns_of", "number_of", "text_of", "unmasked"]
 
 CellKind = Literal["boolean", "number", "text"]
 
@@ -46,7 +46,7 @@ _DOUBLE = re.compile(r"-?(?:(?:0|[1-9][0-9]{0,15})\.0|[1-9](?:\.[0-9]+)?e\+[0-9]
 _SECONDS = {"W": Fraction(604_800), "D": Fraction(86_400), "h": Fraction(3_600), "m": Fraction(60)} | {
     unit: Fraction(1, 1000**k) for k, unit in enumerate(("s", "ms", "us", "ns", "ps", "fs", "as"))
 }
-_MISSING = ("NAType", "NaTType")  # pandas, which need not be installed
+_MISSING = ("NAType", "NaTType", "MaskedConstant")  # pandas, which need not be installed, and numpy
 
 
 class Written(dict[str, Sequence[str]]):
@@ -65,6 +65,21 @@ def missing(cell: object) -> bool:
         return cell.is_nan()
     cell = _real(cell)
     return isinstance(cell, (float, np.floating)) and math.isnan(cell)
+
+
+def unmasked(values: Any) -> Any:
+    """Return the values, None where one is masked: to numpy it is the number that lies under the mask.
+
+    Examples
+    --------
+    >>> unmasked([1.0, np.ma.array([2.0, 3.0], mask=[False, True])])
+    [1.0, array([2.0, None], dtype=object)]
+    """
+    if isinstance(values, np.ma.MaskedArray):
+        return np.where(np.ma.getmaskarray(values), None, values.data)[()]
+    if isinstance(values, (list, tuple)):
+        return [v if type(v) in (int, float) else unmasked(v) for v in values]
+    return values
 
 
 def _real(cell: Any) -> Any:
@@ -232,7 +247,7 @@ def columns_of(data: Any) -> dict[str, NDArray[Any]] | None:
 
 def _cells(column: Any, name: str) -> NDArray[Any]:
     if isinstance(column, np.ndarray) or hasattr(column, "to_numpy"):
-        array = np.asarray(column)
+        array = np.asarray(unmasked(column))
     else:  # a list: numpy would turn [1, "x"] into two texts
         cells = list(column)
         array = np.empty(len(cells), dtype=object)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from quiltdp.errors import InvalidArgument
+from quiltdp.mechanisms.additive import numbers, refuse_missing
 from quiltdp.mechanisms.noise import Grid, NoiseSource, SecureNoise, charged_units
 from quiltdp.numbers import round_up
 
@@ -59,11 +60,10 @@ class ExponentialMechanism:
 
     def index(self, scores: ArrayLike) -> int:
         """Return the index of the chosen score."""
-        array = np.asarray(scores, dtype=np.float64)
+        array = numbers(scores, "scores")
         if array.ndim != 1 or not array.size:
             raise InvalidArgument(f"scores must be a non-empty list of numbers, their shape is {array.shape}")
-        if not np.all(np.isfinite(array)):
-            raise InvalidArgument("a score is NaN or infinite")
+        refuse_missing(array, "score {} is missing (masked, NA or NaN) or infinite")
         return self._noise.choose([self.grid.units(float(s)) for s in array], self._units)
 
     def choose(self, candidates: Sequence[Candidate], scores: ArrayLike) -> Candidate:

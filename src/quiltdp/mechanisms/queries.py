@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quiltdp.errors import InvalidArgument, Refused, option
-from quiltdp.mechanisms.cells import Table, number_of
+from quiltdp.mechanisms.cells import Table, number_of, unmasked
 from quiltdp.mechanisms.expressions import Expression
 from quiltdp.mechanisms.identity import data_identity
 from quiltdp.mechanisms.rows import copy_rows, row_count, row_form
@@ -204,7 +204,7 @@ def _numbers(result: Any, rows: int, name: str, *, strict: bool = True) -> NDArr
 
     With ``strict`` off, single *rows* that are NaN or out of range are read as 0 or clipped.
     """
-    array = np.asarray(result)
+    array = np.asarray(unmasked(result))
     if array.dtype.kind == "O" and array.shape == (rows,):  # pandas: numbers or truth values, some missing
         array = np.fromiter(map(number_of, array), dtype=np.float64, count=rows)
     if array.dtype.kind not in "biuf":
