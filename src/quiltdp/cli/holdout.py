@@ -172,13 +172,12 @@ def ask(
             data_folders=[holdout.parent],
         )
         answers = made.ask_many(query, keys=key or None, labels=[q[:200] for q in query])
-        sure = 1 - made.total_failure
         if json:
-            told = [_facts(q, a, sure) for q, a in zip(query, answers, strict=True)]
+            told = [_facts(q, a, made.failure) for q, a in zip(query, answers, strict=True)]
             emit_json("holdout-ask", {"answers": told})
         else:
             for text, answer in zip(query, answers, strict=True):
-                say(_line(text, answer, sure))
+                say(_line(text, answer))
         if any(a.value is None for a in answers):
             raise BudgetSpent(f"{ledger}: the holdout's budget is spent; no more answers")
 
@@ -381,7 +380,7 @@ def show_status(name: str, facts: dict[str, Any]) -> None:
     show_facts(lines, title=name)
 
 
-def _facts(query: str, answer: Answer, confidence: float) -> dict[str, Any]:
+def _facts(query: str, answer: Answer, failure: float) -> dict[str, Any]:
     return {
         "query": query,
         "value": answer.value,
@@ -389,22 +388,22 @@ def _facts(query: str, answer: Answer, confidence: float) -> dict[str, Any]:
         "remaining": answer.remaining,
         "error_bound": answer.error_bound,
         "population_bound": answer.population_bound,
-        "confidence": confidence,
+        "confidence": 1 - (failure if answer.failure is None else answer.failure),
         "repeated": answer.repeated,
     }
 
 
-def _line(query: str, answer: Answer, confidence: float) -> str:
+def _line(query: str, answer: Answer) -> str:
     """Return the answer with what its ± is of, and how sure."""
     from quiltdp.numbers import shown_up
 
-    if answer.value is None:
+    if answer.value is None or answer.failure is None:
         return f"⊥  {query}"
     bounds = f"± {shown_up(answer.error_bound, 3)} of the holdout's own value"
     if answer.population_bound is not None:
         bounds += f", ± {shown_up(answer.population_bound, 3)} of the population's"
     repeated = ", repeated" if answer.repeated else ""
     return (
-        f"{answer.value:.6g}  {query}  ({bounds}, {confidence:.4g} sure of all answers;"
+        f"{answer.value:.6g}  {query}  ({bounds}, {1 - answer.failure:.4g} sure of all answers;"
         f" from {answer.source}{repeated}; {answer.remaining} left)"
     )

@@ -350,13 +350,16 @@ class ReusableHoldout:
     ) -> Answer:
         """Return an answer with the promise that it was given under: the plan's, or its last extension's."""
         queries = None if self.queries is None else self.queries * (1 + len(extensions))
+        share = 0.5 ** len(extensions)
         bound, population = math.inf, None  # an older ledger may hold answers beyond its plan
         if queries is None or number <= queries:
-            failure = self.failure / 2 ** len(extensions)
-            bound = self._mechanism.error_bound(source, failure=failure, queries=queries, number=number)
+            bound = self._mechanism.error_bound(
+                source, failure=self.failure * share, queries=queries, number=number
+            )
             bound += (self.resolution or 0.0) / 2 if source == "holdout" else 0.0
             population = extensions[-1][1] if extensions else self.accuracy
-        return Answer(value, source, self._mechanism.spec.budget - answers, bound, repeated, population)
+        remaining, total = self._mechanism.spec.budget - answers, self.failure * (2.0 - share)
+        return Answer(value, source, remaining, bound, repeated, population, total)
 
     def _rounded(self, number: float) -> float:
         """Return the nearest multiple of the resolution: what is done to an answer costs nothing."""
@@ -379,11 +382,6 @@ class ReusableHoldout:
     def remaining(self) -> int:
         """How many answers may still come from the holdout."""
         return self._mechanism.spec.budget - self.ledger.head.answers
-
-    @property
-    def total_failure(self) -> float:
-        """How likely any promise so far may fail: β of the plan, β/2 of its first extension, β/4, …."""
-        return self.failure * (2.0 - 2.0 ** -len(self.ledger.head.extensions))
 
     @property
     def grid_step(self) -> float:

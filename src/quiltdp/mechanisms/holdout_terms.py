@@ -26,12 +26,14 @@ class Answer:
         How many answers may still come from the holdout.
     error_bound
         |value − holdout value| is at most this for all answers together, with probability
-        1 − failure (``total_failure`` of the holdout, once its plan was extended); ∞ for ⊥.
+        1 − failure; ∞ for ⊥.
     repeated
         Whether this is a recorded answer, returned again for the same idempotency key.
     population_bound
         |value − population value| is at most this for all planned answers together, with the same
         probability; None without a plan.
+    failure
+        How likely any promise up to this answer may fail: β of the plan, β/2 of its first extension, β/4, ….
     """
 
     value: float | None
@@ -40,6 +42,7 @@ class Answer:
     error_bound: float
     repeated: bool = False
     population_bound: float | None = None
+    failure: float | None = None
 
     def __float__(self) -> float:
         """Return the value, or refuse when the budget is spent."""
