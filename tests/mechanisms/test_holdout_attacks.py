@@ -431,6 +431,7 @@ NOT_BY_ROW: dict[str, Callable[[Any], Any]] = {
     "median": lambda d: d["x"] > np.median(d["x"]),
     "maximum": lambda d: d["x"] == d["x"].max(),
     "scaled": lambda d: d["x"] / d["x"].max(),
+    "outliers": lambda d: np.abs(d["x"] - d["x"].mean()) > 3 * d["x"].std(),  # of which there are none
     "rank": lambda d: d["x"].argsort().argsort() / len(d["x"]),
     "sorted": lambda d: np.sort(d["x"]),
     "before": lambda d: np.roll(d["x"], 1),
