@@ -88,7 +88,7 @@ def test_a_worker_that_is_lost_is_no_note_beside_the_answer(cli, monkeypatch) ->
             raise WorkerLost("a worker did not finish its part")
         return usual(*args, **options)
 
-    monkeypatch.setattr(qd, "calibrate", lose)
+    monkeypatch.setattr("quiltdp.accountant.alternatives.calibrate", lose)
     found = cli("calibrate", SMALL, "--epsilon", 1, "--method", "group")
     assert (found.code, found.out) == (1, "")
     assert found.err == "quiltdp: a worker did not finish its part\n"
@@ -233,25 +233,40 @@ def test_absurd_numbers_and_pictures_are_refused_in_one_line(
     assert not found.out
 
 
-def test_an_answer_no_better_than_group_privacy_says_so_and_what_the_prior_adversary_needs(cli):
+def test_an_answer_no_better_than_group_privacy_says_what_else_could_be_chosen(cli):
     asked = ("calibrate", "tests/data/pedigree/trio.ped", "--allele-frequency", 0.1, "--sensitivity", 1)
-    found = cli(*asked, "--epsilon", 0.01, "--method", "group")
-    first = " ".join(found.out.split()[:45])
+    asked = (*asked, "--epsilon", 0.01, "--method", "group")
+    first = " ".join(cli(*asked).out.split()[:80])
     assert "this is no better than group privacy; against the prior adversary" in first
-    told = json.loads(cli(*asked, "--epsilon", 0.01, "--method", "group", "--json").out)
+    assert "to improve it: --method auto takes the best bound that applies; --work thorough" in first
+    told = json.loads(cli(*asked, "--json").out)
     assert told["prior_adversary_sigma"] < told["sigma"]
+    assert told["notes"][0].startswith("this is no better than group privacy")
+    assert told["notes"][1].startswith("to improve it")
+    thorough = cli(*asked, "--work", "thorough").out
+    assert "to improve it" in thorough
+    assert "--work thorough" not in thorough
     assert "no better" not in cli("calibrate", "models/asia.bif", "--epsilon", 1).out
 
 
-def test_what_the_prior_adversary_needs_is_null_with_a_reason_when_a_limit_is_reached(cli, monkeypatch):
-    asked = ("calibrate", "tests/data/pedigree/trio.ped", "--allele-frequency", 0.1, "--sensitivity", 1)
-    asked = (*asked, "--epsilon", 0.01, "--method", "group")
-    monkeypatch.setattr("quiltdp.cli.calibrate._PRIOR_SECONDS", 1e-9)
-    told = json.loads(cli(*asked, "--json").out)
-    assert told["prior_adversary_sigma"] is None
-    reason = "a limit was reached before σ against the prior adversary was found: --adversary prior gives it"
-    assert reason in told["notes"]
-    assert reason in " ".join(cli(*asked).out.split())
+def test_gaussian_noise_at_group_privacy_names_laplace_noise_by_its_standard_deviation(cli):
+    asked = ("calibrate", "models/cancer.bif", "--epsilon", 1, "--releases", 3)
+    noise = ("--mechanism", "gaussian", "--delta", "1e-6", "--method", "group")
+    told = json.loads(cli(*asked, *noise, "--json").out)
+    laplace = json.loads(cli(*asked, "--work", "quick", "--json").out)["sigma"]
+    assert told["laplace_sigma"] == laplace
+    assert told["laplace_standard_deviation"] == pytest.approx(math.sqrt(2) * laplace)
+    shown = " ".join(cli(*asked, *noise).out.split()[:90])
+    assert f"Laplace noise of standard deviation {math.sqrt(2) * laplace:.3f}"[:-2] in shown
+    prior = json.loads(cli(*asked, *noise[:4], "--work", "quick", "--adversary", "prior", "--json").out)
+    assert told["prior_adversary_sigma"] == prior["sigma"]
+
+
+def test_what_stands_beside_an_answer_protects_what_the_answer_protects(cli):
+    asked = ("calibrate", "models/cancer.bif", "--epsilon", 1, "--protect", "home=Cancer,Smoker")
+    told = json.loads(cli(*asked, "--method", "group", "--json").out)
+    prior = json.loads(cli(*asked, "--adversary", "prior", "--work", "quick", "--json").out)
+    assert told["prior_adversary_sigma"] == prior["sigma"]
 
 
 def test_a_stage_that_is_none_is_refused_in_one_line_for_gaussian_noise_too(cli) -> None:

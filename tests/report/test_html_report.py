@@ -12,6 +12,7 @@ import pytest
 
 import quiltdp as qd
 from quiltdp.errors import InvalidArgument
+from quiltdp.numbers import shown_down
 from quiltdp.parallel import Workers
 from quiltdp.report.html_report import render
 from quiltdp.report.places import picture_of
@@ -150,6 +151,18 @@ def test_every_line_of_a_wrong_model_is_a_calibration_of_its_own(asia, data):
     found = qd.robust(model, 1.0, qd.Laplace(sensitivity=1.0), off_by=0.02, work="quick")
     assert lines[1]["sigma"] == pytest.approx(found.sigma, rel=1e-9)
     assert lines[-1]["sigma"] == pytest.approx(asia.compared["group"])
+
+
+def test_attained_is_said_to_be_as_much_only_where_it_is():
+    """A loose bound: the attack leaks a part of what is certified, and the page says which."""
+    model = qd.markov_chain([[0.7, 0.3], [0.3, 0.7]], length=6)
+    loose = bracket_told(qd.calibrate(model, 1.0, qd.Laplace(1.0), method="group"), model)
+    part = 100 * loose["attained"] / loose["certified"]
+    assert part < 90
+    assert "as much" not in loose["says"]
+    assert re.search(r"attack leaks ([\d.]+) % of it", loose["says"])[1] == shown_down(part, 3)
+    tight = bracket_told(qd.calibrate(model, 1.0, qd.Laplace(1.0), method="exact"), model)
+    assert ("leaks as much" in tight["says"]) == (tight["attained"] >= 0.999 * tight["certified"])
 
 
 def test_the_theorem_and_the_bracket_are_told(asia, data):

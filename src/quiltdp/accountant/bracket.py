@@ -1,4 +1,4 @@
-"""The bracket of an answer: *certified* (no mechanism leaks more) and *attained* (this attack leaks as much).
+"""The bracket of an answer: *certified* (no mechanism leaks more) and *attained* (an attack leaks that).
 
 Their ratio is at least 1 and says how far, at most, the bound is from the best possible one, on models of
 any size that have a junction tree.

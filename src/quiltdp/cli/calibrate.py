@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from time import monotonic
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 from quiltdp.cli.accounting import (
     Adversary,
@@ -31,6 +31,7 @@ from quiltdp.cli.model_options import load, model_options
 from quiltdp.cli.option_words import opt, switch
 
 if TYPE_CHECKING:
+    from quiltdp.accountant.alternatives import Alternatives
     from quiltdp.accountant.bracket import Bracket
     from quiltdp.accountant.calibration import Calibration
     from quiltdp.accountant.composition import Concentrated
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = ["calibrate", "chosen_mechanism"]
 
-_PRIOR_SECONDS = 10.0  # the most that the prior adversary gets beside an answer that is group privacy
+_ANY = 1e9  # seconds
 
 
 @model_options
@@ -112,6 +113,7 @@ def calibrate(
     started = monotonic()
     with guarded():
         import quiltdp as qd
+        from quiltdp.accountant.alternatives import alternatives, at_group_privacy
         from quiltdp.errors import InvalidArgument
 
         if disjoint and releases == 1:
@@ -138,17 +140,17 @@ def calibrate(
                 rest = {**asked, "time_limit": max(time_limit - (monotonic() - started), 1e-3)}
                 rest |= {"compare": False, "known": [found]}
                 others = qd.calibrate_adversaries(loaded, epsilon, found.mechanism, **rest)
-            left = time_limit - (monotonic() - started)  # one limit for the answer and what stands beside it
-            limits = {"memory_limit": asked["memory_limit"], "executor": executor}
-            instead = _against_prior(loaded, found, left, limits) if _is_group(found) else None
+            instead = None
+            if at_group_privacy(found):  # work is counted, so that no clock decides which numbers are told
+                instead = alternatives(found, time_limit=_ANY, executor=executor)
         attained = _bracket(loaded, found, bracket)
         if json:
             shared: dict[str, Any] = {"concentrated": found.concentrated().to_dict()}
             shared["bracket"] = None if attained is None else attained.to_dict()
             notes = [*loaded.notes, *found.notes]
             if instead is not None:
-                shared["prior_adversary_sigma"] = instead.sigma
-                notes.extend(instead.notes)
+                shared |= instead.to_dict()
+                notes = [*instead.says(attained), *notes, *instead.notes]
             if adversaries:
                 shared["adversaries"] = [_compared(c) for c in others]
             emit_json("calibration", {**found.to_dict(), **shared, "notes": notes})
@@ -280,52 +282,12 @@ def _show_adversaries(found: tuple[Calibration, ...], said: tuple[str, ...]) -> 
     show_facts([("stages", stages), *notes])
 
 
-def _is_group(found: Calibration) -> bool:
-    """Return whether the answer is that of group privacy, where records are correlated at all."""
-    from quiltdp.accountant.adversaries import INFORMED, adversary_from
-
-    group, alone = found.compared.get("group"), found.compared.get("independent")
-    if group is None or alone is None or adversary_from(found.adversary) != INFORMED:
-        return False
-    return found.sigma >= 0.995 * group > 1.01 * alone
-
-
-class _Prior(NamedTuple):
-    """σ against the prior adversary, or why it is not told."""
-
-    sigma: float | None
-    notes: tuple[str, ...] = ()
-
-
-def _against_prior(model: Model, found: Calibration, left: float, how: dict[str, Any]) -> _Prior | None:
-    """Return σ against the prior adversary, for the same mechanism; ``None`` where sets are protected.
-
-    An answer that the clock cut short would differ from one machine to the next, so it is not shown.
-    """
-    import quiltdp as qd
-    from quiltdp.errors import QuiltdpError, WorkerLost
-
-    if found.protected != "single records":
-        return None
-    short = "a limit was reached before σ against the prior adversary was found: --adversary prior gives it"
-    if left < 0.1:
-        return _Prior(None, (short,))
-    try:
-        how = {**how, "time_limit": min(left, _PRIOR_SECONDS)}
-        made = qd.calibrate(model, found.epsilon, found.mechanism, adversary="prior", compare=False, **how)
-    except WorkerLost:
-        raise
-    except QuiltdpError as error:
-        return _Prior(None, (f"no σ against the prior adversary: {error}",))
-    return _Prior(None, (short,)) if any("limit was reached" in n for n in made.notes) else _Prior(made.sigma)
-
-
 def _show(
     path: str,
     model: Model,
     found: Calibration,
     bracket: Bracket | None = None,
-    instead: _Prior | None = None,
+    instead: Alternatives | None = None,
     cost: Concentrated | None = None,
 ) -> None:
     from quiltdp.accountant.adversaries import adversary_from
@@ -342,14 +304,8 @@ def _show(
             "a limit was reached: with a larger one the noise may be less (see the note)",
             style="bold yellow",
         )
-    if _is_group(found):
-        enough = (
-            "; against the prior adversary, who knows only the model,"
-            f" σ = {shown_up(instead.sigma)} is enough (--adversary prior)"
-            if instead is not None and instead.sigma is not None
-            else ""
-        )
-        show_line(f"this is no better than group privacy{enough}", style="bold yellow")
+    for line in () if instead is None else instead.says(bracket):
+        show_line(line, style="bold yellow")
     facts = [
         ("model", f"{path}: {len(model.records):,} records of {len(model.nodes):,} nodes"),
         ("mechanism", str(found.mechanism)),

@@ -22,6 +22,7 @@ from quiltdp.inference.quilts import quilt_influence
 from quiltdp.inference.region import QuiltInfluence
 from quiltdp.inference.workspace import Workspace
 from quiltdp.model import Model
+from quiltdp.numbers import shown_down
 from quiltdp.report.places import Picture, picture_of
 from quiltdp.report.report_analyses import STEPS, Analysed, ReportRequest, analysed
 from quiltdp.report.report_reasons import attackable, if_the_model_is_wrong, theorem_of
@@ -145,8 +146,9 @@ def bracket_told(cal: Calibration, model: Model) -> dict[str, Any]:
     if not attained:
         says = "No attack was run beside this answer: the true leakage may be smaller than the certified one."
         return {"certified": cal.leakage, "attained": None, "says": says}
-    more = 100.0 * (cal.leakage / attained - 1.0)
+    more, part = 100.0 * (cal.leakage / attained - 1.0), attained / cal.leakage
     close = "less than 0.1 %" if more < 0.1 else f"at most {more:.3g} %"
+    leaks = "as much" if part >= 0.999 else f"{shown_down(100.0 * part, 3)} % of it"
     who = (
         "no mechanism with this noise"
         if cal.delta == 0.0
@@ -155,8 +157,8 @@ def bracket_told(cal: Calibration, model: Model) -> dict[str, Any]:
     return {
         "certified": cal.leakage,
         "attained": attained,
-        "says": f"Certified: {who} leaks more. Attained: an explicit attack leaks as"
-        f" much. The answer is {close} above the best possible.",
+        "says": f"Certified: {who} leaks more. Attained: an explicit attack leaks {leaks}."
+        f" The answer is {close} above the best possible.",
     }
 
 

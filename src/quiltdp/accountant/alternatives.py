@@ -1,0 +1,149 @@
+"""What else could be chosen where an answer is no better than group privacy, and how it can be improved.
+
+Every number is a calibration of its own with the smallest work budget: the same work says the same on every
+machine, and a larger budget may find less noise.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from quiltdp.accountant.adversaries import PRIOR, adversary_from
+from quiltdp.accountant.calibration import Calibration, calibrate
+from quiltdp.accountant.mechanisms import Laplace, several
+from quiltdp.errors import InvalidArgument, QuiltdpError, WorkerLost
+from quiltdp.numbers import shown_up, up
+
+if TYPE_CHECKING:
+    from quiltdp.accountant.bracket import Bracket
+
+__all__ = ["Alternatives", "alternatives", "at_group_privacy"]
+
+_NEARLY = 0.9
+_EQUAL = 0.995
+_TIGHT = 1.05
+
+
+def at_group_privacy(calibration: Calibration) -> bool:
+    """Return whether an answer saves less than a tenth of what group privacy takes, on dependent records."""
+    group, alone = calibration.compared.get("group"), calibration.compared.get("independent")
+    return group is not None and alone is not None and calibration.sigma >= _NEARLY * group > 1.01 * alone
+
+
+@dataclass(frozen=True)
+class Alternatives:
+    """What stands beside an answer at group privacy.
+
+    Attributes
+    ----------
+    prior
+        σ for the same noise against the prior adversary.
+    laplace
+        The scale of Laplace noise with δ = 0, where the answer's noise is not pure.
+    notes
+        Why one of them is not told.
+    """
+
+    answer: Calibration
+    prior: float | None = None
+    laplace: float | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def laplace_std(self) -> float | None:
+        """The standard deviation of that Laplace noise: √2 times its scale."""
+        return None if self.laplace is None else up(math.sqrt(2.0) * self.laplace)
+
+    def says(self, bracket: Bracket | None = None) -> tuple[str, ...]:
+        """Return the lines that follow σ; a ``bracket`` tells whether less noise is possible at all."""
+        found = self.answer
+        part = found.sigma / found.compared["group"]
+        first = (
+            "this is no better than group privacy"
+            if part >= _EQUAL
+            else f"this is {100.0 * part:.0f} % of the noise of group privacy"
+        )
+        if self.prior is not None and self.prior < found.sigma:
+            first += (
+                "; against the prior adversary, who knows only the model,"
+                f" σ = {shown_up(self.prior)} is enough (--adversary prior)"
+            )
+        lines = [first]
+        std, own = self.laplace_std, found.sigma
+        if found.mechanism.single().pure:
+            own *= math.sqrt(2.0)
+        if self.laplace is not None and std is not None and std < own:
+            lines.append(
+                f"Laplace noise of standard deviation {shown_up(std)} (scale {shown_up(self.laplace)}, δ = 0)"
+                " is enough for one number (--mechanism laplace without --delta)"
+            )
+        return (*lines, f"to improve it: {'; '.join(self._improvements(bracket))}")
+
+    def _improvements(self, bracket: Bracket | None) -> list[str]:
+        certificate = self.answer.certificate
+        hints = []
+        if bracket is not None and bracket.ratio is not None and bracket.ratio <= _TIGHT:
+            hints.append("an attack leaks as much, so no search finds less noise against this adversary")
+        else:
+            if certificate.asked != "auto":
+                hints.append("--method auto takes the best bound that applies")
+            if certificate.work.get("level") != "thorough" or certificate.work.get("until"):
+                hints.append("--work thorough searches further")
+        if adversary_from(self.answer.adversary) != PRIOR:
+            hints.append("--adversary knows=A,B if an adversary can know no other records")
+        hints.append("a query that reads fewer of the records that depend on each other")
+        return hints
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the numbers, JSON-ready; ``None`` where there is none."""
+        return {
+            "prior_adversary_sigma": self.prior,
+            "laplace_sigma": self.laplace,
+            "laplace_standard_deviation": self.laplace_std,
+        }
+
+
+def alternatives(calibration: Calibration, **how: Any) -> Alternatives:
+    """Return what the prior adversary and Laplace noise would need for the same ε, where that is less to ask.
+
+    ``how`` are limits and an executor, as for :func:`quiltdp.calibrate`.
+
+    Raises
+    ------
+    InvalidArgument
+        If the calibration was read from a file, which holds no model.
+
+    Examples
+    --------
+    >>> import quiltdp as qd
+    >>> copies = qd.markov_chain([[0.999, 0.001], [0.001, 0.999]], length=4)
+    >>> found = alternatives(qd.calibrate(copies, 1.0, qd.Gaussian(1.0, delta=1e-6)))
+    >>> round(found.laplace_std, 2)
+    5.65
+    """
+    if calibration.origin is None:
+        raise InvalidArgument("this calibration was read from a file: calibrate the model again")
+    model, options = calibration.origin
+    asked = {name: options[name] for name in ("protect", "window") if options.get(name) is not None}
+    notes: list[str] = []
+
+    def sigma(name: str, mechanism: Any, adversary: str) -> float | None:
+        more = {"adversary": adversary, "work": "quick", "compare": False, **asked, **how}
+        try:
+            return calibrate(model, calibration.epsilon, mechanism, **more).sigma
+        except WorkerLost:
+            raise
+        except QuiltdpError as error:
+            notes.append(f"no σ {name}: {error}")
+            return None
+
+    spec, who = calibration.mechanism, calibration.adversary
+    prior = None
+    if adversary_from(who) != PRIOR:
+        prior = sigma("against the prior adversary", spec, "prior")
+    laplace = None
+    if not spec.pure:
+        laplace = sigma("of Laplace noise", several(Laplace(spec.deltas), spec.releases), who)
+    return Alternatives(calibration, prior, laplace, tuple(notes))
