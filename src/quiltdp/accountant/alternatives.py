@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Alternatives", "alternatives", "at_group_privacy"]
 
-_NEARLY = 0.9
+_NEARLY = 0.95
 _EQUAL = 0.995
 _TIGHT = 1.05
 
 
 def at_group_privacy(calibration: Calibration) -> bool:
-    """Return whether an answer saves less than a tenth of what group privacy takes, on dependent records."""
+    """Return whether an answer on dependent records saves less than a twentieth of group privacy."""
     group, alone = calibration.compared.get("group"), calibration.compared.get("independent")
     return group is not None and alone is not None and calibration.sigma >= _NEARLY * group > 1.01 * alone
 
@@ -91,7 +91,7 @@ class Alternatives:
                 hints.append("--method auto takes the best bound that applies")
             if certificate.work.get("level") != "thorough" or certificate.work.get("until"):
                 hints.append("--work thorough searches further")
-        if adversary_from(self.answer.adversary) != PRIOR:
+        if self.prior is not None and self.prior < self.answer.sigma:  # what is known makes a difference
             hints.append("--adversary knows=A,B if an adversary can know no other records")
         hints.append("a query that reads fewer of the records that depend on each other")
         return hints
