@@ -21,7 +21,7 @@ import pytest
 
 from quiltdp.accountant.ledger import Ledger
 from quiltdp.domains.accounts import content_identity, find_account
-from quiltdp.errors import FileFormatError, InvalidArgument
+from quiltdp.errors import FileFormatError
 
 FAM = "F dad 0 0 1 -9\nF mum 0 0 2 -9\nF kid dad mum 1 2\n"
 AFREQ = "#CHROM\tID\tREF\tALT\tALT_FREQS\n1\trs1\tA\tG\t0.2\n2\trs2\tC\tT\t0.5\n"
@@ -299,7 +299,7 @@ def test_a_map_that_fails_leaves_the_release(job: Job, monkeypatch) -> None:
 
 def test_a_pipe_has_no_identity(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(InvalidArgument, match="what comes through a pipe cannot be found again"):
+    with pytest.raises(FileFormatError, match="this is a pipe"):
         find_account([tmp_path / "pipe"])
 
 

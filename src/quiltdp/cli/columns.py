@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import csv
+import io
 from pathlib import Path
 
 from quiltdp.errors import FileFormatError
+from quiltdp.io.text import read_bytes
 from quiltdp.mechanisms.cells import Written
 
 __all__ = ["read_columns"]
@@ -13,11 +15,10 @@ __all__ = ["read_columns"]
 
 def read_columns(path: str | Path) -> Written:
     """Return column name → cells as they are written, without blanks around them."""
-    with Path(path).open(newline="", encoding="utf-8-sig") as file:
-        try:
-            rows = list(csv.reader(file))
-        except (csv.Error, UnicodeDecodeError) as error:
-            raise FileFormatError(path, None, f"this is not a CSV file in UTF-8 ({error})") from None
+    try:
+        rows = list(csv.reader(io.StringIO(read_bytes(path).decode("utf-8-sig"), newline="")))
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise FileFormatError(path, None, f"this is not a CSV file in UTF-8 ({error})") from None
     if not rows or not any(rows[0]):
         raise FileFormatError(path, 1, "the first line must name the columns")
     names = [name.strip() for name in rows[0]]

@@ -268,6 +268,7 @@ def read_terms(
 
     from quiltdp.errors import FileFormatError, InvalidArgument, QuiltdpError
     from quiltdp.generalization.plan_apply import read_holdout_arguments
+    from quiltdp.io.text import read_text
 
     if plan is None:
         if calibration is None or threshold is None:
@@ -276,8 +277,9 @@ def read_terms(
         return {"calibration": made, "threshold": threshold, "failure": failure, "queries": queries}
     if calibration is not None or threshold is not None or queries is not None:
         raise InvalidArgument("--plan says the calibration, the threshold and the number of queries itself")
+    text = read_text(plan)
     try:
-        return read_holdout_arguments(loads(plan.read_text(encoding="utf-8")))
+        return read_holdout_arguments(loads(text))
     except (ValueError, TypeError, AttributeError, RecursionError, QuiltdpError) as error:
         reason = error.reason if isinstance(error, QuiltdpError) else f"this is no plan ({error})"
         how = "quiltdp plan MODEL --budget B --queries M --json"
@@ -288,9 +290,11 @@ def read_calibration(path: Path, options: str = "") -> Any:
     """Read a calibration from its JSON file, or refuse it by name and say what prints one."""
     from quiltdp.accountant.calibration import Calibration
     from quiltdp.errors import FileFormatError, QuiltdpError
+    from quiltdp.io.text import read_text
 
+    text = read_text(path)
     try:
-        return Calibration.from_json(path.read_text(encoding="utf-8"))
+        return Calibration.from_json(text)
     except (ValueError, KeyError, TypeError, QuiltdpError) as error:
         reason = error.reason if isinstance(error, QuiltdpError) else f"this is not a calibration ({error})"
         how = f"quiltdp calibrate MODEL --epsilon E {options}--json"

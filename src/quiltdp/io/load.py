@@ -12,8 +12,6 @@ import inspect
 import os
 import re
 import shlex
-import stat
-import zlib
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
@@ -21,6 +19,7 @@ from typing import Any
 
 from quiltdp.errors import FileFormatError, InvalidArgument
 from quiltdp.model import Model
+from quiltdp.user_files import opened
 
 __all__ = ["known_suffixes", "load_model", "register_reader"]
 
@@ -94,11 +93,11 @@ def load_model(path: str | os.PathLike[str], **options: Any) -> Model:
     >>> load_model("models/asia.bif", records=["smoke", "lung"]).records
     ('smoke', 'lung')
     """
-    suffix = _suffix(_existing(path))
+    suffix = _suffix(path)
     known = _DOMAINS.get(suffix)
     target = None if suffix in _ANYTHING else known
     if target is None:
-        found = _sniff(path, suffix) or suffix
+        found = _sniff(path) or suffix
         target = _NETWORKS.get(found, known)
         if target is None:
             if suffix in _TRACES:
@@ -140,36 +139,19 @@ def register_reader(suffix: str, target: str) -> None:
     _DOMAINS[suffix.lower()] = target
 
 
-def _existing(path: str | os.PathLike[str]) -> Path:
-    """Return the path of a file that is there."""
-    name = Path(path)
-    try:
-        kind = name.stat().st_mode
-    except FileNotFoundError:
-        raise FileFormatError(path, None, "there is no such file") from None
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise FileFormatError(path, None, f"the file cannot be read ({reason})") from None
-    if stat.S_ISDIR(kind):
-        raise FileFormatError(path, None, "this is a directory, a model file is expected")
-    return name
-
-
-def _suffix(path: Path) -> str:
+def _suffix(path: str | os.PathLike[str]) -> str:
     """Return the suffix that names the format, without ``.gz``."""
-    return Path(path.name.lower().removesuffix(".gz")).suffix
+    return Path(Path(path).name.lower().removesuffix(".gz")).suffix
 
 
-def _sniff(path: str | os.PathLike[str], suffix: str) -> str | None:
+def _sniff(path: str | os.PathLike[str]) -> str | None:
     """Return the suffix of the format that the file's first words belong to, if they tell."""
-    try:
-        with Path(path).open("rb") as stream:
-            head = stream.read(4096)
+    with opened(path) as stream:
+        head = stream.read(4096)
         if head.startswith(b"\x1f\x8b"):
-            with gzip.open(path, "rb") as packed:
+            stream.seek(0)
+            with gzip.GzipFile(fileobj=stream) as packed:
                 head = packed.read(4096)
-    except (OSError, EOFError, zlib.error, ValueError):
-        return None if suffix in known_suffixes() else ".bif"  # the reader says what is wrong
     text = head.decode("utf-8", errors="replace").removeprefix("\ufeff")
     skipped = _SKIP.match(text)
     if skipped is not None:
@@ -189,7 +171,7 @@ def _trace(path: str | os.PathLike[str]) -> FileFormatError:
 
 def _is_trace(path: str | os.PathLike[str]) -> bool:
     """Return whether a file that is no model holds points: GeoJSON, or a latitude and a longitude column."""
-    with Path(path).open("rb") as stream:
+    with opened(path) as stream:
         head = stream.read(4096).decode("utf-8", errors="replace").removeprefix("\ufeff").lstrip()
     if head.startswith("{"):
         return re.search(r'"type"\s*:\s*"Feature(?:Collection)?"', head) is not None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import io
 import os
-import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from quiltdp.errors import FileFormatError, InvalidArgument, InvalidModel, UnknownNode
+from quiltdp.user_files import opened
 
 __all__ = [
     "MAX_AXES",
@@ -64,29 +64,19 @@ def read_bytes(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> b
     Raises
     ------
     FileFormatError
-        If the file is missing, is a directory, cannot be read, is a broken gzip file, or holds
+        If the file is missing, is no plain file, cannot be read, is a broken gzip file, or holds
         more than ``max_bytes``.
     """
-    name = Path(path)
-    try:
-        with name.open("rb") as stream:
-            data = _at_most(stream, max_bytes + 1)
+    with opened(path) as stream:
+        fits = os.fstat(stream.fileno()).st_size <= max_bytes
+        data = _at_most(stream, max_bytes + 1) if fits else b""
         if data.startswith(_GZIP_MAGIC):
             max_bytes = min(max_bytes, max(_SMALL_GZIP, _GZIP_RATIO * len(data)))
             with gzip.GzipFile(fileobj=io.BytesIO(data)) as packed:
                 data = _at_most(packed, max_bytes + 1)
-        elif name.suffix.lower() == ".gz":
+        elif fits and Path(path).suffix.lower() == ".gz":
             raise FileFormatError(path, None, "the name ends in .gz but this is not a gzip file")
-    except FileNotFoundError:
-        raise FileFormatError(path, None, "there is no such file") from None
-    except IsADirectoryError:
-        raise FileFormatError(path, None, "this is a directory, a file is expected") from None
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise FileFormatError(path, None, f"the gzip file is broken or cut short ({error})") from None
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise FileFormatError(path, None, f"the file cannot be read ({reason})") from None
-    if len(data) > max_bytes:
+    if not fits or len(data) > max_bytes:
         raise FileFormatError(path, None, f"the file holds more than {max_bytes:,} bytes")
     return data
 

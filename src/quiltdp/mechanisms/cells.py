@@ -76,7 +76,7 @@ def unmasked(values: Any) -> Any:
     [1.0, array([2.0, None], dtype=object)]
     """
     if isinstance(values, np.ma.MaskedArray):
-        return np.where(np.ma.getmaskarray(values), None, values.data)[()]
+        return np.where(np.ma.getmaskarray(values), np.array(None), values.data)[()]
     if isinstance(values, (list, tuple)):
         return [v if type(v) in (int, float) else unmasked(v) for v in values]
     return values

@@ -185,6 +185,7 @@ TABLES = {
     "panel.txt": "rs1 0.25\nrs2 0.5\n",
     "panel.freq": "SNP FREQ\nrs1 0.25\nrs2 0.5\n",
 }
+TABLES["blanks.vcf"] = TABLES["panel.vcf"].replace("\t", "  ")
 
 
 @pytest.mark.parametrize("name", TABLES)

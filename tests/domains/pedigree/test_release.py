@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -55,6 +56,7 @@ FILES = {
     "table.tsv": "ID\tkid\tmum\tdad\nrs2\t1\tNA\t2\nrs1\t2\t1\t2\nrsX\t1\t2\t1\n",
     "table.csv": "locus,mum,dad,kid\nrs1,1,2,2\nrs2,,2,1\nrsX,2,2,2\n",
 }
+FILES["blanks.vcf"] = FILES["g.vcf"].replace("\t", "  ")
 
 
 def written(tmp_path, name, text=None, packed=False):
@@ -91,6 +93,9 @@ def test_every_layout_counts_the_same(name, packed, tmp_path):
         ("g.ped", " T T A A\n", " T T A\n", ":1: 11 columns, 3 loci ask for 12"),
         ("g.vcf", "1/1:3", "1/2:3", ":3: locus 'rs1': '1/2:3' is not a genotype of two alleles"),
         ("g.vcf", "\tA\tG\t", "\tA\tT\t", ":3: locus 'rs1': the file counts 'T'"),
+        ("g.vcf", "\tID\tREF\tALT\tQUAL", "", ":2: the columns of a VCF are #CHROM POS ID REF ALT QUAL"),
+        ("g.vcf", "1\t5\trs1\tA", "1 5 rs1 A", ":3: 10 columns, the header has 13"),
+        ("blanks.vcf", "  rs1  ", "  ", ":3: 12 columns, the header has 13"),
         ("table.tsv", "kid\tmum\tdad", "a\tb\tc", ":1: nobody of the study is among the columns"),
         ("table.tsv", "rs1\t2", "rs1\tx", ":3: 'x' is not a genotype"),
     ],
@@ -100,6 +105,17 @@ def test_genotypes_that_cannot_be_are_refused(name, old, new, said, tmp_path):
     path = written(tmp_path, name, FILES[name].replace(old, new, 1))
     with pytest.raises(FileFormatError, match=said.replace("(", r"\(")):
         count_genotypes(path, PANEL, FAMILY, PEOPLE)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_genotypes_with_a_broken_place_are_read_or_refused(name, tmp_path):
+    """Every blank is taken out once and becomes another once."""
+    text = FILES[name]
+    places = [k for k, letter in enumerate(text) if letter in " \t\n,"]
+    broken = {text[:k] + other + text[k + 1 :] for k in places for other in ("", " ", "\t", "\n")}
+    for each in sorted(broken):
+        with suppress(FileFormatError):
+            count_genotypes(written(tmp_path, name, each), PANEL, FAMILY, PEOPLE)
 
 
 def calibrated(query="allele-count", **options):

@@ -16,8 +16,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from quiltdp.errors import InvalidArgument, LedgerCorrupt, Refused
+from quiltdp.user_files import open_plain
 
 __all__ = ["Anchor", "newest_seen", "note_seen"]
+
+_LONGEST = 1 << 16  # bytes, many times what an anchor holds
 
 _SEEN: dict[str, tuple[int, str]] = {}  # the newest (entry number, digest) by ledger id
 _SEEN_LOCK = threading.Lock()
@@ -57,7 +60,8 @@ class Anchor:
     def read(self) -> tuple[str, int, str] | None:
         """Return (ledger id, entry number, digest), or None if there is no anchor yet."""
         try:
-            document = json.loads(self.path.read_text(encoding="utf-8"))
+            with open_plain(self.path) as file:
+                document = json.loads(file.read(_LONGEST))
             return str(document["id"]), int(document["seq"]), str(document["digest"])
         except FileNotFoundError:
             return None

@@ -9,7 +9,6 @@ from __future__ import annotations
 import codecs
 import gzip
 import os
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from quiltdp.domains.pedigree.codes import MissingCodes, read_sex
 from quiltdp.domains.pedigree.frequencies import Panel, loci_in
 from quiltdp.domains.pedigree.types import Pedigree, Row, RowFile
 from quiltdp.errors import FileFormatError
+from quiltdp.user_files import opened
 
 __all__ = ["count_frequencies", "read_families"]
 
@@ -139,26 +139,21 @@ def _family(path: Path, rows: list[tuple[int, list[str]]]) -> Pedigree:
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
     """Yield the lines of a text file, plain or gzip, without holding it."""
-    try:
-        with path.open("rb") as plain:
-            packed = plain.read(2) == _GZIP
-            plain.seek(0)
-            stream = gzip.GzipFile(fileobj=plain) if packed else plain
-            number = 0
-            while line := stream.readline(_LONGEST + 1):
-                number += 1
-                if len(line) > _LONGEST or b"\0" in line:
-                    raise FileFormatError(path, number, "this is binary data, expected a text file")
-                if number == 1:
-                    line = line.removeprefix(codecs.BOM_UTF8)
-                yield number, line.decode("utf-8").rstrip("\r\n")
-    except UnicodeDecodeError:
-        raise FileFormatError(path, number, "this line is not UTF-8: convert the file to UTF-8") from None
-    except FileNotFoundError:
-        raise FileFormatError(path, None, "there is no such file") from None
-    except IsADirectoryError:
-        raise FileFormatError(path, None, "this is a directory, a file is expected") from None
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise FileFormatError(path, None, f"the gzip file is broken or cut short ({error})") from None
-    except OSError as error:
-        raise FileFormatError(path, None, f"the file cannot be read ({error.strerror or error})") from None
+    with opened(path) as plain:
+        packed = plain.read(2) == _GZIP
+        plain.seek(0)
+        stream = gzip.GzipFile(fileobj=plain) if packed else plain
+        number = 0
+        while line := stream.readline(_LONGEST + 1):
+            number += 1
+            if len(line) > _LONGEST or b"\0" in line:
+                raise FileFormatError(path, number, "this is binary data, expected a text file")
+            if number == 1:
+                line = line.removeprefix(codecs.BOM_UTF8)
+            try:
+                text = line.decode("utf-8")
+            except UnicodeDecodeError:
+                raise FileFormatError(
+                    path, number, "this line is not UTF-8: convert the file to UTF-8"
+                ) from None
+            yield number, text.rstrip("\r\n")

@@ -241,7 +241,7 @@ def _rows(path: Path, lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, _
     first = _split(top[1].lstrip("#"), mark)
     kind = [plain(cell) for cell in first]
     if kind[:5] == ["chrom", "pos", "id", "ref", "alt"] and "info" in kind:
-        return _from_vcf(path, body, kind)
+        return _from_vcf(path, body, kind, mark)
     if kind[:4] == ["chrom", "pos", "nalleles", "nchr"]:
         return _from_vcftools(path, body, mark)
     if any(_ROLES["frequency"].rank(cell) is not None for cell in first):
@@ -335,10 +335,10 @@ def _from_vcftools(path: Path, body: Lines, mark: str | None) -> Iterator[tuple[
         yield line, (locus, alleles[1][2] + several, cells[0], alleles[0][0], alleles[1][0] + several)
 
 
-def _from_vcf(path: Path, body: Lines, header: list[str]) -> Iterator[tuple[int, _Cells]]:
+def _from_vcf(path: Path, body: Lines, header: list[str], mark: str | None) -> Iterator[tuple[int, _Cells]]:
     at = {name: k for k, name in enumerate(header)}
     for line, text in body:
-        cells = text.split("\t")
+        cells = text.split(mark)
         if len(cells) <= at["info"]:
             raise FileFormatError(path, line, f"{len(cells)} columns, a VCF line has at least 8")
         found = _AF.search(cells[at["info"]])

@@ -45,6 +45,7 @@ _RELEASED = {  # the columns of a released table, as PLINK calls them; what 0, 1
     ),
 }
 _RAW = ("fid", "iid", "pat", "mat", "sex", "phenotype")
+_VCF = ("chrom", "pos", "id", "ref", "alt", "qual", "filter", "info", "format")
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,12 +223,17 @@ class _Reading:
 
     def vcf(self, body: Sequence[tuple[int, str]]) -> None:
         """Read GT of every sample, a line per locus."""
-        header = body[0][1].lstrip("#").split("\t")
+        mark = "\t" if "\t" in body[0][1] else None
+        header = body[0][1].lstrip("#").split(mark)
+        if tuple(name.lower() for name in header[:9]) != _VCF:
+            raise FileFormatError(
+                self.path, body[0][0], f"the columns of a VCF are #{' '.join(_VCF).upper()}, then the samples"
+            )
         samples = [self.member("", name, body[0][0]) for name in header[9:]]
         males = self.males_on_x(samples)
         inside = np.array([s is not None for s in samples], dtype=bool)
         for number, text in body[1:]:
-            cells = text.split("\t")
+            cells = text.split(mark)
             if len(cells) != len(header):
                 raise FileFormatError(
                     self.path, number, f"{len(cells)} columns, the header has {len(header)}"

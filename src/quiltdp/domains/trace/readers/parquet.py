@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from pathlib import Path
 
 from quiltdp.domains.trace.extras import need
@@ -10,6 +11,7 @@ from quiltdp.domains.trace.readers.columns import find_columns
 from quiltdp.domains.trace.readers.rows import Rows
 from quiltdp.domains.trace.units import many
 from quiltdp.errors import FileFormatError, InvalidArgument
+from quiltdp.user_files import opened
 
 __all__ = ["read_parquet"]
 
@@ -24,16 +26,19 @@ def read_parquet(path: Path, given: dict[str, str | None]) -> Rows:
     parquet = need("pyarrow.parquet", "reading Parquet", "parquet")
     arrow = need("pyarrow", "reading Parquet", "parquet")
     try:
-        file = parquet.ParquetFile(path)
-        rows_there, schema = file.metadata.num_rows, file.schema_arrow
-        if rows_there > _MOST_ROWS + path.stat().st_size:
-            raise FileFormatError(path, None, f"the file claims {rows_there:,} rows, more than it can hold")
-        columns = find_columns(schema.names, path, given)
-        if len(columns.time) > 1:
-            raise FileFormatError(path, None, "the time of a Parquet file is one column")
-        wanted = [k for k in (columns.lat, columns.lon, columns.time[0], columns.user) if k is not None]
-        table = parquet.read_table(path, columns=[schema.names[k] for k in wanted])
-        lat, lon, time, *more = (column.to_pylist() for column in table.columns)
+        with opened(path) as stream:
+            file = parquet.ParquetFile(stream)
+            rows_there, schema = file.metadata.num_rows, file.schema_arrow
+            if rows_there > _MOST_ROWS + os.fstat(stream.fileno()).st_size:
+                raise FileFormatError(
+                    path, None, f"the file claims {rows_there:,} rows, more than it can hold"
+                )
+            columns = find_columns(schema.names, path, given)
+            if len(columns.time) > 1:
+                raise FileFormatError(path, None, "the time of a Parquet file is one column")
+            wanted = [k for k in (columns.lat, columns.lon, columns.time[0], columns.user) if k is not None]
+            table = file.read(columns=[schema.names[k] for k in wanted])
+            lat, lon, time, *more = (column.to_pylist() for column in table.columns)
     except (arrow.ArrowException, OSError, ValueError) as error:
         if isinstance(error, (FileFormatError, InvalidArgument)):
             raise
