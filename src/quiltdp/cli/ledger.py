@@ -225,13 +225,17 @@ def export(
 
 def _verify_export(path: Path) -> Any:
     from quiltdp.accountant.ledger import verify_export
-    from quiltdp.errors import LedgerCorrupt
+    from quiltdp.errors import FileFormatError, LedgerCorrupt
     from quiltdp.io.json_parse import parse_json
-    from quiltdp.io.text import read_source
+    from quiltdp.io.text import Source, read_bytes
 
-    document = parse_json(read_source(path))
+    text = read_bytes(path).decode("utf-8", errors="replace")  # what is replaced fits no hash
     try:
-        return verify_export(document)
+        return verify_export(parse_json(Source(str(path), text)))
+    except FileFormatError as error:
+        raise FileFormatError(
+            path, None, f"this is neither a ledger nor an exported one ({error.message})"
+        ) from None
     except LedgerCorrupt as error:
         raise type(error)(f"{path}: {error.text}") from None
 
