@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from quiltdp.domains.series.chain import fit_chain
     from quiltdp.domains.series.network import fit_network
     from quiltdp.domains.trace.build import location_chain
-    from quiltdp.errors import QuiltdpError
+    from quiltdp.errors import LimitReached, QuiltdpError
     from quiltdp.generalization.concentration import effective_sample_size
     from quiltdp.generalization.planner import plan
     from quiltdp.generalization.pvalues import correct_p_values
@@ -66,6 +66,7 @@ _PUBLIC = {
     "Leakage": "quiltdp.accountant.result",
     "LeakageProfile": "quiltdp.accountant.profile",
     "Ledger": "quiltdp.accountant.ledger",
+    "LimitReached": "quiltdp.errors",
     "Model": "quiltdp.model",
     "Quilt": "quiltdp.graph.quilt",
     "QuiltdpError": "quiltdp.errors",
@@ -125,6 +126,7 @@ __all__ = [
     "Leakage",
     "LeakageProfile",
     "Ledger",
+    "LimitReached",
     "Model",
     "Quilt",
     "QuiltdpError",

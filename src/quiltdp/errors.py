@@ -1,8 +1,8 @@
 """The exception tree: every error a user can cause descends from ``QuiltdpError``.
 
 The command line turns any of them into one line on stderr and an exit code: 2 for bad input,
-1 for a refusal (budget spent, ledger full).  Each message names the culprit (file, line, node or
-option), says what is wrong, and says what to do about it.
+1 for a refusal (budget spent, ledger full), 3 for a limit that somebody set and that was reached.  Each
+message names the culprit (file, line, node or option), says what is wrong, and says what to do about it.
 
 An option has two names, ``max_gap=`` for Python and ``--max-gap`` for the shell.  A message writes it
 as :func:`option`, and is spelled when it is shown: ``str(error)`` in Python's way, the command line in
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from quiltdp.printable import printable
 
@@ -24,6 +24,7 @@ __all__ = [
     "InvalidArgument",
     "InvalidModel",
     "LedgerCorrupt",
+    "LimitReached",
     "ModelTooWide",
     "NoCertificate",
     "NotALedger",
@@ -165,6 +166,24 @@ class Refused(QuiltdpError):
     """A request that is well formed but not allowed (exit code 1)."""
 
     exit_code = 1
+
+
+class LimitReached(QuiltdpError):
+    """A limit of time or memory that somebody set was reached (exit code 3).
+
+    ``partial`` is what had been finished: sound, of the type that was asked for, and possibly far looser
+    than the answer; ``None`` where there is nothing.
+    """
+
+    exit_code = 3
+
+    def __init__(self, text: str, partial: Any = None) -> None:
+        self.partial = partial
+        super().__init__(text)
+
+    def __reduce__(self) -> tuple[type[LimitReached], tuple[str, Any]]:
+        """Pickle through the constructor, so that a worker process can raise it."""
+        return type(self), (self.text, self.partial)
 
 
 class WorkerLost(Refused):

@@ -1,9 +1,9 @@
 """How far a search may go: work budgets in counts, and guards in seconds and bytes.
 
 A :class:`WorkBudget` decides how good an answer is and stands in its certificate: the same model,
-request and budget give the same number on every machine.  A :class:`Guard` never decides a number:
-it is looked at between deterministic stages, and when it strikes, the answer is the one of the last
-stage that was finished.
+request and budget give the same number on every machine.  A :class:`Guard` is a limit that somebody set;
+nobody sets one by default.  Past it there is no answer, only :class:`~quiltdp.errors.LimitReached`, which
+carries what had been finished.  This is the only module of the engine that reads a clock.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 from quiltdp.errors import InvalidArgument, option
 
-__all__ = ["LEVELS", "BesideBudget", "Guard", "GuardStruck", "WorkBudget"]
+__all__ = ["LEVELS", "BesideBudget", "Guard", "GuardStruck", "Limit", "WorkBudget"]
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class WorkBudget:
         typed = f"work={again!r} (--work {again})"
         if replace(self, until="") != LEVELS.get(self.level):
             typed = f"the same work budget with until={stage!r}"
-        return f"{struck} after stage {stage!r}, whose answer this is; {typed} gives it again"
+        return f"{struck} after stage {stage!r}; {typed} gives this partial answer again"
 
 
 _NORMAL = WorkBudget()
@@ -128,11 +128,13 @@ class BesideBudget(WorkBudget):
 
 
 class GuardStruck(Exception):
-    """A limit of time or memory was reached; what had been finished before stands."""
+    """A limit was reached in the middle of some work, which has no result."""
 
 
 class Guard:
-    """A limit in seconds and bytes, looked at between chunks of work; it decides no number.
+    """A limit in seconds and bytes that somebody set, looked at between chunks of work.
+
+    Several analyses may share one: it counts from when it was made.
 
     Parameters
     ----------
@@ -151,22 +153,31 @@ class Guard:
         self._limits = (seconds, max_bytes)
         self.restart()
 
-    def restart(self, like: Guard | None = None) -> None:
-        """Begin anew, for the next question, with the limits of another guard if one is given.
-
-        Whoever holds this guard sees the new limits.
-        """
-        seconds, max_bytes = self._limits = self._limits if like is None else like._limits
+    def restart(self) -> None:
+        """Begin anew, for the next question."""
+        seconds, max_bytes = self._limits
         self._deadline = None if seconds is None else time.monotonic() + seconds
         self._bytes = None if max_bytes is None else max_bytes + _resident()
 
-    def left(self) -> tuple[float | None, int | None]:
-        """Return the seconds and bytes that are left, for a guard in another process."""
-        seconds = None if self._deadline is None else max(0.0, self._deadline - time.monotonic())
-        return seconds, None if self._bytes is None else max(0, self._bytes - _resident())
+    def follow(self, other: Guard) -> None:
+        """Strike when another guard does; whoever holds this one sees it."""
+        self._deadline, self._bytes = other._deadline, other._bytes
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Send when it strikes, by the clock on the wall, and the bytes that are left."""
+        end = None if self._deadline is None else self._deadline - time.monotonic() + time.time()
+        left = None if self._bytes is None else max(0, self._bytes - _resident())
+        return {"_limits": self._limits, "_deadline": end, "_bytes": left}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Strike at the same time, with as many bytes more."""
+        end, left = state["_deadline"], state["_bytes"]
+        self._limits = state["_limits"]
+        self._deadline = None if end is None else end - time.time() + time.monotonic()
+        self._bytes = None if left is None else left + _resident()
 
     def check(self, planned_bytes: int = 0) -> None:
-        """Raise :class:`GuardStruck` past the deadline, or if ``planned_bytes`` more would be too many."""
+        """Raise :class:`GuardStruck` past the time limit, or if ``planned_bytes`` more would be too many."""
         if self._deadline is not None and time.monotonic() > self._deadline:
             raise GuardStruck("the time limit was reached")
         if self._bytes is not None and _resident() + planned_bytes > self._bytes:
@@ -185,3 +196,5 @@ def _resident() -> int:
 
 
 NO_GUARD = Guard()
+Limit = float | Guard | None
+"""Seconds, or a guard that several analyses share; ``None`` for no limit."""

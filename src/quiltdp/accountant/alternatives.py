@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from quiltdp.accountant.adversaries import PRIOR, adversary_from
 from quiltdp.accountant.calibration import Calibration, calibrate
 from quiltdp.accountant.mechanisms import Laplace, several
-from quiltdp.errors import InvalidArgument, QuiltdpError, WorkerLost
+from quiltdp.errors import InvalidArgument, LimitReached, QuiltdpError, WorkerLost
 from quiltdp.numbers import shown_up, up
 
 if TYPE_CHECKING:
@@ -114,6 +114,8 @@ def alternatives(calibration: Calibration, **how: Any) -> Alternatives:
     ------
     InvalidArgument
         If the calibration was read from a file, which holds no model.
+    LimitReached
+        With what was found before.
 
     Examples
     --------
@@ -128,6 +130,7 @@ def alternatives(calibration: Calibration, **how: Any) -> Alternatives:
     model, options = calibration.origin
     asked = {name: options[name] for name in ("protect", "window") if options.get(name) is not None}
     notes: list[str] = []
+    reached: list[str] = []
 
     def sigma(name: str, mechanism: Any, adversary: str) -> float | None:
         more = {"adversary": adversary, "work": "quick", "compare": False, **asked, **how}
@@ -135,6 +138,9 @@ def alternatives(calibration: Calibration, **how: Any) -> Alternatives:
             return calibrate(model, calibration.epsilon, mechanism, **more).sigma
         except WorkerLost:
             raise
+        except LimitReached as limit:
+            reached.append(limit.text)
+            return None
         except QuiltdpError as error:
             notes.append(f"no σ {name}: {error}")
             return None
@@ -146,4 +152,7 @@ def alternatives(calibration: Calibration, **how: Any) -> Alternatives:
     laplace = None
     if not spec.pure:
         laplace = sigma("of Laplace noise", several(Laplace(spec.deltas), spec.releases), who)
-    return Alternatives(calibration, prior, laplace, tuple(notes))
+    found = Alternatives(calibration, prior, laplace, tuple(notes))
+    if reached:
+        raise LimitReached(reached[0], found)
+    return found

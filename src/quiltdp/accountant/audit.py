@@ -14,10 +14,11 @@ from quiltdp.accountant.leakage.laplace_sum import LaplaceSum
 from quiltdp.accountant.methods import available
 from quiltdp.accountant.profile import Progress, Who, Work
 from quiltdp.accountant.profile import leakage as leakage_at
-from quiltdp.accountant.units import positive_epsilon
-from quiltdp.errors import ModelTooWide, QuiltdpError
+from quiltdp.accountant.units import guard_of, positive_epsilon
+from quiltdp.errors import LimitReached, ModelTooWide, QuiltdpError
 from quiltdp.model import Model
 from quiltdp.parallel import each
+from quiltdp.work import Guard, Limit
 
 __all__ = ["Audit", "AuditRow", "audit"]
 
@@ -28,7 +29,6 @@ class AuditRow:
 
     method: str
     epsilon: float | None
-    seconds: float
     kind: str
     note: str = ""
 
@@ -71,7 +71,7 @@ class Audit:
             "laplace_sum": self.laplace_sum,
             "bracket": None if self.bracket is None else self.bracket.to_dict(),
             "sound": self.sound,
-            "methods": [{k: v for k, v in vars(row).items() if k != "seconds"} for row in self.rows],
+            "methods": [dict(vars(row)) for row in self.rows],
             "fingerprint": self.fingerprint,
         }
 
@@ -82,13 +82,14 @@ def audit(
     adversary: Who = "informed",
     *,
     work: Work = "normal",
-    time_limit: float = 60.0,
+    time_limit: Limit = None,
     progress: Progress | None = None,
     executor: Executor | None = None,
 ) -> Audit:
     """Compare every method with the exact limit where there is one, and with what an attack attains.
 
-    With an ``executor`` the methods are asked there, with the same answers.
+    With an ``executor`` the methods are asked there, with the same answers.  ``time_limit`` is for all of it:
+    where it is reached, :class:`~quiltdp.errors.LimitReached` carries the methods that were finished.
 
     Examples
     --------
@@ -103,28 +104,33 @@ def audit(
     who = check_known(adversary_from(adversary), model)
     limit: float | None = None
     reached: float | None = None
+    guard = guard_of(time_limit)
     with suppress(QuiltdpError):  # too large for a limit, or for the time allowed
-        exact = leakage_at(model, alpha, "exact", who, work=work, time_limit=time_limit)
+        exact = leakage_at(model, alpha, "exact", who, work=work, time_limit=guard)
         reached = float(LaplaceSum(model, who).evaluate(alpha).max(initial=0.0))
         limit = exact.epsilon
-    shared = (model, alpha, who, work, time_limit)
-    rows = list(
-        each(_row, list(available(who)), shared=shared, executor=executor, progress=progress, label="methods")
-    )
+    shared = (model, alpha, who, work, guard)
+    asked = list(available(who))
+    said = list(each(_row, asked, shared=shared, executor=executor, progress=progress, label="methods"))
+    rows = [row for row, _ in said]
+    short = next((limit for _, limit in said if limit), "")
     rows.sort(key=lambda row: (row.epsilon is None, row.epsilon or 0.0))
     found: Bracket | None = None
     answers = [row.epsilon for row in rows if row.epsilon is not None]
     with suppress(ModelTooWide):
-        found = bracket(model, min(answers), alpha, who, work=work) if answers else None
-    return Audit(alpha, who.name, limit, reached, tuple(rows), model.fingerprint, found)
+        found = bracket(model, min(answers), alpha, who, work=work) if answers and not short else None
+    made = Audit(alpha, who.name, limit, reached, tuple(rows), model.fingerprint, found)
+    if short:
+        raise LimitReached(short, made)
+    return made
 
 
-def _row(shared: tuple[Model, float, Adversary, Work, float], name: str) -> AuditRow:
-    """Return what one method says, or why it has no answer."""
-    model, alpha, who, work, time_limit = shared
+def _row(shared: tuple[Model, float, Adversary, Work, Guard], name: str) -> tuple[AuditRow, str]:
+    """Return what one method says, or why it has no answer, and which limit was reached."""
+    model, alpha, who, work, guard = shared
     kind = available(who)[name].kind
     try:
-        found = leakage_at(model, alpha, name, who, work=work, time_limit=time_limit)
+        found = leakage_at(model, alpha, name, who, work=work, time_limit=guard)
     except QuiltdpError as error:
-        return AuditRow(name, None, 0.0, kind, error.reason)
-    return AuditRow(name, found.epsilon, found.seconds, kind, "; ".join(found.notes))
+        return AuditRow(name, None, kind, error.reason), error.text if isinstance(error, LimitReached) else ""
+    return AuditRow(name, found.epsilon, kind, "; ".join(found.notes)), ""

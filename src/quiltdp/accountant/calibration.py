@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -30,11 +30,11 @@ from quiltdp.accountant.units import (
     positive_epsilon,
 )
 from quiltdp.edges import edge
-from quiltdp.errors import InvalidArgument, ModelTooWide, NoCertificate, QuiltdpError
+from quiltdp.errors import InvalidArgument, LimitReached, ModelTooWide, NoCertificate, QuiltdpError
 from quiltdp.model import Model
 from quiltdp.numbers import digits_up, shown_up
 from quiltdp.printable import json_text, printable
-from quiltdp.work import LEVELS, BesideBudget
+from quiltdp.work import LEVELS, BesideBudget, Limit
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -92,7 +92,6 @@ class Calibration:
     compared: Mapping[str, float] = field(default_factory=dict)
     per_record: tuple[tuple[str, float], ...] = ()
     notes: tuple[str, ...] = ()
-    seconds: float = 0.0
     origin: tuple[Model, Mapping[str, Any]] | None = field(default=None, repr=False)
     """The model and the options it was made from, for :meth:`report`; not part of the JSON."""
     disjoint: int = 1
@@ -236,7 +235,6 @@ class Calibration:
                 compared={k: float(v) for k, v in d["compared"].items()},
                 per_record=tuple((str(n), float(v)) for n, v in d["per_record"]),
                 notes=notes,
-                seconds=float(d.get("seconds", 0.0)),
                 disjoint=apart,
             )
             if found.releases != count:
@@ -326,7 +324,7 @@ def calibrate(
     protect: Protect = None,
     window: int = 1,
     work: Work = "normal",
-    time_limit: float = 30.0,
+    time_limit: Limit = None,
     memory_limit: float | None = None,
     compare: bool = True,
     progress: Progress | None = None,
@@ -373,10 +371,11 @@ def calibrate(
     else:
         mechanism, apart = several(mechanism, releases), 1
     if not mechanism.pure:
-        found = _approximate(
+        return _approximate(
             model,
             target,
             mechanism,
+            apart,
             method=method,
             adversary=adversary,
             protect=protect,
@@ -387,7 +386,6 @@ def calibrate(
             progress=progress,
             executor=executor,
         )
-        return replace(found, disjoint=apart)
     profile = LeakageProfile(
         model,
         method=method,
@@ -400,11 +398,16 @@ def calibrate(
         progress=progress,
         executor=executor,
     )
-    return replace(calibrate_profile(profile, target, mechanism, compare=compare), disjoint=apart)
+    return calibrate_profile(profile, target, mechanism, compare=compare, disjoint=apart)
 
 
 def calibrate_profile(
-    profile: LeakageProfile, epsilon: float, mechanism: Mechanism, *, compare: bool = True
+    profile: LeakageProfile,
+    epsilon: float,
+    mechanism: Mechanism,
+    *,
+    compare: bool = True,
+    disjoint: int = 1,
 ) -> Calibration:
     """Calibrate from a profile that was made before (several targets, one analysis)."""
     weights = _weights(profile.model, mechanism)
@@ -412,7 +415,7 @@ def calibrate_profile(
     check_scale(passed.sigma, epsilon)
     found = profile.explain(profile.with_largest_leakages(passed.leakages, stage, LISTED), stage, passed.cost)
     compared, left_out = _compared(profile, mechanism, epsilon, weights) if compare else ({}, ())
-    return Calibration(
+    made = Calibration(
         sigma=passed.sigma,
         epsilon=epsilon,
         dp_epsilon=found.dp_epsilon,
@@ -427,9 +430,10 @@ def calibrate_profile(
         compared=compared,
         per_record=tuple(found.per_record.top(LISTED)),
         notes=(*found.notes, *left_out),
-        seconds=found.seconds,
         origin=(profile.model, {"method": profile.method, "work": profile.budget, **profile.protection}),
+        disjoint=disjoint,
     )
+    return profile.whole(made)
 
 
 @dataclass(frozen=True, eq=False)
@@ -495,7 +499,7 @@ def _compared(
     """Return the scales of independent records, group privacy, and the published formula, with notes.
 
     The published formula gets the smallest work budget, no more work than such an answer takes, and what is
-    left of the answer's own limits.
+    left of the answer's own limits; where they are reached, the whole answer is a partial one.
     """
     budget = BesideBudget(**LEVELS["quick"].to_dict())
     alone = epsilon / heaviest(profile.units, profile.model, weights)
@@ -504,6 +508,9 @@ def _compared(
         other = profile.with_method(name, budget)
         try:
             compared[name] = digits_up(mechanism.scale(other.scale(epsilon, weights, tolerance=1e-6)))
+        except LimitReached:
+            notes.append(f"a limit was reached before the answer was compared with {name!r}")
+            profile.reached = profile.reached or notes[-1]
         except ModelTooWide as error:
             asked = f"method={name!r} (--method {name}) asks for it alone"
             notes.append(f"not compared with {name!r}: {error.reason}; {asked}")
@@ -521,12 +528,14 @@ _PASSING = (
 )  # what is not part of how a scale was found
 
 
-def _approximate(model: Model, epsilon: float, mechanism: Mechanism, **options: Any) -> Calibration:
+def _approximate(
+    model: Model, epsilon: float, mechanism: Mechanism, disjoint: int, **options: Any
+) -> Calibration:
     from quiltdp.accountant.delta import smallest_scale
 
     found = smallest_scale(model, epsilon, mechanism, **options)
     check_scale(found.scale, epsilon)
-    return Calibration(
+    made = Calibration(
         sigma=found.scale,
         epsilon=epsilon,
         dp_epsilon=None,
@@ -542,4 +551,8 @@ def _approximate(model: Model, epsilon: float, mechanism: Mechanism, **options: 
         compared=found.compared,
         notes=("per-unit values are δ's: every unit has ε at the stated δ", *found.notes),
         origin=(model, {k: v for k, v in options.items() if k not in _PASSING}),
+        disjoint=disjoint,
     )
+    if found.reached:
+        raise LimitReached(found.reached, made)
+    return made

@@ -1,14 +1,13 @@
 """Approximate Bayesian DP of a whole model: δ at a given ε, and the noise scale to match.
 
 Work is done in stages, one bound each, in the order of :data:`~quiltdp.accountant.delta_bounds.APPROXIMATE`.
-A limit that is reached inside a bound takes it and all later ones away, so that an answer is always that of
-a stage and the ones before it, and ``work="normal:swing"`` gives such an answer again.
+A limit that is reached inside a bound takes it and all later ones away, so that a partial answer is that of
+a stage and the ones before it, and ``work="normal:swing"`` gives it again.
 """
 
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -29,17 +28,17 @@ from quiltdp.accountant.units import (
     Protect,
     Units,
     alpha_vector,
-    checked_bytes,
+    guard_of,
     heaviest,
     make_units,
     positive_epsilon,
 )
-from quiltdp.errors import InvalidArgument, option
+from quiltdp.errors import InvalidArgument, LimitReached, option
 from quiltdp.graph.components import component_classes
 from quiltdp.inference.workspace import Workspace
 from quiltdp.model import Model
 from quiltdp.numbers import digits_up, shown_up
-from quiltdp.work import Guard, WorkBudget
+from quiltdp.work import Limit, WorkBudget
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -82,22 +81,23 @@ class DeltaProfile:
         protect: Protect = None,
         window: int = 1,
         work: WorkBudget | str = "normal",
-        time_limit: float = 30.0,
+        time_limit: Limit = None,
         memory_limit: float | None = None,
         progress: Callable[[str, float], None] | None = None,
         executor: Executor | None = None,
     ) -> None:
-        limits = (positive_epsilon(time_limit, "time_limit"), checked_bytes(memory_limit))
+        guard = guard_of(time_limit, memory_limit)
         self.model = model
         self.adversary = check_known(adversary_from(adversary), model)
         self.units: Units = make_units(model, protect, window)
         self.budget = WorkBudget.named(work)
-        self.notes: tuple[str, ...] = ()
+        self.reached = ""
+        """Where a limit was reached: which one, and whose answer there is; else empty."""
         self.stage = ""
         """The last bound of the last answer."""
         self._method = method
         self._progress, self._executor = progress, _checked(executor)
-        self._workspace = Workspace(model, guard=Guard(*limits))
+        self._workspace, self._shares_guard = Workspace(model, guard=guard), guard is time_limit
         classes = component_classes(model)
         local, places = assign_units(model, self.units, classes)
         _check_one_component(self.units, places)
@@ -143,9 +143,8 @@ class DeltaProfile:
         question: Callable[[WeighedProfile, _Answer | None], _Answer],
         *,
         at_once: bool = False,
-        whole: bool = False,
     ) -> _Answer:
-        """Answer a question by the quick bounds, then by all; at a limit, what was finished counts.
+        """Answer a question by the quick bounds, then by all; at a limit, by what was finished.
 
         Parameters
         ----------
@@ -155,8 +154,6 @@ class DeltaProfile:
             Gets the bounds for these sensitivities, and the answer of the quick ones.
         at_once
             Ask all bounds together: for questions that take one look.
-        whole
-            Let a limit be raised instead.
         """
         everything = self._chosen
         quick = tuple(f for f in everything if not f.costly)  # the first of them, by their order
@@ -172,16 +169,19 @@ class DeltaProfile:
                         found, last = question(weighed, found), entries
                     break
                 except BoundStruck as struck:
-                    if whole:
-                        raise
                     stopped = struck
                     entries = entries[: [f.name for f in entries].index(struck.bound)]
             if stopped is not None:
                 break
         assert found is not None, "group privacy answers, whatever the limits"
         self.stage = self._last_prepared(last)
-        if stopped is not None:
-            self.notes = (self.budget.stopped(stopped, self.stage),)
+        self.reached = "" if stopped is None else self.budget.stopped(stopped, self.stage)
+        return found
+
+    def whole(self, found: _Answer) -> _Answer:
+        """Return an answer; where a limit was reached, raise :class:`LimitReached` with it."""
+        if self.reached:
+            raise LimitReached(self.reached, found)
         return found
 
     def _last_prepared(self, entries: tuple[RegisteredDelta, ...]) -> str:
@@ -222,13 +222,21 @@ class DeltaProfile:
 
     def deltas(self, profile: GroupProfile, epsilon: float, weights: Vector | None = None) -> Vector:
         """Return δ of every unit; ``weights`` are sensitivities per node, 1 for records by default."""
-        self._workspace.guard.restart()  # every question has its own limit
-        return self.ask(weights, lambda weighed, _: weighed.evaluate(profile, epsilon), at_once=True).values
+        self._begin()
+        found = self.ask(weights, lambda weighed, _: weighed.evaluate(profile, epsilon), at_once=True)
+        return self.whole(found.values)
 
     def delta(self, profile: GroupProfile, epsilon: float, weights: Vector | None = None) -> float:
         """Return the largest δ over all units; ε may be negative."""
-        self._workspace.guard.restart()
-        return self.ask(weights, lambda weighed, _: weighed.largest(profile, epsilon), at_once=True)
+        self._begin()
+        return self.whole(
+            self.ask(weights, lambda weighed, _: weighed.largest(profile, epsilon), at_once=True)
+        )
+
+    def _begin(self) -> None:
+        """Give every question a limit of its own."""
+        if not self._shares_guard:
+            self._workspace.guard.restart()
 
     def largest_group(self, weights: Vector) -> float:
         """Return the largest sum of sensitivities of a component."""
@@ -272,7 +280,13 @@ class ApproximateCalibration:
     certificate: Certificate
     protected: str
     compared: Mapping[str, float]
-    notes: tuple[str, ...]
+    reached: str = ""
+    """Which limit was reached, if one was."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What people should know."""
+        return (self.reached,) if self.reached else ()
 
 
 def smallest_scale(
@@ -323,7 +337,7 @@ def smallest_scale(
         bounds.certificate(answer.deltas, epsilon),
         bounds.units.kind,
         {**compared, "group": mechanism.group(whole).scale(epsilon)},
-        bounds.notes,
+        bounds.reached,
     )
 
 
@@ -366,16 +380,13 @@ def approximate_leakage(
     scale: float,
     *,
     known: float = math.inf,
-    whole: bool = False,
     **options: Any,
 ) -> Leakage:
     """Return the smallest ε found with certified δ_BDP(ε) ≤ δ for noise of this scale.
 
-    ``known`` is an ε that is looked at too: if it passes, the answer is no larger.  With ``whole`` a limit
-    that is reached is raised (:class:`~quiltdp.work.GuardStruck`), and no looser answer given.  ``options``
-    are those of :class:`DeltaProfile`.
+    ``known`` is an ε that is looked at too: if it passes, the answer is no larger.  ``options`` are those
+    of :class:`DeltaProfile`.
     """
-    started = time.monotonic()
     positive_epsilon(scale, "scale")
     bounds = DeltaProfile(model, **options)
     weights = alpha_vector(model, mechanism.deltas, "sensitivity")
@@ -390,9 +401,9 @@ def approximate_leakage(
             epsilon = known
         return _Found(first, epsilon, weighed.evaluate(profile, epsilon))
 
-    answer = bounds.ask(weights, search, whole=whole)
+    answer = bounds.ask(weights, search)
     binding = _binding(bounds, answer.deltas, answer.number)
-    return Leakage(
+    found = Leakage(
         epsilon=answer.number,
         dp_epsilon=math.inf,
         per_record=PerUnit(bounds.units.names, np.full(len(answer.deltas.values), answer.number)),
@@ -401,7 +412,10 @@ def approximate_leakage(
         certificate=bounds.certificate(answer.deltas, answer.number),
         adversary=bounds.adversary.name,
         fingerprint=model.fingerprint,
-        seconds=time.monotonic() - started,
-        notes=("approximate DP: the same ε for every unit, at the stated δ", *bounds.notes),
+        notes=(
+            *((bounds.reached,) if bounds.reached else ()),
+            "approximate DP: the same ε for every unit, at the stated δ",
+        ),
         protected=bounds.units.kind,
     )
+    return bounds.whole(found)

@@ -84,16 +84,16 @@ class _Weighing:
                 assert made.tried[entry.name] is not None, "what fits there fits here"
             self._found[k] = made.workspace, made.weigh(weights, self.fitting[k])
         space, found = self._found[k]
-        space.guard.restart(guard)
+        space.guard.follow(guard)
         return found
 
 
-_Question = tuple[int, GroupProfile, float, bool, tuple[float | None, int | None]]
+_Question = tuple[int, GroupProfile, float, bool, Guard]
 
 
 def _evaluate(shared: _Weighing, asked: _Question) -> Evaluated:
-    k, profile, epsilon, costly, left = asked
-    return shared.piece(k, Guard(*left)).evaluate(profile, epsilon, costly=costly)
+    k, profile, epsilon, costly, guard = asked
+    return shared.piece(k, guard).evaluate(profile, epsilon, costly=costly)
 
 
 def evaluate_elsewhere(
@@ -115,8 +115,8 @@ def evaluate_elsewhere(
     def evaluate(profile: GroupProfile, epsilon: float, costly: bool) -> list[Evaluated]:
         if not _can_be_sent(profile):
             return [weighed.evaluate(profile, epsilon, costly=costly) for _, _, weighed in pieces]
-        left = [piece.workspace.guard.left() for piece, _, _ in pieces]
-        questions: list[_Question] = [(k, profile, epsilon, costly, left[k]) for k in range(len(pieces))]
+        guards = [piece.workspace.guard for piece, _, _ in pieces]
+        questions: list[_Question] = [(k, profile, epsilon, costly, guard) for k, guard in enumerate(guards)]
         return list(each(_evaluate, questions, shared=sealed, executor=executor, place=lambda q: place[q[0]]))
 
     return evaluate

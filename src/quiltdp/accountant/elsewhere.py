@@ -44,7 +44,7 @@ class _Prepared:
         """Return a piece with exactly these bounds."""
         usual = self.components[piece]
         space = self._spaces.setdefault(piece, Workspace(usual.problem.model))
-        space.guard.restart(guard)
+        space.guard.follow(guard)
         found = usual.anew(space, usual.budget)
         for name in names:
             if (piece, name) not in self._bounds:
@@ -84,7 +84,7 @@ class Elsewhere:
 
         With ``insist`` it refuses in its own words what it does not fit.
         """
-        asked = [(p, _names(self.components[p]), entry, insist, self._left(p)) for p in pieces]
+        asked = [(p, _names(self.components[p]), entry, insist, self._guard(p)) for p in pieces]
         taken = []
         for p, (took, notes, found) in zip(pieces, self._each(_offer, asked, pieces), strict=True):
             self.components[p].notes.extend(notes)
@@ -96,7 +96,7 @@ class Elsewhere:
 
     def run(self, evaluations: Sequence[Evaluation]) -> list[SmallestBounds]:
         """Return what all evaluations give, in their order."""
-        asked = [(q, _names(self.components[q.piece])[: q.bounds], self._left(q.piece)) for q in evaluations]
+        asked = [(q, _names(self.components[q.piece])[: q.bounds], self._guard(q.piece)) for q in evaluations]
         pieces = [q.piece for q in evaluations]
         results = []
         for q, (found, alike) in zip(evaluations, self._each(_evaluate, asked, pieces), strict=True):
@@ -114,15 +114,15 @@ class Elsewhere:
         at = {id(a): self._place[p] for a, p in zip(asked, pieces, strict=True)}
         return each(work, asked, shared=self._shared, executor=self.executor, place=lambda a: at[id(a)])
 
-    def _left(self, piece: int) -> tuple[float | None, int | None]:
-        return self.components[piece].workspace.guard.left()
+    def _guard(self, piece: int) -> Guard:
+        return self.components[piece].workspace.guard
 
 
 def _offer(
-    shared: _Prepared, asked: tuple[int, Names, Registered, bool, Any]
+    shared: _Prepared, asked: tuple[int, Names, Registered, bool, Guard]
 ) -> tuple[bool, list[str], tuple[Registered, dict[str, Any]]]:
-    piece, names, entry, insist, left = asked
-    component = shared.component(piece, names, Guard(*left))
+    piece, names, entry, insist, guard = asked
+    component = shared.component(piece, names, guard)
     took = True
     if insist:
         component.take(entry)
@@ -134,7 +134,7 @@ def _offer(
     return took, component.notes, (last, said)  # an entry travels by its name
 
 
-def _evaluate(shared: _Prepared, asked: tuple[Evaluation, Names, Any]) -> tuple[SmallestBounds, Classes]:
-    evaluation, names, left = asked
-    found = evaluation.run(shared.component(evaluation.piece, names, Guard(*left)))
+def _evaluate(shared: _Prepared, asked: tuple[Evaluation, Names, Guard]) -> tuple[SmallestBounds, Classes]:
+    evaluation, names, guard = asked
+    found = evaluation.run(shared.component(evaluation.piece, names, guard))
     return found, shared.components[evaluation.piece].alike(evaluation.alpha)

@@ -6,8 +6,6 @@
 
 from __future__ import annotations
 
-import time
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from copy import copy
 from dataclasses import replace
@@ -27,16 +25,16 @@ from quiltdp.accountant.units import (
     DpEpsilon,
     Protect,
     alphas,
-    checked_bytes,
+    guard_of,
     make_units,
     positive_epsilon,
 )
 from quiltdp.edges import edge
-from quiltdp.errors import InvalidArgument, ModelTooWide, option
+from quiltdp.errors import InvalidArgument, LimitReached, option
 from quiltdp.graph.components import component_classes
 from quiltdp.inference.workspace import Alongside, Workspace
 from quiltdp.model import Model
-from quiltdp.work import Guard, GuardStruck, WorkBudget
+from quiltdp.work import GuardStruck, Limit, WorkBudget
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -74,22 +72,21 @@ class LeakageProfile:
         protect: Protect = None,
         window: int = 1,
         work: Work = "normal",
-        time_limit: float = 30.0,
+        time_limit: Limit = None,
         memory_limit: float | None = None,
         progress: Progress | None = None,
         executor: Executor | None = None,
         alongside: Alongside | None = None,
     ) -> None:
         self.adversary = check_known(adversary_from(adversary), model)
-        limits = (positive_epsilon(time_limit, "time_limit"), checked_bytes(memory_limit))
+        guard = guard_of(time_limit, memory_limit)
         self.budget = WorkBudget.named(work)
         self.model = model
         self.units = make_units(model, protect, window)
         self.protection: dict[str, Any] = {"protect": protect, "window": window}
-        self.workspace = Workspace(model, guard=Guard(*limits), alongside=alongside)
-        self._fresh = True
+        self.workspace = Workspace(model, guard=guard, alongside=alongside)
+        self._fresh, self._shares_guard = True, guard is time_limit
         self._progress = progress
-        self._started = time.monotonic()
         self._entry = None if method == "auto" else find_method(self.adversary, method)
         self.method = method if self._entry is None else self._entry.name  # an old name is known by the new
         _check_stage(self.budget.until, self.adversary)
@@ -106,9 +103,8 @@ class LeakageProfile:
         self._additive = self._some_unit_is_cut()
         self._stages: list[Answers] = []
         self._waiting = self._next_stages()
-        self._stopped: str | None = None
-        self.struck = False
-        """Whether a limit of time or memory was reached."""
+        self.reached = ""
+        """Where a limit was reached: which one, and whose answer there is; else empty."""
 
     # -- building --------------------------------------------------------------------------
 
@@ -131,7 +127,7 @@ class LeakageProfile:
         other._pieces = tuple(
             replace(p, component=p.component.anew(p.component.workspace, other.budget)) for p in self._pieces
         )
-        other._stages, other._stopped, other._progress, other.struck = [], None, None, False
+        other._stages, other.reached, other._progress = [], "", None
         other._elsewhere, other._fresh = None, True
         other._waiting = other._next_stages()
         return other
@@ -194,7 +190,13 @@ class LeakageProfile:
         return f"{entry.name}@{entry.against.name}"
 
     def prepare(self) -> None:
-        """Do the α-independent work of every stage now."""
+        """Do the α-independent work of every stage now.
+
+        Raises
+        ------
+        LimitReached
+            With this profile, which knows the stages that were finished.
+        """
         try:
             while self._advance():
                 pass
@@ -203,10 +205,11 @@ class LeakageProfile:
         self._fresh = False
         if self._progress is not None:
             self._progress("prepared", 1.0)
+        self.whole(self)
 
     def _advance(self) -> bool:
         """Prepare one more stage; return whether there was one."""
-        if self._stopped is not None:
+        if self.reached:
             return False
         found = next(self._waiting, None)
         if found is not None:
@@ -216,14 +219,15 @@ class LeakageProfile:
     def _stop(self, stages: int, struck: GuardStruck, last: Answers | None) -> None:
         """Keep only the stages that were finished (``last`` may be the rough half of one), and say so."""
         del self._stages[stages:]
-        self.struck = True
         if last is None:
-            raise ModelTooWide(
-                f"{option('method', self.method)}: {struck} before it was finished",
-                f"raise {option('time_limit')} or {option('memory_limit')}",
-                f"use {option('method', 'auto')}",
-            ) from None
-        self._stopped = self.budget.stopped(struck, last.stage)
+            raise LimitReached(f"{struck} before {option('method', self.method)} had an answer") from None
+        self.reached = self.budget.stopped(struck, last.stage)
+
+    def whole(self, found: _Answer) -> _Answer:
+        """Return an answer; where a limit was reached, raise :class:`LimitReached` with it."""
+        if self.reached:
+            raise LimitReached(self.reached, found)
+        return found
 
     # -- answering -------------------------------------------------------------------------
 
@@ -232,10 +236,11 @@ class LeakageProfile:
     ) -> tuple[_Answer, Answers]:
         """Answer a question stage by stage; return the last answer and the stage it came from.
 
-        ``question`` gets a stage and the answer of the one before.  When a guard strikes, the answer
-        of the last finished stage counts.  A ``search`` asks every stage twice, roughly at first.
+        ``question`` gets a stage and the answer of the one before.  When a guard strikes, what the last
+        finished stage says is :meth:`whole`'s partial answer.  A ``search`` asks every stage twice, roughly
+        at first.
         """
-        if not self._fresh:
+        if not self._fresh and not self._shares_guard:
             self.workspace.guard.restart()
         self._fresh = False
         found: _Answer | None = None
@@ -265,12 +270,12 @@ class LeakageProfile:
     def notes(self) -> list[str]:
         """Return what was passed over, and whether a limit was reached."""
         found = [n for piece in self._pieces for n in piece.component.notes]
-        return list(dict.fromkeys(found + ([self._stopped] if self._stopped else [])))
+        return list(dict.fromkeys(([self.reached] if self.reached else []) + found))
 
     def epsilon(self, dp_epsilon: DpEpsilon) -> float:
         """Return only the largest leakage at ``dp_epsilon``."""
         alpha = alphas(self.model, dp_epsilon)
-        return self.ask(lambda stage, before: stage.leakages(alpha, before))[0].epsilon
+        return self.whole(self.ask(lambda stage, before: stage.leakages(alpha, before))[0].epsilon)
 
     def leakage(self, dp_epsilon: DpEpsilon) -> Leakage:
         """Return the leakage of every unit under a ``dp_epsilon``-DP mechanism, certified.
@@ -279,13 +284,13 @@ class LeakageProfile:
         """
         alpha = alphas(self.model, dp_epsilon)
         found, stage = self.ask(lambda stage, before: stage.leakages(alpha, before))
-        return self.explain(found, stage, dp_epsilon)
+        return self.whole(self.explain(found, stage, dp_epsilon))
 
     def per_unit(self, dp_epsilon: DpEpsilon) -> PerUnit:
         """Return the :attr:`Leakage.per_record` of :meth:`leakage`, without its reasons."""
         alpha = alphas(self.model, dp_epsilon)
         found, stage = self.ask(lambda stage, before: stage.leakages(alpha, before))
-        return stage.per_unit(found)
+        return self.whole(stage.per_unit(found))
 
     def with_largest_leakages(self, found: Leakages, stage: Answers, count: int) -> Leakages:
         """Return the ``count`` largest leakages at the end of a search, by the bounds that count there.
@@ -294,7 +299,7 @@ class LeakageProfile:
         was reached, now or before, and where the work budget names its last stage: it repeats such answers.
         A bound that could not lower the largest is not asked about the others; :meth:`leakage` asks all.
         """
-        if self._stopped is not None or self.budget.until:
+        if self.reached or self.budget.until:
             return found
         try:
             full = stage.largest_leakages(found, count)
@@ -318,7 +323,6 @@ class LeakageProfile:
             certificate=certificate(entry, bounds, self.budget.to_dict(), stage.stage, self.method),
             adversary=self.adversary.name,
             fingerprint=self.model.fingerprint,
-            seconds=time.monotonic() - self._started,
             by_method=stage.by_method(found),
             notes=tuple(notes),
             protected=self.units.kind,
@@ -339,7 +343,7 @@ class LeakageProfile:
         found, _ = self.ask(
             lambda stage, before: stage.scale(target, weights, tolerance, before), search=True
         )
-        return found.scale
+        return self.whole(found.scale)
 
     def curve(self, dp_epsilons: Any) -> list[Leakage]:
         """Return the leakage at each of several α, for tables and pictures."""
@@ -366,7 +370,7 @@ def analyze(
     protect: Protect = None,
     window: int = 1,
     work: Work = "normal",
-    time_limit: float = 30.0,
+    time_limit: Limit = None,
     memory_limit: float | None = None,
     progress: Progress | None = None,
     executor: Executor | None = None,
@@ -389,8 +393,8 @@ def analyze(
         How far searches go: ``quick``, ``normal``, ``thorough``, or a
         :class:`~quiltdp.work.WorkBudget`; the same work gives the same answer everywhere.
     time_limit, memory_limit
-        Guards in seconds (for the analysis, and again for every question) and bytes: when one
-        strikes, the answer is that of the last finished stage, and says so.
+        Limits in seconds (for the analysis, and again for every question) and bytes; none by default.  When
+        one is reached, :class:`~quiltdp.errors.LimitReached` is raised with the partial answer.
     progress
         Called with a label and a fraction in [0, 1].
     executor
@@ -422,7 +426,7 @@ def leakage(
     protect: Protect = None,
     window: int = 1,
     work: Work = "normal",
-    time_limit: float = 30.0,
+    time_limit: Limit = None,
     memory_limit: float | None = None,
     progress: Progress | None = None,
     executor: Executor | None = None,
@@ -475,15 +479,12 @@ def dp_epsilon(
     protect: Protect = None,
     window: int = 1,
     work: Work = "normal",
-    time_limit: float = 30.0,
+    time_limit: Limit = None,
     memory_limit: float | None = None,
     progress: Progress | None = None,
     executor: Executor | None = None,
 ) -> float:
     """Return the largest α for which every α-DP mechanism is certified to leak at most ε.
-
-    Where a limit of time or memory was reached, the answer of the last finished stage is returned with a
-    ``UserWarning`` that says so; :func:`quiltdp.calibrate` tells it in its notes.
 
     Examples
     --------
@@ -504,7 +505,4 @@ def dp_epsilon(
         progress=progress,
         executor=executor,
     )
-    found = profile.dp_epsilon(bdp_epsilon)
-    if profile.struck:  # a number cannot carry a note
-        warnings.warn(f"dp_epsilon: {'; '.join(profile.notes())}", UserWarning, stacklevel=2)
-    return found
+    return profile.dp_epsilon(bdp_epsilon)

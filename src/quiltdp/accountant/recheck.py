@@ -9,7 +9,6 @@ in its certificate, and then never leaks more than it promised.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Any
 
 from quiltdp.accountant.calibration import Calibration, cost_at, smallest_noise
@@ -18,14 +17,11 @@ from quiltdp.accountant.mechanisms import Mechanism, check_mechanism
 from quiltdp.accountant.profile import LeakageProfile, Who, Work
 from quiltdp.accountant.result import Leakage
 from quiltdp.accountant.units import Protect, make_units, positive_epsilon
-from quiltdp.errors import InvalidArgument, ModelTooWide, option
+from quiltdp.errors import InvalidArgument, option
 from quiltdp.model import Model
-from quiltdp.work import GuardStruck, WorkBudget
+from quiltdp.work import Limit, WorkBudget
 
 __all__ = ["leakage_of"]
-
-_USUAL = 30.0  # seconds
-_ANY = 1e9  # seconds: a calibration is searched for to its end
 
 
 def leakage_of(
@@ -38,7 +34,7 @@ def leakage_of(
     protect: Protect = None,
     window: int | None = None,
     work: Work | None = None,
-    time_limit: float | None = None,
+    time_limit: Limit = None,
     memory_limit: float | None = None,
 ) -> Leakage:
     """Return the leakage of a mechanism used at a given noise scale, certified: σ → ε.
@@ -51,8 +47,7 @@ def leakage_of(
         A mechanism with its sensitivity; or a calibration, which is certified anew by the search it was
         made with: at its own scale (the default) or more noise it never leaks more than its ε.
     method, adversary, window, work, time_limit, memory_limit
-        As for :func:`quiltdp.leakage`, with its defaults.  A calibration says all of them itself: it is
-        searched for as long as that takes, or refused at a limit that is given.
+        As for :func:`quiltdp.leakage`, with its defaults.  A calibration says all but the limits itself.
     protect
         As for :func:`quiltdp.leakage`; needed again for a calibration for sets that was read from a file.
 
@@ -60,7 +55,7 @@ def leakage_of(
     ------
     InvalidArgument
         If a calibration was made for another model, or is asked for with other options.
-    ModelTooWide
+    LimitReached
         If a limit was reached before the search of a calibration was repeated.
 
     Examples
@@ -90,7 +85,7 @@ def leakage_of(
         "protect": protect,
         "window": 1 if window is None else window,
         "work": "normal" if work is None else work,
-        "time_limit": _USUAL if time_limit is None else time_limit,
+        "time_limit": time_limit,
         "memory_limit": memory_limit,
     }
     if not mechanism.pure:
@@ -105,7 +100,7 @@ def _certified_anew(
     scale: float,
     protect: Protect,
     window: int | None,
-    time_limit: float | None,
+    time_limit: Limit,
     memory_limit: float | None,
 ) -> Leakage:
     """Return the leakage by the search in a calibration's certificate."""
@@ -118,7 +113,7 @@ def _certified_anew(
     options: dict[str, Any] = {
         "method": certificate.asked,
         "adversary": calibration.adversary,
-        "time_limit": _ANY if time_limit is None else time_limit,
+        "time_limit": time_limit,
         **_protection(model, calibration, protect, window),
     }
     options |= {
@@ -126,26 +121,15 @@ def _certified_anew(
         "memory_limit": memory_limit,
     }
     if not calibration.mechanism.pure:
-        return _approximate(model, calibration, scale, options)
+        return approximate_leakage(model, calibration.mechanism, scale, known=calibration.epsilon, **options)
     profile = LeakageProfile(model, **options)
     found = profile.leakage(cost_at(calibration.mechanism, scale))
     if found.epsilon > calibration.epsilon:  # a search may know better than one look: it is repeated
         profile = LeakageProfile(model, **options)
         passed, stage = smallest_noise(profile, calibration.epsilon, calibration.mechanism)
-        if passed.sigma <= scale and not profile.struck:
+        if passed.sigma <= scale:
             found = profile.explain(passed.leakages, stage, passed.cost)
-    if profile.struck:
-        raise _too_short()
-    return found
-
-
-def _approximate(model: Model, calibration: Calibration, scale: float, options: Mapping[str, Any]) -> Leakage:
-    try:
-        return approximate_leakage(
-            model, calibration.mechanism, scale, known=calibration.epsilon, whole=True, **options
-        )
-    except GuardStruck:
-        raise _too_short() from None
+    return profile.whole(found)
 
 
 def _protection(
@@ -166,10 +150,3 @@ def _protection(
             f" give the same {option('protect')} or {option('window')}"
         )
     return chosen
-
-
-def _too_short() -> ModelTooWide:
-    return ModelTooWide(
-        "a limit was reached before the calibration's own search was repeated",
-        f"raise {option('time_limit')} or {option('memory_limit')}, or leave them out",
-    )

@@ -180,7 +180,6 @@ class Leakage:
     certificate: Certificate
     adversary: str
     fingerprint: str
-    seconds: float
     by_method: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     protected: str = "single records"

@@ -9,7 +9,7 @@ from typing import Any
 from quiltdp.accountant.calibration import Calibration, calibrate, calibrate_profile
 from quiltdp.accountant.mechanisms import Mechanism, check_mechanism
 from quiltdp.accountant.near import NearProfile
-from quiltdp.accountant.units import SMALLEST_TARGET, positive_epsilon
+from quiltdp.accountant.units import SMALLEST_TARGET, all_or_nothing, positive_epsilon
 from quiltdp.errors import InvalidArgument
 from quiltdp.inference.uncertain import TableErrors, interval_errors, relative_errors
 from quiltdp.model import Model
@@ -18,6 +18,7 @@ from quiltdp.numbers import shown_up
 __all__ = ["robust"]
 
 
+@all_or_nothing()
 def robust(
     models: Model | Sequence[Model],
     epsilon: float,

@@ -1,16 +1,12 @@
 """One work budget and one time limit for an answer that several analyses make together.
 
-A panel asks a family at many frequencies, a plan asks a model at many α and about two adversaries.  Such
-an answer is first sought with the whole budget.  Where the limit strikes in any of its analyses it is
-sought stage by stage, *every* analysis ending with the same stage, and the answer is that of the last
-stage which all of them finished: a budget that ends there (``normal:STAGE``) gives it again.
+A panel asks a family at many frequencies, a plan asks a model at many α and about two adversaries.  Where
+a limit is reached in any of them, the partial answer is that of group privacy, the first stage, in *all*.
 """
 
 from __future__ import annotations
 
-import math
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -18,24 +14,20 @@ from quiltdp.accountant.adversaries import INFORMED, PRIOR, Adversary, adversary
 from quiltdp.accountant.leakage import AUTOMATIC
 from quiltdp.accountant.methods import method_names
 from quiltdp.accountant.profile import LeakageProfile
-from quiltdp.accountant.units import positive_epsilon
-from quiltdp.errors import InvalidArgument, Refused, WorkerLost, option
-from quiltdp.work import Guard, GuardStruck, WorkBudget
+from quiltdp.accountant.units import guard_of
+from quiltdp.errors import InvalidArgument, LimitReached, Refused, WorkerLost, option
+from quiltdp.work import NO_GUARD, Guard, GuardStruck, Limit, WorkBudget
 
 __all__ = [
-    "ON_NETWORKS",
     "STAGES",
     "SharedWork",
     "WorkDone",
     "ask_until",
     "budget_against",
     "end_for",
-    "seconds_until",
 ]
 
 _Answer = TypeVar("_Answer")
-_AT_ONCE = 0.7  # the share of the limit for the whole budget; the rest is for going stage by stage
-_FOREVER = 1e9  # seconds
 
 _TWICE = {name for _, name, _ in AUTOMATIC if sum(1 for _, other, _ in AUTOMATIC if other == name) > 1}
 STAGES = tuple(
@@ -43,9 +35,6 @@ STAGES = tuple(
     for against, name, _ in AUTOMATIC
 )
 """The stages of all adversaries in one order, by the names that they have against the prior one."""
-
-ON_NETWORKS = tuple(stage for stage in STAGES if stage.partition("@")[0] != "chain")
-"""Those worth going through one by one on a network: parts of it that are chains are done on the way."""
 
 
 def end_for(adversary: Adversary, stage: str) -> str:
@@ -101,11 +90,7 @@ class WorkDone:
         """Where a limit was reached: after which stage, and how to get the same answer again."""
         if not self.stage:
             return ()
-        again = f"{self.work.level}:{self.stage}"
-        return (
-            f"{self.reason} after stage {self.stage!r}, whose answer this is;"
-            f" work={again!r} (--work {again}) gives it again",
-        )
+        return (self.work.stopped(GuardStruck(self.reason), self.stage),)
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready dictionary; ``stage`` is null where the whole budget was used."""
@@ -120,16 +105,14 @@ class SharedWork:
     work
         How far searches go, in all of them.
     time_limit
-        Seconds for an answer as a whole (:meth:`answer`); ``None`` for no limit.
-    stages
-        Which stages are worth going through one by one.
+        Seconds for an answer as a whole (:meth:`answer`), or a guard; ``None`` for no limit.
 
     Attributes
     ----------
     budget
         What analyses may spend now.
-    deadline
-        When they must end, in seconds since the epoch, so that it holds in workers too; ``None``: never.
+    guard
+        What ends them.
 
     Examples
     --------
@@ -138,29 +121,24 @@ class SharedWork:
     ('exact', 7, ())
     """
 
-    def __init__(
-        self,
-        work: str | WorkBudget = "normal",
-        time_limit: float | None = None,
-        stages: Sequence[str] = STAGES,
-    ) -> None:
-        self._stages = stages
+    def __init__(self, work: str | WorkBudget = "normal", time_limit: Limit = None) -> None:
         self.asked = self.budget = WorkBudget.named(work)
-        self.time_limit = None if time_limit is None else positive_epsilon(time_limit, "time_limit")
         name = self.asked.until.removesuffix("~")
         if name and name not in (*STAGES, *method_names(PRIOR), *method_names(INFORMED)):
             raise InvalidArgument(
                 f"{option('work')}: {name!r} is not a stage; stages are among {', '.join(STAGES)}"
             )
-        self.deadline: float | None = None
+        self._limit = guard_of(time_limit)
+        self._shares_guard = self._limit is time_limit
+        self.guard = NO_GUARD
         self._answering = False
         self._done = WorkDone(self.asked)
 
     @classmethod
-    def within(cls, budget: WorkBudget, deadline: float | None) -> SharedWork:
+    def within(cls, budget: WorkBudget, guard: Guard) -> SharedWork:
         """Return a part of an answer that is being sought elsewhere: a limit that strikes is told there."""
         part = cls(budget)
-        part.deadline, part._answering = deadline, True
+        part.guard, part._answering = guard, True
         return part
 
     @property
@@ -174,75 +152,42 @@ class SharedWork:
         stage = STAGES[min(places)] if places else self.budget.until
         return replace(self.budget, until=end_for(adversary, stage) if stage else "")
 
-    def answer(self, question: Callable[[], _Answer], *adversaries: Adversary) -> _Answer:
-        """Return the answer to a question that asks analyses, all with one budget and one deadline.
+    def answer(self, question: Callable[[], _Answer]) -> _Answer:
+        """Return the answer to a question that asks analyses, all with one budget and one limit.
 
-        ``adversaries`` are those that it is about, where not all are: only their stages count then.
         The question raises :class:`~quiltdp.work.GuardStruck` where one of them was cut short
         (:func:`ask_until`).  A question inside a question belongs to the outer one.
+
+        Raises
+        ------
+        LimitReached
+            With the answer of group privacy, if that is one.
         """
         if self._answering:
             return question()
-        began, limit = time.time(), math.inf if self.time_limit is None else self.time_limit
-        self._answering, self._done = True, WorkDone(self.asked)
+        if not self._shares_guard:
+            self._limit.restart()
+        self._answering, self._done, self.guard = True, WorkDone(self.asked), self._limit
         try:
-            self.deadline = began + _AT_ONCE * limit if math.isfinite(limit) else None
+            return question()
+        except GuardStruck as struck:
+            self.budget, self.guard = replace(self.asked, until=STAGES[0]), NO_GUARD
+            self._done = WorkDone(self.asked, STAGES[0], str(struck))
             try:
-                return question()
-            except GuardStruck as struck:
-                about = adversaries or (INFORMED, PRIOR)
-                return self._stage_by_stage(question, str(struck), began + limit, about)
-        finally:
-            self._answering, self.deadline, self.budget = False, None, self.asked
-
-    def _stage_by_stage(
-        self, question: Callable[[], _Answer], reason: str, end: float, about: Sequence[Adversary]
-    ) -> _Answer:
-        """Return the answer of the last stage that was finished in time; of the first in any case."""
-        until = self.asked.until.removesuffix("~")
-        ahead = [s for s in STAGES[: STAGES.index(until) if until in STAGES else None] if _concerns(s, about)]
-        found: Callable[[], _Answer] | None = None
-        last = STAGES[0]
-        for stage in [s for s in self._stages if s in ahead] or STAGES[:1]:
-            self.budget = replace(self.asked, until=stage)
-            self.deadline = end if found is not None and math.isfinite(end) else None
-            try:
-                value = question()
-                found, last = (lambda value=value: value), stage
-            except GuardStruck:
-                break
+                partial = question()
             except WorkerLost:
                 raise
-            except Refused as error:  # a later stage may allow it
-                found, last = _refusal(error, WorkDone(self.asked, stage, reason)), stage
-        self._done = WorkDone(self.asked, last, reason)
-        if found is None:
-            raise Refused(f"{reason} before the first stage was finished: raise {option('time_limit')}")
-        return found()
+            except Refused as error:
+                raise LimitReached(f"{struck}; by group privacy, which is quick: {error}") from None
+            raise LimitReached(self._done.notes[0], partial) from None
+        finally:
+            self._answering, self.guard, self.budget = False, NO_GUARD, self.asked
 
 
-def _concerns(stage: str, adversaries: Sequence[Adversary]) -> bool:
-    """Return whether a stage adds something against one of the adversaries."""
-    against = adversary_from(AUTOMATIC[STAGES.index(stage)][0])
-    return any(against.covers(a) for a in adversaries)
-
-
-def _refusal(error: Refused, done: WorkDone) -> Callable[[], Any]:
-    def refuse() -> Any:
-        raise type(error)("; ".join((str(error), *done.notes))) from error
-
-    return refuse
-
-
-def seconds_until(deadline: float | None) -> float:
-    """Return the seconds that a new analysis may take."""
-    return _FOREVER if deadline is None else max(1e-6, deadline - time.time())
-
-
-def ask_until(deadline: float | None, profile: LeakageProfile, question: Callable[[], _Answer]) -> _Answer:
+def ask_until(guard: Guard, profile: LeakageProfile, question: Callable[[], _Answer]) -> _Answer:
     """Ask a profile something; raise :class:`GuardStruck` if it was cut short, now or before."""
-    profile.workspace.guard.restart(Guard(seconds_until(deadline)))
-    found = question()
-    if profile.struck:
-        raise GuardStruck("the time limit was reached")
-    return found
+    profile.workspace.guard.follow(guard)
+    try:
+        return question()
+    except LimitReached:
+        raise GuardStruck("the time limit was reached") from None

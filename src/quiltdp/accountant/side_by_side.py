@@ -10,26 +10,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
-from time import time
 from typing import Any
 
 from quiltdp.accountant.adversaries import Adversary, adversary_from
 from quiltdp.accountant.calibration import Calibration, calibrate
 from quiltdp.accountant.mechanisms import Mechanism
 from quiltdp.accountant.profile import Progress
-from quiltdp.accountant.units import positive_epsilon
-from quiltdp.errors import InvalidArgument, option
+from quiltdp.accountant.units import guard_of
+from quiltdp.errors import InvalidArgument, LimitReached, option
 from quiltdp.graph.components import component_classes
 from quiltdp.model import Model
 from quiltdp.parallel import checked_executor, each
+from quiltdp.work import Guard, Limit
 
 __all__ = ["SIDE_BY_SIDE", "calibrate_adversaries"]
 
 SIDE_BY_SIDE = ("prior", "knows:1", "knows:2", "informed")
 """Nothing known but the model, any record, any two records, any records at all."""
-
-_KEPT = 0.1  # of the limit, for each adversary still to come
-_LEAST = 1e-3  # seconds: enough for group privacy
 
 
 def calibrate_adversaries(
@@ -38,7 +35,8 @@ def calibrate_adversaries(
     mechanism: Mechanism,
     *,
     adversaries: Sequence[str | Adversary] = SIDE_BY_SIDE,
-    time_limit: float = 30.0,
+    time_limit: Limit = None,
+    memory_limit: float | None = None,
     known: Sequence[Calibration] = (),
     progress: Progress | None = None,
     executor: Executor | None = None,
@@ -52,9 +50,8 @@ def calibrate_adversaries(
         As for :func:`quiltdp.calibrate`.
     adversaries
         Who is compared; default: prior, knows:1, knows:2, informed.
-    time_limit
-        One guard in seconds for all of them together: each gets what is left, less a tenth of the limit
-        for everyone after it.
+    time_limit, memory_limit
+        Limits in seconds and bytes for all of them together.
     known
         Calibrations for the same request that need not be made again.
     progress, executor
@@ -67,6 +64,8 @@ def calibrate_adversaries(
     ------
     InvalidArgument
         If there is no adversary, or one is also given as an option.
+    LimitReached
+        With one calibration per adversary, of which some are partial.
 
     Examples
     --------
@@ -86,41 +85,47 @@ def calibrate_adversaries(
     here = executor is None or len(component_classes(model)) > 1
     if here:
         options |= {"progress": progress, "executor": executor}
-    deadline = time() + positive_epsilon(time_limit, "time_limit")
     found = each(
         _calibrated,
-        [(a, len(new) - k) for k, a in enumerate(new, 1)],
-        shared=_Request(model, epsilon, mechanism, options, time_limit, deadline),
+        new,
+        shared=_Request(model, epsilon, mechanism, options, guard_of(time_limit, memory_limit)),
         executor=None if here else executor,
         progress=None if here else progress,
         label="adversaries",
     )
-    for a, (made, how) in zip(new, found, strict=True):
+    reached = ""
+    for a, (made, how, limit) in zip(new, found, strict=True):
         before[a.name] = replace(made, origin=(model, how))
+        reached = reached or limit
     own = [before[a.name] for a in who]
-    return tuple(_smallest(a, c, who, own) for a, c in zip(who, own, strict=True))
+    answer = tuple(_smallest(a, c, who, own) for a, c in zip(who, own, strict=True))
+    if reached:
+        raise LimitReached(reached, answer)
+    return answer
 
 
 @dataclass(frozen=True)
 class _Request:
-    """What is asked against every adversary, and until when, in seconds since the epoch: for workers too."""
+    """What is asked against every adversary, with one limit for all."""
 
     model: Model
     epsilon: float
     mechanism: Mechanism
     options: Mapping[str, Any]
-    time_limit: float
-    deadline: float
+    guard: Guard
 
 
-def _calibrated(asked: _Request, about: tuple[Adversary, int]) -> tuple[Calibration, Mapping[str, Any]]:
-    """Return the calibration against an adversary, with so many after it, and its options; not the model."""
-    adversary, waiting = about
-    share = max(asked.deadline - time() - _KEPT * asked.time_limit * waiting, _LEAST)
-    limited = {**asked.options, "adversary": adversary, "time_limit": share}
-    found = calibrate(asked.model, asked.epsilon, asked.mechanism, **limited)
+def _calibrated(asked: _Request, adversary: Adversary) -> tuple[Calibration, Mapping[str, Any], str]:
+    """Return the calibration against an adversary, its options (not the model), and the limit reached."""
+    limited = {**asked.options, "adversary": adversary, "time_limit": asked.guard}
+    try:
+        found, reached = calibrate(asked.model, asked.epsilon, asked.mechanism, **limited), ""
+    except LimitReached as limit:
+        if limit.partial is None:
+            raise
+        found, reached = limit.partial, limit.text
     assert found.origin is not None
-    return replace(found, origin=None), found.origin[1]
+    return replace(found, origin=None), found.origin[1], reached
 
 
 def _smallest(
@@ -130,9 +135,6 @@ def _smallest(
     for stronger, other in zip(who, others, strict=True):
         if other.sigma < found.sigma and stronger.covers(adversary):
             note = f"certified against the {stronger.name} adversary, who may know more"
-            if any("limit was reached" in said for said in found.notes):
-                stage = found.certificate.stage
-                note += f"; against {adversary.name} itself a limit was reached after stage {stage!r}"
             origin = None if other.origin is None else (other.origin[0], dict(other.origin[1]))
             found = replace(other, adversary=adversary.name, notes=(*other.notes, note), origin=origin)
     return found

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
 
 from quiltdp.accountant.bounds import Vector
 from quiltdp.chain import ChainModel
-from quiltdp.errors import InvalidArgument, UnknownNode, option
+from quiltdp.errors import InvalidArgument, LimitReached, UnknownNode, option
 from quiltdp.model import Model
 from quiltdp.runs import constant, written_out
+from quiltdp.work import Guard, Limit
 
 LARGEST = 1e100
 """Beyond it sums of costs lose all meaning in doubles; no guarantee of this size means anything."""
@@ -29,8 +31,10 @@ __all__ = [
     "LARGEST",
     "SMALLEST_TARGET",
     "Units",
+    "all_or_nothing",
     "alpha_vector",
     "alphas",
+    "guard_of",
     "heaviest",
     "make_units",
     "positive_epsilon",
@@ -242,6 +246,20 @@ def positive_epsilon(value: object, name: str, *, zero: bool = False, least: flo
     return number
 
 
-def checked_bytes(memory_limit: float | None) -> int | None:
-    """Return a limit of memory as a whole number of bytes; None for none."""
-    return None if memory_limit is None else int(positive_epsilon(memory_limit, "memory_limit"))
+def guard_of(time_limit: Limit, memory_limit: float | None = None) -> Guard:
+    """Return limits in seconds and bytes as a guard, or the guard that is given; refuse them by name."""
+    if isinstance(time_limit, Guard):
+        return time_limit
+    seconds = None if time_limit is None else positive_epsilon(time_limit, "time_limit")
+    return Guard(
+        seconds, None if memory_limit is None else int(positive_epsilon(memory_limit, "memory_limit"))
+    )
+
+
+@contextmanager
+def all_or_nothing() -> Iterator[None]:
+    """Let a limit that is reached carry no partial answer: it would be of another question."""
+    try:
+        yield
+    except LimitReached as limit:
+        raise LimitReached(limit.text) from None

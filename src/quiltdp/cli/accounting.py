@@ -18,16 +18,13 @@ __all__ = [
     "AsJson",
     "Budget",
     "Epsilon",
-    "MemoryLimit",
     "Method",
     "ModelFile",
     "Protect",
     "QueryName",
-    "TimeLimit",
     "Window",
     "Work",
     "WorkerCount",
-    "memory_bytes",
     "progress_bar",
     "protection",
     "timed",
@@ -87,15 +84,6 @@ Protect = Annotated[
         "Protect a set of records together; repeat for several. NAME=PREFIX* takes all that begin so.",
     ),
 ]
-TimeLimit = Annotated[
-    float,
-    opt(
-        "SECONDS",
-        "When to stop looking for a better bound; the answer is then that of the last finished stage.",
-        min=0.1,
-    ),
-]
-MemoryLimit = Annotated[str | None, opt("SIZE", "The same for memory, for example 500M or 2G.")]
 WorkerCount = Annotated[
     int, opt("N", "Processes to work with; the answer is the same with any number.", "--workers", min=1)
 ]
@@ -109,23 +97,6 @@ def worker_pool(count: int | None) -> AbstractContextManager[Any]:
     from quiltdp import parallel
 
     return parallel.workers(count)
-
-
-def memory_bytes(size: str | None) -> float | None:
-    """Return the bytes of ``--memory-limit``, or refuse it."""
-    from quiltdp.errors import InvalidArgument
-
-    if size is None:
-        return None
-    text = size.strip().upper().removesuffix("B").removesuffix("I")
-    factor = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}.get(text[-1:], 1)
-    try:
-        number = float(text[:-1] if factor > 1 else text) * factor
-    except ValueError:
-        number = 0.0
-    if not 0.0 < number < 2**60:
-        raise InvalidArgument(f"--memory-limit {size!r}: write a size like 500M or 2G")
-    return number
 
 
 def protection(model: Any, given: list[str] | None) -> dict[str, list[str]] | None:

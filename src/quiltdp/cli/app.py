@@ -179,7 +179,7 @@ def _help_of(command: Callable[..., Any]) -> tuple[str, str | None]:
 
 @contextmanager
 def guarded() -> Iterator[None]:
-    """Turn a user's mistake into one clear line and exit code 2, a refusal into exit code 1."""
+    """Turn a user's mistake into one clear line and exit code 2, a refusal into 1, a limit into 3."""
     try:
         yield
     except QuiltdpError as error:
@@ -204,10 +204,17 @@ def _one_line(error: OSError) -> str:
     return f"the output cannot be written: {error.strerror or error}"
 
 
-def emit_json(kind: str, payload: dict[str, Any]) -> None:
-    """Print one JSON object on stdout: ``schema``, ``version``, then the payload; ∞ is "inf"."""
+def emit_json(kind: str, payload: dict[str, Any], partial: str = "") -> None:
+    """Print one JSON object on stdout: ``schema``, ``version``, then the payload; ∞ is "inf".
+
+    A partial answer has the key ``partial``, in the first line: the limit that was reached.
+    """
     document = {"schema": f"quiltdp/{kind}", "version": SCHEMA_VERSION, **payload}
-    typer.echo(json_text(_jsonable(document), indent=2))
+    if partial:
+        marked = json_text(_jsonable({"partial": partial, **document}), indent=2)
+        typer.echo(marked.replace("{\n  ", "{", 1))
+    else:
+        typer.echo(json_text(_jsonable(document), indent=2))
 
 
 def _jsonable(value: Any) -> Any:

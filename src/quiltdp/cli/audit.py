@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from quiltdp.cli.accounting import Adversary, AsJson, ModelFile, TimeLimit, Work, WorkerCount, progress_bar
+from quiltdp.cli.accounting import Adversary, AsJson, ModelFile, Work, WorkerCount, progress_bar
 from quiltdp.cli.app import emit_json, guarded
+from quiltdp.cli.limits import TimeLimit, limited
 from quiltdp.cli.model_options import load, model_options
 from quiltdp.cli.option_words import opt
 
@@ -19,7 +20,7 @@ def audit(
     dp_epsilon: Annotated[float, opt("A", "α, the mechanism's DP guarantee for one record.")] = 0.1,
     adversary: Adversary = "informed",
     work: Work = "normal",
-    time_limit: TimeLimit = 60.0,
+    time_limit: TimeLimit = None,
     workers: WorkerCount = 1,
     json: AsJson = False,
     options: dict[str, Any],
@@ -35,23 +36,16 @@ def audit(
     $ quiltdp audit models/earthquake.bif
     $ quiltdp audit models/cancer.bif --dp-epsilon 1 --adversary prior
     """
-    with guarded():
+    with guarded(), limited(time_limit, json=json) as limits:
         import quiltdp as qd
         from quiltdp import parallel
 
         loaded = load(model, **options)
         with parallel.workers(workers) as executor, progress_bar() as progress:
-            found = qd.audit(
-                loaded,
-                dp_epsilon,
-                adversary,
-                work=work,
-                time_limit=time_limit,
-                progress=progress,
-                executor=executor,
-            )
+            how: dict[str, Any] = {"time_limit": limits.guard, "progress": progress, "executor": executor}
+            found = limits.answer(lambda: qd.audit(loaded, dp_epsilon, adversary, work=work, **how))
         if json:
-            emit_json("audit", {"model": model, **found.to_dict()})
+            emit_json("audit", {"model": model, **found.to_dict()}, limits.reached)
             return
         from quiltdp.cli.show import number, show_line, show_table
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any
 
 from quiltdp.cli.accounting import (
@@ -10,16 +9,13 @@ from quiltdp.cli.accounting import (
     AsJson,
     Budget,
     Epsilon,
-    MemoryLimit,
     Method,
     ModelFile,
     Protect,
     QueryName,
-    TimeLimit,
     Window,
     Work,
     WorkerCount,
-    memory_bytes,
     progress_bar,
     protection,
     timed,
@@ -27,6 +23,7 @@ from quiltdp.cli.accounting import (
     worker_pool,
 )
 from quiltdp.cli.app import emit_json, guarded
+from quiltdp.cli.limits import MemoryLimit, TimeLimit, limited
 from quiltdp.cli.model_options import load, model_options
 from quiltdp.cli.option_words import opt, switch
 
@@ -39,8 +36,6 @@ if TYPE_CHECKING:
     from quiltdp.model import Model
 
 __all__ = ["calibrate", "chosen_mechanism"]
-
-_ANY = 1e9  # seconds
 
 
 @model_options
@@ -81,7 +76,7 @@ def calibrate(
     window: Window = 1,
     protect: Protect = None,
     work: Work = "normal",
-    time_limit: TimeLimit = 30.0,
+    time_limit: TimeLimit = None,
     memory_limit: MemoryLimit = None,
     workers: WorkerCount = 1,
     bracket: Annotated[
@@ -110,8 +105,7 @@ def calibrate(
     $ quiltdp calibrate models/asia.bif --epsilon 1 --mechanism gaussian --delta 1e-6 --json
     $ quiltdp calibrate models/location_chain.json --epsilon 1 --mechanism gaussian --delta 1e-6 --releases 12
     """
-    started = monotonic()
-    with guarded():
+    with guarded(), limited(time_limit, memory_limit, json=json) as limits:
         import quiltdp as qd
         from quiltdp.accountant.alternatives import alternatives, at_group_privacy
         from quiltdp.errors import InvalidArgument
@@ -127,23 +121,24 @@ def calibrate(
                 "protect": protection(loaded, protect) or together,
                 "window": window,
                 "work": work,
-                "time_limit": time_limit,
-                "memory_limit": memory_bytes(memory_limit),
+                "time_limit": limits.guard,
                 "progress": progress,
                 "executor": executor,
             }
-            found = qd.calibrate(
-                loaded, epsilon, spec, releases=releases, disjoint=disjoint, adversary=adversary, **asked
-            )
+            asked |= {"adversary": adversary}
+            several: dict[str, Any] = {"releases": releases, "disjoint": disjoint}
+            found = limits.answer(lambda: qd.calibrate(loaded, epsilon, spec, **several, **asked))
             others: tuple[Calibration, ...] = ()
             if adversaries:
-                rest = {**asked, "time_limit": max(time_limit - (monotonic() - started), 1e-3)}
-                rest |= {"compare": False, "known": [found]}
-                others = qd.calibrate_adversaries(loaded, epsilon, found.mechanism, **rest)
+                rest = {"compare": False, "known": [found], **asked}
+                del rest["adversary"]
+                noise = found.mechanism
+                others = limits.answer(lambda: qd.calibrate_adversaries(loaded, epsilon, noise, **rest))
             instead = None
-            if at_group_privacy(found):  # work is counted, so that no clock decides which numbers are told
-                instead = alternatives(found, time_limit=_ANY, executor=executor)
-        attained = _bracket(loaded, found, bracket)
+            if at_group_privacy(found) and not limits.reached:
+                how: dict[str, Any] = {"time_limit": limits.guard, "executor": executor}
+                instead = limits.answer(lambda: alternatives(found, **how))
+        attained = None if limits.reached else _bracket(loaded, found, bracket)
         if json:
             shared: dict[str, Any] = {"concentrated": found.concentrated().to_dict()}
             shared["bracket"] = None if attained is None else attained.to_dict()
@@ -153,7 +148,7 @@ def calibrate(
                 notes = [*instead.says(attained), *notes, *instead.notes]
             if adversaries:
                 shared["adversaries"] = [_compared(c) for c in others]
-            emit_json("calibration", {**found.to_dict(), **shared, "notes": notes})
+            emit_json("calibration", {**found.to_dict(), **shared, "notes": notes}, limits.reached)
         else:
             cost = found.concentrated() if releases > 1 or renyi or found.delta else None
             _show(model, loaded, found, attained, instead, cost)
@@ -299,11 +294,6 @@ def _show(
         f"σ = {shown_up(found.sigma)}{found.each}   ({found.mechanism.scale_name}, for {promise})",
         style="bold green",
     )
-    if any("whose answer this is" in note for note in found.notes):
-        show_line(
-            "a limit was reached: with a larger one the noise may be less (see the note)",
-            style="bold yellow",
-        )
     for line in () if instead is None else instead.says(bracket):
         show_line(line, style="bold yellow")
     facts = [

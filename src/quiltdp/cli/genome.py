@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from quiltdp.cli.accounting import AsJson, Work, WorkerCount, progress_bar
 from quiltdp.cli.app import emit_json, guarded
+from quiltdp.cli.limits import AllowPartial, TimeLimit, limited
 from quiltdp.cli.option_words import arg, opt
 
 if TYPE_CHECKING:
@@ -39,15 +40,8 @@ def genome(
     ] = None,
     tsv: Annotated[Path | None, opt("FILE", "Write a line per family, tab-separated.")] = None,
     work: Work = "normal",
-    time_limit: Annotated[
-        float | None,
-        opt(
-            "SECONDS",
-            "For all families together: when they are over, the answer is that of the last stage that all"
-            " families finished. Default: no limit.",
-            min=0.1,
-        ),
-    ] = None,
+    time_limit: TimeLimit = None,
+    allow_partial: AllowPartial = False,
     workers: WorkerCount = 1,
     json: AsJson = False,
 ) -> None:
@@ -60,9 +54,7 @@ def genome(
     --------
     $ quiltdp genome study.fam --frequencies chip.afreq --epsilon 1 --workers 8 --journal run.jsonl
     """
-    with guarded():
-        import time
-
+    with guarded(), limited(time_limit, allow_partial=allow_partial, json=json) as limits:
         from quiltdp import parallel
         from quiltdp.domains.pedigree.census import count_frequencies, read_families
         from quiltdp.domains.pedigree.genome import account_families
@@ -71,7 +63,6 @@ def genome(
 
         if tsv is not None:
             check_writable(tsv, families, frequencies, journal)
-        began = time.monotonic()
         total = sum(1 for _ in read_families(families))  # every family is read once before any work
         panel = count_frequencies(frequencies)
         with (
@@ -79,22 +70,25 @@ def genome(
             nullcontext() if journal is None else Journal(journal) as kept,
             progress_bar() as progress,
         ):
-            found = account_families(
-                read_families(families),
-                panel,
-                query,
-                epsilon=epsilon,
-                mutation_rate=mutation_rate,
-                error_rate=error_rate,
-                nodes=nodes,
-                work=work,
-                time_limit=time_limit,
-                executor=executor,
-                journal=kept,
-                progress=progress,
-                total=total,
-            )
-            answer = _together(found, tsv, (families, frequencies))
+            study: dict[str, Any] = {
+                "epsilon": epsilon,
+                "mutation_rate": mutation_rate,
+                "error_rate": error_rate,
+                "nodes": nodes,
+                "work": work,
+                "time_limit": None if time_limit is None else limits.guard,
+            }
+            how: dict[str, Any] = {
+                "executor": executor,
+                "journal": kept,
+                "progress": progress,
+                "total": total,
+            }
+            found = account_families(read_families(families), panel, query, **study, **how)
+            if time_limit is not None:
+                everybody = found
+                found = iter(limits.answer(lambda: list(everybody)))
+            answer = _together(found, tsv if limits.may_write(str(tsv)) else None, (families, frequencies))
         answer = {"families": total, "loci": panel.loci, "epsilon": epsilon, "query": query, **answer}
         answer["notes"] = [
             *panel.notes,
@@ -102,9 +96,9 @@ def genome(
             *answer.pop("limits"),
         ]
         if json:
-            emit_json("genome", answer)
+            emit_json("genome", answer, limits.reached)
         else:
-            _show(str(families), answer, time.monotonic() - began, workers)
+            _show(str(families), answer, workers)
 
 
 def _together(found: Iterator[FamilyNoise], tsv: Path | None, inputs: tuple[Path, ...]) -> dict[str, Any]:
@@ -133,7 +127,7 @@ def _together(found: Iterator[FamilyNoise], tsv: Path | None, inputs: tuple[Path
     }
 
 
-def _show(name: str, answer: dict[str, Any], seconds: float, workers: int) -> None:
+def _show(name: str, answer: dict[str, Any], workers: int) -> None:
     import resource
     import sys
 
@@ -149,7 +143,6 @@ def _show(name: str, answer: dict[str, Any], seconds: float, workers: int) -> No
     peak = [
         resource.getrusage(who).ru_maxrss * unit for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
     ]
-    pairs = answer["families"] * answer["loci"]
     kin = "family" if answer["families"] == 1 else "families"
     facts = [
         ("study", f"{name}: {answer['people']:,} people in {answer['families']:,} {kin}"),
@@ -164,9 +157,8 @@ def _show(name: str, answer: dict[str, Any], seconds: float, workers: int) -> No
         ),
         *(("note", n) for n in answer["notes"]),
         (
-            "this run",
-            f"{seconds:.1f} s with {workers} worker{'s' * (workers > 1)}: {answer['families'] / seconds:.3g}"
-            f" families and {pairs / seconds:.3g} family × loci a second; at most {peak[0] / 1e6:.0f} MB here"
+            "memory",
+            f"at most {peak[0] / 1e6:.0f} MB here"
             + (f" and {peak[1] / 1e6:.0f} MB in a worker" if workers > 1 else ""),
         ),
     ]

@@ -8,15 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 from quiltdp.cli.accounting import (
     Adversary,
     AsJson,
-    MemoryLimit,
     Method,
     ModelFile,
     Protect,
-    TimeLimit,
     Window,
     Work,
     WorkerCount,
-    memory_bytes,
     progress_bar,
     protection,
     timed,
@@ -24,6 +21,7 @@ from quiltdp.cli.accounting import (
     worker_pool,
 )
 from quiltdp.cli.app import emit_json, guarded
+from quiltdp.cli.limits import Limits, MemoryLimit, TimeLimit, limited
 from quiltdp.cli.model_options import load, model_options
 from quiltdp.cli.option_words import opt
 from quiltdp.errors import InvalidArgument
@@ -52,7 +50,7 @@ def leakage(
     protect: Protect = None,
     top: Annotated[int, opt("N", "How many records to list.", min=0)] = 10,
     work: Work = "normal",
-    time_limit: TimeLimit = 30.0,
+    time_limit: TimeLimit = None,
     memory_limit: MemoryLimit = None,
     workers: WorkerCount = 1,
     json: AsJson = False,
@@ -67,7 +65,7 @@ def leakage(
     $ quiltdp leakage models/asia.bif --dp-epsilon 0.1 --method published --json
     $ quiltdp leakage models/asia.bif --calibration calibration.json
     """
-    with guarded():
+    with guarded(), limited(time_limit, memory_limit, json=json) as limits:
         import quiltdp as qd
 
         if (dp_epsilon is None) == (calibration is None):
@@ -79,27 +77,25 @@ def leakage(
                 "--adversary": (adversary, "informed"),
                 "--work": (work, "normal"),
             }
-            _check(loaded, model, calibration, said, protection(loaded, protect), window, json)
+            _check(loaded, model, calibration, said, protection(loaded, protect), window, json, limits)
             return
         assert dp_epsilon is not None
         with worker_pool(workers) as executor, progress_bar() as progress:
-            found = qd.leakage(
-                loaded,
-                dp_epsilon,
-                method=method,
-                adversary=adversary,
-                protect=protection(loaded, protect),
-                window=window,
-                work=work,
-                time_limit=time_limit,
-                memory_limit=memory_bytes(memory_limit),
-                progress=progress,
-                executor=executor,
-            )
+            asked: dict[str, Any] = {
+                "method": method,
+                "adversary": adversary,
+                "protect": protection(loaded, protect),
+                "window": window,
+                "work": work,
+                "time_limit": limits.guard,
+                "progress": progress,
+                "executor": executor,
+            }
+            found = limits.answer(lambda: qd.leakage(loaded, dp_epsilon, **asked))
         if json:
             document = found.to_dict(top if len(found.per_record) > 10_000 else None)
             notes = [*loaded.notes, *found.notes]
-            emit_json("leakage", {"model": model, **document, "notes": notes})
+            emit_json("leakage", {"model": model, **document, "notes": notes}, limits.reached)
             return
         from quiltdp.cli.show import number, show_facts, show_line, show_table
         from quiltdp.numbers import shown_up
@@ -140,6 +136,7 @@ def _check(
     protect: Any,
     window: int,
     json: bool,
+    limits: Limits,
 ) -> None:
     """Certify a calibration anew, and refuse one that leaks more than it says."""
     import quiltdp as qd
@@ -151,8 +148,11 @@ def _check(
     if given is not None:
         raise InvalidArgument(f"{given}: a calibration says its own; leave it out")
     read = read_calibration(calibration)
-    found = qd.leakage_of(loaded, read, protect=protect, window=window if window > 1 else None)
-    if found.epsilon > read.epsilon:
+    span = window if window > 1 else None
+    found = limits.answer(
+        lambda: qd.leakage_of(loaded, read, protect=protect, window=span, time_limit=limits.guard)
+    )
+    if found.epsilon > read.epsilon and not limits.reached:
         raise InvalidArgument(
             f"{calibration}: σ = {read.sigma:.6g} leaks up to {found.epsilon:.6g} on this model, more than"
             f" its ε = {read.epsilon:g}; calibrate again"
@@ -160,11 +160,13 @@ def _check(
     if json:
         extra = {"sigma": read.sigma, "promised": read.epsilon, "delta": read.delta}
         document = found.to_dict(10 if len(found.per_record) > 10_000 else None)
-        emit_json("leakage", {"model": model, **document, **extra, "notes": [*loaded.notes, *found.notes]})
+        notes = [*loaded.notes, *found.notes]
+        emit_json("leakage", {"model": model, **document, **extra, "notes": notes}, limits.reached)
         return
     promise = f"ε = {read.epsilon:g}" + (f", δ = {read.delta:g}" if read.delta else "")
+    holds = f"{promise} holds" if found.epsilon <= read.epsilon else f"{promise} is not decided"
     show_line(
-        f"leakage ≤ {shown_up(found.epsilon)} at σ = {shown_up(read.sigma)}{read.each}: {promise} holds",
+        f"leakage ≤ {shown_up(found.epsilon)} at σ = {shown_up(read.sigma)}{read.each}: {holds}",
         style="bold green",
     )
     show_facts(

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from quiltdp.cli.accounting import AsJson, Work, WorkerCount
 from quiltdp.cli.app import emit_json, guarded
+from quiltdp.cli.limits import AllowPartial, TimeLimit, limited
 from quiltdp.cli.model_options import genetic_options, model_options, reading_options
 from quiltdp.cli.option_words import arg, opt, switch
 from quiltdp.cli.release import Force, LedgerFile, NoLedger, ReleaseOptions, TotalEpsilon
@@ -15,15 +16,6 @@ from quiltdp.errors import InvalidArgument
 __all__ = ["pedigree"]
 
 _PANEL = "Many loci (a panel)"
-WholeLimit = Annotated[
-    float | None,
-    opt(
-        "SECONDS",
-        "When to stop looking for a better bound; the answer is then that of the last finished stage."
-        " Default: 30 for each adversary, 600 for a panel as a whole.",
-        min=0.1,
-    ),
-]
 _GENETICS = {"allele_frequency", "recombination", "haplotypes", "ld"}  # a model is asked for
 
 
@@ -88,7 +80,8 @@ def pedigree(
     total_epsilon: TotalEpsilon = None,
     force: Force = False,
     work: Work = "normal",
-    time_limit: WholeLimit = None,
+    time_limit: TimeLimit = None,
+    allow_partial: AllowPartial = False,
     workers: WorkerCount = 1,
     json: AsJson = False,
 ) -> None:
@@ -106,7 +99,7 @@ def pedigree(
     $ quiltdp pedigree models/pedigree/ceph1463.fam --allele-frequency 0.1 --kin NA12877
     $ quiltdp pedigree F.fam --allele-frequency a=.1 --allele-frequency b=.2 --recombination .01 --epsilon 1
     """  # fmt: skip
-    with guarded():
+    with guarded(), limited(time_limit, allow_partial=allow_partial, json=json) as limits:
         from quiltdp.cli.pedigree_files import Outputs
 
         published = ReleaseOptions(release, ledger, no_ledger, total_epsilon, force)
@@ -134,20 +127,20 @@ def pedigree(
             account(
                 payload, people, frequencies, genetic_options(options),
                 **asked, per_locus=per_locus, split=split, nodes=nodes, genotypes=genotypes,
-                published=published, work=work, time_limit=time_limit, workers=workers,
+                published=published, work=work, limits=limits, workers=workers,
             )  # fmt: skip
         elif kin is not None or metrics or dp_epsilon or epsilon or _GENETICS & options.keys():
             from quiltdp.cli.pedigree_locus import account as account_locus
 
             account_locus(
                 payload, people, genetic_options(options),
-                **asked, kin=kin, metrics=metrics, work=work,
-                time_limit=30.0 if time_limit is None else time_limit,
+                **asked, kin=kin, metrics=metrics, work=work, limits=limits,
             )  # fmt: skip
-        outputs.write(payload, people)
+        if limits.may_write(outputs.named):
+            outputs.write(payload, people)
         shown = {k: v for k, v in payload.items() if not k.startswith("_")}
         if json:
-            emit_json("pedigree", shown)
+            emit_json("pedigree", shown, limits.reached)
         else:
             from quiltdp.cli.pedigree_tables import for_people
 

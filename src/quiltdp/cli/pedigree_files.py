@@ -26,6 +26,11 @@ class Outputs:
     published: ReleaseOptions
     inputs: Sequence[Path | None] = field(default=())
 
+    @property
+    def named(self) -> str:
+        """The files, for people; empty for none."""
+        return ", ".join(str(name) for name in (self.tsv, self.plot, self.published.file) if name is not None)
+
     def check(self) -> None:
         """Refuse what cannot be written, before any work."""
         from importlib.util import find_spec

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from quiltdp.accountant.adversaries import Adversary, adversary_from, knows
 from quiltdp.errors import InvalidArgument
 
 if TYPE_CHECKING:
+    from quiltdp.cli.limits import Limits
     from quiltdp.domains.pedigree import Pedigree
     from quiltdp.model import Model
 
@@ -30,7 +32,7 @@ def account(
     kin: str | None,
     metrics: bool,
     work: str,
-    time_limit: float,
+    limits: Limits,
 ) -> None:
     """Fill in leakage, kin table and metrics, whichever were asked for."""
     from quiltdp.domains.pedigree import pedigree
@@ -51,10 +53,10 @@ def account(
     if dp_epsilon is not None or epsilon is not None:
         alpha = _leakages(
             payload, model, alone, family, dp_epsilon, epsilon,
-            adversary=adversary, work=work, time_limit=time_limit,
+            adversary=adversary, work=work, limits=limits,
         )  # fmt: skip
-    if alone is not model and epsilon is not None:
-        payload["linkage"] = _linkage(model, alone, epsilon, query, work=work, time_limit=time_limit)
+    if alone is not model and epsilon is not None and not limits.reached:
+        payload["linkage"] = _linkage(model, alone, epsilon, query, work=work, limits=limits)
     if kin is not None:
         payload["kin"] = _kin(model, family, kin)
     if metrics and alpha is not None:
@@ -73,7 +75,7 @@ def _unlinked(model: Model, family: Pedigree, genetics: dict[str, Any]) -> Model
 
 
 def _linkage(
-    linked: Model, unlinked: Model, epsilon: float, query: str, *, work: str, time_limit: float
+    linked: Model, unlinked: Model, epsilon: float, query: str, *, work: str, limits: Limits
 ) -> list[dict[str, Any]]:
     from quiltdp.accountant.shared_work import budget_against
     from quiltdp.domains.pedigree.linked_cost import linkage_cost
@@ -86,7 +88,7 @@ def _linkage(
             query=query,
             adversary=who,
             work=budget_against(adversary_from(who), work),
-            time_limit=time_limit,
+            time_limit=limits.guard,
         ).to_dict()
         for who in ("informed", "prior")
     ]
@@ -118,7 +120,7 @@ def _leakages(
     *,
     adversary: str,
     work: str,
-    time_limit: float,
+    limits: Limits,
 ) -> float:
     """Account for both adversaries, and the one asked for, at one α: the given one or the largest for ε."""
     from quiltdp.accountant.profile import analyze
@@ -132,19 +134,17 @@ def _leakages(
     loci = max(map(len, own.values()))
     together = own if loci > 1 else None
     with progress_bar() as progress:
+        how: dict[str, Any] = {"protect": together, "time_limit": limits.guard, "progress": progress}
         profiles = {
-            a: analyze(
-                model,
-                adversary=who,
-                protect=together,
-                work=budget_against(adversary_from(who), work),
-                time_limit=time_limit,
-                progress=progress,
+            a: limits.answer(
+                partial(analyze, model, adversary=who, work=budget_against(adversary_from(who), work), **how)
             )
             for a, who in _adversaries(adversary, own, family).items()
         }
     if epsilon is not None:
-        shares = {a: p.dp_epsilon(epsilon) for a, p in profiles.items()}  # of one locus
+        shares = {
+            a: limits.answer(partial(p.dp_epsilon, epsilon)) for a, p in profiles.items()
+        }  # of one locus
         found = {a: down(loci * s, 160.0) if loci > 1 else s for a, s in shares.items()}
         payload["dp_epsilon_for"] = {"epsilon": epsilon, **found}
         payload["noise"] = _noise(model, found)
@@ -152,7 +152,8 @@ def _leakages(
     else:
         assert dp_epsilon is not None
         alpha = dp_epsilon
-    results = {a: p.leakage(up(alpha / loci) if loci > 1 else alpha) for a, p in profiles.items()}
+    each = up(alpha / loci) if loci > 1 else alpha
+    results = {a: limits.answer(partial(p.leakage, each)) for a, p in profiles.items()}
     payload["unit"] = "one person" if loci == 1 else f"one person, all {loci} loci together"
     payload["leakage"] = {
         "dp_epsilon": alpha,

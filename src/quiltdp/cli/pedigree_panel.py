@@ -12,6 +12,7 @@ import numpy as np
 if TYPE_CHECKING:
     from quiltdp.accountant.calibration import Calibration
     from quiltdp.accountant.ledger import Ledger
+    from quiltdp.cli.limits import Limits
     from quiltdp.cli.release import ReleaseOptions
     from quiltdp.domains.accounts import Account
     from quiltdp.domains.pedigree import Pedigree
@@ -38,7 +39,7 @@ def account(
     genotypes: Path | None,
     published: ReleaseOptions,
     work: str,
-    time_limit: float | None,
+    limits: Limits,
     workers: int,
 ) -> None:
     """Read everything, then analyse, then prepare the release: what can fail fails first."""
@@ -46,7 +47,7 @@ def account(
     from quiltdp.cli.accounting import progress_bar
     from quiltdp.domains.pedigree.frequencies import read_frequencies
     from quiltdp.domains.pedigree.genotypes import count_genotypes
-    from quiltdp.domains.pedigree.panel import LIMIT, analyze_panel
+    from quiltdp.domains.pedigree.panel import analyze_panel
     from quiltdp.domains.pedigree.panel_calibration import calibrate_panel
     from quiltdp.domains.pedigree.release import to_calibration
     from quiltdp.domains.pedigree.study import study_members
@@ -58,8 +59,8 @@ def account(
         kept = published.account([genotypes])
     wanted = {k: v for k, v in genetics.items() if k != "x_linked"}
     with parallel.workers(workers) as executor, progress_bar() as progress:
-        limit = LIMIT if time_limit is None else time_limit
-        how: dict[str, Any] = {"work": work, "time_limit": limit, "progress": progress, "executor": executor}
+        how: dict[str, Any] = {"progress": progress, "executor": executor}
+        how |= {"work": work, "time_limit": limits.guard}
         profile = analyze_panel(family, panel, query, nodes=nodes, **how, **wanted)
         payload["genetics"] = {k: v for k, v in profile.provenance.items() if k not in ("source", "loci")}
         payload["unit"] = "one person at one locus" if per_locus else profile.unit
@@ -68,12 +69,12 @@ def account(
             found = _calibrations(profile, epsilon, per_locus=per_locus, split=split)
             return found, _people(profile, found, adversary, dp_epsilon, per_locus=per_locus)
 
-        found, told = profile.answer(accounted)  # one limit for all of it, and one stage where it strikes
+        found, told = limits.answer(lambda: profile.answer(accounted))  # one limit for all of it
         found = {a: replace(cal, done=profile.done) for a, cal in found.items()}
         payload |= told
         payload["panel"] |= {**profile.done.to_dict(), **{a: cal.to_dict() for a, cal in found.items()}}
         payload["notes"] = list(profile.notes)
-        if counts is not None:
+        if counts is not None and limits.may_write():
             chosen = found[adversary]
             ask = partial(calibrate_panel, profile, adversary=adversary, split=split, per_locus=per_locus)
             whole = published.whole(kept, to_calibration(chosen), lambda total: to_calibration(ask(total)))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from json import loads
 from pathlib import Path
-from time import monotonic
 from typing import Annotated, Any
 
 import typer
 
 from quiltdp.cli.accounting import AsJson, Work, WorkerCount, worker_pool
 from quiltdp.cli.app import emit_json, guarded
+from quiltdp.cli.limits import AllowPartial, TimeLimit, limited
 from quiltdp.cli.model_options import load, model_options
 from quiltdp.cli.option_words import arg, opt, switch
 
@@ -43,15 +43,8 @@ def plan(
         Path | None, opt("LEDGER", "Also make the ledger of a holdout that keeps this plan.")
     ] = None,
     work: Work = "normal",
-    time_limit: Annotated[
-        float,
-        opt(
-            "SECONDS",
-            "When to stop looking for better bounds, for the whole plan; it is then that of the last finished"
-            " stage.",
-            min=0.1,
-        ),
-    ] = 120.0,
+    time_limit: TimeLimit = None,
+    allow_partial: AllowPartial = False,
     workers: WorkerCount = 1,
     json: AsJson = False,
     options: dict[str, Any],
@@ -68,44 +61,43 @@ def plan(
     $ quiltdp plan holdout_chain.json --budget 5 --queries 1000 --json > plan.json
     $ quiltdp plan models/location_chain.json --budget 1 --queries 10 --accuracy 0.3 --shortest
     """
-    with guarded():
+    with guarded(), limited(time_limit, allow_partial=allow_partial, json=json) as limits:
         from quiltdp.errors import InvalidArgument
 
         if apply is not None and apply.exists():
             raise InvalidArgument(
                 f"{apply}: this exists already, and a ledger is never overwritten; choose another name"
             )
-        began = monotonic()
         loaded = load(model, **options)
+        asked: dict[str, Any] = {
+            "queries": queries,
+            "budget": budget,
+            "accuracy": accuracy,
+            "confidence": confidence,
+            "threshold_share": threshold_share,
+            "overfit": overfit,
+            "epsilon": epsilon,
+            "work": work,
+            "time_limit": limits.guard,
+        }
         with worker_pool(workers) as executor:
-            found = _planned(
-                loaded,
-                shortest,
-                queries=queries,
-                budget=budget,
-                accuracy=accuracy,
-                confidence=confidence,
-                threshold_share=threshold_share,
-                overfit=overfit,
-                epsilon=epsilon,
-                work=work,
-                time_limit=time_limit,
-                executor=executor,
+            found = limits.answer(lambda: _planned(loaded, shortest, executor=executor, **asked))
+            applied = apply is not None and limits.may_write(str(apply))
+            rest = None if limits.reached else limits.guard  # of a partial plan it is group privacy: quick
+            calibration = _calibrated(
+                loaded, found, shortest, json or applied, time_limit=rest, executor=executor
             )
-            left = max(1.0, began + time_limit - monotonic())
-            wanted = json or apply is not None
-            calibration = _calibrated(loaded, found, shortest, wanted, time_limit=left, executor=executor)
-        if apply is not None:
+        if apply is not None and applied:
             _apply(apply, found, calibration, loaded)
         if json:
             made = None if calibration is None else loads(calibration.to_json())
-            emit_json("plan", {"model": model, **found.to_dict(), "calibration": made})
+            emit_json("plan", {"model": model, **found.to_dict(), "calibration": made}, limits.reached)
             return
         typer.echo(str(found))
         typer.echo("\nThis rests on (check each):")
         for claim in (*found.assumptions, *loaded.notes):
             typer.echo(f"  [ ] {claim}")
-        if apply is not None:
+        if applied:
             typer.echo(f"\n{apply}: made for this plan; ask with 'quiltdp holdout ask'")
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from quiltdp.cli.accounting import AsJson, TimeLimit
+from quiltdp.cli.accounting import AsJson
 from quiltdp.cli.app import emit_json, guarded
+from quiltdp.cli.limits import TimeLimit
 from quiltdp.cli.option_words import arg, opt
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def pvalues(
         float | None, opt("M", "The analysis has at most M bits of mutual information.")
     ] = None,
     level: Annotated[float, opt("A", "What is at most this after correction is significant.")] = 0.05,
-    time_limit: TimeLimit = 30.0,
+    time_limit: TimeLimit = None,
     json: AsJson = False,
 ) -> None:
     """Correct p-values for hypotheses that were chosen by an analysis that saw the data.
@@ -98,7 +99,7 @@ def _bounds(
     records: int | None,
     bits: float | None,
     beta: float | None,
-    time_limit: float,
+    time_limit: float | None,
 ) -> tuple[Sequence[MaxInformation | Transcripts], str]:
     """Return the bounds, fixed before the p-values are looked at, and what they are of."""
     import math
@@ -134,7 +135,7 @@ def _from_steps(
 
 
 def _from_ledger(
-    ledger: Path, model: Path | None, time_limit: float
+    ledger: Path, model: Path | None, time_limit: float | None
 ) -> tuple[Sequence[MaxInformation | Transcripts], str]:
     """Bound the max-information of what was spent, converted once, at many β; count a holdout's answers."""
     from quiltdp.accountant.ledger import Ledger

@@ -16,7 +16,6 @@ from quiltdp.cli.accounting import (
     ModelFile,
     Protect,
     QueryName,
-    TimeLimit,
     Window,
     Work,
     WorkerCount,
@@ -26,6 +25,7 @@ from quiltdp.cli.accounting import (
 )
 from quiltdp.cli.app import emit_json, guarded
 from quiltdp.cli.calibrate import chosen_mechanism
+from quiltdp.cli.limits import AllowPartial, TimeLimit, limited
 from quiltdp.cli.model_options import load, model_options
 from quiltdp.cli.option_words import opt
 
@@ -50,7 +50,8 @@ def report(
     window: Window = 1,
     protect: Protect = None,
     work: Work = "normal",
-    time_limit: TimeLimit = 30.0,
+    time_limit: TimeLimit = None,
+    allow_partial: AllowPartial = False,
     workers: WorkerCount = 1,
     title: Annotated[str | None, opt("TEXT", "The page's title.")] = None,
     json: AsJson = False,
@@ -65,7 +66,7 @@ def report(
     $ quiltdp report models/asia.bif --epsilon 1 -o asia.html
     $ quiltdp report models/location_chain.json --epsilon 1 --adversary prior -o trace.html
     """
-    with guarded():
+    with guarded(), limited(time_limit, allow_partial=allow_partial, json=json) as limits:
         import quiltdp as qd
         from quiltdp.io.replace import check_writable
         from quiltdp.report.html_report import write_report
@@ -78,29 +79,36 @@ def report(
             "protect": protection(loaded, protect) or together,
             "window": window,
             "work": work,
-            "time_limit": time_limit,
+            "time_limit": limits.guard,
         }
         with worker_pool(workers) as executor, progress_bar() as progress:
             how: dict[str, Any] = {"progress": progress, "executor": executor}
-            found = qd.calibrate(loaded, epsilon, spec, adversary=adversary, **how, **asked)
-            write_report(
-                found,
-                output,
-                loaded,
-                options=asked,
-                name=title or Path(model).name,
-                command=shlex.join(["quiltdp", *sys.argv[1:]]),
-                **how,
+            found = limits.answer(
+                lambda: qd.calibrate(loaded, epsilon, spec, adversary=adversary, **how, **asked)
             )
+
+            def page() -> bool:
+                if limits.may_write(str(output)):
+                    told: dict[str, Any] = {"name": title or Path(model).name, "allow_partial": allow_partial}
+                    command = shlex.join(["quiltdp", *sys.argv[1:]])
+                    write_report(found, output, loaded, options=asked, command=command, **told, **how)
+                return limits.may_write()
+
+            written = limits.answer(page)
         if json:
             certificate = found.certificate
-            answer = {"file": str(output), "sigma": found.sigma, "epsilon": found.epsilon}
+            answer = {
+                "file": str(output) if written else None,
+                "sigma": found.sigma,
+                "epsilon": found.epsilon,
+            }
             told = {"work": certificate.work, "stage": certificate.stage, "notes": found.notes}
-            emit_json("report", {**answer, **told})
+            emit_json("report", {**answer, **told}, limits.reached)
         else:
             from quiltdp.cli.show import say
             from quiltdp.numbers import shown_up
 
-            say(f"wrote {output}: σ = {shown_up(found.sigma)} for ε = {found.epsilon:g}")
+            wrote = f"wrote {output}: " if written else ""
+            say(f"{wrote}σ = {shown_up(found.sigma)} for ε = {found.epsilon:g}")
             for note in found.notes:
                 say(f"  note: {note}")

@@ -243,7 +243,7 @@ def _worst(
         if past is None
         else robust_models_of_past(past, study, names, initial=initial)
     )
-    found = worst_case_dp_epsilon(models, epsilon, window=window, time_limit=10.0)
+    found = worst_case_dp_epsilon(models, epsilon, window=window)
     listed: dict[str, Any] = {
         "epsilon": epsilon,
         "window": window,

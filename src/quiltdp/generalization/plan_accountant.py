@@ -11,27 +11,18 @@ from numpy.typing import NDArray
 
 from quiltdp.accountant.adversaries import INFORMED, PRIOR, Adversary
 from quiltdp.accountant.profile import LeakageProfile
-from quiltdp.accountant.shared_work import ON_NETWORKS, STAGES, SharedWork, ask_until, seconds_until
-from quiltdp.chain import ChainModel
+from quiltdp.accountant.shared_work import SharedWork, ask_until
 from quiltdp.errors import QuiltdpError, WorkerLost
 from quiltdp.model import Model
-from quiltdp.work import WorkBudget
+from quiltdp.work import Limit, WorkBudget
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-__all__ = ["LIMIT", "ProfileAccountant", "work_for"]
+__all__ = ["ProfileAccountant"]
 
 _Found = TypeVar("_Found")
-LIMIT = 120.0
-"""Seconds that a plan may take where nobody says how many."""
-
 _KEPT = 2**26  # bytes of leakages that are remembered
-
-
-def work_for(model: Model, work: str | WorkBudget, time_limit: float | None) -> SharedWork:
-    """Return the budget and the limit of a plan, with the stages that its model may have."""
-    return SharedWork(work, time_limit, STAGES if isinstance(model, ChainModel) else ON_NETWORKS)
 
 
 class ProfileAccountant:
@@ -54,13 +45,13 @@ class ProfileAccountant:
         model: Model,
         *,
         work: str | WorkBudget = "normal",
-        time_limit: float | None = LIMIT,
+        time_limit: Limit = None,
         shared: SharedWork | None = None,
         executor: Executor | None = None,
     ) -> None:
         self.model = model
         self._executor = executor
-        self.shared = work_for(model, work, time_limit) if shared is None else shared
+        self.shared = SharedWork(work, time_limit) if shared is None else shared
         self._budget = self.shared.budget
         self._profiles: dict[Adversary, LeakageProfile] = {}
         self._known: OrderedDict[tuple[Adversary, float], NDArray[np.float64]] = OrderedDict()
@@ -81,15 +72,13 @@ class ProfileAccountant:
         return self._profiles[adversary]
 
     def _prepared(self, adversary: Adversary) -> LeakageProfile:
-        deadline = self.shared.deadline
         profile = LeakageProfile(
             self.model,
             adversary=adversary,
             work=self.shared.budget_for(adversary),
-            time_limit=seconds_until(deadline),
             executor=self._executor,
         )
-        ask_until(deadline, profile, profile.prepare)
+        ask_until(self.shared.guard, profile, profile.prepare)
         return profile
 
     def _ask(self, adversary: Adversary, dp_epsilon: float) -> NDArray[np.float64]:
@@ -102,13 +91,13 @@ class ProfileAccountant:
                     self._known.popitem(last=False)
             return self._known[key]
 
-        return self.shared.answer(question, adversary)
+        return self.shared.answer(question)
 
     def _until(self, profile: LeakageProfile, question: Callable[[], _Found]) -> _Found:
         try:
-            return ask_until(self.shared.deadline, profile, question)
+            return ask_until(self.shared.guard, profile, question)
         finally:
-            if profile.struck:  # the next question begins anew
+            if profile.reached:  # the next question begins anew
                 self._profiles.clear()
 
     def prior(self, dp_epsilon: float) -> NDArray[np.float64]:
@@ -126,4 +115,4 @@ class ProfileAccountant:
             profile = self._profile(INFORMED)
             return self._until(profile, lambda: profile.dp_epsilon(epsilon))
 
-        return self.shared.answer(question, INFORMED)
+        return self.shared.answer(question)

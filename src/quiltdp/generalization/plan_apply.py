@@ -13,14 +13,15 @@ from quiltdp.accountant.ledger import Ledger
 from quiltdp.accountant.mechanisms import Thresholdout
 from quiltdp.accountant.profile import analyze
 from quiltdp.accountant.shared_work import SharedWork
+from quiltdp.accountant.units import all_or_nothing
 from quiltdp.errors import BudgetSpent, InvalidArgument, Refused, option
-from quiltdp.generalization.plan_accountant import LIMIT, ProfileAccountant, work_for
+from quiltdp.generalization.plan_accountant import ProfileAccountant
 from quiltdp.generalization.plan_choice import ThresholdoutContender, contenders_for
 from quiltdp.generalization.plan_result import Plan
 from quiltdp.generalization.plan_search import GUESSING, LeakageSketch, accuracy_at
 from quiltdp.generalization.routes import Task
 from quiltdp.model import Model
-from quiltdp.work import WorkBudget
+from quiltdp.work import Limit, WorkBudget
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -28,8 +29,9 @@ if TYPE_CHECKING:
 __all__ = ["Extension", "extend_plan", "holdout_arguments", "plan_calibration", "read_holdout_arguments"]
 
 
+@all_or_nothing()
 def plan_calibration(
-    model: Model, plan: Plan, *, time_limit: float = 30.0, executor: Executor | None = None
+    model: Model, plan: Plan, *, time_limit: Limit = None, executor: Executor | None = None
 ) -> Calibration:
     """Return the plan's noise as a calibration: σ, and the leakage that is certified at it.
 
@@ -85,11 +87,10 @@ def plan_calibration(
         protected=found.protected,
         per_record=tuple(found.per_record.top(10)),
         notes=found.notes,
-        seconds=found.seconds,
     )
 
 
-def holdout_arguments(model: Model, plan: Plan, *, time_limit: float = 30.0) -> dict[str, Any]:
+def holdout_arguments(model: Model, plan: Plan, *, time_limit: Limit = None) -> dict[str, Any]:
     """Return what :class:`quiltdp.ReusableHoldout` takes besides data and ledger, so that it keeps the plan.
 
     Examples
@@ -161,7 +162,7 @@ def extend_plan(
     model: Model | None = None,
     *,
     work: str | WorkBudget = "normal",
-    time_limit: float | None = LIMIT,
+    time_limit: Limit = None,
 ) -> Extension:
     """Allow as many queries again as were planned, with the noise, the threshold and the answers left.
 
@@ -230,7 +231,7 @@ def _promised(
     terms: Any,
     model: Model,
     work: str | WorkBudget,
-    time_limit: float | None,
+    time_limit: Limit,
 ) -> Extension:
     """Return the extension with the best accuracy that a theorem promises at the ledger's σ and T."""
     records = len(model.records)
@@ -238,7 +239,7 @@ def _promised(
         raise InvalidArgument(f"the plan is for means over the {records:,} records of its model only")
     rounding = float.fromhex(settings.get("resolution", "0x0p0"))
     task = Task(records, asked.queries, terms.mechanism.budget, asked.failure, rounding)
-    shared = work_for(model, work, time_limit)
+    shared = SharedWork(work, time_limit)
     accountant = ProfileAccountant(model, shared=shared)
 
     def best() -> Extension:

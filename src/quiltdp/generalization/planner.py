@@ -19,7 +19,7 @@ from quiltdp.chain import ChainModel, ChainSegment
 from quiltdp.errors import InvalidArgument, Refused, option
 from quiltdp.generalization._checks import count, positive, probability
 from quiltdp.generalization.concentration import concentration
-from quiltdp.generalization.plan_accountant import LIMIT, ProfileAccountant, work_for
+from quiltdp.generalization.plan_accountant import ProfileAccountant
 from quiltdp.generalization.plan_choice import (
     Contender,
     Offer,
@@ -34,7 +34,7 @@ from quiltdp.generalization.plan_search import GUESSING, LeakageSketch, Need, No
 from quiltdp.generalization.routes import LeakageAccountant, Task, nice_resolution
 from quiltdp.model import Model
 from quiltdp.numbers import shown_up
-from quiltdp.work import WorkBudget
+from quiltdp.work import Limit, WorkBudget
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -56,7 +56,7 @@ def plan(
     epsilon: float | None = None,
     accountant: LeakageAccountant | None = None,
     work: str | WorkBudget = "normal",
-    time_limit: float | None = LIMIT,
+    time_limit: Limit = None,
     executor: Executor | None = None,
 ) -> Plan:
     """Plan a reusable holdout on correlated records.
@@ -90,8 +90,8 @@ def plan(
         How far the default accountant searches, as for :func:`quiltdp.analyze`; ``level:stage`` ends both
         adversaries at that place of one list of stages.
     time_limit
-        Seconds for the whole plan, ``None`` for no limit.  When they are over, the plan is that of the last
-        stage that every leakage behind it finished, and its ``notes`` say so.
+        Seconds for the whole plan; none by default.  When they are over,
+        :class:`~quiltdp.errors.LimitReached` carries the plan that group privacy allows.
     executor
         Where the default accountant analyses components of the model, as for :func:`quiltdp.analyze`.
 
@@ -127,9 +127,9 @@ def plan(
 
     if accountant is not None:
         return planned(accountant)
-    shared = work_for(model, work, time_limit)
+    shared = SharedWork(work, time_limit)
     own = ProfileAccountant(model, shared=shared, executor=executor)
-    return _with_work(shared.answer(lambda: planned(own)), shared)
+    return shared.answer(lambda: _with_work(planned(own), shared))
 
 
 def _with_work(found: Plan, shared: SharedWork) -> Plan:
@@ -245,7 +245,7 @@ def plan_length(
     threshold_share: float = 0.5,
     epsilon: float | None = None,
     work: str | WorkBudget = "normal",
-    time_limit: float | None = LIMIT,
+    time_limit: Limit = None,
 ) -> Plan:
     """Find the shortest chain, with this model's transition matrix, that a plan exists for.
 
@@ -273,7 +273,7 @@ def plan_length(
         raise InvalidArgument("the smallest length needs one homogeneous chain")
 
     segment = model.segments[0]
-    shared = work_for(model, work, time_limit)
+    shared = SharedWork(work, time_limit)
 
     def grown(length: int) -> ChainModel:
         return ChainModel([ChainSegment(segment.prefix, length, segment.initial, segment.transitions)])
@@ -304,7 +304,7 @@ def plan_length(
 
     _checked_task(1, queries, budget, accuracy, confidence)
     probability("threshold_share", threshold_share, zero=True)
-    return _with_work(shared.answer(shortest), shared)
+    return shared.answer(lambda: _with_work(shortest(), shared))
 
 
 def _shortest(enough: Callable[[int], bool]) -> int:

@@ -189,7 +189,7 @@ class PublishedRecords:
 
 
 def published_records(
-    model: Model, *, budget: int, sigma: float, accuracy: float, failure: float, time_limit: float = 5.0
+    model: Model, *, budget: int, sigma: float, accuracy: float, failure: float
 ) -> PublishedRecords:
     """Return n_* and n_# of Theorem 1 for this model (not valid for dependent records).
 
@@ -213,7 +213,7 @@ def published_records(
     return PublishedRecords(
         first,
         _second(b, scale, tau / 3 - 4 * largest_blanket_influence(model)),
-        _second(b, scale, _allowed_by_quilts(model, tau / 3, time_limit)),
+        _second(b, scale, _allowed_by_quilts(model, tau / 3)),
         _chain_form(model, b, scale, tau / 3),
     )
 
@@ -222,7 +222,7 @@ def _second(budget: int, sigma: float, allowed: float) -> float:
     return round_up(9 * budget / (4 * sigma * allowed)) if allowed > 0 else math.inf
 
 
-def _allowed_by_quilts(model: Model, epsilon: float, time_limit: float) -> float:
+def _allowed_by_quilts(model: Model, epsilon: float) -> float:
     """Return ε' of Lemma 2, (10): the largest DP cost that the best quilts allow for ε; 0 for none.
 
     On a stationary homogeneous chain the record in the middle forces it: a record near an end has every
@@ -232,12 +232,12 @@ def _allowed_by_quilts(model: Model, epsilon: float, time_limit: float) -> float
         if isinstance(model, ChainModel) and len(model.segments) == 1 and _stationary(model.segments[0]):
             short = ChainModel([_shortened(model.segments[0], _LONG_CHAIN)])
             middle = [[short.nodes[len(short.nodes) // 2]]]
-            profile = analyze(short, method="published", protect=middle, time_limit=time_limit)
+            profile = analyze(short, method="published", protect=middle)
             found = profile.dp_epsilon(epsilon)
             # on a longer chain the same quilt is the best one, unless it was the whole chain
             if len(short.nodes) == len(model.nodes) or found > 1.001 * epsilon / len(short.nodes):
                 return found
-        return analyze(model, method="published", time_limit=time_limit).dp_epsilon(epsilon)
+        return analyze(model, method="published").dp_epsilon(epsilon)
     except QuiltdpError:
         return 0.0
 
@@ -323,7 +323,6 @@ def published_plan(
     accuracy: float,
     failure: float,
     slack: float,
-    time_limit: float = 5.0,
 ) -> PublishedPlan:
     """Return σ, T, and n_* and n_# of the published Theorem 2 (not valid for dependent records).
 
@@ -355,7 +354,5 @@ def published_plan(
     inner, chance = (1 - c) * tau / 4, beta / (2 * m)
     records = None
     if model is not None:
-        records = published_records(
-            model, budget=b, sigma=sigma, accuracy=inner, failure=chance, time_limit=time_limit
-        )
+        records = published_records(model, budget=b, sigma=sigma, accuracy=inner, failure=chance)
     return PublishedPlan(sigma, (1 + c) * tau / 2, inner, chance, c, records)

@@ -16,10 +16,12 @@ from importlib.resources import files
 from typing import Any
 
 from quiltdp.accountant.calibration import Calibration
+from quiltdp.errors import LimitReached
 from quiltdp.io.replace import write_whole
 from quiltdp.model import Model
 from quiltdp.report.report_analyses import ReportRequest
 from quiltdp.report.report_data import report_data
+from quiltdp.work import Guard, GuardStruck
 
 __all__ = ["render", "write_report"]
 
@@ -37,6 +39,7 @@ def write_report(
     command: str = "",
     progress: Callable[[str, float], None] | None = None,
     executor: Executor | None = None,
+    allow_partial: bool = False,
 ) -> None:
     """Write the report of a calibration to ``path``, whole or not at all.
 
@@ -45,15 +48,29 @@ def write_report(
     calibration, model
         The answer, and the model it was made from.
     options
-        The options of :func:`quiltdp.analyze` that it was made with.
+        The options of :func:`quiltdp.analyze` that it was made with; a limit is a guard for all of it.
     name, command
         The title, and the command that reproduces the answer.
     progress, executor
         As for :func:`quiltdp.analyze`; targets, adversaries and models nearby are looked at there.
+    allow_partial
+        Write a page even if a limit was reached.
+
+    Raises
+    ------
+    LimitReached
+        If a limit was reached; nothing is written then.
     """
     title = name or model.provenance.get("file") or model.provenance.get("source") or "Correlated records"
     request = ReportRequest(calibration, model, dict(options or {}), title, command)
-    write_whole(path, render(report_data(request, progress, executor)).encode())
+    page = render(report_data(request, progress, executor))
+    guard = request.options.get("time_limit")
+    if isinstance(guard, Guard) and not allow_partial:
+        try:
+            guard.check()
+        except GuardStruck as struck:
+            raise LimitReached(f"{struck} before the page was finished", False) from None
+    write_whole(path, page.encode())
 
 
 def render(data: Mapping[str, Any]) -> str:

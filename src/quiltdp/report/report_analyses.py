@@ -16,7 +16,7 @@ from quiltdp.accountant.calibration import Calibration, calibrate, calibrate_pro
 from quiltdp.accountant.profile import LeakageProfile
 from quiltdp.accountant.result import PerUnit
 from quiltdp.accountant.shared_work import budget_against
-from quiltdp.errors import QuiltdpError
+from quiltdp.errors import LimitReached, QuiltdpError
 from quiltdp.model import Model
 from quiltdp.parallel import each
 
@@ -66,7 +66,7 @@ class Analysed:
     epsilon
         The largest leakage at a multiple of the answer's α, by adversary.
     cut_short
-        The adversaries whose numbers are those of an earlier stage, and why.
+        The adversaries whose numbers are partial ones, and why.
     """
 
     sigma: Mapping[tuple[str, float], float | None]
@@ -133,6 +133,8 @@ class _Analyses:
             how = self._options(adversary)
             model = self.request.model
             return calibrate(model, epsilon, cal.mechanism, adversary=adversary, compare=False, **how).sigma
+        except LimitReached:
+            raise
         except QuiltdpError:
             return None
 
@@ -143,11 +145,6 @@ class _Analyses:
     def epsilon(self, adversary: str, step: float) -> float:
         """Return the largest leakage."""
         return self._profile(adversary).epsilon(self._alpha(step))
-
-    def cut_short(self, adversary: str) -> str | None:
-        """Return why the numbers against an adversary are those of an earlier stage, if they are."""
-        profile = self._profiles.get(adversary)
-        return profile.notes()[-1] if profile is not None and profile.struck else None
 
     def _profile(self, adversary: str) -> LeakageProfile:
         if adversary not in self._profiles:
@@ -166,5 +163,11 @@ class _Analyses:
 
 
 def _ask(analyses: _Analyses, question: _Question) -> tuple[Any, str | None]:
+    """Return the answer; where a limit is reached, the partial one and why."""
     kind, adversary, step = question
-    return getattr(analyses, kind)(adversary, step), analyses.cut_short(adversary)
+    try:
+        return getattr(analyses, kind)(adversary, step), None
+    except LimitReached as limit:
+        if limit.partial is None:
+            raise
+        return getattr(limit.partial, "sigma", limit.partial), limit.reason

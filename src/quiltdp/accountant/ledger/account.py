@@ -34,8 +34,6 @@ __all__ = [
 ]
 
 SINGLE_RECORDS = "single records"
-_PATIENCE = 600.0
-"""Seconds to certify a calibration anew: a limit that strikes on a busy machine would refuse a true one."""
 
 
 def binding_of(calibration: Any) -> dict[str, Any]:
@@ -143,7 +141,7 @@ def _certify(calibration: Any, model: Model, options: Mapping[str, Any]) -> None
     """Refuse a calibration that its own search, repeated, does not confirm."""
     from quiltdp.accountant.recheck import leakage_of
 
-    found = leakage_of(model, calibration, **{"time_limit": _PATIENCE, **options})
+    found = leakage_of(model, calibration, **options)
     if found.epsilon > calibration.epsilon:
         raise InvalidArgument(
             f"calibration: σ = {calibration.sigma:.6g} leaks up to {found.epsilon:.6g} on this model,"

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from quiltdp.accountant.units import all_or_nothing
 from quiltdp.errors import InvalidArgument, option
 from quiltdp.numbers import down, up
 
@@ -75,6 +76,7 @@ def read_adversaries(
     return informed, prior
 
 
+@all_or_nothing()
 def _reading(
     model: Model,
     terms: Terms,

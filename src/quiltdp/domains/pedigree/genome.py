@@ -19,7 +19,7 @@ from itertools import chain, islice
 from typing import Any
 
 from quiltdp.accountant.adversaries import Adversary
-from quiltdp.accountant.shared_work import ON_NETWORKS, SharedWork, WorkDone
+from quiltdp.accountant.shared_work import SharedWork, WorkDone
 from quiltdp.domains.pedigree.frequencies import Panel
 from quiltdp.domains.pedigree.network import pedigree
 from quiltdp.domains.pedigree.panel import NODES, panel_profile
@@ -28,7 +28,7 @@ from quiltdp.domains.pedigree.panel_kind import ADVERSARIES, panel_adversary
 from quiltdp.domains.pedigree.types import Pedigree, Person
 from quiltdp.journal import Journal, each_kept, key_of
 from quiltdp.parallel import Progress
-from quiltdp.work import WorkBudget
+from quiltdp.work import NO_GUARD, Guard, Limit, WorkBudget
 
 __all__ = ["FamilyNoise", "account_families"]
 
@@ -95,7 +95,7 @@ def account_families(
     inbreeding: float = 0.0,
     nodes: int = NODES,
     work: str | WorkBudget = "normal",
-    time_limit: float | None = None,
+    time_limit: Limit = None,
     executor: Executor | None = None,
     journal: Journal | None = None,
     progress: Progress | None = None,
@@ -114,8 +114,8 @@ def account_families(
     query, mutation_rate, error_rate, inbreeding, nodes, work
         As for :func:`quiltdp.analyze_panel`.
     time_limit
-        Seconds for all families together; ``None`` for no limit.  With one, all families are in memory,
-        and the answers come when all are there.
+        Seconds for all families together; none by default.  With a limit, all families are in memory, the
+        answers come when all are there, or :class:`~quiltdp.errors.LimitReached` carries group privacy's.
     executor, journal
         Any ``concurrent.futures.Executor``, and the file that keeps what was found.
     progress, total
@@ -132,32 +132,34 @@ def account_families(
     ann 2 4.0 ann
     """
     genetics = {"mutation_rate": mutation_rate, "error_rate": error_rate, "inbreeding": inbreeding}
-    shared = SharedWork(work, time_limit, ON_NETWORKS)
+    shared = SharedWork(work, time_limit)
     against = tuple(panel_adversary(a).name for a in adversaries)
     study = _Study(panel, query, epsilon, against, nodes, genetics, shared.asked)
     how = {"executor": executor, "journal": journal, "progress": progress}
     if time_limit is None:
-        for family, answer in _answers(families, study, None, total, **how):
+        for family, answer in _answers(families, study, NO_GUARD, total, **how):
             yield _named(family, answer, shared.done)
         return
     everybody = list(families)
-    found = shared.answer(
-        lambda: list(_answers(everybody, replace(study, budget=shared.budget), shared.deadline, total, **how))
-    )
-    for family, answer in found:
-        yield _named(family, answer, shared.done)
+
+    def question() -> list[FamilyNoise]:
+        now = replace(study, budget=shared.budget)
+        answers = _answers(everybody, now, shared.guard, total, **how)
+        return [_named(family, answer, shared.done) for family, answer in answers]
+
+    yield from shared.answer(question)
 
 
 def _answers(
-    families: Iterable[Pedigree], study: _Study, deadline: float | None, total: int | None, **how: Any
+    families: Iterable[Pedigree], study: _Study, guard: Guard, total: int | None, **how: Any
 ) -> Iterator[tuple[Pedigree, dict[str, Any]]]:
     """Yield every family with its answer; raise ``GuardStruck`` where one is not finished in time."""
     walk = iter(families)
     first = list(islice(walk, 2))
     if len(first) == 1:
-        yield first[0], _account(study, _shape(first[0], study), deadline, **how)
+        yield first[0], _account(study, _shape(first[0], study), guard, **how)
         return
-    shapes = ((family, _shape(family, study), deadline) for family in chain(first, walk))
+    shapes = ((family, _shape(family, study), guard) for family in chain(first, walk))
     found = each_kept(
         _account_one, shapes, key=_Keys(study), shared=study, label="families", total=total, **how
     )
@@ -165,8 +167,8 @@ def _answers(
         yield family, answer
 
 
-_Item = tuple[Pedigree, Shape, float | None]
-"""A family, its shape, and when it must have been accounted for."""
+_Item = tuple[Pedigree, Shape, Guard]
+"""A family, its shape, and the limit of the study."""
 
 
 class _Keys:
@@ -190,7 +192,7 @@ def _account_one(study: _Study, item: _Item) -> dict[str, Any]:
     return _account(study, *item[1:])
 
 
-def _account(study: _Study, shape: Shape, deadline: float | None, **inside: Any) -> dict[str, Any]:
+def _account(study: _Study, shape: Shape, guard: Guard, **inside: Any) -> dict[str, Any]:
     """Return, by adversary, σ and the place of the person who forces it."""
     family = _drawn(shape)
     profile = panel_profile(
@@ -199,7 +201,7 @@ def _account(study: _Study, shape: Shape, deadline: float | None, **inside: Any)
         study.query,
         genetics=study.genetics,
         nodes=study.nodes,
-        shared=SharedWork.within(study.budget, deadline),
+        shared=SharedWork.within(study.budget, guard),
         **inside,
     )
     place = {p.name: k for k, p in enumerate(family.people)}

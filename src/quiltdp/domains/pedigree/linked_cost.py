@@ -17,10 +17,11 @@ from quiltdp.accountant.calibration import calibrate
 from quiltdp.accountant.mechanisms import Laplace
 from quiltdp.accountant.profile import leakage
 from quiltdp.accountant.result import Leakage
+from quiltdp.accountant.units import all_or_nothing
 from quiltdp.domains.pedigree.queries import query_by_name, records_by_person
 from quiltdp.errors import InvalidArgument
 from quiltdp.model import Model
-from quiltdp.work import WorkBudget
+from quiltdp.work import Limit, WorkBudget
 
 __all__ = ["LinkageCost", "linkage_cost"]
 
@@ -66,6 +67,7 @@ class LinkageCost:
         return {**asdict(self), "missed": self.missed}
 
 
+@all_or_nothing()
 def linkage_cost(
     linked: Model,
     unlinked: Model,
@@ -74,7 +76,7 @@ def linkage_cost(
     query: str = "allele-count",
     adversary: str = "informed",
     work: str | WorkBudget = "normal",
-    time_limit: float = 30.0,
+    time_limit: Limit = None,
 ) -> LinkageCost:
     """Compare a model of linked loci with the unlinked one of the same people, loci and frequencies.
 

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quiltdp.accountant.adversaries import Adversary
-from quiltdp.accountant.shared_work import ON_NETWORKS, SharedWork, WorkDone
+from quiltdp.accountant.shared_work import SharedWork, WorkDone
 from quiltdp.domains.pedigree.bridge import Bridge
 from quiltdp.domains.pedigree.frequencies import Panel, read_frequencies
 from quiltdp.domains.pedigree.network import Locus
@@ -39,15 +39,12 @@ from quiltdp.errors import InvalidArgument, option
 from quiltdp.journal import Journal
 from quiltdp.numbers import digits_up_array, up, up_array
 from quiltdp.parallel import Progress
-from quiltdp.work import WorkBudget
+from quiltdp.work import Limit, WorkBudget
 
 __all__ = ["ADVERSARIES", "PanelProfile", "analyze_panel", "nodes_of", "panel_profile"]
 
 NODES = 32
 """How many frequencies are analysed where a panel has more; the rest is bridged."""
-
-LIMIT = 600.0
-"""Seconds that an answer may take where nobody says how many."""
 
 Vector = NDArray[np.float64]
 _Answer = TypeVar("_Answer")
@@ -93,13 +90,12 @@ class PanelProfile:
         """What was assumed, and whether the last answer met a limit, for people to read."""
         return (*self.assumed, *self.done.notes)
 
-    def answer(self, question: Callable[[], _Answer], *adversaries: Adversary) -> _Answer:
+    def answer(self, question: Callable[[], _Answer]) -> _Answer:
         """Return the answer to a question that asks this profile several times, with one time limit.
 
-        ``adversaries`` are those asked about, where not all are.  Where the limit strikes, all parts of the
-        answer are of the same stage; :attr:`notes` say which.
+        Where it is reached, all parts of the partial answer are group privacy's; :attr:`notes` say so.
         """
-        return self.shared.answer(question, *adversaries)
+        return self.shared.answer(question)
 
     @property
     def unit(self) -> str:
@@ -127,7 +123,7 @@ class PanelProfile:
             raise InvalidArgument(f"sigma must be a finite number above 0, not {sigma!r}")
         who = panel_adversary(adversary)
         w = np.ones(len(self.panel)) if weights is None else weights
-        return self.answer(lambda: self._leakage(up(1.0 / sigma, 4.0), who, w), who)
+        return self.answer(lambda: self._leakage(up(1.0 / sigma, 4.0), who, w))
 
     def _leakage(self, scale: float, adversary: Adversary, weights: Vector) -> Vector:
         total = np.zeros(len(self.people))
@@ -138,7 +134,7 @@ class PanelProfile:
     def leakage_per_locus(self, sigma: float, adversary: str | Adversary) -> Vector:
         """Return the certified leakage of every person at the worst single locus, noise σ at each."""
         who = panel_adversary(adversary)
-        return self.answer(lambda: self._worst_locus(up(1.0 / sigma, 4.0), who), who)
+        return self.answer(lambda: self._worst_locus(up(1.0 / sigma, 4.0), who))
 
     def _worst_locus(self, scale: float, adversary: Adversary) -> Vector:
         worst = np.zeros(len(self.people))
@@ -219,7 +215,7 @@ def analyze_panel(
     nodes: int = NODES,
     adversaries: Sequence[str | Adversary] = ADVERSARIES,
     work: str | WorkBudget = "normal",
-    time_limit: float | None = LIMIT,
+    time_limit: Limit = None,
     progress: Progress | None = None,
     executor: Executor | None = None,
     journal: Journal | None = None,
@@ -246,9 +242,8 @@ def analyze_panel(
         adversaries at that place of one list of stages
         (:data:`~quiltdp.accountant.shared_work.STAGES`).
     time_limit
-        Seconds for every question as a whole (:meth:`PanelProfile.answer` makes one of several), or
-        ``None``.  When they are over, the answer is that of the last stage that *all* frequencies
-        finished, and ``notes`` say so.
+        Seconds for every question as a whole (:meth:`PanelProfile.answer` makes one of several); none by
+        default.  When they are over, :class:`~quiltdp.errors.LimitReached` carries what group privacy says.
     progress
         Called with a label and a fraction in [0, 1].
     executor, journal
@@ -273,7 +268,7 @@ def analyze_panel(
     loci = panel if isinstance(panel, Panel) else _panel(panel)
     return panel_profile(
         family, loci, query, study=study, genetics=genetics, nodes=nodes,
-        shared=SharedWork(work, time_limit, ON_NETWORKS), **how,
+        shared=SharedWork(work, time_limit), **how,
     )  # fmt: skip
 
 

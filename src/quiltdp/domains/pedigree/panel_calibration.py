@@ -173,12 +173,14 @@ def calibrate_panel(
         raise InvalidArgument(f"{option('split')} must be one of {', '.join(SPLITS)}, not {split!r}")
     if per_locus and split != "equal":
         raise InvalidArgument("per locus every locus has the noise it needs: leave the split equal")
-    sigma, weights, found = profile.answer(
-        lambda: _noise(profile, epsilon, who, split, per_locus=per_locus), who
-    )
-    people = dict(zip(profile.people, found.tolist(), strict=True))
     unit = "one person at one locus" if per_locus else profile.unit
-    return PanelCalibration(profile, sigma, weights, epsilon, who.name, unit, people, profile.done)
+
+    def question() -> PanelCalibration:
+        sigma, weights, found = _noise(profile, epsilon, who, split, per_locus=per_locus)
+        people = dict(zip(profile.people, found.tolist(), strict=True))
+        return PanelCalibration(profile, sigma, weights, epsilon, who.name, unit, people, profile.done)
+
+    return profile.answer(question)
 
 
 def _noise(

@@ -8,22 +8,22 @@ a limit cuts short has none (:class:`~quiltdp.work.GuardStruck`), so nothing of 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quiltdp.accountant.adversaries import INFORMED, Adversary
 from quiltdp.accountant.profile import LeakageProfile
-from quiltdp.accountant.shared_work import SharedWork, ask_until, seconds_until
+from quiltdp.accountant.shared_work import SharedWork, ask_until
 from quiltdp.domains.pedigree.network import pedigree
 from quiltdp.domains.pedigree.types import Pedigree
 from quiltdp.inference.workspace import Alongside
 from quiltdp.journal import Journal, each_kept, key_of
 from quiltdp.parallel import Progress
-from quiltdp.work import WorkBudget
+from quiltdp.work import NO_GUARD, Guard, WorkBudget
 
 __all__ = ["EVERYWHERE", "Node", "NodeAnalyses"]
 
@@ -34,6 +34,7 @@ _FEW = 4  # distinct frequencies: every method is tried on each of them
 _QUICK = "forward-backward"  # else the stages up to there; coupling settles it where the tree is narrow
 _KEPT = 128  # analyses that are remembered
 
+_Found = TypeVar("_Found")
 Vector = NDArray[np.float64]
 Who = Adversary | str
 Node = tuple[Who, float, Mapping[str, float]]
@@ -41,13 +42,13 @@ Node = tuple[Who, float, Mapping[str, float]]
 
 
 class _Question(NamedTuple):
-    """A node with the budget for it, and when it must have been answered."""
+    """A node with the budget and the limit for it."""
 
     adversary: Who
     frequency: float
     alpha: Mapping[str, float]
     budget: WorkBudget
-    deadline: float | None
+    guard: Guard
 
 
 class NodeAnalyses:
@@ -60,7 +61,7 @@ class NodeAnalyses:
     distinct
         How many frequencies the panel has; where they are few, every method is tried.
     shared
-        The work budget and the deadline of all questions.
+        The work budget and the limit of all questions.
     executor, journal, progress
         Where to ask, and what remembers; neither is sent to a worker.
     """
@@ -104,7 +105,8 @@ class NodeAnalyses:
         self._alongside.asked = self._one_sweep(missing)
         if self._alongside.asked:
             for question in missing:
-                self._kept(question).prepare()
+                profile = self._kept(question)
+                self._until(question, profile, profile.prepare)
         found = each_kept(
             _leakage,
             questions,
@@ -130,9 +132,11 @@ class NodeAnalyses:
         """Return what is analysed for a node: one frequency for all where it cancels."""
         assert self.shared is not None
         if isinstance(adversary, str) or (adversary == INFORMED and not self.few):
-            return _Question(EVERYWHERE, 0.25, alpha, self.shared.asked, None)  # one pass: never cut short
+            return _Question(
+                EVERYWHERE, 0.25, alpha, self.shared.asked, NO_GUARD
+            )  # one pass: never cut short
         budget = self.shared.budget_for(adversary, "" if self.few else _QUICK)
-        return _Question(adversary, frequency, alpha, budget, self.shared.deadline)
+        return _Question(adversary, frequency, alpha, budget, self.shared.guard)
 
     def _key(self, asked: _Question) -> str:
         who = asked.adversary if isinstance(asked.adversary, str) else asked.adversary.name
@@ -141,13 +145,16 @@ class NodeAnalyses:
 
     def ask(self, asked: _Question) -> Mapping[str, float]:
         """Return the leakage of every record from the analysis behind it, made now if it is not there."""
-        place = (asked.adversary, asked.frequency, asked.budget)
         profile = self._kept(asked)
+        return self._until(asked, profile, lambda: profile.per_unit(asked.alpha))
+
+    def _until(self, asked: _Question, profile: LeakageProfile, question: Callable[[], _Found]) -> _Found:
+        """Ask an analysis; one that is cut short is not kept: what was finished of it answers nothing."""
         try:
-            return ask_until(asked.deadline, profile, lambda: profile.per_unit(asked.alpha))
+            return ask_until(asked.guard, profile, question)
         finally:
-            if profile.struck:  # what was finished of it is no answer to this question
-                del self._profiles[place]
+            if profile.reached:
+                del self._profiles[asked.adversary, asked.frequency, asked.budget]
 
     def _kept(self, asked: _Question) -> LeakageProfile:
         """Return the analysis behind a question, made now if it is not there."""
@@ -160,14 +167,11 @@ class NodeAnalyses:
         return self._profiles[place]
 
     def _profile(self, asked: _Question) -> LeakageProfile:
-        limit = seconds_until(asked.deadline)
         if isinstance(asked.adversary, str):
-            return LeakageProfile(self.some, method="propagation", time_limit=limit)
+            return LeakageProfile(self.some, method="propagation")
         family, study, genetics = self._source
         model = pedigree(family, asked.frequency, study=study, **genetics)
-        return LeakageProfile(
-            model, adversary=asked.adversary, work=asked.budget, time_limit=limit, alongside=self._alongside
-        )
+        return LeakageProfile(model, adversary=asked.adversary, work=asked.budget, alongside=self._alongside)
 
 
 def _leakage(analyses: NodeAnalyses, asked: _Question) -> list[float]:

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from quiltdp.accountant.leakage.set_chain import SetChainBound
+from quiltdp.accountant.units import all_or_nothing
 from quiltdp.chain import ChainModel
 from quiltdp.domains.trace.build import chain_from_steps
 from quiltdp.domains.trace.estimate import Estimator, parse_estimator
@@ -105,6 +106,7 @@ class WorstCase:
     by_model: tuple[float, ...]
 
 
+@all_or_nothing()
 def worst_case_leakage(models: Sequence[ChainModel], dp_epsilon: float, **options: Any) -> WorstCase:
     """Return the largest leakage of an α-DP mechanism over a finite family of models.
 
@@ -151,6 +153,7 @@ class WorstCost:
     by_model: tuple[float, ...]
 
 
+@all_or_nothing()
 def worst_case_dp_epsilon(models: Sequence[ChainModel], bdp_epsilon: float, **options: Any) -> WorstCost:
     """Return the largest α with which no member of a finite family leaks more than ``bdp_epsilon``.
 
