@@ -72,7 +72,7 @@ def grid_of_width(width: int) -> Callable[[], Any]:
             parents = [f"x{row - 1}.{column}"] * (row > 0) + [f"x{row}.{column - 1}"] * (column > 0)
             tables[f"x{row}.{column}"] = (parents, rng.dirichlet([2.0, 2.0], size=(2,) * len(parents)))
     model = qd.Model.from_tables(tables)
-    return lambda: qd.leakage(model, 0.01, "coupling", "prior", work="thorough", time_limit=600.0)
+    return lambda: qd.leakage(model, 0.01, "coupling", "prior", work="thorough")
 
 
 def panel_of_loci(count: int) -> Callable[[], Any]:

@@ -39,12 +39,12 @@ if __name__ == "__main__":
     parallel._Sender._submit = lambda self, *task: sent.append(task) or submit(self, *task)
     with MPIPoolExecutor() as pool:
         for method in ("propagation", "forward-backward"):
-            options = {"adversary": "prior", "method": method, "time_limit": 900}
+            options = {"adversary": "prior", "method": method}
             there = qd.calibrate(model, 1.0, qd.Laplace(1.0), executor=pool, **options)
             assert there.to_json() == qd.calibrate(model, 1.0, qd.Laplace(1.0), **options).to_json()
         noise = qd.Gaussian(1.0, 1e-6)
-        there = qd.calibrate(model, 1.0, noise, executor=pool, work="quick", time_limit=900)
-        assert there.to_json() == qd.calibrate(model, 1.0, noise, work="quick", time_limit=900).to_json()
+        there = qd.calibrate(model, 1.0, noise, executor=pool, work="quick")
+        assert there.to_json() == qd.calibrate(model, 1.0, noise, work="quick").to_json()
         assert len(sent) >= 12, sent
         cancer = qd.example("cancer")
         there = qd.calibrate_adversaries(cancer, 1.0, qd.Laplace(1.0), executor=pool)

@@ -15,7 +15,7 @@ import quiltdp as qd
 from quiltdp.accountant.elsewhere import Elsewhere
 from quiltdp.accountant.methods import by_name
 from quiltdp.accountant.stages import Evaluation
-from quiltdp.errors import InvalidArgument, ModelTooWide
+from quiltdp.errors import InvalidArgument, LimitReached
 from quiltdp.inference import quilts_elsewhere
 from quiltdp.inference.region import QuiltInfluence
 from quiltdp.parallel import Workers
@@ -77,9 +77,9 @@ def test_sets_across_components_and_any_other_executor() -> None:
 
 def test_refusals_are_those_of_a_run_without_workers(pool: Executor) -> None:
     model = families()
-    with pytest.raises(ModelTooWide) as here:
+    with pytest.raises(LimitReached) as here:
         qd.leakage(model, 0.1, "exact", work="quick", time_limit=1e-9)
-    with pytest.raises(ModelTooWide) as there:
+    with pytest.raises(LimitReached) as there:
         qd.leakage(model, 0.1, "exact", work="quick", time_limit=1e-9, executor=pool)
     assert str(here.value) == str(there.value)
     with pytest.raises(InvalidArgument, match="chain"):

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from limited import partial_answer
 
 import quiltdp as qd
 from quiltdp.accountant.adversaries import INFORMED, PRIOR, knows
@@ -41,10 +42,7 @@ def strike(self: Any, *rest: Any) -> None:
 
 
 def partial(question: Callable[[], Any]) -> Any:
-    """Return the partial answer of a question that meets a limit."""
-    with pytest.raises(LimitReached, match=r"^the time limit was reached after stage 'group'") as limit:
-        question()
-    return limit.value.partial
+    return partial_answer(question, match=r"^the time limit was reached after stage 'group'")
 
 
 @pytest.fixture

@@ -48,7 +48,7 @@ def leakages(runs: list[Any]) -> np.ndarray:
 
 def compare(path: str, adversary: str) -> None:
     model = load(path)
-    profile = qd.analyze(model, adversary=adversary, time_limit=120.0)
+    profile = qd.analyze(model, adversary=adversary)
     grown = []
     for _, epsilon, before in (row for row in BEFORE[path] if row[0] == adversary):
         found = calibrate_profile(profile, epsilon, qd.Laplace(sensitivity=1.0), compare=False)

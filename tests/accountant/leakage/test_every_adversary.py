@@ -223,7 +223,7 @@ def test_a_node_with_many_children_keeps_what_is_known_of_itself(twins):
     gain = np.exp(alpha)
     attained = alpha + np.log(((1 - noise) * gain + noise) / (noise * gain + 1 - noise))
     weights = {n: alpha if n in "AB" else 0.0 for n in model.records}
-    found = qd.leakage(model, weights, "every-adversary", time_limit=600.0)
+    found = qd.leakage(model, weights, "every-adversary")
     assert attained <= found.per_record["A"] <= attained * (1 + 1e-9)
 
 
@@ -232,6 +232,6 @@ def test_more_twins_than_bits_of_an_integer():
     told = {}
     for twins in (62, 64, 66):
         tables = {"R": ([], [0.25, 0.5, 0.25])} | {f"C{k:02d}": (["R"], table) for k in range(twins)}
-        found = qd.leakage(qd.Model.from_tables(tables), 0.05, "every-adversary", time_limit=600.0)
+        found = qd.leakage(qd.Model.from_tables(tables), 0.05, "every-adversary")
         told[twins] = found.per_record["C00"]
     assert told[66] - told[64] == pytest.approx(told[64] - told[62], rel=0.01)  # each twin tells as much more

@@ -51,7 +51,7 @@ def test_gaussian_sum_seen_by_one_who_knows_the_other_coin(std: float) -> None:
 
     excess = np.maximum(density(RIGHT, 1) - math.exp(epsilon) * density(1 - RIGHT, 0), 0.0)
     truth = float(np.sum(0.5 * (excess[1:] + excess[:-1]) * np.diff(y)))
-    deltas = DeltaProfile(MODEL, time_limit=2).deltas(GaussianProfile(std), epsilon)
+    deltas = DeltaProfile(MODEL).deltas(GaussianProfile(std), epsilon)
     assert deltas[0] >= truth * (1 - 1e-6)
 
 
