@@ -369,5 +369,4 @@ def components() -> Part:
                 people.append(Person(f"{child}s"))
                 couples.append((child, f"{child}s"))
     models = {p: qd.pedigree(Pedigree(tuple(people)), p) for p in (WARM, *ROUNDS)}
-    limits = {"time_limit": 600.0}
-    return lambda pool, p: qd.dp_epsilon(models[p], 1.0, "coupling", "prior", executor=pool, **limits)
+    return lambda pool, p: qd.dp_epsilon(models[p], 1.0, "coupling", "prior", executor=pool)

@@ -1,6 +1,6 @@
 """Before and after the work budgets: σ, the leakage of every record, and processor seconds.
 
-python benchmarks/golden.py [--only asia,child] [--seconds 120] [--docs docs/benchmarks/golden.md]
+python benchmarks/golden.py [--only asia,child] [--docs docs/benchmarks/golden.md]
 
 Before is ``tests/golden/answers.json`` (every model × ε × adversary, 30 seconds per question on an idle
 machine); after is measured now.  Both columns of records are at the old σ, so that like is compared with
@@ -34,13 +34,13 @@ are processor time, before on an idle machine, after {when}.
 COLUMNS = ["model", "adversary", "ε", "σ before", "σ", "largest", "any record", "s before", "s after"]
 
 
-def rows(path: str, seconds: float) -> Iterator[list[str]]:
+def rows(path: str) -> Iterator[list[str]]:
     """Yield one line per adversary and ε."""
     model = load(path)
     name = Path(path).name.partition(".")[0]
     for adversary in ("informed", "prior"):
         started = time.process_time()
-        profile = qd.analyze(model, adversary=adversary, time_limit=seconds)
+        profile = qd.analyze(model, adversary=adversary)
         prepared = time.process_time() - started
         for _, epsilon, before in (row for row in BEFORE[path] if row[0] == adversary):
             started = time.process_time()
@@ -69,7 +69,6 @@ def _cells(
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="")
-    parser.add_argument("--seconds", type=float, default=120.0)
     parser.add_argument("--when", default="now", help="what to say about the machine")
     parser.add_argument("--docs", type=Path)
     given = parser.parse_args()
@@ -78,7 +77,7 @@ def main() -> None:
     for path in BEFORE:
         if chosen and Path(path).name.partition(".")[0] not in chosen:
             continue
-        for row in rows(path, given.seconds):
+        for row in rows(path):
             lines.append("| " + " | ".join(row) + " |")
             print(lines[-1], flush=True)
             if given.docs is not None:

@@ -174,7 +174,7 @@ def test_the_command_goes_on_after_a_kill(cli: Any, files: tuple[Path, Path], tm
     assert lines[0][:3] == ["family", "people", "sigma_informed"]
     assert max(float(line[2]) for line in lines[1:]) == document["informed"]["sigma"]
     shown = cli("genome", *words[:-1], "--journal", journal)
-    assert "family × loci a second" in shown.out
+    assert "memory " in shown.out
     assert cli("genome", *words, "--journal", files[0]).code == 2
 
 
