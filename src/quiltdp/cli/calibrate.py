@@ -126,8 +126,8 @@ def calibrate(
                 "executor": executor,
             }
             asked |= {"adversary": adversary}
-            several: dict[str, Any] = {"releases": releases, "disjoint": disjoint}
-            found = limits.answer(lambda: qd.calibrate(loaded, epsilon, spec, **several, **asked))
+            shares: dict[str, Any] = {"releases": releases, "disjoint": disjoint}
+            found = limits.answer(lambda: qd.calibrate(loaded, epsilon, spec, **shares, **asked))
             others: tuple[Calibration, ...] = ()
             if adversaries:
                 rest = {"compare": False, "known": [found], **asked}
