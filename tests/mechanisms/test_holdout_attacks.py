@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import signal
 import sys
 import warnings
 from collections.abc import Callable, Mapping
@@ -140,6 +141,23 @@ def test_an_interruption_while_the_holdout_is_read_is_charged(path: Path, stop: 
             h.ask(query)
     else:  # not told apart from any other failure
         assert h.ask(query).source == "holdout"
+    assert Ledger.open(path).head.answers == 1
+
+
+def test_a_query_that_never_ends_can_be_interrupted(path: Path) -> None:
+    """While a ledger is held signals wait, but not for its user's code."""
+
+    def query(table: Columns) -> np.ndarray:
+        while table["fresh"].any():
+            signal.raise_signal(signal.SIGINT)
+        return 0.5 + table["fresh"]
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            holdout(path).ask(query)
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert Ledger.open(path).head.answers == 1
 
 

@@ -10,7 +10,17 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quiltdp.accountant.ledger import Entry, Head, Ledger, Odometer, Outcome, Request, Visit, other_account
+from quiltdp.accountant.ledger import (
+    Entry,
+    Head,
+    Ledger,
+    Odometer,
+    Outcome,
+    Request,
+    Visit,
+    interruptible,
+    other_account,
+)
 from quiltdp.accountant.mechanisms import Thresholdout
 from quiltdp.errors import BudgetSpent, InvalidArgument, Refused, option
 from quiltdp.mechanisms.holdout_terms import Answer, checked_settings, setting
@@ -313,7 +323,9 @@ class ReusableHoldout:
         tables = self._tables.fixed()
         pledge = visit.reserve([request for _, _, request in asked], worst, most)
         units = self._mechanism.units
-        pairs = [(units(tables.on_holdout(query, value)), units(value.exact)) for query, value, _ in asked]
+        with interruptible():  # queries may take long, and what they read is charged
+            found = [tables.on_holdout(query, value) for query, value, _ in asked]
+        pairs = [(units(f), units(value.exact)) for f, (_, value, _) in zip(found, asked, strict=True)]
         drawn, state = self._mechanism.run(pairs, ThresholdoutState(before.answers, threshold))
         outcomes = []
         for outcome, value in zip(drawn, (value for _, value, _ in asked), strict=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from quiltdp.accountant.ledger.account import Terms
 from quiltdp.accountant.ledger.entries import Entry, Head
+from quiltdp.accountant.ledger.interrupts import interruptible
 from quiltdp.accountant.ledger.ledger import Ledger, verify_export
 from quiltdp.accountant.ledger.odometer import AdversaryReading, Odometer
 from quiltdp.accountant.ledger.requests import Outcome, Request
@@ -21,6 +22,7 @@ __all__ = [
     "Reservation",
     "Terms",
     "Visit",
+    "interruptible",
     "other_account",
     "verify_export",
 ]

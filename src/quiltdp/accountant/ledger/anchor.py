@@ -10,24 +10,20 @@ from __future__ import annotations
 
 import json
 import os
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
+from quiltdp.accountant.ledger.locks import FileLock, ThreadLock
 from quiltdp.errors import InvalidArgument, LedgerCorrupt, Refused
 from quiltdp.user_files import open_plain
 
 __all__ = ["Anchor", "newest_seen", "note_seen"]
 
 _LONGEST = 1 << 16  # bytes, many times what an anchor holds
+_PATIENCE = 60.0  # seconds for others who do the same
 
 _SEEN: dict[str, tuple[int, str]] = {}  # the newest (entry number, digest) by ledger id
-_SEEN_LOCK = threading.Lock()
-if hasattr(os, "register_at_fork"):  # a child keeps what its parent has seen, and a free lock
-    os.register_at_fork(
-        before=_SEEN_LOCK.acquire, after_in_parent=_SEEN_LOCK.release, after_in_child=_SEEN_LOCK.release
-    )
+_SEEN_LOCK = ThreadLock()
 
 
 def newest_seen(ledger: str) -> tuple[int, str] | None:
@@ -37,7 +33,7 @@ def newest_seen(ledger: str) -> tuple[int, str] | None:
 
 def note_seen(ledger: str, seq: int, digest: str) -> bool:
     """Note a head; return False, nothing noted, if another or a later one was seen of the same ledger."""
-    with _SEEN_LOCK:
+    with _SEEN_LOCK.held(ledger, _PATIENCE):
         known = _SEEN.get(ledger, (-1, ""))
         if known[0] > seq or (known[0] == seq and known[1] != digest):
             return False
@@ -112,21 +108,10 @@ class Anchor:
             temporary.unlink(missing_ok=True)
         sync_directory(self.path.parent)
 
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        try:
-            import fcntl
-        except ImportError:
-            raise Refused(f"{self.path}: anchors need POSIX file locks, which this system lacks") from None
-        try:
-            lock = os.open(f"{self.path}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise Refused(f"{self.path}: the anchor cannot be locked ({error.strerror})") from None
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(lock)
+    def _locked(self) -> AbstractContextManager[None]:
+        if os.name != "posix":
+            raise Refused(f"{self.path}: anchors need POSIX file locks, which this system lacks")
+        return FileLock(f"{self.path}.lock").held(str(self.path), _PATIENCE, alone=True)
 
 
 def sync_directory(directory: Path) -> None:

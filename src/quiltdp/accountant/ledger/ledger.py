@@ -332,7 +332,10 @@ class Ledger:
 
     @contextmanager
     def visit(self, requests: Sequence[Request] = ()) -> Iterator[Visit]:
-        """Hold the ledger alone, from the first look to the last entry; see :mod:`.visit`."""
+        """Hold the ledger alone, from the first look to the last entry; see :mod:`.visit`.
+
+        Signals wait meanwhile: what may take long goes into a ``with interruptible():``.
+        """
         with self.store.held(self.timeout, writing=True):
             yield Visit(self, requests)
 

@@ -24,6 +24,7 @@ from weakref import WeakValueDictionary, finalize
 
 from quiltdp.accountant.ledger.anchor import sync_directory
 from quiltdp.accountant.ledger.entries import Entry, Head, Pending, canonical, genesis_digest
+from quiltdp.accountant.ledger.interrupts import uninterrupted
 from quiltdp.accountant.ledger.locks import FileLock, ThreadLock, refuse_after_fork, under_way
 from quiltdp.accountant.ledger.schema import APPLICATION_ID, SCHEMA, VERSION, check_kind, check_schema
 from quiltdp.accountant.ledger.written import read_count, read_share
@@ -33,6 +34,8 @@ __all__ = ["MEMORY", "Store", "data_binding"]
 
 MEMORY = ":memory:"
 
+_PATIENCE = 60.0  # seconds, where nobody said how many
+
 _HEAD_WIDTH = 1024
 _THRESHOLD_WIDTH = 64
 _NONCE_BYTES = 32
@@ -41,13 +44,13 @@ _ENTRIES = (
     " FROM entries"
 )
 
-_STORES: dict[int, tuple[threading.Lock, WeakValueDictionary[tuple[int, int], Store]]] = {}
+_STORES: dict[int, tuple[ThreadLock, WeakValueDictionary[tuple[int, int], Store]]] = {}
 _CONNECTIONS: dict[int, sqlite3.Connection] = {}  # open ones, by id, until they are let go
 
 
-def _registry() -> tuple[threading.Lock, WeakValueDictionary[tuple[int, int], Store]]:
+def _registry() -> tuple[ThreadLock, WeakValueDictionary[tuple[int, int], Store]]:
     """Return this process's stores by file; a forked child starts with none, and with a free lock."""
-    return _STORES.setdefault(os.getpid(), (threading.Lock(), WeakValueDictionary()))
+    return _STORES.setdefault(os.getpid(), (ThreadLock(), WeakValueDictionary()))
 
 
 def _closed_with(store: Store, connection: sqlite3.Connection) -> finalize[Any, Store]:
@@ -67,7 +70,7 @@ def _closed_with(store: Store, connection: sqlite3.Connection) -> finalize[Any, 
 
 def _close(connection: sqlite3.Connection, process: int) -> None:
     if os.getpid() == process:
-        with under_way():
+        with uninterrupted(), under_way():
             connection.close()
         _CONNECTIONS.pop(id(connection), None)
 
@@ -94,11 +97,11 @@ class Store:
         self.file = file
         self.pid = os.getpid()
         self._threads = ThreadLock()
-        self._others = None if path == MEMORY else FileLock(path)
+        self._others = None if path == MEMORY else FileLock(f"{path}-lock")
         self._connection: sqlite3.Connection | None = None
         self._let_go: finalize[Any, Store] | None = None
         self._schema_version: int | None = None
-        self._timeout = 60.0
+        self._timeout = _PATIENCE
 
     # -- life ------------------------------------------------------------------------------
 
@@ -109,7 +112,7 @@ class Store:
         real = os.path.realpath(path)
         file = identity(real, str(path))
         lock, stores = _registry()
-        with lock:
+        with lock.held(str(path), _PATIENCE):
             found = stores.get(file)
             if found is None:
                 found = stores[file] = cls(real, file)
@@ -120,7 +123,7 @@ class Store:
     def _follow(self, path: str) -> None:
         """Take the file's new name: the journal and the lock must be beside it."""
         self.close()
-        self.path, self._others = path, FileLock(path)
+        self.path, self._others = path, FileLock(f"{path}-lock")
 
     @classmethod
     def create(cls, path: str | Path, genesis: Mapping[str, Any], salt: bytes) -> Store:
@@ -134,7 +137,7 @@ class Store:
         temporary = target.with_name(f"{target.name}.{uuid.uuid4().hex}.new")
         try:
             _claim(temporary, target)
-            FileLock(str(target)).make()
+            FileLock(f"{target}-lock").make()
             with _translated(str(path)):
                 connection = sqlite3.connect(temporary, isolation_level=None)
                 try:
@@ -200,7 +203,10 @@ class Store:
         others = self._others.held(self.path, timeout, alone=writing) if self._others else nullcontext()
         with self._threads.held(self.path, timeout), others:
             self._timeout = timeout
-            yield
+            try:
+                yield
+            finally:
+                self._roll_back()
 
     @contextmanager
     def transaction(self, mode: str, *, afresh: bool = False) -> Iterator[sqlite3.Connection]:
@@ -215,17 +221,22 @@ class Store:
                 connection.execute("PRAGMA shrink_memory")
                 self._schema_version = None
             connection.execute(f"PRAGMA busy_timeout = {int(1000 * self._timeout)}")
-            if connection.in_transaction:  # an interrupt came between two lines: nothing of it was committed
-                connection.execute("ROLLBACK")
+            self._roll_back()
             try:
                 connection.execute(f"BEGIN {mode}")
                 self._check_schema(connection)
                 yield connection
                 connection.execute("COMMIT")
             except BaseException:
-                if connection.in_transaction and self.pid == os.getpid():
-                    connection.execute("ROLLBACK")
+                self._roll_back()
                 raise
+
+    def _roll_back(self) -> None:
+        """Undo a change that was not committed: whatever broke it off, it keeps nobody out."""
+        connection = self._connection
+        if connection is not None and connection.in_transaction and self.pid == os.getpid():
+            with _translated(self.path):
+                connection.execute("ROLLBACK")
 
     def _check_schema(self, connection: sqlite3.Connection) -> None:
         version = connection.execute("PRAGMA schema_version").fetchone()[0]
