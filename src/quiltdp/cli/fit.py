@@ -28,8 +28,19 @@ def fit(
         str | None,
         opt(
             "HOW",
-            "For a holdout of rows: independent, or time (of all columns, the chain that needs the most"
-            " noise).",
+            "For a holdout of rows: independent, time (a chain over the joint states of the columns) or group"
+            " (rows with one value of --unit belong together).",
+        ),
+    ] = None,
+    unit: Annotated[
+        str | None,
+        opt("NAME", "--rows group: the column that says which rows belong together; groups are independent."),
+    ] = None,
+    read: Annotated[
+        list[str] | None,
+        opt(
+            "NAME",
+            "--rows: a column that questions may read; repeat for several. Default: all that do not count rows.",
         ),
     ] = None,
     group: Annotated[
@@ -78,18 +89,24 @@ def fit(
     $ quiltdp fit last_year.csv --column load --states 8 -o chain.json
     $ quiltdp fit survey_2024.csv --states 4 -o network.json
     $ quiltdp fit train.csv --rows time --length 50000 -o rows.json
+    $ quiltdp fit train.csv --rows group --unit patient -o rows.json
     $ quiltdp fit meters.csv --column load --group meter --time hour -o chains.json
     """
     with guarded():
         from quiltdp.domains.series.read import read_columns
+        from quiltdp.errors import InvalidArgument
         from quiltdp.io.json_write import save_model
         from quiltdp.io.replace import check_writable
 
         check_writable(output, data)
         _check(output, rows, column, edge, group=group, time=time, missing=missing, initial=initial)
+        if rows is None and (unit or read):
+            raise InvalidArgument(
+                f"--{'unit' if unit else 'read'} belongs to a holdout of rows: give --rows too"
+            )
         how: dict[str, Any] = {"states": states, "length": length, "missing": missing, "initial": initial}
         if rows is not None:
-            told, model = _rows(data, rows, epsilon=epsilon, group=group, time=time, **how)
+            told, model = _rows(data, rows, unit=unit, read=read, group=group, time=time, **how)
         elif column is not None:
             wanted = list(dict.fromkeys(name for name in (column, group, time) if name is not None))
             table = read_columns(data, wanted, missing=missing, optional=[column])
@@ -124,10 +141,10 @@ def _check(
         raise InvalidArgument(f"{output}: models are saved as .json or .json.gz files")
     if rows is not None and (column is not None or edge):
         raise InvalidArgument(
-            f"--rows chooses the column itself: leave {'--column' if column else '--edge'} out"
+            f"--rows is about all columns that --read names: leave {'--column' if column else '--edge'} out"
         )
-    if rows not in (None, "independent", "time"):
-        raise InvalidArgument(f"--rows must be independent or time, not {rows!r}")
+    if rows not in (None, "independent", "time", "group"):
+        raise InvalidArgument(f"--rows must be independent, time or group, not {rows!r}")
     if chain["missing"] not in ("refuse", "gap"):
         raise InvalidArgument(f"--missing must be refuse or gap, not {chain['missing']!r}")
     if chain["initial"] not in ("auto", "stationary", "occupancy", "uniform"):
@@ -144,15 +161,11 @@ def _rows(data: str, rows: str, **options: Any) -> tuple[dict[str, Any], Any]:
     from quiltdp.domains.series.read import read_columns
     from quiltdp.domains.series.rows import fit_rows
 
-    table = read_columns(data, missing=options["missing"])
-    with progress_bar() as progress:
-        found = fit_rows(table, rows, source=data, progress=progress, **options)
-    told: dict[str, Any] = {"kind": f"rows: {found.rule}", "rows": len(found.model.nodes)}
-    if found.noise:
-        ranked = sorted(found.noise.items(), key=lambda item: -item[1])
-        told["noise_by_column"] = [
-            f"{name} {value:.4g} times that of independent rows" for name, value in ranked
-        ]
+    found = fit_rows(read_columns(data, missing=options["missing"]), rows, source=data, **options)
+    told: dict[str, Any] = {"kind": f"rows: {found.rule}", "rows": len(found.model.records)}
+    told["columns"] = list(found.columns)
+    if found.rule != "independent":
+        told["states"] = [f"{name}: {states}" for name, states in found.columns.items()]
     if found.skipped:
         told["left_out"] = [f"{name}: {why}" for name, why in found.skipped.items()]
     told["rests_on"] = [f"[ ] {claim}" for claim in found.assumptions]

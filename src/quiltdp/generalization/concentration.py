@@ -13,21 +13,24 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from quiltdp.chain import ChainModel, ChainSegment
 from quiltdp.errors import InvalidArgument
 from quiltdp.generalization._checks import count, non_negative, positive, probability, round_down, round_up
 from quiltdp.generalization.row_distance import contraction, parent_distances
 from quiltdp.generalization.sum_law import SumLaw, sum_law
-from quiltdp.inference.chains import spectral_gap
 from quiltdp.model import Model
 
 __all__ = [
     "Concentration",
+    "GroupSums",
     "additive_concentration",
     "concentration",
     "effective_sample_size",
@@ -35,6 +38,7 @@ __all__ = [
     "influence_sums",
 ]
 
+Floats = NDArray[np.float64]
 MOST_POWERS = 4096
 
 
@@ -71,9 +75,58 @@ class Concentration:
 
     def radius(self, chance: float, *, sensitivity: float | None = None) -> float:
         """Return a with P[|q − E q| > a] ≤ ``chance``: Δ √(Σ h_i² ln(2/chance)/2), rounded up."""
-        chance = probability("chance", chance)
         delta = 1 / self.records if sensitivity is None else positive("sensitivity", sensitivity)
-        return round_up(delta * math.sqrt(self.sum_of_squares * math.log(2 / chance) / 2))
+        return round_up(delta * self.records * self.within(math.log(2 / probability("chance", chance))))
+
+    def within(self, nats: float) -> float:
+        """Return t with P[|q − E q| > t] ≤ 2 e^{−nats} for Δ = 1/n, rounded up."""
+        return round_up(math.sqrt(nats / (2 * self.effective_sample_size)))
+
+
+@dataclass(frozen=True)
+class GroupSums(Concentration):
+    """What sums over independent groups of copied records promise; see :func:`additive_concentration`.
+
+    ``groups`` counts the groups of size m whose records copy with probability c: (m, c) → how many.
+    """
+
+    groups: Mapping[tuple[int, float], int]
+
+    @cached_property
+    def _costs(self) -> tuple[Floats, Floats]:
+        """λ and Σ ln E exp(λ²(K² + m − K)/8) over the groups, K ~ Bin(m, c)."""
+        scales = np.geomspace(1e-6, 10, 600)
+        total = np.zeros(len(scales))
+        for (size, chance), many in self.groups.items():
+            copied = np.arange(size + 1.0)
+            powers = scales[:, None] ** 2 * (copied**2 + size - copied) / 8 + _binomial(size, chance)
+            top = powers.max(axis=1)
+            total += many * (top + np.log(np.exp(powers - top[:, None]).sum(axis=1)))
+        return scales, total * (1 + 1e-12)
+
+    def within(self, nats: float) -> float:
+        """Return t with P[|q − E q| > t] ≤ 2 e^{−nats}, by Chernoff's bound, rounded up."""
+        scales, costs = self._costs
+        return round_up(float(((nats + costs) / scales).min()) / self.records)
+
+    def tail(self, t: float, *, sensitivity: float | None = None) -> float:
+        """Return 2 exp(−sup_λ (λnt − costs)), at most 1, rounded up."""
+        delta = 1 / self.records if sensitivity is None else positive("sensitivity", sensitivity)
+        scales, costs = self._costs
+        return min(
+            1.0,
+            round_up(2 * math.exp(-max(0.0, float((scales * non_negative("t", t) / delta - costs).max())))),
+        )
+
+
+def _binomial(size: int, chance: float) -> Floats:
+    """Return ln P[Bin(m, c) = k] for k = 0, …, m."""
+    if chance in (0.0, 1.0):
+        return np.where(np.arange(size + 1) == chance * size, 0.0, -np.inf)
+    k = np.arange(size + 1.0)
+    log_factorial = np.cumsum(np.log(np.maximum(k, 1.0)))
+    ways = log_factorial[-1] - log_factorial - log_factorial[::-1]
+    return np.asarray(ways + k * math.log(chance) + (size - k) * math.log1p(-chance))
 
 
 def concentration(model: Model) -> Concentration:
@@ -110,7 +163,7 @@ def concentration(model: Model) -> Concentration:
 
 
 def additive_concentration(model: Model) -> Concentration:
-    """Return Σ h² for *additive* queries of reversible chains: n (1 + λ)/(1 − λ), λ = |λ₂|.
+    """Return Σ h² for *additive* queries of chains: n (1 + λ)/(1 − λ); or of groups of copies.
 
     Claim: for a stationary Markov chain and functions f_i with values in intervals of length c_i,
     P[|Σ f_i(X_i) − E| ≥ t] ≤ 2 exp(−2t² (1 − λ)/((1 + λ) Σ c_i²)), λ the norm of the transition operator on
@@ -118,10 +171,14 @@ def additive_concentration(model: Model) -> Concentration:
     chains add.  Only for sums of one function per record: 1 + λ where :func:`concentration`, for every
     sensitive query, has (1 − λ)^{−1}.
 
+    Claim: let the m records of a group each copy a hidden value with probability c, and else be drawn anew
+    from its law π.  Given that K copy, Σ f_j(X_j) has the mean Σ π f_j and is a function of range K plus m − K
+    independent ones of range 1, so that E exp(λ(Σ f_j − E)) ≤ E exp(λ²(K² + m − K)/8), K ~ Bin(m, c).  Groups add.
+
     Raises
     ------
     InvalidArgument
-        Unless every chain is homogeneous, reversible and in its stationary law.
+        Unless the model is made of homogeneous chains in their stationary law, or of such groups.
 
     Examples
     --------
@@ -138,14 +195,61 @@ def additive_concentration(model: Model) -> Concentration:
     (2004) for one function of a reversible chain.
     """
     if not isinstance(model, ChainModel):
-        raise InvalidArgument("additive concentration is computed for Markov chains")
+        groups = _copying_groups(model)
+        total = math.fsum(many * size * (1 + (size - 1) * c * c) for (size, c), many in groups.items())
+        return GroupSums(len(model.records), round_up(total), groups)
     total = 0.0
     for segment in model.segments:
-        gap = 1.0 if segment.length == 1 else spectral_gap(segment)[0] * (1 - 1e-9)
-        if gap <= 0:
+        norm = 0.0 if segment.length == 1 else 1 - (1 - _norm(segment)) * (1 - 1e-9)
+        if norm >= 1:
             raise InvalidArgument("the chain does not mix")
-        total += segment.length * (2 - gap) / gap
+        total += segment.length * (1 + norm) / (1 - norm)
     return Concentration(len(model.records), round_up(total))
+
+
+def _norm(segment: ChainSegment) -> float:
+    """Return the norm of a stationary chain's transition operator on functions of mean zero."""
+    if not segment.homogeneous:
+        raise InvalidArgument("sums concentrate by the norm of one transition matrix")
+    step, law = np.asarray(segment.transition(0)), np.asarray(segment.initial)
+    if law.min() <= 0 or not np.allclose(law @ step, law, rtol=1e-9, atol=1e-12):
+        raise InvalidArgument("sums concentrate for a chain in a positive stationary law")
+    root = np.sqrt(law)
+    values = np.linalg.svd(root[:, None] * step / root - np.outer(root, root), compute_uv=False)
+    return float(values[0])
+
+
+def _copying_groups(model: Model) -> Counter[tuple[int, float]]:
+    """Return how many groups of m records there are that copy a hidden value with probability c."""
+    laws = {f.scope[0]: f.table for f in model.factors if len(f.scope) == 1 and model.directed}
+    copies: dict[str, list[float]] = {node: [] for node in laws}
+    known: dict[tuple[int, int], float] = {}
+    for factor in model.factors:
+        if len(factor.scope) == 1 and model.is_record(factor.scope[0]):
+            copies[factor.scope[0]].append(0.0)
+        elif len(factor.scope) == 2 and factor.scope[0] in laws and model.is_record(factor.scope[1]):
+            hub = factor.scope[0]
+            if (key := (id(factor.table), id(laws[hub]))) not in known:
+                known[key] = _copying(np.asarray(factor.table), np.asarray(laws[hub]))
+            copies[hub].append(known[key])
+        elif len(factor.scope) > 1:
+            raise InvalidArgument(
+                "sums concentrate for Markov chains, and for groups that copy a hidden value"
+            )
+    if any(len(set(found)) != 1 for found in copies.values()):
+        raise InvalidArgument("sums concentrate for groups whose records copy with one probability")
+    return Counter((len(found), found[0]) for found in copies.values())
+
+
+def _copying(table: Floats, law: Floats) -> float:
+    """Return c, rounded up, where the table is c times the identity plus 1 − c times the law."""
+    if table.shape == (len(law), len(law)):
+        chance = float(np.clip((np.trace(table) - 1) / max(len(law) - 1, 1), 0, 1))
+        if np.allclose(table, chance * np.eye(len(law)) + (1 - chance) * law, rtol=0, atol=1e-12):
+            return min(1.0, chance + 1e-10)
+    raise InvalidArgument(
+        "sums concentrate for groups whose records copy a hidden value or are drawn from its law"
+    )
 
 
 def effective_sample_size(model: Model) -> float:

@@ -25,7 +25,7 @@ from quiltdp.domains.trace.region import transition_region
 from quiltdp.errors import InvalidArgument, option
 from quiltdp.inference.uncertain import SetChain
 
-__all__ = ["ChainFit", "fit_chain", "fit_series"]
+__all__ = ["ChainFit", "first_step", "fit_chain", "fit_series"]
 
 Ints = NDArray[np.int64]
 _WARNING = "fit on public or past data: a model fitted on the records to be protected tells about them itself"
@@ -180,7 +180,7 @@ def fit_series(
     scores = tuple(_bic(windows(parts, of_row, _ORDERS + 1), size, order) for order in range(_ORDERS + 1))
     order = int(np.argmin(scores))
     halves = _halves(parts, of_row, size)
-    law, named, said = _initial(initial, np.asarray(estimate.matrix), occupied)
+    law, named, said = first_step(initial, np.asarray(estimate.matrix), occupied)
     notes = (*noticed, *_notes(estimate, order, halves), *said, _WARNING)
     provenance = {
         "source": source,
@@ -202,7 +202,7 @@ def fit_series(
     )
 
 
-def _initial(
+def first_step(
     wanted: str | ArrayLike, matrix: NDArray[np.float64], occupied: Ints
 ) -> tuple[str | NDArray[np.float64], str, tuple[str, ...]]:
     """Return the law of the first step, its name, and what there is to say about it."""

@@ -4,34 +4,44 @@
 rows                      the model
 ========================= =======================================================================
 ``independent``           every row on its own: unrelated people, drawn one by one
-``time``                  a Markov chain of one column, rows in the order of time: of all columns the
-                          one whose chain needs the most noise
+``time``                  a Markov chain over the joint states of the columns, rows in the order of time
+``group``                 rows that belong together (a family, a patient) depend on each other, rows of different
+                          groups do not
 ========================= =======================================================================
 
-The rule cannot be seen in the data: ``independent`` is a claim about how they were collected.  ``time``
-assumes that rows depend on each other through the chosen column alone; with ``group`` every group (a machine,
-a user) is a chain of its own, and groups are independent.  Rows that belong together without an order (a
-household) are neither: keep one of each.
+The rule is a claim about how the data were collected: no test can find it.  What it takes for granted is tested
+on the table (:mod:`~quiltdp.domains.series.dependence`), and refused where the table speaks against it.
+Questions may read the columns of the model, and no others.
 """
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from quiltdp.accountant.profile import dp_epsilon
-from quiltdp.chain import ChainModel, markov_chain
-from quiltdp.domains.series.chain import fit_series
-from quiltdp.domains.series.parts import plain_values
-from quiltdp.errors import InvalidArgument, QuiltdpError, option
-from quiltdp.parallel import Progress
+from quiltdp.chain import markov_chain, markov_chains
+from quiltdp.domains.series.chain import first_step
+from quiltdp.domains.series.dependence import Feature, Violation, find_violation, make_features
+from quiltdp.domains.series.groups import group_model, largest_correlation, means_of_groups
+from quiltdp.domains.series.joint import joint_chain, joint_states
+from quiltdp.domains.series.parts import UNSEEN, make_parts, plain_values, windows
+from quiltdp.errors import InvalidArgument, option
+from quiltdp.model import Model
 
 __all__ = ["RowsFit", "columns_of", "fit_rows"]
 
+Columns = Mapping[str, Sequence[Any]]
 _COIN = np.full((2, 2), 0.5)
+_LEAST_ROWS = 100
+_MOST_IN_GROUPS = 16  # joint states: more would show correlation that is chance
+_DATE = re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}|\d{1,2}:\d{2}")
+_ORDERED = 10  # a column that never turns back counts something when it has as many values
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,21 +51,20 @@ class RowsFit:
     Attributes
     ----------
     model
-        A chain with one record per row.
+        One record per row.
     rule
-        ``independent`` or ``time``.
-    noise
-        What a sum of one number per row needs at ε by every column that could be fitted, relative to
-        independent rows; for ``time`` only.
+        ``independent``, ``time`` or ``group``.
+    columns
+        The columns that questions may read, with how many states each has in the model.
     skipped
-        Columns that could not be fitted, and why.
+        Columns that were left out, and why.
     assumptions
         What the model takes for granted, to be checked by who knows the data.
     """
 
-    model: ChainModel
+    model: Model
     rule: str
-    noise: Mapping[str, float]
+    columns: Mapping[str, int]
     skipped: Mapping[str, str]
     assumptions: tuple[str, ...]
 
@@ -88,14 +97,14 @@ def fit_rows(
     rows: str,
     *,
     length: int | None = None,
+    read: Sequence[str] | None = None,
     states: int = 8,
-    epsilon: float = 1.0,
+    unit: str | None = None,
     group: str | None = None,
     time: str | None = None,
     missing: str = "refuse",
     initial: str = "auto",
     source: str = "a table",
-    progress: Progress | None = None,
 ) -> RowsFit:
     """Return the model of the rows of a holdout, by the rule that is named; see this module.
 
@@ -104,104 +113,229 @@ def fit_rows(
     table
         A DataFrame or a mapping of columns: public or past data of the same kind, not the holdout.
     rows
-        ``independent`` or ``time``.
+        ``independent``, ``time`` or ``group``.
     length
         How many rows the holdout has (with ``group``: every group of it); default as many as the table.
-    states, epsilon
-        For ``time``: how numbers are cut, and the target at which columns are compared.
+    read
+        The columns that questions may read; default all that do not count rows or say when they were.
+    states
+        How many states numbers are cut into at most.
+    unit
+        For ``group``: the column that says which rows belong together.
     group, time
         For ``time``: the columns that say what a row belongs to, and when it was.
     missing, initial
         For ``time``: see :func:`~quiltdp.domains.series.chain.fit_series`.
-    progress
-        Called with a label and a fraction in [0, 1].
+
+    Raises
+    ------
+    InvalidArgument
+        If the table speaks against the rule, naming the columns and the lag; if it has too few rows or the
+        columns too many joint states; or if an option makes no sense.
 
     Examples
     --------
-    >>> past = {"slow": [0, 0, 0, 1, 1, 1] * 50, "coin": [0, 1, 1, 0] * 75}
+    >>> rng = np.random.default_rng(0)
+    >>> past = {"slow": np.cumsum(rng.random(900) < 0.2) % 2, "coin": rng.integers(0, 2, 900), "id": range(900)}
     >>> found = fit_rows(past, "time", length=50_000)
-    >>> found.rule, sorted(found.noise), len(found.model.nodes)
-    ('time', ['coin', 'slow'], 50000)
+    >>> found.columns, found.skipped, len(found.model.nodes)
+    ({'slow': 2, 'coin': 2}, {'id': 'it counts the rows'}, 50000)
     """
     columns = columns_of(table, missing)
-    for what, name in (("group", group), ("time", time)):
-        if name is not None and name not in columns:
-            raise InvalidArgument(
-                f"{option(what)}: there is no column {name!r}; the columns are {', '.join(columns)}"
-            )
+    for what, names in (("group", [group]), ("time", [time]), ("unit", [unit]), ("read", read or [])):
+        for name in names:
+            if name is not None and name not in columns:
+                raise InvalidArgument(
+                    f"{option(what)}: there is no column {name!r}; the columns are {', '.join(columns)}"
+                )
     counts = {len(values) for values in columns.values()}
-    if len(counts) != 1 or not min(counts):
-        raise InvalidArgument("the table needs columns of one length, with at least one row")
-    size = counts.pop() if length is None else length
-    if size < 1:
+    if len(counts) != 1:
+        raise InvalidArgument("the table needs columns of one length")
+    if rows not in ("independent", "time", "group"):
+        raise InvalidArgument(f"{option('rows')} must be independent, time or group, not {rows!r}")
+    _refuse_few(counts.pop(), rows)
+    if length is not None and length < 1:
         raise InvalidArgument(f"{option('length')} must be at least 1, not {length!r}")
+    if rows != "time" and (group is not None or time is not None):
+        raise InvalidArgument(
+            f"{option('group')} and {option('time')} belong to rows that follow each other:"
+            f" {option('rows', 'time')}"
+        )
+    if (unit is not None) != (rows == "group"):
+        raise InvalidArgument(f"{option('rows', 'group')} and {option('unit')} belong together")
+    named = {
+        what: columns.pop(name) for what, name in (("group", group), ("time", time), ("unit", unit)) if name
+    }
+    skipped = {} if read else _counting(columns, named.get("group", named.get("unit")))
+    columns = {name: columns[name] for name in columns if (name in read if read else name not in skipped)}
+    if not columns:
+        raise InvalidArgument("no column is left that questions could read")
     if rows == "independent":
-        if group is not None or time is not None:
-            raise InvalidArgument(
-                f"{option('group')} and {option('time')} belong to rows that follow each other:"
-                f" {option('rows', 'time')}"
-            )
-        return _independent(size, source)
-    if rows == "time":
-        how = {
-            "length": length,
-            "group": None if group is None else columns.pop(group),
-            "time": None if time is None else columns.pop(time),
-            "missing": missing,
-            "initial": initial,
-        }
-        return _slowest(columns, states, epsilon, source, how, progress)
-    raise InvalidArgument(f"{option('rows')} must be independent or time, not {rows!r}")
+        return _independent(columns, skipped, length, source)
+    if rows == "group":
+        return _groups(columns, skipped, named["unit"], length, states, source)
+    how = {"length": length, "missing": missing, "initial": initial, "source": source}
+    return _chain(columns, skipped, named.get("group"), named.get("time"), states, **how)
 
 
-def _independent(size: int, source: str) -> RowsFit:
-    said = "every row is on its own: nobody is in two rows, and no row was drawn because of another"
-    model = markov_chain(
-        _COIN, size, initial=_COIN[0], notes=(said,), provenance=_provenance("independent", source)
-    )
-    return RowsFit(model, "independent", {}, {}, (said,))
+def _refuse_few(count: int, rows: str) -> None:
+    least = 3 if rows == "independent" else _LEAST_ROWS
+    if count < least:
+        raise InvalidArgument(f"the table has {count} rows: {option('rows', rows)} needs {least} at least")
 
 
-def _slowest(
-    columns: Mapping[str, Sequence[Any]],
-    states: int,
-    epsilon: float,
-    source: str,
-    how: Mapping[str, Any],
-    progress: Progress | None,
-) -> RowsFit:
-    """Return the chain of the column that needs the most noise."""
-    noise: dict[str, float] = {}
-    skipped: dict[str, str] = {}
-    models: dict[str, ChainModel] = {}
-    for k, (name, values) in enumerate(columns.items()):
-        if progress is not None:
-            progress(f"column {name}", k / len(columns))
-        try:
-            made = fit_series(values, states, source=f"{source}, column {name}", **how)
-        except QuiltdpError as error:
-            skipped[name] = error.reason
+def _counting(columns: Columns, group: Sequence[Any] | None) -> dict[str, str]:
+    """Return the columns that count rows or say when they were, and why they are left out."""
+    found: dict[str, str] = {}
+    parts = make_parts([0] * len(next(iter(columns.values()))), group=group)[0] if columns else ()
+    for name, values in columns.items():
+        if not all(isinstance(v, (int, float)) for v in values):
+            texts = [str(v) for v in values if v is not None]
+            if texts and all(_DATE.match(t) for t in texts):
+                found[name] = "it is a date"
+            elif len(set(texts)) > len(texts) / 2 and len(texts) > _ORDERED:
+                found[name] = "nearly every row has a text of its own"
             continue
-        models[name] = made.model
-        noise[name] = epsilon / dp_epsilon(made.model, epsilon)
-    if not noise:
-        raise InvalidArgument(f"no column could be fitted: {next(iter(skipped.values()))}")
-    chosen = max(noise, key=noise.__getitem__)
-    together = () if how["group"] is None else ("groups are independent of each other, and move alike",)
+        numbers = np.asarray(values, dtype=np.float64)
+        moves = np.unique(np.concatenate([np.zeros(0), *(np.diff(numbers[part.rows]) for part in parts)]))
+        kinds = len(np.unique(numbers)) if len(moves) else 0
+        wraps = kinds > 2 and len(moves) == 2 and moves[0] == numbers.min() - numbers.max()
+        onward = kinds >= (3 if group is not None else _ORDERED) and (moves[0] >= 0 or moves[-1] <= 0)
+        if wraps or onward:
+            found[name] = "it counts the rows"
+    return found
+
+
+def _independent(columns: Columns, skipped: Mapping[str, str], length: int | None, source: str) -> RowsFit:
+    joint = joint_states(columns, 2, most=1 << 62).of_row
+    seen = np.flatnonzero(joint != UNSEEN)
+    alone = np.zeros(len(joint), dtype=np.int64)
+    _refuse(find_violation(_features(columns, joint), alone, np.ones((1, 1)), seen, seen), "independent")
+    said = ("every row is on its own: nobody is in two rows, and no row was drawn because of another",)
+    told = _provenance("independent", source, columns)
+    size = len(joint) if length is None else length
+    model = markov_chain(_COIN, size, initial=_COIN[0], notes=said, provenance=told)
+    return RowsFit(model, "independent", dict.fromkeys(columns, 1), skipped, said)
+
+
+def _chain(
+    columns: Columns,
+    skipped: Mapping[str, str],
+    group: Sequence[Any] | None,
+    time: Sequence[Any] | None,
+    states: int,
+    *,
+    length: int | None,
+    missing: str,
+    initial: str,
+    source: str,
+) -> RowsFit:
+    """Return the chain over the joint states of the columns."""
+    joint = joint_states(columns, states)
+    cells = [None if state == UNSEEN else state for state in joint.of_row]
+    parts, noticed = make_parts(cells, group=group, time=time, missing=missing)
+    pairs = windows(parts, joint.of_row, 2)
+    if len(pairs) < _LEAST_ROWS - 1:
+        raise InvalidArgument(f"only {len(pairs)} rows follow another one step later: too few for a chain")
+    matrix = joint_chain(joint, pairs)
+    features = _features(columns, joint.of_row)
+    line = np.concatenate([part.rows for part in parts])
+    before = np.concatenate([np.r_[UNSEEN, part.rows[:-1]] for part in parts])
+    _refuse(find_violation(features, joint.of_row, matrix, line, before), "time")
+    if len(parts) > 1 and all((np.diff(part.rows[part.rows != UNSEEN]) > 0).all() for part in parts):
+        earlier = np.full(len(joint.of_row), UNSEEN)  # rows as they stand in the table: groups side by side
+        earlier[line[line != UNSEEN]] = before[line != UNSEEN]
+        _refuse(find_violation(features, joint.of_row, matrix, np.arange(len(earlier)), earlier), "time")
+    together = () if group is None else ("groups are independent of each other, and move alike",)
     said = (
         "the rows are in the order of time, one step apart" + (", within each group" if together else ""),
         *together,
-        f"rows depend on each other through {chosen!r} alone: given its state, the rest of a row tells"
-        " nothing about other rows",
+        f"given the joint state of {', '.join(map(repr, columns))}, a row tells no more about the rows after it",
+        f"questions read {', '.join(map(repr, columns))}, and no other column",
         "the holdout moves like the data the chain was fitted on, which are not the holdout",
     )
-    model = models[chosen]
-    told = ChainModel(
-        model.segments, model.states[model.nodes[0]], notes=(*model.notes, *said),
-        provenance={**model.provenance, "rows": "time"},
-    )  # fmt: skip
-    return RowsFit(told, "time", noise, skipped, said)
+    law, named, also = first_step(initial, matrix, np.bincount(joint.of_row[joint.of_row != UNSEEN]))
+    provenance = {**_provenance("time", source, columns), "format": "fitted chain", "initial": named}
+    told: dict[str, Any] = {
+        "states": joint.names,
+        "notes": (*noticed, *also, *said),
+        "provenance": provenance,
+    }
+    lengths = {f"{part.name}/": len(part.rows) if length is None else length for part in parts}
+    model = (
+        markov_chain(matrix, length=lengths["/"], initial=law, **told)
+        if group is None
+        else markov_chains(matrix, lengths, law, **told)
+    )
+    return RowsFit(model, "time", joint.sizes, skipped, said)
 
 
-def _provenance(rows: str, source: str) -> dict[str, str]:
-    return {"source": source, "format": "fitted chain", "rows": rows}
+def _groups(
+    columns: Columns,
+    skipped: Mapping[str, str],
+    unit: Sequence[Any],
+    length: int | None,
+    states: int,
+    source: str,
+) -> RowsFit:
+    """Return groups whose rows depend on each other as much as any function of a row does."""
+    groups = [part.rows for part in make_parts([0] * len(unit), group=unit)[0]]
+    if len(groups) < 2:
+        raise InvalidArgument(
+            f"{option('unit')}: all rows belong to one group, and nothing is known of others"
+        )
+    joint = joint_states(columns, states, most=_MOST_IN_GROUPS)
+    if (joint.of_row == UNSEEN).any():
+        raise InvalidArgument("rows in groups need a value in every cell")
+    features = _features(columns, joint.of_row)
+    one, order = np.zeros(len(groups), dtype=np.int64), np.arange(len(groups))
+    _refuse(find_violation(means_of_groups(features, groups), one, np.ones((1, 1)), order, order), "group")
+    correlation = largest_correlation(joint.of_row, features, groups)
+    said = (
+        "nobody is in two groups, and no group was drawn because of another",
+        f"no function of a row has a correlation above {correlation:.3g} with another row of its group",
+        f"questions read {', '.join(map(repr, columns))}, and no other column",
+        "the groups of the holdout are as large as those of the data, and alike",
+    )
+    share = np.bincount(joint.of_row) / len(joint.of_row)
+    sizes = [len(rows) for rows in groups]
+    told = _provenance("group", source, columns)
+    model = group_model(correlation, share, sizes, length, notes=said, provenance=told)
+    return RowsFit(model, "group", joint.sizes, skipped, said)
+
+
+def _features(columns: Columns, joint: NDArray[np.int64]) -> list[Feature]:
+    """Return functions of every row; 0 where a cell has no value."""
+    seen = np.flatnonzero(joint != UNSEEN)
+    found = make_features({name: [values[k] for k in seen] for name, values in columns.items()}, joint[seen])
+    return [Feature(f.name, _spread_out(f.values, seen, len(joint))) for f in found]
+
+
+def _spread_out(values: NDArray[np.float64], rows: NDArray[np.int64], count: int) -> NDArray[np.float64]:
+    found = np.zeros(count)
+    found[rows] = values
+    return found
+
+
+_REMEDY = {
+    "independent": "say how the rows belong together ({time}, {group}), or put them in the order in which they"
+    " were drawn if somebody sorted them",
+    "time": "a chain of single rows is too short a memory: declare stretches that are independent of each other"
+    " ({group}), or leave out columns that no question reads ({read})",
+    "group": "take units that are independent of each other",
+}
+
+
+def _refuse(found: Violation | None, rule: str) -> None:
+    """Refuse rows that depend on each other beyond the model."""
+    if found is None:
+        return
+    words = {"time": option("rows", "time"), "group": option("rows", "group"), "read": option("read")}
+    of = "groups depend" if rule == "group" else "rows depend"
+    raise InvalidArgument(
+        f"the {of} on each other beyond {option('rows', rule)}: {found}; {_REMEDY[rule].format(**words)}"
+    )
+
+
+def _provenance(rows: str, source: str, columns: Columns) -> dict[str, str]:
+    return {"source": source, "format": "model of rows", "rows": rows, "columns": json.dumps(list(columns))}
