@@ -172,8 +172,9 @@ def additive_concentration(model: Model) -> Concentration:
     sensitive query, has (1 − λ)^{−1}.
 
     Claim: let the m records of a group each copy a hidden value with probability c, and else be drawn anew
-    from its law π.  Given that K copy, Σ f_j(X_j) has the mean Σ π f_j and is a function of range K plus m − K
-    independent ones of range 1, so that E exp(λ(Σ f_j − E)) ≤ E exp(λ²(K² + m − K)/8), K ~ Bin(m, c).  Groups add.
+    from its law π.  Given that K copy, Σ f_j(X_j) has the mean Σ π f_j and is a function of range K plus
+    m − K independent ones of range 1, so that E exp(λ(Σ f_j − E)) ≤ E exp(λ²(K² + m − K)/8),
+    K ~ Bin(m, c).  Groups add.
 
     Raises
     ------

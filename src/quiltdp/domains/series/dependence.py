@@ -8,8 +8,8 @@ nothing earlier foretells.  So Σ r_t w_t is a martingale for all weights w_t th
 (Freedman 1975; for CUSUMs the bound holds for the largest partial sum).  The functions: every column, its
 spread and its texts; whether two columns agree; products of two and three columns; what is left of a column
 that the others foretell by least squares, and its size; and some random functions of the joint state.
-The weights: the same functions one row earlier, two rows, …, up to half of the table; the mean of the last 4, 16,
-64, … residuals; and 1 (a drift).  L = ln(2 · tests/level): all tests together refuse rows that follow the
+The weights: the same functions one row earlier, two rows, …, up to half of the table; the mean of the last
+4, 16, 64, … residuals; and 1 (a drift).  L = ln(2 · tests/level): all tests together refuse rows that follow the
 model with probability :data:`LEVEL` at most, up to the error of the fitted law.
 """
 
@@ -100,7 +100,7 @@ def make_features(columns: Mapping[str, Sequence[Any]], joint: Ints) -> list[Fea
 
 
 def _of_column(name: str, values: Sequence[Any]) -> list[Feature]:
-    """Return a column as functions in [−1, 1]: ranks and how far out; with few values or texts, each of them."""
+    """Return a column as functions in [−1, 1]: ranks and how far out; of a few values or texts, each."""
     common = Counter(values).most_common(_VALUES + 1)
     numbers = all(isinstance(v, (int, float)) for v in values)
     if numbers and len(common) > _VALUES:
@@ -129,9 +129,9 @@ def _product(parts: Sequence[Feature]) -> Feature:
 
 def _scaled(values: Any) -> Floats:
     """Return the values, centred, in [−1, 1]."""
-    found = np.asarray(values, dtype=np.float64)
+    found: Floats = np.asarray(values, dtype=np.float64)
     found = found - found.mean()
-    return found / (np.abs(found).max() or 1.0)
+    return np.asarray(found / (np.abs(found).max() or 1.0))
 
 
 def _ranks(values: Floats) -> Floats:
@@ -168,7 +168,7 @@ def find_violation(
         made = [now.drift(), *(now.on_its_past(width) for width in widths)]
         made += [now.on(then, lags) for then in (crossed if now in crossed else (now,))]
         for then, sums, variance, most, lag in made:
-            ratio = np.abs(sums) / (np.sqrt(2 * worth * variance) + most * worth / 3)
+            ratio = np.abs(sums) / (np.sqrt(2 * worth * variance) + most * worth / 3 + 1e-9)
             k = int(np.argmax(ratio))
             if ratio[k] > worst[0]:
                 z = float(abs(sums[k]) / math.sqrt(max(variance[k], 1e-12)))

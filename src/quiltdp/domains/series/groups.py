@@ -1,11 +1,11 @@
 """Rows that belong together (families, patients, sessions): groups are independent, which is declared.
 
 Within a group rows may depend on each other in any way.  How much is one number, ρ: the largest correlation
-that any function of the joint state of a row has with the same function of another row of its group, over all
-pairs in the table (and not less than that of any function that is tested).  The model has groups in which every
-function of a row has correlation ρ: a row copies what its group hides with probability √ρ, *all* of it, and else
-is drawn anew.  So the variance of every mean over rows is at most the model's.  With too few groups to
-see ρ, rows of a group are copies.
+that any function of the joint state of a row has with the same function of another row of its group, over
+all pairs in the table (and not less than that of any function that is tested).  The model has groups in
+which every function of a row has correlation ρ: a row copies what its group hides with probability √ρ, *all*
+of it, and else is drawn anew.  So the variance of every mean over rows is at most the model's.  With too few
+groups to see ρ, rows of a group are copies.
 """
 
 from __future__ import annotations

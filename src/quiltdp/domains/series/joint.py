@@ -133,7 +133,7 @@ def joint_chain(joint: JointStates, pairs: Ints) -> Floats:
         tree.split(k, rows, wanted, law, found)
         chance *= found[wanted, every[:, width + k]]
     matrix: Floats = chance.reshape(size, size)
-    return matrix / matrix.sum(axis=1, keepdims=True)
+    return np.asarray(matrix / matrix.sum(axis=1, keepdims=True))
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,12 +5,12 @@ rows                      the model
 ========================= =======================================================================
 ``independent``           every row on its own: unrelated people, drawn one by one
 ``time``                  a Markov chain over the joint states of the columns, rows in the order of time
-``group``                 rows that belong together (a family, a patient) depend on each other, rows of different
-                          groups do not
+``group``                 rows that belong together (a family, a patient) depend on each other, rows of
+                          different groups do not
 ========================= =======================================================================
 
-The rule is a claim about how the data were collected: no test can find it.  What it takes for granted is tested
-on the table (:mod:`~quiltdp.domains.series.dependence`), and refused where the table speaks against it.
+The rule is a claim about how the data were collected: no test can find it.  What it takes for granted is
+tested on the table (:mod:`~quiltdp.domains.series.dependence`), and refused where the table speaks against it.
 Questions may read the columns of the model, and no others.
 """
 
@@ -136,7 +136,8 @@ def fit_rows(
     Examples
     --------
     >>> rng = np.random.default_rng(0)
-    >>> past = {"slow": np.cumsum(rng.random(900) < 0.2) % 2, "coin": rng.integers(0, 2, 900), "id": range(900)}
+    >>> past = {"slow": np.cumsum(rng.random(900) < 0.2) % 2, "id": range(900)}
+    >>> past["coin"] = rng.integers(0, 2, 900)
     >>> found = fit_rows(past, "time", length=50_000)
     >>> found.columns, found.skipped, len(found.model.nodes)
     ({'slow': 2, 'coin': 2}, {'id': 'it counts the rows'}, 50000)
@@ -174,7 +175,7 @@ def fit_rows(
         return _independent(columns, skipped, length, source)
     if rows == "group":
         return _groups(columns, skipped, named["unit"], length, states, source)
-    how = {"length": length, "missing": missing, "initial": initial, "source": source}
+    how: dict[str, Any] = {"length": length, "missing": missing, "initial": initial, "source": source}
     return _chain(columns, skipped, named.get("group"), named.get("time"), states, **how)
 
 
@@ -250,7 +251,7 @@ def _chain(
     said = (
         "the rows are in the order of time, one step apart" + (", within each group" if together else ""),
         *together,
-        f"given the joint state of {', '.join(map(repr, columns))}, a row tells no more about the rows after it",
+        f"given the joint state of {', '.join(map(repr, columns))}, a row tells no more about later rows",
         f"questions read {', '.join(map(repr, columns))}, and no other column",
         "the holdout moves like the data the chain was fitted on, which are not the holdout",
     )
@@ -307,7 +308,9 @@ def _groups(
 def _features(columns: Columns, joint: NDArray[np.int64]) -> list[Feature]:
     """Return functions of every row; 0 where a cell has no value."""
     seen = np.flatnonzero(joint != UNSEEN)
-    found = make_features({name: [values[k] for k in seen] for name, values in columns.items()}, joint[seen])
+    found = make_features(
+        {name: [values[int(k)] for k in seen] for name, values in columns.items()}, joint[seen]
+    )
     return [Feature(f.name, _spread_out(f.values, seen, len(joint))) for f in found]
 
 
@@ -318,10 +321,10 @@ def _spread_out(values: NDArray[np.float64], rows: NDArray[np.int64], count: int
 
 
 _REMEDY = {
-    "independent": "say how the rows belong together ({time}, {group}), or put them in the order in which they"
-    " were drawn if somebody sorted them",
-    "time": "a chain of single rows is too short a memory: declare stretches that are independent of each other"
-    " ({group}), or leave out columns that no question reads ({read})",
+    "independent": "say how the rows belong together ({time}, {group}), or put them in the order in which"
+    " they were drawn if somebody sorted them",
+    "time": "a chain of single rows forgets too quickly: declare stretches that are independent of each"
+    " other ({group}), or name only the columns that questions read ({read})",
     "group": "take units that are independent of each other",
 }
 
