@@ -120,23 +120,6 @@ def test_fit_then_calibrate_from_the_command_line(cli, tmp_path):
     assert answer["sigma"] == pytest.approx(found["sigma_of_the_fit"], rel=1e-6)
 
 
-def test_rows_in_time_take_the_column_that_needs_the_most_noise():
-    rng = np.random.default_rng(5)
-    table = {
-        "coin": rng.integers(0, 2, 2000).tolist(),
-        "slow": sticky(rng, 2000, 0.9),
-        "id": list(range(2000)),
-    }
-    table["town"] = [f"t{k}" for k in range(2000)]
-    found = fit_rows(table, "time", length=50_000)
-    assert max(found.noise, key=found.noise.__getitem__) != "coin"
-    assert found.noise["slow"] > 2 * found.noise["coin"]
-    assert "town" in found.skipped
-    assert len(found.model.records) == 50_000
-    alpha = qd.dp_epsilon(found.model, 1.0)
-    assert 1 / alpha == pytest.approx(max(found.noise.values()))
-
-
 def test_independent_rows_need_no_more_than_plain_privacy():
     found = fit_rows({"x": [1, 2, 3]}, "independent", length=50_000)
     assert qd.dp_epsilon(found.model, 1.0) == pytest.approx(1.0, rel=1e-6)
@@ -147,14 +130,15 @@ def test_data_frames_with_truth_values_categories_and_missing_cells():
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"ok": [True, False, True], "town": pandas.Categorical(["a", "b", "a"])})
     assert columns_of(frame) == {"ok": [1, 0, 1], "town": ["a", "b", "a"]}
-    assert fit_rows(frame, "time").rule == "time"
+    many = frame.sample(300, replace=True, random_state=0)
+    assert fit_rows(many, "time").columns == {"ok": 2, "town": 2}
     frame["age"] = pandas.array([1, None, 3], dtype="Int64")
     with pytest.raises(InvalidArgument, match="'age' has no value in row 2"):
         fit_rows(frame, "time")
     frame["age"] = [1.0, float("nan"), 3.0]
     with pytest.raises(InvalidArgument, match="'age' has no value in row 2"):
         fit_rows(frame, "time")
-    with pytest.raises(InvalidArgument, match="rows must be independent or time"):
+    with pytest.raises(InvalidArgument, match="rows must be independent, time or group"):
         fit_rows({"x": [1]}, "somehow")
 
 
@@ -167,9 +151,11 @@ def test_groups_are_chains_of_their_own_with_one_matrix():
     assert (found.counts == want).all()
     assert [(s.prefix, s.length) for s in found.model.segments] == [("one/", 500), ("two/", 500)]
     assert fit_series(mixed, 2, group=["one", "two"] * 500, length=50).model.segments[1].length == 50
-    table = {"machine": ["one", "two"] * 500, "load": mixed, "coin": [0, 1, 1, 0] * 250}
+    coin = np.random.default_rng(3).integers(0, 2, 1000)
+    table = {"machine": ["one", "two"] * 500, "load": mixed, "coin": coin}
     rows = fit_rows(table, "time", group="machine")
-    assert set(rows.noise) == {"load", "coin"}
+    assert rows.columns == {"load": 2, "coin": 2}
+    assert [(s.prefix, s.length) for s in rows.model.segments] == [("one/", 500), ("two/", 500)]
     assert any("groups are independent" in claim for claim in rows.assumptions)
     with pytest.raises(InvalidArgument, match="there is no column 'user'"):
         fit_rows(table, "time", group="user")

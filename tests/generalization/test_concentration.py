@@ -210,14 +210,15 @@ def test_bad_input(call, words):
         call(markov_chain([[0.5, 0.5], [0.5, 0.5]], 3))
 
 
+@pytest.mark.parametrize("reversible", [True, False])
 @pytest.mark.parametrize("seed", range(8))
-def test_sums_over_reversible_chains_concentrate(seed):
-    """Against exact tails: weights that differ from step to step, chains of two and three states."""
+def test_sums_over_chains_concentrate(seed, reversible):
+    """Against exact tails: weights that differ from step to step, chains of two to four states."""
     rng = np.random.default_rng(seed)
-    size = 2 + seed % 2
-    symmetric = rng.random((size, size)) * np.where(np.eye(size) > 0, rng.uniform(0.3, 8), 1.0)
-    symmetric = symmetric + symmetric.T
-    model = markov_chain(symmetric / symmetric.sum(axis=1, keepdims=True), int(rng.integers(20, 80)))
+    size = 2 + seed % 2 if reversible else 3 + seed % 2
+    flow = rng.random((size, size)) ** 2 * np.where(np.eye(size) > 0, rng.uniform(0.3, 8), 1.0)
+    flow = flow + flow.T if reversible else flow
+    model = markov_chain(flow / flow.sum(axis=1, keepdims=True), int(rng.integers(20, 80)))
     weights = {node: tuple(int(v) for v in rng.integers(0, 4, size)) for node in model.nodes}
     law = exact_sum_law(model, weights)
     found = additive_concentration(model)
@@ -226,15 +227,36 @@ def test_sums_over_reversible_chains_concentrate(seed):
     for t in np.linspace(1, 60, 30):
         bound = 2 * math.exp(-2 * t**2 / (scale * squares))
         assert law.tail(t) <= bound + 1e-9
-    longer = markov_chain(np.asarray(model.segments[0].transition(0)), 100_000)
-    better, general = additive_concentration(longer), concentration(longer)
-    assert better.effective_sample_size >= general.effective_sample_size * 0.999
+    if reversible:
+        longer = markov_chain(np.asarray(model.segments[0].transition(0)), 100_000)
+        better, general = additive_concentration(longer), concentration(longer)
+        assert better.effective_sample_size >= general.effective_sample_size * 0.999
 
 
-def test_sums_over_chains_that_are_not_reversible_are_refused():
-    cycle = [[0, 0.9, 0.1], [0.1, 0, 0.9], [0.9, 0.1, 0]]
-    for model in (markov_chain(cycle, 10), markov_chain([[0.9, 0.1], [0.2, 0.8]], 10, initial=[1.0, 0.0])):
-        with pytest.raises(InvalidArgument):
+@pytest.mark.parametrize("copying", [0.0, 0.3, 0.6, 1.0])
+def test_sums_over_groups_that_copy_a_hidden_value_concentrate(copying):
+    """Against exact tails; and a group that always copies is one record."""
+    share = np.array([0.5, 0.3, 0.2])
+    table = copying * np.eye(3) + (1 - copying) * share
+    groups = {f"g{k}": ([], share) for k in range(4)}
+    rows = {f"g{k}/{j}": ([f"g{k}"], table) for k in range(4) for j in range(k + 1)}
+    model = Model.from_tables({**groups, **rows}, list(rows))
+    found = additive_concentration(model)
+    for ends in ((0, 1, 1), (1, 0, 0), (0, 1, 0)):
+        law = exact_sum_law(model, dict.fromkeys(rows, ends))
+        for t in np.arange(0.5, 10):
+            assert law.tail(t) <= found.tail(t / 10) + 1e-9
+    assert found.tail(found.within(3.0)) <= 2 * math.exp(-3.0) * (1 + 1e-3)
+    assert found.sum_of_squares == pytest.approx(sum(m * (1 + (m - 1) * copying**2) for m in (1, 2, 3, 4)))
+    plain = concentration(model)
+    assert found.effective_sample_size >= plain.effective_sample_size * (1 - 1e-9)
+
+
+def test_sums_need_a_stationary_law_or_groups():
+    started = markov_chain([[0.9, 0.1], [0.2, 0.8]], 10, initial=[1.0, 0.0])
+    tree = Model.from_tables({"a": ([], [0.5, 0.5]), "b": (["a"], [[0.9, 0.1], [0.4, 0.6]])}, ["b"])
+    for model in (started, tree):
+        with pytest.raises(InvalidArgument, match="sums concentrate for"):
             additive_concentration(model)
     coins = markov_chain([[0.5, 0.5], [0.5, 0.5]], 50)
     assert additive_concentration(coins).effective_sample_size == pytest.approx(50)

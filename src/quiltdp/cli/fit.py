@@ -40,7 +40,7 @@ def fit(
         list[str] | None,
         opt(
             "NAME",
-            "--rows: a column that questions may read; repeat for several. Default: all but counters and dates.",
+            "--rows: a column that questions may read; repeat for several. Default: all but counters, dates.",
         ),
     ] = None,
     group: Annotated[

@@ -63,6 +63,7 @@ def plan(
     """
     with guarded(), limited(time_limit, allow_partial=allow_partial, json=json) as limits:
         from quiltdp.errors import InvalidArgument
+        from quiltdp.generalization.plan_apply import columns_asked
 
         if apply is not None and apply.exists():
             raise InvalidArgument(
@@ -91,7 +92,8 @@ def plan(
             _apply(apply, found, calibration, loaded)
         if json:
             made = None if calibration is None else loads(calibration.to_json())
-            emit_json("plan", {"model": model, **found.to_dict(), "calibration": made}, limits.reached)
+            facts = {"model": model, **found.to_dict(), **columns_asked(loaded), "calibration": made}
+            emit_json("plan", facts, limits.reached)
             return
         typer.echo(str(found))
         typer.echo("\nThis rests on (check each):")
@@ -112,7 +114,7 @@ def _calibrated(model: Any, plan: Any, shortest: bool, wanted: bool, **how: Any)
 
 def _apply(ledger: Path, plan: Any, calibration: Any, model: Any) -> None:
     from quiltdp.accountant.ledger import Ledger
-    from quiltdp.generalization.plan_apply import plan_calibration
+    from quiltdp.generalization.plan_apply import columns_asked, plan_calibration
     from quiltdp.mechanisms.holdout import checked_settings
 
     if calibration is None:
@@ -123,6 +125,7 @@ def _apply(ledger: Path, plan: Any, calibration: Any, model: Any) -> None:
         plan.queries,
         resolution=plan.resolution,
         accuracy=plan.accuracy,
+        **columns_asked(model),
     )
     Ledger.create(ledger, calibration, settings=settings)
 

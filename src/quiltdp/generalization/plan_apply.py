@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -26,7 +27,14 @@ from quiltdp.work import Limit, WorkBudget
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-__all__ = ["Extension", "extend_plan", "holdout_arguments", "plan_calibration", "read_holdout_arguments"]
+__all__ = [
+    "Extension",
+    "columns_asked",
+    "extend_plan",
+    "holdout_arguments",
+    "plan_calibration",
+    "read_holdout_arguments",
+]
 
 
 @all_or_nothing()
@@ -108,7 +116,20 @@ def holdout_arguments(model: Model, plan: Plan, *, time_limit: Limit = None) -> 
         "queries": plan.queries,
         "resolution": plan.resolution,
         "accuracy": plan.accuracy,
+        **columns_asked(model),
     }
+
+
+def columns_asked(model: Model) -> dict[str, list[str]]:
+    """Return, as ``columns``, those that questions may read, where the model is one of a table's rows."""
+    if "columns" not in model.provenance:
+        return {}
+    try:
+        return {"columns": [str(name) for name in json.loads(model.provenance["columns"])]}
+    except (ValueError, TypeError, RecursionError):
+        raise InvalidArgument(
+            "the model does not say which columns questions may read: fit it anew"
+        ) from None
 
 
 def read_holdout_arguments(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -119,8 +140,6 @@ def read_holdout_arguments(document: Mapping[str, Any]) -> dict[str, Any]:
     InvalidArgument
         If it is no plan, or one that a reusable holdout cannot run.
     """
-    import json
-
     if document.get("schema") != "quiltdp/plan":
         raise InvalidArgument("this is no plan: no key 'schema' with value 'quiltdp/plan'")
     made = document.get("calibration")
@@ -136,6 +155,7 @@ def read_holdout_arguments(document: Mapping[str, Any]) -> dict[str, Any]:
             "queries": int(document["queries"]),
             "resolution": float(document["resolution"]),
             "accuracy": float(document["accuracy"]),
+            **({"columns": [str(name) for name in document["columns"]]} if "columns" in document else {}),
         }
     except (KeyError, TypeError, ValueError) as error:
         raise InvalidArgument(f"the plan lacks or garbles {error}") from None

@@ -23,6 +23,7 @@ from quiltdp.accountant.ledger import (
 )
 from quiltdp.accountant.mechanisms import Thresholdout
 from quiltdp.errors import BudgetSpent, InvalidArgument, Refused, option
+from quiltdp.mechanisms.expressions import Expression
 from quiltdp.mechanisms.holdout_terms import Answer, checked_settings, setting
 from quiltdp.mechanisms.noise import NoiseSource
 from quiltdp.mechanisms.queries import Query, TablePair, Value, describe
@@ -66,6 +67,9 @@ class ReusableHoldout:
         for (:func:`quiltdp.plan`).
     accuracy
         The plan's promise about the population, told with every planned answer.
+    columns
+        The columns that the model of the rows is about: an expression that reads another one is refused.
+        What a callable reads cannot be seen.
     anchor
         The path of an anchor file, see :class:`quiltdp.Ledger`.
     types
@@ -103,6 +107,7 @@ class ReusableHoldout:
         queries: int | None = None,
         resolution: float | None = None,
         accuracy: float | None = None,
+        columns: Sequence[str] | None = None,
         anchor: str | Path | None = None,
         types: Mapping[str, str] | None = None,
         second: bool = False,
@@ -115,16 +120,15 @@ class ReusableHoldout:
                 " a reusable holdout needs Thresholdout"
             )
         secure = noise is None or noise.secure
-        settings = checked_settings(
-            threshold, failure, queries, resolution=resolution, accuracy=accuracy, secure=secure
-        )
+        promised: dict[str, Any] = {"resolution": resolution, "accuracy": accuracy, "columns": columns}
+        settings = checked_settings(threshold, failure, queries, **promised, secure=secure)
         self._tables = TablePair(train, holdout, types)
         self._mechanism = ThresholdoutMechanism(
             calibration.mechanism, calibration.sigma, threshold, noise=noise
         )
         self._covered = self._mechanism.covers(Fraction(1, self._tables.rows))
         self.failure, self.queries = failure, queries
-        self.resolution, self.accuracy = resolution, accuracy
+        self.resolution, self.accuracy, self.columns = resolution, accuracy, columns
         budget = calibration.mechanism.budget
         self._open_share, self._answer_share = Fraction(4, 9 * budget), Fraction(5, 9 * budget)
         path = ledger.path if isinstance(ledger, Ledger) else ledger
@@ -175,6 +179,7 @@ class ReusableHoldout:
             queries=settings["queries"],
             resolution=setting(settings, "resolution"),
             accuracy=setting(settings, "accuracy"),
+            columns=settings.get("columns"),
             types=types,
             second=second,
             noise=noise,
@@ -252,6 +257,14 @@ class ReusableHoldout:
 
     def _on_training(self, query: Query, sensitivity: float | None) -> Value:
         """Return the value on the training data; refuse what the calibration does not cover."""
+        if self.columns is not None and isinstance(query, (str, Expression)):
+            asked = Expression(query) if isinstance(query, str) else query
+            other = sorted(asked.columns.difference(self.columns))
+            if other:
+                raise InvalidArgument(
+                    f"query {asked.text!r} reads {other[0]!r}: the model of these rows is about"
+                    f" {', '.join(map(repr, self.columns))}, and nothing is promised about other columns"
+                )
         value = self._tables.on_training(query)
         rows = self._tables.rows
         if value.statistical and not self._covered:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,6 +58,7 @@ def checked_settings(
     *,
     resolution: float | None = None,
     accuracy: float | None = None,
+    columns: Sequence[str] | None = None,
     secure: bool = True,
 ) -> dict[str, Any]:
     """Return what a reusable holdout binds its ledger to, besides the calibration, or refuse it."""
@@ -78,6 +79,7 @@ def checked_settings(
         "queries": queries,
         "noise": "secure" if secure else "insecure, for tests",
         **{name: float(value).hex() for name, value in planned.items() if value is not None},
+        **({} if columns is None else {"columns": list(columns)}),
     }
 
 

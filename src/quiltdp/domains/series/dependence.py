@@ -9,8 +9,8 @@ nothing earlier foretells.  So Σ r_t w_t is a martingale for all weights w_t th
 spread and its texts; whether two columns agree; products of two and three columns; what is left of a column
 that the others foretell by least squares, and its size; and some random functions of the joint state.
 The weights: the same functions one row earlier, two rows, …, up to half of the table; the mean of the last
-4, 16, 64, … residuals; and 1 (a drift).  L = ln(2 · tests/level): all tests together refuse rows that follow the
-model with probability :data:`LEVEL` at most, up to the error of the fitted law.
+4, 16, 64, … residuals; and 1 (a drift).  L = ln(2 · tests/level): all tests together refuse rows that
+follow the model with probability :data:`LEVEL` at most, up to the error of the fitted law.
 """
 
 from __future__ import annotations

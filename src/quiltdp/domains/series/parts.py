@@ -49,7 +49,9 @@ def is_missing(value: Any) -> bool:
 
 
 def plain_values(values: Any) -> list[Any]:
-    """Return a column as a plain list: truth values as 0 and 1, empty cells as ``None``.
+    """Return a column as a plain list of Python's numbers and what else there is.
+
+    Truth values are 0 and 1, empty cells ``None``.
 
     Examples
     --------
@@ -57,7 +59,8 @@ def plain_values(values: Any) -> list[Any]:
     [1, None, 'a']
     """
     found = [None if is_missing(v) else v for v in values]
-    return [int(v) if isinstance(v, (bool, np.bool_)) else v for v in found]
+    found = [int(v) if isinstance(v, (bool, np.bool_, np.integer)) else v for v in found]
+    return [float(v) if isinstance(v, np.floating) else v for v in found]
 
 
 def make_parts(

@@ -10,8 +10,8 @@ rows                      the model
 ========================= =======================================================================
 
 The rule is a claim about how the data were collected: no test can find it.  What it takes for granted is
-tested on the table (:mod:`~quiltdp.domains.series.dependence`), and refused where the table speaks against it.
-Questions may read the columns of the model, and no others.
+tested on the table (:mod:`~quiltdp.domains.series.dependence`), and refused where the table speaks against
+it.  Questions may read the columns of a chain or of groups, and no others.
 """
 
 from __future__ import annotations
@@ -213,7 +213,7 @@ def _independent(columns: Columns, skipped: Mapping[str, str], length: int | Non
     alone = np.zeros(len(joint), dtype=np.int64)
     _refuse(find_violation(_features(columns, joint), alone, np.ones((1, 1)), seen, seen), "independent")
     said = ("every row is on its own: nobody is in two rows, and no row was drawn because of another",)
-    told = _provenance("independent", source, columns)
+    told = {"source": source, "format": "model of rows", "rows": "independent"}
     size = len(joint) if length is None else length
     model = markov_chain(_COIN, size, initial=_COIN[0], notes=said, provenance=told)
     return RowsFit(model, "independent", dict.fromkeys(columns, 1), skipped, said)
