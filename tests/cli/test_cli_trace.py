@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import quiltdp as qd
@@ -226,7 +227,8 @@ def test_long_work_is_told_on_a_terminal_only(
     cli: Callable[..., Any], tmp_path: Path, monkeypatch: Any, job: tuple[Any, ...]
 ) -> None:
     """Every command of a whole job reports where it is; a pipe stays silent."""
-    (tmp_path / "train.csv").write_text("a,b\n" + "0,1\n1,1\n1,0\n0,0\n" * 20)
+    lines = [f"{a},{b}\n" for a, b in np.random.default_rng(0).integers(0, 2, (120, 2))]
+    (tmp_path / "train.csv").write_text("a,b\n" + "".join(lines))
     mine = ("train.csv", "rows.json", "a.json", "v.csv")
     words = [tmp_path / w if w in mine else w for w in job]
     quiet = cli(*words)

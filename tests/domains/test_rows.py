@@ -137,6 +137,15 @@ def test_columns_that_count_rows_and_dates_are_named_and_left_out():
             fit_rows({"label": [0, 1]}, rows)
 
 
+def test_rows_without_a_value_are_steps_that_nobody_saw():
+    rng = np.random.default_rng(12)
+    table = {name: list(values) for name, values in guessed(rng, walk(rng, 1000), 0.2).items()}
+    table["guess"][17] = None
+    found = fit_rows(table, "time", missing="gap")
+    assert any("1 step of 1,000 without a value" in note for note in found.model.notes)
+    assert len(found.model.records) == 1000
+
+
 def test_too_many_joint_states_are_refused_until_columns_are_named():
     rng = np.random.default_rng(9)
     table = {f"c{k}": rng.integers(0, 2, 3000) for k in range(8)}

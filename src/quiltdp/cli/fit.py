@@ -161,7 +161,9 @@ def _rows(data: str, rows: str, **options: Any) -> tuple[dict[str, Any], Any]:
     from quiltdp.domains.series.read import read_columns
     from quiltdp.domains.series.rows import fit_rows
 
-    found = fit_rows(read_columns(data, missing=options["missing"]), rows, source=data, **options)
+    table = read_columns(data, missing=options["missing"])
+    with progress_bar() as progress:
+        found = fit_rows(table, rows, source=data, progress=progress, **options)
     told: dict[str, Any] = {"kind": f"rows: {found.rule}", "rows": len(found.model.records)}
     told["columns"] = list(found.columns)
     if found.rule != "independent":

@@ -125,7 +125,7 @@ def _apply(ledger: Path, plan: Any, calibration: Any, model: Any) -> None:
         plan.queries,
         resolution=plan.resolution,
         accuracy=plan.accuracy,
-        **columns_asked(model),
+        columns=columns_asked(model).get("columns"),
     )
     Ledger.create(ledger, calibration, settings=settings)
 

@@ -26,6 +26,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from quiltdp.parallel import Progress
+
 __all__ = ["LEVEL", "Feature", "Violation", "find_violation", "make_features"]
 
 Ints = NDArray[np.int64]
@@ -37,6 +39,7 @@ _CROSSED = 16  # so many functions are compared with each other, the rest with t
 _COMBINED = 100  # at most so many pairs, and so many triples
 _VALUES = 8  # a column with more is looked at by rank
 _RANDOM = 8
+_CELLS = 50_000_000  # functions × rows that are held at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +99,8 @@ def make_features(columns: Mapping[str, Sequence[Any]], joint: Ints) -> list[Fea
     said = "a mixture of " + ", ".join(repr(name) for name in columns)
     random = [Feature(said, _scaled(s[joint])) for s in signs] if len(columns) > 1 else []
     found = (*single, *alike, *pairs, *left, *more, *triples, *random)
-    return [f for f in found if np.ptp(f.values) > 0]
+    most = max(_CROSSED, _CELLS // len(joint))
+    return [f for f in found if np.ptp(f.values) > 0][:most]
 
 
 def _of_column(name: str, values: Sequence[Any]) -> list[Feature]:
@@ -141,32 +145,40 @@ def _ranks(values: Floats) -> Floats:
 
 
 def find_violation(
-    features: Sequence[Feature], states: Ints, matrix: Floats, line: Ints, before: Ints
+    features: Sequence[Feature],
+    states: Ints,
+    matrix: Floats,
+    line: Ints,
+    before: Ints,
+    progress: Progress | None = None,
 ) -> Violation | None:
     """Return the dependence beyond the model that stands out most, or ``None``.
 
     Parameters
     ----------
     features, states
-        Functions and state of every row.
+        Functions and state of every row; −1 where it has none.
     matrix
         The law of the next state, row = from; one state for rows that are independent.
     line
         The row of every step, in the order in which rows are compared; −1 for a step without one.
     before
         The row that comes before that step by the model; −1 where there is none, and nothing is tested.
+    progress
+        Called with a label and a fraction in [0, 1].
     """
-    known = np.maximum(np.bincount(states, minlength=len(matrix)), 1)
-    tested = [_Tested(f, states, matrix, known, line, before) for f in features]
+    crossed = [_Tested(f, states, matrix, line, before) for f in features[:_CROSSED]]
     lags = min(len(line), MOST_ROWS) // 2
     widths = [4**k for k in range(1, 16) if 2 * 4**k <= len(line)]
-    crossed = tested[:_CROSSED]
-    tests = lags * (len(tested) + len(crossed) * (len(crossed) - 1)) + (len(widths) + 1) * len(tested)
+    tests = lags * (len(features) + len(crossed) * (len(crossed) - 1)) + (len(widths) + 1) * len(features)
     worth = math.log(2 * tests / LEVEL)
     worst: tuple[float, Violation | None] = (1.0, None)
-    for now in tested:
+    for j, feature in enumerate(features):
+        if progress is not None:
+            progress("tests of dependence", j / len(features))
+        now = crossed[j] if j < len(crossed) else _Tested(feature, states, matrix, line, before)
         made = [now.drift(), *(now.on_its_past(width) for width in widths)]
-        made += [now.on(then, lags) for then in (crossed if now in crossed else (now,))]
+        made += [now.on(then, lags) for then in (crossed if j < len(crossed) else (now,))]
         for then, sums, variance, most, lag in made:
             ratio = np.abs(sums) / (np.sqrt(2 * worth * variance) + most * worth / 3 + 1e-9)
             k = int(np.argmax(ratio))
@@ -183,11 +195,13 @@ _Sums: TypeAlias = "tuple[str, Floats, Floats, float, Callable[[int], str]]"
 class _Tested:
     """One function of a row: its residuals, their variance under the model, and itself, step by step."""
 
-    def __init__(
-        self, feature: Feature, states: Ints, matrix: Floats, known: Ints, line: Ints, before: Ints
-    ) -> None:
+    def __init__(self, feature: Feature, states: Ints, matrix: Floats, line: Ints, before: Ints) -> None:
         f = feature.values
-        first, second = (np.bincount(states, power, minlength=len(matrix)) / known for power in (f, f * f))
+        seen, known = states[states >= 0], f[states >= 0]
+        count = np.maximum(np.bincount(seen, minlength=len(matrix)), 1)
+        first, second = (
+            np.bincount(seen, power, minlength=len(matrix)) / count for power in (known, known**2)
+        )
         mean = matrix @ first
         spread = np.maximum(matrix @ second - mean**2, 0.0)
         judged, came = (line >= 0) & (before >= 0), states[before]

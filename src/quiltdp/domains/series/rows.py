@@ -27,12 +27,13 @@ from numpy.typing import NDArray
 
 from quiltdp.chain import markov_chain, markov_chains
 from quiltdp.domains.series.chain import first_step
-from quiltdp.domains.series.dependence import Feature, Violation, find_violation, make_features
+from quiltdp.domains.series.dependence import Feature, find_violation, make_features
 from quiltdp.domains.series.groups import group_model, largest_correlation, means_of_groups
 from quiltdp.domains.series.joint import joint_chain, joint_states
 from quiltdp.domains.series.parts import UNSEEN, make_parts, plain_values, windows
 from quiltdp.errors import InvalidArgument, option
 from quiltdp.model import Model
+from quiltdp.parallel import Progress
 
 __all__ = ["RowsFit", "columns_of", "fit_rows"]
 
@@ -105,6 +106,7 @@ def fit_rows(
     missing: str = "refuse",
     initial: str = "auto",
     source: str = "a table",
+    progress: Progress | None = None,
 ) -> RowsFit:
     """Return the model of the rows of a holdout, by the rule that is named; see this module.
 
@@ -126,6 +128,8 @@ def fit_rows(
         For ``time``: the columns that say what a row belongs to, and when it was.
     missing, initial
         For ``time``: see :func:`~quiltdp.domains.series.chain.fit_series`.
+    progress
+        Called with a label and a fraction in [0, 1].
 
     Raises
     ------
@@ -172,10 +176,16 @@ def fit_rows(
     if not columns:
         raise InvalidArgument("no column is left that questions could read")
     if rows == "independent":
-        return _independent(columns, skipped, length, source)
+        return _independent(columns, skipped, length, source, progress)
     if rows == "group":
-        return _groups(columns, skipped, named["unit"], length, states, source)
-    how: dict[str, Any] = {"length": length, "missing": missing, "initial": initial, "source": source}
+        return _groups(columns, skipped, named["unit"], length, states, source, progress)
+    how: dict[str, Any] = {
+        "length": length,
+        "missing": missing,
+        "initial": initial,
+        "source": source,
+        "progress": progress,
+    }
     return _chain(columns, skipped, named.get("group"), named.get("time"), states, **how)
 
 
@@ -207,11 +217,13 @@ def _counting(columns: Columns, group: Sequence[Any] | None) -> dict[str, str]:
     return found
 
 
-def _independent(columns: Columns, skipped: Mapping[str, str], length: int | None, source: str) -> RowsFit:
+def _independent(
+    columns: Columns, skipped: Mapping[str, str], length: int | None, source: str, progress: Progress | None
+) -> RowsFit:
     joint = joint_states(columns, 2, most=1 << 62).of_row
     seen = np.flatnonzero(joint != UNSEEN)
     alone = np.zeros(len(joint), dtype=np.int64)
-    _refuse(find_violation(_features(columns, joint), alone, np.ones((1, 1)), seen, seen), "independent")
+    _test("independent", progress, _features(columns, joint), alone, np.ones((1, 1)), seen, seen)
     said = ("every row is on its own: nobody is in two rows, and no row was drawn because of another",)
     told = {"source": source, "format": "model of rows", "rows": "independent"}
     size = len(joint) if length is None else length
@@ -230,6 +242,7 @@ def _chain(
     missing: str,
     initial: str,
     source: str,
+    progress: Progress | None,
 ) -> RowsFit:
     """Return the chain over the joint states of the columns."""
     joint = joint_states(columns, states)
@@ -242,11 +255,11 @@ def _chain(
     features = _features(columns, joint.of_row)
     line = np.concatenate([part.rows for part in parts])
     before = np.concatenate([np.r_[UNSEEN, part.rows[:-1]] for part in parts])
-    _refuse(find_violation(features, joint.of_row, matrix, line, before), "time")
+    _test("time", progress, features, joint.of_row, matrix, line, before)
     if len(parts) > 1 and all((np.diff(part.rows[part.rows != UNSEEN]) > 0).all() for part in parts):
         earlier = np.full(len(joint.of_row), UNSEEN)  # rows as they stand in the table: groups side by side
         earlier[line[line != UNSEEN]] = before[line != UNSEEN]
-        _refuse(find_violation(features, joint.of_row, matrix, np.arange(len(earlier)), earlier), "time")
+        _test("time", progress, features, joint.of_row, matrix, np.arange(len(earlier)), earlier)
     together = () if group is None else ("groups are independent of each other, and move alike",)
     said = (
         "the rows are in the order of time, one step apart" + (", within each group" if together else ""),
@@ -278,6 +291,7 @@ def _groups(
     length: int | None,
     states: int,
     source: str,
+    progress: Progress | None,
 ) -> RowsFit:
     """Return groups whose rows depend on each other as much as any function of a row does."""
     groups = [part.rows for part in make_parts([0] * len(unit), group=unit)[0]]
@@ -290,7 +304,7 @@ def _groups(
         raise InvalidArgument("rows in groups need a value in every cell")
     features = _features(columns, joint.of_row)
     one, order = np.zeros(len(groups), dtype=np.int64), np.arange(len(groups))
-    _refuse(find_violation(means_of_groups(features, groups), one, np.ones((1, 1)), order, order), "group")
+    _test("group", progress, means_of_groups(features, groups), one, np.ones((1, 1)), order, order)
     correlation = largest_correlation(joint.of_row, features, groups)
     said = (
         "nobody is in two groups, and no group was drawn because of another",
@@ -329,8 +343,9 @@ _REMEDY = {
 }
 
 
-def _refuse(found: Violation | None, rule: str) -> None:
+def _test(rule: str, progress: Progress | None, *data: Any) -> None:
     """Refuse rows that depend on each other beyond the model."""
+    found = find_violation(*data, progress)
     if found is None:
         return
     words = {"time": option("rows", "time"), "group": option("rows", "group"), "read": option("read")}
