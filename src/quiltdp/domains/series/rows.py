@@ -223,7 +223,7 @@ def _independent(
     joint = joint_states(columns, 2, most=1 << 62).of_row
     seen = np.flatnonzero(joint != UNSEEN)
     alone = np.zeros(len(joint), dtype=np.int64)
-    _test("independent", progress, _features(columns, joint), alone, np.ones((1, 1)), seen, seen)
+    _test("independent", _features(columns, joint), alone, np.ones((1, 1)), seen, seen, progress)
     said = ("every row is on its own: nobody is in two rows, and no row was drawn because of another",)
     told = {"source": source, "format": "model of rows", "rows": "independent"}
     size = len(joint) if length is None else length
@@ -255,11 +255,11 @@ def _chain(
     features = _features(columns, joint.of_row)
     line = np.concatenate([part.rows for part in parts])
     before = np.concatenate([np.r_[UNSEEN, part.rows[:-1]] for part in parts])
-    _test("time", progress, features, joint.of_row, matrix, line, before)
+    _test("time", features, joint.of_row, matrix, line, before, progress)
     if len(parts) > 1 and all((np.diff(part.rows[part.rows != UNSEEN]) > 0).all() for part in parts):
         earlier = np.full(len(joint.of_row), UNSEEN)  # rows as they stand in the table: groups side by side
         earlier[line[line != UNSEEN]] = before[line != UNSEEN]
-        _test("time", progress, features, joint.of_row, matrix, np.arange(len(earlier)), earlier)
+        _test("time", features, joint.of_row, matrix, np.arange(len(earlier)), earlier, progress)
     together = () if group is None else ("groups are independent of each other, and move alike",)
     said = (
         "the rows are in the order of time, one step apart" + (", within each group" if together else ""),
@@ -304,7 +304,7 @@ def _groups(
         raise InvalidArgument("rows in groups need a value in every cell")
     features = _features(columns, joint.of_row)
     one, order = np.zeros(len(groups), dtype=np.int64), np.arange(len(groups))
-    _test("group", progress, means_of_groups(features, groups), one, np.ones((1, 1)), order, order)
+    _test("group", means_of_groups(features, groups), one, np.ones((1, 1)), order, order, progress)
     correlation = largest_correlation(joint.of_row, features, groups)
     said = (
         "nobody is in two groups, and no group was drawn because of another",
@@ -343,9 +343,9 @@ _REMEDY = {
 }
 
 
-def _test(rule: str, progress: Progress | None, *data: Any) -> None:
+def _test(rule: str, *data: Any) -> None:
     """Refuse rows that depend on each other beyond the model."""
-    found = find_violation(*data, progress)
+    found = find_violation(*data)
     if found is None:
         return
     words = {"time": option("rows", "time"), "group": option("rows", "group"), "read": option("read")}
