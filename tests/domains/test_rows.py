@@ -8,6 +8,7 @@ import pytest
 import quiltdp as qd
 from quiltdp.domains.series.dependence import LEVEL
 from quiltdp.domains.series.groups import largest_correlation
+from quiltdp.domains.series.joint import joint_chain, joint_states
 from quiltdp.domains.series.rows import fit_rows
 from quiltdp.errors import InvalidArgument
 from quiltdp.generalization import holdout_arguments
@@ -64,6 +65,24 @@ def test_the_chain_is_over_joint_states(columns, sigma):
     rng = np.random.default_rng(columns)
     found = fit_rows({f"c{k}": walk(rng, 20_000) for k in range(columns)}, "time")
     assert 1 / qd.dp_epsilon(found.model, 1.0) == pytest.approx(sigma, rel=0.06)
+
+
+def test_a_chain_of_errors_is_seen_in_the_joint_states():
+    """Errors stay with probability 0.8, label and guess are coins: only the pair has memory."""
+    rng = np.random.default_rng(13)
+    label, wrong = rng.integers(0, 2, 40_000), walk(rng, 40_000)
+    joint = joint_states({"label": label, "guess": label ^ wrong}, 8)
+    matrix = joint_chain(joint, np.stack([joint.of_row[:-1], joint.of_row[1:]], axis=1))
+    same = joint.table[:, 0] == joint.table[:, 1]
+    assert matrix == pytest.approx(np.where(same[:, None] == same, 0.4, 0.1), abs=0.02)
+
+
+def test_many_values_are_cut_coarser_until_the_joint_states_are_few():
+    rng = np.random.default_rng(14)
+    table = {"x": rng.normal(size=4000), "y": rng.normal(size=4000), "town": rng.choice(list("abcdef"), 4000)}
+    found = joint_states({name: values.tolist() for name, values in table.items()}, 8)
+    assert len(found.names) <= 64
+    assert all(2 <= size <= 6 for size in found.sizes.values())
 
 
 @pytest.mark.parametrize("rows", ["independent", "time"])
