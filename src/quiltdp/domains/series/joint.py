@@ -7,7 +7,7 @@ could hide dependence, so that nothing is taken for granted of what was merged: 
 
 The law of the next row is a product over its columns.  A column depends on what it was in the row before,
 always, and on every other column of that row, and on the columns before it in its own, where the Bayesian
-information criterion sees it (a tree of contexts for each column).
+information criterion sees it (a tree of contexts for each column, looking two columns ahead).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -150,12 +151,13 @@ class _Tree:
         """Fill in the law of the contexts ``wanted``, from the rows that share what is known of them."""
         if len(rows):
             law = np.bincount(self.target[rows], minlength=len(law)) / len(rows)
-        gains = [(self._gain(by, rows, len(law)), by) for by in self.candidates] if len(wanted) else []
-        gain, by = max(gains, default=(0.0, 0))
-        if gain > 0:
-            self.split(by, rows, wanted, law, found)
-        else:
-            found[wanted] = law
+        for width in (1, 2):  # two columns may say together what neither says alone
+            chosen = [(self._gain(by, rows, len(law)), by) for by in combinations(self.candidates, width)]
+            gain, by = max(chosen, default=(0.0, ()))
+            if gain > 0:
+                self.split(by[0], rows, wanted, law, found)
+                return
+        found[wanted] = law
 
     def split(self, by: int, rows: Ints, wanted: Ints, law: Floats, found: Floats) -> None:
         """Tell contexts apart by one column."""
@@ -163,9 +165,9 @@ class _Tree:
             same = wanted[self.every[wanted, by] == value]
             self.grow(rows[self.context[rows, by] == value], same, law, found)
 
-    def _gain(self, by: int, rows: Ints, size: int) -> float:
-        """Return by how much BIC falls."""
-        values = self.context[rows, by]
+    def _gain(self, by: Sequence[int], rows: Ints, size: int) -> float:
+        """Return by how much BIC falls when contexts are told apart by these columns."""
+        values = self.context[rows][:, by] @ ((MOST + 1) ** np.arange(len(by)))
         table = np.bincount(values * size + self.target[rows], minlength=size).astype(np.float64)
         table = np.pad(table, (0, -len(table) % size)).reshape(-1, size)
         table = table[table.sum(axis=1) > 0]
