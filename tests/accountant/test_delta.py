@@ -140,3 +140,11 @@ def test_known_records_are_checked_and_found_in_every_copy_of_a_component() -> N
     assert prior < alone == both.delta(noise, 1.0)
     with pytest.raises(InvalidArgument, match="'Zed' is not a node"):
         calibrated(TREE, "quick", adversary="knows=Zed")
+
+
+def test_quilts_that_would_compare_too_many_pairs_are_not_begun() -> None:
+    """Work is predicted, not timed: on a wide network the swing stage is passed over."""
+    model = qd.load_model("models/mildew.bif.gz")
+    found = qd.calibrate(model, 1.0, NOISE, work="normal:swing", compare=False)
+    assert found.certificate.stage == "group"
+    assert qd.calibrate(TREE, 1.0, NOISE, work="normal:swing").certificate.stage == "swing"

@@ -49,6 +49,7 @@ TOGETHER = 8  # such trees at a time: memory
 TREES_KEPT = 2**27  # bytes of trees kept from one evaluation to the next: memory for time
 GUESSES_KEPT = 2**22  # numbers kept for one level of one reveal: memory for time
 SINGLE_ENTRIES = 8  # times the budget's entries may a clique of single changes have
+SINGLE_NODES = 4_000  # of a model up to which sets of kept nodes are looked for: time
 SINGLE_TREES = 8  # sets of kept nodes that are tried: tightness for time
 CHANGES_AT_ONCE = 2**14  # single changes looked at together: memory
 KERNELS_AT_ONCE = 1 << 11  # closed forms computed together: they stay in the processor's cache
@@ -70,6 +71,7 @@ LOOPS_SOLVED = 50_000.0  # transports of four states in a batch; beyond, ceiling
 LIMIT_RECORDS = 16  # of which every subset may be known: time
 LIMIT_AXES = 32  # records where nothing is known: a table has one axis for each
 ADVERSARIES_AT_ONCE = 128  # looked at together
+CEILINGS_AT_ONCE = 2**22  # pairs of states whose ceilings are computed before a limit is looked at: memory
 HEIGHTS_LISTED = 60_000  # height functions; where there are more, a linear program: time
 CONDITIONED_NODES = 2_000  # of a model that is conditioned on what may be known: time
 

@@ -45,7 +45,7 @@ from quiltdp.accountant.leakage.single_changes import (
     prices_of,
 )
 from quiltdp.accountant.leakage.ties import Array
-from quiltdp.accountant.trade_offs import SINGLE_ENTRIES, SINGLE_TREES
+from quiltdp.accountant.trade_offs import SINGLE_ENTRIES, SINGLE_NODES, SINGLE_TREES
 from quiltdp.errors import ModelTooWide, option
 from quiltdp.inference.ancestry import Ancestry
 from quiltdp.inference.change_tree import (
@@ -117,7 +117,8 @@ class SingleCouplingBound:
         try:
             self._trees = [self._whole(self._model, everything, budget, budget.pairs, workspace)]
         except ModelTooWide:
-            if not self._model.directed or any(len(u) > 1 for u in self._units):
+            large = len(self._model.nodes) > SINGLE_NODES
+            if large or not self._model.directed or any(len(u) > 1 for u in self._units):
                 raise
             self._trees = self._narrower(budget)
             self._forward = ChildKernels(Ancestry(self._model, max_entries=1, max_work=0), workspace.guard)

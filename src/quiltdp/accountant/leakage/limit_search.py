@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from quiltdp.accountant.bounds import Vector
 from quiltdp.accountant.leakage.adversaries import PairStack, PairTable
 from quiltdp.accountant.leakage.worst_gains import in_closed_form, is_quick, staged_ceiling, worst_gains
-from quiltdp.accountant.trade_offs import ADVERSARIES_AT_ONCE
+from quiltdp.accountant.trade_offs import ADVERSARIES_AT_ONCE, CEILINGS_AT_ONCE
 from quiltdp.work import Guard
 
 __all__ = ["FROM_ABOVE", "UnitBracket", "UnitSearch"]
@@ -186,7 +186,13 @@ class UnitSearch:
 
     def _sharpen(self, rows: _Rows) -> None:
         """Put adversaries back with the ceilings of revealing one unknown record at a time."""
-        sharper = rows.own + staged_ceiling(rows.p, rows.q, rows.sizes, rows.alphas)
+        some = max(1, CEILINGS_AT_ONCE // rows.p.shape[1] ** 2)
+        found = []
+        for s in range(0, len(rows.p), some):
+            self._guard.check()
+            part = slice(s, s + some)
+            found.append(staged_ceiling(rows.p[part], rows.q[part], rows.sizes, rows.alphas))
+        sharper = rows.own + np.concatenate(found)
         sharper = np.minimum(sharper, rows.ceilings)
         self.ceilings[rows.places] = sharper
         for c, (_, row, group) in zip(sharper.tolist(), rows.entries, strict=True):
