@@ -21,6 +21,8 @@ __all__ = ["interruptible", "uninterrupted"]
 
 Handler = Callable[[int, Any], Any]
 
+_SIGNALS = tuple(signal.valid_signals())
+
 
 class _Delay:
     """Signals wait as long as this object lives, or until :meth:`end`; made in the main thread."""
@@ -30,7 +32,7 @@ class _Delay:
     def __init__(self) -> None:
         self.open = False
         self.waiting: list[int] = []
-        every = [(number, signal.getsignal(number)) for number in signal.valid_signals()]
+        every = [(number, signal.getsignal(number)) for number in _SIGNALS]
         self._handlers = [(n, h, self._noting(h)) for n, h in every if callable(h)]
 
     def _noting(self, previous: Handler) -> Handler:
