@@ -26,11 +26,10 @@ from numpy.typing import NDArray
 from quiltdp.accountant.adversaries import INFORMED
 from quiltdp.accountant.bounds import Bounds, Problem, Vector
 from quiltdp.accountant.delta_bounds import register_delta
-from quiltdp.accountant.leakage.quilts import QuiltTerm, SwingBound
+from quiltdp.accountant.leakage.quilts import QuiltTerm, SwingBound, pairs_around
 from quiltdp.accountant.mechanisms import GroupProfile
 from quiltdp.accountant.trade_offs import SWING_DISTANCES
 from quiltdp.errors import InvalidArgument, ModelTooWide, option
-from quiltdp.graph.moral import moralize
 from quiltdp.inference.chains import path_of, step_spreads
 from quiltdp.inference.workspace import Workspace
 from quiltdp.numbers import EPS
@@ -94,7 +93,7 @@ class SwingDelta:
         self._workspace = workspace
         if self._path is None:
             self._quilts = SwingBound(self._problem)
-            pairs = _pairs(self._problem, budget.entries)
+            pairs = pairs_around(self._problem, budget.entries)
             if pairs > budget.pairs:  # a unit without quilts forces group privacy: none is begun
                 raise ModelTooWide(
                     f"quilts compare about {pairs:,.0f} pairs, the limit is {budget.pairs:,}",
@@ -203,17 +202,6 @@ class WeighedQuilts:
 
         key = (relative.tobytes(), near, k, self.problem.units)
         return self.workspace.keep("quilts of a unit", key, look, lambda t: sum(q.size for q in t) + 256)
-
-
-def _pairs(problem: Problem, entries: int) -> float:
-    """Return how many pairs of a unit's values, given those of its neighbours, all units have."""
-    graph, sizes = moralize(problem.model), problem.model.cardinality
-    total = 0.0
-    for unit in problem.listed():
-        around = frozenset().union(*map(graph.neighbors, unit)).difference(unit)
-        own = min(math.prod(map(sizes, unit)), 2**31)
-        total += float(own * (own - 1)) * min(math.prod(map(sizes, around)), entries)
-    return total
 
 
 def _reached(spreads: np.ndarray, distances: np.ndarray, *, forward: bool) -> Vector:

@@ -38,6 +38,7 @@ from quiltdp.accountant.adversaries import INFORMED
 from quiltdp.accountant.bounds import Bound, Bounds, Problem, Registered, Vector
 from quiltdp.accountant.delta_bounds import register_delta
 from quiltdp.accountant.leakage.paired import units_of
+from quiltdp.accountant.leakage.quilts import pairs_around
 from quiltdp.accountant.mechanisms import GroupProfile
 from quiltdp.accountant.stages import Component, SmallestBounds
 from quiltdp.accountant.trade_offs import (
@@ -131,9 +132,11 @@ class _Leakages:
         """Prepare the pure bounds that ``auto`` takes."""
         from quiltdp.accountant.methods import candidates  # the registry of pure bounds
 
-        ready = Component(self.component.problem, self.workspace, self.component.budget)
+        budget = self.component.budget
+        ready = Component(self.component.problem, self.workspace, budget)
+        wide = pairs_around(ready.problem, budget.entries) > budget.pairs
         for entry in candidates(ready.problem.adversary):
-            if ready.wants(entry):
+            if ready.wants(entry) and not (wide and entry.name == "quilts"):  # every unit's are asked for
                 self.workspace.guard.check()
                 ready.offer(entry)
         self.component.bounds.extend(ready.bounds)

@@ -41,13 +41,14 @@ from quiltdp.accountant.trade_offs import (
     QUILTS_UNITS,
 )
 from quiltdp.errors import ModelTooWide
+from quiltdp.graph.moral import moralize
 from quiltdp.inference.batch import swings_of_many
 from quiltdp.inference.plan import Limits
 from quiltdp.inference.quilts import swings
 from quiltdp.inference.workspace import Workspace, moral_graph
 from quiltdp.work import WorkBudget
 
-__all__ = ["QuiltTerm", "QuiltsBound", "SwingBound"]
+__all__ = ["QuiltTerm", "QuiltsBound", "SwingBound", "pairs_around"]
 
 _TIE = 1e-9  # values this close (relatively) are one value
 _GUIDES = (-1, 0, 1, 2, 3)  # half decades around α at which quilts are looked for: what pays at a
@@ -83,6 +84,20 @@ class _Parts(NamedTuple):
         """Return the quilt of a single record."""
         nearby, separator = (frozenset([names[j] for j in part]) for part in (self.nearby, self.separator))
         return _Quilt(names[self.targets[0]], nearby, separator)
+
+
+def pairs_around(problem: Problem, entries: int) -> float:
+    """Return how many pairs of a unit's values, given those of its neighbours, all units have.
+
+    It predicts what looking at the quilts of every unit costs; no table is larger than ``entries``.
+    """
+    graph, sizes = moralize(problem.model), problem.model.cardinality
+    total = 0.0
+    for unit in problem.listed():
+        around: frozenset[str] = frozenset().union(*map(graph.neighbors, unit)).difference(unit)
+        own = min(math.prod(map(sizes, unit)), 2**31)
+        total += float(own * (own - 1)) * min(math.prod(map(sizes, around)), entries)
+    return total
 
 
 def _worth_it(problem: Problem) -> bool:
