@@ -121,7 +121,7 @@ def test_a_ledger_takes_what_the_calibrations_own_search_confirms() -> None:
 def test_an_edited_calibration_is_found_out_whatever_search_it_names() -> None:
     cal = qd.calibrate(LOOP, 1.0, qd.Laplace(1.0), compare=False)
     document = json.loads(cal.to_json())
-    document["sigma"] = cal.sigma * 0.9
+    document["sigma"] = document["releases"]["sigma"] = cal.sigma * 0.9
     document["dp_epsilon"] = qd.Laplace(1.0).dp_epsilon(cal.sigma * 0.9) * (1 + 1e-12)
     for stage in (cal.certificate.stage, "group", "propagation", "quilts"):
         document["certificate"]["stage"] = stage

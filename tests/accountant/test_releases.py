@@ -185,18 +185,35 @@ def test_a_ledger_and_a_plan_of_version_1_go_on(cli: Callable[..., Any], tmp_pat
     assert read_holdout_arguments(plan)["calibration"].sigma == plan["sigma"]
 
 
-def test_a_document_that_contradicts_itself_is_refused() -> None:
-    good = json.loads(qd.calibrate(CHAIN, 1.0, Laplace(1.0), releases=12, compare=False).to_json())
+@pytest.mark.parametrize("spec", [Laplace(1.0), Gaussian(1.0, 1e-6)], ids=["laplace", "gaussian"])
+def test_a_document_that_contradicts_itself_is_refused(spec: qd.Laplace) -> None:
+    good = json.loads(qd.calibrate(CHAIN, 1.0, spec, releases=12, compare=False).to_json())
     for wrong in (
         {"version": 3},
         {"version": True},
         {"releases": {**good["releases"], "count": 1}},
         {"releases": {**good["releases"], "count": "12"}},
-        {"sigma": good["releases"]["sigma_of_one_alone"]},  # twelve times too little noise
+        {"releases": {**good["releases"], "disjoint": True}},
+        {"releases": {**good["releases"], "sigma": 1.0}},
+        {"sigma": good["releases"]["sigma_of_one_alone"]},  # too little noise
         {"mechanism": good["mechanism"]["base"]},
     ):
         with pytest.raises(QuiltdpError):
             qd.Calibration.from_json(json.dumps(good | wrong))
+
+
+def test_releases_that_a_command_cannot_keep_are_told_what_to_do(
+    cli: Callable[..., Any], tmp_path: Path
+) -> None:
+    """Disjoint releases are one charge; answers of a holdout are counted by its own budget."""
+    made = tmp_path / "cal.json"
+    made.write_text(qd.calibrate(CHAIN, 1.0, Laplace(1.0), releases=12, disjoint=True).to_json())
+    assert "charge them once" in cli("ledger", "init", tmp_path / "a.db", "--calibration", made).out
+    several = qd.calibrate(CHAIN, 1.0, qd.Thresholdout(2, 0.1), releases=12, compare=False)
+    made.write_text(several.to_json())
+    told = cli("holdout", "init", tmp_path / "b.db", "--calibration", made, "--threshold", "0.1")
+    assert told.code == 2
+    assert "without --releases" in told.err
 
 
 # -- zCDP and Rényi --------------------------------------------------------------------------------

@@ -262,6 +262,13 @@ def test_gaussian_noise_at_group_privacy_names_laplace_noise_by_its_standard_dev
     assert told["prior_adversary_sigma"] == prior["sigma"]
 
 
+def test_runs_of_a_holdout_are_not_exchanged_for_one_number(cli):
+    asked = ("calibrate", "models/cancer.bif", "--epsilon", 1, "--releases", 2, "--budget", 3)
+    told = json.loads(cli(*asked, "--delta", "1e-6", "--method", "group", "--json").out)
+    assert told["prior_adversary_sigma"] is not None
+    assert told["laplace_sigma"] is None
+
+
 def test_what_stands_beside_an_answer_protects_what_the_answer_protects(cli):
     asked = ("calibrate", "models/cancer.bif", "--epsilon", 1, "--protect", "home=Cancer,Smoker")
     told = json.loads(cli(*asked, "--method", "group", "--json").out)
@@ -291,7 +298,7 @@ def test_a_calibration_is_certified_anew_by_its_own_search(cli, tmp_path) -> Non
         document = json.loads(cli("leakage", SMALL, "--calibration", file, "--json").out)
         assert document["epsilon"] <= document["promised"] == 1.0
     edited = json.loads(made.out)
-    edited["sigma"] *= 0.9
+    edited["sigma"] = edited["releases"]["sigma"] = 0.9 * edited["sigma"]
     file.write_text(json.dumps(edited))
     result = cli("leakage", SMALL, "--calibration", file)
     assert (result.code, result.out) == (2, "")

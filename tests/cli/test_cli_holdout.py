@@ -199,7 +199,9 @@ def test_init_refuses_a_calibration_that_was_changed(
         "careful": {"sigma": spec.scale(3.9), "dp_epsilon": 3.9, "leakage": 4.0},
     }
     for name, edit in edits.items():
-        calibrated.write_text(json.dumps({**document, **edit}))
+        edited = {**document, **edit}
+        edited["releases"]["sigma"] = edited["sigma"]
+        calibrated.write_text(json.dumps(edited))
         words = ("holdout", "init", tmp_path / f"{name}.db", "--calibration", calibrated, "--threshold", 0.1)
         done = cli(*words, "--model", "models/asia.bif")
         assert (done.code, done.out, len(done.err.splitlines())) == (2, "", 1), name

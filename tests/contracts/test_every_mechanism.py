@@ -157,6 +157,8 @@ def test_options_that_do_not_belong_together_are_refused() -> None:
         mechanism_from_options("gaussian", {})
     with pytest.raises(InvalidArgument, match="'cauchy' is not one of"):
         mechanism_from_options("cauchy", {})
+    with pytest.raises(InvalidArgument, match=r"'repeated' is not one of [a-z, -]*thresholdout$"):
+        mechanism_from_options("repeated", {"delta": 0.1})
 
 
 def test_a_new_mechanism_is_one_class(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -150,7 +150,7 @@ def alternatives(calibration: Calibration, **how: Any) -> Alternatives:
     if adversary_from(who) != PRIOR:
         prior = sigma("against the prior adversary", spec, "prior")
     laplace = None
-    if not spec.pure:
+    if not spec.pure and spec.answers is None:  # a run of many answers is no number
         laplace = sigma("of Laplace noise", several(Laplace(spec.deltas), spec.releases), who)
     found = Alternatives(calibration, prior, laplace, tuple(notes))
     if reached:

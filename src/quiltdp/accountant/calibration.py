@@ -215,8 +215,7 @@ class Calibration:
             mechanism, notes = mechanism_from_dict(d["mechanism"]), tuple(d["notes"])
             count, apart = mechanism.releases, 1
             if d["version"] > 1:
-                count = d["releases"]["count"]
-                apart = count // mechanism.releases if d["releases"]["disjoint"] else 1
+                apart = d["releases"]["count"] // count if d["releases"]["disjoint"] else 1
             elif (asked := d.get("releases", {"count": count})["count"]) != count:
                 notes += (f"σ is that of one release: this file, of version 1, was made for {asked}",)
             found = cls(
@@ -237,8 +236,10 @@ class Calibration:
                 notes=notes,
                 disjoint=apart,
             )
-            if found.releases != count:
-                raise ValueError(f"the number of releases: {count!r}")
+            told = found.to_dict()["releases"]
+            for name in ("count", "disjoint", "sigma") if d["version"] > 1 else ():
+                if d["releases"][name] != told[name]:
+                    raise ValueError(f"the {name} of its releases: {d['releases'][name]!r}")
             return found
         except QuiltdpError:
             raise

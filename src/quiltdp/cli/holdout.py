@@ -92,7 +92,7 @@ def init(
         if not isinstance(found.mechanism, Thresholdout):
             raise InvalidArgument(
                 f"{calibration}: this calibration is for {found.mechanism!r}, a holdout needs Thresholdout:"
-                " calibrate with --budget"
+                " calibrate with --budget and without --releases"
             )
         if ledger.exists():
             raise InvalidArgument(

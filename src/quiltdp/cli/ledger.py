@@ -62,6 +62,8 @@ def init(
             return
         noise = f"σ = {shown_up(found.sigma)}{found.each}"
         say(f"{ledger}: the whole budget of {noise} for ε = {found.epsilon:g} is left")
+        if found.disjoint > 1:
+            say("releases on disjoint records are one vector: charge them once, with the first of them")
         if facts["checked"] != "model":
             say("σ was compared with ε alone; --model certifies it against the model")
 

@@ -343,10 +343,10 @@ def mechanism_kinds() -> Mapping[str, type[Mechanism]]:
     return MappingProxyType(_KINDS)
 
 
-def _kind(kind: object, where: str) -> type[Mechanism]:
-    found = _KINDS.get(kind) if isinstance(kind, str) else None
+def _kind(kind: object, where: str, kinds: Mapping[str, type[Mechanism]]) -> type[Mechanism]:
+    found = kinds.get(kind) if isinstance(kind, str) else None
     if found is None:
-        raise InvalidArgument(f"{where} {kind!r} is not one of {', '.join(_KINDS)}")
+        raise InvalidArgument(f"{where} {kind!r} is not one of {', '.join(kinds)}")
     return found
 
 
@@ -378,7 +378,7 @@ def mechanism_from_dict(document: Mapping[str, Any]) -> Mechanism:
     Laplace(sensitivity=2.0)
     """
     try:
-        made = _kind(document["mechanism"], "mechanism")
+        made = _kind(document["mechanism"], "mechanism", _KINDS)
         values = {}
         for f in _options(made):
             if f.name in document or f.default is dataclasses.MISSING:
@@ -401,7 +401,8 @@ def mechanism_from_options(
     InvalidArgument
         For an option that does not belong to the mechanism, or one that it needs.
     """
-    made = _kind(kind, "--mechanism")
+    single = {k: m for k, m in _KINDS.items() if "base" not in {f.name for f in _options(m)}}
+    made = _kind(kind, "--mechanism", single)
     fields = {f.name: f for f in _options(made)}
     given = {name: value for name, value in options.items() if value is not None}
     for name in given:
