@@ -266,7 +266,8 @@ def _chain(
         *together,
         f"given the joint state of {', '.join(map(repr, columns))}, a row tells no more about later rows",
         f"questions read {', '.join(map(repr, columns))}, and no other column",
-        "the holdout moves like the data the chain was fitted on, which are not the holdout",
+        "the holdout moves like the data the chain was fitted on, which are not the holdout, and nothing"
+        " changes so slowly that those data have seen one side of it only",
     )
     law, named, also = first_step(initial, matrix, np.bincount(joint.of_row[joint.of_row != UNSEEN]))
     provenance = {**_provenance("time", source, columns), "format": "fitted chain", "initial": named}
