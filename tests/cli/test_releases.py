@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import gzip
 import json
+import multiprocessing
 import os
 import random
 import shutil
@@ -18,10 +19,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from accountant.ledger_fakes import terms
 
 from quiltdp.accountant.ledger import Ledger
 from quiltdp.domains.accounts import content_identity, find_account
-from quiltdp.errors import FileFormatError
+from quiltdp.errors import FileFormatError, Refused
 
 FAM = "F dad 0 0 1 -9\nF mum 0 0 2 -9\nF kid dad mum 1 2\n"
 AFREQ = "#CHROM\tID\tREF\tALT\tALT_FREQS\n1\trs1\tA\tG\t0.2\n2\trs2\tC\tT\t0.5\n"
@@ -174,6 +176,37 @@ def test_a_ledger_that_is_named_is_found_without_its_name(job: Job) -> None:
     named.unlink()
     gone = job.run(out=job.out.with_name("second.csv"))
     assert (gone.code, f"{named}: this ledger kept the account" in gone.err) == (1, True)
+
+
+def claim(data: Path, whole: Any, found: Any, told: Any) -> None:
+    """Find the account when nobody has made one, then make it when all others do."""
+    account = find_account([data])
+    found.wait()
+    try:
+        account.ledger(whole).charge(1.0)
+        told.put("charged")
+    except Refused as error:
+        told.put(str(error))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+def test_of_copies_released_at_one_moment_one_is(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    context = multiprocessing.get_context("fork")
+    found, told = context.Barrier(4, timeout=60), context.Queue()
+    processes = []
+    for k in range(4):
+        data = tmp_path / str(k) / "may.csv"
+        data.parent.mkdir()
+        data.write_text(POINTS)
+        processes.append(context.Process(target=claim, args=(data, terms(), found, told), daemon=True))
+        processes[-1].start()
+    answers = [told.get(timeout=60) for _ in processes]
+    for process in processes:
+        process.join()
+    assert answers.count("charged") == 1
+    assert sum("keeps the account of the same data" in a for a in answers) == 3
+    assert len(list(tmp_path.rglob("*.db"))) == 1
 
 
 def test_data_that_may_only_be_read_have_their_account_in_the_state_folder(job: Job, monkeypatch) -> None:

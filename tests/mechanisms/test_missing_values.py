@@ -22,6 +22,13 @@ from quiltdp.mechanisms.queries import TablePair
 HIDDEN = np.ma.array([4.0, 0.0, 6.0], mask=[False, True, False])
 
 
+class Variable:
+    """A variable of a file of measurements: to numpy it is a masked array."""
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        return HIDDEN
+
+
 def pandas_values() -> list[Any]:
     pd = pytest.importorskip("pandas")
     return [
@@ -42,6 +49,9 @@ def missing_values() -> list[Any]:
         [4.0, np.ma.masked, 6.0],
         (4.0, HIDDEN[1], 6.0),
         [[4.0], [HIDDEN[1]], [6.0]],
+        Variable(),
+        ["4", "5", "6"],
+        np.array([(4.0,), (5.0,), (6.0,)], dtype=[("n", float)]),
         [4.0, None, 6.0],
         [4.0, float("nan"), 6.0],
         np.array(["2020-01-01", "NaT", "2020-01-03"], dtype="datetime64[D]"),

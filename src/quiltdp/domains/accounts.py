@@ -12,14 +12,15 @@ import json
 import os
 import re
 import secrets
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from quiltdp.accountant.calibration import Calibration
 from quiltdp.accountant.ledger import Ledger, other_account
+from quiltdp.accountant.ledger.locks import FileLock
 from quiltdp.errors import BudgetSpent, FileFormatError, InvalidArgument, Refused, option
 from quiltdp.io.replace import check_writable
 from quiltdp.io.text import read_bytes
@@ -60,12 +61,21 @@ def state_folder() -> Path:
     return Path(given if os.path.isabs(given) else os.path.expanduser("~/.local/state"), "quiltdp")
 
 
+def _made_state_folder() -> Path:
+    """Make the state folder, where the system lets us."""
+    folder = state_folder()
+    with suppress(OSError):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder
+
+
 @dataclass(frozen=True)
 class Account:
-    """Where the ledger of a data set is, or will be."""
+    """Where the ledger of a data set is, or will be; ``folders`` are those of the data."""
 
     path: Path
     identity: str
+    folders: tuple[Path, ...]
 
     @property
     def exists(self) -> bool:
@@ -105,15 +115,27 @@ class Account:
         return budget
 
     def ledger(self, whole: Calibration) -> Ledger:
-        """Open the ledger, or make it for the calibration of the whole budget; bound to the data."""
-        try:
-            ledger = Ledger.open(self.path) if self.exists else Ledger.create(self.path, whole)
-        except FileExistsError:  # another process was quicker
-            ledger = Ledger.open(self.path)
-        self._fitting(ledger, whole).bind_data(self.identity)
-        if os.path.realpath(self.path) not in map(str, _recall(self.identity)):
-            _remember(self)
+        """Open the ledger, or make it for the calibration of the whole budget; bound to the data.
+
+        Of all processes that make one for the same data, under any names, one does.
+        """
+        with _alone():
+            self._refuse_another(_known(self.identity, self.folders))
+            try:
+                ledger = Ledger.open(self.path) if self.exists else Ledger.create(self.path, whole)
+            except FileExistsError:  # another process was quicker
+                ledger = Ledger.open(self.path)
+            self._fitting(ledger, whole).bind_data(self.identity)
+            if os.path.realpath(self.path) not in map(str, _recall(self.identity)):
+                _remember(self)
         return ledger
+
+    def _refuse_another(self, known: Path | None) -> None:
+        if known is not None and os.path.realpath(known) != os.path.realpath(self.path):
+            raise Refused(
+                f"{self.path}: {known} keeps the account of the same data; go on with that ledger, or release"
+                f" without an account ({option('no_ledger')}): what the two leak adds up"
+            )
 
     def _fitting(self, ledger: Ledger, release: Calibration) -> Ledger:
         """Return the ledger if its costs and those of the release add: one model, query and promise."""
@@ -146,37 +168,35 @@ def find_account(
         Another ledger than the named one keeps their account, or the one that did is gone.
     """
     identity = content_identity(files)
-    state = state_folder()
-    beside = list(dict.fromkeys(Path(os.path.realpath(f)).parent for f in files))
+    folders = tuple(dict.fromkeys(Path(os.path.realpath(f)).parent for f in files))
+    known = _known(identity, folders)
+    path = Path(ledger) if ledger is not None else known or _new_path(Path(files[0]).name, folders[0])
+    account = Account(path, identity, folders)
+    account._refuse_another(known)
+    return account
+
+
+def _known(identity: str, folders: Sequence[Path]) -> Path | None:
+    """Return the ledger that keeps the account of these data; refuse if it is gone."""
     listed = _recall(identity)
-    known = other_account(
-        beside[0] / ".no ledger", identity, [*beside, state, *(path.parent for path in listed)]
-    )
+    places = [*folders, state_folder(), *(path.parent for path in listed)]
+    known = other_account(folders[0] / ".no ledger", identity, places)
     if known is None and listed:
         raise Refused(
             f"{listed[-1]}: this ledger kept the account of the same data and is gone; bring it back, or, if"
             f" it was put away on purpose, take its line out of {_index()}"
         )
-    if ledger is None:
-        return Account(known or _new_path(Path(files[0]).name, beside[0], state), identity)
-    if known is not None and os.path.realpath(known) != os.path.realpath(ledger):
-        raise Refused(
-            f"{ledger}: {known} keeps the account of the same data; go on with that ledger, or release"
-            f" without an account ({option('no_ledger')}): what the two leak adds up"
-        )
-    return Account(Path(ledger), identity)
+    return known
 
 
-def _new_path(name: str, folder: Path, state: Path) -> Path:
+def _new_path(name: str, folder: Path) -> Path:
     """Return a free name for a ledger beside the data, or in the state folder where that is for reading."""
     path = _free(folder, name)
     with suppress(FileFormatError):
         if not os.path.lexists(path):
             check_writable(path)
         return path
-    with suppress(OSError):
-        state.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return _free(state, name)
+    return _free(_made_state_folder(), name)
 
 
 def _free(folder: Path, name: str) -> Path:
@@ -200,6 +220,16 @@ def _index() -> Path:
     return state_folder() / "accounts.jsonl"
 
 
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Let one process at a time decide who keeps an account, where there is a state folder."""
+    if not os.access(_made_state_folder(), os.W_OK):
+        yield
+        return
+    with FileLock(str(_index())).held(str(_index()), 60.0, alone=True):
+        yield
+
+
 def _recall(identity: str) -> list[Path]:
     """Return the ledgers that were made for these data."""
     found: list[Path] = []
@@ -217,12 +247,10 @@ def _remember(account: Account) -> None:
     salt = secrets.token_hex(16)
     entry = {"salt": salt, "data": _keyed(salt, account.identity), "ledger": os.path.realpath(account.path)}
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
-    with suppress(OSError):
-        _index().parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with os.fdopen(os.open(_index(), flags, 0o600), "a", encoding="utf-8") as file:
-            file.write(json.dumps(entry) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
+    with suppress(OSError), os.fdopen(os.open(_index(), flags, 0o600), "a", encoding="utf-8") as file:
+        file.write(json.dumps(entry) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _keyed(salt: str, identity: str) -> str:

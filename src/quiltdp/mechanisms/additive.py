@@ -30,7 +30,7 @@ def numbers(values: ArrayLike, what: str) -> NDArray[np.float64]:
     """Return values as doubles, NaN where one is missing; refuse texts, times and complex numbers."""
     try:
         array = np.asarray(unmasked(values))
-        if array.dtype.kind in "mMc":  # which numpy would turn into numbers
+        if array.dtype.kind in "mMcSUV":  # which numpy would turn into numbers
             raise TypeError
         return array.astype(np.float64)
     except (TypeError, ValueError, OverflowError):

@@ -75,6 +75,8 @@ def unmasked(values: Any) -> Any:
     >>> unmasked([1.0, np.ma.array([2.0, 3.0], mask=[False, True])])
     [1.0, array([2.0, None], dtype=object)]
     """
+    if hasattr(values, "__array__"):  # what it is to numpy, its mask included
+        values = np.asanyarray(values)
     if isinstance(values, np.ma.MaskedArray):
         return np.where(np.ma.getmaskarray(values), np.array(None), values.data)[()]
     if isinstance(values, (list, tuple)):
