@@ -1,7 +1,8 @@
 """Can a noisy table be read?  Judged by what its reader sees, never by the true counts.
 
 Laplace noise of scale σ is within ± σ ln 20 in 95 % of all cases; the largest of n such values is
-about σ ln(2n).  A count stands above the noise when it is larger than both.
+about σ ln(2n), and in 95 % of all tables none is above σ ln(10n), as n · ½ e^(−ln 10n) = 0.05.  A count
+stands above the noise when it is larger than all of these.
 """
 
 from __future__ import annotations
@@ -55,22 +56,25 @@ def judge_table(noisy: ArrayLike, sigmas: ArrayLike) -> tuple[int, str]:
     """Return how many noisy counts stand above the noise, and that in a sentence.
 
     It is computed from the released numbers, so it tells nothing more and may be published with them.
+    Of a table of noise alone it is "none" with probability 0.95.
 
     Examples
     --------
     >>> above, said = judge_table([3.0, -40.0, 900.0], 20.0)
     >>> print(said)
-    1 of the 3 cells stands above the noise (± 59.9 in 95 % of them, the largest about 35.8)
+    1 of the 3 cells stands above the noise (each ± 59.9 in 95 %, the largest about 35.8, at most 68 in 95 %)
     """
     values = np.asarray(noisy, dtype=np.float64)
     scales = np.broadcast_to(np.asarray(sigmas, dtype=np.float64), values.shape)
-    one, largest = noise_reach(float(scales.max()), values.size)
-    above = int(np.count_nonzero(values > scales * math.log(max(20.0, 2.0 * values.size))))
+    widest = float(scales.max())
+    one, largest = noise_reach(widest, values.size)
+    reach = math.log(max(20.0, 10.0 * values.size))
+    above = int(np.count_nonzero(values > scales * reach))
     count = f"{above:,}" if above else "none"
     stand = "stand" if above > 1 else "stands"
     return above, (
-        f"{count} of the {values.size:,} cells {stand} above the noise (± {_shown(one)} in 95 % of them,"
-        f" the largest about {_shown(largest)})"
+        f"{count} of the {values.size:,} cells {stand} above the noise (each ± {_shown(one)} in 95 %, the"
+        f" largest about {_shown(largest)}, at most {_shown(widest * reach)} in 95 %)"
     )
 
 
