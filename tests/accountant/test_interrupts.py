@@ -133,8 +133,15 @@ def out_of_the_blue() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # in the end of an object
-@pytest.mark.parametrize("what", [ctrl_c_now, out_of_the_blue])
-@pytest.mark.parametrize("stride", [97, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("stride", "what"),
+    [
+        (149, ctrl_c_now),
+        (149, out_of_the_blue),
+        pytest.param(1, ctrl_c_now, marks=pytest.mark.slow),  # all of them, minutes
+        pytest.param(7, out_of_the_blue, marks=pytest.mark.slow),
+    ],
+)
 def test_an_interrupt_at_any_instruction_leaves_the_ledger_free(
     quick_path: Path, another_process: Callable[[Path, str], str], stride: int, what: Callable[[], None]
 ) -> None:
