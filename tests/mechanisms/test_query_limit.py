@@ -14,8 +14,8 @@ from holdout_fakes import terms
 
 import quiltdp as qd
 from quiltdp import Ledger, ReusableHoldout
-from quiltdp.errors import BudgetSpent, InvalidArgument
-from quiltdp.generalization import extend_plan, holdout_arguments
+from quiltdp.errors import BudgetSpent, InvalidArgument, Refused
+from quiltdp.generalization import extend_plan, holdout_arguments, plan_apply
 from quiltdp.generalization.concentration import additive_concentration
 from quiltdp.generalization.routes import DescriptionRoute, Task, nice_resolution
 from quiltdp.mechanisms import InsecureDeterministicNoise
@@ -75,6 +75,25 @@ def test_a_query_that_failed_counts(path: Path) -> None:
         h.ask(AGREE)
 
 
+def test_a_query_that_was_interrupted_counts(path: Path) -> None:
+    """While its reservation waits, and after another entry has closed it."""
+
+    def interrupt(table: Any) -> Any:
+        if table["fresh"].any():
+            raise KeyboardInterrupt
+        return table["x"]
+
+    h = study(path, queries=2)
+    with pytest.raises(KeyboardInterrupt):
+        h.ask(interrupt)
+    assert (h.odometer().asked, h.odometer().lost) == (1, 1)
+    with pytest.raises(BudgetSpent, match="1 of the 2 planned queries were asked, 2 more are too many"):
+        h.ask_many([AGREE, AGREE])
+    h.ask(AGREE)
+    with pytest.raises(BudgetSpent, match="2 of the 2 planned"):
+        h.ask(AGREE)
+
+
 WORKER = """
 import sys
 sys.path.insert(0, {folder!r})
@@ -124,6 +143,21 @@ def test_an_extension_halves_its_share_of_the_failure_probability(path: Path) ->
     reopened.verify()
     assert (reopened.odometer().asked, reopened.odometer().query_limit) == (6, 6)
     assert qd.accountant.ledger.verify_export(reopened.export()) == reopened.head
+
+
+def test_of_two_extensions_at_once_one_is_made(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each was certified for the queries that were allowed when it began."""
+    h = study(path, queries=2)
+
+    def meanwhile(*terms: Any) -> plan_apply.Extension:
+        monkeypatch.undo()
+        extend_plan(Ledger.open(path))
+        return plan_apply.Extension(*terms)
+
+    monkeypatch.setattr(plan_apply, "Extension", meanwhile)
+    with pytest.raises(Refused, match="another process"):
+        extend_plan(h.ledger)
+    assert h.odometer().query_limit == 4
 
 
 def test_an_extension_needs_a_plan_and_answers_that_are_left(path: Path) -> None:
