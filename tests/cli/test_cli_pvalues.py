@@ -147,6 +147,7 @@ def test_one_answer_of_a_holdout_does_not_use_up_p_values(cli, tmp_path, planned
         ((0.01, "--bits", 3, "--mutual-bits", 1), "in one way"),
         ((1.5, "--bits", 3), "probabilities"),
         ((0.01, "--bits", 3, "--level", 1), "level"),
+        ((0.01, "--ledger", "a.db", "--ledger", "b.db"), "know more than either"),
     ],
 )
 def test_mistakes_of_pvalues(cli, arguments, words) -> None:

@@ -25,7 +25,7 @@ def pvalues(
     p: Annotated[list[float], arg("P...", "The p-values as they came out.")],
     *,
     ledger: Annotated[
-        Path | None, opt("LEDGER", "Correct for everything this ledger says was released.")
+        list[Path] | None, opt("LEDGER", "Correct for everything this one ledger says was released.")
     ] = None,
     model: Annotated[Path | None, opt("MODEL", "The model of the ledger's calibration.")] = None,
     step: Annotated[
@@ -65,12 +65,19 @@ def pvalues(
         given = [name for name, value in _given(ledger, step, bits, mutual_bits).items() if value]
         if len(given) != 1:
             raise InvalidArgument(f"say what the analysis knew, in one way: {SOURCES}")
+        if ledger and len(ledger) > 1:
+            raise InvalidArgument(
+                "--ledger is given twice: two accounts of the same data know more than either; give that of"
+                " the data the p-values are of, or, if both are, bits that bound the two together (--bits)"
+            )
         if mutual_bits is not None:
             corrected = correct_p_values(p, mutual_bits=mutual_bits).tolist()
             used = ["mutual information"] * len(p)
             known = f"mutual information of at most {mutual_bits:g} bits with the data"
         else:
-            bounds, known = _bounds(ledger, model, step, records, bits, beta, time_limit)
+            bounds, known = _bounds(
+                ledger[0] if ledger else None, model, step, records, bits, beta, time_limit
+            )
             corrected = correct_p_values(p, max_information=bounds).tolist()
             used = [best_correction(raw, bounds)[1].theorem for raw in p]
         rows = list(zip(p, corrected, used, strict=True))
@@ -82,10 +89,10 @@ def pvalues(
 
 
 def _given(
-    ledger: Path | None, step: list[str] | None, bits: float | None, mutual_bits: float | None
+    ledger: list[Path] | None, step: list[str] | None, bits: float | None, mutual_bits: float | None
 ) -> dict[str, bool]:
     return {
-        "ledger": ledger is not None,
+        "ledger": bool(ledger),
         "step": bool(step),
         "bits": bits is not None,
         "mutual": mutual_bits is not None,
