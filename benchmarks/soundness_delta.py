@@ -40,7 +40,7 @@ import quiltdp as qd
 from quiltdp.accountant.delta import DeltaProfile
 from quiltdp.accountant.group_profiles import EventProfile
 from quiltdp.accountant.leakage import paired
-from quiltdp.accountant.mechanisms import DiscreteGaussianProfile, GaussianProfile, GroupProfile
+from quiltdp.mechanisms import DiscreteGaussianProfile, GaussianProfile, GroupProfile
 from quiltdp.parallel import workers
 
 HEADING = "## (ε, δ): explicit mechanisms"

@@ -23,7 +23,7 @@ from soundness_models import draw, draw_large
 
 import quiltdp as qd
 from quiltdp.accountant.delta import DeltaProfile
-from quiltdp.accountant.mechanisms import GaussianProfile
+from quiltdp.mechanisms import GaussianProfile
 from quiltdp.work import GuardStruck
 
 ROOT = Path(__file__).parents[1]

@@ -206,14 +206,14 @@ MUTANTS = (
     ),
     # -- groups, search, results
     Mutant(
-        "accountant/mechanisms/thresholdout.py",
+        "mechanisms/thresholdout.py",
         "return Fraction(9 * self.budget, 4)",
         "return Fraction(2 * self.budget, 1)",
         "Thresholdout costs less than it does",
         "tests/accountant/test_mechanisms.py tests/contracts/test_every_mechanism.py tests/mechanisms/test_thresholdout.py",
     ),
     Mutant(
-        "accountant/mechanisms/thresholdout.py",
+        "mechanisms/profiles.py",
         "if epsilon >= alpha:",
         "if epsilon >= 0.5 * alpha:",
         "δ of a pure mechanism cut too early",

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from quiltdp.accountant.calibration import Calibration, calibrate
     from quiltdp.accountant.composition import compose
     from quiltdp.accountant.ledger import Ledger
-    from quiltdp.accountant.mechanisms import DiscreteGaussian, Gaussian, Laplace, Thresholdout
     from quiltdp.accountant.profile import LeakageProfile, analyze, dp_epsilon, leakage
     from quiltdp.accountant.recheck import leakage_of
     from quiltdp.accountant.result import Leakage
@@ -47,6 +46,7 @@ if TYPE_CHECKING:
     from quiltdp.io.load import load_model
     from quiltdp.io.networkx import from_networkx, to_networkx
     from quiltdp.io.pgmpy import from_pgmpy, to_pgmpy
+    from quiltdp.mechanisms import DiscreteGaussian, Gaussian, Laplace, Thresholdout
     from quiltdp.mechanisms.holdout import Answer, ReusableHoldout
     from quiltdp.model import Factor, Model
 
@@ -59,10 +59,10 @@ _PUBLIC = {
     "Calibration": "quiltdp.accountant.calibration",
     "ChainModel": "quiltdp.chain",
     "DependencyGraph": "quiltdp.graph.types",
-    "DiscreteGaussian": "quiltdp.accountant.mechanisms",
+    "DiscreteGaussian": "quiltdp.mechanisms",
     "Factor": "quiltdp.model",
-    "Gaussian": "quiltdp.accountant.mechanisms",
-    "Laplace": "quiltdp.accountant.mechanisms",
+    "Gaussian": "quiltdp.mechanisms",
+    "Laplace": "quiltdp.mechanisms",
     "Leakage": "quiltdp.accountant.result",
     "LeakageProfile": "quiltdp.accountant.profile",
     "Ledger": "quiltdp.accountant.ledger",
@@ -71,7 +71,7 @@ _PUBLIC = {
     "Quilt": "quiltdp.graph.quilt",
     "QuiltdpError": "quiltdp.errors",
     "ReusableHoldout": "quiltdp.mechanisms.holdout",
-    "Thresholdout": "quiltdp.accountant.mechanisms",
+    "Thresholdout": "quiltdp.mechanisms",
     "analyze": "quiltdp.accountant.profile",
     "analyze_panel": "quiltdp.domains.pedigree.panel",
     "attack": "quiltdp.accountant.attack",

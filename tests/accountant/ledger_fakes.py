@@ -7,7 +7,7 @@ from pathlib import Path
 
 from quiltdp.accountant.ledger import Ledger, Terms
 from quiltdp.accountant.ledger.schema import SCHEMA
-from quiltdp.accountant.mechanisms import Laplace
+from quiltdp.mechanisms import Laplace
 
 PRINT = "a" * 64
 TRIGGERS = SCHEMA[SCHEMA.index("CREATE TRIGGER") :]

@@ -11,9 +11,9 @@ from strategies import random_network
 import quiltdp as qd
 from quiltdp.accountant.attack_search import AttackSearch
 from quiltdp.accountant.bracket import bracket, quick_bracket
-from quiltdp.accountant.mechanisms import Repeated
 from quiltdp.errors import InvalidArgument, ModelTooWide
 from quiltdp.inference.marginals import TiltedTree
+from quiltdp.mechanisms import Repeated
 
 
 def loopy(seed):

@@ -19,9 +19,9 @@ import quiltdp as qd
 from quiltdp.accountant.calibration import calibrate_profile
 from quiltdp.accountant.delta import DeltaProfile
 from quiltdp.accountant.group_profiles import GaussianProfile
-from quiltdp.accountant.mechanisms import gaussian_delta
 from quiltdp.errors import InvalidArgument, NoCertificate, QuiltdpError
 from quiltdp.inference import brute_force
+from quiltdp.mechanisms import gaussian_delta
 
 PAIR = qd.Model.from_tables({"A": ([], [0.3, 0.7]), "B": (["A"], [[0.9, 0.1], [0.2, 0.8]])})
 CHAIN = qd.markov_chain([[0.9, 0.1], [0.1, 0.9]], length=30)

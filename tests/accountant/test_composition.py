@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import quiltdp as qd
 from quiltdp.accountant.composition import compose_gaussian
-from quiltdp.accountant.mechanisms import gaussian_delta
 from quiltdp.errors import InvalidArgument
+from quiltdp.mechanisms import gaussian_delta
 
 # One person in a hundred with x = 1 raises a flag, and three other records copy the flag.
 COPY = [[1.0, 0.0], [0.0, 1.0]]

@@ -13,8 +13,8 @@ from quiltdp import work
 from quiltdp.accountant.delta import DeltaProfile, approximate_leakage
 from quiltdp.accountant.leakage.approximate import SwingDelta
 from quiltdp.accountant.leakage.carried import CarriedBound, WeighedCarried
-from quiltdp.accountant.mechanisms import GaussianProfile
 from quiltdp.errors import InvalidArgument
+from quiltdp.mechanisms import GaussianProfile
 from quiltdp.work import GuardStruck, WorkBudget
 
 NOISE = qd.Gaussian(1.0, 1e-6)

@@ -15,8 +15,8 @@ import quiltdp as qd
 from quiltdp import parallel
 from quiltdp.accountant.delta import DeltaProfile
 from quiltdp.accountant.delta_weighed import BoundStruck
-from quiltdp.accountant.mechanisms import GaussianProfile
 from quiltdp.errors import InvalidArgument
+from quiltdp.mechanisms import GaussianProfile
 from quiltdp.parallel import Workers
 from quiltdp.work import GuardStruck
 

@@ -20,9 +20,8 @@ from ledger_fakes import PRINT, edit, filled, terms
 
 from quiltdp.accountant.ledger import Entry, Ledger, Request, Terms, verify_export
 from quiltdp.accountant.ledger.entries import canonical, link
-from quiltdp.accountant.mechanisms import Gaussian, Laplace, Thresholdout
 from quiltdp.errors import BudgetSpent, InvalidArgument, LedgerCorrupt, Refused
-from quiltdp.mechanisms import GaussianMechanism, LaplaceMechanism
+from quiltdp.mechanisms import Gaussian, GaussianMechanism, Laplace, LaplaceMechanism, Thresholdout
 
 
 @pytest.fixture

@@ -20,9 +20,14 @@ from ledger_fakes import PRINT, edit, filled, terms
 
 import quiltdp as qd
 from quiltdp.accountant.ledger import Ledger, Outcome, Request, Terms
-from quiltdp.accountant.mechanisms import Gaussian, Laplace
 from quiltdp.errors import BudgetSpent, InvalidArgument, LedgerCorrupt, QuiltdpError, Refused
-from quiltdp.mechanisms import GaussianMechanism, InsecureDeterministicNoise, LaplaceMechanism
+from quiltdp.mechanisms import (
+    Gaussian,
+    GaussianMechanism,
+    InsecureDeterministicNoise,
+    Laplace,
+    LaplaceMechanism,
+)
 
 COPIES = qd.Model.from_tables({"a": ([], [0.5, 0.5]), "b": (["a"], [[1.0, 0.0], [0.0, 1.0]])})
 

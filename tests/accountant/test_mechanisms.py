@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quiltdp.accountant.mechanisms import Gaussian, Laplace, Thresholdout, gaussian_delta, mechanism_from_dict
-from quiltdp.accountant.mechanisms.sensitivities import Sensitivities
 from quiltdp.errors import InvalidArgument
+from quiltdp.mechanisms import Gaussian, Laplace, Thresholdout, gaussian_delta, mechanism_from_dict
+from quiltdp.mechanisms.sensitivities import Sensitivities
 
 positive = st.floats(1e-9, 1e9)
 

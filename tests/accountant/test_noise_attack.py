@@ -13,7 +13,6 @@ import pytest
 from strategies import random_network
 
 import quiltdp as qd
-from quiltdp.accountant.mechanisms import Repeated
 from quiltdp.accountant.noise_attack import (
     NoiseAttack,
     attack_gaussian,
@@ -21,6 +20,7 @@ from quiltdp.accountant.noise_attack import (
     gaussian_mixture_delta,
 )
 from quiltdp.errors import InvalidArgument, ModelTooWide
+from quiltdp.mechanisms import Repeated
 
 SPEC = qd.Gaussian(sensitivity=1.0, delta=1e-6)
 

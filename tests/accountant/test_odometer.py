@@ -7,8 +7,8 @@ import pytest
 
 import quiltdp as qd
 from quiltdp.accountant.ledger import Ledger, Outcome, Request, Terms
-from quiltdp.accountant.mechanisms import Gaussian, Laplace, Thresholdout
 from quiltdp.errors import InvalidArgument
+from quiltdp.mechanisms import Gaussian, Laplace, Thresholdout
 
 CHAIN = qd.markov_chain([[0.9, 0.1], [0.2, 0.8]], length=6)
 

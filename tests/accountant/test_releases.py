@@ -17,20 +17,21 @@ import pytest
 import quiltdp as qd
 from quiltdp.accountant.composition import concentrated
 from quiltdp.accountant.delta import DeltaProfile
-from quiltdp.accountant.mechanisms import (
+from quiltdp.errors import InvalidArgument, QuiltdpError
+from quiltdp.generalization.plan_apply import read_holdout_arguments
+from quiltdp.mechanisms import (
     DiscreteGaussian,
     Gaussian,
+    GaussianMechanism,
     GaussianProfile,
     Laplace,
+    LaplaceMechanism,
+    Mechanism,
     PureRepeated,
     Repeated,
     Thresholdout,
     several,
 )
-from quiltdp.accountant.mechanisms.losses import LossProfile
-from quiltdp.errors import InvalidArgument, QuiltdpError
-from quiltdp.generalization.plan_apply import read_holdout_arguments
-from quiltdp.mechanisms import GaussianMechanism, LaplaceMechanism
 
 PAIR = qd.markov_chain([[0.7, 0.3], [0.3, 0.7]], length=2)
 CHAIN = qd.markov_chain([[0.7, 0.3], [0.3, 0.7]], length=6)
@@ -101,7 +102,7 @@ def test_other_libraries_get_each_release() -> None:
     assert many.to_dp_event().noise_multiplier == pytest.approx(many.sigma)
     assert LaplaceMechanism(cal.mechanism, cal.sigma).dp_epsilon == Laplace(1.0).dp_epsilon(cal.sigma)
     noisy = qd.calibrate(CHAIN, 1.0, Gaussian(1.0, 1e-6), releases=12)
-    assert GaussianMechanism(noisy.mechanism, noisy.sigma).gaussian_std == noisy.sigma
+    assert GaussianMechanism(noisy.mechanism, noisy.sigma).scale == noisy.sigma
 
 
 def test_disjoint_records_cost_one_vector() -> None:
@@ -313,7 +314,8 @@ def test_the_command_line_tells_zcdp_and_renyi(cli: Callable[..., Any], tmp_path
 
 
 def test_one_use_by_its_privacy_loss_is_the_closed_form() -> None:
-    laplace, gaussian = LossProfile(Laplace(1.0), 2.0), LossProfile(Gaussian(1.0, 1e-6), 3.0)
+    laplace = Laplace(1.0).repeated_profile(2.0, 1, {})
+    gaussian = Mechanism.repeated_profile(Gaussian(1.0, 1e-6), 3.0, 1, {})
     for epsilon in (-0.7, 0.0, 0.2, 0.8):
         for weight in (0.5, 1.0, 4.0):
             one = Laplace(1.0).group_profile(2.0).delta(epsilon, weight)

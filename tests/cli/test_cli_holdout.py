@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from quiltdp.accountant.ledger import Ledger, Terms
-from quiltdp.accountant.mechanisms import Thresholdout
+from quiltdp.mechanisms import Thresholdout
 from quiltdp.mechanisms.holdout import checked_settings
 
 N = 500

@@ -9,7 +9,8 @@ from fractions import Fraction
 import pytest
 
 import quiltdp as qd
-from quiltdp.accountant.mechanisms import (
+from quiltdp.errors import InvalidArgument
+from quiltdp.mechanisms import (
     DiscreteGaussian,
     Gaussian,
     Laplace,
@@ -24,10 +25,9 @@ from quiltdp.accountant.mechanisms import (
     mechanism_kinds,
     register,
 )
-from quiltdp.accountant.mechanisms import contract as contract_module
-from quiltdp.accountant.mechanisms.laplace import LaplaceProfile
-from quiltdp.accountant.mechanisms.thresholdout import PureProfile
-from quiltdp.errors import InvalidArgument
+from quiltdp.mechanisms import contract as contract_module
+from quiltdp.mechanisms.laplace import LaplaceProfile
+from quiltdp.mechanisms.profiles import PureProfile
 
 EXAMPLES: dict[str, Mechanism] = {
     "laplace": Laplace(0.5),
@@ -142,7 +142,7 @@ def test_laplace_and_pure_profiles_against_integrals() -> None:
                 points=[0.0, shift, (shift + e) / 2],
                 limit=400,
             )
-            assert LaplaceProfile(2.0).delta(e, 2 * shift) == pytest.approx(integral, abs=1e-7)
+            assert LaplaceProfile(0.5).delta(e, 2 * shift) == pytest.approx(integral, abs=1e-7)
             a = math.exp(shift) / (1 + math.exp(shift))
             both = max(0.0, a - math.exp(e) * (1 - a)) + max(0.0, (1 - a) - math.exp(e) * a)
             assert PureProfile(1.0).delta(e, shift) == pytest.approx(both, rel=1e-12, abs=1e-15)

@@ -34,7 +34,7 @@ def test_no_explicit_mechanism_beats_a_certified_delta(campaign, part: int) -> N
 
 def test_the_integral_is_that_of_the_profile(campaign) -> None:
     """Two databases that differ by one shift: δ is known in closed form."""
-    from quiltdp.accountant.mechanisms import gaussian_delta
+    from quiltdp.mechanisms import gaussian_delta
 
     p, q, means = np.array([1.0, 0.0]), np.array([0.0, 1.0]), np.array([1.5, 0.0])
     found = campaign.exact_delta(p, q, means, "gaussian", 2.0, 0.7)
@@ -45,7 +45,7 @@ def test_the_integral_is_that_of_the_profile(campaign) -> None:
 
 def test_the_sum_is_that_of_the_profile(campaign) -> None:
     """The same for discrete noise, one answer and two."""
-    from quiltdp.accountant.mechanisms import DiscreteGaussianProfile
+    from quiltdp.mechanisms import DiscreteGaussianProfile
 
     p, q, means = np.array([1.0, 0.0]), np.array([0.0, 1.0]), np.array([2.0, 0.0])
     found = campaign.exact_delta(p, q, means, "discrete gaussian", 2.0, 0.7)

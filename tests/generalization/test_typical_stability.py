@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from strategies import bayesian_networks
 
 from quiltdp import Model, markov_chain
-from quiltdp.accountant.mechanisms import gaussian_delta
 from quiltdp.errors import InvalidArgument
 from quiltdp.generalization import (
     TypicalStability,
@@ -36,6 +35,7 @@ from quiltdp.generalization.typical_composition import (
     compose_typical_adaptively,
     compose_typical_adaptively_approximate,
 )
+from quiltdp.mechanisms import gaussian_delta
 
 seeds = st.integers(0, 2**32 - 1)
 

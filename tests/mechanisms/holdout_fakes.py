@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from quiltdp.accountant.ledger import Terms
-from quiltdp.accountant.mechanisms import Thresholdout
+from quiltdp.mechanisms import Thresholdout
 
 
 def terms(

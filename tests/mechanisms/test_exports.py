@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import quiltdp as qd
-from quiltdp.accountant.mechanisms.peers import KnownToPeers
 from quiltdp.errors import InvalidArgument, QuiltdpError
-from quiltdp.mechanisms.holdout_terms import checked_settings, setting
+from quiltdp.mechanisms.additive import AdditiveNoise
+from quiltdp.mechanisms.holdout import checked_settings, setting
 from quiltdp.mechanisms.queries import TablePair, describe
 from quiltdp.report.tables import leakage_table
 
@@ -36,7 +36,7 @@ def test_dp_accounting_events_carry_the_noise_per_sensitivity() -> None:
 @pytest.mark.parametrize(
     "mechanism", [qd.Laplace(2.0), qd.Gaussian(2.0, 1e-6), qd.DiscreteGaussian(2, 1e-6)], ids=lambda m: m.kind
 )
-def test_losses_of_the_peer_are_those_of_the_profile(mechanism: KnownToPeers) -> None:
+def test_losses_of_the_peer_are_those_of_the_profile(mechanism: AdditiveNoise) -> None:
     pytest.importorskip("dp_accounting")
     losses = mechanism.privacy_loss(3.0, 2.0, 1e-4)
     for epsilon in (0.1, 0.5):

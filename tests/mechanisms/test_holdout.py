@@ -16,9 +16,8 @@ from holdout_fakes import terms
 from quiltdp import Answer, Ledger, ReusableHoldout
 from quiltdp.accountant.ledger import Terms
 from quiltdp.accountant.ledger.requests import keyed
-from quiltdp.accountant.mechanisms import Laplace, Thresholdout
 from quiltdp.errors import BudgetSpent, InvalidArgument, LedgerCorrupt, Refused
-from quiltdp.mechanisms import InsecureDeterministicNoise
+from quiltdp.mechanisms import InsecureDeterministicNoise, Laplace, Thresholdout
 from quiltdp.mechanisms.holdout import checked_settings
 from quiltdp.mechanisms.identity import data_identity
 

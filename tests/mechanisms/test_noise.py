@@ -9,15 +9,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quiltdp.accountant.mechanisms import Gaussian, Laplace, gaussian_delta
 from quiltdp.errors import InvalidArgument
-from quiltdp.mechanisms import Grid, InsecureDeterministicNoise, SecureNoise
+from quiltdp.mechanisms import (
+    Gaussian,
+    Grid,
+    InsecureDeterministicNoise,
+    Laplace,
+    SecureNoise,
+    gaussian_delta,
+)
 from quiltdp.mechanisms.additive import AdditiveMechanism, smallest_sensitivity
 from quiltdp.mechanisms.exponential import ExponentialMechanism
 from quiltdp.mechanisms.gaussian import GaussianMechanism
 from quiltdp.mechanisms.laplace import LaplaceMechanism
-from quiltdp.mechanisms.noise import charged_units
-from quiltdp.mechanisms.wide_noise import wide_gaussian, wide_laplace
+from quiltdp.mechanisms.noise import charged_units, wide_gaussian, wide_laplace
 
 # Goodness-of-fit on fresh secure noise: each test below is allowed to fail by chance once in 10^6 runs.
 FALSE_ALARM = 1e-6

@@ -7,9 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quiltdp.accountant.mechanisms import Thresholdout
 from quiltdp.errors import InvalidArgument
-from quiltdp.mechanisms import InsecureDeterministicNoise, ThresholdoutMechanism, ThresholdoutState
+from quiltdp.mechanisms import (
+    InsecureDeterministicNoise,
+    Thresholdout,
+    ThresholdoutMechanism,
+    ThresholdoutState,
+)
 from quiltdp.mechanisms.thresholdout import failure_probability, sample_error
 
 # Each statistical test below fails by chance with at most this probability; seeds are fixed besides.

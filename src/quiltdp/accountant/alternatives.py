@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from quiltdp.accountant.adversaries import PRIOR, adversary_from
 from quiltdp.accountant.calibration import Calibration, calibrate
-from quiltdp.accountant.mechanisms import Laplace, several
 from quiltdp.errors import InvalidArgument, LimitReached, QuiltdpError, WorkerLost
+from quiltdp.mechanisms import Laplace, several
 from quiltdp.numbers import shown_up, up
 
 if TYPE_CHECKING:

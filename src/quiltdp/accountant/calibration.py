@@ -17,8 +17,6 @@ from quiltdp.accountant.adversaries import adversary_from
 from quiltdp.accountant.answers import Answers, Leakages, Scale
 from quiltdp.accountant.bounds import Vector
 from quiltdp.accountant.checks import check_cost, check_scale
-from quiltdp.accountant.mechanisms import Mechanism, check_mechanism, mechanism_from_dict, several
-from quiltdp.accountant.mechanisms.contract import checked_times
 from quiltdp.accountant.profile import LeakageProfile, Progress, Who, Work
 from quiltdp.accountant.result import Binding, Certificate, jsonable
 from quiltdp.accountant.units import (
@@ -31,6 +29,8 @@ from quiltdp.accountant.units import (
 )
 from quiltdp.edges import edge
 from quiltdp.errors import InvalidArgument, LimitReached, ModelTooWide, NoCertificate, QuiltdpError
+from quiltdp.mechanisms import Mechanism, check_mechanism, mechanism_from_dict, several
+from quiltdp.mechanisms.sensitivities import whole_at_least_one
 from quiltdp.model import Model
 from quiltdp.numbers import digits_up, shown_up
 from quiltdp.printable import json_text, printable
@@ -114,7 +114,7 @@ class Calibration:
             or (self.mechanism.pure and self.delta > 0.0)
         ):
             raise InvalidArgument("a calibration has a dp_epsilon and δ = 0, or no dp_epsilon and a δ")
-        checked_times(self.disjoint)
+        whole_at_least_one(self.disjoint, "releases")
         adversary_from(self.adversary)
         for name in ("method", "fingerprint", "protected"):
             if not isinstance(getattr(self, name), str):
@@ -368,7 +368,7 @@ def calibrate(
     target = positive_epsilon(epsilon, "epsilon", least=SMALLEST_TARGET)
     check_mechanism(mechanism)
     if disjoint:
-        apart = checked_times(releases)
+        apart = whole_at_least_one(releases, "releases")
     else:
         mechanism, apart = several(mechanism, releases), 1
     if not mechanism.pure:

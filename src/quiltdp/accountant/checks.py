@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from quiltdp.accountant.mechanisms import Mechanism, check_mechanism
 from quiltdp.accountant.units import LARGEST
 from quiltdp.errors import InvalidArgument, NoCertificate, option
+from quiltdp.mechanisms import Mechanism, check_mechanism
 
 __all__ = ["check_cost", "check_mechanism", "check_scale"]
 

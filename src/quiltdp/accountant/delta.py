@@ -21,7 +21,6 @@ from quiltdp.accountant.delta_pieces import DeltaPiece, evaluate_elsewhere
 from quiltdp.accountant.delta_search import TOLERANCE, smallest_passing
 from quiltdp.accountant.delta_weighed import BoundStruck, Deltas, WeighedPiece, WeighedProfile
 from quiltdp.accountant.known_records import check_known, known_in
-from quiltdp.accountant.mechanisms import GroupProfile, Mechanism
 from quiltdp.accountant.pieces import assign_units
 from quiltdp.accountant.result import Binding, Certificate, Leakage, PerUnit
 from quiltdp.accountant.units import (
@@ -36,6 +35,7 @@ from quiltdp.accountant.units import (
 from quiltdp.errors import InvalidArgument, LimitReached, option
 from quiltdp.graph.components import component_classes
 from quiltdp.inference.workspace import Workspace
+from quiltdp.mechanisms import GroupProfile, Mechanism
 from quiltdp.model import Model
 from quiltdp.numbers import digits_up, shown_up
 from quiltdp.work import Limit, WorkBudget
@@ -65,7 +65,7 @@ class DeltaProfile:
     --------
     >>> import quiltdp as qd
     >>> from quiltdp.accountant.delta import DeltaProfile
-    >>> from quiltdp.accountant.mechanisms import GaussianProfile
+    >>> from quiltdp.mechanisms import GaussianProfile
     >>> m = qd.markov_chain([[0.6, 0.4], [0.4, 0.6]], length=1000)
     >>> delta = DeltaProfile(m).delta(GaussianProfile(8.0), epsilon=1.0)
     >>> 0 < delta < 1e-6

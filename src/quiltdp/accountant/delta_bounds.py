@@ -31,8 +31,8 @@ from numpy.typing import NDArray
 
 from quiltdp.accountant.adversaries import Adversary
 from quiltdp.accountant.bounds import Bounds, Problem, Vector
-from quiltdp.accountant.mechanisms import GroupProfile
 from quiltdp.inference.workspace import Workspace
+from quiltdp.mechanisms import GroupProfile
 from quiltdp.work import WorkBudget
 
 __all__ = [

@@ -16,9 +16,9 @@ import numpy as np
 from quiltdp.accountant.bounds import Problem, Vector
 from quiltdp.accountant.delta_bounds import ApproximateBound, RegisteredDelta
 from quiltdp.accountant.delta_weighed import BoundStruck, Evaluated, WeighedPiece
-from quiltdp.accountant.mechanisms import GroupProfile
 from quiltdp.errors import InvalidArgument, ModelTooWide
 from quiltdp.inference.workspace import Workspace
+from quiltdp.mechanisms import GroupProfile
 from quiltdp.work import Guard, GuardStruck, WorkBudget
 
 __all__ = ["DeltaPiece", "evaluate_elsewhere"]

@@ -10,8 +10,8 @@ import numpy as np
 
 from quiltdp.accountant.bounds import Vector
 from quiltdp.accountant.delta_bounds import RegisteredDelta, WeighedBound
-from quiltdp.accountant.mechanisms import GroupProfile
 from quiltdp.errors import InvalidArgument, option
+from quiltdp.mechanisms import GroupProfile
 from quiltdp.work import GuardStruck
 
 __all__ = ["BoundStruck", "Deltas", "Evaluated", "WeighedPiece", "WeighedProfile"]

@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from quiltdp.accountant.mechanisms import GaussianProfile, gaussian_delta
-from quiltdp.accountant.mechanisms.contract import OneByOne, Vector, dp_accounting
-from quiltdp.accountant.mechanisms.losses import Losses
-from quiltdp.accountant.mechanisms.sensitivities import whole
 from quiltdp.accountant.trade_offs import EVENT_STEPS
 from quiltdp.errors import InvalidArgument
+from quiltdp.mechanisms import GaussianProfile, gaussian_delta
+from quiltdp.mechanisms.contract import dp_accounting
+from quiltdp.mechanisms.profiles import Losses, OneByOne, Vector
+from quiltdp.mechanisms.sensitivities import whole
 from quiltdp.numbers import EPS, round_up, up
 
 __all__ = ["EventProfile", "GaussianProfile", "SteppedProfile"]
@@ -194,7 +194,7 @@ class SteppedProfile(OneByOne):
     Examples
     --------
     >>> from quiltdp.accountant.group_profiles import SteppedProfile
-    >>> from quiltdp.accountant.mechanisms import gaussian_delta
+    >>> from quiltdp.mechanisms import gaussian_delta
     >>> four = SteppedProfile(lambda e: gaussian_delta(e, 0.2)).delta(1.0, weight=4)
     >>> 1.0 <= four / gaussian_delta(1.0, 0.8) < 1.05
     True

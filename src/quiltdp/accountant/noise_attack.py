@@ -254,7 +254,7 @@ def gaussian_mixture_delta(p: Vector, q: Vector, spread: float, epsilon: float) 
 
     Examples
     --------
-    >>> from quiltdp.accountant.mechanisms import gaussian_delta
+    >>> from quiltdp.mechanisms import gaussian_delta
     >>> import numpy as np
     >>> found = gaussian_mixture_delta(np.array([0.0, 1.0]), np.array([1.0, 0.0]), 0.7, 0.5)
     >>> bool(abs(found / gaussian_delta(0.5, 0.7) - 1) < 1e-9)
@@ -295,7 +295,7 @@ def discrete_mixture_delta(p: Vector, q: Vector, unit: int, scale: float, epsilo
 
     Examples
     --------
-    >>> from quiltdp.accountant.mechanisms.discrete_gaussian import DiscreteGaussianProfile
+    >>> from quiltdp.mechanisms.discrete_gaussian import DiscreteGaussianProfile
     >>> import numpy as np
     >>> found = discrete_mixture_delta(np.array([0.0, 1.0]), np.array([1.0, 0.0]), 1, 1.4, 0.5)
     >>> bool(abs(found / DiscreteGaussianProfile(1.4).delta(0.5, 1.0) - 1) < 1e-9)

@@ -13,11 +13,11 @@ from typing import Any
 
 from quiltdp.accountant.calibration import Calibration, cost_at, smallest_noise
 from quiltdp.accountant.delta import approximate_leakage
-from quiltdp.accountant.mechanisms import Mechanism, check_mechanism
 from quiltdp.accountant.profile import LeakageProfile, Who, Work
 from quiltdp.accountant.result import Leakage
 from quiltdp.accountant.units import Protect, make_units, positive_epsilon
 from quiltdp.errors import InvalidArgument, option
+from quiltdp.mechanisms import Mechanism, check_mechanism
 from quiltdp.model import Model
 from quiltdp.work import Limit, WorkBudget
 

@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 from quiltdp.accountant.calibration import Calibration, calibrate, calibrate_profile
-from quiltdp.accountant.mechanisms import Mechanism, check_mechanism
 from quiltdp.accountant.near import NearProfile
 from quiltdp.accountant.units import SMALLEST_TARGET, all_or_nothing, positive_epsilon
 from quiltdp.errors import InvalidArgument
 from quiltdp.inference.uncertain import TableErrors, interval_errors, relative_errors
+from quiltdp.mechanisms import Mechanism, check_mechanism
 from quiltdp.model import Model
 from quiltdp.numbers import shown_up
 

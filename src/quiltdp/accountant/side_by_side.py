@@ -14,11 +14,11 @@ from typing import Any
 
 from quiltdp.accountant.adversaries import Adversary, adversary_from
 from quiltdp.accountant.calibration import Calibration, calibrate
-from quiltdp.accountant.mechanisms import Mechanism
 from quiltdp.accountant.profile import Progress
 from quiltdp.accountant.units import guard_of
 from quiltdp.errors import InvalidArgument, LimitReached, option
 from quiltdp.graph.components import component_classes
+from quiltdp.mechanisms import Mechanism
 from quiltdp.model import Model
 from quiltdp.parallel import checked_executor, each
 from quiltdp.work import Guard, Limit

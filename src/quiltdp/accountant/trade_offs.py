@@ -116,8 +116,3 @@ SUM_GRID = 600  # points among which crossings are looked for
 
 # -- privacy losses
 EVENT_STEPS = 4000  # of an event taken step by step
-WEIGHTS_EXACT = 250  # whole weights up to it are taken as they are: the grid would be coarser
-# share by which weights are rounded up, so that distributions are made once: tightness for time
-WEIGHTS_GRID = 0.004
-LOSSES_KEPT = 400  # distributions: memory for time
-TERMS_AT_ONCE = 2**20  # of a sum over the whole numbers: memory

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from quiltdp.accountant.bracket import Bracket
     from quiltdp.accountant.calibration import Calibration
     from quiltdp.accountant.composition import Concentrated
-    from quiltdp.accountant.mechanisms import Mechanism
+    from quiltdp.mechanisms import Mechanism
     from quiltdp.model import Model
 
 __all__ = ["calibrate", "chosen_mechanism"]
@@ -171,7 +171,7 @@ def chosen_mechanism(
 
     Several releases of a pure mechanism with a δ are composed under (ε, δ).
     """
-    from quiltdp.accountant.mechanisms import Repeated, mechanism_kinds
+    from quiltdp.mechanisms import Repeated, mechanism_kinds
 
     asked, together = _sensitivity(model, sensitivity, query, budget)
     kind = mechanism_kinds().get(mechanism or "laplace")
@@ -214,7 +214,7 @@ def _spec(
     delta: float | None,
 ) -> Mechanism:
     """Return the mechanism the options describe, or refuse options that do not belong together."""
-    from quiltdp.accountant.mechanisms import mechanism_from_options
+    from quiltdp.mechanisms import mechanism_from_options
 
     kind = mechanism or ("thresholdout" if budget is not None else "laplace")
     given = {"budget": budget, "sensitivity": sensitivity, "delta": delta}

@@ -82,9 +82,9 @@ def init(
     """
     with guarded():
         from quiltdp.accountant.ledger import Ledger
-        from quiltdp.accountant.mechanisms import Thresholdout
         from quiltdp.errors import InvalidArgument
         from quiltdp.io.load import load_model
+        from quiltdp.mechanisms import Thresholdout
         from quiltdp.mechanisms.holdout import checked_settings
 
         terms = read_terms(plan, calibration, threshold, failure, queries)

@@ -173,9 +173,9 @@ def _from_ledger(
 
 def ledger_transcripts(account: Ledger) -> Transcripts | None:
     """Return how many ways there were for a holdout to answer what it was asked; None for other ledgers."""
-    from quiltdp.accountant.mechanisms import Thresholdout
     from quiltdp.generalization import thresholdout_transcripts
-    from quiltdp.mechanisms.holdout_terms import setting
+    from quiltdp.mechanisms import Thresholdout
+    from quiltdp.mechanisms.holdout import setting
     from quiltdp.mechanisms.thresholdout import ThresholdoutMechanism
 
     settings, terms = account.settings, account.terms

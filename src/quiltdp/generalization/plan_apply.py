@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from quiltdp.accountant.adversaries import INFORMED
 from quiltdp.accountant.calibration import Calibration
 from quiltdp.accountant.ledger import Ledger
-from quiltdp.accountant.mechanisms import Thresholdout
 from quiltdp.accountant.profile import analyze
 from quiltdp.accountant.shared_work import SharedWork
 from quiltdp.accountant.units import all_or_nothing
@@ -21,6 +20,7 @@ from quiltdp.generalization.plan_choice import ThresholdoutContender, contenders
 from quiltdp.generalization.plan_result import Plan
 from quiltdp.generalization.plan_search import GUESSING, LeakageSketch, accuracy_at
 from quiltdp.generalization.routes import Task
+from quiltdp.mechanisms import Thresholdout
 from quiltdp.model import Model
 from quiltdp.work import Limit, WorkBudget
 

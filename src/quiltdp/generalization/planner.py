@@ -13,7 +13,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from quiltdp.accountant.mechanisms import Thresholdout
 from quiltdp.accountant.shared_work import SharedWork
 from quiltdp.chain import ChainModel, ChainSegment
 from quiltdp.errors import InvalidArgument, Refused, option
@@ -32,6 +31,7 @@ from quiltdp.generalization.plan_choice import (
 from quiltdp.generalization.plan_result import AccuracyPromise, Alternative, BudgetPromise, Plan
 from quiltdp.generalization.plan_search import GUESSING, LeakageSketch, Need, NoCorrelation
 from quiltdp.generalization.routes import LeakageAccountant, Task, nice_resolution
+from quiltdp.mechanisms import Thresholdout
 from quiltdp.model import Model
 from quiltdp.numbers import shown_up
 from quiltdp.work import Limit, WorkBudget

@@ -15,10 +15,10 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from quiltdp.accountant.mechanisms import gaussian_delta
 from quiltdp.errors import InvalidArgument
 from quiltdp.generalization._checks import non_negative, positive, probability, round_up, within
 from quiltdp.generalization.query_classes import QueryClass
+from quiltdp.mechanisms import gaussian_delta
 
 __all__ = [
     "TypicalNoise",

@@ -1,25 +1,72 @@
-"""Noise added to numbers on a grid: checked, charged to a ledger first, then drawn."""
+"""Noise added to numbers: what other libraries call it, and releases on a grid, charged to a ledger first."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from quiltdp.errors import InvalidArgument
-from quiltdp.mechanisms.cells import unmasked
-from quiltdp.mechanisms.noise import Grid, NoiseSource, SecureNoise
+from quiltdp.mechanisms.contract import Mechanism, dp_accounting
+from quiltdp.mechanisms.noise import Grid, NoiseSource, SecureNoise, opendp
+from quiltdp.mechanisms.sensitivities import Sensitivity, positive, whole_at_least_one
+from quiltdp.numbers import down, up
 
-if TYPE_CHECKING:
-    from quiltdp.accountant.ledger import Ledger
-
-__all__ = ["AdditiveMechanism", "numbers", "refuse_missing", "smallest_sensitivity"]
+__all__ = ["AdditiveMechanism", "AdditiveNoise"]
 
 
-def smallest_sensitivity(sensitivity: float | Mapping[str, float]) -> float:
+class AdditiveNoise(Mechanism):
+    """A mechanism that adds noise of a law which other libraries know too.
+
+    Attributes
+    ----------
+    law
+        Its name in dp_accounting, ``laplace``, ``gaussian`` or ``discrete_gaussian``.
+    number_type
+        What the query returns, ``float`` or ``int``.
+    """
+
+    law: ClassVar[str]
+    number_type: ClassVar[type] = float
+
+    def privacy_loss(self, scale: float, weight: float, interval: float) -> Any:
+        """Return the distribution of a shift by ``weight``."""
+        make = getattr(dp_accounting().pld.privacy_loss_distribution, f"from_{self.law}_mechanism")
+        return make(scale, sensitivity=self.shift(weight), value_discretization_interval=interval)
+
+    def shift(self, weight: float) -> float:
+        """Return how far a group of this total sensitivity moves the query, rounded up."""
+        return up(weight)
+
+    def to_opendp(self, scale: float) -> Any:
+        """Return OpenDP's measurement that adds this noise to one number."""
+        dp, kind = opendp(), self.number_type
+        domain = dp.atom_domain(T=kind) if kind is int else dp.atom_domain(T=kind, nan=False)
+        make = dp.m.make_laplace if self.law == "laplace" else dp.m.make_gaussian
+        return make(domain, dp.absolute_distance(T=kind), scale=scale)
+
+    def to_dp_event(self, scale: float) -> Any:
+        """Return its event: noise multiplier = scale / sensitivity, rounded down."""
+        if self.number_type is int:
+            return super().to_dp_event(scale)  # events are of continuous noise
+        event = getattr(dp_accounting(), f"{self.law.capitalize()}DpEvent")
+        return event(noise_multiplier=down(scale / self.max_sensitivity))
+
+
+class Account(Protocol):
+    """What a release asks of a ledger."""
+
+    @property
+    def path(self) -> Any: ...
+    @property
+    def settings(self) -> Mapping[str, Any]: ...
+    def charge_mechanism(self, spec: Mechanism, scale: float, *, label: str | None = None) -> Any: ...
+
+
+def smallest_sensitivity(sensitivity: Sensitivity) -> float:
     """Return the smallest positive Δ: rounding must be charged to that record too."""
     if isinstance(sensitivity, Mapping):
         return min(d for d in sensitivity.values() if d > 0.0)
@@ -28,6 +75,8 @@ def smallest_sensitivity(sensitivity: float | Mapping[str, float]) -> float:
 
 def numbers(values: ArrayLike, what: str) -> NDArray[np.float64]:
     """Return values as doubles, NaN where one is missing; refuse texts, times and complex numbers."""
+    from quiltdp.mechanisms.cells import unmasked
+
     try:
         array = np.asarray(unmasked(values))
         if array.dtype.kind in "mMcSUV":  # which numpy would turn into numbers
@@ -46,44 +95,57 @@ def refuse_missing(array: NDArray[np.float64], what: str) -> None:
 
 
 class AdditiveMechanism(ABC):
-    """What releases of numbers have in common: the grid, the charge, and the noise on whole steps.
+    """Release numbers with noise of the calibrated scale, rounded to a grid.
 
-    A subclass says how many steps its noise has (``_units``) and how it is drawn.
+    Parameters
+    ----------
+    spec
+        The sensitivity of the whole vector, in the L1 norm for Laplace noise and in L2 for Gaussian.
+    scale
+        The scale that was calibrated.  The noise drawn is a little larger: that pays for the rounding to
+        :attr:`grid`.
+    dimension
+        How many numbers one release has.
+    noise
+        Keyword for tests; leave it out for real releases.
     """
 
-    _units: float
+    of: ClassVar[type[AdditiveNoise]]
+    """The specification that it takes."""
 
-    def __init__(self, spec: Any, scale: float, dimension: int, noise: NoiseSource | None) -> None:
-        self.spec = spec
-        self.scale = float(scale)
-        if isinstance(dimension, bool) or not hasattr(dimension, "__index__") or dimension < 1:
-            raise InvalidArgument(f"dimension must be a whole number ≥ 1, not {dimension!r}")
-        self.dimension = int(dimension)
-        self._smallest = smallest_sensitivity(spec.sensitivity)
+    def __init__(
+        self, spec: Mechanism, scale: float, *, dimension: int = 1, noise: NoiseSource | None = None
+    ) -> None:
+        one = spec.single() if isinstance(spec, Mechanism) else spec  # of several releases each is made alone
+        if not isinstance(one, self.of):
+            raise InvalidArgument(
+                f"{type(self).__name__} needs a {self.of.__name__} specification, not {spec!r}"
+            )
+        self.spec = one
+        self.scale = positive(scale, "scale")
+        self.dimension = whole_at_least_one(dimension, "dimension")
+        self._smallest = smallest_sensitivity(one.deltas)
         self.grid = Grid.finer_than(self._smallest / self.dimension, self.scale)
         self._noise: NoiseSource = noise if noise is not None else SecureNoise()
+        self._units = self._drawn_units()
+
+    @abstractmethod
+    def _drawn_units(self) -> float:
+        """Return the scale that is drawn, in grid steps: the stated one and the price of rounding."""
 
     @abstractmethod
     def _draw(self, centres: list[int]) -> list[int]:
         """Return noisy grid points around the given ones."""
 
     def release(
-        self, values: ArrayLike, *, ledger: Ledger | None = None, label: str | None = None
+        self, values: ArrayLike, *, ledger: Account | None = None, label: str | None = None
     ) -> float | NDArray[np.float64]:
-        """Return the values with noise; a ledger is charged, durably, before any noise is drawn."""
-        self._draw([])  # the sampler is built before anything is charged
-        array = self._charged(values, ledger, label)
-        noisy = self._draw([self.grid.units(v) for v in array.ravel()])
-        if array.ndim == 0:
-            return self.grid.value(noisy[0])
-        return np.array([self.grid.value(u) for u in noisy]).reshape(array.shape)
-
-    def _charged(self, values: ArrayLike, ledger: Ledger | None, label: str | None) -> NDArray[np.float64]:
-        """Return the values as an array, all finite, once the ledger is charged for their release.
+        """Return the values with noise; a ledger is charged, durably, before any noise is drawn.
 
         What does not depend on the numbers is refused before the charge; a NaN or an infinity after it,
         because that refusal tells something about the data.
         """
+        self._draw([])  # the sampler is built before anything is charged
         array = numbers(values, "the values to release")
         if array.size != self.dimension:
             raise InvalidArgument(
@@ -95,4 +157,7 @@ class AdditiveMechanism(ABC):
             ledger.charge_mechanism(self.spec, self.scale, label=label)
         charged = "" if ledger is None else "; the release is charged"
         refuse_missing(array, "value {} to release is missing (masked, NA or NaN) or infinite" + charged)
-        return array
+        noisy = self._draw([self.grid.units(v) for v in array.ravel()])
+        if array.ndim == 0:
+            return self.grid.value(noisy[0])
+        return np.array([self.grid.value(u) for u in noisy]).reshape(array.shape)

@@ -1,44 +1,266 @@
-r"""The Gaussian mechanism at run time: discrete Gaussian noise that is covered by the analytic profile.
+r"""The Gaussian mechanism: no pure α, only a profile δ_k(ε); and discrete noise that the profile covers.
 
-The profile δ_k(ε) of :class:`quiltdp.Gaussian` is that of *continuous* noise of standard deviation s.
-What is drawn is discrete, on the grid, with variance s'² + (6·step)².  Draw a continuous Gaussian of
-deviation s' around the (rounded) value and round the result at random, to a discrete Gaussian of
-parameter 6 steps around it: that is post-processing, and by Poisson summation the outcome is the
-discrete Gaussian with the two variances added, up to a factor 1 ± 4·exp(−2π²·36) < 1 ± 10⁻³⁰⁷.
-So the continuous profile holds, and s' = s·(1 + √d·step/Δ) charges the rounding of the values.
+The profile is that of *continuous* noise of standard deviation s.  What is drawn is discrete, on the grid,
+with variance s'² + (6·step)².  Draw a continuous Gaussian of deviation s' around the (rounded) value and
+round the result at random, to a discrete Gaussian of parameter 6 steps around it: that is post-processing,
+and by Poisson summation the outcome is the discrete Gaussian with the two variances added, up to a factor
+1 ± 4·exp(−2π²·36) < 1 ± 10⁻³⁰⁷.  So the continuous profile holds, and s' = s·(1 + √d·step/Δ) charges the
+rounding of the values.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any, ClassVar
 
-from quiltdp.accountant.mechanisms import Gaussian, Mechanism
-from quiltdp.errors import InvalidArgument
-from quiltdp.mechanisms.additive import AdditiveMechanism
-from quiltdp.mechanisms.noise import NoiseSource, charged_units
-from quiltdp.numbers import round_up
+import numpy as np
 
-__all__ = ["GaussianMechanism"]
+from quiltdp.errors import InvalidArgument, option
+from quiltdp.mechanisms.additive import AdditiveMechanism, AdditiveNoise
+from quiltdp.mechanisms.contract import Mechanism, checked_order, register, smallest_scale
+from quiltdp.mechanisms.noise import charged_units
+from quiltdp.mechanisms.profiles import GroupProfile, Vector
+from quiltdp.mechanisms.sensitivities import (
+    Sensitivity,
+    frozen_sensitivity,
+    largest_ratio,
+    number,
+    positive,
+    single_epsilon,
+)
+from quiltdp.numbers import round_up, up, up_array
 
-_RANDOM_ROUNDING = 6
-"""Deviation, in steps, of the random rounding in the argument above."""
+__all__ = ["Gaussian", "GaussianMechanism", "GaussianProfile", "gaussian_delta", "gaussian_deltas"]
+
+_SMALLEST_DELTA = 1e-300  # below it, the tails of the noise leave the range of doubles
+_RANDOM_ROUNDING = 6  # deviation, in steps, of the random rounding in the argument above
+
+
+class GaussianCost(AdditiveNoise):
+    """Gaussian noise, continuous or discrete: no pure α, and Δ²/(2σ²) of concentrated DP.
+
+    Reference
+    ---------
+    Canonne, Kamath and Steinke, The discrete Gaussian for differential privacy, 2020, Theorem 14.
+    """
+
+    pure: ClassVar[bool] = False
+
+    delta: float
+
+    @property
+    def target_delta(self) -> float:
+        """The δ that a calibration aims at."""
+        return self.delta
+
+    def zcdp(self, scale: float) -> float:
+        """Return Δ²/(2σ²), rounded up."""
+        ratio = Fraction(self.max_sensitivity) / Fraction(positive(scale, "scale"))
+        return round_up(ratio**2 / 2)
+
+    def rdp(self, scale: float, order: float) -> float:
+        """Return order · Δ²/(2σ²)."""
+        return up(checked_order(order) * self.zcdp(scale), 4)
+
+
+@register("gaussian", says="query + N(0, σ²): (ε, δ) from the exact profile, for groups too")
+@dataclass(frozen=True)
+class Gaussian(GaussianCost):
+    """The Gaussian mechanism: query + N(0, σ²).  It has no pure α, only a profile δ_k(ε).
+
+    Parameters
+    ----------
+    sensitivity
+        Δ, how far one record moves the query (in the L2 norm for a vector), or ``record -> Δ_j``.
+    delta
+        The δ that a calibration aims at, in (0, 1).
+
+    Examples
+    --------
+    >>> from quiltdp import Gaussian
+    >>> spec = Gaussian(sensitivity=1.0, delta=1e-5)
+    >>> f"{spec.profile(1.0, scale=3.730632):.4g}"
+    '1e-05'
+    >>> spec.profile(-2.0, scale=3.730632) > 0.86
+    True
+    """
+
+    scale_name: ClassVar[str] = "standard deviation"
+    law: ClassVar[str] = "gaussian"
+
+    sensitivity: Sensitivity
+    delta: float
+
+    def __post_init__(self) -> None:
+        """Refuse a sensitivity that is no positive finite number or mapping, and δ outside (0, 1)."""
+        object.__setattr__(self, "sensitivity", frozen_sensitivity(self.sensitivity))
+        object.__setattr__(self, "delta", checked_delta(self.delta))
+
+    def group_sensitivity(self, group: int | Collection[str]) -> float:
+        """Return, rounded up, how far a group of records moves the query together.
+
+        For a number k: kΔ, or the sum of the k largest Δ_j.  For a collection of record names: the
+        sum of their Δ_j.
+        """
+        delta = self.sensitivity
+        if isinstance(group, int):
+            if isinstance(group, bool) or group < 0:
+                raise InvalidArgument(f"group must be a number of records ≥ 0, not {group!r}")
+            few = (
+                sorted(delta.values(), reverse=True)[:group]
+                if isinstance(delta, Mapping)
+                else [delta] * group
+            )
+        else:
+            unknown = sorted(set(group) - set(delta)) if isinstance(delta, Mapping) else []
+            if unknown:
+                raise InvalidArgument(f"group: record {unknown[0]!r} has no sensitivity")
+            few = [delta[n] if isinstance(delta, Mapping) else delta for n in set(group)]
+        return round_up(sum(map(Fraction, few), Fraction(0)))
+
+    def profile(self, epsilon: float, scale: float, group: int | Collection[str] = 1) -> float:
+        """Return δ_k(ε) of k records changing together, rounded up; ε may be negative."""
+        std = Fraction(positive(scale, "scale"))
+        return gaussian_delta(epsilon, round_up(Fraction(self.group_sensitivity(group)) / std))
+
+    def group_profile(self, scale: float) -> GroupProfile:
+        """Return δ(ε) for groups of any total sensitivity."""
+        return GaussianProfile(positive(scale, "scale"))
+
+    def as_gaussian(self, scale: float) -> float | None:
+        """Return the standard deviation itself."""
+        return positive(scale, "scale")
+
+    def repeated_profile(self, scale: float, times: int, kept: dict[Any, Any]) -> GroupProfile:
+        """Return δ(ε) of many uses: they are one, with √times the sensitivity."""
+        return self.group_profile(positive(scale, "scale") / math.sqrt(times) * (1.0 - 2.0**-50))
+
+    def scale(self, dp_epsilon: float | Mapping[str, float]) -> float:
+        """Return the smallest standard deviation that is (dp_epsilon, delta)-DP for one record.
+
+        This is plain approximate DP; calibration for correlated records works from
+        :meth:`profile`.  The returned value passed its own check.
+        """
+        target = single_epsilon(dp_epsilon, "Gaussian noise")
+        return smallest_scale(lambda s: self.profile(target, s) <= self.delta, self.max_sensitivity, 1e-12)
+
+    def scaled(self, scale: float, share: Fraction) -> float:
+        """Return scale / √share, rounded up: the squares (Δ/σ)² of uses on the same records add."""
+        sigma = Fraction(positive(scale, "scale"))
+        found = float(sigma) / math.sqrt(share)
+        while Fraction(found) ** 2 * share < sigma**2:
+            found = math.nextafter(found, math.inf)
+        return found
+
+    def share(self, scale: float, calibrated: Mechanism, calibrated_scale: float) -> Fraction:
+        """Return the ratio of the squares (Δ/σ)², the largest over the records.
+
+        If every Δ_j of this release is at most r times the calibration's, a group moves this query by
+        at most r times as much, so (r · calibrated_scale / scale)² of the budget is spent.
+        """
+        if not isinstance(calibrated, Gaussian):
+            raise InvalidArgument("the calibration is for pure DP: Gaussian noise has no pure cost")
+        ratio = largest_ratio(self.deltas, calibrated.deltas)
+        own = Fraction(positive(scale, "scale"))
+        return (ratio * Fraction(positive(calibrated_scale, "scale")) / own) ** 2
+
+
+def checked_delta(given: object) -> float:
+    """Return a δ in (0, 1), or refuse it."""
+    delta = number(given, "delta")
+    if not 0.0 < delta < 1.0:
+        raise InvalidArgument(f"{option('delta')} must lie strictly between 0 and 1, not {given!r}")
+    if delta < _SMALLEST_DELTA:
+        raise InvalidArgument(f"{option('delta')} must be at least {_SMALLEST_DELTA:g}, not {given!r}")
+    return delta
+
+
+@dataclass(frozen=True)
+class GaussianProfile:
+    """Gaussian noise of one standard deviation: the analytic Gaussian, exact for groups.
+
+    A group whose sensitivities sum to w has δ(ε) = Φ(w/2s − εs/w) − e^ε Φ(−w/2s − εs/w).
+    """
+
+    scale: float
+
+    def __post_init__(self) -> None:
+        """Refuse a standard deviation that is not positive and finite."""
+        positive(self.scale, "scale")
+
+    def delta(self, epsilon: float, weight: float) -> float:
+        """Return δ(ε) for a group of this total sensitivity, rounded up."""
+        return gaussian_delta(epsilon, up(weight / self.scale) if weight else 0.0)
+
+    def deltas(self, epsilon: Vector, weight: Vector) -> Vector:
+        """Return δ for many pairs (ε, weight), rounded up."""
+        return gaussian_deltas(np.asarray(epsilon), up_array(np.asarray(weight) / self.scale))
+
+
+_TINY = 1e-300  # below it products lose digits: a δ this small is given as this
+
+
+def gaussian_delta(epsilon: float, shift: float) -> float:
+    r"""Return δ(ε) between N(0, 1) and N(μ, 1), rounded up and clipped to 1.
+
+    .. math:: δ(ε) = Φ(μ/2 − ε/μ) − e^{ε} Φ(−μ/2 − ε/μ)
+
+    Parameters
+    ----------
+    epsilon
+        Any real number, negative ones and ±∞ included.
+    shift
+        μ ≥ 0, the sensitivity in standard deviations.
+
+    Notes
+    -----
+    For ε < 0, δ(ε) = 1 − e^ε + e^ε δ(−ε), a sum of positive terms.  For ε ≥ 0 put a = μ/2 − ε/μ,
+    b = a − μ; then e^ε φ(b) = φ(a) and δ = φ(a) [R(a) − R(b)] with Mills' ratio R = Φ/φ, so nothing
+    overflows.  The rounding error of every term is bounded and added.
+
+    Reference
+    ---------
+    Balle and Wang, Improving the Gaussian mechanism for differential privacy, 2018, Theorem 8.
+
+    Examples
+    --------
+    >>> from quiltdp.mechanisms import gaussian_delta
+    >>> gaussian_delta(0.0, 0.0), gaussian_delta(float("-inf"), 1.0), gaussian_delta(float("inf"), 1.0)
+    (0.0, 1.0, 0.0)
+    """
+    return float(gaussian_deltas(np.array([epsilon]), np.array([shift]))[0])
+
+
+def gaussian_deltas(epsilon: Vector, shift: Vector) -> Vector:
+    """Return :func:`gaussian_delta` of many pairs, each rounded up."""
+    from scipy.special import erfcx, ndtr
+
+    given = np.asarray(epsilon, dtype=np.float64)
+    if np.isnan(given).any() or not (shift >= 0.0).all():
+        raise InvalidArgument("gaussian_deltas needs numbers, and shifts ≥ 0")
+    size, unit, mills = np.abs(given), 2.0**-50, math.sqrt(math.pi / 2.0)
+    with np.errstate(all="ignore"):
+        ratio = size / shift
+        a, b = 0.5 * shift - ratio, -0.5 * shift - ratio
+        density = np.exp(-0.5 * a * a) / math.sqrt(2.0 * math.pi)
+        slack = unit * (1.0 + np.abs(a) * (0.5 * shift + ratio) + a * a)
+        far = density * mills * erfcx(-b / math.sqrt(2.0))
+        near = np.where(a > 0.0, ndtr(a), density * mills * erfcx(-a / math.sqrt(2.0)))
+        value = near - far + slack * (near + far)
+        value = np.minimum(1.0, np.maximum(value + np.abs(value) * unit, _TINY))
+        value = np.where(np.isnan(value), 1.0, value)
+        value = np.where((a < -1e8) | np.isinf(ratio), _TINY, value)
+        value = np.where((shift == 0.0) | np.isinf(size), np.where(np.isinf(shift), 1.0, 0.0), value)
+        value = np.where(np.isinf(shift), 1.0, value)
+        below = -np.expm1(-size) + np.exp(-size) * value
+    return np.where(given >= 0.0, value, np.minimum(1.0, below * (1.0 + unit)))
 
 
 class GaussianMechanism(AdditiveMechanism):
     """Release numbers with Gaussian noise; one release has the profile ``spec.profile(ε, scale)``.
-
-    Parameters
-    ----------
-    spec
-        The sensitivity of the whole vector in the L2 norm, and the δ aimed at.
-    scale
-        The standard deviation that was calibrated; :attr:`noise_std` is a little larger.
-        ``gaussian_std`` is another name for it.
-    dimension
-        How many numbers one release has.
-    noise
-        Keyword for tests; leave it out for real releases.
 
     Examples
     --------
@@ -49,36 +271,18 @@ class GaussianMechanism(AdditiveMechanism):
     (2,)
     """
 
-    def __init__(
-        self,
-        spec: Mechanism,
-        scale: float | None = None,
-        *,
-        dimension: int = 1,
-        noise: NoiseSource | None = None,
-        gaussian_std: float | None = None,
-    ) -> None:
-        one = spec.single() if isinstance(spec, Mechanism) else spec  # of several releases each is made alone
-        if not isinstance(one, Gaussian):
-            raise InvalidArgument(f"GaussianMechanism needs a Gaussian specification, not {spec!r}")
-        given = gaussian_std if scale is None else scale
-        if given is None or not 0.0 < float(given) < math.inf:
-            raise InvalidArgument(f"scale must be positive and finite, not {given!r}")
-        super().__init__(one, given, dimension, noise)
-        root = math.isqrt(self.dimension - 1) + 1  # ≥ √dimension
-        inner = Fraction(charged_units(self.scale, self.grid, self._smallest, root))
-        # √(x² + 36) ≤ x + 18/x
-        self._units = round_up(inner + Fraction(_RANDOM_ROUNDING**2, 2) / inner)
-
-    @property
-    def gaussian_std(self) -> float:
-        """Another name for the scale."""
-        return self.scale
+    of = Gaussian
 
     @property
     def noise_std(self) -> float:
         """The standard deviation that is drawn: the stated one and the price of the grid."""
         return self._units * self.grid.step
+
+    def _drawn_units(self) -> float:
+        root = math.isqrt(self.dimension - 1) + 1  # ≥ √dimension
+        inner = Fraction(charged_units(self.scale, self.grid, self._smallest, root))
+        # √(x² + 36) ≤ x + 18/x
+        return round_up(inner + Fraction(_RANDOM_ROUNDING**2, 2) / inner)
 
     def _draw(self, centres: list[int]) -> list[int]:
         return self._noise.gaussian(centres, self._units)

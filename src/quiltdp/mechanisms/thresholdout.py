@@ -22,15 +22,16 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal
+from typing import Any, Literal
 
-from quiltdp.accountant.mechanisms import Thresholdout
 from quiltdp.errors import InvalidArgument
 from quiltdp.mechanisms.additive import smallest_sensitivity
+from quiltdp.mechanisms.contract import PureMechanism, dp_accounting, register
 from quiltdp.mechanisms.noise import Grid, NoiseSource, SecureNoise, charged_units
+from quiltdp.mechanisms.sensitivities import Sensitivity, frozen_sensitivity, whole_at_least_one
 
 __all__ = [
-    "Outcome",
+    "Thresholdout",
     "ThresholdoutMechanism",
     "ThresholdoutState",
     "failure_probability",
@@ -41,6 +42,64 @@ ROUNDING_TOLERANCE = Fraction(1, 2**20)
 """In grid steps: how far 1/n may exceed the Δ that was stated as a double; it is charged too."""
 
 Source = Literal["train", "holdout", "spent"]
+
+
+@register("thresholdout", says="the reusable holdout: pure DP with α = 9 B Δ/(4σ) for B noisy answers")
+@dataclass(frozen=True)
+class Thresholdout(PureMechanism):
+    """The reusable holdout: α = 9 B Δ / (4 σ) for a budget of B noisy answers, and this is tight.
+
+    Each spend costs Δ/σ for the threshold, 2Δ/(2σ) for the comparison and Δ/(4σ) for the answer.
+
+    Parameters
+    ----------
+    budget
+        B, how many answers may come from the holdout.
+    sensitivity
+        Δ of every query: 1/n for the mean of n values in [0, 1], or ``record -> Δ_j``.
+
+    Examples
+    --------
+    >>> from quiltdp import Thresholdout
+    >>> Thresholdout(budget=10, sensitivity=0.001).scale(dp_epsilon=0.9)
+    0.025...
+    """
+
+    budget: int
+    sensitivity: Sensitivity
+
+    def __post_init__(self) -> None:
+        """Refuse a budget below 1 and a sensitivity that is no positive finite number or mapping."""
+        object.__setattr__(self, "budget", whole_at_least_one(self.budget, "budget"))
+        object.__setattr__(self, "sensitivity", frozen_sensitivity(self.sensitivity))
+
+    @property
+    def answers(self) -> int:
+        """How many answers may come from the holdout."""
+        return self.budget
+
+    def _factor(self) -> Fraction:
+        return Fraction(9 * self.budget, 4)
+
+    def to_opendp(self, scale: float) -> Any:
+        """Refuse: Thresholdout is not one release of noise."""
+        raise InvalidArgument("Thresholdout is an algorithm, not one release: use quiltdp.ReusableHoldout")
+
+    def to_dp_event(self, scale: float) -> Any:
+        """Return a discrete Laplace event of sensitivity 1 with the α of the whole budget.
+
+        Its privacy loss is ±α, that of binary randomized response, so it dominates every α-DP
+        algorithm (a Laplace event of that α would not).  Randomized response itself is no use here:
+        the accountant of ``dp_accounting`` takes it for other neighbours only, and forgets how often
+        it was repeated.
+        """
+        event = dp_accounting().dp_event
+        return event.DiscreteLaplaceDpEvent(noise_parameter=self._largest(scale), sensitivity=1)
+
+    @classmethod
+    def default_sensitivity(cls, *, most: int, people: int) -> float:
+        """Return Δ of a mean over all people: ``most`` of them stand behind one record."""
+        return most / people
 
 
 @dataclass(frozen=True)

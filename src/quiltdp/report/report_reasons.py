@@ -12,12 +12,12 @@ import numpy as np
 
 from quiltdp.accountant.adversaries import adversary_from
 from quiltdp.accountant.calibration import Calibration
-from quiltdp.accountant.mechanisms import Mechanism
 from quiltdp.accountant.methods import find_method
 from quiltdp.accountant.robust import robust
 from quiltdp.chain import ChainModel, markov_chain
 from quiltdp.errors import QuiltdpError
 from quiltdp.graph.components import component_classes
+from quiltdp.mechanisms import Mechanism
 from quiltdp.model import Model
 from quiltdp.numbers import shown_up
 from quiltdp.parallel import each

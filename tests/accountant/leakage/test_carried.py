@@ -17,7 +17,7 @@ from quiltdp.accountant.adversaries import INFORMED
 from quiltdp.accountant.bounds import Problem
 from quiltdp.accountant.delta import DeltaProfile
 from quiltdp.accountant.leakage.carried import CarriedBound, WeighedCarried, largest_mean, rate
-from quiltdp.accountant.mechanisms import GaussianProfile
+from quiltdp.mechanisms import GaussianProfile
 
 
 @pytest.mark.parametrize("seed", range(30))

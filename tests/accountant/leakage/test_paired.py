@@ -18,7 +18,7 @@ from quiltdp.accountant.leakage.paired import Pairing, WeightLaw, coarsened, joi
 from quiltdp.accountant.leakage.paired_chain import endless_side, side_laws
 from quiltdp.accountant.leakage.paired_states import state_side
 from quiltdp.accountant.leakage.transport import transport
-from quiltdp.accountant.mechanisms.gaussian import GaussianProfile
+from quiltdp.mechanisms.gaussian import GaussianProfile
 
 # -- flows ---------------------------------------------------------------------------------------
 

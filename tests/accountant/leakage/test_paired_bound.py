@@ -9,9 +9,9 @@ import quiltdp as qd
 from quiltdp.accountant.bounds import Problem, Vector
 from quiltdp.accountant.leakage import paired_bound
 from quiltdp.accountant.leakage.paired_bound import PairedChainBound, PairedPriorChainBound
-from quiltdp.accountant.mechanisms.gaussian import GaussianProfile
 from quiltdp.errors import InvalidArgument
 from quiltdp.inference.workspace import Workspace
+from quiltdp.mechanisms.gaussian import GaussianProfile
 from quiltdp.work import WorkBudget
 
 BOUNDS = [PairedChainBound, PairedPriorChainBound]

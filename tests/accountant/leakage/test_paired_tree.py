@@ -13,8 +13,8 @@ from quiltdp.accountant.bounds import Problem
 from quiltdp.accountant.delta import DeltaProfile
 from quiltdp.accountant.leakage.paired import RATES, Pairing
 from quiltdp.accountant.leakage.paired_tree import PairedTreeBound
-from quiltdp.accountant.mechanisms import GaussianProfile
 from quiltdp.inference.workspace import Workspace
+from quiltdp.mechanisms import GaussianProfile
 from quiltdp.work import WorkBudget
 
 

@@ -30,10 +30,10 @@ from quiltdp.accountant.leakage.worst_gains import (
     staged_ceiling,
     worst_gains,
 )
-from quiltdp.accountant.mechanisms.gaussian import GaussianProfile
 from quiltdp.errors import InvalidArgument, ModelTooWide
 from quiltdp.inference.ancestry import Ancestry, Loop, reorder
 from quiltdp.inference.chains import path_of
+from quiltdp.mechanisms.gaussian import GaussianProfile
 
 FLIP = np.array([[0.9, 0.1], [0.2, 0.8]])
 TREE = qd.Model.from_tables({"A": ([], [0.6, 0.4]), "B": (["A"], FLIP), "C": (["B"], FLIP[::-1])})

@@ -27,11 +27,11 @@ from quiltdp.accountant.adversaries import INFORMED
 from quiltdp.accountant.bounds import Bounds, Problem, Vector
 from quiltdp.accountant.delta_bounds import register_delta
 from quiltdp.accountant.leakage.quilts import QuiltTerm, SwingBound, pairs_around
-from quiltdp.accountant.mechanisms import GroupProfile
 from quiltdp.accountant.trade_offs import SWING_DISTANCES
 from quiltdp.errors import InvalidArgument, ModelTooWide, option
 from quiltdp.inference.chains import path_of, step_spreads
 from quiltdp.inference.workspace import Workspace
+from quiltdp.mechanisms import GroupProfile
 from quiltdp.numbers import EPS
 from quiltdp.work import WorkBudget
 

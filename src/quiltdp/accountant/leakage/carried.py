@@ -39,7 +39,6 @@ from quiltdp.accountant.bounds import Bound, Bounds, Problem, Registered, Vector
 from quiltdp.accountant.delta_bounds import register_delta
 from quiltdp.accountant.leakage.paired import units_of
 from quiltdp.accountant.leakage.quilts import pairs_around
-from quiltdp.accountant.mechanisms import GroupProfile
 from quiltdp.accountant.stages import Component, SmallestBounds
 from quiltdp.accountant.trade_offs import (
     CARRIED_AT_ONCE,
@@ -52,6 +51,7 @@ from quiltdp.accountant.trade_offs import (
 from quiltdp.errors import InvalidArgument
 from quiltdp.inference.chains import path_of
 from quiltdp.inference.workspace import Workspace
+from quiltdp.mechanisms import GroupProfile
 from quiltdp.numbers import EPS
 from quiltdp.work import WorkBudget
 

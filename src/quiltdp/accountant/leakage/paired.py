@@ -34,8 +34,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from quiltdp.accountant.mechanisms import GroupProfile
 from quiltdp.accountant.trade_offs import LAW_ENTRIES, LAW_JOINED, RATES_TRIED, UNIT_PARTS, UNITS_TOGETHER
+from quiltdp.mechanisms import GroupProfile
 from quiltdp.numbers import EPS
 
 __all__ = [

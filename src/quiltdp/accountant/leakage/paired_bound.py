@@ -37,11 +37,11 @@ from quiltdp.accountant.leakage.paired import (
 from quiltdp.accountant.leakage.paired_chain import BlockSide, SideLaws, endless_side, side_laws
 from quiltdp.accountant.leakage.paired_curves import PathCurves, PriorCurves, StateRows
 from quiltdp.accountant.leakage.paired_states import StateSide, state_side
-from quiltdp.accountant.mechanisms import GroupProfile
 from quiltdp.accountant.trade_offs import RATE_PAIRS, RATE_POSITIONS, STEP_BY_STEP
 from quiltdp.errors import InvalidArgument
 from quiltdp.inference.chains import path_of
 from quiltdp.inference.workspace import Workspace
+from quiltdp.mechanisms import GroupProfile
 from quiltdp.numbers import EPS
 from quiltdp.work import WorkBudget
 

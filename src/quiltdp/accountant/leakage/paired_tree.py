@@ -44,12 +44,12 @@ from quiltdp.accountant.leakage.paired import (
     smallest_over_rates,
     units_of,
 )
-from quiltdp.accountant.mechanisms import GroupProfile
 from quiltdp.accountant.trade_offs import PAIRED_PATH, SEPARATOR_PAIR
 from quiltdp.errors import InvalidArgument, ModelTooWide, option
 from quiltdp.inference.chains import path_of
 from quiltdp.inference.cliques import CliqueForest, clique_forest
 from quiltdp.inference.workspace import Workspace
+from quiltdp.mechanisms import GroupProfile
 from quiltdp.numbers import EPS
 from quiltdp.work import WorkBudget
 

@@ -16,8 +16,8 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from quiltdp.accountant.ledger.written import read_double
-from quiltdp.accountant.mechanisms import Mechanism, mechanism_from_dict
 from quiltdp.errors import InvalidArgument, LedgerCorrupt, option
+from quiltdp.mechanisms import Mechanism, mechanism_from_dict
 from quiltdp.numbers import round_up
 
 if TYPE_CHECKING:

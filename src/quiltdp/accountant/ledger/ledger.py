@@ -29,8 +29,8 @@ from quiltdp.accountant.ledger.requests import Request
 from quiltdp.accountant.ledger.schema import VERSION
 from quiltdp.accountant.ledger.store import MEMORY, Store
 from quiltdp.accountant.ledger.visit import Visit, bounded, now
-from quiltdp.accountant.mechanisms import Mechanism
 from quiltdp.errors import InvalidArgument, LedgerCorrupt, NotALedger, Refused, option
+from quiltdp.mechanisms import Mechanism
 
 if TYPE_CHECKING:
     from quiltdp.model import Model

@@ -14,12 +14,12 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from quiltdp.accountant.calibration import calibrate
-from quiltdp.accountant.mechanisms import Laplace
 from quiltdp.accountant.profile import leakage
 from quiltdp.accountant.result import Leakage
 from quiltdp.accountant.units import all_or_nothing
 from quiltdp.domains.pedigree.queries import query_by_name, records_by_person
 from quiltdp.errors import InvalidArgument
+from quiltdp.mechanisms import Laplace
 from quiltdp.model import Model
 from quiltdp.work import Limit, WorkBudget
 

@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quiltdp.accountant.calibration import Calibration
-from quiltdp.accountant.mechanisms import Laplace
 from quiltdp.accountant.result import Binding, Certificate
 from quiltdp.domains.pedigree.genotypes import GenotypeCounts, missing_calls, released_columns
 from quiltdp.domains.pedigree.panel_calibration import PanelCalibration
 from quiltdp.domains.usefulness import judge_table
 from quiltdp.errors import InvalidArgument
+from quiltdp.mechanisms import Laplace
 from quiltdp.numbers import digits_up
 from quiltdp.printable import json_text, printable
 

@@ -113,7 +113,7 @@ def release_cells(
     noise
         A noise source of :mod:`quiltdp.mechanisms`; the default is secure.
     """
-    from quiltdp.accountant.mechanisms import Laplace
+    from quiltdp.mechanisms import Laplace
     from quiltdp.mechanisms.laplace import LaplaceMechanism
 
     spec = Laplace(sensitivity=query.sensitivity)

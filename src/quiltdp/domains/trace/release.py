@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from quiltdp.accountant.calibration import Calibration, calibrate
-from quiltdp.accountant.mechanisms import Laplace
 from quiltdp.accountant.recheck import leakage_of
 from quiltdp.domains.trace.area import Area, over_area
 from quiltdp.domains.trace.build import LocationStudy, whole_traces
@@ -22,6 +21,7 @@ from quiltdp.domains.trace.queries import CellQuery, release_cells, visits_per_c
 from quiltdp.domains.trace.steps import Steps
 from quiltdp.domains.usefulness import judge_table
 from quiltdp.errors import InvalidArgument, option
+from quiltdp.mechanisms import Laplace
 from quiltdp.parallel import Progress
 
 if TYPE_CHECKING:

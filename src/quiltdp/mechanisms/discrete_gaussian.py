@@ -10,30 +10,26 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from quiltdp.accountant.mechanisms.contract import (
-    GroupProfile,
-    Mechanism,
-    Vector,
-    register,
-)
-from quiltdp.accountant.mechanisms.gaussian import checked_delta
-from quiltdp.accountant.mechanisms.losses import Losses
-from quiltdp.accountant.mechanisms.peers import GaussianCost
-from quiltdp.accountant.mechanisms.sensitivities import (
+from quiltdp.errors import InvalidArgument, option
+from quiltdp.mechanisms.contract import Mechanism, register, smallest_scale
+from quiltdp.mechanisms.gaussian import GaussianCost, checked_delta
+from quiltdp.mechanisms.profiles import GroupProfile, Losses, Vector
+from quiltdp.mechanisms.sensitivities import (
     Sensitivity,
+    each,
     frozen_sensitivity,
+    largest_ratio,
     positive,
     single_epsilon,
     whole,
 )
-from quiltdp.accountant.trade_offs import TERMS_AT_ONCE
-from quiltdp.errors import InvalidArgument, option
 from quiltdp.numbers import EPS
 
 __all__ = ["DiscreteGaussian", "DiscreteGaussianProfile"]
 
 _REACH = 10.0  # standard deviations that are summed; what lies beyond is bounded and added
 _LARGEST, _SMALLEST = 1e5, 1e-3  # of σ
+_TERMS_AT_ONCE = 2**20  # of a sum over the whole numbers: memory
 
 
 @register(
@@ -55,7 +51,7 @@ class DiscreteGaussian(GaussianCost):
     Examples
     --------
     >>> from quiltdp import Gaussian
-    >>> from quiltdp.accountant.mechanisms import DiscreteGaussian
+    >>> from quiltdp.mechanisms import DiscreteGaussian
     >>> fine = DiscreteGaussian(sensitivity=1, delta=1e-6).scale(dp_epsilon=1.0)
     >>> abs(fine / Gaussian(sensitivity=1, delta=1e-6).scale(1.0) - 1) < 0.01
     True
@@ -81,9 +77,8 @@ class DiscreteGaussian(GaussianCost):
 
     def group(self, sensitivity: Sensitivity) -> Mechanism:
         """Return the same for another sensitivity, raised to a whole number."""
-        if isinstance(sensitivity, Mapping):
-            return DiscreteGaussian({k: math.ceil(v) for k, v in sensitivity.items()}, self.delta)
-        return DiscreteGaussian(whole(float(sensitivity)), self.delta)
+        raised = math.ceil if isinstance(sensitivity, Mapping) else whole
+        return DiscreteGaussian(each(sensitivity, raised), self.delta)
 
     def as_discrete_gaussian(self, scale: float) -> float | None:
         """Return the scale itself."""
@@ -111,17 +106,9 @@ class DiscreteGaussian(GaussianCost):
         weight = self.max_sensitivity
 
         def fits(scale: float) -> bool:
-            return DiscreteGaussianProfile(scale).delta(target, weight) <= self.delta
+            return scale >= _SMALLEST and DiscreteGaussianProfile(scale).delta(target, weight) <= self.delta
 
-        low = high = max(1.0, 2.0 * _SMALLEST * weight)
-        while not fits(high):
-            low, high = high, 2.0 * high
-        while low > 2.0 * _SMALLEST and fits(low):
-            low, high = low / 2.0, low
-        while high > low * (1.0 + 1e-9):
-            middle = 0.5 * (low + high)
-            low, high = (low, middle) if fits(middle) else (middle, high)
-        return high
+        return smallest_scale(fits, max(1.0, 2.0 * _SMALLEST * weight), 1e-9)
 
     def scaled(self, scale: float, share: Fraction) -> float:
         """Return the scale itself for the whole; refuse parts: they do not add up to one such release."""
@@ -136,7 +123,7 @@ class DiscreteGaussian(GaussianCost):
         """Return the whole for one use that moves no record further; its σ must be the calibrated one."""
         if not isinstance(calibrated, DiscreteGaussian):
             raise InvalidArgument(f"the calibration is for {calibrated.kind} noise, not for {self!r}")
-        if scale != calibrated_scale or not _no_further(self.deltas, calibrated.deltas):
+        if scale != calibrated_scale or largest_ratio(self.deltas, calibrated.deltas) > 1:
             raise InvalidArgument(
                 f"only the calibrated release, with σ = {calibrated_scale:.6g}, can be charged"
             )
@@ -145,19 +132,6 @@ class DiscreteGaussian(GaussianCost):
     def shift(self, weight: float) -> float:
         """Return the weight, raised to a whole number."""
         return whole(weight)
-
-
-def _no_further(own: Sensitivity, calibrated: Sensitivity) -> bool:
-    """Return whether every record moves the query by at most what was calibrated."""
-    if not isinstance(own, Mapping) and not isinstance(calibrated, Mapping):
-        return own <= calibrated
-    names = own if isinstance(own, Mapping) else calibrated
-    assert isinstance(names, Mapping)
-    return all(
-        (own.get(n, math.inf) if isinstance(own, Mapping) else own)
-        <= (calibrated.get(n, -1.0) if isinstance(calibrated, Mapping) else calibrated)
-        for n in names
-    )
 
 
 @dataclass(frozen=True)
@@ -194,7 +168,7 @@ class DiscreteGaussianProfile:
         if np.isnan(given).any() or not (k >= 0.0).all():
             raise InvalidArgument("a profile needs numbers, and weights ≥ 0")
         size = np.minimum(np.abs(given), 1e300)
-        many = max(1, int(TERMS_AT_ONCE / (2.0 * _REACH * self.scale + 8.0)))
+        many = max(1, int(_TERMS_AT_ONCE / (2.0 * _REACH * self.scale + 8.0)))
         parts = [
             self._positive(size[j : j + many], k[j : j + many]) for j in range(0, max(len(size), 1), many)
         ]

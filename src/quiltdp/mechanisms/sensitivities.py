@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterator, Mapping
+from fractions import Fraction
+from typing import Any, TypeAlias, TypeVar
 
 from quiltdp.errors import InvalidArgument, option
 
-__all__ = [
-    "Sensitivities",
-    "Sensitivity",
-    "frozen_sensitivity",
-    "number",
-    "plain",
-    "positive",
-    "single_epsilon",
-    "whole",
-]
+__all__ = ["Sensitivities", "Sensitivity"]
 
 Sensitivity: TypeAlias = "float | Mapping[str, float]"
+_Of = TypeVar("_Of")
 
 
 class Sensitivities(Mapping[str, float]):
@@ -62,9 +55,24 @@ def frozen_sensitivity(value: Sensitivity) -> float | Sensitivities:
     return positive(value, "sensitivity")
 
 
-def plain(sensitivity: Sensitivity) -> float | dict[str, float]:
-    """Return Δ as plain data for JSON."""
-    return dict(sensitivity) if isinstance(sensitivity, Mapping) else sensitivity
+def each(sensitivity: Sensitivity, of: Callable[[float], _Of]) -> _Of | dict[str, _Of]:
+    """Return a function of Δ, or of every Δ_j: it is called once for equal ones."""
+    if not isinstance(sensitivity, Mapping):
+        return of(sensitivity)
+    made = {d: of(d) for d in set(sensitivity.values())}
+    return {name: made[d] for name, d in sensitivity.items()}
+
+
+def largest_ratio(own: Sensitivity, calibrated: Sensitivity) -> Fraction:
+    """Return max_j Δ_j(own) / Δ_j(calibrated): a group moves the one query by so many times as much."""
+    named = next((d for d in (own, calibrated) if isinstance(d, Mapping)), ("",))
+    pairs = set()
+    for name in named:
+        mine, whole = (d.get(name) if isinstance(d, Mapping) else d for d in (own, calibrated))
+        if mine is None or whole is None or (mine > 0.0 and whole == 0.0):
+            raise InvalidArgument(f"sensitivity: record {name!r} is not among those that were calibrated for")
+        pairs.add((mine, whole or 1.0))
+    return max(Fraction(mine) / Fraction(whole) for mine, whole in pairs)
 
 
 def positive(value: object, name: str) -> float:
@@ -90,6 +98,16 @@ def number(value: object, name: str) -> float:
 def whole(weight: float) -> int:
     """Return a sum of whole sensitivities that arrives raised by a few units in its last place."""
     return math.ceil(weight * (1.0 - 1e-9))
+
+
+def whole_at_least_one(value: object, name: str) -> int:
+    """Return a whole number ≥ 1, or refuse it by name."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise InvalidArgument(f"{option(name)} must be a whole number, not {value!r}")
+    found = int(value.__index__())
+    if found < 1:
+        raise InvalidArgument(f"{option(name)} must be at least 1, not {found}")
+    return found
 
 
 def single_epsilon(dp_epsilon: object, noise: str) -> float:

@@ -22,54 +22,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from types import MappingProxyType
-from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
+from typing import Any, ClassVar, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
-from quiltdp.accountant.mechanisms.sensitivities import Sensitivities, Sensitivity, plain, positive
 from quiltdp.errors import DependencyMissing, InvalidArgument, option
+from quiltdp.mechanisms.profiles import GroupProfile, Losses, PureProfile
+from quiltdp.mechanisms.sensitivities import (
+    Sensitivities,
+    Sensitivity,
+    each,
+    largest_ratio,
+    positive,
+    whole_at_least_one,
+)
 from quiltdp.numbers import round_up, up
 
-__all__ = [
-    "GroupProfile",
-    "Mechanism",
-    "OneByOne",
-    "PureMechanism",
-    "check_mechanism",
-    "mechanism_from_dict",
-    "mechanism_from_options",
-    "mechanism_kinds",
-    "register",
-]
-
-
-Vector: TypeAlias = NDArray[np.float64]
-
-
-class GroupProfile(Protocol):
-    """δ of a mechanism, at one noise scale, when a group of records changes together."""
-
-    def delta(self, epsilon: float, weight: float) -> float:
-        """Return δ, rounded up, for a group whose sensitivities sum to ``weight``; ε may be negative."""
-        ...
-
-    def deltas(self, epsilon: Vector, weight: Vector) -> Vector:
-        """Return δ for many pairs (ε, weight) at once; the same numbers up to rounding, rounded up."""
-        ...
-
-
-class OneByOne:
-    """A profile without a formula for arrays: ``deltas`` calls ``delta``."""
-
-    def delta(self, epsilon: float, weight: float) -> float:
-        """Return δ of one pair; a profile says how."""
-        raise InvalidArgument(f"{type(self).__name__} has no delta")
-
-    def deltas(self, epsilon: Vector, weight: Vector) -> Vector:
-        """Return δ for many pairs (ε, weight), one by one."""
-        pairs = zip(np.asarray(epsilon).tolist(), np.asarray(weight).tolist(), strict=True)
-        return np.array([self.delta(e, w) for e, w in pairs], dtype=np.float64)
+__all__ = ["Mechanism", "PureMechanism", "mechanism_from_dict", "mechanism_from_options", "register"]
 
 
 @dataclass(frozen=True)
@@ -152,9 +119,11 @@ class Mechanism(ABC):
 
     def repeated_profile(self, scale: float, times: int, kept: dict[Any, Any]) -> GroupProfile:
         """Return δ_k(ε) of many uses on the same records; distributions that were made go into ``kept``."""
-        from quiltdp.accountant.mechanisms.losses import LossProfile
 
-        return LossProfile(self, scale, times, kept)
+        def loss(ratio: float, interval: float) -> Any:
+            return self.privacy_loss(1.0, ratio, interval).self_compose(times)
+
+        return Losses(loss, lambda ratio: times * ratio, kept, scale=scale)
 
     def group(self, sensitivity: Sensitivity) -> Mechanism:
         """Return the same mechanism for another sensitivity (a group of records as one)."""
@@ -162,7 +131,7 @@ class Mechanism(ABC):
 
     def repeated(self, scale: float, times: int) -> float:
         """Return the scale at which ``times`` uses on the same records cost one use at ``scale``."""
-        return self.scaled(scale, Fraction(1, checked_times(times)))
+        return self.scaled(scale, Fraction(1, whole_at_least_one(times, "releases")))
 
     @abstractmethod
     def scaled(self, scale: float, share: Fraction) -> float:
@@ -191,7 +160,7 @@ class Mechanism(ABC):
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready description; :func:`mechanism_from_dict` reads it back."""
         fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.init}
-        return {"mechanism": self.kind, **fields, "sensitivity": plain(self.deltas)}
+        return {"mechanism": self.kind, **fields, "sensitivity": each(self.deltas, float)}
 
     def to_opendp(self, scale: float) -> Any:
         """Return an OpenDP measurement that adds this noise to one number, if it is one release."""
@@ -215,22 +184,23 @@ class PureMechanism(Mechanism):
     def _factor(self) -> Fraction:
         """Return the factor of the cost."""
 
+    def _rate(self, scale: float) -> Fraction:
+        """Return α per unit of sensitivity."""
+        return self._factor() / Fraction(positive(scale, "scale"))
+
     def exact_dp_epsilon(self, scale: float) -> Fraction | dict[str, Fraction]:
         """Return the cost as an exact rational: what a ledger adds up."""
-        sigma = Fraction(positive(scale, "scale"))
-        delta = self.deltas
-        if not isinstance(delta, Mapping):
-            return self._factor() * Fraction(delta) / sigma
-        cost = {d: self._factor() * Fraction(d) / sigma for d in set(delta.values())}
-        return {name: cost[d] for name, d in delta.items()}
+        rate = self._rate(scale)
+        return each(self.deltas, lambda delta: rate * Fraction(delta))
 
     def dp_epsilon(self, scale: float) -> float | dict[str, float]:
         """Return α = factor · Δ / scale, rounded up; a mapping when the sensitivity is one."""
-        exact = self.exact_dp_epsilon(scale)
-        if not isinstance(exact, dict):
-            return round_up(exact)
-        rounded = {cost: round_up(cost) for cost in set(exact.values())}
-        return {name: rounded[cost] for name, cost in exact.items()}
+        rate = self._rate(scale)
+        return each(self.deltas, lambda delta: round_up(rate * Fraction(delta)))
+
+    def group_profile(self, scale: float) -> GroupProfile:
+        """Return δ_k(ε) of any algorithm with this α."""
+        return PureProfile(round_up(self._rate(scale)))
 
     def scale(self, dp_epsilon: float | Mapping[str, float]) -> float:
         """Return the smallest scale that costs no record more than ``dp_epsilon``, rounded up."""
@@ -258,8 +228,7 @@ class PureMechanism(Mechanism):
         return up(min(alpha, 0.5 * checked_order(order) * alpha**2), 8)
 
     def _largest(self, scale: float) -> float:
-        alpha = self.dp_epsilon(scale)
-        return max(alpha.values()) if isinstance(alpha, dict) else alpha
+        return round_up(self._rate(scale) * Fraction(self.max_sensitivity))
 
     def privacy_loss(self, scale: float, weight: float, interval: float) -> Any:
         """Return the distribution that dominates every mechanism with this α."""
@@ -276,31 +245,21 @@ class PureMechanism(Mechanism):
         """Return α(this) / α(calibrated), the largest over the records."""
         if not calibrated.pure or not isinstance(calibrated, PureMechanism):
             raise InvalidArgument(f"the calibration is for {calibrated.kind} noise, not for {self!r}")
-        own, whole = self.exact_dp_epsilon(scale), calibrated.exact_dp_epsilon(calibrated_scale)
-        if not isinstance(own, dict) and not isinstance(whole, dict):
-            return own / whole
-        names = own if isinstance(own, dict) else whole
-        assert isinstance(names, dict)
-        shares = [Fraction(0)]
-        for name in names:
-            cost = own.get(name) if isinstance(own, dict) else own
-            total = whole.get(name) if isinstance(whole, dict) else whole
-            if cost is None or total is None:
-                raise InvalidArgument(f"sensitivity: record {name!r} is not in both mechanisms")
-            if cost and not total:
-                raise InvalidArgument(f"sensitivity: the calibration says that record {name!r} is never read")
-            shares.append(cost / total if total else Fraction(0))
-        return max(shares)
+        rates = self._rate(scale) / calibrated._rate(calibrated_scale)
+        return rates * largest_ratio(self.deltas, calibrated.deltas)
 
 
-def checked_times(times: object) -> int:
-    """Return a whole number ≥ 1 of releases, or refuse it."""
-    if isinstance(times, bool) or not hasattr(times, "__index__"):
-        raise InvalidArgument(f"{option('releases')} must be a whole number, not {times!r}")
-    found = int(times.__index__())
-    if found < 1:
-        raise InvalidArgument(f"{option('releases')} must be at least 1, not {found}")
-    return found
+def smallest_scale(fits: Callable[[float], bool], start: float, tolerance: float) -> float:
+    """Return the smallest scale that fits, up to a relative tolerance; it was itself tried."""
+    low = high = start
+    while not fits(high):
+        low, high = high, 2.0 * high
+    while fits(low):
+        low, high = low / 2.0, low
+    while high > low * (1.0 + tolerance):
+        middle = 0.5 * (low + high)
+        low, high = (low, middle) if fits(middle) else (middle, high)
+    return high
 
 
 def checked_order(order: object) -> float:
@@ -373,7 +332,7 @@ def mechanism_from_dict(document: Mapping[str, Any]) -> Mechanism:
 
     Examples
     --------
-    >>> from quiltdp.accountant.mechanisms import Laplace, mechanism_from_dict
+    >>> from quiltdp.mechanisms import Laplace, mechanism_from_dict
     >>> mechanism_from_dict(Laplace(sensitivity=2.0).to_dict())
     Laplace(sensitivity=2.0)
     """

@@ -13,19 +13,18 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, ClassVar
 
-from quiltdp.accountant.mechanisms.contract import (
-    GroupProfile,
+from quiltdp.errors import InvalidArgument, option
+from quiltdp.mechanisms.contract import (
     Mechanism,
     PureMechanism,
-    checked_times,
     dp_accounting,
     mechanism_from_dict,
     register,
+    smallest_scale,
 )
-from quiltdp.accountant.mechanisms.gaussian import checked_delta
-from quiltdp.accountant.mechanisms.sensitivities import Sensitivity, positive, single_epsilon
-from quiltdp.accountant.mechanisms.thresholdout import PureProfile
-from quiltdp.errors import InvalidArgument, option
+from quiltdp.mechanisms.gaussian import checked_delta
+from quiltdp.mechanisms.profiles import GroupProfile
+from quiltdp.mechanisms.sensitivities import Sensitivity, positive, single_epsilon, whole_at_least_one
 from quiltdp.numbers import up
 
 __all__ = ["PureRepeated", "Repeated", "several"]
@@ -39,11 +38,11 @@ def several(mechanism: Mechanism, releases: int) -> Mechanism:
     Examples
     --------
     >>> from quiltdp import Laplace
-    >>> from quiltdp.accountant.mechanisms import several
+    >>> from quiltdp.mechanisms import several
     >>> several(Laplace(sensitivity=1.0), 12).scale(dp_epsilon=1.0)
     12.0
     """
-    times = checked_times(releases)
+    times = whole_at_least_one(releases, "releases")
     if times > _MOST_RELEASES:
         raise InvalidArgument(f"{option('releases')}: at most {_MOST_RELEASES:,}, not {times:,}")
     if times in (1, mechanism.releases):
@@ -66,7 +65,7 @@ class Uses(Mechanism):
             object.__setattr__(self, "base", mechanism_from_dict(self.base))
         if not isinstance(self.base, Mechanism) or isinstance(self.base, Uses):
             raise InvalidArgument(f"base must be a mechanism that is used once, not {self.base!r}")
-        object.__setattr__(self, "times", checked_times(self.times))
+        object.__setattr__(self, "times", whole_at_least_one(self.times, "releases"))
 
     @property
     def scale_name(self) -> str:  # type: ignore[override]  # it is the base's
@@ -122,7 +121,7 @@ class PureRepeated(Uses, PureMechanism):
     Examples
     --------
     >>> from quiltdp import Laplace
-    >>> from quiltdp.accountant.mechanisms import PureRepeated
+    >>> from quiltdp.mechanisms import PureRepeated
     >>> PureRepeated(Laplace(sensitivity=1.0), times=12).dp_epsilon(scale=24.0)
     0.5
     """
@@ -136,10 +135,6 @@ class PureRepeated(Uses, PureMechanism):
     def _factor(self) -> Fraction:
         assert isinstance(self.base, PureMechanism)
         return self.times * self.base._factor()
-
-    def group_profile(self, scale: float) -> GroupProfile:
-        """Return δ_k(ε) of any algorithm with this α."""
-        return PureProfile(up(float(self._factor()) / positive(scale, "scale")))
 
     def scaled(self, scale: float, share: Fraction) -> float:
         """Return the scale of one use that costs that share of all of them."""
@@ -173,7 +168,7 @@ class Repeated(Uses):
     Examples
     --------
     >>> from quiltdp import Laplace
-    >>> from quiltdp.accountant.mechanisms import Repeated
+    >>> from quiltdp.mechanisms import Repeated
     >>> many = Repeated(Laplace(sensitivity=1.0), times=100, delta=1e-6)
     >>> many.scale(dp_epsilon=1.0) < Laplace(1.0).repeated(1.0, 100)
     True
@@ -212,15 +207,7 @@ class Repeated(Uses):
         def fits(scale: float) -> bool:
             return self.group_profile(scale).delta(target, weight) <= self.delta
 
-        low = high = weight
-        while not fits(high):
-            low, high = high, 2.0 * high
-        while fits(low):
-            low, high = low / 2.0, low
-        while high > low * (1.0 + 1e-6):
-            middle = math.sqrt(low * high)
-            low, high = (low, middle) if fits(middle) else (middle, high)
-        return high
+        return smallest_scale(fits, weight, 1e-6)
 
     def scaled(self, scale: float, share: Fraction) -> float:
         """Return the scale of one use that costs that share of all; only Gaussian uses have other shares."""
