@@ -32,6 +32,7 @@ from quiltdp.mechanisms import (
     Thresholdout,
     several,
 )
+from quiltdp.mechanisms.profiles import Losses
 
 PAIR = qd.markov_chain([[0.7, 0.3], [0.3, 0.7]], length=2)
 CHAIN = qd.markov_chain([[0.7, 0.3], [0.3, 0.7]], length=6)
@@ -315,7 +316,8 @@ def test_the_command_line_tells_zcdp_and_renyi(cli: Callable[..., Any], tmp_path
 
 def test_one_use_by_its_privacy_loss_is_the_closed_form() -> None:
     laplace = Laplace(1.0).repeated_profile(2.0, 1, {})
-    gaussian = Mechanism.repeated_profile(Gaussian(1.0, 1e-6), 3.0, 1, {})
+    normal = Gaussian(1.0, 1e-6)
+    gaussian = Losses(lambda w, i: normal.privacy_loss(3.0, w, i), float, {})
     for epsilon in (-0.7, 0.0, 0.2, 0.8):
         for weight in (0.5, 1.0, 4.0):
             one = Laplace(1.0).group_profile(2.0).delta(epsilon, weight)
@@ -323,6 +325,26 @@ def test_one_use_by_its_privacy_loss_is_the_closed_form() -> None:
             two = GaussianProfile(3.0).delta(epsilon, weight)
             assert two - 1e-12 <= gaussian.delta(epsilon, weight) <= two * 1.02 + 1e-4
     assert laplace.delta(0.1, 0.0) == 0.0
+
+
+@pytest.mark.parametrize("base", [Laplace(1.0), Thresholdout(2, 0.5)], ids=lambda m: m.kind)
+@pytest.mark.parametrize("times", [1, 2, 6, 12])
+def test_repeated_uses_are_never_above_pure_composition(base: Mechanism, times: int) -> None:
+    for delta in (1e-12, 1e-6):
+        for epsilon in (0.1, 1.0):
+            pure = PureRepeated(base, times).scale(epsilon)
+            assert Repeated(base, times, delta).scale(epsilon) <= pure
+            assert (
+                Repeated(base, times, delta).group_profile(pure).delta(epsilon, base.max_sensitivity) < 1e-12
+            )
+
+
+def test_a_calibration_with_delta_is_never_above_pure_composition() -> None:
+    model = qd.markov_chain([[0.9, 0.1], [0.2, 0.8]], 3)
+    pure = qd.calibrate(model, 1.0, PureRepeated(Laplace(1.0), 2), compare=False)
+    found = qd.calibrate(model, 1.0, Repeated(Laplace(1.0), 2, 1e-6), compare=False)
+    assert found.sigma <= pure.sigma
+    assert found.delta <= 1e-6
 
 
 def test_repeated_gaussian_is_one_gaussian_and_laplace_is_below_pure() -> None:

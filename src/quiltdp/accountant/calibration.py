@@ -371,34 +371,26 @@ def calibrate(
         apart = whole_at_least_one(releases, "releases")
     else:
         mechanism, apart = several(mechanism, releases), 1
+    options: dict[str, Any] = {
+        "method": method,
+        "adversary": adversary,
+        "protect": protect,
+        "window": window,
+        "work": work,
+        "time_limit": time_limit,
+        "memory_limit": memory_limit,
+        "progress": progress,
+        "executor": executor,
+    }
     if not mechanism.pure:
-        return _approximate(
-            model,
-            target,
-            mechanism,
-            apart,
-            method=method,
-            adversary=adversary,
-            protect=protect,
-            window=window,
-            work=work,
-            time_limit=time_limit,
-            memory_limit=memory_limit,
-            progress=progress,
-            executor=executor,
+        found, pure = _approximate(model, target, mechanism, apart, **options), mechanism.as_pure()
+        if pure is None or method != "auto":
+            return found
+        alone = calibrate(  # the same noise, with δ = 0
+            model, target, pure, releases=apart, disjoint=disjoint, compare=compare, **options
         )
-    profile = LeakageProfile(
-        model,
-        method=method,
-        adversary=adversary,
-        protect=protect,
-        window=window,
-        work=work,
-        time_limit=time_limit,
-        memory_limit=memory_limit,
-        progress=progress,
-        executor=executor,
-    )
+        return min(alone, found, key=lambda calibration: calibration.sigma)
+    profile = LeakageProfile(model, **options)
     return calibrate_profile(profile, target, mechanism, compare=compare, disjoint=apart)
 
 

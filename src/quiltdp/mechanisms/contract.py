@@ -119,11 +119,11 @@ class Mechanism(ABC):
 
     def repeated_profile(self, scale: float, times: int, kept: dict[Any, Any]) -> GroupProfile:
         """Return δ_k(ε) of many uses on the same records; distributions that were made go into ``kept``."""
+        raise InvalidArgument(f"{self.kind}: several uses have no (ε, δ) together")
 
-        def loss(ratio: float, interval: float) -> Any:
-            return self.privacy_loss(1.0, ratio, interval).self_compose(times)
-
-        return Losses(loss, lambda ratio: times * ratio, kept, scale=scale)
+    def as_pure(self) -> Mechanism | None:
+        """Return the pure mechanism that this is too, if costs that add up say something about it."""
+        return None
 
     def group(self, sensitivity: Sensitivity) -> Mechanism:
         """Return the same mechanism for another sensitivity (a group of records as one)."""
@@ -201,6 +201,15 @@ class PureMechanism(Mechanism):
     def group_profile(self, scale: float) -> GroupProfile:
         """Return δ_k(ε) of any algorithm with this α."""
         return PureProfile(round_up(self._rate(scale)))
+
+    def repeated_profile(self, scale: float, times: int, kept: dict[Any, Any]) -> GroupProfile:
+        """Return δ_k(ε) of many uses: privacy losses composed, and no more than their α's together allow."""
+
+        def loss(ratio: float, interval: float) -> Any:
+            return self.privacy_loss(1.0, ratio, interval).self_compose(times)
+
+        pure = PureProfile(round_up(times * self._rate(scale)))
+        return Losses(loss, lambda ratio: times * ratio, kept, scale=scale, pure=pure)
 
     def scale(self, dp_epsilon: float | Mapping[str, float]) -> float:
         """Return the smallest scale that costs no record more than ``dp_epsilon``, rounded up."""

@@ -94,6 +94,8 @@ class Losses(OneByOne):
         Whether weights are whole numbers.
     scale
         What weights are divided by, where the losses depend on their ratio only.
+    pure
+        What holds of the mechanism as a pure one: a bound too.
     """
 
     loss: Callable[[float, float], Any]
@@ -102,6 +104,7 @@ class Losses(OneByOne):
     key: Hashable = None
     whole: bool = False
     scale: float = 1.0
+    pure: PureProfile | None = None
 
     def delta(self, epsilon: float, weight: float) -> float:
         """Return δ(ε), rounded up and at most 1; for ε < 0 by δ(−ε) of the swapped pair."""
@@ -118,7 +121,7 @@ class Losses(OneByOne):
             interval = max(_FINEST, self.loss_range(raised) / _POINTS)
             self.kept[key] = self.loss(raised, interval)
         found = float(self.kept[key].get_delta_for_epsilon(epsilon))
-        return min(1.0, up(max(found, 0.0)) + _CONVOLVED)
+        return min(self.pure.delta(epsilon, weight) if self.pure else 1.0, up(max(found, 0.0)) + _CONVOLVED)
 
     def _raised(self, weight: float) -> float:
         """Return the weight of the grid that stands for this one."""

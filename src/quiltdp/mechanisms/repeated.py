@@ -194,6 +194,10 @@ class Repeated(Uses):
         """Return δ(ε) of all uses together."""
         return self.base.repeated_profile(positive(scale, "scale"), self.times, self.losses)
 
+    def as_pure(self) -> Mechanism | None:
+        """Return the uses whose α's add up, where each has one."""
+        return PureRepeated(self.base, self.times) if self.base.pure else None
+
     def as_gaussian(self, scale: float) -> float | None:
         """Return the standard deviation of all uses as one, where they are Gaussian."""
         one = self.base.as_gaussian(scale)
@@ -207,7 +211,8 @@ class Repeated(Uses):
         def fits(scale: float) -> bool:
             return self.group_profile(scale).delta(target, weight) <= self.delta
 
-        return smallest_scale(fits, weight, 1e-6)
+        found, pure = smallest_scale(fits, weight, 1e-6), self.as_pure()
+        return found if pure is None or target == 0.0 else min(found, pure.scale(target))
 
     def scaled(self, scale: float, share: Fraction) -> float:
         """Return the scale of one use that costs that share of all; only Gaussian uses have other shares."""
