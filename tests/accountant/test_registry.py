@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import quiltdp as qd
+from quiltdp import papers
 from quiltdp.accountant import leakage
 from quiltdp.accountant.adversaries import INFORMED, PRIOR, knows
 from quiltdp.accountant.bounds import registered
@@ -22,9 +23,10 @@ INDEX = (*leakage.AUTOMATIC, *leakage.ON_REQUEST)
 
 def test_every_decorator_has_a_line_in_the_index_and_the_other_way_round() -> None:
     found = set()
-    for path in Path(leakage.__file__).parent.glob("*.py"):
+    for path in (*Path(leakage.__file__).parent.glob("*.py"), *Path(papers.__file__).parent.glob("*.py")):
         for name, who in re.findall(r'@register\(\s*"([^"]+)",\s*against=(\w+)', path.read_text()):
-            found.add((who.lower(), name, path.stem))
+            module = path.stem if path.parent.stem == "leakage" else f"quiltdp.papers.{path.stem}"
+            found.add((who.lower(), name, module))
     assert found == set(INDEX)
     for adversary, name, _ in INDEX:
         entry = by_name(adversary, name)
@@ -38,7 +40,8 @@ def test_every_decorator_has_a_line_in_the_index_and_the_other_way_round() -> No
 def test_names_are_known_without_loading_anything() -> None:
     program = (
         "import sys; from quiltdp.accountant.methods import method_names;"
-        "method_names('prior'); print([m for m, x in sys.modules.items() if 'leakage.' in m and x.__spec__])"
+        "method_names('prior'); bound = ('quiltdp.accountant.leakage.', 'quiltdp.papers');"
+        "print([m for m, x in sys.modules.items() if m.startswith(bound) and x.__spec__])"
     )
     out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"

@@ -11,8 +11,8 @@ import pytest
 
 import quiltdp.generalization as g
 from quiltdp import markov_chain
-from quiltdp.accountant.leakage.lemma4 import lemma4_distances, lemma4_dp_epsilon
 from quiltdp.errors import InvalidArgument
+from quiltdp.papers.lemma4 import lemma4_distances, lemma4_dp_epsilon
 
 ERRATA = Path(__file__).parents[2] / "docs" / "errata"
 

@@ -11,8 +11,8 @@ import mpmath
 import pytest
 
 import quiltdp.generalization as g
-from quiltdp.accountant.leakage.lemma4 import lemma4_distances, lemma4_dp_epsilon
 from quiltdp.mechanisms import ExponentialMechanism
+from quiltdp.papers.lemma4 import lemma4_distances, lemma4_dp_epsilon
 
 HERE = Path(__file__).parent
 PAPERS = ("rogers2016", "zhao2017", "wang2016", "bassily2016", "lecture18")

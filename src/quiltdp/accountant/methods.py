@@ -21,7 +21,7 @@ _HOME = "quiltdp.accountant.leakage"
 
 
 def _load(adversary: str, name: str, module: str) -> Registered:
-    import_module(f"{_HOME}.{module}")
+    import_module(module if "." in module else f"{_HOME}.{module}")
     return registered()[adversary, name]
 
 

@@ -30,8 +30,6 @@ THRESHOLD_FEW = 12  # vertices of a curve that are all tried
 MQM_TABLES = 40  # tables of different steps per entry that the work budget allows one table
 # numbers compared for the published formula beside another answer, which costs about as much
 MQM_BESIDE = 4e7
-MQM_KINDS = 2**22  # kinds of windows looked up in a table instead of sorted: memory
-LEMMA4_STEPS = 10**7  # no chain the library takes is wider than so many steps of a quilt
 
 # -- coupling and transport
 COUPLING_NODES = 20_000  # of a model: time

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from quiltdp.accountant.leakage.lemma4 import lemma4_dp_epsilon
 from quiltdp.accountant.profile import analyze
 from quiltdp.chain import ChainModel, ChainSegment
 from quiltdp.errors import InvalidArgument, ModelTooWide, QuiltdpError
@@ -25,6 +24,7 @@ from quiltdp.inference.chains import spectral_gap
 from quiltdp.inference.influence import blanket_influence
 from quiltdp.inference.workspace import Workspace
 from quiltdp.model import Model
+from quiltdp.papers.lemma4 import lemma4_dp_epsilon
 
 __all__ = [
     "NOT_VALID",

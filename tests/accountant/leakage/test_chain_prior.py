@@ -10,12 +10,10 @@ import pytest
 from quiltdp import markov_chain, markov_chains
 from quiltdp.accountant.bounds import ready
 from quiltdp.accountant.leakage.chain_prior import ChainPriorBound
-from quiltdp.accountant.leakage.mqm_chain import (
-    GK16Bound,
-    MarkovQuiltApproxBound,
-    MarkovQuiltChainBound,
-)
+from quiltdp.accountant.leakage.mqm_chain import MarkovQuiltChainBound
 from quiltdp.errors import InvalidArgument
+from quiltdp.papers.gk16 import GK16Bound
+from quiltdp.papers.mqm_approx import MarkovQuiltApproxBound
 
 REFERENCE = Path(__file__).parents[2] / "data" / "reference" / "mqm_binary_T100_eps1.csv"
 ROWS = list(csv.DictReader(REFERENCE.open()))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import quiltdp as qd
-from quiltdp.accountant.leakage.mqm_chain import _by_step, _distinct, _log_ratio
+from quiltdp.accountant.leakage.mqm_chain import _by_step, _log_ratio
 from quiltdp.errors import ModelTooWide
 from quiltdp.inference.chains import ChainLaws
 from quiltdp.work import LEVELS, BesideBudget
@@ -37,14 +37,6 @@ def test_ratios_of_all_distances_are_those_of_one_table_at_a_time(sizes: list[in
         other = [_log_ratio(laws.backward(t, a), count) for a in range(1, min(width, t) + 1)]
         assert [x.tobytes() for x in ahead[t]] == [x.tobytes() for x in one]
         assert [x.tobytes() for x in back[t]] == [x.tobytes() for x in other]
-
-
-@pytest.mark.parametrize("bound", [40, 2**23])
-def test_distinct_codes_are_found_with_and_without_sorting(bound: int) -> None:
-    codes = np.array([7, 3, 39, 3, 0, 7])
-    kinds, where = _distinct(codes, bound)
-    assert kinds.tolist() == [0, 3, 7, 39]
-    assert kinds[where].tolist() == codes.tolist()
 
 
 @pytest.mark.parametrize("adversary", ["informed", "prior"])

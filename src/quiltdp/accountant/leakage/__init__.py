@@ -1,7 +1,8 @@
 """One bound per file; this index says where each one lives, so that only what is needed is loaded.
 
 Each line is (adversary, method, module); the order of ``AUTOMATIC`` is the order in which ``auto``
-takes them, cheapest first.  ``ON_REQUEST`` are asked for by name only.  ``RENAMED`` are names of the
+takes them, cheapest first.  ``ON_REQUEST`` are asked for by name only; the papers'
+other statements stand outside the engine and are named in full.  ``RENAMED`` are names of the
 version before, which are still understood, with a warning.
 """
 
@@ -27,10 +28,10 @@ ON_REQUEST = (
     ("informed", "swing", "quilts"),
     ("informed", "published", "published"),
     ("informed", "published-blanket", "published"),
-    ("informed", "lemma4", "lemma4"),
-    ("informed", "lange", "lange"),
+    ("informed", "lemma4", "quiltdp.papers.lemma4"),
+    ("informed", "lange", "quiltdp.papers.lange"),
     ("prior", "published", "quilt_prior"),
-    ("prior", "mqm-approx", "mqm_chain"),
-    ("prior", "gk16", "mqm_chain"),
+    ("prior", "mqm-approx", "quiltdp.papers.mqm_approx"),
+    ("prior", "gk16", "quiltdp.papers.gk16"),
 )
 RENAMED = dict.fromkeys(("clique-tree", "coupling-chosen", "coupling-single"), "coupling")

@@ -1,4 +1,4 @@
-"""The Markov Quilt Mechanism on chains (Song, Wang, Chaudhuri 2017), and two comparisons.
+"""The Markov Quilt Mechanism on chains (Song, Wang, Chaudhuri 2017).
 
 MQM-exact: Leakage(i) ≤ min over quilts Q of |C| α + I(X_Q ⇝ X_i), with Q = {i−a, i+b}, one-sided or
 empty, |C| the records strictly between (i included), and I the max-influence.  Given x_i the two
@@ -11,12 +11,10 @@ a search over (a, b).
 References
 ----------
 S. Song, Y. Wang, K. Chaudhuri, Pufferfish Privacy Mechanisms for Correlated Data, SIGMOD 2017.
-A. Ghosh, R. Kleinberg, Inferential Privacy Guarantees for Differentially Private Mechanisms, 2016.
 """
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -25,27 +23,26 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from quiltdp.accountant.adversaries import PRIOR
-from quiltdp.accountant.bounds import Bounds, Problem, Vector, never, register
+from quiltdp.accountant.bounds import Bounds, Problem, Vector
 from quiltdp.accountant.leakage.chain_units import ChainUnits, as_chain
 from quiltdp.accountant.leakage.kernel import SURE
-from quiltdp.accountant.trade_offs import MQM_BESIDE, MQM_KINDS, MQM_TABLES
+from quiltdp.accountant.trade_offs import MQM_BESIDE, MQM_TABLES
 from quiltdp.chain import ChainModel
 from quiltdp.errors import InvalidArgument, ModelTooWide, option
-from quiltdp.inference.chains import ChainLaws, spectral_gap
+from quiltdp.inference.chains import ChainLaws
 from quiltdp.inference.workspace import Workspace
 from quiltdp.numbers import up_array
 from quiltdp.runs import constant, in_runs, joined, written_out
 from quiltdp.work import WorkBudget
 
-__all__ = ["GK16Bound", "MarkovQuiltApproxBound", "MarkovQuiltChainBound", "PublishedChainBound"]
+__all__ = ["ChainInfluences", "MarkovQuiltChainBound", "PublishedChainBound"]
 
 Ints: TypeAlias = NDArray[np.int64]
 Check: TypeAlias = Callable[[], None]
 
 
 @dataclass(frozen=True, eq=False)
-class _Influences:
+class ChainInfluences:
     """Influences at distance 1, 2, …: on the left, on the right, and of both together.
 
     ``left[p, a]``, ``right[p, b]``, ``both[p, a, b]`` with index 0 = "no quilt on this side"; p runs
@@ -79,6 +76,7 @@ class MarkovQuiltChainBound:
     """
 
     in_runs = True
+    name = "published"
 
     def __init__(self, problem: Problem, *, max_width: int | None = None) -> None:
         self._model = as_chain(problem.model)
@@ -87,8 +85,8 @@ class MarkovQuiltChainBound:
 
     def prepare(self, workspace: Workspace, budget: WorkBudget) -> None:
         """Compute the influences of every distance, once for equal chains."""
-        self._influences: list[_Influences] = []
-        made: dict[object, _Influences] = {}
+        self._influences: list[ChainInfluences] = []
+        made: dict[object, ChainInfluences] = {}
         for segment in self._model.segments:
             key = (segment.length, id(segment.initial), tuple(map(id, segment.transitions)))
             if key not in made:
@@ -99,28 +97,24 @@ class MarkovQuiltChainBound:
 
     def evaluate(self, alpha: Vector) -> Bounds:
         """Return the leakage of every unit."""
-        values = up_array(_over_chains(self._units, self._influences, alpha, self._check))
-        return Bounds(values, "published", "published")
+        alpha = alpha if in_runs(alpha) else np.asarray(alpha, dtype=np.float64)
+        return Bounds(up_array(self._best(alpha)), self.name, "published")
+
+    def _best(self, alpha: Vector) -> Vector:
+        """Return the best quilts of every unit, chain by chain (a unit in two chains pays both)."""
+        units, check = self._units, self._check
+        spans = list(zip(units.spans, self._influences, strict=True))
+        if units.single:
+            return joined([_of_steps(found, alpha[start:stop], check) for (start, stop), found in spans])
+        total, alpha = np.zeros(units.count), written_out(alpha)
+        for (start, stop), found in spans:
+            here = (units.first >= start) & (units.last < stop)
+            first, last = units.first[here] - start, units.last[here] - start
+            np.add.at(total, units.owner[here], _best_quilts(found, alpha[start:stop], first, last, check))
+        return total
 
 
-def _over_chains(units: ChainUnits, influences: Sequence[_Influences], alpha: Vector, check: Check) -> Vector:
-    """Return the best quilts of every unit, chain by chain (a unit in two chains pays both)."""
-    alpha = alpha if in_runs(alpha) else np.asarray(alpha, dtype=np.float64)
-    if units.single:
-        spans = zip(units.spans, influences, strict=True)
-        return joined([_of_steps(found, alpha[start:stop], check) for (start, stop), found in spans])
-    total, alpha = np.zeros(units.count), written_out(alpha)
-    for (start, stop), found in zip(units.spans, influences, strict=True):
-        check()
-        here = (units.first >= start) & (units.last < stop)
-        value = _best_quilts(
-            found, alpha[start:stop], units.first[here] - start, units.last[here] - start, check
-        )
-        np.add.at(total, units.owner[here], value)
-    return total
-
-
-def _of_steps(found: _Influences, alpha: Vector, check: Check) -> Vector:
+def _of_steps(found: ChainInfluences, alpha: Vector, check: Check) -> Vector:
     """Return the best quilts of every step of one chain; those far from both ends have the same."""
     check()
     n, far = len(alpha), found.left.shape[1]
@@ -132,7 +126,7 @@ def _of_steps(found: _Influences, alpha: Vector, check: Check) -> Vector:
     return _best_quilts(found, written_out(alpha), every, every, check)
 
 
-def _best_quilts(found: _Influences, alpha: Vector, first: Ints, last: Ints, check: Check) -> Vector:
+def _best_quilts(found: ChainInfluences, alpha: Vector, first: Ints, last: Ints, check: Check) -> Vector:
     """Return min over quilts of Σ_C α + I for every window [first, last] of one chain."""
     if not len(first):
         return np.zeros(0)
@@ -141,7 +135,7 @@ def _best_quilts(found: _Influences, alpha: Vector, first: Ints, last: Ints, che
     return _best_quilts_each(found, alpha, first, last, check)
 
 
-def _best_of_kinds(found: _Influences, alpha: float, n: int, first: Ints, last: Ints) -> Vector:
+def _best_of_kinds(found: ChainInfluences, alpha: float, n: int, first: Ints, last: Ints) -> Vector:
     """Equal α and stationary: windows with the same room on both sides have the same quilts.
 
     For each kind the smallest influence of a quilt with k nearby records is found once, whatever α.
@@ -150,7 +144,8 @@ def _best_of_kinds(found: _Influences, alpha: float, n: int, first: Ints, last: 
     room = np.minimum(np.column_stack([first, n - 1 - last]), width + 1)
     least = int((last - first).min())
     sizes = (width + 2, width + 2, int((last - first).max()) - least + 1)
-    kind, where = _distinct(np.ravel_multi_index((*room.T, last - first - least), sizes), math.prod(sizes))
+    codes = np.ravel_multi_index((*room.T, last - first - least), sizes)
+    kind, where = np.unique(codes, return_inverse=True)
     values = np.empty(len(kind))
     for row, (left, right, wider) in enumerate(np.column_stack(np.unravel_index(kind, sizes)).tolist()):
         extra = wider + least
@@ -162,17 +157,7 @@ def _best_of_kinds(found: _Influences, alpha: float, n: int, first: Ints, last: 
     return values[where] * (1 + 8 * np.finfo(np.float64).eps)
 
 
-def _distinct(codes: Ints, bound: int) -> tuple[Ints, Ints]:
-    """Return the distinct codes, ascending, and which of them each is; all are below ``bound``."""
-    if bound > MQM_KINDS:
-        kinds, where = np.unique(codes, return_inverse=True)
-        return kinds, where
-    seen = np.zeros(bound, dtype=bool)
-    seen[codes] = True
-    return np.flatnonzero(seen), (np.cumsum(seen) - 1)[codes]
-
-
-def _frontier(found: _Influences, left: int, right: int, extra: int, n: int) -> tuple[Vector, Vector]:
+def _frontier(found: ChainInfluences, left: int, right: int, extra: int, n: int) -> tuple[Vector, Vector]:
     """Return the numbers of records inside quilts, and the smallest influence for each number."""
     width = found.left.shape[1] - 1
     sides = []
@@ -195,7 +180,7 @@ def _frontier(found: _Influences, left: int, right: int, extra: int, n: int) -> 
     return kept.astype(np.float64), best[kept]
 
 
-def _best_quilts_each(found: _Influences, alpha: Vector, first: Ints, last: Ints, check: Check) -> Vector:
+def _best_quilts_each(found: ChainInfluences, alpha: Vector, first: Ints, last: Ints, check: Check) -> Vector:
     n, width = len(alpha), found.left.shape[1] - 1
     width = min(width, max(2, int((6e7 / len(first)) ** 0.5)))
     sums = np.concatenate([[0.0], np.cumsum(alpha, dtype=np.longdouble)])
@@ -236,7 +221,7 @@ def _side_costs(sums: Any, first: Ints, last: Ints, width: int) -> tuple[Vector,
     )
 
 
-def _influences(laws: ChainLaws, max_width: int | None, budget: WorkBudget, check: Check) -> _Influences:
+def _influences(laws: ChainLaws, max_width: int | None, budget: WorkBudget, check: Check) -> ChainInfluences:
     """Return the influence tables of one chain (α-independent), as many as the work budget allows."""
     n, size = laws.length, len(laws.segment.initial)
 
@@ -279,9 +264,9 @@ def _by_step(laws: ChainLaws, width: int, check: Check) -> tuple[list[list[Vecto
         count = int(possible.sum())
         behind = enumerate(reversed(recent), start=1)
         rows = [laws.reversed_rows(laws.marginal(t - a), tables[a - 1], possible) for a, tables in behind]
-        back.append(_log_ratios(rows, count))
+        back.append([_log_ratio(r, count) for r in rows])
         tables = laws.tables_from(t, min(width, n - 1 - t))
-        ahead.append(_log_ratios([table[possible] for table in tables], count))
+        ahead.append([_log_ratio(table[possible], count) for table in tables])
         recent.append(tables)
     return back, ahead
 
@@ -292,7 +277,7 @@ def _combine(
     slack: float,
     check: Check,
     width: int | None = None,
-) -> _Influences:
+) -> ChainInfluences:
     """Return the largest influence of each side and of both sides, rounded up."""
     w = width if width is not None else len(back[0])
     left = np.full((len(back), w + 1), np.inf)
@@ -306,22 +291,7 @@ def _combine(
         right[p, : len(f)] = f.max(axis=(1, 2))
         for a in range(len(b)):
             both[p, a, : len(f)] = (b[a] + f).max(axis=(1, 2))
-    return _Influences(left + 2 * slack, right + 2 * slack, both + 2 * slack)
-
-
-def _log_ratios(tables: Sequence[Vector | None], count: int) -> list[Vector]:
-    """Return :func:`_log_ratio` of every table; those of one shape are looked at together."""
-    whole = [rows for rows in tables if rows is not None]
-    if len(whole) < len(tables) or len({rows.shape for rows in whole}) != 1:
-        return [_log_ratio(rows, count) for rows in tables]
-    rows = np.stack(whole)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        above, below = np.log(np.maximum(rows, SURE)), np.log(np.where(rows < SURE, 0.0, rows))
-        found = np.empty((len(rows), count, count))
-        for x in range(count):
-            differ = above[:, x, None, :] - below
-            found[:, x] = np.where(rows[:, x, None, :] > 0, differ, -np.inf).max(axis=2)
-    return list(found)
+    return ChainInfluences(left + 2 * slack, right + 2 * slack, both + 2 * slack)
 
 
 def _log_ratio(rows: Vector | None, count: int) -> Vector:
@@ -338,9 +308,6 @@ def _log_ratio(rows: Vector | None, count: int) -> Vector:
         for x, (row, possible) in enumerate(zip(above, rows > 0, strict=True)):  # one that fits the cache
             found[x] = np.where(possible, row - below, -np.inf).max(axis=1)
     return found
-
-
-# -- comparisons on homogeneous chains ---------------------------------------------------------
 
 
 class PublishedChainBound(MarkovQuiltChainBound):
@@ -360,103 +327,3 @@ class PublishedChainBound(MarkovQuiltChainBound):
         """Take four times the influences."""
         super().prepare(workspace, budget)
         self._influences = [type(f)(4.0 * f.left, 4.0 * f.right, 4.0 * f.both) for f in self._influences]
-
-
-@register(
-    "mqm-approx",
-    against=PRIOR,
-    kind="published",
-    says="the Markov Quilt Mechanism's spectral form",
-    auto=never,
-)
-class MarkovQuiltApproxBound:
-    """MQM-approx (method ``"mqm-approx"``): I from the spectral gap of a reversible chain.
-
-    Δ_t = e^{−g t} / π_min, g = 1 − |λ₂|, I({i−a, i+b}) ≤ 2 ln (1+Δ_a)/(1−Δ_a) + ln (1+Δ_b)/(1−Δ_b);
-    distances with Δ ≥ 1 are not usable.
-
-    Raises
-    ------
-    InvalidArgument
-        Unless every chain is homogeneous, stationary and reversible.
-    """
-
-    def __init__(self, problem: Problem) -> None:
-        model = as_chain(problem.model)
-        self._units = ChainUnits(model, problem.units, problem.window)
-        self._influences = [_spectral_influences(ChainLaws(s)) for s in model.segments]
-
-    def prepare(self, workspace: Workspace, budget: WorkBudget) -> None:
-        """Nothing is left to be done."""
-        self._check = workspace.guard.check
-
-    def evaluate(self, alpha: Vector) -> Bounds:
-        """Return the leakage of every unit."""
-        values = up_array(_over_chains(self._units, self._influences, alpha, self._check))
-        return Bounds(values, "mqm-approx", "published")
-
-
-def _spectral_influences(laws: ChainLaws) -> _Influences:
-    gap, rho = spectral_gap(laws.segment)
-    width = min(laws.length - 1, 20_000)
-    delta = np.exp(-gap * np.arange(1, width + 1)) / rho
-    with np.errstate(divide="ignore", invalid="ignore"):
-        side = np.where(delta < 1, np.log1p(delta) - np.log1p(-delta), np.inf)
-    keep = min(width, int(np.searchsorted(-delta, -1.0)) + 1500)
-    side = np.concatenate([[0.0], side[:keep]])
-    return _Influences(2 * side[None], side[None], np.full((1, 1, 1), np.inf))
-
-
-@register("gk16", against=PRIOR, kind="published", says="the influence-matrix method", auto=never)
-class GK16Bound:
-    """The influence-matrix method (method ``"gk16"``) on homogeneous chains.
-
-    γ = ½ ln of the largest ratio of P(x_i | x_{i−1}, x_{i+1}) when one neighbour changes, Γ
-    tridiagonal with γ; ε = α · (largest row sum of 2 (I − Γ)^{−1}); ∞ when ‖Γ‖₂ ≥ 1.
-    """
-
-    def __init__(self, problem: Problem) -> None:
-        model = as_chain(problem.model)
-        self._units = ChainUnits(model, problem.units, problem.window)
-        self._factor = [_gk16_factor(ChainLaws(s)) for s in model.segments]
-
-    def prepare(self, workspace: Workspace, budget: WorkBudget) -> None:
-        """Nothing is left to be done."""
-
-    def evaluate(self, alpha: Vector) -> Bounds:
-        """Return the leakage of every unit (a window is charged for each of its records)."""
-        each = np.empty(len(alpha))
-        for (start, stop), factor in zip(self._units.spans, self._factor, strict=True):
-            each[start:stop] = factor * alpha[start:stop].max()
-        u = self._units
-        value = each[u.first] * (u.last - u.first + 1)
-        total = np.bincount(u.owner, weights=value, minlength=u.count).astype(np.float64)
-        return Bounds(total, "gk16", "published")
-
-
-def _gk16_factor(laws: ChainLaws) -> float:
-    if not laws.segment.homogeneous:
-        raise InvalidArgument("gk16 needs a homogeneous chain")
-    p = np.asarray(laws.segment.transitions[0])
-    if laws.length == 1:
-        return 2.0
-    with np.errstate(divide="ignore", invalid="ignore"):
-        inner = p[:, :, None] * p[None, :, :]  # axes x_{i−1}, x_i, x_{i+1}
-        logs = np.log(inner / inner.sum(axis=1, keepdims=True))
-        by_left = logs[:, None] - logs[None, :]
-        by_right = logs[..., :, None] - logs[..., None, :]
-    if np.isnan(by_left).any() or np.isnan(by_right).any():
-        return float("inf")
-    gamma = 0.5 * max(float(by_left.max()), float(by_right.max()))
-    n = laws.length
-    if 2 * gamma * np.cos(np.pi / (n + 1)) >= 1:
-        return float("inf")
-    size = min(n, 4001)  # the middle row sums of a longer chain no longer move
-    band = np.zeros((3, size))
-    band[0, 1:] = band[2, :-1] = -gamma
-    band[1] = 1.0
-    from scipy.linalg import solve_banded
-
-    rows = solve_banded((1, 1), band, np.ones(size))
-    limit = 1.0 / (1.0 - 2 * gamma) if gamma < 0.5 else float(rows.max())
-    return 2.0 * (float(rows.max()) if size == n else limit)

@@ -2,7 +2,7 @@
 
 Lemma 2:  Leakage(i) ≤ min over quilts of |C| α + 4 b_i(C).
 Lemma 3 (``published-blanket``): Leakage(i) ≤ α + 4 a_i, the Markov blanket alone.
-Lemma 4 stands in :mod:`~quiltdp.accountant.leakage.lemma4`.
+Lemma 4 stands in :mod:`~quiltdp.papers.lemma4`.
 
 All as printed, and no smaller: where a lemma says nothing, its bound is ∞, not group privacy.
 

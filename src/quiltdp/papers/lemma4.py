@@ -23,7 +23,6 @@ import numpy as np
 
 from quiltdp.accountant.adversaries import INFORMED
 from quiltdp.accountant.bounds import Bounds, Problem, Vector, never, register
-from quiltdp.accountant.trade_offs import LEMMA4_STEPS
 from quiltdp.chain import ChainModel
 from quiltdp.errors import InvalidArgument, option
 from quiltdp.inference.chains import spectral_gap
@@ -32,6 +31,8 @@ from quiltdp.numbers import up
 from quiltdp.work import WorkBudget
 
 __all__ = ["Lemma4Bound", "lemma4_distances", "lemma4_dp_epsilon", "lemma4_leakage"]
+
+_STEPS = 10**7  # no chain the library takes is wider than so many steps of a quilt
 
 
 def lemma4_distances(epsilon: float, *, gap: float, rho: float, c: float) -> tuple[int, int]:
@@ -81,7 +82,7 @@ def lemma4_dp_epsilon(
         return (_h(epsilon, c, d, s) if length >= 2 * d else 0.0), c
     _, s = lemma4_distances(epsilon, gap=gap, rho=rho, c=0.1)
     best, at = 0.0, 0.1
-    for d in range(s, min(length // 2, s + LEMMA4_STEPS) + 1):
+    for d in range(s, min(length // 2, s + _STEPS) + 1):
         grown = rho * math.exp(min(gap * d, 700.0))
         if grown <= 1.0:
             continue
