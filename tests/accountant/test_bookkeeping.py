@@ -105,7 +105,7 @@ def test_a_certificate_survives_its_dictionary() -> None:
 
 def test_delta_bounds_are_registered_once_and_hold_for_weaker_adversaries() -> None:
     informed, prior = delta_bounds_for(INFORMED), delta_bounds_for(PRIOR)
-    assert {"group", "swing"} <= set(informed)
+    assert {"group", "carried"} <= set(informed)
     assert set(informed) <= set(prior)
     with pytest.raises(ValueError, match="twice"):
         register_delta("group", against=INFORMED, says="again")(object)

@@ -429,9 +429,9 @@ def test_pictures_show_every_answer() -> None:
 @pytest.mark.parametrize("method", ["exact", "published", "nonsense"])
 def test_gaussian_noise_names_the_method_that_accounts_for_it(method: str) -> None:
     chain = qd.markov_chain([[0.9, 0.1], [0.1, 0.9]], 5)
-    with pytest.raises(InvalidArgument, match="swing"):
+    with pytest.raises(InvalidArgument, match="carried"):
         qd.calibrate(chain, 1.0, qd.Gaussian(1.0, 1e-6), method=method)
-    with pytest.raises(InvalidArgument, match="swing"):
+    with pytest.raises(InvalidArgument, match="carried"):
         qd.leakage_of(chain, qd.Gaussian(1.0, 1e-6), 10.0, method=method)
 
 

@@ -11,7 +11,7 @@ from limited import partial_answer
 import quiltdp as qd
 from quiltdp import work
 from quiltdp.accountant.delta import DeltaProfile, approximate_leakage
-from quiltdp.accountant.leakage.approximate import SwingDelta
+from quiltdp.accountant.leakage.approximate import GroupDelta
 from quiltdp.accountant.leakage.carried import CarriedBound, WeighedCarried
 from quiltdp.errors import InvalidArgument
 from quiltdp.mechanisms import GaussianProfile
@@ -33,7 +33,7 @@ def calibrated(model: qd.Model, level: str, **options: object) -> qd.Calibration
 
 
 def test_every_stage_can_be_asked_for_and_none_is_worse_than_the_one_before() -> None:
-    stages = ["group", "paired", "swing", "paired-prior", "paired-tree", "carried"]
+    stages = ["group", "paired", "paired-prior", "paired-tree", "carried"]
     found = [calibrated(CHAIN, f"quick:{stage}", adversary="prior") for stage in stages]
     sigmas = [c.sigma for c in found]
     assert [c.certificate.stage for c in found] == stages
@@ -43,11 +43,9 @@ def test_every_stage_can_be_asked_for_and_none_is_worse_than_the_one_before() ->
     assert sigmas[-1] == calibrated(CHAIN, "quick", adversary="prior").sigma
 
 
-@pytest.mark.parametrize("stage", ["nonsense", "propagation", "paired-prior", "Group", "group,swing"])
+@pytest.mark.parametrize("stage", ["nonsense", "propagation", "paired-prior", "Group", "group,paired"])
 def test_a_stage_that_does_not_exist_is_refused(stage: str) -> None:
-    with pytest.raises(
-        InvalidArgument, match=r"is not a stage for .*; stages are group, paired, swing, carried"
-    ):
+    with pytest.raises(InvalidArgument, match=r"is not a stage for .*; stages are group, paired, carried"):
         calibrated(TREE, f"normal:{stage}")
     with pytest.raises(InvalidArgument, match="is not a stage"):
         qd.leakage_of(TREE, NOISE, 10.0, work=f"quick:{stage}")
@@ -58,7 +56,7 @@ def test_a_stage_that_says_nothing_here_is_the_one_before() -> None:
 
 
 def test_a_limit_in_the_middle_of_a_search_leaves_the_stage_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = calibrated(TREE, "quick:swing")
+    expected = calibrated(TREE, "quick:paired")
     real, left = WeighedCarried.evaluate, [3]
 
     def struck(self: WeighedCarried, *rest: object) -> object:
@@ -71,11 +69,11 @@ def test_a_limit_in_the_middle_of_a_search_leaves_the_stage_before(monkeypatch: 
     found = partial_answer(lambda: calibrated(TREE, "quick"))
     assert left[0] < 0
     assert (found.sigma, found.method) == (expected.sigma, expected.method)
-    assert found.certificate.stage == expected.certificate.stage == "swing"
-    assert "the time limit was reached after stage 'swing'" in str(found)
-    assert "--work quick:swing" in found.to_json()
+    assert found.certificate.stage == expected.certificate.stage == "paired"
+    assert "the time limit was reached after stage 'paired'" in str(found)
+    assert "--work quick:paired" in found.to_json()
     partial = partial_answer(lambda: approximate_leakage(TREE, NOISE, found.sigma, work="quick"))
-    assert partial.certificate.stage == "swing"
+    assert partial.certificate.stage == "paired"
     monkeypatch.undo()
     assert qd.leakage_of(TREE, qd.Calibration.from_json(found.to_json())).epsilon <= 1.0
 
@@ -107,10 +105,10 @@ def test_one_limit_for_preparing_and_searching(monkeypatch: pytest.MonkeyPatch) 
 
         return later
 
-    monkeypatch.setattr(SwingDelta, "prepare", slow(SwingDelta.prepare))
+    monkeypatch.setattr(GroupDelta, "prepare", slow(GroupDelta.prepare))
     monkeypatch.setattr(CarriedBound, "prepare", slow(CarriedBound.prepare))
     found = partial_answer(lambda: calibrated(TREE, "quick", time_limit=30.0))
-    assert found.certificate.stage == "swing"
+    assert found.certificate.stage == "paired"
     assert calibrated(TREE, "quick", time_limit=50.0).certificate.stage == "carried"
 
 
@@ -140,11 +138,3 @@ def test_known_records_are_checked_and_found_in_every_copy_of_a_component() -> N
     assert prior < alone == both.delta(noise, 1.0)
     with pytest.raises(InvalidArgument, match="'Zed' is not a node"):
         calibrated(TREE, "quick", adversary="knows=Zed")
-
-
-def test_quilts_that_would_compare_too_many_pairs_are_not_begun() -> None:
-    """Work is predicted, not timed: on a wide network the swing stage is passed over."""
-    model = qd.load_model("models/mildew.bif.gz")
-    found = qd.calibrate(model, 1.0, NOISE, work="normal:swing", compare=False)
-    assert found.certificate.stage == "group"
-    assert qd.calibrate(TREE, 1.0, NOISE, work="normal:swing").certificate.stage == "swing"

@@ -39,7 +39,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return tasks
 
 
-@pytest.mark.parametrize(("adversary", "method"), [("informed", "auto"), ("prior", "swing")])
+@pytest.mark.parametrize(("adversary", "method"), [("informed", "auto"), ("prior", "carried")])
 def test_gaussian_calibrations_are_the_same_bytes(
     pool: Executor, sent: list[Any], adversary: str, method: str
 ) -> None:
@@ -52,7 +52,7 @@ def test_gaussian_calibrations_are_the_same_bytes(
     )
     assert there.to_json() == here.to_json()
     assert len(sent) >= 2 * 10  # both components, at every scale of the search
-    assert "(ε, δ) by swing" in told
+    assert "(ε, δ) by carried" in told
     assert "executor" not in there.origin[1]
 
 
@@ -60,7 +60,7 @@ def test_sensitivities_differ_between_components_that_are_alike(pool: Executor) 
     model = qd.example("two_families")
     weights = {r: 1.0 + (k % 3) for k, r in enumerate(model.records)}
     noise = qd.Gaussian(weights, 1e-5)
-    options = {"method": "swing", "work": "quick"}
+    options = {"method": "carried", "work": "quick"}
     here = qd.calibrate(model, 1.0, noise, **options)
     assert qd.calibrate(model, 1.0, noise, executor=pool, **options).to_json() == here.to_json()
 

@@ -147,7 +147,7 @@ def test_any_epsilon_has_an_answer() -> None:
     assert far[:3] == [1.0, 1.0, 1.0]
     assert all(0.0 <= b <= a <= 1.0 for a, b in itertools.pairwise(far))
     rare = qd.Model.from_tables({"A": ([], [0.5, 0.5]), "B": (["A"], [[1e-300, 1.0], [0.5, 0.5]])})
-    for method in ("auto", "swing"):
+    for method in ("auto", "carried"):
         found = DeltaProfile(rare, adversary="prior", method=method).delta(profile, 1.0)
         assert 0.0 < found <= profile.delta(1.0, 2.0)
 

@@ -2,7 +2,7 @@
 
 Work is done in stages, one bound each, in the order of :data:`~quiltdp.accountant.delta_bounds.APPROXIMATE`.
 A limit that is reached inside a bound takes it and all later ones away, so that a partial answer is that of
-a stage and the ones before it, and ``work="normal:swing"`` gives it again.
+a stage and the ones before it, and ``work="normal:paired"`` gives it again.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ class DeltaProfile:
     ----------
     model, adversary, protect, window, work, time_limit, memory_limit, progress, executor
         As for :func:`quiltdp.leakage`; a protected set must lie in one connected component.  The stages that
-        ``work`` may end with are ``group``, ``paired``, ``swing``, ``paired-prior``, ``paired-tree`` and
+        ``work`` may end with are ``group``, ``paired``, ``paired-prior``, ``paired-tree`` and
         ``carried``, in this order, as far as they hold against the adversary.
     method
-        ``auto`` (the smallest of all bounds that fit), or ``group``, ``swing``, ``paired``.
+        ``auto`` (the smallest of all bounds that fit), or ``group``, ``paired``, ``carried``.
 
     Examples
     --------

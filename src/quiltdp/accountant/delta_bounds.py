@@ -47,7 +47,6 @@ __all__ = [
 APPROXIMATE = (
     ("group", "quiltdp.accountant.leakage.approximate"),
     ("paired", "quiltdp.accountant.leakage.paired_bound"),
-    ("swing", "quiltdp.accountant.leakage.approximate"),
     ("paired-prior", "quiltdp.accountant.leakage.paired_bound"),
     ("paired-tree", "quiltdp.accountant.leakage.paired_tree"),
     ("carried", "quiltdp.accountant.leakage.carried"),

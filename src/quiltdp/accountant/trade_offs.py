@@ -74,7 +74,6 @@ HEIGHTS_LISTED = 60_000  # height functions; where there are more, a linear prog
 CONDITIONED_NODES = 2_000  # of a model that is conditioned on what may be known: time
 
 # -- approximate DP
-SWING_DISTANCES = 48  # quilts of a path that are compared: tightness for time
 LAW_ENTRIES = 60_000  # of one law; what lies beyond counts as δ = 1
 # entries of each of two laws that are joined; longer ones are made coarser: tightness for time
 LAW_JOINED = 2048
