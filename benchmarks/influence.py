@@ -256,7 +256,7 @@ def hard(cases: Sequence[tuple[str, int]], every: int, seconds: float) -> None:
         order = np.random.default_rng(1).permutation(len(quilts))[::every]
         for k in order:
             start = time.process_time()
-            found = qd.quilt_influence(model, quilts[k], rays=True, workspace=space)
+            found = qd.quilt_influence(model, quilts[k], workspace=space)
             times.append(time.process_time() - start)
             exact, bounds = exact + found.exact, bounds + (not found.exact)
             if sum(times) > seconds:

@@ -201,9 +201,9 @@ quiltdp.accountant.leakage.every_adversary quiltdp.accountant.leakage.informed_t
 quiltdp.accountant.leakage.mqm_chain
 quiltdp.accountant.leakage.paired quiltdp.accountant.leakage.quilts
 quiltdp.inference.ancestry quiltdp.inference.brute_force quiltdp.inference.change_tree
-quiltdp.inference.cliques quiltdp.inference.cones quiltdp.inference.coupling_tree
+quiltdp.inference.cliques quiltdp.inference.coupling_tree
 quiltdp.inference.evidence_tree
-quiltdp.inference.interaction quiltdp.inference.rays quiltdp.inference.raysets quiltdp.inference.uncertain
+quiltdp.inference.interaction quiltdp.inference.uncertain
 quiltdp.domains.series quiltdp.domains.trace quiltdp.generalization quiltdp.journal quiltdp.mechanisms.cells
 quiltdp.mechanisms.holdout quiltdp.mechanisms.queries
 quiltdp.io.json_read quiltdp.io.uai quiltdp.io.xml_networks quiltdp.parallel quiltdp.report

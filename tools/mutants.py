@@ -170,14 +170,14 @@ MUTANTS = (
     ),
     # -- quilts
     Mutant(
-        LEAK + "quilt_terms.py",
+        LEAK + "quilts.py",
         "row, column = np.nonzero(term.unknown)",
         "row, column = np.nonzero(term.unknown * 0)",
         "nearby records not counted",
         BOUNDS,
     ),
     Mutant(
-        LEAK + "quilt_terms.py",
+        LEAK + "quilts.py",
         "self._swing = np.concatenate([np.zeros(0), *(t.swing for t in self.terms)])",
         "self._swing = 0.9 * np.concatenate([np.zeros(0), *(t.swing for t in self.terms)])",
         "a smaller swing",

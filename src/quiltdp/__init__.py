@@ -36,9 +36,13 @@ if TYPE_CHECKING:
     from quiltdp.graph.quilt import Quilt
     from quiltdp.graph.quilts import markov_blanket, quilts
     from quiltdp.graph.types import DependencyGraph
-    from quiltdp.inference.influence import blanket_influence, max_influence
+    from quiltdp.inference.influence import (
+        blanket_influence,
+        max_influence,
+        quilt_influence,
+        quilt_influences,
+    )
     from quiltdp.inference.marginals import condition, conditional
-    from quiltdp.inference.quilts import quilt_influence, quilt_influences
     from quiltdp.inference.spread import spread
     from quiltdp.inference.trees import junction_tree
     from quiltdp.io.examples import example
@@ -104,8 +108,8 @@ _PUBLIC = {
     "moralize": "quiltdp.graph.moral",
     "pedigree": "quiltdp.domains.pedigree",
     "plan": "quiltdp.generalization.planner",
-    "quilt_influence": "quiltdp.inference.quilts",
-    "quilt_influences": "quiltdp.inference.quilts",
+    "quilt_influence": "quiltdp.inference.influence",
+    "quilt_influences": "quiltdp.inference.influence",
     "quilts": "quiltdp.graph.quilts",
     "robust": "quiltdp.accountant.robust",
     "save_model": "quiltdp.io.json_write",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from multiprocessing import get_context
 from typing import Any
 
@@ -16,8 +16,6 @@ from quiltdp.accountant.elsewhere import Elsewhere
 from quiltdp.accountant.methods import by_name
 from quiltdp.accountant.stages import Evaluation
 from quiltdp.errors import InvalidArgument, LimitReached
-from quiltdp.inference import quilts_elsewhere
-from quiltdp.inference.region import QuiltInfluence
 from quiltdp.parallel import Workers
 
 
@@ -93,36 +91,6 @@ def test_a_registered_bound_travels_by_name() -> None:
         by_name("informed", "of my own")
     assert Elsewhere is not None
     assert Evaluation(0, 1, np.zeros(1)).between is None
-
-
-def test_quilts_of_many_targets(pool: Executor) -> None:
-    model = qd.example("asia")
-    graph = qd.moralize(model)
-    quilts = [q for n in model.nodes for q in qd.quilts(graph, n, max_nearby=1)]
-    here, there = (qd.quilt_influences(model, quilts, executor=where) for where in (None, pool))
-    assert there == here
-    assert [(f.witness, f.b_witness) for f in there] == [(f.witness, f.b_witness) for f in here]
-
-
-def test_what_nobody_asked_for_is_not_looked_up_in_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Known sets and witnesses are many: a worker sends numbers, and they are found when asked for."""
-    model = qd.example("alarm")
-    quilts = list(qd.quilts(qd.moralize(model), "HR", max_nearby=1))
-    here = qd.quilt_influences(model, quilts)
-    looked_up, usual = [], QuiltInfluence.__reduce__
-
-    def reduce(found: QuiltInfluence) -> Any:
-        looked_up.append("_later" in found.__dict__)
-        return usual(found)
-
-    monkeypatch.setattr(QuiltInfluence, "__reduce__", reduce)
-    with ThreadPoolExecutor(1) as threads:
-        there = qd.quilt_influences(model, quilts, executor=Pickling(threads))
-    assert quilts_elsewhere.__all__ == ["by_target"]
-    assert not any(looked_up)
-    assert len(looked_up) < len(quilts)
-    assert [f.witness for f in there] == [f.witness for f in here]
-    assert there == here
 
 
 class Pickling(Executor):

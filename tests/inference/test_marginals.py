@@ -9,7 +9,7 @@ from strategies import example_models, models
 import quiltdp as qd
 from quiltdp.errors import InvalidArgument, ModelTooWide
 from quiltdp.inference import brute_force, marginals
-from quiltdp.inference.marginals import conditional, extended_log_marginals, log_marginal, posterior
+from quiltdp.inference.marginals import conditional, log_marginal, posterior
 from quiltdp.inference.workspace import Workspace
 
 
@@ -83,20 +83,6 @@ def test_refusals():
     long = qd.markov_chain([[0.9, 0.1], [0.2, 0.8]], 60)
     with pytest.raises(ModelTooWide, match="entries"):
         log_marginal(long, [f"X{k}" for k in range(40)])
-
-
-@settings(max_examples=40, deadline=None)
-@given(models(max_nodes=5), st.data())
-def test_the_corners_of_an_extended_table_are_marginals(model, data):
-    nodes = data.draw(st.lists(st.sampled_from(list(model.nodes)), min_size=1, max_size=3, unique=True))
-    nodes = tuple(sorted(nodes))
-    table = extended_log_marginals(Workspace(model), [nodes])[nodes]
-    for seen in data.draw(st.permutations(list(range(2 ** len(nodes)))))[:4]:
-        known = [n for k, n in enumerate(nodes) if seen >> k & 1]
-        at = tuple(slice(-1) if n in known else -1 for n in nodes)
-        wanted = brute_force.log_marginal(model, known) if known else np.zeros(())
-        np.testing.assert_array_equal(table[at] > -np.inf, wanted > -np.inf)
-        np.testing.assert_allclose(np.exp(table[at]), np.exp(wanted), atol=1e-12)
 
 
 def test_what_a_workspace_keeps_changes_no_number():

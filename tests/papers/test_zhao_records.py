@@ -10,8 +10,7 @@ import pytest
 import quiltdp as qd
 from quiltdp.errors import InvalidArgument
 from quiltdp.generalization import published_n_sharp, published_n_star, published_plan, published_records
-from quiltdp.inference.influence import blanket_influence
-from quiltdp.inference.quilts import quilt_influence
+from quiltdp.inference.influence import blanket_influence, quilt_influence
 from quiltdp.papers.lemma4 import lemma4_distances, lemma4_dp_epsilon, lemma4_leakage
 
 ASKED = {"budget": 3, "sigma": 0.5, "failure": 0.05}

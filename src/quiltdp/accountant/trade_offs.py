@@ -15,7 +15,6 @@ QUILTS_PATH = 64  # on longer paths only the chain solver's blocks are looked at
 QUILTS_UNITS = 100  # units' worth of quilts that one evaluation may look at: tightness for time
 PRIOR_QUILTS_NODES = 300  # nodes up to which the prior adversary's quilts are worth their time
 PRIOR_QUILTS_UNITS = 20  # units' worth of quilts that all units share: tightness for time
-LEMMA_QUILTS = 32  # of the published lemma, whose influences are computed together
 
 # -- chains
 # positions from an end solved one by one; further in, the fixed point: tightness for time

@@ -11,7 +11,7 @@ from quiltdp.cli.option_words import opt
 
 if TYPE_CHECKING:
     from quiltdp.graph.quilt import Quilt
-    from quiltdp.inference.region import QuiltInfluence
+    from quiltdp.inference.witness import QuiltInfluence
     from quiltdp.model import Model
 
 __all__ = ["by_use", "influence"]
@@ -80,14 +80,14 @@ def by_use(
     import math
 
     from quiltdp.errors import ModelTooWide
-    from quiltdp.inference.quilts import quilt_influence
+    from quiltdp.inference.influence import quilt_influence
     from quiltdp.inference.workspace import Workspace
 
     space = Workspace(model)
     rows: list[tuple[Quilt, QuiltInfluence | None, float]] = []
     for q in found:
         try:
-            told = quilt_influence(model, q, rays=True, workspace=space)
+            told = quilt_influence(model, q, workspace=space)
         except ModelTooWide:
             rows.append((q, None, math.inf))
             continue

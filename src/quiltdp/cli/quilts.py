@@ -12,7 +12,7 @@ from quiltdp.cli.option_words import arg, opt, switch
 
 if TYPE_CHECKING:
     from quiltdp.graph.quilt import Quilt
-    from quiltdp.inference.region import QuiltInfluence
+    from quiltdp.inference.witness import QuiltInfluence
 
 __all__ = ["quilts"]
 

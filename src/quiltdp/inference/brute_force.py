@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from quiltdp.errors import InvalidModel, ModelTooWide
 from quiltdp.inference.marginals import check_disjoint
 from quiltdp.inference.plan import MAX_JOINT
-from quiltdp.inference.region import Assignment, Attained, QuiltInfluence, QuiltLike, Witness
+from quiltdp.inference.witness import Assignment, QuiltInfluence, QuiltLike, Witness
 from quiltdp.model import Model, Table
 
 __all__ = [
@@ -120,7 +120,7 @@ def quilt_influence(model: Model, quilt: QuiltLike) -> QuiltInfluence:
             best = max(best, move)
         found[frozenset(known)] = best
     by_size = _by_size(found, len(near))
-    return QuiltInfluence(b, swing, swing, True, by_size, found, Attained((witness, b_witness)))
+    return QuiltInfluence(b, swing, swing, True, by_size, found, lambda: (witness, b_witness))
 
 
 def swings(

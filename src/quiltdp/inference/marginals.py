@@ -12,22 +12,19 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from quiltdp.compiled import kernel
 from quiltdp.errors import InvalidArgument, InvalidModel, ModelTooWide, option
 from quiltdp.inference.plan import CASES_AT_ONCE, MAX_ENTRIES, TABLE_OVERHEAD, TREE_BYTES
 from quiltdp.inference.tables import (
     FactorTables,
     LogTable,
     aligned,
-    extended,
-    extended_law,
     factor_tables,
     log_sum,
     product,
@@ -44,7 +41,6 @@ __all__ = [
     "conditional",
     "count_evidence",
     "each_evidence",
-    "extended_log_marginals",
     "log_marginal",
     "posterior",
     "relevant_factors",
@@ -109,75 +105,6 @@ def log_marginal(
 
     found = space.keep("marginal", order, make, lambda table: 256 + 8 * table.size)
     return found.transpose([order.index(n) for n in nodes])
-
-
-def extended_log_marginals(
-    workspace: Workspace, sets: Iterable[tuple[str, ...]]
-) -> dict[tuple[str, ...], Table | None]:
-    """Return ln P(x_nodes) of many sorted sets, every axis evidence-extended; None if one is too wide.
-
-    The last entry of an axis means "unobserved", so one table holds the marginal of every subset of
-    the nodes.  Laws with as many states along their axes are extended together.
-    """
-    found: dict[tuple[str, ...], Table | None] = {}
-    alike: dict[tuple[int, ...], list[tuple[tuple[str, ...], Table]]] = {}
-    tree = _calibrated(workspace)
-    for nodes in sets:
-        if nodes in found:
-            continue
-        kept = workspace.kept("extended marginal", nodes)
-        found[nodes] = kept
-        if kept is None:
-            law = None if tree is None else tree.law(nodes)
-            if law is not None:
-                alike.setdefault(law.shape, []).append((nodes, law))
-                continue
-            try:
-                logs = log_marginal(workspace.model, nodes, workspace=workspace)
-            except ModelTooWide:
-                continue
-            for axis in range(logs.ndim):
-                logs = extended(logs, axis)
-            found[nodes] = _kept_marginal(workspace, nodes, logs)
-    for nodes, extended_logs in _logs_extended(list(alike.values())):
-        found[nodes] = _kept_marginal(workspace, nodes, extended_logs)
-    return found
-
-
-def _logs_extended(
-    alike: Sequence[Sequence[tuple[tuple[str, ...], Table]]],
-) -> Iterator[tuple[tuple[str, ...], Table]]:
-    """Yield the logarithms of laws with extended axes; those of one shape come together."""
-    compiled = kernel("qd_extend_laws")
-    if compiled is None:
-        for group in alike:
-            laws = np.stack([law for _, law in group])
-            for axis in range(1, laws.ndim):
-                laws = extended_law(laws, axis)
-            with np.errstate(divide="ignore"):
-                yield from zip([nodes for nodes, _ in group], np.log(laws), strict=True)
-    elif alike:
-        every = list(itertools.chain(*alike))
-        shapes = [law.shape for _, law in every]
-        wider = [tuple([k + 1 for k in shape]) for shape in shapes]
-        law = np.concatenate([law.ravel() for _, law in every])
-        ends = list(itertools.accumulate(map(math.prod, wider), initial=0))
-        logs = np.empty(ends[-1])
-        compiled(
-            len(every),
-            np.array(list(itertools.accumulate(map(len, shapes), initial=0))),
-            np.array([*itertools.chain(*shapes), 0]),
-            np.array(list(itertools.accumulate(map(math.prod, shapes), initial=0))),
-            *(law, np.array(ends), logs),
-        )
-        with np.errstate(divide="ignore"):
-            np.log(logs, out=logs)
-        for (nodes, _), shape, begin, end in zip(every, wider, ends, ends[1:], strict=False):
-            yield nodes, logs[begin:end].reshape(shape)
-
-
-def _kept_marginal(workspace: Workspace, nodes: tuple[str, ...], logs: Table) -> Table:
-    return workspace.keep("extended marginal", nodes, lambda: logs, lambda table: 256 + int(table.nbytes))
 
 
 def conditional(

@@ -1,10 +1,9 @@
-"""Plan before work: which way the numbers of a quilt are found, elimination orders, and what they cost.
+"""Plan before work: elimination orders, what they cost, and the thresholds of this layer.
 
 A plan looks at scopes and sizes only.  :func:`plan_elimination` turns a greedy elimination order into a
 clique tree with the running intersection property, without recursion, so that chains of any length
-are fine.  :class:`Limits` holds what callers may choose, the constants every other threshold of
-the layer; :func:`quiltdp.inference.quilts.plan_quilt` applies them to one quilt, prints the result, and is
-what :func:`quiltdp.quilt_influence` follows.
+are fine.  :class:`Limits` holds what callers of :func:`quiltdp.quilt_influence` may choose, the constants
+every other threshold of the layer.
 """
 
 from __future__ import annotations
@@ -17,30 +16,11 @@ from quiltdp.errors import ModelTooWide, option
 from quiltdp.graph.orders import eliminations
 
 __all__ = [
-    "BY_RAYS",
-    "ELIMINATED",
-    "FACTOR",
-    "HUB_MAXIMISED",
     "MAX_ENTRIES",
-    "OFF_JOINT",
-    "ONE_BY_ONE",
-    "SUMMED_OUT",
-    "TOGETHER",
-    "UNTOLD",
     "EliminationPlan",
     "Limits",
-    "PlannedPart",
-    "QuiltPlan",
     "plan_elimination",
 ]
-
-# The ways to the moves of a quilt, and how one table of their sum is found.
-UNTOLD = "nothing told"
-OFF_JOINT = "read off the joint"
-TOGETHER = "all known sets together"
-ONE_BY_ONE = "one known set at a time"
-ELIMINATED = "known values eliminated"
-FACTOR, SUMMED_OUT, BY_RAYS, HUB_MAXIMISED = "factor", "summed out", "rays", "hub maximised"
 
 MAX_ENTRIES = 2**24
 """The default limit on one table: 128 MiB of doubles; a calibrated tree then fits in 2 GB."""
@@ -54,8 +34,6 @@ TRY_MORE = 2**17  # entries of all cliques from which still other rules are wort
 TREE_BYTES = 2**28  # of a junction tree; in wider models every question is an elimination of its own: memory
 JOINT_ENTRIES = 2**16  # of a joint table, up to which it is the quickest way to an influence
 MAX_JOINT = 2**22  # entries of the joint of the oracle: memory
-MOST_AXES = 26  # of one array with many nodes: numpy ends at 32
-AT_ONCE = 2**11  # entries of a product up to which it is summed in one call, whatever the order
 KEPT_LAW = 2**12  # entries up to which the law of a clique given its separator is kept: memory for time
 KEPT_SETS = 2**14  # sets of nodes remembered with their neighbours, a few megabytes: memory for time
 TABLE_OVERHEAD = 2_000  # entries that take about as long as the calls for one table
@@ -70,17 +48,9 @@ EASY_ENTRIES = 2**12  # a node beyond the separator is eliminated at once while 
 SUPPORT_PASSES = 4  # over all tables for nodes of one value; a network listed in its order needs one
 SUPPORT_TABLES = 100_000  # beyond as many tables nobody looks for nodes of one value: tightness for time
 
-# -- moves and interactions
-RANGE = 600.0  # logarithms of a product of probabilities add up to this at most: doubles end at e^-708
-CACHED_ENTRIES = 2**15  # numbers of many tables in one array: calls for each against the processor's cache
-DIFFERENCES_AT_ONCE = 2**18  # of two states of the targets: memory
-MOVE_BYTES = 24  # of one move while a table of them is made: the move, its copy in the whole, its bound
-MANY_PIECES = 100  # beyond which it is not looked at which of them meet: wider tables, the same numbers
-SMALL_BATCH = 8  # quilts up to which packing them for compiled loops does not pay: time
-BATCH_NODES = 64  # nodes of a model for every quilt, beyond which packing the model does not pay: time
-BATCH_TABLES = 8  # of a quilt to begin with, when a batch is planned; four times as many if they do not do
-MOST_NEARBY = 12  # nodes near a target in a batch, as the kernels' arrays are long; others are asked alone
-BATCH_ENTRIES = 2**21  # of the moves of quilts in one batch: memory
+# -- log odds and interactions
+MOVE_BYTES = 24  # of one log odds while a table of them is made: itself, its copy in the whole, its bound
+DIRECT_ENTRIES = 2**12  # up to which log odds are simply added up; beyond it they are eliminated: time
 RECTANGLES_AT_ONCE = 2**16  # times pairs of tilted states: memory
 OTHER_PAIRS = 2**10  # beside the most promising ones, that there is room for at first
 PAIRS_AT_ONCE = 2**11  # two-point problems side by side: more would leave the processor's cache
@@ -92,27 +62,6 @@ PERIODS_KEPT = 4  # periods of them beyond what anything reaches: a repeating en
 LAW_PERIODS = 64  # periods after which the law of a chain is taken not to settle: time
 BLOCK_VALUES = 48  # joint values of one block: tightness for time
 NARROWING_ROUNDS = 60  # in which cliques lose a node before a tree is given up
-
-# -- rays, the opt-in exact method
-RAY_WORK = 2.5e10  # operations of the last step beyond which a component is given up: about ten seconds
-RAY_ZEROS = 2.5  # how much longer it takes with zeros
-MASSES_AT_ONCE = 2**17  # computed in one block: memory
-GROUP_ENTRIES = 2**20  # up to which the product of a group is made once for all blocks: memory for time
-PRUNED_SETS = 2**12  # beyond which pruning in three dimensions does not pay
-PRUNED_RAYS = 2**15  # of all sets, beyond which it does not in four or more
-USUAL_MEMBERS: dict[float, float] = {1: 1, 2: 2, 3: 24}  # to expect after pruning, by dimension
-ENTRY_COST = 6  # operations of the last step for one entry of a product
-PRUNE_COST: dict[float, float] = {
-    2: 20,
-    3: 600,
-    4: 4000,
-    5: 6000,
-}  # the same for pruning one ray, by dimension
-STEP_COST = 2**17  # what a step costs besides
-CONE_COORDINATES = 16  # from which only copies of rays are looked for
-HULL_FROM = {3: 8, 4: 16, 5: 16}  # rays up to which a hull is not worth its time, by dimension
-HULL_UP_TO = {3: 2**20, 4: 4096, 5: 512}  # rays up to which it is, by dimension
-CERTIFICATE_ENTRIES = 2**21  # of one block of certificates: memory
 
 
 @dataclass(frozen=True)
@@ -128,107 +77,15 @@ class Limits:
     support_nodes
         Where the zeros of a model are too wide for a tree: how many nodes around a quilt are looked at.
         More finds more that is impossible: tighter and slower.
-    together
-        Entries of the moves of every known set in one table; beyond it one known set at a time.
-    explicit
-        Entries of the moves of one known set; beyond it known values are eliminated too, and b is only
-        bounded by the swing.
-    direct
-        Entries up to which tables are simply added up, separator and all; beyond it the separator is
-        eliminated node by node.
     component
-        Entries of the table of a hidden component.  Beyond it its hub is maximised instead of summed (an
-        upper bound), or with ``rays`` its extreme rays are compared (exact, and slow for many states).
-    rays
-        Whether hidden components beyond ``rays_from`` entries go through rays.
-    rays_from
-        From how many entries rays are quicker than the table.
-    joint
-        Entries of the joint of all nodes up to which quilts are read off it: the time for one large table
-        against that of calls for many small ones.
+        Entries of the table of a hidden component; beyond it its hub is maximised instead of summed, an
+        upper bound.
     """
 
     entries: int = MAX_ENTRIES
     known_sets: int = 4096
     support_nodes: int = 300
-    together: int = 2**18
-    explicit: int = 2**18
-    direct: int = 2**15
     component: int = 2**22
-    rays: bool = False
-    rays_from: int = 2**15
-    joint: int = 2**12
-
-    def way(self, told: bool, extended: int, shared: int, known: int) -> str:
-        """Return how the moves of a quilt are found: the first way that fits.
-
-        Parameters
-        ----------
-        told
-            Whether the separator can tell anything at all.
-        extended, shared
-            Entries of the moves of every known set, and of the separator nodes that several tables hold.
-        known
-            Entries of the moves of the largest known set.
-        """
-        if not told:
-            return UNTOLD
-        if extended * shared <= self.together:
-            return TOGETHER
-        return ONE_BY_ONE if known <= self.explicit else ELIMINATED
-
-    def how(self, hidden: bool, entries: int) -> str:
-        """Return how one table of the sum is found, from whether it has hidden nodes, and its entries."""
-        if not hidden:
-            return FACTOR
-        if self.rays and entries > self.rays_from:
-            return BY_RAYS
-        return HUB_MAXIMISED if entries > min(self.component, self.entries) else SUMMED_OUT
-
-
-@dataclass(frozen=True)
-class PlannedPart:
-    """One table that the log-odds of a quilt are a sum of.
-
-    ``nodes`` are summed out given the ``boundary``; ``how`` is ``factor`` (nothing to sum), ``summed out``,
-    ``rays`` or ``hub maximised`` (an upper bound).
-    """
-
-    nodes: tuple[str, ...]
-    boundary: tuple[str, ...]
-    entries: int
-    how: str
-
-
-@dataclass(frozen=True)
-class QuiltPlan:
-    """How the numbers of one quilt will be found.
-
-    ``way`` is ``nothing told``, ``read off the joint``, ``all known sets together``, ``one known set at a
-    time`` or ``known values eliminated``; ``shared`` are the separator nodes that several tables contain.
-    """
-
-    targets: tuple[str, ...]
-    records: tuple[str, ...]
-    separator: tuple[str, ...]
-    way: str
-    entries: int
-    shared: tuple[str, ...]
-    parts: tuple[PlannedPart, ...]
-    support: str
-
-    def __str__(self) -> str:
-        """Print the plan as people want to read it before any work is done."""
-        lines = [
-            f"quilt of {_short(self.targets)}: separator of {len(self.separator)},"
-            f" {len(self.records)} nearby records, {2 ** len(self.records)} known sets",
-            f"way       {self.way}: {_count(self.entries)} entries",
-            f"support   {self.support}",
-            f"shared    {_short(self.shared)}",
-        ]
-        for p in self.parts:
-            lines.append(f"{p.how:<15} {_short(p.nodes)} next to {_short(p.boundary)}: {_count(p.entries)}")
-        return "\n".join(lines)
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,7 @@
 
 A *named table* is a pair ``(scope, array)``: node names and one axis for each.  A :class:`LogTable`
 holds natural logarithms, −∞ for impossible, with a bound on its finite entries and a bound on their
-error.  An *evidence-extended* axis has one entry more than its node has states: the last one means
-"unobserved" and holds the sum along the axis.
+error.
 
 *Elimination*, by sums or by maxima, never builds the joint.  Tables are logarithms, or probabilities where
 nothing can underflow.  Every table carries a bound on its finite logarithms and a bound on their rounding
@@ -23,7 +22,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,13 +44,10 @@ __all__ = [
     "barrier",
     "best_assignment",
     "eliminated",
-    "extended",
-    "extended_law",
     "factor_tables",
     "log_ratio",
     "log_sum",
     "log_table",
-    "make_room",
     "max_out",
     "product",
     "product_scope",
@@ -145,33 +141,6 @@ def log_sum(named: NamedTable, keep: Collection[str]) -> Table:
     return np.asarray(total.squeeze(axis=gone))
 
 
-def extended(array: Table, axis: int) -> Table:
-    """Return the log table with one more entry, "unobserved", on an axis: ln of the sum along it.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from quiltdp.inference.tables import extended
-    >>> np.exp(extended(np.log([[0.2, 0.3], [0.4, 0.1]]), 1)).round(6).tolist()
-    [[0.2, 0.3, 0.5], [0.4, 0.1, 0.5]]
-    """
-    names = tuple(str(k) for k in range(array.ndim))
-    total = log_sum((names, array), names[:axis] + names[axis + 1 :])
-    return np.concatenate([array, np.expand_dims(total, axis)], axis=axis)
-
-
-def extended_law(law: Table, axis: int) -> Table:
-    """Return a table of probabilities with one more entry along an axis, the sum of the others.
-
-    Added in one order, whatever else is in the array, so that a quilt gets the same bytes in any company.
-    """
-    at = (slice(None),) * axis
-    total = law[(*at, slice(0, 1))]
-    for k in range(1, law.shape[axis]):
-        total = total + law[(*at, slice(k, k + 1))]
-    return np.concatenate([law, total], axis=axis)
-
-
 def log_ratio(numerator: Table, denominator: Table) -> Table:
     """Return ln p − ln q entry by entry: +∞ where p/0, −∞ where 0/q, and −∞ where 0/0.
 
@@ -197,8 +166,6 @@ class FactorTables:
         self._states: dict[str, int] = {}
         self._around: dict[str, frozenset[str]] = {}
         self._near_sets: dict[frozenset[str], tuple[int, ...]] = {}
-        self._zeros: dict[str, tuple[int, ...]] = {}
-        self.pieces: dict[Any, Any] = {}  # of quilts, by their nodes and targets
         self._boundaries: dict[frozenset[str], frozenset[str]] = {}
         self.distinct = tuple(_distinct_tables(model))
         self.has_zeros = any(not t.all() for t in self.distinct)
@@ -285,13 +252,6 @@ class FactorTables:
         """Return the positions of the factors that contain one of the nodes, each once."""
         return list(dict.fromkeys([f for n in nodes for f in self._near[n]]))
 
-    def near_with_zeros(self, node: str) -> tuple[int, ...]:
-        """Return the same for the factors that have a zero."""
-        found = self._zeros.get(node)
-        if found is None:
-            found = self._zeros[node] = tuple(filter(self.with_zeros, self._near[node]))
-        return found
-
     def near_set(self, nodes: frozenset[str]) -> tuple[int, ...]:
         """Return the same for a set of nodes that will be asked for again."""
         found = self._near_sets.get(nodes)
@@ -334,19 +294,6 @@ class FactorTables:
                     edge.extend(fresh)
             found.append(frozenset(part))
         return found
-
-    def connected_subsets(self, nodes: frozenset[str]) -> list[frozenset[str]]:
-        """Return the connected sets of some of these nodes, small ones first."""
-        if len(nodes) < 2:
-            return [nodes] if nodes else []
-        found = {frozenset((n,)): None for n in sorted(nodes)}
-        for part in (waiting := list(found)):  # grows while it is walked
-            for n in sorted(self.boundary(part) & nodes):
-                larger = part | {n}
-                if larger not in found:
-                    found[larger] = None
-                    waiting.append(larger)
-        return list(found)
 
 
 _Key = TypeVar("_Key")

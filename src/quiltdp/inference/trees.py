@@ -18,8 +18,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import cached_property
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +28,6 @@ from quiltdp.inference.plan import (
     EASY_ENTRIES,
     KEPT_LAW,
     MAX_ENTRIES,
-    RANGE,
     SUPPORT_ENTRIES,
     EliminationPlan,
     plan_elimination,
@@ -233,7 +231,6 @@ class JunctionTree(CliqueTree):
     ) -> None:
         super().__init__(plan, sizes)
         self._conditionals: dict[int, Table] = {}
-        self._plain: dict[int, Table] = {}
         self._beliefs = [np.zeros(tuple(self._sizes[n] for n in c)) for c in self.cliques]
         for scope, table in tables:
             if scope:
@@ -286,57 +283,6 @@ class JunctionTree(CliqueTree):
         for part in parts.values():
             total = total + aligned(self._within(frozenset(part)), wanted)
         return np.asarray(np.broadcast_to(total, tuple(self._sizes[n] for n in wanted)))
-
-    def law(self, nodes: Sequence[str]) -> Table | None:
-        """Return P(x_nodes), quickly: sums of products of plain probabilities, axes as in ``nodes``.
-
-        None where a table is large, something might underflow, or the nodes are in several components: then
-        :meth:`log_marginal` is the way.
-        """
-        wanted = frozenset(nodes)
-        inside = self._inside(wanted)
-        if inside is not None:  # one sum over one clique
-            if self._least < -RANGE or self.plan.sizes[inside] > KEPT_LAW:
-                return None
-            clique = self.cliques[inside]
-            alone: list[Any] = [self._law_of(inside), list(range(len(clique)))]
-            return np.asarray(np.einsum(*alone, [clique.index(n) for n in nodes]))
-        if len({self._root[self.plan.home[n]] for n in nodes}) > 1:
-            return None
-        subtree = self._subtree(wanted)
-        if len(subtree) * self._least < -RANGE:
-            return None
-        arrived: dict[int, list[NamedTable]] = {k: [] for k in subtree}
-        top = subtree[-1]
-        for k in subtree:
-            scope = dict.fromkeys(self.cliques[k])
-            for names, _ in arrived[k]:
-                scope.update(dict.fromkeys(names))
-            if math.prod([self._sizes[n] for n in scope]) > KEPT_LAW:
-                return None
-            own = self._law_of(k if k == top else -1 - k)
-            keep = nodes if k == top else [n for n in scope if n in wanted or n in self.separators[k]]
-            label = {n: j for j, n in enumerate(scope)}
-            operands: list[Any] = [own, list(range(len(self.cliques[k])))]
-            for names, table in arrived[k]:
-                operands += [table, [label[n] for n in names]]
-            made: Table = np.einsum(*operands, [label[n] for n in keep])
-            if k == top:
-                return made
-            arrived[self._parent[k]].append((keep, made))
-        raise AssertionError("a subtree has a top clique")  # pragma: no cover
-
-    def _law_of(self, k: int) -> Table:
-        """Return P of clique ``k``, or of clique −1 − k given its separator, made once."""
-        found = self._plain.get(k)
-        if found is None:
-            found = self._plain[k] = np.exp(self._beliefs[k] if k >= 0 else self.given_above(-1 - k))
-        return found
-
-    @cached_property
-    def _least(self) -> float:
-        """The smallest logarithm of a possible state of a clique."""
-        return min([float(b.min(initial=0.0, where=b > -np.inf)) for b in self._beliefs])
 
     # -- making it -------------------------------------------------------------------------
 

@@ -18,8 +18,8 @@ from quiltdp.graph.moral import moralize
 from quiltdp.graph.quilt import Quilt
 from quiltdp.graph.quilts import quilts
 from quiltdp.graph.types import DependencyGraph
-from quiltdp.inference.quilts import quilt_influence
-from quiltdp.inference.region import QuiltInfluence
+from quiltdp.inference.influence import quilt_influence
+from quiltdp.inference.witness import QuiltInfluence
 from quiltdp.inference.workspace import Workspace
 from quiltdp.model import Model
 from quiltdp.numbers import shown_down

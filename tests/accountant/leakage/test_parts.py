@@ -21,7 +21,7 @@ from quiltdp.accountant.leakage.laplace_sum import LaplaceSum
 from quiltdp.accountant.leakage.loops import LoopMessages
 from quiltdp.accountant.leakage.paired_curves import PathCurves, StateRows
 from quiltdp.accountant.leakage.published import BlanketBound, PublishedBound
-from quiltdp.accountant.leakage.quilt_terms import QuiltTable, QuiltTerm
+from quiltdp.accountant.leakage.quilts import QuiltTable, QuiltTerm
 from quiltdp.accountant.leakage.summing_out import SummingOut
 from quiltdp.accountant.leakage.worst_gains import (
     in_closed_form,

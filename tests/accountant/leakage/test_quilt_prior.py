@@ -8,7 +8,8 @@ from quiltdp import markov_chain, max_influence
 from quiltdp.accountant.bounds import ready
 from quiltdp.accountant.leakage.chain_prior import ChainPriorBound
 from quiltdp.accountant.leakage.mqm_chain import MarkovQuiltChainBound
-from quiltdp.accountant.leakage.quilt_prior import MarkovQuiltBound, PriorQuiltsBound
+from quiltdp.accountant.leakage.published import MarkovQuiltBound
+from quiltdp.accountant.leakage.quilts import PriorQuiltsBound
 
 
 def test_reference_networks():

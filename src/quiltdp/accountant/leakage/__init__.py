@@ -21,7 +21,7 @@ AUTOMATIC = (
     ("informed", "informed-tree", "informed_tree"),
     ("informed", "every-adversary", "every_adversary"),
     ("informed", "quilts", "quilts"),
-    ("prior", "quilts", "quilt_prior"),
+    ("prior", "quilts", "quilts"),
     ("informed", "conditioned", "conditioned"),
 )
 ON_REQUEST = (
@@ -30,7 +30,7 @@ ON_REQUEST = (
     ("informed", "published-blanket", "published"),
     ("informed", "lemma4", "quiltdp.papers.lemma4"),
     ("informed", "lange", "quiltdp.papers.lange"),
-    ("prior", "published", "quilt_prior"),
+    ("prior", "published", "published"),
     ("prior", "mqm-approx", "quiltdp.papers.mqm_approx"),
     ("prior", "gk16", "quiltdp.papers.gk16"),
 )

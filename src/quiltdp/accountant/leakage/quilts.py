@@ -2,38 +2,51 @@
 
 For any set C ∋ i grown from the unit under attack, with separator Q = ∂C,
 
-    swing:   Leakage(i) ≤ max_L { Σ_{C∖L} α + s_i(C, L) }
-    quilts:  Leakage(i) ≤ max_L { Σ_{C∖L} α + Φ( s_i(C, L), Σ_{q∈Q} out_q(C) ) },
-             out_q(C) = α_q + Σ_{g ∋ q, g ∩ C = ∅} Φ( c_{q,g}, Σ_{k ∈ g∖Q} o_{k→g} ),
+    swing:      Leakage(i) ≤ max_L { Σ_{C∖L} α + s_i(C, L) }
+    quilts:     Leakage(i) ≤ max_L { Σ_{C∖L} α + Φ( s_i(C, L), Σ_{q∈Q} out_q(C) ) },
+                out_q(C) = α_q + Σ_{g ∋ q, g ∩ C = ∅} Φ( c_{q,g}, Σ_{k ∈ g∖Q} o_{k→g} ),
 
 where L ranges over the records near the unit that the adversary may know and o are certified
-propagation messages.  The maximum over L is needed: L = ∅ alone is unsound.
+propagation messages.  The maximum over L is needed: L = ∅ alone is unsound.  The prior adversary conditions
+on nothing, so no known sets are needed:
+
+    quilts:     Leakage(T) ≤ Σ_C α + Λ( P(x_Q | x_T), Σ_{q∈Q} out_q(C) )
+
+with Λ of :mod:`.threshold`; Λ(·, ∞) = I, so it is never above the Markov Quilt Mechanism on the same quilt.
+*Why.*  Σ_C α pays for the records of C whatever happens; after that only X_Q carries information, through a
+function whose logarithm moves by at most Σ_q out_q(C).
 
 Which quilts to look at is a search, not a sweep: a unit's best sets are grown by each of their
 neighbours until that stops helping.  Sets that tie are grown together, so that records which look the
 same get the same leakage.  The search is done at a few guiding strengths around α, on a fixed grid,
 and every quilt it meets is used: the answer depends on α and the work budget only.  Swings and searches
-are kept in the workspace, which makes the next question quicker and changes nothing.
+are kept in the workspace, which makes the next question quicker and changes nothing.  The prior adversary's
+quilts are simply the smallest ones.
 
-*Assumes*: nothing: any model, any evidence.  *Cost*: one swing per quilt (a table of the unit, its nearby
-records and the separator), as many quilts per unit and guide as the work budget says.  *Reference*:
-docs/theory.md, sections 4 and 7.
+*Assumes*: nothing: any model, any evidence.  *Cost*: one swing or one conditional per quilt (a table of the
+unit, its nearby records and the separator), as many quilts per unit and guide as the work budget says.
+*Reference*: docs/theory.md, sections 4 and 7; docs/prior_adversary.md, quilts.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Sequence
-from itertools import groupby
-from typing import NamedTuple, TypeAlias
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain, groupby
+from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
-from quiltdp.accountant.adversaries import INFORMED
+from quiltdp.accountant.adversaries import INFORMED, PRIOR
 from quiltdp.accountant.bounds import Bounds, Problem, Vector, never, register
-from quiltdp.accountant.leakage.propagation import Messages, PropagationBound, propagation_of
-from quiltdp.accountant.leakage.quilt_terms import QuiltTable, QuiltTerm, edges_beyond
+from quiltdp.accountant.leakage.contraction import phi
+from quiltdp.accountant.leakage.propagation import Messages, Propagation, PropagationBound, propagation_of
+from quiltdp.accountant.leakage.published import MarkovQuiltBound
 from quiltdp.accountant.trade_offs import (
+    PRIOR_QUILTS_NODES,
+    PRIOR_QUILTS_UNITS,
     QUILTS_ALL,
     QUILTS_NEARBY,
     QUILTS_PATH,
@@ -42,13 +55,13 @@ from quiltdp.accountant.trade_offs import (
 )
 from quiltdp.errors import ModelTooWide
 from quiltdp.graph.moral import moralize
-from quiltdp.inference.batch import swings_of_many
+from quiltdp.inference.influence import swings
 from quiltdp.inference.plan import Limits
-from quiltdp.inference.quilts import swings
 from quiltdp.inference.workspace import Workspace, moral_graph
+from quiltdp.numbers import EPS, up_array
 from quiltdp.work import WorkBudget
 
-__all__ = ["QuiltTerm", "QuiltsBound", "SwingBound", "pairs_around"]
+__all__ = ["PriorQuiltsBound", "QuiltTable", "QuiltTerm", "QuiltsBound", "SwingBound", "pairs_around"]
 
 _TIE = 1e-9  # values this close (relatively) are one value
 _GUIDES = (-1, 0, 1, 2, 3)  # half decades around α at which quilts are looked for: what pays at a
@@ -56,34 +69,148 @@ _GUIDES = (-1, 0, 1, 2, 3)  # half decades around α at which quilts are looked 
 _WEAKEST, _STRONGEST = -6, 4  # half decades beyond which guides tell nothing new
 
 
-Grown: TypeAlias = tuple[int, frozenset[int]]
-"""A unit and a set that it has grown to."""
-Search: TypeAlias = Generator[
-    list[frozenset[int]], Sequence[QuiltTerm | None], dict[frozenset[int], QuiltTerm]
-]
+Ints = NDArray[np.intp]
+Feed: TypeAlias = tuple[int, tuple[int, ...]]
 
 
-class _Quilt(NamedTuple):
-    """A quilt of one record, by name."""
+@dataclass(frozen=True, eq=False)
+class QuiltTerm:
+    """One quilt of one unit, ready to be evaluated at any α.
 
-    target: str
-    nearby: frozenset[str]
-    separator: frozenset[str]
-
-
-class _Parts(NamedTuple):
-    """A closed set, by position: the unit, what is near it, its separator, and the records near it."""
+    Attributes
+    ----------
+    closed, separator, near
+        C, Q, and the records of C outside the unit, by position.
+    unknown, swing
+        For every set L of known records: which of ``near`` are not in L (1 or 0), and s_i(C, L).
+    beyond
+        For every q ∈ Q and factor g ∋ q away from C: the edge of q to g, and the edges of g∖Q.
+    """
 
     closed: frozenset[int]
-    targets: list[int]
-    nearby: list[int]
-    separator: list[int]
-    near: list[int]
+    separator: tuple[int, ...]
+    near: Ints
+    unknown: Vector
+    swing: Vector
+    beyond: tuple[Feed, ...]
 
-    def quilt(self, names: Sequence[str]) -> _Quilt:
-        """Return the quilt of a single record."""
-        nearby, separator = (frozenset([names[j] for j in part]) for part in (self.nearby, self.separator))
-        return _Quilt(names[self.targets[0]], nearby, separator)
+    @property
+    def size(self) -> int:
+        """Its bytes, roughly."""
+        return 512 + self.unknown.nbytes + self.swing.nbytes + 64 * (len(self.closed) + len(self.beyond))
+
+
+class QuiltTable:
+    """Quilts of one unit, evaluated together.
+
+    Parameters
+    ----------
+    terms
+        The quilts.
+    members
+        The nodes of the unit.
+    spreads
+        c for every edge of the factor graph, or ``None`` to ignore what lies beyond separators.
+    """
+
+    def __init__(self, terms: Sequence[QuiltTerm], members: frozenset[int], spreads: Vector | None) -> None:
+        self.terms = tuple(terms)
+        self._members = np.array(sorted(members), dtype=np.intp)
+        counts = [len(t.swing) for t in self.terms]
+        self._starts = np.cumsum([0, *counts])[:-1].astype(np.intp)
+        self._of_row = np.repeat(np.arange(len(counts)), counts)
+        self._swing = np.concatenate([np.zeros(0), *(t.swing for t in self.terms)])
+        rows, nodes = [], []
+        for start, term in zip(self._starts.tolist(), self.terms, strict=True):
+            row, column = np.nonzero(term.unknown)
+            rows.append(row + start)
+            nodes.append(term.near[column])
+        none = np.zeros(0, dtype=np.intp)
+        self._near_row, self._near_node = np.concatenate([none, *rows]), np.concatenate([none, *nodes])
+        self._most_near = max((len(t.near) for t in self.terms), default=0)
+        self._reach: Reach | None = None
+        if spreads is not None:
+            self._reach = Reach([t.separator for t in self.terms], [t.beyond for t in self.terms], spreads)
+
+    def values(self, alpha: Vector, messages: Messages | None) -> tuple[Vector, Ints]:
+        """Return max_L of every quilt, rounded up, and the row of the L that attains it."""
+        if not self.terms:
+            return np.zeros(0), np.zeros(0, dtype=np.intp)
+        own = float(alpha[self._members].sum()) * (1 + 8 * (1 + len(self._members)) * EPS)
+        near = np.bincount(self._near_row, weights=alpha[self._near_node], minlength=len(self._swing))
+        reach = np.full(len(self.terms), np.inf)
+        if self._reach is not None and messages is not None:
+            reach = self._reach(alpha, messages)
+        reach = reach[self._of_row]
+        total = (own + near) * (1 + 4 * (1 + self._most_near) * EPS) + phi(self._swing, reach)
+        best = np.maximum.reduceat(total, self._starts)
+        row = np.array(
+            [
+                int(np.argmax(total[s : s + len(t.swing)]))
+                for s, t in zip(self._starts.tolist(), self.terms, strict=True)
+            ],
+            dtype=np.intp,
+        )
+        return up_array(best), row
+
+
+class Reach:
+    """Σ_{q∈Q} out_q(C) of some quilts: what the far sides of their separators can tell.
+
+    Parameters
+    ----------
+    separators, beyond
+        Q of every quilt, and what feeds its out_q (:func:`edges_beyond`).
+    spreads
+        c for every edge of the factor graph.
+    """
+
+    def __init__(
+        self, separators: Sequence[Sequence[int]], beyond: Sequence[Sequence[Feed]], spreads: Vector
+    ) -> None:
+        self._count = len(separators)
+        self._q = _flat(separators)
+        self._q_term = np.repeat(np.arange(self._count), [len(q) for q in separators])
+        feeds = [feed for found in beyond for feed in found]
+        self._feed_term = np.repeat(np.arange(self._count), [len(found) for found in beyond])
+        self._feed_spread = spreads[np.array([edge for edge, _ in feeds], dtype=np.intp)]
+        self._edge = _flat(others for _, others in feeds)
+        self._edge_feed = np.repeat(np.arange(len(feeds)), [len(others) for _, others in feeds])
+        longest = max((len(others) for _, others in feeds), default=0)
+        self._slack_in = 1 + (64 + longest) * EPS
+        terms = [len(q) + len(found) for q, found in zip(separators, beyond, strict=True)]
+        self._slack_out = 64.0 + 4 * max(terms, default=0)
+
+    def __call__(self, alpha: Vector, messages: Messages) -> Vector:
+        """Return it for every quilt, rounded up."""
+        total = np.bincount(self._q_term, weights=alpha[self._q], minlength=self._count).astype(np.float64)
+        arriving = np.bincount(
+            self._edge_feed, weights=messages.out[self._edge], minlength=len(self._feed_spread)
+        )
+        given = phi(self._feed_spread, arriving * self._slack_in)
+        total += np.bincount(self._feed_term, weights=given, minlength=self._count)
+        return up_array(total, self._slack_out)
+
+
+def _flat(parts: Iterable[Iterable[int]]) -> Ints:
+    return np.array(list(chain.from_iterable(parts)), dtype=np.intp)
+
+
+def edges_beyond(
+    propagation: Propagation, closed: frozenset[int], separator: Sequence[int]
+) -> tuple[Feed, ...]:
+    """Return what feeds out_q: for q in Q and factors g ∋ q away from C, the edge of q and those of g∖Q."""
+    inside, found = frozenset(separator), []
+    for q in separator:
+        for own, first, scope in propagation.factors_at(q):
+            if closed.isdisjoint(scope):
+                others = tuple([first + a for a, j in enumerate(scope) if j not in inside])
+                if others:
+                    found.append((own, others))
+    return tuple(found)
+
+
+# -- the informed adversary ----------------------------------------------------------------------------
 
 
 def pairs_around(problem: Problem, entries: int) -> float:
@@ -100,7 +227,7 @@ def pairs_around(problem: Problem, entries: int) -> float:
     return total
 
 
-def _worth_it(problem: Problem) -> bool:
+def _informed_worth_it(problem: Problem) -> bool:
     """Against the informed adversary, except on long paths."""
     if problem.adversary.knows_nothing:
         return False
@@ -109,13 +236,10 @@ def _worth_it(problem: Problem) -> bool:
     return len(problem.model.nodes) <= QUILTS_PATH or path_of(problem.model) is None
 
 
-@register(
-    "quilts",
-    against=INFORMED,
-    kind="certified bound",
-    says="swing of the best quilt, propagation beyond it",
-    auto=_worth_it,
-)
+_SAYS = "swing of the best quilt, propagation beyond it"
+
+
+@register("quilts", against=INFORMED, kind="certified bound", says=_SAYS, auto=_informed_worth_it)
 class QuiltsBound:
     """Bound 4: quilts with propagation beyond the separator.
 
@@ -163,8 +287,6 @@ class QuiltsBound:
         worst, looked, partial = low, 0, low > 0.0 or high < math.inf
         order = np.argsort(-values, kind="stable").tolist()
         searched: list[int] = []
-        if not partial:
-            self._tables(order[:count], alpha)  # so many are looked at in any case
         for most, tied in groupby(order, key=lambda k: float(f"{values[k]:.9e}")):
             if looked > QUILTS_UNITS * self._budget.quilts:
                 break  # units that tie are all searched, or none of them
@@ -204,53 +326,22 @@ class QuiltsBound:
 
     def _table(self, k: int, alpha: Vector) -> QuiltTable:
         """Return the quilts met by the searches around α, kept for other α of the same half decade."""
-        return self._tables([k], alpha)[0]
-
-    def _tables(self, units: Sequence[int], alpha: Vector) -> list[QuiltTable]:
-        """Return the same for several units, which are looked at together."""
         top = float(alpha.max())
         shape = np.round(alpha / top, 9)  # only a guide
         decade = min(max(round(2 * math.log10(top)), _WEAKEST), _STRONGEST)
         steps = [s for s in _GUIDES if _WEAKEST <= decade + s <= _STRONGEST or s == 0]
-        guides = [shape * 10.0 ** ((decade + step) / 2) for step in steps]
-        key = (self._beyond, self._budget.quilts, self._budget.entries, decade, shape.tobytes())
-        known: dict[int, QuiltTable] = {k: self._workspace.kept("quilts", (*key, k)) for k in units}
-        known |= self._searched([k for k, table in known.items() if table is None], guides)
 
-        def kept(k: int) -> QuiltTable:
-            return self._workspace.keep("quilts", (*key, k), lambda: known[k], _size)
-
-        return [kept(k) for k in units]
-
-    def _searched(self, units: Sequence[int], guides: Sequence[Vector]) -> dict[int, QuiltTable]:
-        """Search around every guide for every unit, round by round; what a round asks for is made at once."""
-        searches = [(k, self._search(k, guide)) for k in units for guide in guides]
-        found: list[dict[frozenset[int], QuiltTerm]] = [{} for _ in searches]
-        asked = {n: next(search) for n, (_, search) in enumerate(searches)}
-        while asked:
-            terms = self._examined(
-                [(searches[n][0], closed) for n, fresh in asked.items() for closed in fresh]
-            )
-            for n, fresh in list(asked.items()):
-                k, search = searches[n]
-                try:
-                    asked[n] = search.send([terms[k, closed] for closed in fresh])
-                except StopIteration as ended:
-                    found[n] = ended.value
-                    del asked[n]
-        tables = {}
-        for at, k in enumerate(units):
+        def make() -> QuiltTable:
             met: dict[frozenset[int], QuiltTerm] = {}
-            for terms_met in found[at * len(guides) : (at + 1) * len(guides)]:
-                met.update(terms_met)
-            tables[k] = QuiltTable(tuple(met.values()), self._starts[k], self._spreads)
-        return tables
+            for step in steps:
+                met.update(self._search(k, shape * 10.0 ** ((decade + step) / 2)))
+            return QuiltTable(tuple(met.values()), self._starts[k], self._spreads)
 
-    def _search(self, k: int, guide: Vector) -> Search:
-        """Grow the unit's best sets by one neighbour each, round by round; return all that was met.
+        key = (self._beyond, self._budget.quilts, self._budget.entries, decade, shape.tobytes(), k)
+        return self._workspace.keep("quilts", key, make, lambda table: sum(t.size for t in table.terms))
 
-        Every round yields the sets to look at, and is sent their quilts.
-        """
+    def _search(self, k: int, guide: Vector) -> dict[frozenset[int], QuiltTerm]:
+        """Grow the unit's best sets by one neighbour each, round by round; return all that was met."""
         messages = self._propagation.messages(guide)
         found: dict[frozenset[int], QuiltTerm] = {}
         seen = {self._starts[k]}
@@ -261,8 +352,7 @@ class QuiltsBound:
         patience = most + 1  # the unit alone is no disappointment
         while True:
             before = best
-            terms = zip(fresh, (yield fresh), strict=True)
-            usable = {closed: term for closed, term in terms if term is not None}
+            usable = {closed: term for closed in fresh if (term := self._term(k, closed)) is not None}
             table = QuiltTable(tuple(usable.values()), self._starts[k], self._spreads)
             values = table.values(guide, messages)[0].tolist()
             # what cannot be examined can still be grown, after everything else
@@ -275,96 +365,39 @@ class QuiltsBound:
                 return found
             least = min(waiting.values())
             chosen = [c for c, v in waiting.items() if v <= least * (1 + _TIE)]
-            grown = [g for c in chosen for g in self._grown(c)]
+            grown = [c | {v} for c in chosen for v in self._boundary(c)]
             fresh = [g for g in dict.fromkeys(grown) if g not in seen]
             seen.update(fresh)
             for closed in chosen:
                 del waiting[closed]
 
-    def _grown(self, closed: frozenset[int]) -> list[frozenset[int]]:
-        """Return the set with each one of its neighbours."""
-        return [closed | {v} for v in self._boundary(closed)]
-
     def _boundary(self, closed: frozenset[int]) -> list[int]:
         graph = self._graph
         return sorted({v for u in closed for v in graph.neighbor_positions(u)} - closed)
 
-    def _examined(self, asked: Sequence[Grown]) -> dict[Grown, QuiltTerm | None]:
-        """Return quilts with their swings, ``None`` for one that is too large; kept in the workspace."""
-        found: dict[Grown, QuiltTerm | None] = {}
-        due: list[Grown] = []
-        for grown in dict.fromkeys(asked):
-            kept = self._workspace.kept("quilt", self._key(grown))
-            if kept is None:
-                due.append(grown)
-            else:
-                (found[grown],) = kept
-        for grown, term in zip(due, self._quilts(due), strict=True):
-            found[grown] = term
-            self._keep(grown, term)
-        return found
+    def _term(self, k: int, closed: frozenset[int]) -> QuiltTerm | None:
+        """Return a quilt with its swings, ``None`` if it is too large; kept in the workspace."""
+        names, start = self.model.nodes, self._starts[k]
 
-    def _keep(self, grown: Grown, term: QuiltTerm | None) -> None:
-        size = 256 if term is None else term.size
-        self._workspace.keep("quilt", self._key(grown), lambda: (term,), lambda _: size)
+        def make() -> QuiltTerm | None:
+            self._workspace.guard.check()
+            separator, nearby = self._boundary(closed), sorted(closed - start)
+            near = [j for j in nearby if self.model.is_record(names[j])]
+            if not separator or len(near) > QUILTS_NEARBY or len(separator) > self._most_separator:
+                return None
+            parts = [[names[j] for j in part] for part in (sorted(start), nearby, separator)]
+            try:
+                limits = Limits(self._budget.entries)
+                found = swings(self.model, *parts, limits=limits, workspace=self._workspace)
+            except ModelTooWide:
+                return None
+            unknown = np.array([[float(names[j] not in known) for j in near] for known in found])
+            beyond = edges_beyond(self._propagation, closed, separator) if self._beyond else ()
+            table = unknown.reshape(len(found), len(near)), np.array(list(found.values()))
+            return QuiltTerm(closed, tuple(separator), np.array(near, dtype=np.intp), *table, beyond)
 
-    def _key(self, grown: Grown) -> tuple[object, ...]:
-        k, closed = grown
-        return self._beyond, self._budget.entries, self._starts[k], closed
-
-    def _quilts(self, asked: Sequence[Grown]) -> list[QuiltTerm | None]:
-        """Return quilts with their swings, those of single records together; ``None`` if too large."""
-        self._workspace.guard.check()
-        parts = [self._parts(*grown) for grown in asked]
-        single = [n for n, part in enumerate(parts) if part is not None and len(part.targets) == 1]
-        quilts = [part.quilt(self.model.nodes) for n in single if (part := parts[n]) is not None]
-        read = swings_of_many(self._workspace, quilts, Limits(self._budget.entries))
-        rows = {single[place]: row for place, row in read.items()}
-        terms: list[QuiltTerm | None] = []
-        for n, part in enumerate(parts):
-            if part is None:
-                terms.append(None)
-            elif n in rows:
-                terms.append(self._term(part, _unknown(part.near, self.model.nodes), rows[n]))
-            else:
-                terms.append(self._alone(part))
-        return terms
-
-    def _parts(self, k: int, closed: frozenset[int]) -> _Parts | None:
-        model, names = self.model, self.model.nodes
-        separator, nearby = self._boundary(closed), sorted(closed - self._starts[k])
-        near = [j for j in nearby if model.is_record(names[j])]
-        if not separator or len(near) > QUILTS_NEARBY or len(separator) > self._most_separator:
-            return None
-        return _Parts(closed, sorted(self._starts[k]), nearby, separator, near)
-
-    def _alone(self, part: _Parts) -> QuiltTerm | None:
-        """Return one quilt that is not read off with others."""
-        names = self.model.nodes
-        self._workspace.guard.check()
-        try:
-            found = swings(
-                self.model,
-                [names[j] for j in part.targets],
-                [names[j] for j in part.nearby],
-                [names[j] for j in part.separator],
-                max_entries=self._budget.entries,
-                workspace=self._workspace,
-            )
-        except ModelTooWide:
-            return None
-        unknown = np.array([[0.0 if names[j] in known else 1.0 for j in part.near] for known in found])
-        return self._term(part, unknown.reshape(len(found), len(part.near)), list(found.values()))
-
-    def _term(self, part: _Parts, unknown: Vector, swing: Sequence[float]) -> QuiltTerm:
-        return QuiltTerm(
-            part.closed,
-            tuple(part.separator),
-            np.array(part.near, dtype=np.intp),
-            unknown,
-            np.array(swing, dtype=np.float64),
-            edges_beyond(self._propagation, part.closed, part.separator) if self._beyond else (),
-        )
+        key = (self._beyond, self._budget.entries, start, closed)
+        return self._workspace.keep("quilt", key, make, lambda term: 256 if term is None else term.size)
 
     def _describe(self, term: QuiltTerm, row: int) -> dict[str, object]:
         """Name the quilt and the known records that attain its maximum."""
@@ -376,19 +409,6 @@ class QuiltsBound:
             "known": known,
             "swing": float(term.swing[row]),
         }
-
-
-def _unknown(near: Sequence[int], names: Sequence[str]) -> Vector:
-    """Return which nearby records are not known, for the sets in the order of :func:`swings_of_many`."""
-    count = len(near)
-    order = sorted(range(count), key=lambda a: names[near[a]])
-    found = np.empty((2**count, count))
-    found[:, order] = (np.arange(2**count)[:, None] >> np.arange(count)[::-1]) & 1
-    return found
-
-
-def _size(table: QuiltTable) -> int:
-    return sum(t.size for t in table.terms)
 
 
 @register("swing", against=INFORMED, kind="certified bound", says="swing of the best quilt", auto=never)
@@ -407,3 +427,47 @@ class SwingBound(QuiltsBound):
                 for members in self._starts
             ]
         )
+
+
+# -- the prior adversary -------------------------------------------------------------------------------
+
+
+def _prior_worth_it(problem: Problem) -> bool:
+    """One quilt per record takes longer than it is worth on a large model."""
+    return len(problem.model.nodes) <= PRIOR_QUILTS_NODES
+
+
+@register("quilts", against=PRIOR, kind="certified bound", says="Λ of the best quilt", auto=_prior_worth_it)
+class PriorQuiltsBound(MarkovQuiltBound):
+    """One quilt with Λ (method ``"quilts"``, prior adversary).
+
+    Parameters are those of :class:`MarkovQuiltBound`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from quiltdp import Model
+    >>> m = Model.from_tables({"A": ([], [0.5, 0.5]), "B": (["A"], [[0.6, 0.4], [0.4, 0.6]])})
+    >>> from quiltdp.accountant.bounds import ready
+    >>> ready(PriorQuiltsBound, m).evaluate(np.array([1.0, 1.0])).values.round(6).tolist()
+    [1.185376, 1.185376]
+    """
+
+    theorem, kind = "quilts", "certified bound"
+
+    def prepare(self, workspace: Workspace, budget: WorkBudget) -> None:
+        """Compute Λ of the smallest quilts of every unit, and the spreads beyond them."""
+        self._propagation = propagation_of(workspace)
+        super().prepare(workspace, budget)
+
+    def _most_quilts(self) -> int:
+        share = PRIOR_QUILTS_UNITS * self._budget.quilts // len(self.units)
+        return min(max(share, 3), self._budget.quilts // 3)
+
+    def _reach(self, closed: frozenset[int], separator: list[int]) -> Reach | None:
+        """Return Σ_q out_q(C) as a function of α and the messages."""
+        beyond = edges_beyond(self._propagation, closed, separator)
+        return Reach([separator], [beyond], self._propagation.spreads)
+
+    def _messages(self, alpha: Vector) -> Messages | None:
+        return self._propagation.messages(alpha)
