@@ -106,18 +106,3 @@ class Pickling(Executor):
 def _pickled(sent: bytes) -> Any:
     fn, args = pickle.loads(sent)
     return pickle.loads(pickle.dumps(fn(*args)))
-
-
-def test_symmetric_records_are_found_in_the_workers(pool: Executor, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a worker says of them is used here: nobody looks for symmetries again."""
-    tables: dict[str, tuple[list[str], object]] = {}
-    for name, count in (("a", 3), ("b", 2)):
-        tables[f"{name}top"] = ([], [0.3, 0.7])
-        for k in range(count):
-            tables[f"{name}{k}"] = ([f"{name}top"], [[0.9, 0.1], [0.2, 0.8]])
-    model = qd.Model.from_tables(tables)
-    here = qd.leakage(model, 0.3, "coupling", "prior")
-    monkeypatch.setattr("quiltdp.accountant.stages.symmetric_nodes", None)
-    there = qd.leakage(model, 0.3, "coupling", "prior", executor=pool)
-    assert there.to_dict() == here.to_dict()
-    assert here.per_record["a0"] == here.per_record["a2"]

@@ -39,7 +39,6 @@ ROUGH = 0.015
 
 _NEAR = 0.005  # how far (relatively) below the target leakages need not be told exactly at the end
 _FAR = 0.75  # the same at the beginning of a search
-_AS_GOOD = 1e-9  # how far (relatively) above the smallest of symmetric units a reason is told as its own
 _BEYOND = 0.25  # how far above the target the others need not be looked at
 
 
@@ -54,15 +53,11 @@ class Piece:
 
 @dataclass(frozen=True, eq=False)
 class Leakages:
-    """Leakage of every unit at one α, and what was found for each piece and its α's.
-
-    ``reasons`` are, where units of a piece are symmetric, those whose reasons are told; ``None`` otherwise.
-    """
+    """Leakage of every unit at one α, and what was found for each piece and its α's."""
 
     alpha: Vector
     values: Vector
     results: Mapping[tuple[int, bytes], SmallestBounds]
-    reasons: Mapping[tuple[int, bytes], np.ndarray | None]
 
     @property
     def epsilon(self) -> float:
@@ -172,12 +167,8 @@ class Answers:
                 own[key] = taken(alpha, copy)
         due = [evaluation(*key, mine) for key, mine in own.items()]
         results = dict(zip(own, self._run(due), strict=True))
-        told: dict[tuple[int, bytes], Vector] = {}
-        reasons: dict[tuple[int, bytes], np.ndarray | None] = {}
-        for key, mine in own.items():
-            alike = self.pieces[key[0]].component.alike(mine)
-            told[key], reasons[key] = _smallest_alike(alike, results[key].values)
-        return Leakages(alpha, self._placed(alpha, told), results, reasons)
+        told = {key: found.values for key, found in results.items()}
+        return Leakages(alpha, self._placed(alpha, told), results)
 
     def _placed(self, alpha: Vector, told: Mapping[tuple[int, bytes], Vector]) -> Vector:
         """Return what is told of the units of every piece, and of each of its α's, in the whole model."""
@@ -296,29 +287,17 @@ class Answers:
     def binding(self, found: Leakages) -> tuple[Binding, Registered, Bounds]:
         """Return the unit that leaks most, and the bound that says so."""
         k = int(np.argmax(found.shown)) if len(found.values) else 0
-        p, local = self._reason(found, k)
-        piece = self.pieces[p]
-        for copy, (inside, outside) in zip(piece.found.copies, piece.places, strict=True):
-            if k in outside:
-                proved = _where(inside, local)  # of symmetric units the one that was proved
-                k = int(outside[proved[0]]) if proved else k
-                smallest = found.results[p, _key(found.alpha, copy)]
-                entry, bounds = smallest.bounds[int(smallest.given[local])]
-                witness = _renamed(bounds.witness.get(local, {}), piece.found, copy, self.model)
-                name = str(self.units.names[k])
-                method = entry.method if bounds.kind == entry.kind else bounds.theorem
-                return Binding(name, float(found.shown[k]), method, witness), entry, bounds
-        raise AssertionError("every unit belongs to a piece")
-
-    def _reason(self, found: Leakages, k: int) -> tuple[int, int]:
-        """Return the (last) piece that holds a unit, and which of its own units tells the reason."""
         for p in reversed(range(len(self.pieces))):
             piece = self.pieces[p]
             for copy, (inside, outside) in zip(piece.found.copies[::-1], piece.places[::-1], strict=True):
                 if k in outside:
-                    own = int(inside[_where(outside, k)[-1]])
-                    reason = found.reasons[p, _key(found.alpha, copy)]
-                    return p, own if reason is None else int(reason[own])
+                    local = int(inside[_where(outside, k)[-1]])
+                    smallest = found.results[p, _key(found.alpha, copy)]
+                    entry, bounds = smallest.bounds[int(smallest.given[local])]
+                    witness = _renamed(bounds.witness.get(local, {}), piece.found, copy, self.model)
+                    name = str(self.units.names[k])
+                    method = entry.method if bounds.kind == entry.kind else bounds.theorem
+                    return Binding(name, float(found.shown[k]), method, witness), entry, bounds
         raise AssertionError("every unit belongs to a piece")
 
     def per_unit(self, found: Leakages) -> PerUnit:
@@ -349,20 +328,6 @@ def _where(places: Where, place: int) -> list[int]:
         return [places.index(place)] if place in places else []
     found: list[int] = np.flatnonzero(places == place).tolist()
     return found
-
-
-def _smallest_alike(alike: np.ndarray | None, values: Vector) -> tuple[Vector, np.ndarray | None]:
-    """Return for every unit the smallest value of its symmetric ones, and the unit whose reason is told.
-
-    What holds for one of them holds for all.  A unit has its own reason where that is as good; ``None``: all
-    have.
-    """
-    if alike is None:
-        return values, None
-    own = np.arange(len(values))
-    first = np.lexsort((values, alike))  # the smallest of every class stands first in it
-    best = first[np.searchsorted(alike[first], alike)]
-    return values[best], np.where(values <= values[best] * (1 + _AS_GOOD), own, best)
 
 
 def certificate(

@@ -11,9 +11,6 @@ from concurrent.futures import Executor
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from quiltdp.accountant.bounds import Bound, Registered
 from quiltdp.accountant.methods import by_name
 from quiltdp.accountant.stages import Component, Evaluation, SmallestBounds
@@ -24,8 +21,6 @@ from quiltdp.work import Guard, WorkBudget
 __all__ = ["Elsewhere"]
 
 Names = tuple[tuple[str, str], ...]
-Classes = NDArray[np.intp] | None
-"""Which units are symmetric (:meth:`Component.alike`)."""
 
 
 class _Prepared:
@@ -97,12 +92,8 @@ class Elsewhere:
     def run(self, evaluations: Sequence[Evaluation]) -> list[SmallestBounds]:
         """Return what all evaluations give, in their order."""
         asked = [(q, _names(self.components[q.piece])[: q.bounds], self._guard(q.piece)) for q in evaluations]
-        pieces = [q.piece for q in evaluations]
-        results = []
-        for q, (found, alike) in zip(evaluations, self._each(_evaluate, asked, pieces), strict=True):
-            self.components[q.piece].note_alike(q.alpha, alike)
-            results.append(self._ours(q.piece, found))
-        return results
+        found = self._each(_evaluate, asked, [q.piece for q in evaluations])
+        return [self._ours(q.piece, one) for q, one in zip(evaluations, found, strict=True)]
 
     def _ours(self, piece: int, found: SmallestBounds) -> SmallestBounds:
         """Return an answer with what is known here of its bounds: an entry travels by its name alone."""
@@ -134,7 +125,6 @@ def _offer(
     return took, component.notes, (last, said)  # an entry travels by its name
 
 
-def _evaluate(shared: _Prepared, asked: tuple[Evaluation, Names, Guard]) -> tuple[SmallestBounds, Classes]:
+def _evaluate(shared: _Prepared, asked: tuple[Evaluation, Names, Guard]) -> SmallestBounds:
     evaluation, names, guard = asked
-    found = evaluation.run(shared.component(evaluation.piece, names, guard))
-    return found, shared.components[evaluation.piece].alike(evaluation.alpha)
+    return evaluation.run(shared.component(evaluation.piece, names, guard))

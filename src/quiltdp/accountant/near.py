@@ -86,9 +86,6 @@ class _Widened(Component):
     errors: TableErrors | None = None
     up_to: float = math.inf
 
-    def alike(self, alpha: Vector) -> None:
-        """Call no two units alike: a symmetry of the model need not be one of its errors."""
-
     def wants(self, entry: Registered) -> bool:
         """Return whether ``auto`` takes this bound: not where widening it gives more than group privacy."""
         assert self.errors is not None

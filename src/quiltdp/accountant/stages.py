@@ -17,9 +17,7 @@ from numpy.typing import NDArray
 
 from quiltdp.accountant.bounds import Bound, Bounds, Problem, Ranking, Refining, Registered, Vector
 from quiltdp.accountant.methods import by_name
-from quiltdp.chain import ChainModel
 from quiltdp.errors import InvalidArgument, ModelTooWide
-from quiltdp.graph.symmetry import MOST_NODES, symmetric_nodes
 from quiltdp.inference.workspace import Workspace
 from quiltdp.runs import constant, in_runs, pointwise, written_out
 from quiltdp.work import WorkBudget
@@ -98,37 +96,10 @@ class Component:
     bounds: list[tuple[Registered, Bound]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     settled: bool = False
-    _alike: dict[bytes, NDArray[np.intp] | None] = field(default_factory=dict)
-
-    def alike(self, alpha: Vector) -> NDArray[np.intp] | None:
-        """Return the class of every unit, symmetric ones together at this α; ``None`` where no two are."""
-        model = self.problem.model
-        if isinstance(model, ChainModel) or len(model.nodes) > MOST_NODES or not self.problem.singles:
-            return None
-        pattern = _pattern(alpha)
-        key = pattern.tobytes()
-        if key not in self._alike:
-            self._alike[key] = self._symmetric(pattern.tolist())
-        return self._alike[key]
-
-    def note_alike(self, alpha: Vector, classes: NDArray[np.intp] | None) -> None:
-        """Remember what :meth:`alike` said of this α in a worker."""
-        self._alike[_pattern(alpha).tobytes()] = classes
-
-    def _symmetric(self, pattern: list[int]) -> NDArray[np.intp] | None:
-        model, known = self.problem.model, self.problem.adversary.records or frozenset()
-        marks = [(k, model.is_record(n), n in known) for k, n in zip(pattern, model.nodes, strict=True)]
-        labels = symmetric_nodes(model, marks)
-        if labels is None:
-            return None
-        own = labels[[model.index[unit[0]] for unit in self.problem.listed()]]
-        return np.unique(own, return_inverse=True)[1].ravel()
 
     def anew(self, workspace: Workspace, budget: WorkBudget) -> Component:
         """Return a component of the same kind with nothing prepared; it changes bounds as this one does."""
-        return replace(
-            self, workspace=workspace, budget=budget, bounds=[], notes=[], settled=False, _alike={}
-        )
+        return replace(self, workspace=workspace, budget=budget, bounds=[], notes=[], settled=False)
 
     def wants(self, entry: Registered) -> bool:
         """Return whether ``auto`` takes this bound here."""
@@ -285,11 +256,6 @@ class Component:
 def _for(bound: Bound | Refining | Ranking, vector: Vector) -> Vector:
     """Return a vector as a bound takes it: one that does not say ``in_runs`` gets it written out."""
     return vector if getattr(bound, "in_runs", False) else written_out(vector)
-
-
-def _pattern(alpha: Vector) -> NDArray[np.intp]:
-    """Return a number for every record, the same for those with equal α."""
-    return np.unique(alpha, return_inverse=True)[1].ravel()
 
 
 @dataclass(frozen=True, eq=False)

@@ -42,10 +42,8 @@ from quiltdp.accountant.leakage.transport import FARTHEST
 from quiltdp.accountant.leakage.worst_sets import worst_sets
 from quiltdp.chain import ChainModel
 from quiltdp.errors import ModelTooWide, option
-from quiltdp.graph.symmetry import symmetries
 from quiltdp.inference.cliques import conditional_slack
 from quiltdp.inference.evidence_tree import Branch, Cases, Revealed, evidence_branches, twins
-from quiltdp.inference.reveal_order import RevealOrder
 from quiltdp.inference.workspace import Workspace
 from quiltdp.numbers import EPS, up, up_array
 from quiltdp.work import WorkBudget
@@ -116,17 +114,13 @@ class EveryAdversaryBound:
                 f"use another {option('method')}",
             )
         self._workspace = workspace
-        room = self._room = _WORTH * budget.pairs
+        room = _WORTH * budget.pairs
         self._branches: dict[int, list[Branch]] = {}
         self._like = self._first_alike()
-        self._images = self._symmetric()
         for k in range(len(self._units)):
-            if self._like[k] < k:
-                continue
-            same = self._branches[self._images[k][0]] if k in self._images else None
-            if same is None or sum(b.pairs for b in same) > room:
-                same = self._branches[k] = self._around(k, room)
-            room -= sum(b.pairs for b in same)
+            if self._like[k] == k:
+                self._branches[k] = self._around(k, room)
+                room -= sum(b.pairs for b in self._branches[k])
         self._asked = b""  # the last α, and what was answered there
         self._answers: dict[int, tuple[float, dict[str, int]]] = {}
         self._listed: dict[tuple[int, int], tuple[list[int], Cases]] = {}
@@ -162,14 +156,12 @@ class EveryAdversaryBound:
         for k in np.argsort(-known, kind="stable").tolist():
             if known[k] <= least:
                 break
-            first, image = self._images.get(self._like[k], (self._like[k], None))
-            if image is not None and not np.array_equal(alpha[image], alpha):
-                first, image = self._like[k], None
+            first = self._like[k]
             if first not in answers:
                 answers[first] = self._leakage(first, alpha)
             found, knows = answers[first]
             if found < values[k]:
-                values[k], witness[k] = found, self._told(k, knows, image)
+                values[k], witness[k] = found, self._told(k, knows)
             if partial:  # only the largest is asked for
                 least = max(least, float(values[k]))
             if values[k] > high:
@@ -185,37 +177,8 @@ class EveryAdversaryBound:
             for k, unit in enumerate(self._units)
         ]
 
-    def _symmetric(self) -> dict[int, tuple[int, NDArray[np.int64]]]:
-        """Return, of units that are the image of an earlier one, that one and the image of every node.
-
-        Only where the tree is the image of its tree, too: then the messages are the same.
-        """
-        single = [k for k, unit in enumerate(self._units) if len(unit) == 1 and self._like[k] == k]
-        may_know = frozenset(self._may_know)
-        marks = [(self._model.is_record(n), n in may_know) for n in self._model.nodes]
-        renamings = [np.array(r) for r in symmetries(self._model, marks)] if len(single) > 1 else []
-        found: dict[int, tuple[int, NDArray[np.int64]]] = {}
-        if not renamings:
-            return found
-        place = {k: self._model.index[self._units[k][0]] for k in single}
-        trees = {k: RevealOrder(self._model, self._units[k]).tree() for k in single}
-        for k in single:
-            if k in found:
-                continue
-            images = _images(place[k], renamings)
-            for j in single:
-                image = images.get(place[j])
-                if j > k and j not in found and image is not None:
-                    moved = {int(image[n]): frozenset(image[list(z)].tolist()) for n, z in trees[k].items()}
-                    if moved == trees[j]:
-                        found[j] = (k, image)
-        return found
-
-    def _told(self, k: int, knows: Mapping[str, int], image: NDArray[np.int64] | None) -> dict[str, object]:
+    def _told(self, k: int, knows: Mapping[str, int]) -> dict[str, object]:
         """Return what the worst adversary knows, twins of the unit in each other's place."""
-        nodes, index = self._model.nodes, self._model.index
-        if image is not None:
-            knows = {nodes[int(image[index[n]])]: v for n, v in knows.items()}
         own, first = self._units[k][0], self._units[self._like[k]][0]
         named = {first if n == own else n: v for n, v in knows.items()}
         return {"known": sorted(named), "evidence": named}
@@ -226,8 +189,6 @@ class EveryAdversaryBound:
 
     def _leakage(self, k: int, alpha: Vector) -> tuple[float, dict[str, int]]:
         """Return the largest leakage of a unit over all adversaries, and what the worst one knows."""
-        if k not in self._branches:  # the image of another unit, but not at this α
-            self._branches[k] = self._around(k, self._room)
         unit, branches, own = self._units[k], self._branches[k], self._own(k, alpha)
         # by how many records are known so far: with no limit on them, one number will do
         total, known = {0: own}, {0: _nobody(own)}
@@ -297,20 +258,6 @@ class EveryAdversaryBound:
                     chosen[number][tuple(z)] = told[tuple(z)]
                 best[number] = np.maximum(old, value)
         return best, chosen
-
-
-def _images(node: int, renamings: Sequence[NDArray[np.int64]]) -> dict[int, NDArray[np.int64]]:
-    """Return, for every node that a node can be carried to, where that carries all of them."""
-    found = {node: np.arange(len(renamings[0]))}
-    queue = [node]
-    while queue:
-        here = queue.pop()
-        for renaming in renamings:
-            there = int(renaming[here])
-            if there not in found:
-                found[there] = renaming[found[here]]
-                queue.append(there)
-    return found
 
 
 def _nobody(pairs: Array) -> Choices:
