@@ -28,7 +28,6 @@ MAX_STEPS = 50_000_000
 """The most steps of one model: every step has its own α and its own leakage, eight bytes each."""
 
 _MOST_UNROLLED = 1_000_000
-_LONG = 10_000  # steps of a homogeneous chain from which vectors over them are held as runs of equal numbers
 _FEW_STATES = 256  # up to here matrices of Booleans are quicker than loading scipy
 
 
@@ -158,11 +157,6 @@ class ChainModel(Model):
         ]
         arrays = [np.array(m) for m in tables.values()]
         return _revive, (arrays, chains, self._state_names, self._notes, self._provenance)
-
-    @cached_property
-    def in_runs(self) -> bool:
-        """Whether vectors with a number per step are held as runs (:mod:`quiltdp.runs`): a chain is long."""
-        return any(s.homogeneous and s.length >= _LONG for s in self.segments)
 
     @property
     def nodes(self) -> Sequence[str]:

@@ -28,6 +28,7 @@ __all__ = [
     "down",
     "round_down",
     "round_up",
+    "scaled",
     "shown_up",
     "up",
     "up_array",
@@ -62,7 +63,17 @@ def down(value: float, ulps: float = 64.0) -> float:
 
 def up_array(values: NDArray[np.float64], ulps: float = 64.0) -> NDArray[np.float64]:
     """Round a whole array up; zeros stay zero (a sum of nothing is exact), ∞ stays ∞."""
-    return values + np.abs(values) * (ulps * EPS)
+    found = np.abs(values)
+    found *= ulps * EPS
+    found += values
+    return found
+
+
+def scaled(weights: NDArray[np.float64], s: float) -> NDArray[np.float64]:
+    """Return s·weights; one number that stands for all stays one."""
+    if weights.strides == (0,):
+        return np.broadcast_to(weights[0] * s, len(weights))
+    return weights * s
 
 
 def above(value: float, error: float) -> float:
@@ -147,12 +158,15 @@ def digits_up_array(values: NDArray[np.float64]) -> NDArray[np.float64]:
     Values closer than 1e-13 (relatively) to each other all become the largest of them first, so that
     equal numbers computed in different orders come out equal.
     """
-    distinct, where = np.unique(values, return_inverse=True)
+    starts = np.flatnonzero(np.append(True, values[1:] != values[:-1])[: len(values)])  # long chains repeat
+    distinct, where = np.unique(values[starts], return_inverse=True)
     with np.errstate(invalid="ignore"):  # ∞ against ∞ cannot happen among distinct values
         last = np.append(distinct[1:] > distinct[:-1] * (1 + 1e-13), True)
     group = np.cumsum(np.append(0, last[:-1])).astype(np.intp)
     tops = np.array([digits_up(v) for v in distinct[last].tolist()])
-    return np.asarray(tops[group][where.ravel()] if len(distinct) else values.copy())
+    if not len(distinct):
+        return values.copy()
+    return np.repeat(tops[group][where.ravel()], np.diff(starts, append=len(values)))
 
 
 _CEILING = Context(prec=DIGITS, rounding=ROUND_CEILING, Emin=-400, Emax=400)

@@ -18,7 +18,7 @@ from quiltdp.accountant.delta_bounds import delta_bounds_for, register_delta
 from quiltdp.accountant.known_records import check_known, known_in
 from quiltdp.accountant.pieces import assign_units
 from quiltdp.accountant.result import Binding, Certificate, PerUnit, jsonable
-from quiltdp.accountant.units import alpha_vector, heaviest, make_units, positive_epsilon
+from quiltdp.accountant.units import alphas, heaviest, make_units, positive_epsilon
 from quiltdp.errors import InvalidArgument, QuiltdpError
 from quiltdp.graph.components import component_classes
 from quiltdp.inference.marginals import condition, count_evidence, each_evidence
@@ -29,11 +29,11 @@ MODEL = qd.Model.from_tables(TABLES, records=["A", "B", "D"])
 
 
 def test_alpha_is_zero_for_latents_and_one_number_or_one_per_record() -> None:
-    assert alpha_vector(MODEL, 0.5).tolist() == [0.5, 0.5, 0.0, 0.5]
-    assert alpha_vector(MODEL, {"A": 0.1, "B": 0.0, "D": 0.3}).tolist() == [0.1, 0.0, 0.0, 0.3]
+    assert alphas(MODEL, 0.5).tolist() == [0.5, 0.5, 0.0, 0.5]
+    assert alphas(MODEL, {"A": 0.1, "B": 0.0, "D": 0.3}).tolist() == [0.1, 0.0, 0.0, 0.3]
     for bad in ({"A": 0.1}, {"X": 0.1}, -1.0, math.nan):
         with pytest.raises(QuiltdpError):
-            alpha_vector(MODEL, bad)
+            alphas(MODEL, bad)
 
 
 def test_the_heaviest_unit_pays_for_all_its_records() -> None:

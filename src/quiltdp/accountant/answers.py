@@ -7,7 +7,7 @@ model, the request, the work budget and the stage.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -23,8 +23,7 @@ from quiltdp.accountant.units import Units
 from quiltdp.graph.components import ComponentClass
 from quiltdp.graph.components import Places as Where
 from quiltdp.model import Model
-from quiltdp.numbers import digits_up, digits_up_array
-from quiltdp.runs import in_runs, joined, key_of, pointwise, taken
+from quiltdp.numbers import digits_up, digits_up_array, scaled
 
 if TYPE_CHECKING:
     from quiltdp.accountant.elsewhere import Elsewhere
@@ -41,6 +40,8 @@ _NEAR = 0.005  # how far (relatively) below the target leakages need not be told
 _FAR = 0.75  # the same at the beginning of a search
 _BEYOND = 0.25  # how far above the target the others need not be looked at
 
+_Key = tuple[int, bytes]  # a piece, and the α's of one of its copies
+
 
 @dataclass(frozen=True, eq=False)
 class Piece:
@@ -56,8 +57,9 @@ class Leakages:
     """Leakage of every unit at one α, and what was found for each piece and its α's."""
 
     alpha: Vector
+    keys: tuple[_Key, ...]  # of every copy of every piece
     values: Vector
-    results: Mapping[tuple[int, bytes], SmallestBounds]
+    results: Mapping[_Key, SmallestBounds]
 
     @property
     def epsilon(self) -> float:
@@ -67,7 +69,7 @@ class Leakages:
     @cached_property
     def shown(self) -> Vector:
         """All of them, rounded up to the digits that people get."""
-        return pointwise(digits_up_array, self.values)
+        return digits_up_array(self.values)
 
 
 @dataclass(frozen=True)
@@ -145,10 +147,10 @@ class Answers:
         low, high = (1.0 - near) * target, (1.0 + _BEYOND) * target
         if self.additive:  # a unit's parts add up: none can be judged alone
             low, high = 0.0, math.inf
-        known: dict[tuple[int, bytes], SmallestBounds] = {}
+        known: dict[_Key, SmallestBounds] = {}
         same = larger is not None and bool(np.all(larger.alpha == alpha))
-        if larger is not None and bool(np.all(larger.alpha >= alpha)):
-            for now, then in zip(self._keys(alpha), self._keys(larger.alpha), strict=True):
+        if larger is not None and (same or bool(np.all(larger.alpha >= alpha))):
+            for now, then in zip(self._keys(alpha), larger.keys, strict=True):
                 known[now] = larger.results[then]
 
         def evaluation(p: int, key: bytes, own: Vector) -> Evaluation:
@@ -161,27 +163,24 @@ class Answers:
     def _over_pieces(self, alpha: Vector, evaluation: Callable[[int, bytes, Vector], Evaluation]) -> Leakages:
         """Collect the leakages of every piece, evaluated once per distinct α vector."""
         copies = (copy for piece in self.pieces for copy in piece.found.copies)
-        own: dict[tuple[int, bytes], Vector] = {}
-        for key, copy in zip(self._keys(alpha), copies, strict=True):
+        keys = self._keys(alpha)
+        own: dict[_Key, Vector] = {}
+        for key, copy in zip(keys, copies, strict=True):
             if key not in own:
-                own[key] = taken(alpha, copy)
+                own[key] = _taken(alpha, copy)
         due = [evaluation(*key, mine) for key, mine in own.items()]
         results = dict(zip(own, self._run(due), strict=True))
         told = {key: found.values for key, found in results.items()}
-        return Leakages(alpha, self._placed(alpha, told), results)
+        return Leakages(alpha, keys, self._placed(keys, told), results)
 
-    def _placed(self, alpha: Vector, told: Mapping[tuple[int, bytes], Vector]) -> Vector:
+    def _placed(self, keys: Sequence[_Key], told: Mapping[_Key, Vector]) -> Vector:
         """Return what is told of the units of every piece, and of each of its α's, in the whole model."""
         places = (both for piece in self.pieces for both in piece.places)
-        parts = [
-            (outside, taken(told[key], inside))
-            for key, (inside, outside) in zip(self._keys(alpha), places, strict=True)
-        ]
-        stretches = all(isinstance(outside, range) for outside, _ in parts)
-        if stretches and any(in_runs(mine) for _, mine in parts):
-            return joined([mine for _, mine in sorted(parts, key=lambda part: int(part[0][0]))])
         values = np.zeros(len(self.units))
-        for outside, mine in parts:
+        for key, (inside, outside) in zip(keys, places, strict=True):
+            mine = _taken(told[key], inside)
+            if isinstance(outside, range) and len(outside) == len(values):
+                return mine
             if self.additive:
                 np.add.at(values, np.asarray(outside), mine * (1 + 1e-15))  # sums of rounded-up parts stay so
             elif isinstance(outside, range):
@@ -190,12 +189,14 @@ class Answers:
                 values[outside] = mine
         return values
 
-    def _keys(self, alpha: Vector) -> Iterator[tuple[int, bytes]]:
-        """Yield what tells every copy's piece and α's apart."""
+    def _keys(self, alpha: Vector) -> tuple[_Key, ...]:
+        """Return what tells every copy's piece and α's apart: of equal α's nothing does."""
         equal = bool(np.all(alpha == alpha[0]))
-        for p, piece in enumerate(self.pieces):
-            for copy in piece.found.copies:
-                yield p, b"" if equal else _key(alpha, copy)
+        return tuple(
+            (p, b"" if equal else _taken(alpha, copy).tobytes())
+            for p, piece in enumerate(self.pieces)
+            for copy in piece.found.copies
+        )
 
     def _run(self, evaluations: list[Evaluation]) -> list[SmallestBounds]:
         if self.elsewhere is not None:
@@ -211,7 +212,7 @@ class Answers:
         """
 
         def at(s: float, near: float, larger: Leakages | None) -> Leakages:
-            return self.decide(weights * s, target, near=near, larger=larger)
+            return self.decide(scaled(weights, s), target, near=near, larger=larger)
 
         return self.search(at, target, weights, tolerance, before)[0]
 
@@ -287,17 +288,16 @@ class Answers:
     def binding(self, found: Leakages) -> tuple[Binding, Registered, Bounds]:
         """Return the unit that leaks most, and the bound that says so."""
         k = int(np.argmax(found.shown)) if len(found.values) else 0
-        for p in reversed(range(len(self.pieces))):
-            piece = self.pieces[p]
-            for copy, (inside, outside) in zip(piece.found.copies[::-1], piece.places[::-1], strict=True):
-                if k in outside:
-                    local = int(inside[_where(outside, k)[-1]])
-                    smallest = found.results[p, _key(found.alpha, copy)]
-                    entry, bounds = smallest.bounds[int(smallest.given[local])]
-                    witness = _renamed(bounds.witness.get(local, {}), piece.found, copy, self.model)
-                    name = str(self.units.names[k])
-                    method = entry.method if bounds.kind == entry.kind else bounds.theorem
-                    return Binding(name, float(found.shown[k]), method, witness), entry, bounds
+        copies = [(p, *both) for p in self.pieces for both in zip(p.found.copies, p.places, strict=True)]
+        for key, (piece, copy, (inside, outside)) in reversed(list(zip(found.keys, copies, strict=True))):
+            if k in outside:
+                local = int(inside[_where(outside, k)[-1]])
+                smallest = found.results[key]
+                entry, bounds = smallest.bounds[int(smallest.given[local])]
+                witness = _renamed(bounds.witness.get(local, {}), piece.found, copy, self.model)
+                name = str(self.units.names[k])
+                method = entry.method if bounds.kind == entry.kind else bounds.theorem
+                return Binding(name, float(found.shown[k]), method, witness), entry, bounds
         raise AssertionError("every unit belongs to a piece")
 
     def per_unit(self, found: Leakages) -> PerUnit:
@@ -313,13 +313,13 @@ class Answers:
         largest: dict[str, float] = {}
         for name in names:
             told = {key: s.by_method.get(name, s.values) for key, s in found.results.items()}
-            largest[name] = digits_up(float(self._placed(found.alpha, told).max(initial=0.0)))
+            largest[name] = digits_up(float(self._placed(found.keys, told).max(initial=0.0)))
         return largest
 
 
-def _key(alpha: Vector, copy: Where) -> bytes:
-    """Return what tells the α of a component's copies apart: nothing if all are equal."""
-    return b"" if bool(np.all(alpha == alpha[0])) else key_of(taken(alpha, copy))
+def _taken(vector: Vector, places: Where) -> Vector:
+    """Return the numbers at some places; those of a range are neighbours, and not copied."""
+    return vector[places.start : places.stop] if isinstance(places, range) else vector[places]
 
 
 def _where(places: Where, place: int) -> list[int]:

@@ -30,7 +30,7 @@ from quiltdp.accountant.adversaries import Adversary, adversary_from
 from quiltdp.accountant.attack_search import AttackSearch, attained, total_cost
 from quiltdp.accountant.known_records import check_known
 from quiltdp.accountant.result import jsonable
-from quiltdp.accountant.units import DpEpsilon, Protect, Units, alpha_vector, make_units, unit_name
+from quiltdp.accountant.units import DpEpsilon, Protect, Units, alphas, make_units, unit_name
 from quiltdp.chain import ChainModel, ChainSegment
 from quiltdp.errors import InvalidArgument
 from quiltdp.inference.marginals import TiltedTree
@@ -91,7 +91,7 @@ class Attack:
         """
         if model.fingerprint != self.fingerprint:
             raise InvalidArgument("this attack was found on another model")
-        alpha = alpha_vector(model, self.dp_epsilon)
+        alpha = alphas(model, self.dp_epsilon)
         for name, table in self.mechanism.items():
             if not all(0.0 <= v <= alpha[model.index[name]] for v in table.values()):
                 raise InvalidArgument(f"the mechanism reads record {name!r} more sharply than its α allows")
@@ -183,7 +183,7 @@ def attack(
     (0.3877, 0.3877)
     """
     who = check_known(adversary_from(adversary), model)
-    alpha = alpha_vector(model, dp_epsilon)
+    alpha = alphas(model, dp_epsilon)
     part = attackable(model, steps or (_GLANCE if in_passing else _STEPS))
     own = np.array([alpha[model.index[n]] for n in part.nodes])
     tree = TiltedTree(part, max_entries=max_entries)

@@ -27,7 +27,6 @@ from quiltdp.accountant.adversaries import INFORMED, Adversary
 from quiltdp.errors import InvalidArgument, option
 from quiltdp.inference.workspace import Workspace
 from quiltdp.model import Model
-from quiltdp.runs import in_runs
 from quiltdp.work import WorkBudget
 
 if TYPE_CHECKING:
@@ -116,8 +115,7 @@ class Bounds:
     Attributes
     ----------
     values
-        One leakage per protected unit, sound and rounded up; ``inf`` is a value, NaN is refused.  Those of a
-        long chain may be :class:`~quiltdp.runs.Runs`.
+        One leakage per protected unit, sound and rounded up; ``inf`` is a value, NaN is refused.
     theorem
         The registered name of the bound that gave them.
     kind
@@ -135,12 +133,11 @@ class Bounds:
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Freeze a copy of the values; refuse NaN and negative ones."""
-        values = self.values if in_runs(self.values) else np.array(self.values, dtype=np.float64)
-        if values.ndim != 1 or np.isnan(values).any() or (values < 0).any():
+        """Freeze the values; refuse NaN and negative ones."""
+        values = np.asarray(self.values, dtype=np.float64).view()
+        if values.ndim != 1 or not values.min(initial=0.0) >= 0.0:
             raise ValueError(f"{self.theorem}: leakages must be a vector of numbers in [0, ∞]")
-        if not in_runs(values):
-            values.flags.writeable = False
+        values.flags.writeable = False
         object.__setattr__(self, "values", values)
 
     def or_else(self, before: Bounds) -> Bounds:
@@ -152,11 +149,7 @@ class Bounds:
 
 
 class Bound(Protocol):
-    """A sound leakage bound for one component.
-
-    One whose class says ``in_runs = True`` takes the α of a long chain as :class:`~quiltdp.runs.Runs`; for
-    all others they are written out.
-    """
+    """A sound leakage bound for one component."""
 
     def prepare(self, workspace: Workspace, budget: WorkBudget) -> None:
         """Do all work that does not depend on α, as far as the budget goes; deterministic."""

@@ -26,7 +26,7 @@ from quiltdp.accountant.result import Binding, Certificate, Leakage, PerUnit
 from quiltdp.accountant.units import (
     Protect,
     Units,
-    alpha_vector,
+    alphas,
     guard_of,
     heaviest,
     make_units,
@@ -197,7 +197,7 @@ class DeltaProfile:
         BoundStruck
             If a limit was reached.
         """
-        given = alpha_vector(self.model, 1.0) if weights is None else np.asarray(weights, dtype=np.float64)
+        given = alphas(self.model, 1.0) if weights is None else np.asarray(weights, dtype=np.float64)
         entries = entries or self._chosen
         parts: list[tuple[WeighedPiece, np.ndarray, np.ndarray]] = []
         known: dict[tuple[int, bytes], tuple[DeltaPiece, Vector, WeighedPiece]] = {}
@@ -298,7 +298,7 @@ def smallest_scale(
     scale, was walked too and says at most ε.
     """
     bounds = DeltaProfile(model, **options)
-    weights = alpha_vector(model, mechanism.deltas, "sensitivity")
+    weights = alphas(model, mechanism.deltas, "sensitivity")
     heavy = heaviest(bounds.units, model, weights)
     alone = mechanism.group(heavy).scale(epsilon) if heavy > 0.0 else 0.0
     start = alone if alone > 0.0 else mechanism.scale(epsilon) * 2.0**-20
@@ -389,7 +389,7 @@ def approximate_leakage(
     """
     positive_epsilon(scale, "scale")
     bounds = DeltaProfile(model, **options)
-    weights = alpha_vector(model, mechanism.deltas, "sensitivity")
+    weights = alphas(model, mechanism.deltas, "sensitivity")
     heavy = heaviest(bounds.units, model, weights)
     profile = mechanism.group_profile(scale)
 

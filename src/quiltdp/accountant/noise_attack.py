@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from quiltdp.accountant.adversaries import Adversary
 from quiltdp.accountant.attack import Attack, attack, attackable
 from quiltdp.accountant.trade_offs import SUM_GRID, SUM_OUTPUTS, SUM_PARTS, SUM_VALUES
-from quiltdp.accountant.units import Protect, alpha_vector
+from quiltdp.accountant.units import Protect, alphas
 from quiltdp.errors import InvalidArgument, ModelTooWide, option
 from quiltdp.inference.marginals import TiltedTree
 from quiltdp.model import Model
@@ -136,7 +136,7 @@ def attack_gaussian(
     >>> 0.9 < found.leakage <= 1.0
     True
     """
-    weights = alpha_vector(model, sensitivity, "sensitivity")
+    weights = alphas(model, sensitivity, "sensitivity")
     top = float(weights.max(initial=0.0))
     if not top > 0.0:
         raise InvalidArgument("no record moves the query")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
@@ -16,7 +15,6 @@ from quiltdp.chain_views import ChainIndex, ChainNodes
 from quiltdp.edges import edge
 from quiltdp.numbers import shown_up
 from quiltdp.printable import json_text, printable
-from quiltdp.runs import in_runs, numbers_of, written_out
 
 __all__ = ["Binding", "Certificate", "Leakage", "PerUnit", "jsonable"]
 
@@ -104,22 +102,13 @@ class Certificate:
 
 
 class PerUnit(Mapping[str, float]):
-    """Leakage per unit, a read-only mapping over one array.
-
-    A million units stay small: those of a long chain are written out when they are asked for.
-    """
+    """Leakage per unit, a read-only mapping over one array (:attr:`values_array`)."""
 
     def __init__(self, names: Sequence[str], values: Vector) -> None:
         self._names = names
-        self._values = values if in_runs(values) else np.array(values, dtype=np.float64)
+        self.values_array = np.array(values, dtype=np.float64)
+        self.values_array.flags.writeable = False
         self._index: Mapping[str, int] | None = None
-
-    @cached_property
-    def values_array(self) -> Vector:
-        """The leakages in the order of the units."""
-        values = written_out(self._values)
-        values.flags.writeable = False
-        return values
 
     def __len__(self) -> int:
         return len(self._names)
@@ -133,17 +122,17 @@ class PerUnit(Mapping[str, float]):
             self._index = (
                 ChainIndex(names) if isinstance(names, ChainNodes) else {n: k for k, n in enumerate(names)}
             )
-        return float(self._values[self._index[name]])
+        return float(self.values_array[self._index[name]])
 
     def top(self, count: int = 10) -> list[tuple[str, float]]:
         """Return the units with the largest leakage, the first of equal ones."""
-        numbers, starts = numbers_of(self._values)
-        ends = np.append(starts[1:], len(self))
-        found: list[tuple[str, float]] = []
-        for run in np.argsort(-numbers, kind="stable")[: max(count, 0)].tolist():
-            places = range(starts[run], ends[run])[: count - len(found)]
-            found += [(str(self._names[k]), float(numbers[run])) for k in places]
-        return found
+        values, count = self.values_array, min(max(count, 0), len(self))
+        if not count:
+            return []
+        least = np.partition(values, -count)[-count]
+        above, equal = np.flatnonzero(values > least), np.flatnonzero(values == least)
+        places = [*above[np.argsort(-values[above], kind="stable")], *equal[: count - len(above)]]
+        return [(str(self._names[k]), float(values[k])) for k in places]
 
     def __repr__(self) -> str:
         """Show a few."""

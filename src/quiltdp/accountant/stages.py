@@ -19,10 +19,11 @@ from quiltdp.accountant.bounds import Bound, Bounds, Problem, Ranking, Refining,
 from quiltdp.accountant.methods import by_name
 from quiltdp.errors import InvalidArgument, ModelTooWide
 from quiltdp.inference.workspace import Workspace
-from quiltdp.runs import constant, in_runs, pointwise, written_out
 from quiltdp.work import WorkBudget
 
 __all__ = ["Component", "Evaluation", "SmallestBounds", "as_prepared"]
+
+Given = NDArray[np.int16]
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +35,7 @@ class SmallestBounds:
     """
 
     values: Vector
-    given: NDArray[np.intp]
+    given: Given
     bounds: tuple[tuple[Registered, Bounds], ...]
     fresh: tuple[bool, ...] = ()
 
@@ -157,18 +158,19 @@ class Component:
         ``before`` is the answer of fewer bounds at the same α; only the others are evaluated then.
         """
         said = [] if before is None else list(before.bounds)
-        best, given = self._unknown(alpha) if before is None else (before.values, before.given)
+        known = None if before is None else (before.values, before.given)
         for entry, bound in self.bounds[len(said) : bounds]:
             if not alpha.any():
                 found = self._nothing(entry)
             elif said and isinstance(bound, Refining):
-                found = bound.refine(_for(bound, alpha), _for(bound, best), 0.0, math.inf)
+                assert known is not None
+                found = bound.refine(alpha, known[0], 0.0, math.inf)
             else:
-                found = bound.evaluate(_for(bound, alpha))
-            given = pointwise(np.where, found.values < best, len(said), given)
-            best = np.minimum(best, found.values)
+                found = bound.evaluate(alpha)
+            known = _smaller(known, found.values, len(said))
             said.append((entry, found))
-        return SmallestBounds(best, given, tuple(said), (True,) * len(said))
+        assert known is not None, "there is a first bound"
+        return SmallestBounds(*known, tuple(said), (True,) * len(said))
 
     def largest(self, alpha: Vector, bounds: int, decided: SmallestBounds, top: int | None) -> SmallestBounds:
         """Return sound values, of the ``top`` largest units or all as those bounds tell them that count here.
@@ -187,26 +189,18 @@ class Component:
             before = best
             for b, entry, bound in due:
                 if top is not None and isinstance(bound, Ranking):
-                    found = bound.largest(_for(bound, alpha), _for(bound, best), top)
+                    found = bound.largest(alpha, best, top)
                 elif isinstance(bound, Refining):
-                    found = bound.refine(_for(bound, alpha), _for(bound, best), 0.0, math.inf)
+                    found = bound.refine(alpha, best, 0.0, math.inf)
                 else:
-                    found = bound.evaluate(_for(bound, alpha))
-                given = pointwise(np.where, found.values < best, b, given)
-                best = np.minimum(best, found.values)
+                    found = bound.evaluate(alpha)
+                best, given = _smaller((best, given), found.values, b)
                 said[b : b + 1] = [(entry, found.or_else(said[b][1]) if b < len(said) else found)]
             # where the largest are lowered, what comes up in their place may have to be told
             due = [asked for asked in due if top is not None and isinstance(asked[2], Ranking)]
             if np.all(best == before):
                 break
         return SmallestBounds(best, given, tuple(said), (True,) * len(said))
-
-    def _unknown(self, alpha: Vector) -> tuple[Vector, NDArray[np.intp]]:
-        """Return ∞ for every unit, and the first bound as what gave it, held as the α's are."""
-        count = self.problem.count
-        if in_runs(alpha):
-            return constant(count, np.inf), constant(count, 0)
-        return np.full(count, np.inf), np.zeros(count, dtype=np.intp)
 
     def _nothing(self, entry: Registered) -> Bounds:
         """No record of the component is read: nothing leaks."""
@@ -230,32 +224,34 @@ class Component:
         """
         said: list[tuple[Registered, Bounds]] = [] if before is None else list(before.bounds)
         fresh = [] if before is None else list(before.fresh)
-        best, given = self._unknown(alpha)
-        for known in (before, above):
-            if known is not None:
-                best, given = known.values, known.given
+        last = before if above is None else above
+        known = None if last is None else (last.values, last.given)
         for entry, bound in self.bounds[len(said) : bounds]:
-            if said and best.max(initial=0.0) <= low:
+            if said and known is not None and known[0].max(initial=0.0) <= low:
                 break
             if not alpha.any():
                 found = self._nothing(entry)
             elif isinstance(bound, Refining):
-                found = bound.refine(_for(bound, alpha), _for(bound, best), low, high)
+                best = np.broadcast_to(np.inf, self.problem.count) if known is None else known[0]
+                found = bound.refine(alpha, best, low, high)
             else:
-                found = bound.evaluate(_for(bound, alpha))
-            given = pointwise(np.where, found.values < best, len(said), given)
-            best = np.minimum(best, found.values)
+                found = bound.evaluate(alpha)
+            known = _smaller(known, found.values, len(said))
             said.append((entry, found))
             fresh.append(True)
         if above is not None:
             said.extend(above.bounds[len(said) :])  # some of its values may be the best still
             fresh.extend([False] * (len(said) - len(fresh)))
-        return SmallestBounds(best, given, tuple(said), tuple(fresh))
+        assert known is not None, "there is a first bound"
+        return SmallestBounds(*known, tuple(said), tuple(fresh))
 
 
-def _for(bound: Bound | Refining | Ranking, vector: Vector) -> Vector:
-    """Return a vector as a bound takes it: one that does not say ``in_runs`` gets it written out."""
-    return vector if getattr(bound, "in_runs", False) else written_out(vector)
+def _smaller(known: tuple[Vector, Given] | None, values: Vector, place: int) -> tuple[Vector, Given]:
+    """Return the smaller of what is known and the values of one more bound, and which bound gave it."""
+    if known is None:
+        return values, np.broadcast_to(np.int16(place), len(values))
+    best, given = known
+    return np.minimum(best, values), np.where(values < best, np.int16(place), given)
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,7 +18,6 @@ from quiltdp.accountant.bounds import Vector
 from quiltdp.chain import ChainModel
 from quiltdp.errors import InvalidArgument, LimitReached, UnknownNode, option
 from quiltdp.model import Model
-from quiltdp.runs import constant, written_out
 from quiltdp.work import Guard, Limit
 
 LARGEST = 1e100
@@ -32,7 +31,6 @@ __all__ = [
     "SMALLEST_TARGET",
     "Units",
     "all_or_nothing",
-    "alpha_vector",
     "alphas",
     "guard_of",
     "heaviest",
@@ -177,15 +175,9 @@ class _WindowNames(Sequence[str]):
 DpEpsilon = float | Mapping[str, float]
 
 
-def alpha_vector(model: Model, dp_epsilon: DpEpsilon, name: str = "dp_epsilon") -> Vector:
-    """Return :func:`alphas` written out as numpy holds them."""
-    return written_out(alphas(model, dp_epsilon, name))
-
-
 def alphas(model: Model, dp_epsilon: DpEpsilon, name: str = "dp_epsilon") -> Vector:
     """Return one α per node: the given one for each person behind a record, 0 for latents.
 
-    Equal ones of a long chain are held as :class:`~quiltdp.runs.Runs`.
     One number is what the mechanism costs one person; a record that stands for k people (monozygotic
     twins) pays k times as much, by group privacy.  A mapping gives each record its own α, all its people
     included; a record the query never reads has α = 0, and says so.
@@ -198,8 +190,8 @@ def alphas(model: Model, dp_epsilon: DpEpsilon, name: str = "dp_epsilon") -> Vec
     if isinstance(dp_epsilon, Mapping):
         return _unequal(model, dp_epsilon, name)
     value = positive_epsilon(dp_epsilon, name, zero=True)
-    if isinstance(model, ChainModel) and model.in_runs:
-        return constant(len(model.nodes), value)
+    if len(model.records) == len(model.nodes) and not model.people:
+        return np.broadcast_to(value, len(model.nodes))  # one number, however long a chain is
     if len(model.records) == len(model.nodes):
         vector = np.full(len(model.nodes), value)
     else:

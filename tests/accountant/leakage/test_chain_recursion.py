@@ -12,7 +12,6 @@ from quiltdp.accountant.leakage.chain_prior import ChainPriorBound
 from quiltdp.accountant.leakage.chain_recursion import Curves, PhiCurve, Side
 from quiltdp.inference.chains import ChainLaws
 from quiltdp.numbers import up_array
-from quiltdp.runs import constant, in_runs, written_out
 
 
 def slow_side(length, distances, curve_at, a):
@@ -96,6 +95,3 @@ def test_positions_that_are_not_walked_pay_no_more_than_all_records_beyond(sprea
     assert (found <= group).all()
     last = found[-1]
     assert found[8:].tolist() == np.minimum(group, last)[8:].tolist()
-    runs = side.leak(constant(90, 0.5))
-    assert in_runs(runs)
-    assert written_out(runs).tolist() == found.tolist()

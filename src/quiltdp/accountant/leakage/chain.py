@@ -32,7 +32,6 @@ from quiltdp.inference.periodic import shortened_path
 from quiltdp.inference.workspace import Workspace
 from quiltdp.model import Model
 from quiltdp.numbers import EPS, up, up_array
-from quiltdp.runs import taken
 from quiltdp.work import WorkBudget
 
 if TYPE_CHECKING:
@@ -56,8 +55,6 @@ class ChainBound:
     InvalidArgument
         If the model is not one path, or a unit is not a run of consecutive steps.
     """
-
-    in_runs = True
 
     def __init__(self, problem: Problem, *, max_work: float = 2e9) -> None:
         model, units, window = problem.model, problem.units, problem.window
@@ -119,8 +116,14 @@ class ChainBound:
             own = (right.start - left.start + 1) * a[0]
         else:
             own = (np.asarray(right) - np.asarray(left) + 1) * a[0]
-        value = up_array(own + taken(forward, right) + taken(backward, left))
-        return Bounds(np.minimum(value, total), "chain")
+        value = own + _at(forward, right)
+        value += _at(backward, left)
+        value = up_array(value)
+        return Bounds(np.minimum(value, total, out=value), "chain")
+
+
+def _at(values: Vector, places: np.ndarray | range) -> Vector:
+    return values[places.start : places.stop] if isinstance(places, range) else values[places]
 
 
 def _phi_curves(distances: np.ndarray, spreads: np.ndarray) -> Curves:

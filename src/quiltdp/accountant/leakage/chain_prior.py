@@ -29,7 +29,6 @@ from quiltdp.accountant.leakage.chain_units import ChainUnits, as_chain
 from quiltdp.inference.chains import ChainLaws
 from quiltdp.inference.workspace import Workspace
 from quiltdp.numbers import up_array
-from quiltdp.runs import in_runs, joined, key_of
 from quiltdp.work import WorkBudget
 
 __all__ = ["ChainPriorBound"]
@@ -62,8 +61,6 @@ class ChainPriorBound:
     True
     """
 
-    in_runs = True
-
     def __init__(self, problem: Problem, *, max_step: int = 32) -> None:
         self._model = as_chain(problem.model)
         self._units = ChainUnits(self._model, problem.units, problem.window)
@@ -87,15 +84,15 @@ class ChainPriorBound:
 
     def evaluate(self, alpha: Vector) -> Bounds:
         """Return the leakage of every unit."""
-        alpha = alpha if in_runs(alpha) else np.asarray(alpha, dtype=np.float64)
+        alpha = np.asarray(alpha, dtype=np.float64)
         known: dict[object, tuple[Vector, Vector]] = {}
         sides = []
         for (forward, backward), (start, stop) in zip(self._sides, self._units.spans, strict=True):
             own = alpha[start:stop]
-            key = (id(forward), key_of(own))
+            key = (id(forward), own.tobytes())
             if key not in known:
                 check = self._workspace.guard.check
                 known[key] = (forward.leak(own[::-1], check)[::-1], backward.leak(own, check))
             sides.append(known[key])
-        after, before = map(joined, zip(*sides, strict=True))
+        after, before = map(np.concatenate, zip(*sides, strict=True))
         return Bounds(up_array(self._units.totals(alpha, after, before)), "chain")

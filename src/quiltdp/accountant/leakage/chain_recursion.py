@@ -35,7 +35,6 @@ from quiltdp.accountant.bounds import Vector
 from quiltdp.accountant.leakage.contraction import phi_at
 from quiltdp.accountant.trade_offs import CHAIN_FULL, CHAIN_PERIODS, CHAIN_WALKED
 from quiltdp.numbers import EPS, up, up_array
-from quiltdp.runs import constant, in_runs, written_out
 
 __all__ = ["Curve", "Curves", "PhiCurve", "Side"]
 
@@ -150,15 +149,14 @@ class Side:
             return 0.0 * a
         curves, equal = self._curves, bool(np.all(a == a[0]))
         if not equal or curves.settled >= self.length:
-            return np.array(self._walk(written_out(a), self.length, check, settling=False))
+            return np.array(self._walk(a, self.length, check, settling=False))
         stop = min(self.length, curves.settled + CHAIN_WALKED) if curves.period == 1 else self.length
-        start = self._walk(written_out(a[:stop]), stop, check, settling=True)
+        start = self._walk(a[:stop], stop, check, settling=True)
         cost, period = float(a[0]), curves.period
         if len(start) == self.length:
             return np.array(start)
         if period == 1:
-            found = self._constant_end(start, cost)
-            return found if in_runs(a) else written_out(found)
+            return self._constant_end(start, cost)
         left = np.arange(len(start), self.length)
         later = np.array(start[-period:])[(left - len(start)) % period]
         return np.concatenate([start, np.minimum(_all_before(cost, left), later)])
@@ -169,7 +167,9 @@ class Side:
         left = range(len(start), self.length)
         reached = bisect_left(left, True, key=lambda k: bool(_all_before(cost, np.array(k)) >= later))
         less = _all_before(cost, np.array(left[:reached]))
-        return constant(self.length, later, np.concatenate([start, less]))
+        found = np.full(self.length, later)
+        found[: len(start)], found[len(start) : len(start) + reached] = start, less
+        return found
 
     def _walk(self, a: Vector, stop: int, check: Callable[[], None], *, settling: bool) -> list[float]:
         """Walk the first positions one by one; with ``settling``, only until the values repeat for good."""

@@ -18,8 +18,7 @@ from quiltdp.accountant.bounds import Bounds, Problem, Vector, register
 from quiltdp.chain import ChainModel
 from quiltdp.inference.spread import determined_nodes
 from quiltdp.inference.workspace import Workspace
-from quiltdp.numbers import up
-from quiltdp.runs import constant
+from quiltdp.numbers import scaled, up
 from quiltdp.work import WorkBudget
 
 __all__ = ["GroupBound"]
@@ -35,8 +34,6 @@ __all__ = ["GroupBound"]
 class GroupBound:
     """Σ α over a connected model, for every unit that has several possible values."""
 
-    in_runs = True
-
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
 
@@ -44,17 +41,17 @@ class GroupBound:
         """Look for units with one possible value."""
         problem = self._problem
         known = workspace.keep("determined nodes", None, lambda: determined_nodes(problem.model))
-        if isinstance(problem.model, ChainModel) and problem.model.in_runs and problem.units is None:
-            closed = {problem.model.index[n] for n in known} if problem.window == 1 else set()
-            head = [0.0 if k in closed else 1.0 for k in range(max(closed, default=-1) + 1)]
-            self._open: Vector = constant(problem.count, 1.0, head)
+        self._open: Vector = np.broadcast_to(1.0, problem.count)
+        if not known or problem.window > 1:
             return
         self._open = np.ones(problem.count)
-        if known and problem.window == 1:
+        if isinstance(problem.model, ChainModel) and problem.units is None:
+            self._open[[problem.model.index[n] for n in known]] = 0.0
+        else:
             for k, unit in enumerate(problem.listed()):
                 self._open[k] = 0.0 if known.issuperset(unit) else 1.0
 
     def evaluate(self, alpha: Vector) -> Bounds:
         """Return the sum of all α for every unit."""
-        total = up(float(alpha.sum()), len(alpha) + 8.0) if alpha.any() else 0.0
-        return Bounds(total * self._open, "group")
+        total = float(alpha.sum())
+        return Bounds(scaled(self._open, up(total, len(alpha) + 8.0) if total else 0.0), "group")

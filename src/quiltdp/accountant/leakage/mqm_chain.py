@@ -32,7 +32,6 @@ from quiltdp.errors import InvalidArgument, ModelTooWide, option
 from quiltdp.inference.chains import ChainLaws
 from quiltdp.inference.workspace import Workspace
 from quiltdp.numbers import up_array
-from quiltdp.runs import constant, in_runs, joined, written_out
 from quiltdp.work import WorkBudget
 
 __all__ = ["ChainInfluences", "MarkovQuiltChainBound", "PublishedChainBound"]
@@ -75,7 +74,6 @@ class MarkovQuiltChainBound:
     1.0
     """
 
-    in_runs = True
     name = "published"
 
     def __init__(self, problem: Problem, *, max_width: int | None = None) -> None:
@@ -97,7 +95,7 @@ class MarkovQuiltChainBound:
 
     def evaluate(self, alpha: Vector) -> Bounds:
         """Return the leakage of every unit."""
-        alpha = alpha if in_runs(alpha) else np.asarray(alpha, dtype=np.float64)
+        alpha = np.asarray(alpha, dtype=np.float64)
         return Bounds(up_array(self._best(alpha)), self.name, "published")
 
     def _best(self, alpha: Vector) -> Vector:
@@ -105,8 +103,9 @@ class MarkovQuiltChainBound:
         units, check = self._units, self._check
         spans = list(zip(units.spans, self._influences, strict=True))
         if units.single:
-            return joined([_of_steps(found, alpha[start:stop], check) for (start, stop), found in spans])
-        total, alpha = np.zeros(units.count), written_out(alpha)
+            every = [_of_steps(found, alpha[start:stop], check) for (start, stop), found in spans]
+            return every[0] if len(every) == 1 else np.concatenate(every)
+        total = np.zeros(units.count)
         for (start, stop), found in spans:
             here = (units.first >= start) & (units.last < stop)
             first, last = units.first[here] - start, units.last[here] - start
@@ -118,12 +117,14 @@ def _of_steps(found: ChainInfluences, alpha: Vector, check: Check) -> Vector:
     """Return the best quilts of every step of one chain; those far from both ends have the same."""
     check()
     n, far = len(alpha), found.left.shape[1]
-    if in_runs(alpha) and np.all(alpha == alpha[0]) and len(found.left) == 1 and n > 2 * far:
+    if np.all(alpha == alpha[0]) and len(found.left) == 1 and n > 2 * far:
         some = np.concatenate([np.arange(far + 1), np.arange(n - far, n)])
         value = _best_of_kinds(found, float(alpha[0]), n, some, some)
-        return joined([value[:far], constant(n - 2 * far, float(value[far])), value[far + 1 :]])
-    every = np.arange(n)
-    return _best_quilts(found, written_out(alpha), every, every, check)
+        every = np.full(n, value[far])
+        every[:far], every[n - far :] = value[:far], value[far + 1 :]
+        return every
+    steps = np.arange(n)
+    return _best_quilts(found, alpha, steps, steps, check)
 
 
 def _best_quilts(found: ChainInfluences, alpha: Vector, first: Ints, last: Ints, check: Check) -> Vector:
