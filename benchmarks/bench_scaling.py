@@ -326,11 +326,10 @@ def loop(count: int) -> Part:
 
 
 def local_times(pool: Workers, count: int) -> dict[int, float]:
-    """Return the processor seconds of the processes that take any task, and of those that have places."""
+    """Return the processor seconds of the processes."""
     seen: dict[int, float] = {}
     while len(seen) < count:
         seen.update(f.result() for f in [pool.submit(processor_time) for _ in range(4 * count)])
-    seen.update(f.result() for f in [pool.submit_at(k, processor_time) for k in range(count)])
     return seen
 
 

@@ -8,7 +8,7 @@ import os
 import signal
 import threading
 import time
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
@@ -18,9 +18,8 @@ from typing import Any
 import pytest
 
 import quiltdp as qd
-from quiltdp import parallel, processes
 from quiltdp.errors import InvalidArgument, ModelTooWide, WorkerLost
-from quiltdp.parallel import Sealed, Workers, each, worker_count, workers
+from quiltdp.parallel import Workers, each, worker_count, workers
 
 
 class Table:
@@ -201,11 +200,9 @@ def test_a_process_that_dies_while_it_begins_is_replaced(monkeypatch: pytest.Mon
         return usual(pool, *args, **kwargs)
 
     monkeypatch.setattr(ProcessPoolExecutor, "submit", submit)
-    for place in (None, lambda k: k):
-        failed.clear()
-        with Workers(2) as pool:
-            assert list(each(pow, range(6), shared=2, executor=pool, place=place)) == [1, 2, 4, 8, 16, 32]
-        assert failed
+    with Workers(2) as pool:
+        assert list(each(pow, range(6), shared=2, executor=pool)) == [1, 2, 4, 8, 16, 32]
+    assert failed
 
 
 def test_one_worker_is_this_process() -> None:
@@ -219,39 +216,6 @@ def test_one_worker_is_this_process() -> None:
         list(each(pow, [1], shared=2, chunk=0))
 
 
-def process(_: None, k: int) -> tuple[int, int]:
-    return k, os.getpid()
-
-
-def test_items_of_one_place_meet_one_process() -> None:
-    """Places go to and fro over the processes: of four places two workers get 0, 3 and 1, 2."""
-    with Workers(2) as pool:
-        found = [dict(each(process, range(4), executor=pool, place=lambda k: k)) for _ in range(2)]
-    assert found[0] == found[1]
-    pids = found[0]
-    assert pids[0] == pids[3] != pids[1] == pids[2]
-
-
-def test_all_items_of_a_process_are_one_task_and_errors_come_in_their_order() -> None:
-    sent: list[int] = []
-
-    class Counting(Workers):
-        def submit_at(self, place: int, fn: Any, /, *args: Any) -> Future[Any]:
-            sent.append(len(args[-1]))
-            return super().submit_at(place, fn, *args)
-
-    with Counting(2) as pool:
-        assert list(each(pow, range(10), shared=2, executor=pool, place=lambda k: k)) == [
-            2**k for k in range(10)
-        ]
-        assert sent == [5, 5]
-        found = each(refuse_odd, [0, 2, 4, 7, 5, 6], executor=pool, place=lambda k: k // 2)
-        assert [next(found) for _ in range(3)] == [0, 2, 4]
-        with pytest.raises(ModelTooWide, match="item 7 is odd"):  # 5 is refused by the other process
-            next(found)
-        assert list(each(pow, [], shared=2, executor=pool, place=lambda k: k)) == []
-
-
 def die_at(shared: tuple[str, list[int]], k: int) -> int:
     marker, table = shared
     if k == 2 and not Path(marker).exists():
@@ -260,16 +224,12 @@ def die_at(shared: tuple[str, list[int]], k: int) -> int:
     return table[k]
 
 
-def test_what_is_sealed_is_sent_once_to_every_process_and_again_to_a_new_one(tmp_path: Path) -> None:
-    table = list(range(10, 20_010))  # too large to go with every chunk
-    sealed = Sealed((str(tmp_path / "died"), table))
+def test_what_is_shared_is_sent_again_to_a_new_process(tmp_path: Path) -> None:
+    table = list(range(10, 20_010))
     with Workers(2) as pool:
         for _ in range(2):
-            found = list(each(die_at, range(6), shared=sealed, executor=pool, place=lambda k: k))
-            assert found == table[:6]
-        assert [pool.lacks(k, sealed.key) for k in range(4)] == [False] * 4
-        assert [pool.lacks(k, "other") for k in range(4)] == [True, True, False, False]
-    assert list(each(die_at, range(6), shared=sealed)) == table[:6]
+            shared = (str(tmp_path / "died"), table)
+            assert list(each(die_at, range(6), shared=shared, executor=pool)) == table[:6]
 
 
 class Inline(Executor):
@@ -288,41 +248,6 @@ class Inline(Executor):
 
     def answer(self, found: Any) -> Any:
         return found
-
-
-class Forgetful(Inline):
-    """Many workers that take turns: each of them has what it was sent itself, and nothing else."""
-
-    def __init__(self, workers: int) -> None:
-        super().__init__()
-        self.memory: list[OrderedDict[str, Any]] = [OrderedDict() for _ in range(workers)]
-
-    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
-        k = len(self.tasks) % len(self.memory)
-        usual, parallel._KEPT.things = parallel._KEPT.things, self.memory[k]
-        try:
-            future = super().submit(fn, *args, **kwargs)
-        finally:
-            parallel._KEPT.things = usual
-        found = future.result()
-        if isinstance(found, parallel._Lacks):
-            future = Future()
-            future.set_result(found._replace(process=k))
-        return future
-
-
-def first_of(table: list[int], k: int) -> int:
-    return table[k]
-
-
-@pytest.mark.parametrize("count", [1, 2, 7])
-def test_workers_of_an_unknown_number_are_sent_what_is_shared_about_once_each(count: int) -> None:
-    table = list(range(100, 20_100))  # too large to go along with every task
-    pool = Forgetful(count)
-    assert list(each(first_of, range(300), shared=table, executor=pool)) == table[:300]
-    carrying = sum(payload is not None for _, _, payload, _ in pool.tasks)
-    assert count <= carrying <= 3 * count
-    assert len(pool.tasks) <= 300 + 256 * 3
 
 
 def test_tasks_are_large_while_much_is_left_and_single_items_at_the_end() -> None:
@@ -361,12 +286,6 @@ class Garbage(Inline):
         return None
 
 
-class AlwaysLacks(Inline):
-    def answer(self, found: Any) -> Any:
-        assert len(self.tasks) < 100, "an endless loop"
-        return parallel._Lacks("nowhere", 1, 1)
-
-
 @pytest.mark.parametrize(
     ("pool", "said"),
     [
@@ -374,7 +293,6 @@ class AlwaysLacks(Inline):
         (Cancelled(), "CancelledError"),
         (Shortened(2), "something else"),
         (Garbage(), "something else: 'None'"),
-        (AlwaysLacks(), "something else"),
     ],
     ids=lambda p: type(p).__name__,
 )
@@ -406,4 +324,3 @@ def test_what_is_no_executor_is_refused_in_one_line(wrong: Any) -> None:
     with pytest.raises(InvalidArgument, match="executor must be"):
         qd.leakage(qd.example("asia"), 0.1, "group", executor=wrong)
     assert worker_count(ThreadPoolExecutor(3)) == 3
-    assert processes.KEPT > 1

@@ -1,4 +1,4 @@
-"""Processes of this machine as an executor: replaced when one of them dies, each with a place of its own."""
+"""Processes of this machine as an executor: replaced when one of them dies."""
 
 from __future__ import annotations
 
@@ -11,10 +11,7 @@ from typing import Any
 
 from quiltdp.errors import InvalidArgument, option
 
-__all__ = ["KEPT", "Workers"]
-
-KEPT = 8
-"""Shared things that a worker remembers."""
+__all__ = ["Workers"]
 
 _DIED = (BrokenExecutor, BrokenPipeError)
 """What a pool says whose process is gone: before the call, or while it was told what to import."""
@@ -42,16 +39,14 @@ class Workers(Executor):
             )
         self._max_workers = count
         self._lock = threading.Lock()
-        self._pool = self._new(count)
-        self._places: list[ProcessPoolExecutor] = []
-        self._sent: set[tuple[int, str]] = set()
+        self._pool = self._new()
 
-    def _new(self, count: int) -> ProcessPoolExecutor:
+    def _new(self) -> ProcessPoolExecutor:
         import multiprocessing
 
         # Not forked: a progress bar is a thread, and threads do not survive a fork in good order.
         fresh = multiprocessing.get_context("spawn")
-        return ProcessPoolExecutor(count, mp_context=fresh, initializer=_begin)
+        return ProcessPoolExecutor(self._max_workers, mp_context=fresh, initializer=_begin)
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """Schedule a call, in new processes if the old ones broke."""
@@ -60,48 +55,17 @@ class Workers(Executor):
                 return self._pool.submit(fn, *args, **kwargs)
             except _DIED:
                 self._pool.shutdown(wait=False)
-                self._pool = self._new(self._max_workers)
+                self._pool = self._new()
                 return self._pool.submit(fn, *args, **kwargs)
-
-    def submit_at(self, place: int, fn: Callable[..., Any], /, *args: Any) -> Future[Any]:
-        """Schedule a call in the process of a place; neighbours go to and fro, so that they balance."""
-        k = self.process(place)
-        with self._lock:
-            if not self._places:
-                self._places = [self._new(1) for _ in range(self._max_workers)]
-            try:
-                return self._places[k].submit(fn, *args)
-            except _DIED:
-                self._places[k].shutdown(wait=False)
-                self._places[k] = self._new(1)
-                return self._places[k].submit(fn, *args)
-
-    def lacks(self, place: int, key: str) -> bool:
-        """Return whether the process of a place was not yet sent what ``key`` names; from now on it was."""
-        sent = (self.process(place), key)
-        with self._lock:
-            if sent in self._sent:
-                return False
-            if len(self._sent) >= KEPT * self._max_workers:
-                self._sent.clear()
-            self._sent.add(sent)
-            return True
-
-    def process(self, place: int) -> int:
-        """Return the number of the process that a place has: 0, 1, …, then back again."""
-        k = place % (2 * self._max_workers)
-        return min(k, 2 * self._max_workers - 1 - k)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Let the processes go when they are done; ``cancel_futures`` drops what has not begun."""
-        for pool in (self._pool, *self._places):
-            pool.shutdown(wait=wait, cancel_futures=cancel_futures)
+        self._pool.shutdown(wait=wait, cancel_futures=cancel_futures)
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         """Wait for what is under way; after an error or an interrupt, end it."""
         if kind is not None:
-            pools = (self._pool, *self._places)
-            processes = [p for pool in pools for p in (getattr(pool, "_processes", None) or {}).values()]
+            processes = list((getattr(self._pool, "_processes", None) or {}).values())
             self.shutdown(wait=False, cancel_futures=True)
             for process in processes:
                 process.terminate()

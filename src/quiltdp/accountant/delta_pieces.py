@@ -99,25 +99,22 @@ def _evaluate(shared: _Weighing, asked: _Question) -> Evaluated:
 def evaluate_elsewhere(
     pieces: Sequence[tuple[DeltaPiece, Vector, WeighedPiece]], budget: WorkBudget, executor: Executor
 ) -> Callable[[GroupProfile, float, bool], list[Evaluated]]:
-    """Return a function that evaluates components through an executor, each where it was asked before.
+    """Return a function that evaluates components through an executor.
 
     What a mechanism's own δ(ε) is made of cannot always be sent; then the components are evaluated here.
     """
-    from quiltdp.parallel import Sealed, each
+    from quiltdp.parallel import each
 
     asked = [(piece.problem, weights) for piece, weights, _ in pieces]
     fitting = [tuple(entry for entry, _ in weighed.bounds) for _, _, weighed in pieces]
-    sealed = Sealed(_Weighing(asked, fitting, budget))
-    size = [len(piece.problem.model.nodes) for piece, _, _ in pieces]
-    largest = sorted(range(len(pieces)), key=lambda k: (-size[k], k))
-    place = {k: at for at, k in enumerate(largest)}
+    shared = _Weighing(asked, fitting, budget)
 
     def evaluate(profile: GroupProfile, epsilon: float, costly: bool) -> list[Evaluated]:
         if not _can_be_sent(profile):
             return [weighed.evaluate(profile, epsilon, costly=costly) for _, _, weighed in pieces]
         guards = [piece.workspace.guard for piece, _, _ in pieces]
         questions: list[_Question] = [(k, profile, epsilon, costly, guard) for k, guard in enumerate(guards)]
-        return list(each(_evaluate, questions, shared=sealed, executor=executor, place=lambda q: place[q[0]]))
+        return list(each(_evaluate, questions, shared=shared, executor=executor, chunk=1))
 
     return evaluate
 

@@ -15,7 +15,7 @@ from quiltdp.accountant.bounds import Bound, Registered
 from quiltdp.accountant.methods import by_name
 from quiltdp.accountant.stages import Component, Evaluation, SmallestBounds
 from quiltdp.inference.workspace import Workspace
-from quiltdp.parallel import Sealed, each
+from quiltdp.parallel import each
 from quiltdp.work import Guard, WorkBudget
 
 __all__ = ["Elsewhere"]
@@ -70,9 +70,7 @@ class Elsewhere:
     def __init__(self, components: Sequence[Component], budget: WorkBudget, executor: Executor) -> None:
         self.components = components
         self.executor = executor
-        self._shared = Sealed(_Prepared(components, budget))
-        largest = sorted(range(len(components)), key=lambda p: (-len(components[p].problem.model.nodes), p))
-        self._place = {p: k for k, p in enumerate(largest)}
+        self._shared = _Prepared(components, budget)
 
     def offer(self, entry: Registered, pieces: Sequence[int], *, insist: bool = False) -> list[bool]:
         """Prepare a bound in some pieces, where it applies; return in which of them it was taken.
@@ -81,7 +79,7 @@ class Elsewhere:
         """
         asked = [(p, _names(self.components[p]), entry, insist, self._guard(p)) for p in pieces]
         taken = []
-        for p, (took, notes, found) in zip(pieces, self._each(_offer, asked, pieces), strict=True):
+        for p, (took, notes, found) in zip(pieces, self._each(_offer, asked), strict=True):
             self.components[p].notes.extend(notes)
             if took:
                 last, said = found
@@ -92,7 +90,7 @@ class Elsewhere:
     def run(self, evaluations: Sequence[Evaluation]) -> list[SmallestBounds]:
         """Return what all evaluations give, in their order."""
         asked = [(q, _names(self.components[q.piece])[: q.bounds], self._guard(q.piece)) for q in evaluations]
-        found = self._each(_evaluate, asked, [q.piece for q in evaluations])
+        found = self._each(_evaluate, asked)
         return [self._ours(q.piece, one) for q, one in zip(evaluations, found, strict=True)]
 
     def _ours(self, piece: int, found: SmallestBounds) -> SmallestBounds:
@@ -100,10 +98,8 @@ class Elsewhere:
         entries = [entry for entry, _ in self.components[piece].bounds[: len(found.bounds)]]
         return replace(found, bounds=tuple((e, b) for e, (_, b) in zip(entries, found.bounds, strict=True)))
 
-    def _each(self, work: Any, asked: Sequence[Any], pieces: Sequence[int]) -> Any:
-        """Ask about every piece where it was asked before, the largest pieces shared out first."""
-        at = {id(a): self._place[p] for a, p in zip(asked, pieces, strict=True)}
-        return each(work, asked, shared=self._shared, executor=self.executor, place=lambda a: at[id(a)])
+    def _each(self, work: Any, asked: Sequence[Any]) -> Any:
+        return each(work, asked, shared=self._shared, executor=self.executor, chunk=1)
 
     def _guard(self, piece: int) -> Guard:
         return self.components[piece].workspace.guard

@@ -32,7 +32,7 @@ from quiltdp.accountant.units import (
 from quiltdp.edges import edge
 from quiltdp.errors import InvalidArgument, LimitReached, option
 from quiltdp.graph.components import component_classes
-from quiltdp.inference.workspace import Alongside, Workspace
+from quiltdp.inference.workspace import Workspace
 from quiltdp.model import Model
 from quiltdp.work import GuardStruck, Limit, WorkBudget
 
@@ -76,7 +76,6 @@ class LeakageProfile:
         memory_limit: float | None = None,
         progress: Progress | None = None,
         executor: Executor | None = None,
-        alongside: Alongside | None = None,
     ) -> None:
         self.adversary = check_known(adversary_from(adversary), model)
         guard = guard_of(time_limit, memory_limit)
@@ -84,7 +83,7 @@ class LeakageProfile:
         self.model = model
         self.units = make_units(model, protect, window)
         self.protection: dict[str, Any] = {"protect": protect, "window": window}
-        self.workspace = Workspace(model, guard=guard, alongside=alongside)
+        self.workspace = Workspace(model, guard=guard)
         self._fresh, self._shares_guard = True, guard is time_limit
         self._progress = progress
         self._entry = None if method == "auto" else find_method(self.adversary, method)

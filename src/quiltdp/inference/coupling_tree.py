@@ -10,7 +10,7 @@ leads to.  Only possible states are listed, so tables with zeros have few.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
@@ -31,7 +31,6 @@ __all__ = [
     "TreeReader",
     "coupling_tree",
     "reading_order",
-    "side_by_side",
 ]
 
 
@@ -264,30 +263,6 @@ def coupling_tree(
 ) -> CouplingTree:
     """Return the reveals of every message and unit (:class:`TreeReader`)."""
     return TreeReader(model, units, **limits).read(together=together, both_orders=both_orders)
-
-
-def side_by_side(trees: Sequence[CouplingTree]) -> CouplingTree:
-    """Return trees of the same nodes as one: the messages of all, then the units of all.
-
-    Raises
-    ------
-    ValueError
-        If their laws are not known equally well.
-    """
-    if len({t.slack for t in trees}) > 1:
-        raise ValueError("trees side by side share one slack")
-    messages: list[tuple[Reveal, ...]] = []
-    units: list[tuple[Reveal, ...]] = []
-    for tree in trees:
-        before = len(messages)
-        for source, target in ((tree.messages, messages), (tree.units, units)):
-            for reveals in source:
-                target.append(tuple(replace(r, beyond=_later(r.beyond, before)) for r in reveals))
-    return CouplingTree(tuple(messages), tuple(units), trees[0].slack)
-
-
-def _later(beyond: tuple[tuple[int, Ints], ...], by: int) -> tuple[tuple[int, Ints], ...]:
-    return tuple((message + by, shown) for message, shown in beyond)
 
 
 _Edge = tuple[int, int]

@@ -12,25 +12,9 @@ from quiltdp.work import Guard
 if TYPE_CHECKING:
     from quiltdp.graph.types import DependencyGraph
 
-__all__ = ["Alongside", "Workspace", "moral_graph"]
+__all__ = ["Workspace", "moral_graph"]
 
 _Made = TypeVar("_Made")
-
-
-class Alongside:
-    """What models of one shape share while they are asked the same questions: a family at some frequencies.
-
-    Attributes
-    ----------
-    asked
-        Whether all of them are about to be asked the same: then what is found for one is found for all.
-    groups
-        Who can be asked together, by what must be equal.
-    """
-
-    def __init__(self) -> None:
-        self.asked = False
-        self.groups: dict[Hashable, Any] = {}
 
 
 class Workspace:
@@ -47,8 +31,6 @@ class Workspace:
         How much may be kept.
     guard
         Looked at by long steps, between chunks.
-    alongside
-        What it shares with those of other models of its shape, if anything.
 
     Examples
     --------
@@ -63,9 +45,8 @@ class Workspace:
         model: Model,
         max_bytes: int = 2**28,
         guard: Guard | None = None,
-        alongside: Alongside | None = None,
     ) -> None:
-        self.model, self.alongside = model, alongside
+        self.model = model
         self._shelf = _Shelf(max_bytes, guard if guard is not None else Guard())
         self._part: Hashable = None
 
@@ -78,7 +59,6 @@ class Workspace:
         """Return the workspace of a part of the model: room and guard are shared, keys are its own."""
         inner = Workspace.__new__(Workspace)
         inner.model, inner._shelf, inner._part = model, self._shelf, (self._part, name)
-        inner.alongside = self.alongside
         return inner
 
     def keep(

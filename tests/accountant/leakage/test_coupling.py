@@ -26,8 +26,7 @@ from quiltdp.accountant.leakage.coupling_chosen import ChosenPairs
 from quiltdp.accountant.leakage.coupling_guess import Guesses
 from quiltdp.accountant.leakage.ties import best_ties, proved
 from quiltdp.errors import ModelTooWide
-from quiltdp.inference.coupling_tree import coupling_tree, side_by_side
-from quiltdp.inference.workspace import Alongside
+from quiltdp.inference.coupling_tree import coupling_tree
 from quiltdp.work import Guard, WorkBudget
 
 
@@ -238,35 +237,3 @@ def test_the_guess_is_the_sum_of_total_variations_and_the_choice_keeps_to_its_li
     cells = np.array([[0.0], [1.0], [1.0], [0.0]])
     half = np.full((2, 1), 0.5)
     assert proved(half, half, cells, best_ties(half, half, cells))[0] == pytest.approx(1.0, abs=1e-12)
-
-
-@pytest.mark.parametrize("seed", range(2))
-@pytest.mark.parametrize("finer", [{}, {"together": 30, "both_orders": True}])
-def test_trees_of_one_shape_side_by_side_have_the_values_they_have_alone(seed, finer):
-    """To the last bit, in any company: with sums of α that closed forms take, and beyond."""
-    rng = np.random.default_rng(seed)
-    shapes = {f"x{k}": [f"x{j}" for j in range(k) if rng.random() < 0.5][-2:] for k in range(4)}
-    trees = []
-    for _ in range(9):  # one more than a group takes
-        tables = {n: (p, rng.dirichlet(np.ones(3), size=(3,) * len(p))) for n, p in shapes.items()}
-        model = Model.from_tables(tables)
-        trees.append(coupling_tree(model, [(r,) for r in model.records], **finer))
-    together = Alongside()
-    company = [AllPairs(tree, Guard()) for tree in trees]
-    for pairs in company:
-        pairs.join(together, model.nodes)
-    assert len(set(map(id, (p._group for p in company)))) == 2
-    for scale in (0.01, 0.7, 60.0):
-        alpha = scale * rng.uniform(0.5, 1.5, len(model.nodes))
-        together.asked = True
-        beside = [pairs.evaluate(alpha).tobytes() for pairs in company]
-        together.asked = False
-        assert beside == [pairs.evaluate(alpha).tobytes() for pairs in company]
-        assert beside == [AllPairs(tree, Guard()).evaluate(alpha).tobytes() for tree in trees]
-
-
-def test_trees_that_differ_in_slack_do_not_stand_side_by_side():
-    chains = [markov_chain([[0.9, 0.1], [0.2, 0.8]], n) for n in (2, 3)]
-    trees = [coupling_tree(m, [("X0",)]) for m in chains]
-    with pytest.raises(ValueError, match="slack"):
-        side_by_side(trees)

@@ -123,8 +123,6 @@ class CouplingBound:
                 how = finer
                 break
         self._pairs = AllPairs(reader.read(**how), workspace.guard)
-        if workspace.alongside is not None:
-            self._pairs.join(workspace.alongside, (self._model.nodes, self._units))
 
     def _reader(self, workspace: Workspace, budget: WorkBudget) -> TreeReader:
         """Return the reader of the junction tree; refuse cliques that are too large together."""

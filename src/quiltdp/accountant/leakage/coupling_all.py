@@ -10,13 +10,12 @@ of their possible states squared, times those of the next node.  *Reference*: do
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from quiltdp.accountant.bounds import Vector
-from quiltdp.accountant.leakage.kernel import CLOSED_UP_TO
 from quiltdp.accountant.leakage.pair_costs import PairCosts
 from quiltdp.accountant.leakage.ties import MOST_NODES, Array, Ties, best_ties
 from quiltdp.accountant.leakage.transport import (
@@ -25,9 +24,8 @@ from quiltdp.accountant.leakage.transport import (
     transport_of_columns,
     transport_renewed,
 )
-from quiltdp.accountant.trade_offs import COSTS_AT_ONCE, TOGETHER, TOGETHER_PAIRS, TREES_KEPT
-from quiltdp.inference.coupling_tree import CouplingTree, Ints, Reveal, Step, side_by_side
-from quiltdp.inference.workspace import Alongside
+from quiltdp.accountant.trade_offs import COSTS_AT_ONCE, TREES_KEPT
+from quiltdp.inference.coupling_tree import CouplingTree, Ints, Reveal, Step
 from quiltdp.numbers import up, up_array
 from quiltdp.work import Guard
 
@@ -49,22 +47,9 @@ class AllPairs:
         self._guard = guard
         self._room = room
         self._known: dict[bytes, Trees] = {}
-        self._group: _Group | None = None
-
-    def join(self, alongside: Alongside, shape: Hashable) -> None:
-        """Be evaluated together with others of this shape, where all are asked about one α."""
-        if self._tree.pairs > TOGETHER_PAIRS:
-            return  # its steps are long enough alone
-        key = ("coupling", shape, self._tree.slack)
-        if key not in alongside.groups or len(alongside.groups[key].members) >= TOGETHER:
-            alongside.groups[key] = _Group(alongside)
-        self._group = alongside.groups[key]
-        self._group.members.append(self)
 
     def evaluate(self, alpha: Vector) -> Vector:
         """Return the leakage of every unit: the largest message of its reveal, its own α included."""
-        if self._group is not None and self._group.takes(alpha):
-            return self._group.evaluate(self, alpha)
         return _Sweep(self._tree, alpha, self._guard, self._near(alpha)).run()
 
     def _near(self, alpha: Vector) -> Trees:
@@ -80,35 +65,6 @@ class AllPairs:
                 self._known.pop(next(iter(self._known)))
             self._known[key] = trees
         return self._known[key]
-
-
-class _Group:
-    """Trees of one shape with other laws, asked about the same α: one sweep over all of them.
-
-    A transport does not depend on those beside it, so each tree has the values that it has alone.
-    """
-
-    def __init__(self, alongside: Alongside) -> None:
-        self.members: list[AllPairs] = []
-        self._alongside = alongside
-        self._together: AllPairs | None = None
-        self._found: tuple[bytes, list[Vector]] = (b"", [])
-
-    def takes(self, alpha: Vector) -> bool:
-        """Return whether all are asked about this α, and all costs are in the range of closed forms."""
-        return self._alongside.asked and len(self.members) > 1 and float(alpha.sum()) <= CLOSED_UP_TO
-
-    def evaluate(self, one: AllPairs, alpha: Vector) -> Vector:
-        """Return the leakage of every unit of one of them."""
-        key = alpha.tobytes()
-        if self._found[0] != key or len(self._found[1]) < len(self.members):
-            trees = [m._tree for m in self.members]
-            if self._together is None or len(self._together._tree.units) < sum(len(t.units) for t in trees):
-                self._together = AllPairs(side_by_side(trees), one._guard, room=len(trees) * TREES_KEPT)
-            self._together._guard = one._guard
-            values = self._together.evaluate(alpha)
-            self._found = (key, np.split(values, np.cumsum([len(t.units) for t in trees])[:-1]))
-        return self._found[1][self.members.index(one)]
 
 
 @dataclass(eq=False)

@@ -20,7 +20,6 @@ from quiltdp.accountant.profile import LeakageProfile
 from quiltdp.accountant.shared_work import SharedWork, ask_until
 from quiltdp.domains.pedigree.network import pedigree
 from quiltdp.domains.pedigree.types import Pedigree
-from quiltdp.inference.workspace import Alongside
 from quiltdp.journal import Journal, each_kept, key_of
 from quiltdp.parallel import Progress
 from quiltdp.work import NO_GUARD, Guard, WorkBudget
@@ -84,12 +83,11 @@ class NodeAnalyses:
         self.executor, self.journal, self.progress = executor, journal, progress
         self._source = (family, study, dict(genetics))
         self._profiles: OrderedDict[tuple[Who, float, WorkBudget], LeakageProfile] = OrderedDict()
-        self._alongside = Alongside()
 
     def __getstate__(self) -> dict[str, Any]:
         """Send what is asked about, not what was found here or how long it may take."""
         mine: dict[str, Any] = dict.fromkeys(("executor", "journal", "progress", "shared"))
-        return {**self.__dict__, **mine, "_profiles": OrderedDict(), "_alongside": Alongside()}
+        return {**self.__dict__, **mine, "_profiles": OrderedDict()}
 
     def leakages(self, asked: Sequence[Node]) -> list[Vector]:
         """Return the leakage of every record, for every question.
@@ -101,12 +99,6 @@ class NodeAnalyses:
         """
         assert self.shared is not None, "questions are put where the analyses were made"
         questions = [self._question(*node) for node in asked]
-        missing = [q for q in questions if self.journal is None or self._key(q) not in self.journal]
-        self._alongside.asked = self._one_sweep(missing)
-        if self._alongside.asked:
-            for question in missing:
-                profile = self._kept(question)
-                self._until(question, profile, profile.prepare)
         found = each_kept(
             _leakage,
             questions,
@@ -119,14 +111,6 @@ class NodeAnalyses:
             total=len(asked),
         )
         return [np.array(values) for _, values in found]
-
-    def _one_sweep(self, questions: Sequence[_Question]) -> bool:
-        """Return whether all questions are put here, about the same α: what they share is then found once."""
-        if len(questions) < 2 or self.executor is not None:
-            return False
-        return len(self._profiles) + len(questions) <= _KEPT and all(
-            q.alpha == questions[0].alpha for q in questions
-        )
 
     def _question(self, adversary: Who, frequency: float, alpha: Mapping[str, float]) -> _Question:
         """Return what is analysed for a node: one frequency for all where it cancels."""
@@ -171,7 +155,7 @@ class NodeAnalyses:
             return LeakageProfile(self.some, method="propagation")
         family, study, genetics = self._source
         model = pedigree(family, asked.frequency, study=study, **genetics)
-        return LeakageProfile(model, adversary=asked.adversary, work=asked.budget, alongside=self._alongside)
+        return LeakageProfile(model, adversary=asked.adversary, work=asked.budget)
 
 
 def _leakage(analyses: NodeAnalyses, asked: _Question) -> list[float]:
