@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, ClassVar
 
@@ -85,13 +85,15 @@ class WorkBudget:
         """Return a JSON-ready dictionary."""
         return asdict(self)
 
-    def stopped(self, struck: GuardStruck, stage: str) -> str:
-        """Return, for people, that a limit was reached after a stage, and how to get its answer again."""
+    def stopped(self, struck: GuardStruck, finished: Sequence[str]) -> str:
+        """Return, for people, that a limit was reached after these stages, and how to get their answer."""
+        stage = finished[-1]
         again = f"{self.level}:{stage}"
         typed = f"work={again!r} (--work {again})"
         if replace(self, until="") != LEVELS.get(self.level):
             typed = f"the same work budget with until={stage!r}"
-        return f"{struck} after stage {stage!r}; {typed} gives this partial answer again"
+        done = f"bounds that had finished: {', '.join(finished)}"
+        return f"{struck} after stage {stage!r}; {typed} gives this partial answer again; {done}"
 
 
 _NORMAL = WorkBudget()

@@ -71,6 +71,7 @@ def test_a_limit_in_the_middle_of_a_search_leaves_the_stage_before(monkeypatch: 
     assert (found.sigma, found.method) == (expected.sigma, expected.method)
     assert found.certificate.stage == expected.certificate.stage == "paired"
     assert "the time limit was reached after stage 'paired'" in str(found)
+    assert "bounds that had finished: group" in str(found)
     assert "--work quick:paired" in found.to_json()
     partial = partial_answer(lambda: approximate_leakage(TREE, NOISE, found.sigma, work="quick"))
     assert partial.certificate.stage == "paired"

@@ -143,6 +143,7 @@ def test_when_a_limit_is_reached_the_last_finished_stage_is_the_partial_answer(m
     assert calls
     assert (found.sigma, found.certificate.stage) == (expected.sigma, "propagation")
     assert "the time limit was reached after stage 'propagation'" in str(found)
+    assert "bounds that had finished: group, propagation" in str(found)
     assert "--work normal:propagation" in found.to_json()
 
 

@@ -174,8 +174,9 @@ class DeltaProfile:
             if stopped is not None:
                 break
         assert found is not None, "group privacy answers, whatever the limits"
-        self.stage = self._last_prepared(last)
-        self.reached = "" if stopped is None else self.budget.stopped(stopped, self.stage)
+        prepared = [f.name for f in last if any(p.tried[f.name] is not None for p in self._pieces)]
+        self.stage = prepared[-1]
+        self.reached = "" if stopped is None else self.budget.stopped(stopped, prepared)
         return found
 
     def whole(self, found: _Answer) -> _Answer:
@@ -183,9 +184,6 @@ class DeltaProfile:
         if self.reached:
             raise LimitReached(self.reached, found)
         return found
-
-    def _last_prepared(self, entries: tuple[RegisteredDelta, ...]) -> str:
-        return [f.name for f in entries if any(p.tried[f.name] is not None for p in self._pieces)][-1]
 
     def weigh(
         self, weights: Vector | None = None, entries: tuple[RegisteredDelta, ...] = ()

@@ -220,7 +220,8 @@ class LeakageProfile:
         del self._stages[stages:]
         if last is None:
             raise LimitReached(f"{struck} before {option('method', self.method)} had an answer") from None
-        self.reached = self.budget.stopped(struck, last.stage)
+        names = [stage.stage for stage in self._stages]
+        self.reached = self.budget.stopped(struck, names if last.stage in names else [*names, last.stage])
 
     def whole(self, found: _Answer) -> _Answer:
         """Return an answer; where a limit was reached, raise :class:`LimitReached` with it."""

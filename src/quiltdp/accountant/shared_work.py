@@ -90,7 +90,7 @@ class WorkDone:
         """Where a limit was reached: after which stage, and how to get the same answer again."""
         if not self.stage:
             return ()
-        return (self.work.stopped(GuardStruck(self.reason), self.stage),)
+        return (self.work.stopped(GuardStruck(self.reason), [self.stage]),)
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready dictionary; ``stage`` is null where the whole budget was used."""
