@@ -66,16 +66,16 @@ class Sent(list[Any]):
 @pytest.fixture
 def sent(monkeypatch: pytest.MonkeyPatch) -> Sent:
     """The items of all tasks that are submitted."""
-    usual, tasks = parallel._Sender._submit, Sent()
+    usual, tasks = parallel._Sender.submit, Sent()
 
-    def submit(sender: Any, items: tuple[Any, ...], complete: bool) -> Any:
-        future = usual(sender, items, complete)
+    def submit(sender: Any, items: tuple[Any, ...]) -> Any:
+        future = usual(sender, items)
         tasks.append(items)
         if len(tasks) == tasks.after:
             tasks.happens()
         return future
 
-    monkeypatch.setattr(parallel._Sender, "_submit", submit)
+    monkeypatch.setattr(parallel._Sender, "submit", submit)
     return tasks
 
 

@@ -29,13 +29,13 @@ def pool() -> Iterator[Executor]:
 
 @pytest.fixture
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    usual, tasks = parallel._Sender._submit, []
+    usual, tasks = parallel._Sender.submit, []
 
-    def submit(sender: Any, items: tuple[Any, ...], complete: bool) -> Any:
+    def submit(sender: Any, items: tuple[Any, ...]) -> Any:
         tasks.append(items)
-        return usual(sender, items, complete)
+        return usual(sender, items)
 
-    monkeypatch.setattr(parallel._Sender, "_submit", submit)
+    monkeypatch.setattr(parallel._Sender, "submit", submit)
     return tasks
 
 

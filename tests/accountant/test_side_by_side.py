@@ -121,9 +121,9 @@ def test_adversaries_are_asked_in_workers_with_the_same_answers(spec, monkeypatc
         }
     )
     with Workers(2) as pool:
-        sent, usual = [], parallel._Sender.send
-        note = lambda self, items: sent.append(self.work.__name__) or usual(self, items)  # noqa: E731
-        monkeypatch.setattr(parallel._Sender, "send", note)
+        sent, usual = [], parallel._Sender.submit
+        note = lambda self, items: sent.append(self.task[0].__name__) or usual(self, items)  # noqa: E731
+        monkeypatch.setattr(parallel._Sender, "submit", note)
         for model in (one, two):
             there = qd.calibrate_adversaries(model, 1.0, spec, executor=pool)
             here = qd.calibrate_adversaries(model, 1.0, spec)
