@@ -19,7 +19,8 @@ import pytest
 
 import quiltdp as qd
 from quiltdp.errors import InvalidArgument, ModelTooWide, WorkerLost
-from quiltdp.parallel import Workers, each, worker_count, workers
+from quiltdp.parallel import each, worker_count, workers
+from quiltdp.processes import Workers
 
 
 class Table:
