@@ -37,6 +37,7 @@ class Mutant(NamedTuple):
 
 LEAK = "accountant/leakage/"
 BOUNDS = "tests/contracts/test_every_bound.py tests/accountant/leakage"
+MESSAGES = "tests/accountant/leakage/test_chain_messages.py"
 CHAIN = "tests/accountant/leakage/test_chain_recursion.py tests/accountant/leakage/test_chain_bound.py tests/accountant/leakage/test_chain_prior.py"
 LEDGER = (
     "tests/accountant/test_ledger.py tests/accountant/test_ledger_attacks.py tests/accountant/test_ledger_storm.py"
@@ -118,11 +119,39 @@ MUTANTS = (
         CHAIN,
     ),
     Mutant(
-        LEAK + "chain.py",
+        LEAK + "chain_contraction.py",
         "backward = self._backward.leak(a, self._workspace.guard.check)",
         "backward = 0.0 * self._backward.leak(a, self._workspace.guard.check)",
         "one side of a chain dropped",
         CHAIN,
+    ),
+    Mutant(
+        LEAK + "chain.py",
+        "found = found + phi(sources, np.full_like(found, near)) + phi(sinks, np.full_like(found, near))",
+        "found = found - phi(sources, np.full_like(found, near)) - phi(sinks, np.full_like(found, near))",
+        "far evidence merged for nothing",
+        MESSAGES,
+    ),
+    Mutant(
+        LEAK + "chain.py",
+        "            choices = [(after.any[r], before.any[b])]\n",
+        "            choices = [(after.any[r], before.free[b])]\n",
+        "only one side is known",
+        MESSAGES,
+    ),
+    Mutant(
+        "inference/chain_schedule.py",
+        "    weighed = joint[None] * outer.tilt[:, None, :]",
+        "    weighed = joint[None] * np.ones_like(outer.tilt)[:, None, :]",
+        "what is known does not tilt",
+        MESSAGES,
+    ),
+    Mutant(
+        "inference/chain_schedule.py",
+        "key = (id(column), id(by), price, fresh)",
+        "key = (id(column), id(by), fresh)",
+        "unequal prices share a message",
+        MESSAGES,
     ),
     Mutant(
         LEAK + "threshold.py",

@@ -82,9 +82,10 @@ class Mine:
     def evaluate(self, alpha):
         return Bounds(np.full(self.count, 2 * alpha.sum()), "mine")
 
-found = qd.leakage(qd.example("asia"), 0.1, "mine") if hasattr(qd, "example") else None
 chain = qd.markov_chain([[0.9, 0.1], [0.1, 0.9]], length=200)
-print(qd.leakage(chain, 0.1, "mine").certificate, "mine" in qd.leakage(chain, 0.1).by_method)
+leaves = {f"L{k}": (["A"], [[0.9, 0.1], [0.1, 0.9]]) for k in range(20)}
+fork = qd.Model.from_tables({"A": ([], [0.5, 0.5])} | leaves)
+print(qd.leakage(chain, 0.1, "mine").certificate, "mine" in qd.leakage(fork, 0.1).by_method)
 """
     out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert out.stdout.strip().endswith("everything counts twice; rounded up in floating point True")

@@ -17,6 +17,11 @@ PRIOR_QUILTS_NODES = 300  # nodes up to which the prior adversary's quilts are w
 PRIOR_QUILTS_UNITS = 20  # units' worth of quilts that all units share: tightness for time
 
 # -- chains
+# transports of four states that one side may take, by work level: tightness for time
+CHAIN_TRANSPORTS = {"quick": 1e5, "normal": 1e6, "thorough": 3e7, "custom": 1e6}
+# how near the free tilt far evidence is merged, for a share of that work: tightness for time
+CHAIN_MERGED = ((1e-6, 0.1), (1e-4, 1.0), (1e-2, 1.0), (1e-1, 1.0))
+CHAIN_POSITIONS = 20_000  # of a chain that is read step by step
 # positions from an end solved one by one; further in, the fixed point: tightness for time
 CHAIN_WALKED = 4096
 CHAIN_DISTANCE = 4096  # the longest block of the informed solver: tightness for time

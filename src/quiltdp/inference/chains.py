@@ -42,10 +42,15 @@ __all__ = [
 
 @dataclass(frozen=True, eq=False)
 class Path:
-    """Nodes in path order and the table of each step (a single one if every step is the same)."""
+    """Nodes in path order and the table of each step (a single one if every step is the same).
+
+    ``start`` and ``end`` weigh the states of the first and of the last node.
+    """
 
     nodes: Sequence[str]
     tables: tuple[Table, ...]
+    start: Table
+    end: Table
 
     @property
     def homogeneous(self) -> bool:
@@ -98,17 +103,24 @@ def path_of(model: Model) -> Path | None:
     order = _walk(near)
     if order is None:
         return None
-    tables = []
-    for step, (a, b) in enumerate(pairwise(order)):
+    tables: list[Table] = []
+    known: dict[tuple[tuple[int, ...], bytes], Table] = {}
+    for a, b in pairwise(order):
         parts = [t if a < b else t.T for t in pairs[frozenset((a, b))]]
-        parts += unary.get(b, [])  # the tables of a single node go into the step that leads to it
-        if step == 0:
-            parts += [t[:, None] for t in unary.get(a, [])]
+        if b != order[-1]:
+            parts += unary.get(b, [])  # the tables of an inner node go into the step that leads to it
         table = _product(parts)
         if table is None:
             return None
-        tables.append(table)
-    return Path(tuple(order), tuple(tables))
+        table = np.ascontiguousarray(table)
+        tables.append(known.setdefault((table.shape, table.tobytes()), table))
+    ends = [_product([np.ones(model.cardinality(n)), *unary.get(n, [])]) for n in (order[0], order[-1])]
+    if ends[0] is None or ends[1] is None:
+        return None
+    same = len(known) == 1 and tables[0].shape[0] == tables[0].shape[1]
+    if len(order) == 1:
+        ends[1] = np.ones_like(ends[0])
+    return Path(tuple(order), tuple(tables[:1] if same else tables), ends[0], ends[1])
 
 
 def _product(parts: Sequence[Table]) -> Table | None:
@@ -124,7 +136,8 @@ def _chain_path(model: ChainModel) -> Path:
     """Return the steps of a chain, restricted to the states it can ever reach."""
     segment = model.segments[0]
     if not segment.homogeneous:
-        return Path(model.nodes, segment.transitions)
+        last = segment.cardinality(segment.length - 1)
+        return Path(model.nodes, segment.transitions, segment.initial, np.ones(last))
     matrix = segment.transitions[0]
     reached = segment.initial > 0
     while True:
@@ -132,7 +145,8 @@ def _chain_path(model: ChainModel) -> Path:
         if (wider == reached).all():
             break
         reached = wider
-    return Path(model.nodes, (matrix[np.ix_(reached, reached)],))
+    inner = np.ascontiguousarray(matrix[np.ix_(reached, reached)])
+    return Path(model.nodes, (inner,), segment.initial[reached], np.ones(len(inner)))
 
 
 def _walk(near: dict[str, set[str]]) -> list[str] | None:

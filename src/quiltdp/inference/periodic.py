@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -62,7 +63,9 @@ def shortened_path(path: Path, reach: int) -> Path:
     """Return the shorter path of a repeating one, or the path itself."""
     length = len(path.nodes)
     short = length if len(path.tables) == 1 else short_length(length, period_of(path.tables), reach)
-    return path if short == length else Path(path.nodes[:short], path.tables[: short - 1])
+    return (
+        path if short == length else replace(path, nodes=path.nodes[:short], tables=path.tables[: short - 1])
+    )
 
 
 def shortened_segment(segment: ChainSegment, reach: int) -> ChainSegment:

@@ -57,6 +57,10 @@ PAIRS_AT_ONCE = 2**11  # two-point problems side by side: more would leave the p
 
 # -- chains and trees of changes
 DENSE_DISTANCES = 12  # with one table per step every distance up to here is looked at: tightness for time
+EVIDENCE_LISTED = (
+    16  # steps up to which what is known is listed; farther evidence may be merged: tightness for time
+)
+POSITIONS_WALKED = 1000  # after which a repeating side should have settled: time
 PERIODS = 400  # candidate periods of repeating matrices that are looked at: time
 PERIODS_KEPT = 4  # periods of them beyond what anything reaches: a repeating end shows in three
 LAW_PERIODS = 64  # periods after which the law of a chain is taken not to settle: time

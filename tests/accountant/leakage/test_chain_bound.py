@@ -22,7 +22,8 @@ STAY = [[0.9, 0.1], [0.1, 0.9]]
 
 def test_quick_numbers() -> None:
     chain = qd.markov_chain(STAY, length=100)
-    assert 1 / qd.dp_epsilon(chain, 1.0, "chain") == pytest.approx(8.908, abs=5e-4)
+    assert 8.6404 <= 1 / qd.dp_epsilon(chain, 1.0, "chain") <= 8.654  # the prior adversary's noise is 8.64
+    assert 1 / qd.dp_epsilon(chain, 1.0, "chain", adversary="prior") == pytest.approx(8.6405, abs=5e-4)
     long = ready(ChainBound, qd.markov_chain(STAY, length=1_000_000)).evaluate(np.full(1_000_000, 1e-6))
     assert long.values.max() / 1e-6 == pytest.approx(9.0, abs=1e-4)
 
@@ -64,8 +65,7 @@ def test_one_matrix_per_step_agrees_with_the_homogeneous_solver() -> None:
     rng = np.random.default_rng(0)
     for a in (np.full(60, 0.1), rng.random(60)):
         x, y = ready(ChainBound, one).evaluate(a).values, ready(ChainBound, many).evaluate(a).values
-        assert np.all(x <= y * (1 + 1e-9))  # the homogeneous solver knows more distances
-        assert x.max() == pytest.approx(y.max(), rel=1e-2)
+        assert x == pytest.approx(y, rel=1e-9)
 
 
 def test_a_path_is_recognised_whatever_its_arrows() -> None:
@@ -102,7 +102,8 @@ def test_an_underflowing_power_never_looks_impossible() -> None:
     assert path is not None
     assert step_spreads(path).forward[0, 0] > 900
     absorbing = qd.markov_chain([[1.0, 0.0], [0.5, 0.5]], 50, initial=[0.5, 0.5])
-    assert ready(ChainBound, absorbing).evaluate(np.full(50, 0.1)).values.max() == pytest.approx(5.0)
+    found = ready(ChainBound, absorbing).evaluate(np.full(50, 0.1)).values.max()
+    assert qd.attack(absorbing, 0.1).leakage <= found <= 5.0
 
 
 def test_units_that_are_no_runs_are_refused() -> None:

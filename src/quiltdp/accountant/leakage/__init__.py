@@ -14,7 +14,6 @@ AUTOMATIC = (
     ("informed", "propagation", "propagation"),
     ("prior", "exact", "limit"),
     ("informed", "exact", "limit"),
-    ("prior", "chain", "chain_prior"),
     ("prior", "coupling", "coupling"),
     ("prior", "forward-backward", "forward_backward"),
     ("prior", "coupling@wide", "coupling_single"),

@@ -155,7 +155,8 @@ def _curves_by_position(
     ``repeats`` are a step and a period: from that step on, the law of a step is that of a period earlier.
     """
     n = laws.length
-    path = Path(range(n), laws.segment.transitions)  # type: ignore[arg-type]  # only counted
+    initial = laws.segment.initial
+    path = Path(range(n), laws.segment.transitions, initial, initial)  # type: ignore[arg-type]  # only counted
     possible = _labels([laws.possible(t) for t in range(n)])
     settled = n  # from here on laws are known no less
     law = possible if forward else _labels([_rounded_log(laws.marginal(t)) for t in range(n)])

@@ -21,8 +21,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from quiltdp.accountant.adversaries import PRIOR
-from quiltdp.accountant.bounds import Bounds, Problem, Vector, register
+from quiltdp.accountant.bounds import Bounds, Problem, Vector
 from quiltdp.accountant.leakage.chain_curves import backward_side, forward_side
 from quiltdp.accountant.leakage.chain_recursion import Side
 from quiltdp.accountant.leakage.chain_units import ChainUnits, as_chain
@@ -34,7 +33,6 @@ from quiltdp.work import WorkBudget
 __all__ = ["ChainPriorBound"]
 
 
-@register("chain", against=PRIOR, kind="certified bound", says="the chain recursion with Λ", settles=True)
 class ChainPriorBound:
     """The chain recursion (method ``"chain"``, prior adversary).
 

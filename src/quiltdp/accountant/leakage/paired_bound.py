@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from quiltdp.accountant.adversaries import INFORMED, PRIOR
 from quiltdp.accountant.bounds import Bounds, Problem, Vector
 from quiltdp.accountant.delta_bounds import register_delta
-from quiltdp.accountant.leakage.chain import runs_of
+from quiltdp.accountant.leakage.chain_contraction import runs_of
 from quiltdp.accountant.leakage.paired import (
     RATES,
     Pairing,
