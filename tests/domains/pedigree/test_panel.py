@@ -186,6 +186,14 @@ TABLES = {
     "panel.freq": "SNP FREQ\nrs1 0.25\nrs2 0.5\n",
 }
 TABLES["blanks.vcf"] = TABLES["panel.vcf"].replace("\t", "  ")
+TABLES["samples.vcf"] = "\n".join(  # people called as columns are
+    line + more
+    for line, more in zip(
+        TABLES["panel.vcf"].splitlines(),
+        ("", "\tFORMAT\tid\tREF\tinfo", "\tGT\t0/1\t./.\t1/1", "\tGT\t0/1\t./.\t1/1"),
+        strict=True,
+    )
+)
 
 
 @pytest.mark.parametrize("name", TABLES)

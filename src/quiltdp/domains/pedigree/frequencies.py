@@ -336,11 +336,12 @@ def _from_vcftools(path: Path, body: Lines, mark: str | None) -> Iterator[tuple[
 
 
 def _from_vcf(path: Path, body: Lines, header: list[str], mark: str | None) -> Iterator[tuple[int, _Cells]]:
-    at = {name: k for k, name in enumerate(header)}
+    info = header.index("info")  # the first: a sample may be called so
     for line, text in body:
         cells = text.split(mark)
-        if len(cells) <= at["info"]:
+        if len(cells) <= info:
             raise FileFormatError(path, line, f"{len(cells)} columns, a VCF line has at least 8")
-        found = _AF.search(cells[at["info"]])
-        name = cells[at["id"]] if cells[at["id"]] != "." else f"{cells[0]}:{cells[at['pos']]}"
-        yield line, (name, found[1] if found else ".", cells[0], cells[at["ref"]], cells[at["alt"]])
+        found = _AF.search(cells[info])
+        chromosome, position, name, reference, alternative = cells[:5]
+        locus = name if name != "." else f"{chromosome}:{position}"
+        yield line, (locus, found[1] if found else ".", chromosome, reference, alternative)
