@@ -209,6 +209,19 @@ def test_of_copies_released_at_one_moment_one_is(tmp_path: Path, monkeypatch) ->
     assert len(list(tmp_path.rglob("*.db"))) == 1
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes")
+def test_an_index_that_is_no_file_is_told_at_once(job: Job) -> None:
+    index = Path(os.environ["XDG_STATE_HOME"], "quiltdp", "accounts.jsonl")
+    index.parent.mkdir(parents=True)
+    for make in (os.mkfifo, os.mkdir, lambda path: os.symlink("/dev/zero", path)):
+        make(index)
+        done = job.run()
+        assert (done.code, str(index) in done.err, job.ledgers()) == (2, True, [])
+        index.rmdir() if index.is_dir() else index.unlink()
+    index.write_bytes(b'\xff\n[1]\n{"salt": "zz", "data": 1, "ledger": 2}\n' + b"[" * 100_000 + b"\n")
+    assert job.run().code == 0
+
+
 def test_data_that_may_only_be_read_have_their_account_in_the_state_folder(job: Job, monkeypatch) -> None:
     from quiltdp.io.replace import check_writable
 

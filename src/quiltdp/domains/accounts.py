@@ -231,14 +231,13 @@ def _alone() -> Iterator[None]:
 
 
 def _recall(identity: str) -> list[Path]:
-    """Return the ledgers that were made for these data."""
+    """Return the ledgers that were made for these data; refuse an index that is there and cannot be read."""
     found: list[Path] = []
-    with suppress(OSError):
-        for line in _index().read_text(encoding="utf-8").splitlines():
-            with suppress(ValueError, KeyError, TypeError):
-                entry: dict[str, Any] = json.loads(line)
-                if entry["data"] == _keyed(entry["salt"], identity):
-                    found.append(Path(entry["ledger"]))
+    for line in read_bytes(_index()).splitlines() if os.path.lexists(_index()) else ():
+        with suppress(ValueError, KeyError, TypeError, RecursionError):
+            entry: dict[str, Any] = json.loads(line)
+            if entry["data"] == _keyed(entry["salt"], identity):
+                found.append(Path(entry["ledger"]))
     return found
 
 
