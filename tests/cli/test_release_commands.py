@@ -12,6 +12,7 @@ import multiprocessing
 import os
 import random
 import shutil
+import signal
 import stat
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -300,6 +301,19 @@ def interrupted(job: Job, monkeypatch: pytest.MonkeyPatch) -> Path:
     return job.out
 
 
+def impatient(job: Job, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Ctrl-C between the charge and the draw."""
+    charge = Ledger.charge_mechanism
+
+    def then_interrupted(*given: Any, **more: Any) -> Any:
+        entry = charge(*given, **more)
+        signal.raise_signal(signal.SIGINT)
+        return entry
+
+    monkeypatch.setattr(Ledger, "charge_mechanism", then_interrupted)
+    return job.out
+
+
 def another(job: Job, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Somebody else writes a file of this name after the charge."""
     charge = Ledger.charge_mechanism
@@ -309,7 +323,7 @@ def another(job: Job, monkeypatch: pytest.MonkeyPatch) -> Path:
     return job.out
 
 
-@pytest.mark.parametrize("fault", [vanished, device, broken, interrupted, another])
+@pytest.mark.parametrize("fault", [vanished, device, broken, interrupted, impatient, another])
 def test_a_release_that_cannot_be_written_is_kept(job: Job, fault: Any, monkeypatch) -> None:
     fault(job, monkeypatch)
     done = job.run(*(() if fault is another else ("--force",)))

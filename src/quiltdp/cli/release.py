@@ -106,31 +106,40 @@ class ReleaseOptions:
         """Charge, draw and write the release; a text that is paid for is kept whatever happens.
 
         ``rehearsal`` is the text with other numbers: what is wrong with the file or its disk is found
-        before the charge.
+        before the charge.  An interrupt after the charge waits for the text.
         """
-        from quiltdp.io.replace import check_writable, keep, write_whole
+        from quiltdp.accountant.ledger.interrupts import interruptible, uninterrupted
+        from quiltdp.io.replace import check_writable, write_whole
 
         assert self.file is not None
         self.check(None)
         check_writable(self.file, room=2 * len(rehearsal.encode()) + 4096)
         ledger = None if account is None else account.ledger(whole)
-        text = draw(ledger)
-        try:
-            write_whole(self.file, text, replace=self.force)
-        except BaseException as error:
-            from quiltdp.domains.accounts import state_folder
-
-            own = () if account is None else (account.path.parent,)
-            kept = keep(self.file.name, text, *own, state_folder(), tempfile.gettempdir())
-            why = error.message if isinstance(error, FileFormatError) else str(error) or "interrupted"
-            paid = "drawn" if account is None else "drawn and charged"
-            where = "and is lost: no folder took it" if kept is None else f"and kept in {kept}"
-            raise FileFormatError(self.file, None, f"{why}; the release was {paid}, {where}") from None
+        with uninterrupted():
+            text = draw(ledger)
+            try:
+                with interruptible():
+                    write_whole(self.file, text, replace=self.force)
+            except BaseException as error:
+                raise self._kept(account, text, error) from None
         told: dict[str, Any] = {"ledger": None if ledger is None else str(ledger.path)}
         if ledger is not None:
             with suppress(QuiltdpError):  # everything is done: nothing may fail now
                 told["ledger_left"] = round(float(1 - ledger.head.spent), 9)
         return told
+
+    def _kept(self, account: Account | None, text: str, error: BaseException) -> FileFormatError:
+        """Keep a release that could not be written; return what to say about it."""
+        from quiltdp.domains.accounts import state_folder
+        from quiltdp.io.replace import keep
+
+        assert self.file is not None
+        own = () if account is None else (account.path.parent,)
+        kept = keep(self.file.name, text, *own, state_folder(), tempfile.gettempdir())
+        why = error.message if isinstance(error, FileFormatError) else str(error) or "interrupted"
+        paid = "drawn" if account is None else "drawn and charged"
+        where = "and is lost: no folder took it" if kept is None else f"and kept in {kept}"
+        return FileFormatError(self.file, None, f"{why}; the release was {paid}, {where}")
 
 
 def show_account(told: dict[str, Any]) -> None:
