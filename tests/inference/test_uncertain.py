@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from quiltdp import markov_chain
 from quiltdp.accountant.bounds import ready
 from quiltdp.accountant.leakage.chain import ChainBound
+from quiltdp.accountant.leakage.chain_contraction import ContractionBound
 from quiltdp.accountant.leakage.set_chain import SetChainBound
 from quiltdp.errors import InvalidArgument, InvalidModel, ModelTooWide
 from quiltdp.inference.uncertain import SetChain, set_chain_spreads
@@ -106,7 +107,7 @@ def test_one_matrix_gives_the_chain_solver_back() -> None:
     p = np.array([[0.9, 0.1], [0.1, 0.9]])
     model = markov_chain(p, length=100)
     ours = SetChainBound(SetChain(p, p), [100, 3, 1]).evaluate(np.full(1, 0.1)).values
-    chain = ready(ChainBound, model).evaluate(np.full(100, 0.1)).values.max()
+    chain = ready(ContractionBound, model).evaluate(np.full(100, 0.1)).values.max()
     assert ours[0] == pytest.approx(chain, rel=1e-6)
     assert ours[2] == pytest.approx(0.1)
 

@@ -452,8 +452,8 @@ def leakage(
     >>> m = qd.markov_chain([[0.9, 0.1], [0.1, 0.9]], length=5)
     >>> print(qd.leakage(m, dp_epsilon=0.1))
     leakage ≤ 0.387... at α = 0.1 against the informed adversary
-      binding    X2 (by exact)
-      certified  exact: the limit over all α-DP mechanisms and adversaries; rounded up in floating point
+      binding    X2 (by chain)
+      certified  certified bound: messages on pairs of states along the chain; rounded up in floating point
     """
     profile = LeakageProfile(
         model,
@@ -491,7 +491,7 @@ def dp_epsilon(
     >>> import quiltdp as qd
     >>> m = qd.markov_chain([[0.9, 0.1], [0.1, 0.9]], length=100)
     >>> round(1 / qd.dp_epsilon(m, bdp_epsilon=1.0), 3)
-    8.908
+    8.653
     """
     profile = LeakageProfile(
         model,

@@ -17,6 +17,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from quiltdp.errors import ModelTooWide
 from quiltdp.inference.marginals import log_marginal
 from quiltdp.inference.plan import DIRECT_ENTRIES, MOVE_BYTES, Limits
 from quiltdp.inference.tables import LogTable, aligned, factor_tables, max_out, product, sum_out
@@ -79,6 +80,12 @@ class LogOdds:
                 return product(max_out(walls, gone, limit=limit, guard=self.space.guard), limit=limit)
             source = self.source(part, factors)
             pairs = self.states * (self.states - 1)
+            if pairs > limit:
+                raise ModelTooWide(
+                    f"{len(self.targets)} nodes protected together have {pairs:,} pairs of values, over the"
+                    f" limit of {limit:,}",
+                    "protect fewer of them together",
+                )
             self.space.guard.check(planned_bytes=MOVE_BYTES * pairs * self.tables.entries(kept))
             return self._ratios(source, kept)
 

@@ -13,6 +13,7 @@ from quiltdp.accountant.bounds import ready
 from quiltdp.accountant.leakage.chain import ChainBound
 from quiltdp.accountant.leakage.chain_contraction import ContractionBound
 from quiltdp.inference import plan
+from quiltdp.inference.chain_schedule import repeating_end
 
 Tables = tuple[np.ndarray, list[np.ndarray], np.ndarray, list[int]]
 
@@ -164,6 +165,14 @@ def test_matrices_that_repeat_cost_a_few_periods_and_one_answer() -> None:
         assert a[:30].tolist() == pytest.approx(b[:30].tolist(), rel=1e-9)
         scalar = ready(ContractionBound, few).evaluate(np.full(201, 0.1)).values
         assert a.max() < 0.9 * scalar.max()
+
+
+def test_where_tables_prices_and_evidence_repeat() -> None:
+    kinds, prices, may = np.array([7, 8, 7, 8, 7, 8, 7, 8, 7]), np.zeros(10, dtype=np.intp), np.ones(10, bool)
+    assert repeating_end(kinds[:1], prices, may) == (0, 1)
+    assert repeating_end(kinds, prices, may) == (1, 2)
+    assert repeating_end(kinds, np.arange(10), may) is None
+    assert repeating_end(kinds[:1], prices - 1, may) is None  # nothing costs: nothing to repeat
 
 
 def test_what_is_too_much_work_falls_back_to_contraction() -> None:

@@ -176,18 +176,3 @@ def test_the_command_goes_on_after_a_kill(cli: Any, files: tuple[Path, Path], tm
     shown = cli("genome", *words[:-1], "--journal", journal)
     assert "memory " in shown.out
     assert cli("genome", *words, "--journal", files[0]).code == 2
-
-
-def test_frequencies_asked_together_have_the_answers_they_have_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    people = [Person("a"), Person("b"), *(Person(f"k{k}", "a", "b") for k in range(3))]
-    people += [Person("s"), Person("g", "k0", "s"), Person("lone")]
-    family = Pedigree(tuple(people))
-    loci = Panel.of({f"rs{k}": 0.04 * (k + 1) for k in range(11)})
-
-    def noise(split: str) -> tuple[float, tuple[float, ...]]:
-        found = calibrate_panel(analyze_panel(family, loci), 1.0, adversary="prior", split=split)
-        return found.sigma, tuple(found.leakage.values())
-
-    together = [noise(split) for split in ("equal", "least-error")]
-    monkeypatch.setattr(NodeAnalyses, "_one_sweep", lambda self, questions: False)
-    assert together == [noise(split) for split in ("equal", "least-error")]
