@@ -14,7 +14,7 @@ import random
 import shutil
 import signal
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -323,6 +323,15 @@ def another(job: Job, monkeypatch: pytest.MonkeyPatch) -> Path:
     return job.out
 
 
+@pytest.fixture
+def ctrl_c() -> Iterator[None]:
+    """Ctrl-C raises, also where the tests were started in the background, which ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("ctrl_c")
 @pytest.mark.parametrize("fault", [vanished, device, broken, interrupted, impatient, another])
 def test_a_release_that_cannot_be_written_is_kept(job: Job, fault: Any, monkeypatch) -> None:
     fault(job, monkeypatch)

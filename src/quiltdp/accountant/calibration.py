@@ -363,7 +363,7 @@ def calibrate(
     (8.653, 'chain', 100.0)
     >>> year = qd.calibrate(m, epsilon=1.0, mechanism=qd.Laplace(sensitivity=1.0), releases=12)
     >>> round(year.sigma, 3), year.releases
-    (106.896, 12)
+    (103.835, 12)
     """
     target = positive_epsilon(epsilon, "epsilon", least=SMALLEST_TARGET)
     check_mechanism(mechanism)
