@@ -58,17 +58,27 @@ class Problem:
 
     ``units`` is ``None`` for every record alone (in node order); ``window`` > 1 asks for runs of
     that many consecutive steps of a chain instead.
+
+    ``prices`` are tables over pairs of a record's values, the largest entry 1: a change of record j from x to
+    x' costs α_j·prices[j][x, x'].  A record without one has the flat price, α_j·1[x ≠ x'].  A bound may
+    ignore them: no price exceeds α_j.
     """
 
     model: Model
     units: tuple[tuple[str, ...], ...] | None = None
     adversary: Adversary = INFORMED
     window: int = 1
+    prices: Mapping[str, Vector] = field(default_factory=dict)
 
     @property
     def singles(self) -> bool:
         """Whether every unit is one record."""
         return self.window == 1 and (self.units is None or all(len(u) == 1 for u in self.units))
+
+    def price(self, node: str) -> Vector:
+        """Return the price of a change of one record, as a share of its α: a symmetric table of its values."""
+        flat = 1.0 - np.eye(self.model.cardinality(node))
+        return self.prices.get(node, flat)
 
     @property
     def count(self) -> int:
