@@ -76,7 +76,7 @@ class Problem:
         return self.window == 1 and (self.units is None or all(len(u) == 1 for u in self.units))
 
     def price(self, node: str) -> Vector:
-        """Return the price of a change of one record, as a share of its α: a symmetric table of its values."""
+        """Return the price of a change of a record, as a share of its α: a table of pairs of values."""
         flat = 1.0 - np.eye(self.model.cardinality(node))
         return self.prices.get(node, flat)
 
