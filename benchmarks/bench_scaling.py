@@ -76,8 +76,7 @@ def grid_of_width(width: int) -> Callable[[], Any]:
 
 
 def panel_of_loci(count: int) -> Callable[[], Any]:
-    from quiltdp.domains.pedigree.census import count_frequencies
-    from quiltdp.domains.pedigree.genome import account_families
+    from quiltdp.domains.pedigree.genome import account_families, count_frequencies
 
     path = genome_file(count)
     family = qd_family()
@@ -118,8 +117,7 @@ def different_families(count: int) -> Sequence[Any]:
 
 
 def families_of(count: int) -> Callable[[], Any]:
-    from quiltdp.domains.pedigree.census import count_frequencies
-    from quiltdp.domains.pedigree.genome import account_families
+    from quiltdp.domains.pedigree.genome import account_families, count_frequencies
 
     path = genome_file(1_000)
     some = different_families(count)
@@ -339,8 +337,7 @@ def processor_time() -> tuple[int, float]:
 
 
 def families(count: int) -> Part:
-    from quiltdp.domains.pedigree.census import count_frequencies
-    from quiltdp.domains.pedigree.genome import account_families
+    from quiltdp.domains.pedigree.genome import account_families, count_frequencies
 
     path = genome_file(1_000)
 

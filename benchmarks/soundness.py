@@ -31,7 +31,7 @@ from quiltdp.parallel import workers
 
 CHUNK, LARGE_CHUNK = 200, 10
 SLACK = 1e-11
-SLOW = ("auto", "exact", "conditioned")
+SLOW = ("auto", "exact")
 """Methods that enumerate; each is run on every third small model."""
 
 

@@ -5,8 +5,8 @@
 Each seed draws a model, sensitivities, a noise scale and an ε.  The parts:
 
 * networks of 3 to 5 nodes and loops of six records (zeros, latents, 2 or 3 states, unequal sensitivities)
-  against the prior adversary: pairings along a junction tree;
-* the same networks against the informed adversary with random evidence: leakages carried over;
+  against the prior adversary;
+* the same networks against the informed adversary with random evidence;
 * chains of 2 to 6 steps (zeros, laws that are not stationary, now and then a table per step) against the
   informed adversary with random evidence, and the prior one.
 
@@ -16,7 +16,7 @@ The mechanism is a sum of one term per record plus noise: Gaussian, Laplace (thr
 event), discrete Gaussian, or two discrete Laplace answers composed (through their event).  The output is a
 mixture, so δ is integrated exactly between the places where the two densities cross, or summed over all
 outputs.  Queries: the one aligned with the two hypotheses, its opposite, and random ones.  A third of the
-models joins laws in coarse steps.
+models takes weights in coarse bins.
 A violation is a certified δ below an attained one by more than 1e-9 of it and 1e-13.
 """
 
@@ -37,10 +37,10 @@ from campaigns import add_options, kept, merged, part_at, write_section
 from scipy.special import ndtr
 
 import quiltdp as qd
-from quiltdp.accountant.delta import DeltaProfile
-from quiltdp.accountant.group_profiles import EventProfile
-from quiltdp.accountant.leakage import paired
+from quiltdp.accountant.approximate import DeltaProfile
+from quiltdp.accountant.bounds import approximate
 from quiltdp.mechanisms import DiscreteGaussianProfile, GaussianProfile, GroupProfile
+from quiltdp.mechanisms.group_profiles import EventProfile
 from quiltdp.parallel import workers
 
 HEADING = "## (ε, δ): explicit mechanisms"
@@ -266,15 +266,14 @@ def try_model(tally: Tally, part: str, seed: int) -> None:
     noise, profile = drawn_noise(rng, scale)
     whole = noise in ("discrete gaussian", "twice discrete")
     deltas = sensitivities(rng, model, whole)
-    joins, tried = paired.LAW_JOINED, paired.RATES_TRIED
-    paired.RATES_TRIED = 12  # rates: each is a claim of its own
+    exact = approximate.WEIGHTS_EXACT
     if seed % 3 == 0:
-        paired.LAW_JOINED = 8  # coarse laws even on small models
+        approximate.WEIGHTS_EXACT = 8  # coarse bins even on small models
     try:
         bounds = DeltaProfile(model, adversary=adversary, method=method)
         certified = dict(zip(bounds.units.names, bounds.deltas(profile, epsilon, deltas), strict=True))
     finally:
-        paired.LAW_JOINED, paired.RATES_TRIED = joins, tried
+        approximate.WEIGHTS_EXACT = exact
     table = joint(model)
     states = np.array(list(itertools.product(*map(range, table.shape))))
     nodes = list(model.nodes)
@@ -306,10 +305,10 @@ def _known_sets(rng: np.random.Generator, model: qd.Model, record: str, adversar
 
 
 PARTS = {
-    "networks, prior": ("prior", "paired"),
-    "networks, informed": ("informed", "carried"),
-    "chains, informed": ("informed", "paired"),
-    "chains, prior": ("prior", "paired"),
+    "networks, prior": ("prior", "transport"),
+    "networks, informed": ("informed", "transport"),
+    "chains, informed": ("informed", "transport"),
+    "chains, prior": ("prior", "transport"),
 }
 """Every part with its adversary and the method whose δ is compared."""
 CHUNK = 10
@@ -381,9 +380,9 @@ Certified δ against the exact δ of explicit mechanisms: sums of one term per r
 Laplace (through its dp-accounting event) or discrete Gaussian noise, or two discrete Laplace
 answers composed (through their event), integrated between the places where densities cross or
 summed over all outputs. Random networks (3 to 5 nodes, zeros, latents, 2 or 3 states, unequal
-sensitivities) and loops of six records against the prior adversary (pairings along a junction tree)
-and the informed one with random evidence (leakages carried over); chains against both (pairings). A
-third of the models joins laws in coarse steps. `python benchmarks/soundness_delta.py` draws them
+sensitivities) and loops of six records against the prior adversary and the
+informed one with random evidence; chains against both. A third of the models takes weights in
+coarse bins. `python benchmarks/soundness_delta.py` draws them
 and goes on where it stopped; the tests run a short form.
 """
 FOUND_BEFORE = """\

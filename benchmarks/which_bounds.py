@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from soundness_models import draw, draw_large
 
 import quiltdp as qd
-from quiltdp.accountant.delta import DeltaProfile
+from quiltdp.accountant.approximate import DeltaProfile
 from quiltdp.mechanisms import GaussianProfile
 from quiltdp.work import GuardStruck
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from quiltdp import Model
 from quiltdp.inference.interaction import Interaction
+from quiltdp.inference.schedule import Schedule
 
 Law = np.ndarray
 HYPEREDGES = {
@@ -78,18 +79,10 @@ def _gates(
             return model
 
 
-def nodes_beyond(forest, key: tuple[int, int]) -> set[str]:  # type: ignore[no-untyped-def]
-    """The nodes on the far side of an edge of a clique forest, by walking the tree."""
-    seen, todo = {key[1]}, [key[1]]
-    while todo:
-        here = todo.pop()
-        for k, e in enumerate(forest.edges):
-            if k != key[0] and here in (e.parent, e.child):
-                new = {e.parent, e.child} - seen
-                seen |= new
-                todo += new
-    nodes = {n for c in seen for n in forest.cliques[c].nodes}
-    return nodes - set(forest.edges[key[0]].separator)
+def nodes_beyond(model: Model, walk: Schedule, number: int) -> list[str]:
+    """Return the nodes beyond the root of a task of a schedule."""
+    tasks = [number, *walk.under(number)]
+    return sorted({model.nodes[n] for k in tasks for n in walk.tasks[k].new})
 
 
 def cross_ratio_excess(model: Model, j: Interaction, beyond: Sequence[str]) -> tuple[int, float]:
@@ -128,7 +121,7 @@ def cross_ratio_excess(model: Model, j: Interaction, beyond: Sequence[str]) -> t
 def _likelihoods(model: Model, table: np.ndarray, known: dict[str, int], j: Interaction) -> np.ndarray:
     """Return P(known | separator state) of every state that J lists."""
     nodes = list(model.nodes)
-    places = [nodes.index(n) for n in j.nodes]
+    places = list(j.nodes)
     gone = tuple(k for k in range(len(nodes)) if k not in places)
     cut = table.copy()
     for n, v in known.items():

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+import io
 import json
 import os
 import re
 import subprocess
 import sys
+import tokenize
 from collections import Counter
 from pathlib import Path
 from types import ModuleType
@@ -42,7 +44,7 @@ MAY_IMPORT = {
 OF_ANOTHER_LAYER = {"quiltdp.__main__": "cli", "quiltdp.mechanisms.holdout": "holdout"}
 # The tables of names through which a lower layer reaches a higher one, and which each may reach.
 TABLES = {
-    "quiltdp.accountant.leakage": {"papers"},
+    "quiltdp.accountant.bounds": {"papers"},
     "quiltdp.edges": {"report"},
     "quiltdp.io.load": {"domains"},
 }
@@ -65,7 +67,28 @@ HEAVY = (
     "sklearn",
     "typer",
 )
-MAX_LINES = 600  # the aim is 400; one subject may need more
+MAX_LINES = 400  # code lines of a file
+
+# Code lines (no docstrings, comments, blank lines) of every package; C and web assets by their lines that are
+# not blank.  They fall, or the change that raises one says what the lines buy.
+MOST_CODE_LINES = {
+    "C": 447,
+    "accountant": 3137,
+    "accountant/bounds": 3856,
+    "accountant/ledger": 1801,
+    "base": 1841,
+    "cli": 4434,
+    "compiled": 107,
+    "domains": 7729,
+    "generalization": 3373,
+    "graph": 745,
+    "inference": 3394,
+    "io": 1631,
+    "mechanisms": 2773,
+    "papers": 184,
+    "report": 1382,
+    "web": 393,
+}
 
 
 def sources() -> list[Path]:
@@ -137,9 +160,9 @@ def test_no_forbidden_arrow(path: Path) -> None:
         ("graph/quilts.py", "def f():\n    import quiltdp.inference.spread"),
         ("graph/quilts.py", "from ..inference import spread"),
         ("graph/quilts.py", "from quiltdp import leakage"),
-        ("inference/spread.py", "from quiltdp.accountant.leakage import base"),
+        ("inference/spread.py", "from quiltdp.accountant.bounds import base"),
         ("accountant/specs.py", "from quiltdp.mechanisms.holdout import Answer"),
-        ("accountant/leakage/mqm_chain.py", "from quiltdp.papers.gk16 import GK16Bound"),
+        ("accountant/bounds/mqm_chain.py", "from quiltdp.papers.gk16 import GK16Bound"),
         ("mechanisms/laplace.py", "from quiltdp.accountant.ledger import Ledger"),
         ("mechanisms/laplace.py", "from quiltdp.cli.app import fail"),
         ("io/bif.py", "from quiltdp.graph.moral import moralize"),
@@ -154,7 +177,7 @@ def test_no_forbidden_arrow(path: Path) -> None:
     ],
 )
 def test_the_test_sees_forbidden_arrows(place: str, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(quiltdp._PUBLIC, "leakage", "quiltdp.accountant.leakage")
+    monkeypatch.setitem(quiltdp._PUBLIC, "leakage", "quiltdp.accountant.bounds")
     assert forbidden(PACKAGE / place, text)
 
 
@@ -193,16 +216,14 @@ def test_touching_every_public_name_loads_nothing_heavy() -> None:
 
 
 SMALL = """
-quiltdp.accountant.delta quiltdp.accountant.elsewhere quiltdp.accountant.ledger quiltdp.accountant.near
+quiltdp.accountant.approximate quiltdp.accountant.ledger
 quiltdp.accountant.noise_attack
-quiltdp.accountant.robust quiltdp.accountant.side_by_side quiltdp.accountant.leakage.conditioned
-quiltdp.accountant.leakage.coupling quiltdp.accountant.leakage.forward_backward
-quiltdp.accountant.leakage.every_adversary quiltdp.accountant.leakage.informed_tree
-quiltdp.accountant.leakage.mqm_chain
-quiltdp.accountant.leakage.paired quiltdp.accountant.leakage.quilts
-quiltdp.inference.ancestry quiltdp.inference.brute_force quiltdp.inference.change_tree
-quiltdp.inference.cliques quiltdp.inference.coupling_tree
-quiltdp.inference.evidence_tree
+quiltdp.accountant.robust quiltdp.accountant.compare quiltdp.accountant.bounds.conditioned
+quiltdp.accountant.bounds.coupling quiltdp.accountant.bounds.forward_backward
+quiltdp.accountant.bounds.listed_evidence quiltdp.accountant.bounds.worst_evidence
+quiltdp.accountant.bounds.mqm_chain
+quiltdp.accountant.bounds.approximate 
+quiltdp.inference.ancestry quiltdp.inference.brute_force quiltdp.accountant.bounds.sparse_coupling
 quiltdp.inference.interaction quiltdp.inference.uncertain
 quiltdp.domains.series quiltdp.domains.trace quiltdp.generalization quiltdp.journal quiltdp.mechanisms.cells
 quiltdp.mechanisms.holdout quiltdp.mechanisms.queries
@@ -265,7 +286,7 @@ def test_a_small_answer_does_nothing_twice(
     """One model, one moral graph, one list of components; every table is checked once."""
     from quiltdp.cli.app import main
     from quiltdp.graph import components, factor_graph, moral
-    from quiltdp.inference import marginals, tables, trees
+    from quiltdp.inference import sums, tables, trees
 
     with pytest.raises(SystemExit):
         main(small_answers(tmp_path)[kind])  # what is imported meanwhile is not to hold a counter
@@ -293,7 +314,7 @@ def test_a_small_answer_does_nothing_twice(
     counted(tables.FactorTables, "__init__", "logarithms")
     counted(factor, "frozen_table", "tables")
     counted(trees.JunctionTree, "__init__", "junction trees")
-    counted(marginals.TiltedTree, "__init__", "attacks")
+    counted(sums.WeightedSums, "__init__", "attacks")
     with pytest.raises(SystemExit):
         main(small_answers(tmp_path)[kind])
     assert json.loads(capsys.readouterr().out)["sigma"] > 0
@@ -301,8 +322,11 @@ def test_a_small_answer_does_nothing_twice(
         kind
     ]  # people have one of two tables: founders, children
     assert done.pop("tables") == distinct
-    assert done.pop("junction trees") == 2  # the bound's, and that of the attack which checks it
-    assert done == Counter(["model", "moral graph", "components", "factor graph", "logarithms", "attacks"])
+    # the bound's, that of the attack which checks it (not for one query by its values), and that of what
+    # zeros leave possible
+    assert done.pop("junction trees") == 2 + (kind == "asia")
+    attacked = [] if kind == "family" else ["attacks"]
+    assert done == Counter(["model", "moral graph", "components", "factor graph", "logarithms", *attacked])
 
 
 def type_checking_names() -> dict[str, str]:
@@ -333,9 +357,60 @@ def test_unknown_names_are_attribute_errors() -> None:
     assert set(quiltdp.__all__) <= set(dir(quiltdp))
 
 
+def code_lines(text: str) -> int:
+    """Count the lines of a Python file that hold code: neither docstring nor comment nor blank."""
+    code: set[int] = set()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type not in (
+            tokenize.COMMENT,
+            tokenize.NL,
+            tokenize.NEWLINE,
+            tokenize.INDENT,
+            tokenize.DEDENT,
+        ):
+            code.update(range(token.start[0], token.end[0] + 1) if token.string else ())
+    for node in ast.walk(ast.parse(text)):
+        for part in getattr(node, "body", []) if isinstance(getattr(node, "body", None), list) else []:
+            if isinstance(part, ast.Expr) and isinstance(getattr(part.value, "value", None), str):
+                code.difference_update(range(part.lineno, (part.end_lineno or part.lineno) + 1))
+    return len(code)
+
+
+def package_lines() -> Counter[str]:
+    """Return the code lines of every package, C and the assets of pages apart."""
+    lines: Counter[str] = Counter()
+    for path in PACKAGE.rglob("*"):
+        kind = path.suffix
+        if kind in (".c", ".h", ".js", ".html", ".css") and ".min." not in path.name:
+            text = path.read_text(encoding="utf-8").splitlines()
+            if max(map(len, text), default=0) <= 2000:  # else a bundle of somebody else's
+                lines["C" if kind in (".c", ".h") else "web"] += sum(bool(line.strip()) for line in text)
+        elif kind == ".py":
+            inner = path.relative_to(PACKAGE).parts[:-1]
+            room = "/".join(inner[:2]) if inner[:1] == ("accountant",) else inner[0] if inner else BASE
+            lines[room] += code_lines(path.read_text(encoding="utf-8"))
+    return lines
+
+
+def test_no_package_grows_unnoticed() -> None:
+    now = package_lines()
+    assert set(now) == set(MOST_CODE_LINES)
+    grown = {room: now[room] for room, most in MOST_CODE_LINES.items() if now[room] > most}
+    assert not grown, "these packages grew: say in the commit what the lines buy, and raise MOST_CODE_LINES"
+    slack = {room: now[room] for room, most in MOST_CODE_LINES.items() if now[room] < 0.97 * most - 10}
+    assert not slack, "these packages are smaller now: lower MOST_CODE_LINES, so that they stay so"
+
+
+def test_code_lines_are_counted_as_code() -> None:
+    text = (
+        '"""Doc."""\n\n# why\nx = 1  # one\n\ndef f():\n    """Doc\n    doc."""\n    return (\n        x)\n'
+    )
+    assert code_lines(text) == 4
+
+
 @pytest.mark.parametrize("path", sources(), ids=dotted)
 def test_a_file_has_one_subject(path: Path) -> None:
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= MAX_LINES
+    assert code_lines(path.read_text(encoding="utf-8")) <= MAX_LINES
 
 
 def named_in_tests() -> set[str]:
@@ -380,12 +455,12 @@ def test_thresholds_of_inference_stand_in_its_plan(path: Path) -> None:
     assert bool(counts_in(path)) == (path.stem == "plan")
 
 
-THEOREMS = PACKAGE / "accountant" / "leakage"
+THEOREMS = PACKAGE / "accountant" / "bounds"
 
 
 @pytest.mark.parametrize("path", sorted(THEOREMS.glob("*.py")), ids=dotted)
 def test_a_theorem_says_what_it_assumes_what_it_costs_and_where_it_stands(path: Path) -> None:
-    if path.stem == "__init__":
+    if path.stem in ("__init__", "contract", "table"):
         return
     text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
     for word in ("Assumes", "Cost", "Reference"):

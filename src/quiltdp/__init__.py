@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from quiltdp.accountant.attack import attack
     from quiltdp.accountant.audit import audit
     from quiltdp.accountant.calibration import Calibration, calibrate
+    from quiltdp.accountant.compare import calibrate_adversaries
     from quiltdp.accountant.composition import compose
+    from quiltdp.accountant.leakage import LeakageProfile, analyze, dp_epsilon, leakage
     from quiltdp.accountant.ledger import Ledger
-    from quiltdp.accountant.profile import LeakageProfile, analyze, dp_epsilon, leakage
-    from quiltdp.accountant.recheck import leakage_of
     from quiltdp.accountant.result import Leakage
     from quiltdp.accountant.robust import robust
-    from quiltdp.accountant.side_by_side import calibrate_adversaries
+    from quiltdp.accountant.verify import leakage_of
     from quiltdp.chain import ChainModel, markov_chain, markov_chains
     from quiltdp.domains.pedigree import pedigree
     from quiltdp.domains.pedigree.panel import analyze_panel
@@ -68,7 +68,7 @@ _PUBLIC = {
     "Gaussian": "quiltdp.mechanisms",
     "Laplace": "quiltdp.mechanisms",
     "Leakage": "quiltdp.accountant.result",
-    "LeakageProfile": "quiltdp.accountant.profile",
+    "LeakageProfile": "quiltdp.accountant.leakage",
     "Ledger": "quiltdp.accountant.ledger",
     "LimitReached": "quiltdp.errors",
     "Model": "quiltdp.model",
@@ -76,19 +76,19 @@ _PUBLIC = {
     "QuiltdpError": "quiltdp.errors",
     "ReusableHoldout": "quiltdp.mechanisms.holdout",
     "Thresholdout": "quiltdp.mechanisms",
-    "analyze": "quiltdp.accountant.profile",
+    "analyze": "quiltdp.accountant.leakage",
     "analyze_panel": "quiltdp.domains.pedigree.panel",
     "attack": "quiltdp.accountant.attack",
     "audit": "quiltdp.accountant.audit",
     "blanket_influence": "quiltdp.inference.influence",
     "calibrate": "quiltdp.accountant.calibration",
-    "calibrate_adversaries": "quiltdp.accountant.side_by_side",
+    "calibrate_adversaries": "quiltdp.accountant.compare",
     "calibrate_panel": "quiltdp.domains.pedigree.panel_calibration",
     "compose": "quiltdp.accountant.composition",
     "condition": "quiltdp.inference.marginals",
     "conditional": "quiltdp.inference.marginals",
     "correct_p_values": "quiltdp.generalization.pvalues",
-    "dp_epsilon": "quiltdp.accountant.profile",
+    "dp_epsilon": "quiltdp.accountant.leakage",
     "effective_sample_size": "quiltdp.generalization.concentration",
     "example": "quiltdp.io.examples",
     "fit_chain": "quiltdp.domains.series.chain",
@@ -97,8 +97,8 @@ _PUBLIC = {
     "from_pgmpy": "quiltdp.io.pgmpy",
     "junction_tree": "quiltdp.inference.trees",
     "knows": "quiltdp.accountant.adversaries",
-    "leakage": "quiltdp.accountant.profile",
-    "leakage_of": "quiltdp.accountant.recheck",
+    "leakage": "quiltdp.accountant.leakage",
+    "leakage_of": "quiltdp.accountant.verify",
     "load_model": "quiltdp.io.load",
     "location_chain": "quiltdp.domains.trace.build",
     "markov_blanket": "quiltdp.graph.quilts",

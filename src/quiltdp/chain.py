@@ -18,11 +18,18 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from quiltdp.chain_views import ChainFactors, ChainFactorsOf, ChainIndex, ChainNodes, ChainStates
-from quiltdp.errors import InvalidModel
+from quiltdp.errors import InvalidArgument, InvalidModel, option
 from quiltdp.factor import Factor, Table, TablePool, frozen_table, plain_names
 from quiltdp.model import Model
 
-__all__ = ["ChainModel", "ChainSegment", "markov_chain", "markov_chains", "stationary_distribution"]
+__all__ = [
+    "ChainModel",
+    "ChainSegment",
+    "as_chain",
+    "markov_chain",
+    "markov_chains",
+    "stationary_distribution",
+]
 
 MAX_STEPS = 50_000_000
 """The most steps of one model: every step has its own α and its own leakage, eight bytes each."""
@@ -247,6 +254,13 @@ class ChainModel(Model):
             s = self.segments[0]
             return f"<Markov chain: {s.length} steps, {len(s.initial)} states>"
         return f"<{len(self.segments)} Markov chains: {len(self._sequence)} steps>"
+
+
+def as_chain(model: Model) -> ChainModel:
+    """Return the model as a Markov chain, or refuse it."""
+    if not isinstance(model, ChainModel):
+        raise InvalidArgument(f"this {option('method')} needs a Markov chain, and the model is none")
+    return model
 
 
 def _checked_state_names(

@@ -8,6 +8,7 @@ carries what had been finished.  This is the only module of the engine that read
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import time
@@ -72,14 +73,17 @@ class WorkBudget:
 
     @classmethod
     def from_dict(cls, given: Mapping[str, Any], until: str = "") -> WorkBudget:
-        """Read back what :meth:`to_dict` wrote (nothing: the usual budget), ending with a stage."""
+        """Read back what :meth:`to_dict` wrote (nothing: the usual budget), ending with a stage.
+
+        The version before marked rough halves of stages by ``~`` and namesakes by ``@``.
+        """
         known = {f.name for f in fields(cls)}
         for name, value in given.items():
             text = name in ("level", "until")
             wrong = not isinstance(value, str) if text else type(value) is not int or not 0 <= value < 2**62
             if name not in known or wrong:
                 raise InvalidArgument(f"{option('work')}: {name!r} cannot be {value!r}")
-        return replace(cls(**given), until=until)
+        return replace(cls(**given), until=until.partition("@")[0].removesuffix("~"))
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready dictionary."""
@@ -177,6 +181,11 @@ class Guard:
         self._limits = state["_limits"]
         self._deadline = None if end is None else end - time.time() + time.monotonic()
         self._bytes = None if left is None else left + _resident()
+
+    @property
+    def seconds_left(self) -> float:
+        """How long work that keeps time itself may take; ∞ without a limit."""
+        return math.inf if self._deadline is None else max(0.0, self._deadline - time.monotonic())
 
     def check(self, planned_bytes: int = 0) -> None:
         """Raise :class:`GuardStruck` past the time limit, or if ``planned_bytes`` more would be too many."""

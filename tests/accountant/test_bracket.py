@@ -12,7 +12,7 @@ import quiltdp as qd
 from quiltdp.accountant.attack_search import AttackSearch
 from quiltdp.accountant.bracket import bracket, quick_bracket
 from quiltdp.errors import InvalidArgument, ModelTooWide
-from quiltdp.inference.marginals import TiltedTree
+from quiltdp.inference.sums import WeightedSums
 from quiltdp.mechanisms import Repeated
 
 
@@ -82,22 +82,10 @@ def test_one_possible_value_attains_nothing():
     assert "ratio –" in str(found)
 
 
-def test_laws_of_many_cases_are_those_of_one():
-    model = loopy(1)
-    tree = TiltedTree(model)
-    cases = [{}, {"n0": 1}, {"n3": 0, "n7": 1}, {"n9": 1}]
-    many = tree.laws_given(cases)
-    for k, case in enumerate(cases):
-        _, one = tree.laws(tree.evidence(case))
-        for n in model.nodes:
-            assert many[n][k] == pytest.approx(one[n], abs=1e-12)
-
-
 def test_the_search_is_bounded_by_the_size_of_the_tree():
     model = loopy(2)
-    tree = TiltedTree(model)
     who = qd.knows(2)
-    few = AttackSearch(tree, np.full(10, 0.1), who, "quick")
+    few = AttackSearch(WeightedSums(model), np.full(10, 0.1), who, "quick")
     assert few.left <= 400
     few.best()
     assert few.left > -200  # what is begun is finished

@@ -16,12 +16,12 @@ from scipy.special import ndtr
 from strategies import models
 
 import quiltdp as qd
+from quiltdp.accountant.approximate import DeltaProfile
 from quiltdp.accountant.calibration import calibrate_profile
-from quiltdp.accountant.delta import DeltaProfile
-from quiltdp.accountant.group_profiles import GaussianProfile
 from quiltdp.errors import InvalidArgument, NoCertificate, QuiltdpError
 from quiltdp.inference import brute_force
 from quiltdp.mechanisms import gaussian_delta
+from quiltdp.mechanisms.group_profiles import GaussianProfile
 
 PAIR = qd.Model.from_tables({"A": ([], [0.3, 0.7]), "B": (["A"], [[0.9, 0.1], [0.2, 0.8]])})
 CHAIN = qd.markov_chain([[0.9, 0.1], [0.1, 0.9]], length=30)
@@ -429,9 +429,9 @@ def test_pictures_show_every_answer() -> None:
 @pytest.mark.parametrize("method", ["exact", "published", "nonsense"])
 def test_gaussian_noise_names_the_method_that_accounts_for_it(method: str) -> None:
     chain = qd.markov_chain([[0.9, 0.1], [0.1, 0.9]], 5)
-    with pytest.raises(InvalidArgument, match="carried"):
+    with pytest.raises(InvalidArgument, match="transport"):
         qd.calibrate(chain, 1.0, qd.Gaussian(1.0, 1e-6), method=method)
-    with pytest.raises(InvalidArgument, match="carried"):
+    with pytest.raises(InvalidArgument, match="transport"):
         qd.leakage_of(chain, qd.Gaussian(1.0, 1e-6), 10.0, method=method)
 
 

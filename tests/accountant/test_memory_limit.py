@@ -6,7 +6,7 @@ import numpy as np
 from limited import partial_answer
 
 import quiltdp as qd
-from quiltdp.accountant.leakage.forward import ChildKernels
+from quiltdp.accountant.bounds.forward_backward import ChildTransports
 from quiltdp.inference.ancestry import Ancestry
 from quiltdp.inference.workspace import Workspace
 from quiltdp.work import Guard
@@ -35,10 +35,10 @@ def wide(children: str = "C") -> qd.Model:
 
 def test_pairs_of_rows_are_announced_before_they_are_made() -> None:
     guard = MessageRequest()
-    made = ChildKernels(Ancestry(wide()), guard)
-    taken = max(p.p.nbytes + p.q.nbytes for p in made._pairs.values())
+    made = ChildTransports(Ancestry(wide()), guard)
+    taken = max(p._p.nbytes + p._q.nbytes for p in made._pairs.values())
     assert taken == 2 * 8 * 20 * STATES * (STATES - 1) * OTHERS
-    assert 2 * taken <= max(guard.planned) <= 4 * taken  # donors are as large, and one table on the way
+    assert 2 * taken <= max(guard.planned) <= 4 * taken  # with what is made on the way
 
 
 def test_moves_are_announced_before_they_are_made() -> None:

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import quiltdp as qd
+from quiltdp.accountant.approximate import DeltaProfile
 from quiltdp.accountant.composition import concentrated
-from quiltdp.accountant.delta import DeltaProfile
 from quiltdp.errors import InvalidArgument, QuiltdpError
 from quiltdp.generalization.plan_apply import read_holdout_arguments
 from quiltdp.mechanisms import (
@@ -165,12 +165,12 @@ def test_version_1_is_read_as_one_release(cli: Callable[..., Any], tmp_path: Pat
     assert (read.sigma, read.releases) == (old["sigma"], 1)
     assert any("one release" in note and "12" in note for note in read.notes)
     again = qd.calibrate(qd.load_model(OLD / "chain.json"), 1.0, read.mechanism, releases=12)
-    assert again.sigma == pytest.approx(old["releases"]["sigma"], rel=1e-6)
+    assert 0.97 * old["releases"]["sigma"] < again.sigma < old["releases"]["sigma"] * (1 + 1e-6)
     assert cli("leakage", OLD / "chain.json", "--calibration", OLD / name).code == 0
     made = ("ledger", "init", tmp_path / "l.db", "--calibration", OLD / name, "--model", OLD / "chain.json")
     assert cli(*made).code == 0
     told = json.loads(cli("ledger", "charge", tmp_path / "l.db", "--parts", 12, "--json").out)
-    assert told["scale"] == pytest.approx(again.sigma, rel=1e-6)
+    assert told["scale"] == pytest.approx(old["releases"]["sigma"], rel=1e-6)
     assert Fraction(1, 12) * (1 - Fraction(1, 10**9)) < Fraction(told["share"]) <= Fraction(1, 12)
 
 

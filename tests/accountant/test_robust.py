@@ -1,12 +1,11 @@
-"""Models that are wrong: what `robust` certifies (accountant.near, inference.table_error) holds nearby."""
+"""Models that are wrong: what `robust` certifies (accountant.robust, inference.table_error) holds nearby."""
 
 import numpy as np
 import pytest
 
 import quiltdp as qd
-from quiltdp.accountant.leakage.contraction import phi
-from quiltdp.accountant.near import NearProfile, useless_from
-from quiltdp.accountant.robust import robust
+from quiltdp.accountant.bounds.contraction import phi
+from quiltdp.accountant.robust import RobustProfile, robust, useless_from
 from quiltdp.errors import InvalidArgument, UnknownNode
 from quiltdp.inference.uncertain import interval_errors, relative_errors
 
@@ -48,7 +47,7 @@ def test_no_neighbour_leaks_more(shape, adversary):
         given = tables(rng, SHAPES[shape], zeros)
         model = qd.Model.from_tables(given)
         for x in (0.02, 0.3):
-            profile = NearProfile(model, relative_errors(model, x), adversary=adversary)
+            profile = RobustProfile(model, relative_errors(model, x), adversary=adversary)
             for alpha in (0.1, 1.0):
                 certified = profile.leakage(alpha).per_record
                 for _ in range(6):
@@ -62,8 +61,8 @@ def test_only_the_named_tables_move():
     rng = np.random.default_rng(3)
     given = tables(rng, SHAPES["loop"])
     model = qd.Model.from_tables(given)
-    one = NearProfile(model, relative_errors(model, {"D": 0.2}))
-    every = NearProfile(model, relative_errors(model, 0.2))
+    one = RobustProfile(model, relative_errors(model, {"D": 0.2}))
+    every = RobustProfile(model, relative_errors(model, 0.2))
     certified = one.leakage(0.3)
     assert qd.leakage(model, 0.3).epsilon <= certified.epsilon < every.leakage(0.3).epsilon
     for _ in range(10):
@@ -76,7 +75,7 @@ def test_a_named_table_of_one_of_two_equal_families_counts_for_both_copies():
     family = {"f": ([], [0.5, 0.5]), "g": ([], [0.5, 0.5])}
     same = np.array([[0.8, 0.2], [0.2, 0.8]])
     model = qd.Model.from_tables({**family, "a": (["f"], same), "b": (["g"], same)})
-    found = NearProfile(model, relative_errors(model, {"b": 0.5})).leakage(0.5).per_record
+    found = RobustProfile(model, relative_errors(model, {"b": 0.5})).leakage(0.5).per_record
     exact = qd.leakage(
         qd.Model.from_tables({**family, "a": (["f"], same), "b": (["g"], [[0.86, 0.14], [0.14, 0.86]])}), 0.5
     )
@@ -88,7 +87,7 @@ def test_sets_of_records_are_widened_too():
     given = tables(rng, SHAPES["loop"])
     model = qd.Model.from_tables(given)
     sets = {"pair": ["A", "D"]}
-    certified = NearProfile(model, relative_errors(model, 0.05), protect=sets).leakage(0.4).epsilon
+    certified = RobustProfile(model, relative_errors(model, 0.05), protect=sets).leakage(0.4).epsilon
     for _ in range(6):
         near = qd.Model.from_tables(neighbour(rng, given, 0.05))
         assert qd.leakage(near, 0.4, method="exact", protect=sets).epsilon <= certified
@@ -119,7 +118,7 @@ def test_a_chain_of_changing_matrices_and_a_path_of_tables():
     for x in (0.01, 0.4):
         for alpha in (0.2, 1.0):
             for m in (path, steps):
-                found = NearProfile(m, relative_errors(m, x), method="chain").leakage(alpha).per_record
+                found = RobustProfile(m, relative_errors(m, x), method="chain").leakage(alpha).per_record
                 for _ in range(5):
                     near = qd.Model.from_tables(neighbour(rng, given, x))
                     exact = qd.leakage(near, alpha, method="exact").per_record
@@ -139,8 +138,8 @@ def test_bounds_that_cannot_help_are_not_prepared():
     model = qd.example("asia")
     errors = relative_errors(model, 0.2)
     assert useless_from(errors.total(model)) > 1.0
-    quick = NearProfile(model, errors, up_to=1.0)
-    full = NearProfile(model, errors)
+    quick = RobustProfile(model, errors, up_to=1.0)
+    full = RobustProfile(model, errors)
     for alpha in (0.05, 0.125):
         assert quick.leakage(alpha).epsilon == full.leakage(alpha).epsilon
     assert "exact" not in quick.leakage(0.1).by_method
@@ -187,8 +186,8 @@ def test_what_is_refused(options, told):
 
 def test_one_method_by_name_is_widened_like_all_of_them():
     model = qd.markov_chain([[0.9, 0.1], [0.2, 0.8]], 4)
-    near = NearProfile(model, relative_errors(model, 0.1))
-    for method in ("quilts", "chain", "exact"):
+    near = RobustProfile(model, relative_errors(model, 0.1))
+    for method in ("propagation", "chain", "exact"):
         usual = qd.leakage(model, 0.3, method=method).per_record
         found = near.with_method(method, "normal").leakage(0.3).per_record
         assert all(found[name] > usual[name] for name in usual), method

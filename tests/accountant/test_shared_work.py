@@ -13,14 +13,12 @@ from limited import partial_answer
 
 import quiltdp as qd
 from quiltdp.accountant.adversaries import INFORMED, PRIOR, knows
-from quiltdp.accountant.leakage.limit import ExactBound
-from quiltdp.accountant.methods import method_names
-from quiltdp.accountant.shared_work import STAGES, SharedWork, end_for
+from quiltdp.accountant.bounds.limit import ExactBound
+from quiltdp.accountant.shared_work import STAGES, SharedWork
 from quiltdp.domains.pedigree import Pedigree, Person
 from quiltdp.domains.pedigree.genome import account_families
 from quiltdp.domains.pedigree.panel import Panel, analyze_panel
 from quiltdp.domains.pedigree.panel_calibration import calibrate_panel
-from quiltdp.domains.pedigree.panel_kind import panel_adversary
 from quiltdp.errors import InvalidArgument, LimitReached, Refused, WorkerLost
 from quiltdp.generalization.plan_accountant import ProfileAccountant
 from quiltdp.generalization.plan_apply import plan_calibration
@@ -53,15 +51,13 @@ def struck(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_one_list_of_stages_ends_both_adversaries() -> None:
     assert STAGES[0] == STAGE
-    ends = [end_for(INFORMED, stage) for stage in STAGES]
-    order = list(dict.fromkeys(ends))
-    assert [ends.index(name) for name in order] == sorted(ends.index(name) for name in order)
-    assert tuple(order) == (*method_names(INFORMED)[1:8], "conditioned")
-    assert [end_for(PRIOR, stage) for stage in STAGES] == list(STAGES)
     shared = SharedWork("quick:coupling")
-    assert shared.budget_for(PRIOR, "forward-backward").until == "coupling"
-    assert SharedWork("quick").budget_for(PRIOR, "forward-backward").until == "forward-backward"
-    assert shared.budget_for(INFORMED) == WorkBudget.named("quick:exact")
+    assert shared.budget_up_to("forward-backward").until == "coupling"
+    assert SharedWork("quick").budget_up_to("forward-backward").until == "forward-backward"
+    assert shared.budget_up_to() == WorkBudget.named("quick:coupling")
+    asia = qd.example("asia")
+    ends = [qd.leakage(asia, 0.1, adversary=a, work="quick:coupling") for a in (INFORMED, PRIOR)]
+    assert [found.certificate.stage for found in ends] == ["exact", "exact"]
     with pytest.raises(InvalidArgument, match="'nothing' is not a stage"):
         SharedWork("normal:nothing")
     with pytest.raises(InvalidArgument, match="time_limit"):
@@ -110,8 +106,8 @@ def test_panels_raise_and_carry_group_privacy(struck: None) -> None:
         assert profile.done.stage == STAGE
         assert np.array_equal(values, again.profile.leakage(20.0, adversary))
         assert not again.profile.done.stage
-    with pytest.raises(InvalidArgument, match="informed, prior, not 'knows:1'"):
-        panel_adversary(knows(1))
+    with pytest.raises(InvalidArgument, match="among informed, prior"):
+        list(account_families([TRIO], Panel.of(LOCI), epsilon=1.0, adversaries=[knows(1)]))
 
 
 def test_a_limit_that_strikes_in_a_worker_is_told_here() -> None:

@@ -40,7 +40,7 @@ def test_plan_for_people(cli, chain_file) -> None:
     assert result.code == 0
     assert "50 queries on 20,000 records" in result.out
     assert "every answer is within 0.3" in result.out
-    for words in ("description length", "any joint law", "a fresh piece", "n_# = "):
+    for words in ("description length", "any joint law", "the Ladder", "n_# = "):
         assert words in result.out
 
 

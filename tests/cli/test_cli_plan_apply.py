@@ -91,14 +91,6 @@ def test_mistakes(cli, chain_file, tmp_path, arguments, words) -> None:
     assert len(result.err.strip().splitlines()) == 1
 
 
-def test_pieces_cannot_be_applied(cli, chain_file, tmp_path) -> None:
-    asked = ("plan", chain_file, "--budget", 2, "--queries", 2)
-    assert json.loads(cli(*asked, "--json").out)["calibration"] is None
-    refused = cli(*asked, "--apply", tmp_path / "study.db")
-    assert refused.code == 1
-    assert "pieces" in refused.err
-
-
 def test_the_holdout_keeps_the_plan(chain) -> None:
     """Answers are rounded to the resolution, the noise is the plan's, and the certificate is for it."""
     plan = qd.plan(chain, queries=20, budget=2, epsilon=1.0)

@@ -1,4 +1,4 @@
-"""quiltdp pedigree: summary, kin table, leakage per person, metrics, drawing."""
+"""quiltdp pedigree: summary, kin table, leakage per person, drawing."""
 
 from __future__ import annotations
 
@@ -64,11 +64,10 @@ def test_leakage_of_both_adversaries_side_by_side(cli, trio, tmp_path):
 
 
 def test_alpha_for_a_target_and_the_tables_for_people(cli, trio):
-    found = cli("pedigree", trio, "--allele-frequency", 0.1, "--dp-epsilon", 0.5, "--metrics")
+    found = cli("pedigree", trio, "--allele-frequency", 0.1, "--dp-epsilon", 0.5)
     assert found.code == 0, found.err
     text = " ".join(found.out.split())
     assert "What an α = 0.5 DP release leaks" in text
-    assert "Kin privacy before and after the allele-count" in text
     assert "2 parents, 1 full sib" in text
     trio.write_text("F kid dad mum 1 1\nF dad 0 0 1 1\nF mum 0 0 2 1\n")
     text = " ".join(cli("pedigree", trio, "--allele-frequency", 0.1, "--epsilon", 1).out.split())
@@ -135,14 +134,9 @@ def test_drawing(cli, trio, tmp_path):
     ("words", "complaint"),
     [
         (("--dp-epsilon", 1, "--epsilon", 1), "not both"),
-        (("--tsv", "out.tsv"), "need --dp-epsilon or --epsilon"),
-        (("--metrics",), "need --dp-epsilon or --epsilon"),
+        (("--tsv", "out.tsv"), "needs --dp-epsilon or --epsilon"),
         (("--kin", "kid"), "needs the frequency"),
         (("--kin", "nobody", "--allele-frequency", 0.1), "'nobody' is not in the pedigree"),
-        (
-            ("--dp-epsilon", 1, "--metrics", "--query", "genotype-histogram", "--allele-frequency", 0.1),
-            "single count",
-        ),
     ],
 )
 def test_refusals_are_one_line(cli, trio, words, complaint):

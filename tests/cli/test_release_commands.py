@@ -110,7 +110,7 @@ def test_a_second_release_is_refused_whatever_the_data_are_called(job: Job, chan
     assert spent(ledger) == 1
     text = job.out.read_text()
     data = change(job)
-    late = "quiltdp.accountant.profile.analyze", "quiltdp.domains.pedigree.panel_nodes.LeakageProfile"
+    late = "quiltdp.accountant.leakage.analyze", "quiltdp.domains.pedigree.panel_loci.LeakageProfile"
     for place in late:
         monkeypatch.setattr(place, lambda *_, **__: pytest.fail("too late"))
     again = job.run(data=data, out=job.out.with_name("second.csv"))

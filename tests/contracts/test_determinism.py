@@ -122,18 +122,18 @@ def test_the_certificate_says_how_far_the_search_went() -> None:
 
 
 def test_when_a_limit_is_reached_the_last_finished_stage_is_the_partial_answer(monkeypatch) -> None:
-    from quiltdp.accountant.leakage import propagation
+    from quiltdp.accountant.bounds import propagation
 
     model = qd.example("asia")
     expected = qd.calibrate(model, 1.0, qd.Laplace(1.0), work="normal:propagation", compare=False)
-    real, calls = propagation.Propagation.messages, []
+    real, calls = propagation.PropagationBound.evaluate, []
 
-    def late(self, alpha):  # the clock runs out when the next stage starts to search
+    def late(self, alpha, *rest):  # the clock runs out when the next stage starts to search
         calls.append(alpha)
-        return real(self, alpha)
+        return real(self, alpha, *rest)
 
-    monkeypatch.setattr(propagation.Propagation, "messages", late)
-    from quiltdp.accountant.leakage.limit import ExactBound
+    monkeypatch.setattr(propagation.PropagationBound, "evaluate", late)
+    from quiltdp.accountant.bounds.limit import ExactBound
 
     def struck(self, *rest):
         raise GuardStruck("the time limit was reached")

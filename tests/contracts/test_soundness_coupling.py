@@ -14,11 +14,8 @@ campaigns = pytest.importorskip("campaigns")
 coupling = pytest.importorskip("soundness_coupling")
 
 
-@pytest.mark.parametrize(
-    ("part", "seeds"), [("forms", range(990_000, 990_008)), ("left-out", range(990_000, 990_016))]
-)
-def test_no_explicit_mechanism_beats_any_form(part: str, seeds: range) -> None:
-    found = coupling.work(part, seeds)
+def test_no_explicit_mechanism_beats_any_form() -> None:
+    found = coupling.work("forms", range(990_000, 990_008))
     assert found["violations"] == []
     assert sum(found["leakages"].values()) > 3
 

@@ -271,7 +271,7 @@ def test_from_a_csv_to_a_running_holdout_in_three_commands(cli, tmp_path):
         "[ ] the training data say nothing",
         "Bonferroni",
         "the Ladder",
-        "a fresh piece",
+        "a fresh part after each answer",
     ):
         assert words in planned.out
     data = ("--train", files["train.csv"], "--holdout", files["holdout.csv"])

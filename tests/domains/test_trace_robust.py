@@ -115,8 +115,8 @@ def test_all_entries_hold_together() -> None:
 
 def test_region_bound_is_above_the_truth_and_tightens_with_data() -> None:
     from quiltdp import markov_chain
-    from quiltdp.accountant.bounds import ready
-    from quiltdp.accountant.leakage.chain import ChainBound
+    from quiltdp.accountant.bounds.chain import ChainBound
+    from quiltdp.accountant.bounds.contract import ready
 
     found = []
     for length in (300, 3000):

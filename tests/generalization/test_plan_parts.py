@@ -67,7 +67,6 @@ def test_promises_read_as_sentences() -> None:
         "every answer is within 0.05 of the population value, with probability at least 0.99"
     )
     assert "nothing is promised" in str(BudgetPromise(None, 0.01, "T", "too few records"))
-    assert "none to spend" in str(BudgetPromise(math.inf, 0.01, "T"))
     assert "off by more than 0.1," in str(BudgetPromise(0.1, 0.01, "T"))
     assert str(Alternative("split", "T", 0.25)) == "split: accuracy 0.25"
     assert str(Alternative("other", "T", None, valid=False, note="no")) == "other: no"

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 import quiltdp as qd
 from quiltdp import Model, markov_chain
 from quiltdp.errors import InvalidArgument, Refused
-from quiltdp.generalization import AnyLawRoute, Task, additive_concentration, pieces_of, plan, plan_length
-from quiltdp.generalization.gibbs_dependence import gibbs_dependence
-from quiltdp.generalization.pieces import FreshRoute, SplitRoute
-from quiltdp.generalization.plan_choice import ThresholdoutContender
+from quiltdp.generalization import AnyLawRoute, Task, additive_concentration, plan, plan_length
+from quiltdp.generalization.baselines import split_accuracy
+from quiltdp.generalization.concentration import contraction
+from quiltdp.generalization.plan_choice import Contender
 from quiltdp.generalization.plan_search import Candidate, Need
 from quiltdp.generalization.routes import grid_answers, log_questions, nice_resolution
 from quiltdp.generalization.thresholdout_accuracy import expected_excess, sample_failure
@@ -46,7 +46,7 @@ def chain(length, stay=0.9):
 def any_law(model_length, task, accuracy=None, share=0.5, factor=9.0):
     """The theorem for any joint law alone, on a made-up accountant."""
     route = AnyLawRoute(Proportional(factor))
-    contender = ThresholdoutContender(Candidate(route, route))
+    contender = Contender(Candidate(route, route))
     need = Need(share)
     return contender.best(task, need) if accuracy is None else contender.at(task, accuracy, need)
 
@@ -177,18 +177,16 @@ def test_every_route_competes_and_the_published_one_is_warned_about():
     by_name = {a.name: a for a in found.alternatives}
     assert found.route == "description length, additive queries"
     assert list(by_name) == [
-        "a fresh piece after each answer",
         "description length",
-        "a fresh piece for each query",
         "any joint law",
         "max-information and concentration",
-        "Gibbs dependence",
         "independent records",
         "all queries fixed in advance",
+        "a fresh part after each answer",
         "the Ladder",
         "published",
     ]
-    promised = [a.accuracy for a in found.alternatives[:5]]
+    promised = [a.accuracy for a in found.alternatives[:3]]
     assert promised == sorted(promised)
     assert found.accuracy <= promised[0]
     assert by_name["all queries fixed in advance"].accuracy < found.accuracy  # adaptivity has its price
@@ -200,7 +198,6 @@ def test_every_route_competes_and_the_published_one_is_warned_about():
     for line in ("accuracy", "budget", "privacy", "route", "this plan", "published: Theorem 2 of Zhao asks"):
         assert line in text
     assert found.to_dict()["answers"]["error"] == found.accuracy
-    assert math.isinf(by_name["a fresh piece after each answer"].leakage)
 
 
 def test_what_accuracy_leaves_goes_into_the_noise():
@@ -219,10 +216,6 @@ def test_privacy_can_be_asked_for():
     assert kept.leakage <= 0.5 * (1 + 1e-9)
     assert free.accuracy <= kept.accuracy < 2 * free.accuracy
     assert "0.5 about any record" in kept.privacy
-    pieces = [a for a in kept.alternatives if "fresh piece" in a.name]  # baselines, told with their price
-    assert pieces
-    assert all("hides nothing" in a.note and a.leakage is None for a in pieces)
-    assert "fresh piece" not in kept.route
     with pytest.raises(Refused, match="for that privacy"):
         plan(chain(1000), queries=100, budget=5, epsilon=1e-4, accountant=Proportional())
 
@@ -345,44 +338,7 @@ def test_task_cost_is_thresholdouts():
     )
 
 
-def test_gibbs_dependence_against_brute_force():
-    import itertools
-
-    rng = np.random.default_rng(2)
-    matrix = rng.dirichlet(np.ones(3), size=3)
-    models = [
-        markov_chain(matrix, 4, initial=[0.2, 0.3, 0.5]),
-        Model.from_tables(
-            {
-                "A": ([], [0.3, 0.7]),
-                "B": (["A"], [[0.9, 0.1], [0.2, 0.8]]),
-                "C": (["A", "B"], [[[0.5, 0.5], [0.1, 0.9]], [[0.7, 0.3], [0.4, 0.6]]]),
-            }
-        ),
-    ]
-    for model in models:
-        nodes = list(model.nodes)
-        sizes = [len(model.states[v]) for v in nodes]
-        joint = np.ones(sizes)
-        for f in model.factors:
-            shape = [f.table.shape[f.scope.index(v)] if v in f.scope else 1 for v in nodes]
-            order = sorted(range(len(f.scope)), key=lambda k, f=f: nodes.index(f.scope[k]))
-            joint = joint * f.table.transpose(order).reshape(shape)
-        worst = 0.0
-        for x in itertools.product(*map(range, sizes)):
-            total = 0.0
-            for i in range(len(nodes)):
-                index = (*x[:i], slice(None), *x[i + 1 :])
-                given_rest = joint[index] / joint[index].sum()
-                marginal = joint.sum(axis=tuple(k for k in range(len(nodes)) if k != i))
-                total += 0.5 * np.abs(given_rest - marginal).sum()
-            worst = max(worst, total / len(nodes))
-        found = gibbs_dependence(model)
-        assert worst <= found + 1e-12
-        assert found <= 1.8 * worst
-
-
-def test_pieces_are_nearly_independent():
+def test_parts_of_a_chain_are_nearly_independent():
     """The joint law of two stretches with a gap, exactly, against the product: within τ_{g+1}."""
     import itertools
 
@@ -394,35 +350,18 @@ def test_pieces_are_nearly_independent():
         for a, b, c, d in itertools.product((0, 1), repeat=4):
             joint = law[a] * step[a, b] * jump[b, c] * step[c, d]
             distance += abs(joint - law[a] * step[a, b] * law[c] * step[c, d]) / 2
-        chain_of = pieces_of(markov_chain(step, 1000))
-        assert distance <= chain_of.contractions[gap] + 1e-12
-        assert chain_of.contractions[gap] == pytest.approx(0.5 ** (gap + 1))
+        assert distance <= contraction(jump) + 1e-12
 
 
-def test_pieces_fit_and_their_failure_is_paid():
+def test_splitting_pays_for_its_parts():
     model = markov_chain([[0.7, 0.3], [0.2, 0.8]], 10_000)
-    for route, pieces in ((SplitRoute(pieces_of(model)), 5), (FreshRoute(pieces_of(model)), 40)):
-        cut = route.cut(Task(10_000, 40, 5, 0.05))
-        assert cut.pieces == pieces
-        assert cut.pieces * cut.length + (cut.pieces - 1) * cut.gap <= 10_000
-        assert (cut.pieces - 1) * 0.5 ** (cut.gap + 1) <= 0.05 * 0.01
-        piece = additive_concentration(markov_chain([[0.7, 0.3], [0.2, 0.8]], cut.length))
-        looked_at = 40 * pieces if pieces == 5 else 40
-        assert looked_at * piece.tail(cut.deviation) <= 0.05 * 0.99 * (1 + 1e-6)
-    assert FreshRoute(pieces_of(model)).cut(Task(10_000, 20_000, 5, 0.05)) is None
-    for bad, words in (
-        (markov_chain([[0.7, 0.3], [0.2, 0.8]], 10, initial=[1.0, 0.0]), "stationary"),
-        (qd.markov_chains([[0.9, 0.1], [0.1, 0.9]], {"a/": 3, "b/": 3}), "one homogeneous"),
+    task = Task(10_000, 40, 5, 0.05)
+    t = split_accuracy(model, task) / 2
+    gap = math.ceil(math.log2(4 / (0.05 * 0.01))) - 1  # (B − 1) ½^{g+1} ≤ 0.01 β
+    part = additive_concentration(markov_chain([[0.7, 0.3], [0.2, 0.8]], (10_000 - 4 * gap) // 5))
+    assert 0.9 * 0.05 * 0.99 < 200 * part.tail(t) <= 0.05 * 0.99 * (1 + 1e-6)
+    for other in (
+        markov_chain([[0.7, 0.3], [0.2, 0.8]], 10_000, initial=[1.0, 0.0]),
+        qd.markov_chains([[0.9, 0.1], [0.1, 0.9]], {"a/": 3, "b/": 3}),
     ):
-        with pytest.raises(InvalidArgument, match=words):
-            pieces_of(bad)
-
-
-def test_splitting_wins_where_answers_are_many_and_questions_few():
-    found = plan(chain(10**6, 0.6), queries=3, budget=3, accountant=Proportional(2.0))
-    assert found.route == "a fresh piece for each query"
-    assert found.pieces is not None
-    assert found.sigma == 0.0
-    assert "3 pieces of" in str(found)
-    assert "exactly" in found.privacy
-    assert "records of its own" in str(found.budget_lasts)
+        assert math.isinf(split_accuracy(other, task))

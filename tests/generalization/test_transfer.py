@@ -15,7 +15,6 @@ from quiltdp.generalization import (
     any_law_transfer,
     approximate_dp_transfer,
     bayesian_dp_max_information,
-    gibbs_dependence_transfer,
     iid_transfer,
     max_information_transfer,
     p_value_sensitivity,
@@ -120,15 +119,6 @@ def test_iid_transfer_values_and_ranges():
             iid_transfer(epsilon, delta, n)
     with pytest.raises(InvalidArgument, match="any_law_transfer"):
         iid_transfer(0.2, 0, 10_000)
-
-
-def test_gibbs_dependence_ranges():
-    with pytest.raises(InvalidArgument, match="below ln"):
-        gibbs_dependence_transfer(0.01, 1e-9, n=100, queries=10, dependence=0.1)
-    with pytest.raises(InvalidArgument, match="any_law_transfer"):
-        gibbs_dependence_transfer(0.4, 1e-9, n=10**6, queries=10, dependence=0.1)
-    with pytest.raises(InvalidArgument, match="delta"):
-        gibbs_dependence_transfer(0.1, 0.0, n=10**6, queries=10, dependence=0.1)
 
 
 @settings(max_examples=40, deadline=None)

@@ -2,67 +2,32 @@
 
 from __future__ import annotations
 
-import itertools
-
 import loopy
 import numpy as np
 import pytest
-from loopy_truth import nodes_beyond
+from loopy_truth import cross_ratio_excess, nodes_beyond
 
 from quiltdp import Model
-from quiltdp.inference.cliques import View, Views, clique_forest
+from quiltdp.inference.evidence import seen_by_evidence
 from quiltdp.inference.interaction import Interaction, interaction
+from quiltdp.inference.schedule import Schedule, schedule
 
 
-def all_interactions(model: Model) -> dict[tuple[int, int], tuple[View, Interaction]]:
-    forest = clique_forest(model)
-    views = Views(forest, model.records)
-    found: dict[tuple[int, int], Interaction] = {}
-    for key in views.order():
-        found[key] = interaction(views.edge(key), found, slack=forest.slack, most=10**7)
-    return {key: (views.edge(key), found[key]) for key in found}
+def all_interactions(model: Model, most: int = 10**7) -> tuple[Schedule, list[Interaction]]:
+    walk = schedule(model, [(n,) for n in model.nodes], cliques_each=9)  # every edge in both directions
+    seen = seen_by_evidence(walk, {model.index[r] for r in model.records})
+    found: list[Interaction] = []
+    for s in seen[: walk.edges]:
+        beyond = [found[c] for c, _ in s.task.children]
+        found.append(interaction(s, beyond, slack=walk.slack, most=most))
+    return walk, found
 
 
 def worst_excess(model: Model) -> tuple[int, float]:
     """Return how many cross ratios there are, and by how much the largest exceeds its J."""
-    table = loopy.joint(model)
-    assert table is not None
-    forest = clique_forest(model)
-    count, worst = 0, -np.inf
-    for key, (_, j) in all_interactions(model).items():
-        if len(j.nodes) < 2 or j.table is None:
-            continue
-        beyond = [n for n in model.records if n in nodes_beyond(forest, key)]
-        values = {tuple(v): k for k, v in enumerate(j.values.tolist())}
-        for known in loopy.evidence(model, beyond):
-            weight = [
-                _likelihood(model, table, known, dict(zip(j.nodes, v, strict=True)))
-                for v in j.values.tolist()
-            ]
-            for mask in range(1, 2 ** len(j.nodes) - 1):
-                for a, b in itertools.permutations(range(len(weight)), 2):
-                    turned, other = (
-                        values.get(
-                            tuple(int(j.values[x if (mask >> k) & 1 else y, k]) for k in range(len(j.nodes)))
-                        )
-                        for x, y in ((b, a), (a, b))
-                    )
-                    if turned is None or other is None or weight[a] * weight[b] == 0:
-                        continue
-                    below = weight[turned] * weight[other]
-                    ratio = np.log(weight[a] * weight[b] / below) if below > 0 else np.inf
-                    count += 1
-                    if ratio > j.table[mask, a, b]:  # ∞ is not above ∞
-                        worst = max(worst, ratio - j.table[mask, a, b])
-    return count, worst
-
-
-def _likelihood(model: Model, table: np.ndarray, known: dict[str, int], given: dict[str, int]) -> float:
-    def mass(fixed: dict[str, int]) -> float:
-        at = tuple(fixed.get(n, slice(None)) for n in model.nodes)
-        return float(table[at].sum())
-
-    return mass({**given, **known}) / mass(given)
+    walk, found = all_interactions(model)
+    each = [cross_ratio_excess(model, j, nodes_beyond(model, walk, k)) for k, j in enumerate(found)]
+    return sum(count for count, _ in each), max((excess for _, excess in each), default=-np.inf)
 
 
 @pytest.mark.parametrize("kind", loopy.KINDS)
@@ -100,18 +65,17 @@ def agreeing_coins() -> Model:
 
 
 def test_evidence_that_makes_coins_agree_couples_them_without_limit() -> None:
-    found = all_interactions(agreeing_coins())
-    tables = [j.table for _, j in found.values() if set(j.nodes) >= {"p", "q"} and j.table is not None]
+    model = agreeing_coins()
+    p, q = model.index["p"], model.index["q"]
+    _, found = all_interactions(model)
+    tables = [j.table for j in found if set(j.nodes) >= {p, q} and j.table is not None]
     assert any(np.isinf(t).any() for t in tables)
-    assert worst_excess(agreeing_coins())[1] <= 1e-9
+    assert worst_excess(model)[1] <= 1e-9
 
 
 def test_over_the_budget_the_interaction_is_infinite_where_it_matters() -> None:
-    model = loopy.loopy(3, "ladder", "plain")
-    forest = clique_forest(model)
-    views = Views(forest, model.records)
-    key = next(k for k in views.order() if len(forest.edges[k[0]].separator) == 2)
-    j = interaction(views.edge(key), {}, slack=0.0, most=1)
+    _, found = all_interactions(loopy.loopy(3, "ladder", "plain"), most=1)
+    j = next(j for j in found if len(j.nodes) == 2)
     assert j.table is None
     same, other = np.array([0]), np.array([3])
     assert j.of(1, same, same)[0] == 0.0

@@ -6,7 +6,7 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from quiltdp.accountant.leakage.contraction import phi
+from quiltdp.accountant.bounds.contraction import phi
 from quiltdp.inference import two_point as module
 from quiltdp.inference.two_point import PointPairs, least_rate, raise_to_pairs, two_point
 

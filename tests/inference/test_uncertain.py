@@ -8,10 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quiltdp import markov_chain
-from quiltdp.accountant.bounds import ready
-from quiltdp.accountant.leakage.chain import ChainBound
-from quiltdp.accountant.leakage.chain_contraction import ContractionBound
-from quiltdp.accountant.leakage.set_chain import SetChainBound
+from quiltdp.accountant.bounds.chain import ChainBound
+from quiltdp.accountant.bounds.chain_contraction import ContractionBound, SetChainBound
+from quiltdp.accountant.bounds.contract import ready
 from quiltdp.errors import InvalidArgument, InvalidModel, ModelTooWide
 from quiltdp.inference.uncertain import SetChain, set_chain_spreads
 

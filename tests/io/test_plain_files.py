@@ -16,8 +16,8 @@ import quiltdp as qd
 from quiltdp.accountant.ledger import Ledger
 from quiltdp.cli.columns import read_columns
 from quiltdp.domains.pedigree import read_pedigree
-from quiltdp.domains.pedigree.census import _lines
 from quiltdp.domains.pedigree.frequencies import read_frequencies
+from quiltdp.domains.pedigree.genome import _lines
 from quiltdp.errors import FileFormatError, QuiltdpError
 from quiltdp.io.text import MAX_BYTES, read_bytes, read_source, read_text
 from quiltdp.user_files import open_plain, opened

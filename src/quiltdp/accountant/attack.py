@@ -26,14 +26,13 @@ from typing import Any
 
 import numpy as np
 
-from quiltdp.accountant.adversaries import Adversary, adversary_from
+from quiltdp.accountant.adversaries import Adversary, adversary_from, check_known
 from quiltdp.accountant.attack_search import AttackSearch, attained, total_cost
-from quiltdp.accountant.known_records import check_known
 from quiltdp.accountant.result import jsonable
 from quiltdp.accountant.units import DpEpsilon, Protect, Units, alphas, make_units, unit_name
-from quiltdp.chain import ChainModel, ChainSegment
+from quiltdp.chain import ChainModel, ChainSegment, as_chain
 from quiltdp.errors import InvalidArgument
-from quiltdp.inference.marginals import TiltedTree
+from quiltdp.inference.sums import WeightedSums
 from quiltdp.model import Model
 from quiltdp.numbers import shown_down
 from quiltdp.printable import json_text
@@ -101,7 +100,7 @@ class Attack:
         first, second = ({n: names[n].index(v) for n, v in side.items()} for side in self.told)
         tilt = {n: np.array([t[s] for s in names[n]]) for n, t in self.mechanism.items() if n not in first}
         costs = [float(alpha[model.index[n]]) for n in first if first[n] != second[n]]
-        return attained(TiltedTree(part), (first, second), known, tilt, total_cost(costs))
+        return attained(WeightedSums(part), (first, second), known, tilt, total_cost(costs))
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready dictionary."""
@@ -186,10 +185,10 @@ def attack(
     alpha = alphas(model, dp_epsilon)
     part = attackable(model, steps or (_GLANCE if in_passing else _STEPS))
     own = np.array([alpha[model.index[n]] for n in part.nodes])
-    tree = TiltedTree(part, max_entries=max_entries)
+    sums = WeightedSums(part, max_entries=max_entries)
     level = "passing" if in_passing else WorkBudget.named(work).level
     units = _units_of(part, make_units(model, protect, window))
-    found = AttackSearch(tree, own, who, level, units).best()
+    found = AttackSearch(sums, own, who, level, units).best()
     first, second = found.told
     states = part.states
     tilt = dict(found.tilt)
@@ -229,11 +228,11 @@ def _units_of(part: Model, units: Units) -> list[tuple[str, ...]] | None:
         if not inside:
             raise InvalidArgument("no protected set lies within the steps that the attack reads")
         return inside
-    if units.window == 1 or not isinstance(part, ChainModel):
+    if units.window == 1:
         return None
     found: dict[int, tuple[str, ...]] = {}
     start = 0
-    for segment in part.segments:
+    for segment in as_chain(part).segments:
         length = min(units.window, segment.length)
         for share in _PLACES:
             at = start + round(share * (segment.length - length))

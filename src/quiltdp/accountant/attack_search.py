@@ -6,7 +6,7 @@ that are touched are bounded too.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -21,8 +21,8 @@ from quiltdp.accountant.trade_offs import (
     ATTACK_TARGETS,
     ATTACK_TRIALS,
 )
-from quiltdp.inference.marginals import TiltedTree
-from quiltdp.model import Model, Table
+from quiltdp.inference.sums import WeightedSums
+from quiltdp.model import Table
 from quiltdp.numbers import down
 
 __all__ = ["AttackSearch", "Told", "UnitAttack", "attained", "total_cost"]
@@ -47,25 +47,19 @@ class UnitAttack:
 
 
 def attained(
-    tree: TiltedTree, told: Told, known: Mapping[str, int], tilt: Mapping[str, Table], own: float
+    sums: WeightedSums, told: Told, known: Mapping[str, int], tilt: Mapping[str, Table], own: float
 ) -> float:
     """Return Σ α of the records that differ + ln E[h | x_T, x_S] − ln E[h | x_T', x_S], rounded down."""
-    value = own
-    for sign, values in zip((1.0, -1.0), told, strict=True):
-        fixed = tree.evidence({**known, **values})
-        free = {n: w for n, w in tilt.items() if n not in fixed}
-        value += sign * (tree.log_mean({**fixed, **free}) - tree.log_mean(fixed))
-    return _rounded(value)
+    first, second = ({**known, **values} for values in told)
+    cases, tilts = [first, first, second, second], [tilt, {}, tilt, {}]
+    one, alone, two, alone_two = sums.log_means(sums.weights(cases, tilts)).tolist()
+    value = own + (one - alone) - (two - alone_two)
+    return max(0.0, down(value - _MARGIN * (1.0 + abs(value))))
 
 
 def total_cost(costs: Sequence[float]) -> float:
     """Return the sum of what the records of a unit cost, rounded down."""
     return costs[0] if len(costs) == 1 else max(0.0, down(sum(costs), 4.0 + 4.0 * len(costs)))
-
-
-def _rounded(value: float) -> float:
-    """Return a leakage rounded down by more than its rounding error."""
-    return max(0.0, down(value - _MARGIN * (1.0 + abs(value))))
 
 
 class AttackSearch:
@@ -76,126 +70,95 @@ class AttackSearch:
 
     def __init__(
         self,
-        tree: TiltedTree,
+        sums: WeightedSums,
         alpha: Table,
         who: Adversary,
         level: str,
         units: Sequence[tuple[str, ...]] | None = None,
     ) -> None:
-        self.tree = tree
-        self.model: Model = tree.model
-        self.alpha = alpha
-        self.who = who
-        self.units = units
+        self._sums, self._model, self._who = sums, sums.model, who
+        self._alpha = {n: float(alpha[self._model.index[n]]) for n in self._model.records}
         level = level if level in ATTACK_RUNS else "normal"
-        self.left = max(ATTACK_LEAST, int(min(ATTACK_RUNS[level], ATTACK_ENTRIES[level] / tree.effort)))
-        self.left -= 1
-        self._prior = tree.laws({})[1]
-        self._indexed = [(n, self.model.index[n]) for n in self.model.records]
+        self.left = max(ATTACK_LEAST, int(min(ATTACK_RUNS[level], ATTACK_ENTRIES[level] / sums.effort)))
+        if (
+            units is None
+        ):  # hubs and records in the middle first, should there be too many for the work allowed
+            near, middle, index = sums.neighbours, len(self._model.nodes) / 2.0, self._model.index
+            order = sorted(self._model.records, key=lambda n: (-near[n], abs(index[n] - middle), index[n]))
+            units = [(n,) for n in order]
+        self._units = units
 
     def best(self) -> UnitAttack:
         """Return the best attack on any unit."""
-        found = self._records() if self.units is None else self._sets(self.units)
-        found.sort(key=lambda item: (-item[0], self.model.index[next(iter(item[1][0]))]))
-        found = found[:ATTACK_TARGETS]
-        best: UnitAttack | None = None
-        for k, (rough, told) in enumerate(found):
-            if best is not None and (self.left <= 0 or rough < 0.3 * best.leaks):
+        nothing = dict.fromkeys(self._units[0], 0)
+        best = UnitAttack(0.0, (nothing, nothing), {}, {})  # where every unit has one possible value
+        targets = self._targets()
+        for k, (rough, told) in enumerate(targets):
+            if k and (self.left <= 0 or rough < 0.3 * best.leaks):
                 break
-            this = self._attack(told, keep=self.left - self.left // (len(found) - k))
-            if best is None or this.leaks > best.leaks:
-                best = this
-        if best is None:  # every unit has one possible value: nothing can be told apart
-            some = dict.fromkeys(self.units[0] if self.units else self.model.records[:1], 0)
-            return UnitAttack(0.0, (some, some), {}, {})
-        leaks = attained(self.tree, best.told, best.known, best.tilt, self.own(best.told))
-        return replace(best, leaks=leaks)
-
-    def own(self, told: Told) -> float:
-        """Return Σ α of the records in which the two values differ, rounded down."""
-        return total_cost(
-            [float(self.alpha[self.model.index[n]]) for n in told[0] if told[0][n] != told[1][n]]
+            this = self._attack(told, keep=self.left - self.left // (len(targets) - k))
+            best = this if this.leaks > best.leaks else best
+        if best.told[0] == best.told[1]:
+            return best
+        return replace(
+            best, leaks=attained(self._sums, best.told, best.known, best.tilt, self._own(best.told))
         )
 
-    def _records(self) -> list[tuple[float, Told]]:
-        """Return the records with the values that tell most at small α, and how much that is.
-
-        Hubs and records in the middle are asked first, should there be too many for the work allowed.
-        """
-        near, middle = self.tree.neighbours, len(self.model.nodes) / 2.0
-        index = self.model.index
-        order = sorted(self.model.records, key=lambda n: (-near[n], abs(index[n] - middle), index[n]))
-        cases: list[dict[str, int]] = []
-        for n in order:
-            if cases and self._price(len(cases)) > self.left // 2:
-                break
-            cases.extend({n: x} for x in np.flatnonzero(self._prior[n] > 0).tolist())
-        laws = self._given(cases)
-        found: list[tuple[float, Told]] = []
-        for target in dict.fromkeys(n for case in cases for n in case):
-            rows = {case[target]: k for k, case in enumerate(cases) if target in case}
-            pairs = [(x, y) for x in rows for y in rows if x != y]
-            if pairs:
-                told = ({target: 0}, {target: 1})
-                rough = self._rough(told, laws, *np.array([(rows[x], rows[y]) for x, y in pairs]).T)
-                best = int(np.argmax(rough))
-                found.append((float(rough[best]), ({target: pairs[best][0]}, {target: pairs[best][1]})))
-        return found
-
-    def _sets(self, units: Sequence[tuple[str, ...]]) -> list[tuple[float, Told]]:
-        """Return the sets with two values of each: its records one after the other, each as tells most."""
-        found: list[tuple[float, Told]] = []
-        for unit in units:
-            if found and self.left <= 0:
-                break
-            first: dict[str, int] = {}
-            second: dict[str, int] = {}
-            rough = 0.0
-            for n in unit:
-                rough = self._extend(first, second, n, unit)
-            if first != second:
-                found.append((rough, (first, second)))
-        return found
-
-    def _extend(self, first: dict[str, int], second: dict[str, int], n: str, unit: Sequence[str]) -> float:
-        """Add a record to both values of a set; return what the whole tells at small α."""
-        here = self._given([first, second])[n]
-        sides = [np.flatnonzero(row > 0).tolist() for row in here]
-        cases = [{**side, n: x} for side, states in zip((first, second), sides, strict=True) for x in states]
-        laws = self._given(cases)
-        pairs = [(j, len(sides[0]) + k) for j in range(len(sides[0])) for k in range(len(sides[1]))]
-        skip = dict.fromkeys(unit, 0)
-        rows = np.array(pairs).T
-        rough = self._rough((skip, skip), laws, rows[0], rows[1])
-        rough += np.array([self.own((cases[j], cases[k])) for j, k in pairs])
-        best = pairs[int(np.argmax(rough))]
-        first[n], second[n] = cases[best[0]][n], cases[best[1]][n]
-        return float(rough.max())
-
-    def _attack(self, told: Told, keep: int) -> UnitAttack:
-        """Attack one unit, until ``keep`` propagations are left for others."""
-        ((leaks, tilt),) = self._ascend(told, [{}])
-        known: dict[str, int] = {}
-        if not self.who.knows_nothing:
-            leaks, known, tilt = self._learn(told, leaks, tilt, keep)
-        return UnitAttack(leaks, told, known, tilt)
+    def _own(self, told: Told) -> float:
+        """Return Σ α of the records in which the two values differ, rounded down."""
+        return total_cost([self._alpha[n] for n in told[0] if told[0][n] != told[1][n]])
 
     def _price(self, cases: int) -> int:
         """Return what many cases at once cost, in propagations: little where the overhead is most of it."""
-        return 1 + int(cases * min(1.0, max(0.05, self.tree.size / self.tree.effort)))
+        return 1 + int(cases * max(0.05, self._sums.size / self._sums.effort))
 
-    def _given(self, cases: list[dict[str, int]]) -> dict[str, Table]:
+    def _laws(self, cases: Sequence[Mapping[str, int]]) -> tuple[Table, dict[str, Table]]:
+        """Return ln P and the laws of many cases at once, and count them."""
         self.left -= self._price(len(cases))
-        return self.tree.laws_given(cases)
+        return self._sums.laws(self._sums.weights(cases))
 
-    def _rough(self, told: Told, laws: Mapping[str, Table], first: Rows, second: Rows) -> Table:
-        """Return Σ α of what differs + Σ α_j TV_j, the leakage at small α, for pairs of rows."""
-        total = np.full(len(first), self.own(told))
-        for n in self.model.records:
-            if n not in told[0]:
-                apart = 0.5 * np.abs(laws[n][first] - laws[n][second]).sum(axis=1)
-                total += float(self.alpha[self.model.index[n]]) * apart
+    def _rough(self, unit: Collection[str], laws: Mapping[str, Table], first: Rows, second: Rows) -> Table:
+        """Return Σ_j α_j TV_j of the records outside a unit for pairs of rows: what they tell at small α."""
+        total = np.zeros(len(first))
+        for n, a in self._alpha.items():
+            if n not in unit:
+                total += 0.5 * a * np.abs(laws[n][first] - laws[n][second]).sum(axis=1)
         return total
+
+    def _targets(self) -> list[tuple[float, Told]]:
+        """Return the units that tell most at small α, each with two values, and how much that is.
+
+        The records of a unit get their values one after the other, each as tells most.
+        """
+        units: list[tuple[str, ...]] = []
+        planned = 0
+        for unit in self._units:
+            planned += (1 if len(unit) == 1 else 2) * sum(map(self._model.cardinality, unit))
+            if units and self._price(planned) > self.left // 2:
+                break
+            units.append(unit)
+        told: list[Told] = [({}, {}) for _ in units]
+        rough = np.zeros(len(units))
+        for place in range(max(map(len, units))):
+            cases: list[dict[str, int]] = []
+            rows: dict[int, tuple[int, int]] = {}
+            for k, unit in enumerate(units):
+                if place < len(unit):
+                    sides, states = told[k][: 2 if place else 1], range(self._model.cardinality(unit[place]))
+                    rows[k] = len(cases), len(cases) + len(states) * (len(sides) - 1)
+                    cases += [{**side, unit[place]: x} for side in sides for x in states]
+            means, laws = self._laws(cases)
+            for k, (one, two) in rows.items():
+                count = self._model.cardinality(units[k][place])
+                x, y = (a.ravel() for a in np.indices((count, count)))
+                tells = self._rough(units[k], laws, one + x, two + y)
+                tells += [self._own((cases[one + i], cases[two + j])) for i, j in zip(x, y, strict=True)]
+                tells[(means[one + x] == -np.inf) | (means[two + y] == -np.inf)] = -1.0
+                top = int(np.argmax(tells))
+                told[k], rough[k] = (cases[one + x[top]], cases[two + y[top]]), tells[top]
+        found = [(float(r), t) for r, t in zip(rough, told, strict=True) if t[0] != t[1]]
+        found.sort(key=lambda item: (-item[0], self._model.index[next(iter(item[1][0]))]))
+        return found[:ATTACK_TARGETS]
 
     def _ascend(
         self, told: Told, known: Sequence[Mapping[str, int]], rounds: int = ATTACK_ROUNDS
@@ -204,78 +167,63 @@ class AttackSearch:
 
         The leakages are those of a quick propagation: they rank attacks.
         """
-        own = self.own(told)
-        best: list[tuple[float, dict[str, Table]]] = [(own, {}) for _ in known]
+        cases = [{**facts, **values} for facts in known for values in told]
         tilts: list[dict[str, Table]] = [{} for _ in known]
-        going = list(range(len(known)))
-        untold: dict[int, Table] = {}  # ln E without a mechanism, under both values
+        best = [(self._own(told), tilt) for tilt in tilts]
+        untold = np.zeros(len(known))  # ln E under one value less ln E under the other, without a mechanism
         for turn in range(rounds + 1 if known else 0):
-            cases = [{**known[k], **values} for k in going for values in told]
-            means, laws = self.tree.laws_tilted(cases, [tilts[k] for k in going for _ in told])
-            still = []
-            for place, k in enumerate(going):
-                here = means[2 * place : 2 * place + 2]
-                if turn == 0:
-                    untold[k] = here
-                else:
-                    gain = here - untold[k]
-                    leaks = own + float(gain[0] - gain[1])
-                    if leaks > best[k][0]:
-                        best[k] = (leaks, tilts[k])
-                if turn == rounds:
-                    continue
-                new = {
-                    n: np.where(laws[n][2 * place] > laws[n][2 * place + 1], self.alpha[index], 0.0)
-                    for n, index in self._indexed
-                    if n not in told[0] and n not in known[k]
-                }
-                self.left -= 4
-                if turn == 0 or not all(np.array_equal(new[n], tilts[k][n]) for n in new):
-                    still.append(k)
-                tilts[k] = new
-            going = still
-            if not going:
+            self.left -= 4 * len(known)
+            means, laws = self._sums.laws(self._sums.weights(cases, [tilt for tilt in tilts for _ in told]))
+            gain = means[::2] - means[1::2]
+            untold = untold if turn else gain
+            for k, leaks in enumerate((self._own(told) + gain - untold).tolist()):
+                best[k] = (leaks, tilts[k]) if leaks > best[k][0] else best[k]
+            raised = {
+                n: (law[::2] > law[1::2]) * self._alpha[n] for n, law in laws.items() if n in self._alpha
+            }
+            new = [{n: raised[n][k] for n in raised if n not in cases[2 * k]} for k in range(len(known))]
+            if turn and all(np.array_equal(a[n], b[n]) for a, b in zip(new, tilts, strict=True) for n in a):
                 break
+            tilts = new
         return best
 
-    def _learn(
-        self, told: Told, leaks: float, tilt: dict[str, Table], keep: int
-    ) -> tuple[float, dict[str, int], dict[str, Table]]:
-        """Add to what is known, one record at a time, while that helps and the work lasts."""
-        known: dict[str, int] = {}
-        allowed = self.who.records
-        others = [n for n in self.model.records if n not in told[0] and (allowed is None or n in allowed)]
-        most = len(others) if self.who.at_most is None else min(len(others), self.who.at_most)
-        while len(known) < most and self.left > keep:
-            step: tuple[float, dict[str, int], dict[str, Table]] | None = None
-            trials = self._trials(told, known, others, keep)
-            for trial, (reached, made) in zip(trials, self._ascend(told, trials, rounds=2), strict=True):
-                if step is None or reached > step[0]:
-                    step = (reached, trial, made)
-            if step is None or step[0] <= leaks * (1.0 + 1e-9):
+    def _attack(self, told: Told, keep: int) -> UnitAttack:
+        """Attack one unit until ``keep`` propagations are left for others.
+
+        What the adversary knows grows by one record at a time, while that helps.
+        """
+        ((leaks, tilt),) = self._ascend(told, [{}])
+        best = UnitAttack(leaks, told, {}, tilt)
+        allowed = self._alpha if self._who.records is None else self._who.records
+        others = [n for n in self._alpha if n not in told[0] and n in allowed]
+        most = len(others) if self._who.at_most is None else self._who.at_most
+        while len(best.known) < most and self.left > keep:
+            trials = self._trials(told, best.known, others, keep)
+            reached = [
+                UnitAttack(leaks, told, known, tilt)
+                for known, (leaks, tilt) in zip(trials, self._ascend(told, trials, rounds=2), strict=True)
+            ]
+            step = max(reached, key=lambda found: found.leaks, default=best)
+            if step.leaks <= best.leaks * (1.0 + 1e-9):
                 break
-            leaks, known, tilt = step
-        ((more, made),) = self._ascend(told, [known])
-        return (more, known, made) if more > leaks else (leaks, known, tilt)
+            best = step
+        ((leaks, tilt),) = self._ascend(told, [best.known]) if best.known else [(0.0, {})]
+        return UnitAttack(leaks, told, best.known, tilt) if leaks > best.leaks else best
 
     def _trials(
-        self, told: Told, known: dict[str, int], others: list[str], keep: int
+        self, told: Told, known: Mapping[str, int], others: Sequence[str], keep: int
     ) -> list[dict[str, int]]:
         """Return what might be learned next: the few values that tell most at small α."""
-        self.left -= 2
-        laws = self.tree.laws_given([{**known, **values} for values in told])
-        p, q = ({n: law[row] for n, law in laws.items()} for row in (0, 1))
-        trials: list[dict[str, int]] = []
+        laws = self._laws([{**known, **values} for values in told])[1]
         # records on which the two hypotheses disagree most are asked first, should the work end early
-        for n in sorted(others, key=lambda n: (-float(np.abs(p[n] - q[n]).sum()), self.model.index[n])):
-            if trials and self._price(2 * len(trials)) > self.left - keep:
-                break
-            if n not in known:
-                both = np.flatnonzero((p[n] > 0) & (q[n] > 0)).tolist()
-                trials.extend({**known, n: int(value)} for value in both)
+        apart = {n: -float(np.abs(laws[n][0] - laws[n][1]).sum()) for n in others if n not in known}
+        trials: list[dict[str, int]] = []
+        for n in sorted(apart, key=lambda n: (apart[n], self._model.index[n])):
+            if not trials or self._price(2 * len(trials)) <= self.left - keep:
+                trials += [{**known, n: x} for x in np.flatnonzero((laws[n] > 0).all(axis=0)).tolist()]
         if not trials:
             return []
-        laws = self._given([{**trial, **values} for trial in trials for values in told])
+        laws = self._laws([{**trial, **values} for trial in trials for values in told])[1]
         rows = np.arange(len(trials), dtype=np.intp) * 2
-        rough = self._rough(told, laws, rows, rows + 1)
+        rough = self._rough(told[0], laws, rows, rows + 1)
         return [trials[k] for k in np.argsort(-rough, kind="stable")[:ATTACK_TRIALS].tolist()]

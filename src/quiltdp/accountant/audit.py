@@ -7,20 +7,22 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from quiltdp.accountant.adversaries import Adversary, adversary_from
+import numpy as np
+
+from quiltdp.accountant.adversaries import Adversary, adversary_from, check_known
+from quiltdp.accountant.bounds.adversaries import count_entries, list_pairs
 from quiltdp.accountant.bracket import Bracket, bracket
-from quiltdp.accountant.known_records import check_known
-from quiltdp.accountant.leakage.laplace_sum import LaplaceSum
+from quiltdp.accountant.leakage import leakage as leakage_at
 from quiltdp.accountant.methods import available
-from quiltdp.accountant.profile import Progress, Who, Work
-from quiltdp.accountant.profile import leakage as leakage_at
+from quiltdp.accountant.request import Progress, Who, Work
 from quiltdp.accountant.units import guard_of, positive_epsilon
 from quiltdp.errors import LimitReached, ModelTooWide, QuiltdpError
+from quiltdp.inference.trees import junction_tree
 from quiltdp.model import Model
 from quiltdp.parallel import each
 from quiltdp.work import Guard, Limit
 
-__all__ = ["Audit", "AuditRow", "audit"]
+__all__ = ["Audit", "AuditRow", "LaplaceSum", "audit"]
 
 
 @dataclass(frozen=True)
@@ -134,3 +136,52 @@ def _row(shared: tuple[Model, float, Adversary, Work, Guard], name: str) -> tupl
     except QuiltdpError as error:
         return AuditRow(name, None, kind, error.reason), error.text if isinstance(error, LimitReached) else ""
     return AuditRow(name, found.epsilon, kind, "; ".join(found.notes)), ""
+
+
+class LaplaceSum:
+    """The exact leakage of the Laplace-sum mechanism, for every record of a small model.
+
+    Records count by the place of their state, scaled to [0, 1], so that one record moves the sum by at
+    most 1 and noise of scale 1/α is α-DP.  Given x_T and what is known, the output is a mixture of
+    Laplace densities; between two of its kinks the ratio of two such mixtures is monotone, and beyond the
+    outermost it is constant, so the largest ratio is at a kink.
+
+    Parameters
+    ----------
+    model
+        A small model; a ``ModelTooWide`` names the size otherwise.
+    adversary
+        ``informed``, ``prior``, or one who knows some records.
+    """
+
+    def __init__(
+        self, model: Model, adversary: str | Adversary = "informed", *, max_entries: int = 4_000_000
+    ) -> None:
+        records = tuple(model.records)
+        self._sizes = [model.cardinality(r) for r in records]
+        if len(records) > 16:
+            raise ModelTooWide(f"the audit lists every adversary: {len(records)} records are too many")
+        needed = sum(count_entries(self._sizes, (k,)) for k in range(len(records)))
+        if needed > max_entries:
+            raise ModelTooWide(f"the audit needs {needed:,} numbers, the limit is {max_entries:,}")
+        who = adversary_from(adversary)
+        may = None if who.records is None else {records.index(n) for n in who.records if n in records}
+        units = [(k,) for k in range(len(records))]
+        prices = [1.0 - np.eye(k) for k in self._sizes]
+        log_joint = junction_tree(model).log_marginal(records)
+        self._groups = list_pairs(log_joint, units, prices, may, who.at_most)
+
+    def evaluate(self, alpha: float) -> np.ndarray:
+        """Return the leakage of every record when the noise has scale 1/α."""
+        best = np.zeros(len(self._sizes))
+        for group in self._groups:
+            sums = np.zeros(1)
+            for size in group.sizes:
+                sums = np.add.outer(sums, np.linspace(0.0, 1.0, size)).reshape(-1)
+            most = np.array(self._sizes)[group.unit] - 1  # the last state counts 1
+            x, y = (group.values / np.maximum(most, 1)[:, None]).T
+            for kink in np.unique(np.round(np.add.outer(sums, np.unique(x)), 12)):
+                above = (group.p * np.exp(-alpha * np.abs(kink - sums - x[:, None]))).sum(axis=1)
+                below = (group.q * np.exp(-alpha * np.abs(kink - sums - y[:, None]))).sum(axis=1)
+                np.maximum.at(best, group.unit, np.log(above) - np.log(below))
+        return best

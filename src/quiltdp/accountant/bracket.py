@@ -114,6 +114,11 @@ def bracket_of(calibration: Calibration, work: str | WorkBudget = "normal") -> B
             " calibrate one model"
         )
     model, certified = calibration.origin[0], calibration.leakage
+    if calibration.mechanism.prices(model):
+        raise InvalidArgument(
+            f"{option('bracket')}: the attack chooses a mechanism of its own, and this calibration is for one"
+            " query by its values; calibrate by the sensitivity for a bracket"
+        )
     what = _protected(calibration)
     if what is None:
         raise InvalidArgument(f"{option('bracket')}: what this calibration protects is not written in it")
@@ -134,7 +139,7 @@ def quick_bracket(calibration: Calibration, model: Model) -> Bracket | None:
     junction tree is too wide to be attacked in passing.
     """
     what = _protected(calibration)
-    if what is None:
+    if what is None or calibration.mechanism.prices(model):
         return None
     alpha, certified = calibration.dp_epsilon, calibration.leakage
     try:

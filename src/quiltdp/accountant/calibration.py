@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from quiltdp.accountant.adversaries import adversary_from
-from quiltdp.accountant.answers import Answers, Leakages, Scale
-from quiltdp.accountant.bounds import Vector
-from quiltdp.accountant.checks import check_cost, check_scale
-from quiltdp.accountant.profile import LeakageProfile, Progress, Who, Work
+from quiltdp.accountant.analysis import Solution, Stage
+from quiltdp.accountant.bounds.contract import Vector
+from quiltdp.accountant.leakage import LeakageProfile
+from quiltdp.accountant.request import Progress, Who, Work
 from quiltdp.accountant.result import Binding, Certificate, jsonable
 from quiltdp.accountant.units import (
+    LARGEST,
     SMALLEST_TARGET,
     DpEpsilon,
     Protect,
@@ -28,7 +29,7 @@ from quiltdp.accountant.units import (
     positive_epsilon,
 )
 from quiltdp.edges import edge
-from quiltdp.errors import InvalidArgument, LimitReached, ModelTooWide, NoCertificate, QuiltdpError
+from quiltdp.errors import InvalidArgument, LimitReached, ModelTooWide, NoCertificate, QuiltdpError, option
 from quiltdp.mechanisms import Mechanism, check_mechanism, mechanism_from_dict, several
 from quiltdp.mechanisms.sensitivities import whole_at_least_one
 from quiltdp.model import Model
@@ -390,7 +391,7 @@ def calibrate(
             model, target, pure, releases=apart, disjoint=disjoint, compare=compare, **options
         )
         return min(alone, found, key=lambda calibration: calibration.sigma)
-    profile = LeakageProfile(model, **options)
+    profile = LeakageProfile(model, prices=mechanism.prices(model), **options)
     return calibrate_profile(profile, target, mechanism, compare=compare, disjoint=apart)
 
 
@@ -404,12 +405,12 @@ def calibrate_profile(
 ) -> Calibration:
     """Calibrate from a profile that was made before (several targets, one analysis)."""
     weights = _weights(profile.model, mechanism)
-    passed, stage = smallest_noise(profile, epsilon, mechanism)
-    check_scale(passed.sigma, epsilon)
-    found = profile.explain(profile.with_largest_leakages(passed.leakages, stage, LISTED), stage, passed.cost)
+    sigma, solution, stage = smallest_noise(profile, epsilon, mechanism)
+    check_scale(sigma, epsilon)
+    found = profile.explain(profile.largest(solution, stage, LISTED), stage, cost_at(mechanism, sigma))
     compared, left_out = _compared(profile, mechanism, epsilon, weights) if compare else ({}, ())
     made = Calibration(
-        sigma=passed.sigma,
+        sigma=sigma,
         epsilon=epsilon,
         dp_epsilon=found.dp_epsilon,
         leakage=found.epsilon,
@@ -423,50 +424,46 @@ def calibrate_profile(
         compared=compared,
         per_record=tuple(found.per_record.top(LISTED)),
         notes=(*found.notes, *left_out),
-        origin=(profile.model, {"method": profile.method, "work": profile.budget, **profile.protection}),
+        origin=(profile.model, profile.request.repeatable),
         disjoint=disjoint,
     )
     return profile.whole(made)
 
 
-@dataclass(frozen=True, eq=False)
-class Passed:
-    """A noise scale, its own cost and leakages, and the scale of α it was made from."""
+def smallest_noise(
+    profile: LeakageProfile, epsilon: float, mechanism: Mechanism
+) -> tuple[float, Solution, Stage]:
+    """Return the smallest noise scale whose own cost, rounded up, leaks at most ε, and how it was found."""
 
-    sigma: float
-    cost: DpEpsilon
-    leakages: Leakages
-    scale: Scale
+    def noise(s: float) -> float:
+        return digits_up(mechanism.scale(s))
 
+    def alpha(s: float) -> Vector:
+        return alphas(profile.model, cost_at(mechanism, noise(s)))
 
-def smallest_noise(profile: LeakageProfile, epsilon: float, mechanism: Mechanism) -> tuple[Passed, Answers]:
-    """Search for the smallest noise scale that passes, stage by stage; return it with its last stage."""
-    weights = _weights(profile.model, mechanism)
-    return profile.ask(
-        lambda stage, before: _smallest(stage, mechanism, epsilon, weights, before), search=True
-    )
+    solution, stage = profile.search(alpha, epsilon, _weights(profile.model, mechanism))
+    return noise(solution.x), solution, stage
 
 
-def _smallest(
-    stage: Answers, mechanism: Mechanism, epsilon: float, weights: Vector, before: Passed | None
-) -> Passed:
-    """Return the smallest noise scale whose own cost, rounded up, converts to at most ε."""
-    known = {} if before is None else {before.scale.scale: (before.sigma, before.cost)}
+def check_cost(spec: Mechanism, sigma: float, stated: object) -> None:
+    """Refuse a scale that costs more than the α that was certified: one of the two was changed."""
+    cost = spec.dp_epsilon(sigma)
+    if isinstance(cost, Mapping):
+        certified = stated if isinstance(stated, Mapping) else {}
+        odd = next((n for n, a in cost.items() if not a <= certified.get(n, -1.0)), None)
+        if odd is not None:
+            raise NoCertificate(f"sigma = {sigma:.6g} costs record {odd!r} more than was certified")
+    elif not isinstance(stated, (int, float)) or not cost <= stated:
+        raise NoCertificate(f"sigma = {sigma:.6g} costs α = {cost:.6g}, more than the certified {stated!r}")
 
-    def at(s: float, near: float, larger: Leakages | None) -> Leakages:
-        sigma = digits_up(mechanism.scale(s))
-        known[s] = (sigma, cost_at(mechanism, sigma))
-        return stage.decide(alphas(stage.model, known[s][1]), epsilon, near=near, larger=larger)
 
-    found, leakages = stage.search(
-        at,
-        epsilon,
-        weights,
-        before=None if before is None else before.scale,
-        leakages=None if before is None else before.leakages,
-    )
-    assert leakages is not None, "a scale that is returned was looked at"
-    return Passed(*known[found.scale], leakages, found)
+def check_scale(sigma: float, epsilon: float) -> None:
+    """Refuse a target that asks for more noise than numbers can hold."""
+    if not sigma <= LARGEST:
+        raise InvalidArgument(
+            f"{option('epsilon')} {epsilon:g} needs noise of scale {sigma:.3g}, the limit is {LARGEST:g}:"
+            f" allow more leakage, or measure in a larger unit so that {option('sensitivity')} is smaller"
+        )
 
 
 def cost_at(mechanism: Mechanism, sigma: float) -> DpEpsilon:
@@ -512,40 +509,30 @@ def _compared(
     return compared, tuple(notes)
 
 
-_PASSING = (
-    "adversary",
-    "time_limit",
-    "memory_limit",
-    "progress",
-    "executor",
-)  # what is not part of how a scale was found
-
-
 def _approximate(
     model: Model, epsilon: float, mechanism: Mechanism, disjoint: int, **options: Any
 ) -> Calibration:
-    from quiltdp.accountant.delta import smallest_scale
+    from quiltdp.accountant.approximate import smallest_scale
 
-    found = smallest_scale(model, epsilon, mechanism, **options)
-    check_scale(found.scale, epsilon)
+    analysis, sigma, found, stage = smallest_scale(model, epsilon, mechanism, **options)
+    check_scale(sigma, epsilon)
+    binding = replace(analysis.binding(found)[0], epsilon=epsilon, witness={})
     made = Calibration(
-        sigma=found.scale,
+        sigma=sigma,
         epsilon=epsilon,
         dp_epsilon=None,
         leakage=epsilon,
         mechanism=mechanism,
-        adversary=adversary_from(options["adversary"]).name,
-        method=found.binding.method,
-        binding=found.binding,
-        certificate=found.certificate,
+        adversary=analysis.adversary.name,
+        method=binding.method,
+        binding=binding,
+        certificate=analysis.statement(found, stage),
         fingerprint=model.fingerprint,
         delta=mechanism.target_delta,
-        protected=found.protected,
-        compared=found.compared,
-        notes=("per-unit values are δ's: every unit has ε at the stated δ", *found.notes),
-        origin=(model, {k: v for k, v in options.items() if k not in _PASSING}),
+        protected=analysis.units.kind,
+        compared=analysis.compared(mechanism, epsilon),
+        notes=("per-unit values are δ's: every unit has ε at the stated δ", *analysis.notes()),
+        origin=(model, analysis.request.repeatable),
         disjoint=disjoint,
     )
-    if found.reached:
-        raise LimitReached(found.reached, made)
-    return made
+    return analysis.whole(made)

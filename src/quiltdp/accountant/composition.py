@@ -136,7 +136,7 @@ def concentrated(calibration: Calibration, orders: Sequence[float] = ORDERS) -> 
     >>> import quiltdp as qd
     >>> m = qd.markov_chain([[0.9, 0.1], [0.1, 0.9]], length=100)
     >>> print(qd.calibrate(m, 1.0, qd.Gaussian(1.0, delta=1e-6), releases=12).concentrated())
-    ρ = 2.96324e-05 each, 0.000355589 together (zCDP in one record, before any correlation)
+    ρ = 3.11067e-05 each, 0.000373281 together (zCDP in one record, before any correlation)
     """
     one, sigma, times = calibration.mechanism.single(), calibration.sigma, calibration.mechanism.releases
 

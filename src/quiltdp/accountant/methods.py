@@ -1,124 +1,133 @@
-"""Which bounds exist against an adversary, by name, and in which order ``auto`` takes them.
+"""Which bounds exist against an adversary, by name, and in which order they are taken.
 
-A bound that holds against an adversary also holds against everybody who knows less, so for each
-adversary the registry offers its own bounds and those of every adversary that covers it.
+A bound that holds against an adversary also holds against everybody who knows less, so for each adversary
+there are its own bounds and those of every adversary that covers it; of two with one name, its own.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from importlib import import_module
 
-from quiltdp.accountant.adversaries import INFORMED, PRIOR, Adversary, adversary_from
-from quiltdp.accountant.bounds import Registered, registered
-from quiltdp.accountant.leakage import AUTOMATIC, ON_REQUEST, RENAMED
+from quiltdp.accountant.adversaries import INFORMED, Adversary, adversary_from
+from quiltdp.accountant.bounds.contract import Registered, registered
+from quiltdp.accountant.bounds.table import (
+    APPROXIMATE_BOUNDS,
+    AUTOMATIC,
+    ON_REQUEST,
+    RENAMED,
+    RENAMED_APPROXIMATE,
+    Line,
+)
 from quiltdp.errors import InvalidArgument, option
 
-__all__ = ["METHODS", "available", "by_name", "candidates", "find_method", "method_names"]
+__all__ = [
+    "automatic",
+    "available",
+    "entry_of",
+    "find_approximate",
+    "find_line",
+    "find_method",
+    "method_names",
+]
 
-_HOME = "quiltdp.accountant.leakage"
-
-
-def _load(adversary: str, name: str, module: str) -> Registered:
-    import_module(module if "." in module else f"{_HOME}.{module}")
-    return registered()[adversary, name]
-
-
-def _listed(adversary: Adversary) -> list[tuple[str, str, str]]:
-    """Return the lines of the index that hold for ``adversary``; its own bounds hide namesakes."""
-    indexed = [line for line in (*AUTOMATIC, *ON_REQUEST) if "@" not in line[1]]  # later stages have no name
-    lines = [line for line in indexed if adversary_from(line[0]).covers(adversary)]
-    own = {name for against, name, _ in lines if against == adversary.name}
-    return [line for line in lines if line[0] == adversary.name or line[1] not in own]
+_HOME = "quiltdp.accountant.bounds"
 
 
-def _elsewhere(adversary: Adversary) -> dict[str, Registered]:
-    """Return what was registered by other modules."""
-    indexed = {(against, name) for against, name, _ in (*AUTOMATIC, *ON_REQUEST)}
-    return {
-        name: found
-        for (against, name), found in registered().items()
-        if (against, name) not in indexed and found.against.covers(adversary)
-    }
+def _others() -> tuple[Line, ...]:
+    """Return lines for the pure bounds that other modules have registered."""
+    indexed = {line[:2] for line in (*AUTOMATIC, *ON_REQUEST)}
+    return tuple(
+        Line(against, name, entry.make.__module__)
+        for (approximate, against, name), entry in registered().items()
+        if not approximate and (against, name) not in indexed
+    )
+
+
+def _holding(lines: Iterable[Line], adversary: Adversary) -> dict[str, Line]:
+    """Return the lines that hold against an adversary, by name; its own hide namesakes."""
+    found: dict[str, Line] = {}
+    for line in lines:
+        own = line.against == adversary.name
+        if adversary_from(line.against).covers(adversary) and (own or line.name not in found):
+            found[line.name] = line
+    return found
+
+
+def automatic(*adversaries: Adversary, approximate: bool = False, until: str = "") -> tuple[str, ...]:
+    """Return the names that ``auto`` goes through, cheapest first: those that hold against one at least.
+
+    The table is read up to the line ``until``, whomever that holds against.
+    """
+    lines = APPROXIMATE_BOUNDS if approximate else (*AUTOMATIC[:1], *_others(), *AUTOMATIC[1:])
+    names = [line.name for line in lines]
+    until = RENAMED_APPROXIMATE.get(until, until) if approximate else RENAMED.get(until, until)
+    if until in names:
+        lines = lines[: len(names) - names[::-1].index(until)]
+    holding: set[str] = set().union(*(_holding(lines, a) for a in adversaries))
+    return tuple(dict.fromkeys(line.name for line in lines if line.name in holding))
+
+
+def find_line(name: str, adversary: Adversary, *, approximate: bool = False) -> Line | None:
+    """Return the line of a name that holds against an adversary; ``None`` if there is none."""
+    lines = APPROXIMATE_BOUNDS if approximate else (*AUTOMATIC, *ON_REQUEST, *_others())
+    return _holding(lines, adversary).get(name)
+
+
+def entry_of(line: Line, *, approximate: bool = False) -> Registered:
+    """Return the bound of a line, loaded now."""
+    key = (approximate, line.against, line.name)
+    if key not in registered():
+        import_module(line.module if "." in line.module else f"{_HOME}.{line.module}")
+    return registered()[key]
 
 
 def method_names(adversary: object = INFORMED) -> tuple[str, ...]:
     """Return the names a caller may give as ``method=``, ``auto`` first; nothing is loaded."""
     who = adversary_from(adversary)
-    return ("auto", *dict.fromkeys([name for _, name, _ in _listed(who)] + list(_elsewhere(who))))
+    return ("auto", *_holding((*AUTOMATIC, *ON_REQUEST, *_others()), who))
 
 
 def available(adversary: object = INFORMED) -> dict[str, Registered]:
-    """Return every bound that holds against ``adversary``, by name."""
-    who = adversary_from(adversary)
-    return {name: _load(against, name, module) for against, name, module in _listed(who)} | _elsewhere(who)
-
-
-def candidates(*adversaries: Adversary) -> Iterator[Registered]:
-    """Yield the bounds that ``auto`` considers, cheapest first, each loaded when it is reached.
-
-    Those that hold against one of the adversaries at least; namesakes are all considered: a bound for a
-    stronger adversary may come first.
-    """
-    for against, name, module in AUTOMATIC:
-        if any(adversary_from(against).covers(a) for a in adversaries):
-            yield _load(against, name, module)
-    elsewhere: dict[str, Registered] = {}
-    for a in adversaries:
-        elsewhere.update(_elsewhere(a))
-    yield from elsewhere.values()
-
-
-def by_name(against: str, name: str) -> Registered:
-    """Return the bound registered against an adversary under a name, loaded if the index has it."""
-    for line in (*AUTOMATIC, *ON_REQUEST):
-        if line[:2] == (against, name):
-            return _load(*line)
-    found = registered().get((against, name))
-    if found is None:
-        raise InvalidArgument(f"the bound {name!r} is registered by a module that was not imported here")
-    return found
+    """Return every pure bound that holds against ``adversary``, by name."""
+    return {name: find_method(adversary_from(adversary), name) for name in method_names(adversary)[1:]}
 
 
 def find_method(adversary: Adversary, name: object) -> Registered:
-    """Return the bound called ``name``.
+    """Return the pure bound called ``name``.
 
     Raises
     ------
     InvalidArgument
         If there is none against this adversary, listing those that are.
     """
-    if isinstance(name, str) and name in RENAMED:
-        now = RENAMED[name]
-        said = f"{option('method')} {name!r} is now called {now!r}; the old name goes with the next version"
-        warnings.warn(said, FutureWarning, stacklevel=2)
-        name = now
-    for against, known, module in _listed(adversary):
-        if known == name:
-            return _load(against, known, module)
-    found = _elsewhere(adversary).get(name) if isinstance(name, str) else None
-    if found is None:
+    name = _renamed(name, RENAMED)
+    line = find_line(name, adversary) if isinstance(name, str) else None
+    if line is None:
         names = ", ".join(method_names(adversary))
         raise InvalidArgument(
             f"{option('method')} {name!r} is not one of {names} (adversary {adversary.name!r})"
         )
-    return found
+    return entry_of(line)
 
 
-class _Methods(Mapping[str, Mapping[str, Registered]]):
-    """The bounds of the two adversaries everybody knows, loaded when they are looked at."""
-
-    def __getitem__(self, adversary: str) -> Mapping[str, Registered]:
-        if adversary not in (INFORMED.name, PRIOR.name):
-            raise KeyError(adversary)
-        return available(adversary)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter((INFORMED.name, PRIOR.name))
-
-    def __len__(self) -> int:
-        return 2
+def find_approximate(adversary: Adversary, name: object) -> tuple[str, ...]:
+    """Return the bounds on δ that a method means: group privacy and itself."""
+    name = _renamed(name, RENAMED_APPROXIMATE)
+    names = automatic(adversary, approximate=True)
+    if name not in names:
+        known = ", ".join(names)
+        raise InvalidArgument(f"{option('method')} for (ε, δ) must be 'auto' or one of {known}, not {name!r}")
+    return tuple(n for n in names if n in ("group", name))
 
 
-METHODS: Mapping[str, Mapping[str, Registered]] = _Methods()
+def _renamed(name: object, names: Mapping[str, str]) -> object:
+    """Return what a method is called now, with a warning where that is another name."""
+    if not isinstance(name, str) or name not in names:
+        return name
+    said = (
+        f"{option('method')} {name!r} is now called {names[name]!r}; the old name goes with the next version"
+    )
+    warnings.warn(said, FutureWarning, stacklevel=3)
+    return names[name]

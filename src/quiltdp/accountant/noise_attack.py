@@ -34,7 +34,7 @@ from quiltdp.accountant.attack import Attack, attack, attackable
 from quiltdp.accountant.trade_offs import SUM_GRID, SUM_OUTPUTS, SUM_PARTS, SUM_VALUES
 from quiltdp.accountant.units import Protect, alphas
 from quiltdp.errors import InvalidArgument, ModelTooWide, option
-from quiltdp.inference.marginals import TiltedTree
+from quiltdp.inference.sums import WeightedSums
 from quiltdp.model import Model
 from quiltdp.numbers import EPS, down
 from quiltdp.work import WorkBudget
@@ -82,15 +82,8 @@ class NoiseAttack:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready dictionary."""
-        return {
-            "leakage": self.leakage,
-            "delta": self.delta,
-            "scale": self.scale,
-            "target": self.target,
-            "values": list(self.values),
-            "knows": dict(self.knows),
-            "query": {n: dict(t) for n, t in self.query.items()},
-        }
+        query = {n: dict(t) for n, t in self.query.items()}
+        return {**vars(self), "values": list(self.values), "knows": dict(self.knows), "query": query}
 
 
 def attack_gaussian(
@@ -164,7 +157,7 @@ def attack_gaussian(
         )
         for n, table in found.mechanism.items()
     }
-    sums = _Sums(TiltedTree(part, max_entries=max_entries), found, terms)
+    sums = _Sums(WeightedSums(part, max_entries=max_entries), found, terms)
     best, attained, values = terms, 0.0, found.values
 
     def reaches(p: Vector, q: Vector, epsilon: float) -> float:
@@ -185,17 +178,18 @@ def attack_gaussian(
 class _Sums:
     """The sums that a product-form attack suggests: its terms, all of them or those that tell most."""
 
-    def __init__(self, tree: TiltedTree, found: Attack, terms: Mapping[str, Ints]) -> None:
-        states = tree.model.states
-        self._tree, self._terms = tree, terms
+    def __init__(self, sums: WeightedSums, found: Attack, terms: Mapping[str, Ints]) -> None:
+        states = sums.model.states
+        self._sums, self._terms = sums, terms
         self._known = {n: states[n].index(v) for n, v in found.knows.items()}
         self._told = [{n: states[n].index(v) for n, v in side.items()} for side in found.told]
         self._unit = frozenset(self._told[0])
 
     def choices(self) -> list[Mapping[str, Ints]]:
         """Return the terms whose means differ most between the hypotheses, more and more of them."""
-        one, two = (self._tree.laws(self._tree.evidence(self._fixed(x)))[1] for x in self._told)
-        apart = {n: abs(float((one[n] - two[n]) @ s)) / max(1, int(s.max())) for n, s in self._terms.items()}
+        laws = self._sums.laws(self._sums.weights([self._fixed(x) for x in self._told]))[1]
+        moved = {n: float((laws[n][0] - laws[n][1]) @ s) for n, s in self._terms.items()}
+        apart = {n: abs(moved[n]) / max(1, int(s.max())) for n, s in self._terms.items()}
         found: list[Mapping[str, Ints]] = []
         for least in _LEAST:
             chosen = {n: s for n, s in self._terms.items() if apart[n] >= least or n in self._unit}
@@ -205,8 +199,7 @@ class _Sums:
 
     def laws(self, terms: Mapping[str, Ints]) -> tuple[Vector, Vector]:
         """Return the laws of the sum, in units, under both hypotheses."""
-        one, two = (self._law(terms, x) for x in self._told)
-        return one, two
+        return self._law(terms, self._told[0]), self._law(terms, self._told[1])
 
     def _fixed(self, values: Mapping[str, int]) -> dict[str, int]:
         return {**self._known, **values}
@@ -218,14 +211,15 @@ class _Sums:
                 f"the sum has {count:,} values, the limit is {SUM_VALUES:,}",
                 f"leave {option('bracket')} out",
             )
-        turns = np.exp(-2j * math.pi * np.arange(count) / count)
+        turns = -2j * math.pi * np.arange(count) / count
         at = np.arange(count)[:, None]
         free = {n: turns[at * s % count] for n, s in terms.items() if n not in self._unit and s.any()}
         own = sum(int(terms[n][x]) for n, x in values.items() if n in terms)
         if not free:
             return np.asarray(np.eye(count)[own])
-        means = self._tree.means(free, self._fixed(values), count)
-        law = np.maximum(np.fft.ifft(means / means[0].real).real, 0.0)
+        fixed = self._sums.weights([self._fixed(values)])
+        logs = self._sums.log_means({**fixed, **free})
+        law = np.maximum(np.fft.ifft(np.exp(logs - logs[0].real)).real, 0.0)
         return np.asarray(np.roll(law, own))
 
 

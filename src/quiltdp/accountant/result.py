@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from quiltdp.accountant.bounds import Vector
+from quiltdp.accountant.bounds.contract import Vector
 from quiltdp.chain_views import ChainIndex, ChainNodes
 from quiltdp.edges import edge
 from quiltdp.numbers import shown_up
@@ -34,12 +34,7 @@ class Binding:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready dictionary."""
-        return {
-            "unit": self.unit,
-            "epsilon": self.epsilon,
-            "method": self.method,
-            "witness": dict(self.witness),
-        }
+        return {**vars(self), "witness": dict(self.witness)}
 
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> Binding:
@@ -79,13 +74,7 @@ class Certificate:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready dictionary."""
-        return {
-            "kind": self.kind,
-            "statement": self.statement,
-            "work": dict(self.work),
-            "stage": self.stage,
-            "asked": self.asked,
-        }
+        return {**vars(self), "work": dict(self.work)}
 
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> Certificate:

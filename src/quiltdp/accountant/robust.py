@@ -1,21 +1,46 @@
-"""What if the model is wrong: the noise that is enough for every model that may be the true one."""
+"""What if the model is wrong: the noise that is enough for every model that may be the true one.
+
+**Theorem (models nearby).**  Let the tables of a connected model be replaced by others, the range of
+ln(ψ'_f/ψ_f) at most w_f, W = Σ w_f.  For every unit T, adversary and α-DP mechanism
+
+    Leakage'(T) ≤ Leakage(T) + 2 Φ( W, Σ_{j ∉ T} α_j ).
+
+*Proof.*  Given x_T and what the adversary knows, the laws p' and p of the unknown nodes u are normalised
+products of the tables, so ln(p'/p) is Σ ln(ψ'_f/ψ_f) up to a constant and has range at most W on their common
+support.  The likelihood h(x_T, ·) of an output has ln h of range at most Σ_{j ∉ T} α_j, so by the contraction
+lemma ln(E_p' h / E_p h) ≤ Φ(W, Σ α_j) at x_T, and the mirror image at x'_T.  ∎
+
+Nothing in it depends on how Leakage(T) was bounded, so every certified bound of the model itself becomes
+one of its neighbourhood.  A bound that has a widening of its own (``widened``) is taken so instead:
+propagation and the chain solver are repeated with raised spreads, no sum over far tables.  Group
+privacy holds for all models.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
+from quiltdp.accountant.bounds.contract import ALL, Bound, Bounds, Need, Problem, Registered, Vector
+from quiltdp.accountant.bounds.contraction import phi
 from quiltdp.accountant.calibration import Calibration, calibrate, calibrate_profile
-from quiltdp.accountant.near import NearProfile
+from quiltdp.accountant.component import Component
+from quiltdp.accountant.leakage import LeakageProfile
 from quiltdp.accountant.units import SMALLEST_TARGET, all_or_nothing, positive_epsilon
 from quiltdp.errors import InvalidArgument
+from quiltdp.graph.components import ComponentClass
 from quiltdp.inference.uncertain import TableErrors, interval_errors, relative_errors
+from quiltdp.inference.workspace import Workspace
 from quiltdp.mechanisms import Mechanism, check_mechanism
 from quiltdp.model import Model
-from quiltdp.numbers import shown_up
+from quiltdp.numbers import EPS, shown_up, up_array
+from quiltdp.work import WorkBudget
 
-__all__ = ["robust"]
+__all__ = ["RobustProfile", "robust", "useless_from"]
 
 
 @all_or_nothing()
@@ -110,6 +135,120 @@ def _one(
         )
     own = dict(options)
     compare = bool(own.pop("compare", False))
-    profile = NearProfile(model, errors, up_to=epsilon, **own)
+    profile = RobustProfile(model, errors, up_to=epsilon, **own)
     found = calibrate_profile(profile, epsilon, mechanism, compare=compare)
     return replace(found, notes=(*found.notes, f"holds if {errors.says}"), origin=None)
+
+
+# -- models nearby ----------------------------------------------------------------------------
+
+
+def useless_from(total: float) -> float:
+    """Return the leakage up to which widening by W = ``total`` never beats group privacy; 0 if it may.
+
+    Group privacy says α_T + o, o = Σ_{j ∉ T} α_j, and the widened bound at least α_T + 2 Φ(W, o), which is
+    smaller only beyond o* with 2 Φ(W, o*) = o*, that is tanh²(o*/8) = 2 tanh(W/4) − 1; there both exceed o*.
+    """
+    square = 2.0 * math.tanh(total / 4.0) - 1.0
+    if square <= 0.0:
+        return 0.0
+    return 8.0 * math.atanh(math.sqrt(square)) if square < 1.0 else math.inf
+
+
+class RobustProfile(LeakageProfile):
+    """How much any α-DP mechanism leaks, whichever model within ``errors`` of this one is true.
+
+    Every stage of the usual analysis, each bound widened; all that holds of a
+    :class:`~quiltdp.accountant.leakage.LeakageProfile` holds here.
+
+    Parameters
+    ----------
+    model, errors
+        The model, and how far its tables may be off.
+    up_to
+        Only leakages up to this one will be asked for: bounds that cannot help there are not prepared.
+    """
+
+    def __init__(self, model: Model, errors: TableErrors, *, up_to: float = math.inf, **options: Any) -> None:
+        self.errors = errors
+        self._up_to = up_to
+        super().__init__(model, **options)
+
+    def _component(self, problem: Problem, kind: ComponentClass, workspace: Workspace) -> Component:
+        """Return a component that widens the bounds it takes."""
+        errors = self.errors.part(kind.model, kind.copies, self.model)
+        return _WidenedComponent(problem, workspace, self.budget, errors, self._up_to)
+
+
+class _WidenedComponent(Component):
+    """A component whose bounds hold for every model within the errors."""
+
+    def __init__(
+        self, problem: Problem, workspace: Workspace, budget: WorkBudget, errors: TableErrors, up_to: float
+    ) -> None:
+        super().__init__(problem, workspace, budget)
+        self.errors, self._up_to = errors, up_to
+
+    def wants(self, name: str) -> bool:
+        """Return whether ``auto`` takes this bound: not where widening it gives more than group privacy."""
+        if not super().wants(name):
+            return False
+        return (
+            super().entry(name).widens or useless_from(self.errors.total(self.problem.model)) <= self._up_to
+        )
+
+    def entry(self, name: str) -> Registered:
+        """Return what is known of a bound, with what it holds for."""
+        usual = super().entry(name)
+        kind = "certified bound" if usual.kind == "exact" else usual.kind
+        return replace(
+            usual, kind=kind, says=f"{usual.says}, widened to every model where {self.errors.says}"
+        )
+
+    def make(self, name: str) -> Bound:
+        """Return a bound, widened, that is not prepared."""
+        entry = super().entry(name)
+        if entry.widens:
+            return entry.widened(self.problem, self.errors)
+        return _Shifted(entry.make(self.problem), self.problem, self.errors)
+
+
+class _Shifted:
+    """A bound of the model itself, raised by 2 Φ(W, Σ_{j ∉ T} α_j)."""
+
+    def __init__(self, inner: Bound, problem: Problem, errors: TableErrors) -> None:
+        self.inner = inner
+        self._total = errors.total(problem.model)
+        self._count = problem.count
+        # a run of steps is counted among the others: looser, never wrong
+        units = () if problem.window > 1 else problem.listed()
+        self._places = np.array([problem.model.index[n] for unit in units for n in unit], dtype=np.intp)
+        self._unit = np.array([k for k, unit in enumerate(units) for _ in unit], dtype=np.intp)
+
+    def prepare(self, workspace: Workspace, budget: WorkBudget) -> None:
+        """Prepare the bound of the model itself."""
+        self.inner.prepare(workspace, budget)
+        self.near, self.settles = getattr(self.inner, "near", 0.0), getattr(self.inner, "settles", True)
+
+    def _shift(self, alpha: Vector) -> Vector:
+        whole = float(alpha.sum())
+        own = np.zeros(self._count)
+        np.add.at(own, self._unit, alpha[self._places])
+        others = np.maximum(whole - own, 0.0) + whole * ((len(alpha) + 8) * EPS)
+        if np.isinf(self._total):  # zeros may come or go: nothing of the model's own bound is left
+            return np.full(len(own), np.inf)
+        return up_array(2.0 * phi(self._total, others))
+
+    def _raised(self, found: Bounds, shift: Vector) -> Bounds:
+        kind = "certified bound" if found.kind == "exact" else found.kind
+        return replace(found, values=up_array(found.values + shift), kind=kind)
+
+    def evaluate(self, alpha: Vector, need: Need = ALL) -> Bounds:
+        """Return the model's own bound, raised, as far as that is needed.
+
+        What is known holds for all models nearby, so for the model itself too.
+        """
+        shift = self._shift(alpha)
+        least, most = float(shift.min(initial=0.0)), float(shift.max(initial=0.0))
+        inner = replace(need, low=max(need.low - most, 0.0), high=max(need.high - least, 0.0))
+        return self._raised(self.inner.evaluate(alpha, inner), shift)

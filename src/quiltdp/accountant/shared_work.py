@@ -10,10 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from quiltdp.accountant.adversaries import INFORMED, PRIOR, Adversary, adversary_from
-from quiltdp.accountant.leakage import AUTOMATIC
-from quiltdp.accountant.methods import method_names
-from quiltdp.accountant.profile import LeakageProfile
+from quiltdp.accountant.adversaries import INFORMED, PRIOR
+from quiltdp.accountant.leakage import LeakageProfile
+from quiltdp.accountant.methods import automatic, method_names
 from quiltdp.accountant.units import guard_of
 from quiltdp.errors import InvalidArgument, LimitReached, Refused, WorkerLost, option
 from quiltdp.work import NO_GUARD, Guard, GuardStruck, Limit, WorkBudget
@@ -23,48 +22,12 @@ __all__ = [
     "SharedWork",
     "WorkDone",
     "ask_until",
-    "budget_against",
-    "end_for",
 ]
 
 _Answer = TypeVar("_Answer")
 
-_TWICE = {name for _, name, _ in AUTOMATIC if sum(1 for _, other, _ in AUTOMATIC if other == name) > 1}
-STAGES = tuple(
-    f"{name}@{against}" if against != PRIOR.name and name in _TWICE else name
-    for against, name, _ in AUTOMATIC
-)
-"""The stages of all adversaries in one order, by the names that they have against the prior one."""
-
-
-def end_for(adversary: Adversary, stage: str) -> str:
-    """Return the stage of ``adversary`` that a common stage ends with: its own last one up to there.
-
-    Examples
-    --------
-    >>> end_for(PRIOR, "coupling"), end_for(INFORMED, "coupling"), end_for(INFORMED, "quilts@informed")
-    ('coupling', 'exact', 'quilts')
-    """
-    name = stage.removesuffix("~")
-    if name not in STAGES:
-        return name if name in method_names(adversary) else ""
-    last = STAGES.index(name)
-    own = [k for k in range(last + 1) if adversary_from(AUTOMATIC[k][0]).covers(adversary)][-1]
-    return AUTOMATIC[own][1] if AUTOMATIC[own][0] == adversary.name else STAGES[own]
-
-
-def budget_against(adversary: Adversary, work: str | WorkBudget) -> WorkBudget:
-    """Return the budget for one of several adversaries: a stage that is another's ends its own before it.
-
-    Examples
-    --------
-    >>> budget_against(INFORMED, "quick:coupling").until, budget_against(PRIOR, "quick:coupling").until
-    ('exact', 'coupling')
-    """
-    budget = WorkBudget.named(work)
-    if not budget.until or budget.until.removesuffix("~") in method_names(adversary):
-        return budget
-    return replace(budget, until=end_for(adversary, budget.until) or budget.until)
+STAGES = automatic(INFORMED, PRIOR)
+"""The bounds of all adversaries in one order."""
 
 
 @dataclass(frozen=True)
@@ -117,13 +80,13 @@ class SharedWork:
     Examples
     --------
     >>> shared = SharedWork("normal:coupling", 30.0)
-    >>> shared.budget_for(INFORMED).until, shared.answer(lambda: 7), shared.done.notes
+    >>> shared.budget_up_to("exact").until, shared.answer(lambda: 7), shared.done.notes
     ('exact', 7, ())
     """
 
     def __init__(self, work: str | WorkBudget = "normal", time_limit: Limit = None) -> None:
         self.asked = self.budget = WorkBudget.named(work)
-        name = self.asked.until.removesuffix("~")
+        name = self.asked.until
         if name and name not in (*STAGES, *method_names(PRIOR), *method_names(INFORMED)):
             raise InvalidArgument(
                 f"{option('work')}: {name!r} is not a stage; stages are among {', '.join(STAGES)}"
@@ -146,11 +109,10 @@ class SharedWork:
         """How far the last answer went; the next one begins with the whole budget again."""
         return self._done
 
-    def budget_for(self, adversary: Adversary, most: str = "") -> WorkBudget:
-        """Return the budget against an adversary, ended by the stage ``most`` at the latest."""
-        places = [STAGES.index(s) for s in (self.budget.until.removesuffix("~"), most) if s in STAGES]
-        stage = STAGES[min(places)] if places else self.budget.until
-        return replace(self.budget, until=end_for(adversary, stage) if stage else "")
+    def budget_up_to(self, most: str = "") -> WorkBudget:
+        """Return the budget, ended by the stage ``most`` at the latest."""
+        places = [STAGES.index(s) for s in (self.budget.until, most) if s in STAGES]
+        return replace(self.budget, until=STAGES[min(places)] if places else self.budget.until)
 
     def answer(self, question: Callable[[], _Answer]) -> _Answer:
         """Return the answer to a question that asks analyses, all with one budget and one limit.

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from quiltdp.accountant.bounds import Vector
-from quiltdp.chain import ChainModel
+from quiltdp.accountant.bounds.contract import Vector
+from quiltdp.chain import ChainModel, as_chain
 from quiltdp.errors import InvalidArgument, LimitReached, UnknownNode, option
 from quiltdp.model import Model
 from quiltdp.work import Guard, Limit
@@ -67,10 +67,10 @@ def heaviest(units: Units, model: Model, weights: Vector) -> float:
     """Return the largest sum of weights in a unit: what it pays if records are independent."""
     if units.members is not None:
         return max(float(sum(weights[model.index[n]] for n in unit)) for unit in units.members)
-    if units.window == 1 or not isinstance(model, ChainModel):
+    if units.window == 1:
         return float(weights.max())
     best, start = 0.0, 0
-    for segment in model.segments:
+    for segment in as_chain(model).segments:
         own = np.concatenate(([0.0], np.cumsum(weights[start : start + segment.length])))
         length = min(units.window, segment.length)
         best = max(best, float((own[length:] - own[:-length]).max()))
@@ -150,10 +150,9 @@ class _WindowNames(Sequence[str]):
     """Names of the runs of w steps of every segment, made on demand: ``X3…X7``."""
 
     def __init__(self, model: Model, window: int) -> None:
-        assert isinstance(model, ChainModel)
-        self._segments = model.segments
+        self._segments = as_chain(model).segments
         self._window = window
-        counts = [max(1, s.length - window + 1) for s in model.segments]
+        counts = [max(1, s.length - window + 1) for s in self._segments]
         self._starts = [0, *np.cumsum(counts).tolist()]
 
     def __len__(self) -> int:

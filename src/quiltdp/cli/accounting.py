@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Annotated, Any
 
-from quiltdp.accountant.leakage import AUTOMATIC, ON_REQUEST
+from quiltdp.accountant.bounds.table import AUTOMATIC, ON_REQUEST
 from quiltdp.cli.option_words import arg, opt, switch
 
 if TYPE_CHECKING:
-    from quiltdp.accountant.profile import Progress
+    from quiltdp.accountant.request import Progress
 
 __all__ = [
     "Adversary",
@@ -49,7 +49,7 @@ QueryName = Annotated[
 
 
 def _names(adversary: str) -> str:
-    return ", ".join(sorted({name for who, name, _ in (*AUTOMATIC, *ON_REQUEST) if who == adversary}))
+    return ", ".join(sorted({line.name for line in (*AUTOMATIC, *ON_REQUEST) if line.against == adversary}))
 
 
 Method = Annotated[

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 from quiltdp.cli.accounting import (
@@ -53,6 +54,14 @@ def calibrate(
         ),
     ] = None,
     query: QueryName = None,
+    values: Annotated[
+        str | None,
+        opt(
+            "V,V,…",
+            "What each state of a record adds to the sum that gets Laplace noise, in the order of the states:"
+            " less noise than --sensitivity, for this sum only.",
+        ),
+    ] = None,
     mechanism: Annotated[
         str | None,
         opt(
@@ -114,7 +123,9 @@ def calibrate(
             raise InvalidArgument("--disjoint is about several releases: give --releases K too")
         loaded = load(model, **options)
         several = releases if not disjoint else 1
-        spec, together = chosen_mechanism(loaded, mechanism, budget, sensitivity, query, delta, several)
+        spec, together = chosen_mechanism(
+            loaded, mechanism, budget, sensitivity, query, delta, several, values
+        )
         with worker_pool(workers) as executor, progress_bar() as progress:
             asked: dict[str, Any] = {
                 "method": method,
@@ -166,23 +177,40 @@ def chosen_mechanism(
     query: str | None,
     delta: float | None,
     releases: int = 1,
+    values: str | None = None,
 ) -> tuple[Mechanism, dict[str, tuple[str, ...]] | None]:
     """Return the mechanism that the options describe, and what is protected together.
 
     Several releases of a pure mechanism with a δ are composed under (ε, δ).
     """
-    from quiltdp.mechanisms import Repeated, mechanism_kinds
+    from quiltdp.mechanisms import Repeated, mechanism_from_options, mechanism_kinds
 
-    asked, together = _sensitivity(model, sensitivity, query, budget)
-    kind = mechanism_kinds().get(mechanism or "laplace")
-    if releases > 1 and delta is not None and kind is not None and kind.pure:
-        return Repeated(_spec(model, mechanism, budget, asked, None), releases, delta), together
-    return _spec(model, mechanism, budget, asked, delta), together
+    kind = mechanism or ("thresholdout" if budget is not None else "laplace")
+    if values is None:
+        moves, together = _moves(model, sensitivity, query, budget, laplace=kind == "laplace")
+    else:
+        moves, together = {"values": _numbers(values, sensitivity, query)}, None
+    made = mechanism_kinds().get(kind)
+    composed = releases > 1 and delta is not None and made is not None and made.pure
+    given = {"budget": budget, **moves, "delta": None if composed else delta}
+    spec = mechanism_from_options(kind, given, people=model.headcount)
+    return Repeated(spec, releases, delta) if composed and delta is not None else spec, together
 
 
-def _sensitivity(
-    model: Model, sensitivity: float | None, query: str | None, budget: int | None
-) -> tuple[float | dict[str, float] | None, dict[str, tuple[str, ...]] | None]:
+def _numbers(values: str, sensitivity: float | None, query: str | None) -> list[float]:
+    from quiltdp.errors import InvalidArgument
+
+    if sensitivity is not None or query is not None:
+        raise InvalidArgument("--values say what moves their sum: leave --sensitivity and --query out")
+    try:
+        return [float(v) for v in values.split(",")]
+    except ValueError:
+        raise InvalidArgument(f"--values must be numbers between commas, not {values!r}") from None
+
+
+def _moves(
+    model: Model, sensitivity: float | None, query: str | None, budget: int | None, *, laplace: bool
+) -> tuple[dict[str, Any], dict[str, tuple[str, ...]] | None]:
     """Return how far a record moves the query and what is protected together, or ask for the query."""
     from quiltdp.errors import InvalidArgument
 
@@ -193,7 +221,7 @@ def _sensitivity(
                 "a genotype moves every query by its own amount: name the query (--query allele-count moves"
                 " by 2 per person and locus, carrier-count by 1), or give --sensitivity"
             )
-        return sensitivity, None
+        return {"sensitivity": sensitivity}, None
     if sensitivity is not None or budget is not None:
         raise InvalidArgument("--query knows its sensitivity: leave --sensitivity and --budget out")
     if not genetic:
@@ -201,24 +229,14 @@ def _sensitivity(
     from quiltdp.domains.pedigree.queries import query_by_name
 
     chosen = query_by_name(model, query)
-    if chosen.loci == 1 and len({d / model.people.get(r, 1) for r, d in chosen.sensitivities.items()}) == 1:
-        return chosen.sensitivity, None
-    return dict(chosen.sensitivities), dict(chosen.protect) if chosen.loci > 1 else None
-
-
-def _spec(
-    model: Model,
-    mechanism: str | None,
-    budget: int | None,
-    sensitivity: float | dict[str, float] | None,
-    delta: float | None,
-) -> Mechanism:
-    """Return the mechanism the options describe, or refuse options that do not belong together."""
-    from quiltdp.mechanisms import mechanism_from_options
-
-    kind = mechanism or ("thresholdout" if budget is not None else "laplace")
-    given = {"budget": budget, "sensitivity": sensitivity, "delta": delta}
-    return mechanism_from_options(kind, given, people=model.headcount)
+    together = dict(chosen.protect) if chosen.loci > 1 else None
+    values = chosen.mechanism.values
+    if laplace and isinstance(values, Mapping):
+        of_one = {tuple(v / model.people.get(r, 1) for v in own) for r, own in values.items()}
+        return {"values": of_one.pop() if len(of_one) == 1 and together is None else values}, together
+    if together is None and len({d / model.people.get(r, 1) for r, d in chosen.sensitivities.items()}) == 1:
+        return {"sensitivity": chosen.sensitivity}, None
+    return {"sensitivity": dict(chosen.sensitivities)}, together
 
 
 def _bracket(model: Model, found: Calibration, asked: bool | None) -> Bracket | None:

@@ -33,7 +33,7 @@ def genome(
     ] = "allele-count",
     mutation_rate: Annotated[float, opt("M", "Per meiosis.", min=0.0, max=0.5)] = 0.0,
     error_rate: Annotated[float, opt("R", "Of genotyping.", min=0.0, max=0.5)] = 0.0,
-    nodes: Annotated[int, opt("N", "How many frequencies are analysed; the others are bridged.", min=1)] = 32,
+    nodes: Annotated[int, opt("N", "How many frequencies are analysed at most.", min=1)] = 128,
     journal: Annotated[
         Path | None,
         opt("FILE", "Keep what is found here; the same command begun again goes on where it was."),
@@ -56,8 +56,7 @@ def genome(
     """
     with guarded(), limited(time_limit, allow_partial=allow_partial, json=json) as limits:
         from quiltdp import parallel
-        from quiltdp.domains.pedigree.census import count_frequencies, read_families
-        from quiltdp.domains.pedigree.genome import account_families
+        from quiltdp.domains.pedigree.genome import account_families, count_frequencies, read_families
         from quiltdp.io.replace import check_writable
         from quiltdp.journal import Journal
 

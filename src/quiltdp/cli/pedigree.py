@@ -43,9 +43,6 @@ def pedigree(
     kin: Annotated[
         str | None, opt("WHO", "How much each relative's genotype tells about WHO (id or name).")
     ] = None,
-    metrics: Annotated[
-        bool, switch("--metrics", "Estimation error and entropy before and after the release.")
-    ] = False,
     query: Annotated[
         str, opt("NAME", "What is released: allele-count, carrier-count or genotype-histogram.")
     ] = "allele-count",
@@ -66,8 +63,8 @@ def pedigree(
     ] = "equal",
     nodes: Annotated[
         int,
-        opt("N", "How many frequencies are analysed; the others are bridged.", min=1, rich_help_panel=_PANEL),
-    ] = 32,
+        opt("N", "How many frequencies are analysed at most.", min=1, rich_help_panel=_PANEL),
+    ] = 128,
     genotypes: Annotated[
         Path | None,
         opt("FILE", "The genotypes to release from (.raw .ped .vcf, or a table).", rich_help_panel=_PANEL),
@@ -100,16 +97,21 @@ def pedigree(
     $ quiltdp pedigree F.fam --allele-frequency a=.1 --allele-frequency b=.2 --recombination .01 --epsilon 1
     """  # fmt: skip
     with guarded(), limited(time_limit, allow_partial=allow_partial, json=json) as limits:
+        from quiltdp.accountant.adversaries import adversary_from
         from quiltdp.cli.pedigree_files import Outputs
 
         published = ReleaseOptions(release, ledger, no_ledger, total_epsilon, force)
         outputs = Outputs(tsv, plot, published, inputs=(file, frequencies, genotypes, ledger))
         outputs.check()
-        _check(dp_epsilon, epsilon, accounts=metrics or tsv is not None)
-        _check_adversary(adversary, panel=frequencies is not None)
+        _check(dp_epsilon, epsilon, accounts=tsv is not None)
+        adversary_from(adversary)
+        _need(
+            frequencies is None or adversary in ("informed", "prior"),
+            f"--adversary {adversary!r}: with --frequencies, choose informed or prior",
+        )
         _belong_together(
             frequencies=frequencies, genotypes=genotypes, release=release, per_locus=per_locus,
-            split=split, kin=kin, metrics=metrics, options=options, epsilon=epsilon, workers=workers,
+            split=split, kin=kin, options=options, epsilon=epsilon, workers=workers,
         )  # fmt: skip
         published.check(epsilon)
         people = _family(file, family, options)
@@ -129,12 +131,12 @@ def pedigree(
                 **asked, per_locus=per_locus, split=split, nodes=nodes, genotypes=genotypes,
                 published=published, work=work, limits=limits, workers=workers,
             )  # fmt: skip
-        elif kin is not None or metrics or dp_epsilon or epsilon or _GENETICS & options.keys():
+        elif kin is not None or dp_epsilon or epsilon or _GENETICS & options.keys():
             from quiltdp.cli.pedigree_locus import account as account_locus
 
             account_locus(
                 payload, people, genetic_options(options),
-                **asked, kin=kin, metrics=metrics, work=work, limits=limits,
+                **asked, kin=kin, work=work, limits=limits,
             )  # fmt: skip
         if limits.may_write(outputs.named):
             outputs.write(payload, people)
@@ -152,17 +154,6 @@ def _need(condition: bool, message: str) -> None:
         raise InvalidArgument(message)
 
 
-def _check_adversary(adversary: str, *, panel: bool) -> None:
-    """Refuse whom the commands for one family do not know."""
-    from quiltdp.accountant.adversaries import adversary_from
-
-    adversary_from(adversary)
-    _need(
-        not panel or adversary in ("informed", "prior"),
-        f"--adversary {adversary!r}: with --frequencies, choose informed or prior",
-    )
-
-
 def _check(dp_epsilon: float | None, epsilon: float | None, *, accounts: bool) -> None:
     _need(dp_epsilon is None or epsilon is None, "give --dp-epsilon or --epsilon, not both")
     for name, value in (("--dp-epsilon", dp_epsilon), ("--epsilon", epsilon)):
@@ -170,7 +161,7 @@ def _check(dp_epsilon: float | None, epsilon: float | None, *, accounts: bool) -
     if accounts:
         _need(
             dp_epsilon is not None or epsilon is not None,
-            "--tsv and --metrics need --dp-epsilon or --epsilon",
+            "--tsv needs --dp-epsilon or --epsilon",
         )
 
 
@@ -195,7 +186,7 @@ def _belong_together(*, options: dict[str, Any], **given: Any) -> None:
             "a panel's loci are taken as unlinked; a few linked ones go into one model with --recombination"
             " and --allele-frequency LOCUS=P, repeated",
         )
-    _need(given["kin"] is None and not given["metrics"], "--kin and --metrics need --allele-frequency")
+    _need(given["kin"] is None, "--kin needs --allele-frequency")
     _need(
         (given["release"] is None) == (given["genotypes"] is None),
         "--release needs --genotypes",

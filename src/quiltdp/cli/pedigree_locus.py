@@ -1,4 +1,4 @@
-"""``quiltdp pedigree`` at one locus, or a few named ones: leakage, kin table, metrics."""
+"""``quiltdp pedigree`` at one locus, or a few named ones: leakage and kin table."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from quiltdp.accountant.adversaries import Adversary, adversary_from, knows
-from quiltdp.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from quiltdp.cli.limits import Limits
@@ -30,28 +29,22 @@ def account(
     adversary: str,
     query: str,
     kin: str | None,
-    metrics: bool,
     work: str,
     limits: Limits,
 ) -> None:
-    """Fill in leakage, kin table and metrics, whichever were asked for."""
+    """Fill in leakage and kin table, whichever were asked for."""
     from quiltdp.domains.pedigree import pedigree
-    from quiltdp.domains.pedigree.metrics import kin_privacy
-    from quiltdp.domains.pedigree.output import as_json
     from quiltdp.domains.pedigree.queries import query_by_name
 
     model = pedigree(family, **genetics)
     payload["genetics"] = {k: v for k, v in model.provenance.items() if k != "source"}
     payload["notes"] = list(model.notes)
-    count = query_by_name(model, query)
-    if metrics and len(count.cells) > 1:
-        raise InvalidArgument(f"--metrics needs a single count, {query} returns {len(count.cells)} numbers")
+    query_by_name(model, query)  # refused before the work
     if kin is not None:
         family.find(kin, "--kin: ")
     alone = _unlinked(model, family, genetics) if "recombination" in genetics else model
-    alpha = dp_epsilon
     if dp_epsilon is not None or epsilon is not None:
-        alpha = _leakages(
+        _leakages(
             payload, model, alone, family, dp_epsilon, epsilon,
             adversary=adversary, work=work, limits=limits,
         )  # fmt: skip
@@ -59,9 +52,6 @@ def account(
         payload["linkage"] = _linkage(model, alone, epsilon, query, work=work, limits=limits)
     if kin is not None:
         payload["kin"] = _kin(model, family, kin)
-    if metrics and alpha is not None:
-        rows = kin_privacy(model, count, dp_epsilon=alpha)
-        payload["metrics"] = {"query": query, "dp_epsilon": alpha, "people": as_json(rows)}
 
 
 def _unlinked(model: Model, family: Pedigree, genetics: dict[str, Any]) -> Model:
@@ -77,7 +67,6 @@ def _unlinked(model: Model, family: Pedigree, genetics: dict[str, Any]) -> Model
 def _linkage(
     linked: Model, unlinked: Model, epsilon: float, query: str, *, work: str, limits: Limits
 ) -> list[dict[str, Any]]:
-    from quiltdp.accountant.shared_work import budget_against
     from quiltdp.domains.pedigree.linked_cost import linkage_cost
 
     return [
@@ -87,7 +76,7 @@ def _linkage(
             epsilon,
             query=query,
             adversary=who,
-            work=budget_against(adversary_from(who), work),
+            work=work,
             time_limit=limits.guard,
         ).to_dict()
         for who in ("informed", "prior")
@@ -121,10 +110,9 @@ def _leakages(
     adversary: str,
     work: str,
     limits: Limits,
-) -> float:
+) -> None:
     """Account for both adversaries, and the one asked for, at one α: the given one or the largest for ε."""
-    from quiltdp.accountant.profile import analyze
-    from quiltdp.accountant.shared_work import budget_against
+    from quiltdp.accountant.leakage import analyze
     from quiltdp.cli.accounting import progress_bar
     from quiltdp.domains.pedigree.output import as_json, person_table
     from quiltdp.domains.pedigree.queries import records_by_person
@@ -133,13 +121,12 @@ def _leakages(
     own = records_by_person(model)
     loci = max(map(len, own.values()))
     together = own if loci > 1 else None
+    against = _adversaries(adversary, own, family)
     with progress_bar() as progress:
         how: dict[str, Any] = {"protect": together, "time_limit": limits.guard, "progress": progress}
         profiles = {
-            a: limits.answer(
-                partial(analyze, model, adversary=who, work=budget_against(adversary_from(who), work), **how)
-            )
-            for a, who in _adversaries(adversary, own, family).items()
+            a: limits.answer(partial(analyze, model, adversary=who, work=work, **how))
+            for a, who in against.items()
         }
     if epsilon is not None:
         shares = {
@@ -147,7 +134,7 @@ def _leakages(
         }  # of one locus
         found = {a: down(loci * s, 160.0) if loci > 1 else s for a, s in shares.items()}
         payload["dp_epsilon_for"] = {"epsilon": epsilon, **found}
-        payload["noise"] = _noise(model, found)
+        payload["noise"] = _noise(model, epsilon, found, against, together, work=work, limits=limits)
         alpha = found[adversary]
     else:
         assert dp_epsilon is not None
@@ -173,7 +160,6 @@ def _leakages(
     rows = person_table(shape, family, results["informed"].per_record, results["prior"].per_record, asked)
     payload["people"] = as_json(rows)
     payload["_rows"] = rows
-    return alpha
 
 
 def _adversaries(
@@ -188,17 +174,33 @@ def _adversaries(
     return {**found, asked: who} if asked not in found else found
 
 
-def _noise(model: Model, alphas: dict[str, float]) -> list[dict[str, Any]]:
-    """Return the Laplace scale of every query by name: σ = Δ/α, Δ the most one person moves it."""
+def _noise(
+    model: Model,
+    epsilon: float,
+    alphas: Mapping[str, float],
+    adversaries: Mapping[str, str | Adversary],
+    together: Mapping[str, tuple[str, ...]] | None,
+    *,
+    work: str,
+    limits: Limits,
+) -> list[dict[str, Any]]:
+    """Return the Laplace scale of every query by name: by what its changes cost, else σ = Δ/α.
+
+    Δ is the most that one person moves it.
+    """
+    from quiltdp.accountant.calibration import calibrate
     from quiltdp.domains.pedigree.queries import QUERIES, query_by_name
 
     rows = []
     for name in QUERIES:
         query = query_by_name(model, name)
-        delta = query.sensitivity
-        scales = {
-            f"sigma_{a}": math.nextafter(delta / x, math.inf) if x else math.inf for a, x in alphas.items()
-        }
+        delta, noise = query.sensitivity, query.mechanism
+        scales = {a: math.nextafter(delta / x, math.inf) if x else math.inf for a, x in alphas.items()}
+        if noise.prices(model) and not limits.reached:
+            for a, who in adversaries.items():
+                how: dict[str, Any] = {"protect": together, "time_limit": limits.guard, "compare": False}
+                ask = partial(calibrate, model, epsilon, noise, adversary=who, work=work, **how)
+                scales[a] = min(scales[a], limits.answer(ask).sigma)
         rows.append(
             {
                 "query": name,
@@ -206,7 +208,7 @@ def _noise(model: Model, alphas: dict[str, float]) -> list[dict[str, Any]]:
                 "unit": query.unit,
                 "largest_count": query.largest / query.loci,
                 "numbers": len(query.cells) * query.loci,
-                **scales,
+                **{f"sigma_{a}": scale for a, scale in scales.items()},
             }
         )
     return rows

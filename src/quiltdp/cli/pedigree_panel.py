@@ -118,6 +118,7 @@ def _people(
     }
     if found:
         sigma, weights = found[adversary].sigma, found[adversary].weights
+        panel |= found[adversary].compared
     elif dp_epsilon is not None:
         sigma, weights = profile.sensitivity / dp_epsilon, None
     else:

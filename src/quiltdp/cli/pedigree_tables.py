@@ -27,8 +27,6 @@ def for_people(payload: dict[str, Any]) -> None:
         _people(payload)
     if "kin" in payload:
         _kin(payload["kin"])
-    if "metrics" in payload:
-        _metrics(payload["metrics"])
     for what in ("tsv", "plot", "release"):
         if what in payload:
             show_line(f"written: {payload[what]}")
@@ -51,6 +49,10 @@ def _panel(payload: dict[str, Any]) -> None:
             rows.append(
                 (a, " to ".join(shown), number(found[a]["dp_epsilon"], down=True), found[a]["binding"])
             )
+        for name, scale in (
+            ("plain DP (nobody has relatives)", found["independent"]), ("group privacy", found["group"])
+        ):  # fmt: skip
+            rows.append((name, number(scale, 6, up=True), "", ""))
         show_table(
             ["adversary", "σ of each count", "α of a person", "forced by"],
             rows,
@@ -208,19 +210,3 @@ def _kin(found: dict[str, Any]) -> None:
 def _nearest(found: dict[str, Any]) -> str:
     shown = len(found["relatives"])
     return f" (the nearest {shown} of {found['of']:,} relatives)" if shown < found["of"] else ""
-
-
-def _metrics(found: dict[str, Any]) -> None:
-    show_table(
-        ["person", "error before", "after", "entropy before", "after"],
-        [
-            (
-                m["person"], f"{m['error_before']:.4f}", f"{m['error_after']:.4f}",
-                f"{m['entropy_before']:.4f}", f"{m['entropy_after']:.4f}",
-            )
-            for m in found["people"]
-        ],
-        title=f"Kin privacy before and after the {found['query']} released at α = {found['dp_epsilon']:.6g}"
-        " (discrete Laplace noise)",
-        right=["error before", "after", "entropy before"],
-    )  # fmt: skip

@@ -107,7 +107,7 @@ def _calibrated(model: Any, plan: Any, shortest: bool, wanted: bool, **how: Any)
     """Return the plan's noise as a calibration; None where no holdout of this model runs it."""
     from quiltdp.generalization.plan_apply import plan_calibration
 
-    if not wanted or plan.pieces is not None or (shortest and plan.fingerprint != model.fingerprint):
+    if not wanted or (shortest and plan.fingerprint != model.fingerprint):
         return None
     return plan_calibration(model, plan, **how)
 

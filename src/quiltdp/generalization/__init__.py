@@ -14,7 +14,6 @@ from quiltdp.generalization.max_entropy import *
 from quiltdp.generalization.max_information import *
 from quiltdp.generalization.monitor_simulation import *
 from quiltdp.generalization.mutual_information import *
-from quiltdp.generalization.pieces import *
 from quiltdp.generalization.plan_apply import *
 from quiltdp.generalization.plan_result import *
 from quiltdp.generalization.planner import *

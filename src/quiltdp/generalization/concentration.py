@@ -24,18 +24,19 @@ from numpy.typing import NDArray
 from quiltdp.chain import ChainModel, ChainSegment
 from quiltdp.errors import InvalidArgument
 from quiltdp.generalization._checks import count, non_negative, positive, probability, round_down, round_up
-from quiltdp.generalization.row_distance import contraction, parent_distances
 from quiltdp.generalization.sum_law import SumLaw, sum_law
-from quiltdp.model import Model
+from quiltdp.model import Factor, Model, Table
 
 __all__ = [
     "Concentration",
     "GroupSums",
     "additive_concentration",
     "concentration",
+    "contraction",
     "effective_sample_size",
     "exact_sum_law",
     "influence_sums",
+    "parent_distances",
 ]
 
 Floats = NDArray[np.float64]
@@ -383,3 +384,45 @@ def exact_sum_law(model: Model, weights: Mapping[str, Sequence[int]]) -> SumLaw:
     (0.001206, 0.0119)
     """
     return sum_law(model, weights)
+
+
+ROUNDING = 1e-15
+
+
+def parent_distances(factor: Factor) -> tuple[float, ...]:
+    """Return θ_{p→j} for every parent p of a CPT, in the order of its axes, rounded up.
+
+    θ_{p→j} is the largest total variation between two rows of j's table that differ only in p:
+    all rows count, also those of impossible parent combinations.
+
+    Examples
+    --------
+    >>> from quiltdp import Model
+    >>> m = Model.from_tables({"A": ([], [0.3, 0.7]), "B": (["A"], [[0.9, 0.1], [0.2, 0.8]])})
+    >>> [round(theta, 9) for theta in parent_distances(m.factors[1])]
+    [0.7]
+    """
+    table = factor.table
+    found = []
+    for axis in range(table.ndim - 1):
+        rows = np.moveaxis(table, axis, 0).reshape(table.shape[axis], -1, table.shape[-1])
+        worst = 0.0
+        for a in range(len(rows) - 1):
+            worst = max(worst, float(np.abs(rows[a + 1 :] - rows[a]).sum(axis=-1).max()) / 2)
+        found.append(min(1.0, worst + ROUNDING * table.shape[-1]) if worst > 0 else 0.0)
+    return tuple(found)
+
+
+def contraction(transition: Table) -> float:
+    """Return the largest total variation between two rows of a transition matrix, rounded up.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> round(contraction(np.array([[0.9, 0.1], [0.1, 0.9]])), 9)
+    0.8
+    """
+    worst = 0.0
+    for a in range(len(transition) - 1):
+        worst = max(worst, float(np.abs(transition[a + 1 :] - transition[a]).sum(axis=-1).max()) / 2)
+    return min(1.0, worst + ROUNDING * transition.shape[1]) if worst > 0 else 0.0

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quiltdp.accountant.adversaries import INFORMED, PRIOR, Adversary
-from quiltdp.accountant.profile import LeakageProfile
+from quiltdp.accountant.leakage import LeakageProfile
 from quiltdp.accountant.shared_work import SharedWork, ask_until
 from quiltdp.errors import QuiltdpError, WorkerLost
 from quiltdp.model import Model
@@ -75,7 +75,7 @@ class ProfileAccountant:
         profile = LeakageProfile(
             self.model,
             adversary=adversary,
-            work=self.shared.budget_for(adversary),
+            work=self.shared.budget_up_to(),
             executor=self._executor,
         )
         ask_until(self.shared.guard, profile, profile.prepare)

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from quiltdp.accountant.adversaries import INFORMED
 from quiltdp.accountant.calibration import Calibration
+from quiltdp.accountant.leakage import analyze
 from quiltdp.accountant.ledger import Ledger
-from quiltdp.accountant.profile import analyze
 from quiltdp.accountant.shared_work import SharedWork
 from quiltdp.accountant.units import all_or_nothing
 from quiltdp.errors import BudgetSpent, InvalidArgument, Refused, option
 from quiltdp.generalization.plan_accountant import ProfileAccountant
-from quiltdp.generalization.plan_choice import ThresholdoutContender, contenders_for
+from quiltdp.generalization.plan_choice import contenders_for
 from quiltdp.generalization.plan_result import Plan
 from quiltdp.generalization.plan_search import GUESSING, LeakageSketch, accuracy_at
 from quiltdp.generalization.routes import Task
@@ -49,7 +49,7 @@ def plan_calibration(
     Raises
     ------
     Refused
-        If the plan cuts the holdout into pieces, which Thresholdout does not do.
+        If the planned run has no finite leakage.
     InvalidArgument
         If the plan was made for another model.
 
@@ -62,11 +62,6 @@ def plan_calibration(
     >>> made.sigma == plan.sigma, made.leakage <= made.epsilon == 1.0
     (True, True)
     """
-    if plan.pieces is not None:
-        raise Refused(
-            f"this plan cuts the holdout into pieces ({plan.route}); ask for privacy with"
-            f" {option('epsilon')} for a plan that a reusable holdout can run"
-        )
     if plan.fingerprint != model.fingerprint:
         raise InvalidArgument("the plan was made for another model")
     mechanism = Thresholdout(budget=plan.budget, sensitivity=1 / plan.records)
@@ -74,7 +69,7 @@ def plan_calibration(
     profile = analyze(
         model,
         adversary=INFORMED,
-        work=SharedWork(work).budget_for(INFORMED),
+        work=SharedWork(work).budget,
         time_limit=time_limit,
         executor=executor,
     )
@@ -145,7 +140,7 @@ def read_holdout_arguments(document: Mapping[str, Any]) -> dict[str, Any]:
     made = document.get("calibration")
     if made is None:
         raise InvalidArgument(
-            "this plan cuts the holdout into pieces: plan with --epsilon for one that can be run"
+            "this plan has no calibration, so no holdout can run it: make it anew, without --shortest"
         )
     try:
         return {
@@ -266,7 +261,6 @@ def _promised(
         offers = [
             (accuracy_at(c.candidate.exact, task, terms.sigma, float.fromhex(settings["threshold"])), c)
             for c in contenders_for(model, accountant, LeakageSketch(accountant))[0]
-            if isinstance(c, ThresholdoutContender)
         ]
         accuracy, winner = min(offers, key=lambda offer: offer[0])
         if accuracy >= GUESSING:

@@ -7,20 +7,15 @@ for how many queries.
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any
 
 from quiltdp.errors import InvalidArgument, InvalidModel, QuiltdpError, option
-from quiltdp.generalization._checks import probability, round_up
+from quiltdp.generalization._checks import probability
 from quiltdp.generalization.concentration import Concentration, additive_concentration, concentration
-from quiltdp.generalization.gibbs_dependence import gibbs_dependence
-from quiltdp.generalization.ladder import ladder_accuracy
-from quiltdp.generalization.pieces import FreshRoute, PieceOffer, SplitRoute, pieces_of
 from quiltdp.generalization.plan_result import Alternative
 from quiltdp.generalization.plan_search import (
     GUESSING,
-    MOST_QUERIES,
     Candidate,
     LeakageSketch,
     Need,
@@ -35,85 +30,51 @@ from quiltdp.generalization.routes import (
     AnyLawRoute,
     DescriptionRoute,
     Deviating,
-    GibbsRoute,
     IidRoute,
     LeakageAccountant,
     MaxInformationRoute,
     Route,
-    Stated,
     Task,
     best_scale,
 )
 from quiltdp.model import Model
 
-__all__ = ["Contender", "Offer", "baselines", "contenders_for", "need_of", "published_baseline"]
+__all__ = ["Contender", "Offer", "contenders_for", "need_of", "published_baseline"]
 
 
 @dataclass(frozen=True)
 class Offer:
     """What a contender promises for a task: τ and how the holdout is to be set.
 
-    σ = 0 with ``pieces``: the holdout is cut, and each piece answers exactly.  ``overfit`` is how far
-    a training value may be off without spending, −∞ when nothing is promised.
+    ``overfit`` is how far a training value may be off without spending, −∞ when nothing is promised.
     """
 
     accuracy: float
     sigma: float
     threshold: float
     overfit: float = -math.inf
-    pieces: PieceOffer | None = None
-
-
-class Contender(Stated, Protocol):
-    """A theorem that competes."""
-
-    def best(self, task: Task, need: Need) -> Offer | None:
-        """Return the smallest accuracy found, below ½; None when there is none."""
-        ...
-
-    def at(self, task: Task, accuracy: float, need: Need) -> Offer | None:
-        """Return the offer that keeps this accuracy with the most noise found; None if there is none."""
-        ...
-
-    def most(self, task: Task, accuracy: float, need: Need) -> float:
-        """Return the most queries, −∞ when not even the budget's."""
-        ...
-
-
-class _OfRoute(ABC):
-    """A contender is called what its route is called."""
-
-    @property
-    @abstractmethod
-    def stated(self) -> Stated:
-        """The route."""
-
-    @property
-    def name(self) -> str:
-        """What people call it."""
-        return self.stated.name
-
-    @property
-    def theorem(self) -> str:
-        """What it rests on."""
-        return self.stated.theorem
-
-    @property
-    def covers(self) -> str:
-        """Which queries it is about."""
-        return self.stated.covers
 
 
 @dataclass(frozen=True)
-class ThresholdoutContender(_OfRoute):
-    """A theorem about Thresholdout's noise."""
+class Contender:
+    """A theorem about Thresholdout's noise that competes."""
 
     candidate: Candidate
 
     @property
-    def stated(self) -> Stated:
-        """The route, as it counts."""
-        return self.candidate.exact
+    def name(self) -> str:
+        """What people call it."""
+        return self.candidate.exact.name
+
+    @property
+    def theorem(self) -> str:
+        """What it rests on."""
+        return self.candidate.exact.theorem
+
+    @property
+    def covers(self) -> str:
+        """Which queries it is about."""
+        return self.candidate.exact.covers
 
     def best(self, task: Task, need: Need) -> Offer | None:
         """Return the smallest accuracy found, below ½."""
@@ -169,57 +130,6 @@ class ThresholdoutContender(_OfRoute):
         return most_queries(self.candidate, task, accuracy, need)[0]
 
 
-@dataclass(frozen=True)
-class PiecesContender(_OfRoute):
-    """Splitting the holdout: a threshold without noise on each piece, or none at all."""
-
-    route: SplitRoute | FreshRoute
-
-    @property
-    def stated(self) -> Stated:
-        """The route."""
-        return self.route
-
-    def best(self, task: Task, need: Need) -> Offer | None:
-        """Return t itself where every query has its piece, else t and the threshold it needs."""
-        cut = self.route.cut(task) if need.least_sigma <= 0 else None
-        if cut is None:
-            return None
-        t = cut.deviation
-        if isinstance(self.route, FreshRoute):
-            return Offer(t, 0.0, 0.0, math.inf, cut) if t < GUESSING else None
-        least = t + need.overfit if need.overfit is not None else 0.0
-        threshold = max(least, need.share * t / (1 - need.share) if need.share < 1 else math.inf)
-        tau = round_up(t + threshold)
-        return Offer(tau, 0.0, threshold, threshold - t, cut) if tau < GUESSING else None
-
-    def at(self, task: Task, accuracy: float, need: Need) -> Offer | None:
-        """Return the largest threshold that this accuracy leaves."""
-        found = self.best(task, need)
-        if found is None or found.pieces is None or found.accuracy > accuracy:
-            return None
-        if isinstance(self.route, FreshRoute):
-            return replace(found, accuracy=accuracy)
-        threshold = accuracy - found.pieces.deviation
-        return replace(
-            found, accuracy=accuracy, threshold=threshold, overfit=threshold - found.pieces.deviation
-        )
-
-    def most(self, task: Task, accuracy: float, need: Need) -> float:
-        """Return the most queries, by bisection."""
-
-        def enough(queries: int) -> bool:
-            return self.at(replace(task, queries=queries), accuracy, need) is not None
-
-        low, high = task.budget, MOST_QUERIES
-        if not enough(low):
-            return -math.inf
-        while high - low > max(1, low // 10**6):
-            middle = math.isqrt(low * high) if high > 2 * low else (low + high) // 2
-            low, high = (middle, high) if enough(middle) else (low, middle)
-        return float(low)
-
-
 def contenders_for(
     model: Model, accountant: LeakageAccountant, sketch: LeakageSketch
 ) -> tuple[list[Contender], list[Alternative]]:
@@ -246,16 +156,6 @@ def contenders_for(
         found.insert(0, _thresholdout(adding, adding))
     except (InvalidArgument, InvalidModel):
         pass  # the form for all queries is there
-    try:
-        chain = pieces_of(model)
-        found += [PiecesContender(SplitRoute(chain)), PiecesContender(FreshRoute(chain))]
-    except (InvalidArgument, InvalidModel) as error:
-        refused += [_refused(kind, error.reason) for kind in (SplitRoute, FreshRoute)]
-    try:
-        gibbs = GibbsRoute(gibbs_dependence(model))
-        found.append(_thresholdout(gibbs, gibbs))
-    except QuiltdpError as error:
-        refused.append(_refused(GibbsRoute, error.reason))
     if tails is not None and not model.latents and tails.sum_of_squares <= tails.records * (1 + 1e-9):
         found.append(_thresholdout(IidRoute(), IidRoute()))
     else:
@@ -263,39 +163,13 @@ def contenders_for(
     return found, refused
 
 
-def _thresholdout(exact: Route, fast: Route) -> ThresholdoutContender:
-    return ThresholdoutContender(Candidate(exact, fast))
+def _thresholdout(exact: Route, fast: Route) -> Contender:
+    return Contender(Candidate(exact, fast))
 
 
 def _refused(kind: Any, reason: str) -> Alternative:
     note = f"does not apply: {reason}"
     return Alternative(kind.name, kind.theorem, None, note=note, covers=kind.covers)
-
-
-def baselines(model: Model, task: Task) -> list[Alternative]:
-    """Return what Bonferroni and the Ladder promise, each of something less."""
-    try:
-        tails = concentration(model)
-    except QuiltdpError:
-        return []
-    t = round_up(math.sqrt(math.log(2 * task.queries / task.failure) / (2 * tails.effective_sample_size)))
-    best = ladder_accuracy(tails, max(1, math.ceil(task.queries)), task.failure)
-    return [
-        Alternative(
-            "all queries fixed in advance",
-            "Bonferroni, concentration under the model",
-            t if t < GUESSING else None,
-            note="Bonferroni: only if every query is written down before the first answer",
-            covers="any 1/n-sensitive queries",
-        ),
-        Alternative(
-            "the Ladder",
-            "few transcripts, concentration under the model",
-            best if best < GUESSING else None,
-            note="tells only the smallest loss so far, exactly: it hides nothing",
-            covers="any 1/n-sensitive losses",
-        ),
-    ]
 
 
 def need_of(
@@ -307,10 +181,9 @@ def need_of(
     exact: list[Deviating] = []
     fast: list[Deviating] = []
     for c in contenders:
-        if isinstance(c, ThresholdoutContender):
-            for route, known in ((c.candidate.exact, exact), (c.candidate.fast, fast)):
-                if isinstance(route, (MaxInformationRoute, DescriptionRoute)):
-                    known.append(route)
+        for route, known in ((c.candidate.exact, exact), (c.candidate.fast, fast)):
+            if isinstance(route, (MaxInformationRoute, DescriptionRoute)):
+                known.append(route)
     if wanted is not None and not exact:
         raise InvalidArgument(
             f"{option('overfit')} needs concentration, which is computed for Bayesian networks only"

@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from quiltdp.errors import InvalidArgument
-from quiltdp.generalization.pieces import PieceOffer
 from quiltdp.numbers import shown_up
 
 __all__ = ["AccuracyPromise", "Alternative", "BudgetPromise", "Plan"]
@@ -46,8 +45,6 @@ class BudgetPromise:
         """Read as a sentence."""
         if self.overfit is None:
             return f"nothing is promised about how long the budget lasts: {self.reason}"
-        if math.isinf(self.overfit):
-            return "there is none to spend: every query has records of its own"
         off = f" by more than {shown_up(self.overfit, 4)}" if self.overfit > 1e-9 else ""
         return (
             f"a query spends budget only if its training value is off{off},"
@@ -86,11 +83,9 @@ class Plan:
     accuracy, confidence
         τ and 1 − β.
     sigma, threshold
-        Thresholdout's noise scale σ and threshold T, for queries of sensitivity 1/n; σ = 0 with ``pieces``.
+        Thresholdout's noise scale σ and threshold T, for queries of sensitivity 1/n.
     resolution
         Answers from the holdout are rounded to multiples of this.
-    pieces
-        How the holdout is to be cut, for the routes that split it; else ``None``.
     dp_epsilon
         α = 9B/(4σn), what the whole run costs.
     leakage
@@ -118,7 +113,6 @@ class Plan:
     sigma: float
     threshold: float
     resolution: float
-    pieces: PieceOffer | None
     dp_epsilon: float
     leakage: float
     epsilon: float | None
@@ -148,8 +142,6 @@ class Plan:
         if self.epsilon is not None:
             most = shown_up(self.epsilon, 4)
             return f"the answers say at most {most} about any record, whatever else is known"
-        if self.pieces is not None:
-            return "none: the pieces answer exactly"
         return (
             f"none asked for; the answers together may leak {_shown(self.leakage)} about a record"
             " to those who know the model"
@@ -158,20 +150,14 @@ class Plan:
     @property
     def assumptions(self) -> tuple[str, ...]:
         """What the promises rest on: a list to be checked by who knows the data."""
-        told = [
+        return (
             "the records of the holdout follow the model, and the model was not fitted on them",
             "the training data say nothing about the holdout beyond the model",
             f"every query is about the rows: {self.covers}, values in [0, 1], one row moves it by 1/n",
             "queries may depend on earlier answers and on the training data, on the holdout in no other way",
-        ]
-        if self.pieces is None:
-            told.append(
-                f"at most {self.queries:,} queries are asked and {self.budget} answered from the holdout, all"
-                " through one ledger"
-            )
-        else:
-            told.append(f"at most {self.queries:,} queries are asked, each piece is used once")
-        return tuple(told)
+            f"at most {self.queries:,} queries are asked and {self.budget} answered from the holdout, all"
+            " through one ledger",
+        )
 
     def __str__(self) -> str:
         """Read as a short paragraph with a table of the routes."""
@@ -197,10 +183,6 @@ class Plan:
         )
 
     def _settings(self) -> str:
-        if self.pieces is not None:
-            p = self.pieces
-            cut = f"{p.pieces:,} pieces of {p.length:,} records, {p.gap} left out between"
-            return f"{cut}, T = {self.threshold:.4g}, no noise" if self.threshold > 0 else f"{cut}, no noise"
         return (
             f"σ = {shown_up(self.sigma, 4)}, T = {self.threshold:.4g}, budget {self.budget},"
             f" answers rounded to {self.resolution:g} (costs α = {shown_up(self.dp_epsilon, 4)})"

@@ -17,13 +17,12 @@ from quiltdp.accountant.shared_work import SharedWork
 from quiltdp.chain import ChainModel, ChainSegment
 from quiltdp.errors import InvalidArgument, Refused, option
 from quiltdp.generalization._checks import count, positive, probability
+from quiltdp.generalization.baselines import baselines
 from quiltdp.generalization.concentration import concentration
 from quiltdp.generalization.plan_accountant import ProfileAccountant
 from quiltdp.generalization.plan_choice import (
     Contender,
     Offer,
-    PiecesContender,
-    baselines,
     contenders_for,
     need_of,
     published_baseline,
@@ -155,7 +154,7 @@ def _planned(
         task = _with_most_queries(task, contenders, accuracy, need)
     best = _Bests(contenders, task, need)
     winner, offer = _choose(task, contenders, accuracy, need, best)
-    others = [_alternative(c, task, need, best.of(c), asked) for c in contenders if c is not winner]
+    others = [_alternative(c, task, best.of(c), asked) for c in contenders if c is not winner]
     others.sort(key=lambda a: a.accuracy if a.accuracy is not None else math.inf)
     slack = overfit / offer.accuracy if overfit else 0.05
     others += [*refused, *baselines(model, task), published_baseline(model, task, offer, slack)]
@@ -212,19 +211,13 @@ def _least_sigma(accountant: LeakageAccountant, task: Task, epsilon: float | Non
 
 
 def _alternative(
-    contender: Contender, task: Task, need: Need, offer: Offer | None, accountant: LeakageAccountant
+    contender: Contender, task: Task, offer: Offer | None, accountant: LeakageAccountant
 ) -> Alternative:
-    exact = isinstance(contender, PiecesContender) and need.least_sigma > 0
-    why = "answers exactly, so it hides nothing" if exact else f"no promise below {GUESSING:g}"
-    if exact:  # a baseline, with what it could promise to who asks for no privacy
-        open_offer = contender.best(task, replace(need, least_sigma=0.0))
-        accuracy = None if open_offer is None else open_offer.accuracy
-        return Alternative(contender.name, contender.theorem, accuracy, note=why, covers=contender.covers)
     return Alternative(
         contender.name,
         contender.theorem,
         offer.accuracy if offer is not None else None,
-        note="" if offer is not None else why,
+        note="" if offer is not None else f"no promise below {GUESSING:g}",
         covers=contender.covers,
         leakage=_leakage(accountant, task, offer.sigma) if offer is not None else None,
     )
@@ -427,7 +420,6 @@ def _result(
         sigma=offer.sigma,
         threshold=offer.threshold,
         resolution=nice_resolution(offer.accuracy),
-        pieces=offer.pieces,
         dp_epsilon=alpha,
         leakage=_leakage(accountant, task, offer.sigma),
         epsilon=epsilon,
@@ -445,7 +437,7 @@ def _budget_promise(task: Task, offer: Offer, need: Need) -> BudgetPromise:
     """Say how far a training value may be off before a query spends budget."""
     if offer.overfit >= 0:
         return BudgetPromise(offer.overfit, task.failure, "concentration under the model")
-    if not need.exact and offer.pieces is None:
+    if not need.exact:
         reason = "that needs concentration, which is computed for Bayesian networks only"
         return BudgetPromise(None, task.failure, "", reason)
     reason = (

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from quiltdp.accountant.profile import analyze
+from quiltdp.accountant.leakage import analyze
 from quiltdp.chain import ChainModel, ChainSegment
 from quiltdp.errors import InvalidArgument, ModelTooWide, QuiltdpError
 from quiltdp.generalization._checks import count, non_negative, positive, probability, round_up

@@ -29,7 +29,6 @@ __all__ = [
     "AnyLawRoute",
     "DescriptionRoute",
     "Deviating",
-    "GibbsRoute",
     "IidRoute",
     "LeakageAccountant",
     "MaxInformationRoute",
@@ -288,26 +287,6 @@ def nice_resolution(accuracy: float) -> float:
     decade = math.floor(math.log10(most))
     steps = [float(f"{d}e{e}") for e in (decade - 1, decade) for d in (1, 2, 5)]
     return min(0.1, max(s for s in steps if s <= most))
-
-
-@dataclass(frozen=True)
-class GibbsRoute:
-    """Gibbs dependence: a + 10α + 2ψ, failure b + δ/α; a pure mechanism chooses δ freely."""
-
-    dependence: float
-    name: str = "Gibbs dependence"
-    theorem: str = "Kontorovich, Sadigurschi and Stemmer (2022), constants as published"
-    covers: str = "any 1/n-sensitive queries"
-    private: bool = True
-
-    def threshold(self, task: Task, sigma: float, accuracy: float) -> float:
-        """Return T with half of the failure probability for δ/α."""
-        alpha = task.dp_epsilon(sigma)
-        half = SAFETY * task.failure / 2
-        if alpha >= 1 / 3 or task.records < math.log(2 * task.queries / half) / alpha**2:
-            return -math.inf
-        a = accuracy - 10 * alpha - 2 * self.dependence
-        return _room(task, sigma, a, half - _answer_noise(task, sigma, a, accuracy))
 
 
 @dataclass(frozen=True)

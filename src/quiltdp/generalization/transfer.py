@@ -13,7 +13,6 @@ from quiltdp.generalization._checks import count, non_negative, round_up, within
 __all__ = [
     "any_law_transfer",
     "approximate_dp_transfer",
-    "gibbs_dependence_transfer",
     "iid_transfer",
     "max_information_transfer",
     "sensitive_query_transfer",
@@ -205,44 +204,3 @@ def approximate_dp_transfer(epsilon: float, delta: float, n: int, *, factor: flo
     found = rogers_theorem(epsilon, delta, n)
     exponent = found.nats - 2 * (non_negative("factor", factor) * epsilon) ** 2 * n
     return min(1.0, round_up(2 * math.exp(min(exponent, 700.0)) + found.beta))
-
-
-def gibbs_dependence_transfer(
-    dp_epsilon: float, delta: float, *, n: int, queries: int, dependence: float
-) -> tuple[float, float]:
-    """Transfer for dependent records by Gibbs dependence ψ = sup_x E_i TV(X_i, X_i | x_{−i}).
-
-    Claim: if A is (ε, δ)-DP with ε < 1/3 and n ≥ ln(2kε/δ)/ε², then on top of the accuracy on the data every
-    one of k answers is off by at most 10ε + 2ψ, except with probability δ/ε more.
-
-    The constants are the source's, not proved again here.
-
-    Returns
-    -------
-    tuple of float
-        The extra error 10ε + 2ψ and the extra failure probability δ/ε.
-
-    Examples
-    --------
-    >>> error, failure = gibbs_dependence_transfer(0.05, 1e-6, n=10_000, queries=10, dependence=0.01)
-    >>> round(error, 6), round(failure, 9)
-    (0.52, 2e-05)
-
-    References
-    ----------
-    Kontorovich, Sadigurschi and Stemmer, "Adaptive data analysis with correlated observations" (2022).
-    """
-    n, k = count("n", n), count("queries", queries)
-    eps = within(
-        "dp_epsilon", dp_epsilon, 0.0, 1 / 3 - 1e-15, open_low=True, instead="use any_law_transfer instead"
-    )
-    if not 0 < delta < 1:
-        raise InvalidArgument(f"delta must be in (0, 1), not {delta!r}; a pure mechanism may choose it")
-    psi = within("dependence", dependence, 0.0, 1.0, instead="a total variation is at most 1")
-    needed = math.log(2 * k * eps / delta) / eps**2
-    if n < needed:
-        raise InvalidArgument(
-            f"n = {n} is below ln(2kε/δ)/ε² = {needed:.6g}, which the theorem needs: use a larger ε or"
-            " any_law_transfer, which has no range"
-        )
-    return round_up(10 * eps + 2 * psi), round_up(delta / eps)

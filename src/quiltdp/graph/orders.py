@@ -9,21 +9,18 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from typing import TypeVar
 
-from quiltdp.errors import InvalidArgument
 from quiltdp.graph.types import DependencyGraph
 
-__all__ = ["RULES", "Elimination", "adjacency_lists", "eliminate", "eliminations", "treewidth_estimate"]
+__all__ = ["RULES", "eliminations", "treewidth_estimate"]
 
 MAX_WORK = 20_000_000
 """Neighbour pairs looked at before an estimate of the width takes the rest as one clique."""
 
 MIN_FILL_NODES = 3_000
-"""Up to this many nodes ``auto`` also tries min-fill, which is better and slower than min-degree."""
+"""Up to this many nodes min-fill is tried too, which is better and slower than min-degree."""
 
 RULES = ("degree", "size", "fill", "lazy fill", "weighted fill", "size, fill")
 """What comes first: the fewest neighbours; the smallest table; the fewest new edges (*lazy*: counted again
@@ -123,28 +120,11 @@ def eliminations(
                     heapq.heappush(heap, fresh)
 
 
-@dataclass(frozen=True)
-class Elimination:
-    """An order of elimination and its width.
-
-    Attributes
-    ----------
-    order
-        Every integer node once.
-    width
-        The most neighbours a node had when its turn came: an upper bound on the treewidth.
-    complete
-        Whether the rule was followed to the end; if not, the last nodes of the order were taken as
-        one clique, and ``width`` is still an upper bound.
-    """
-
-    order: tuple[int, ...]
-    width: int
-    complete: bool
-
-
 def treewidth_estimate(graph: DependencyGraph, *, max_work: int = MAX_WORK) -> int:
     """Return an upper bound on the treewidth: 0 without edges, 1 for a forest, else the best order found.
+
+    By min-degree, and where the graph is small by min-fill too; after ``max_work`` neighbour pairs the nodes
+    that are left are taken as one clique.
 
     Examples
     --------
@@ -154,64 +134,17 @@ def treewidth_estimate(graph: DependencyGraph, *, max_work: int = MAX_WORK) -> i
     """
     if graph.edge_count == len(graph) - graph.component_count:
         return min(1, graph.edge_count)
-    return eliminate(adjacency_lists(graph), max_work=max_work).width
+    rules = ("degree", "fill") if len(graph) <= MIN_FILL_NODES else ("degree",)
+    return min(_width(graph, rule, max_work) for rule in rules)
 
 
-def adjacency_lists(graph: DependencyGraph) -> list[list[int]]:
-    """Return the neighbours of every integer node."""
-    ends = graph.indices.tolist()
-    starts = graph.indptr.tolist()
-    return [ends[a:b] for a, b in pairwise(starts)]
-
-
-def eliminate(
-    adjacency: Sequence[Collection[int]], *, rule: str = "auto", max_work: int = MAX_WORK
-) -> Elimination:
-    """Return a greedy elimination order of an integer graph, and its width.
-
-    Parameters
-    ----------
-    adjacency
-        For every node 0, 1, …, the nodes next to it; symmetric, without loops.
-    rule
-        ``"min-degree"`` (fewest neighbours first), ``"min-fill"`` (fewest new edges first), or
-        ``"auto"``: min-degree, and where the graph is small min-fill too, the narrower of the two.
-    max_work
-        The number of neighbour pairs that may be looked at before giving up.
-
-    Raises
-    ------
-    InvalidArgument
-        On another rule.
-
-    Examples
-    --------
-    >>> eliminate([[1], [0, 2], [1]])
-    Elimination(order=(0, 1, 2), width=1, complete=True)
-    """
-    if rule not in ("auto", "min-degree", "min-fill"):
-        raise InvalidArgument(f"rule must be 'auto', 'min-degree' or 'min-fill', not {rule!r}")
-    if rule == "min-fill":
-        return _followed(adjacency, "fill", max_work)
-    quick = _followed(adjacency, "degree", max_work)
-    if rule == "min-degree" or len(adjacency) > MIN_FILL_NODES or quick.width < 2:
-        return quick
-    return min(quick, _followed(adjacency, "fill", max_work), key=lambda e: e.width)
-
-
-def _followed(adjacency: Sequence[Collection[int]], rule: str, max_work: int) -> Elimination:
+def _width(graph: DependencyGraph, rule: str, max_work: int) -> int:
     """Follow a rule until a clique of what is left is no wider, or the work is spent."""
-    count = len(adjacency)
-    scopes = [(k, j) for k, around in enumerate(adjacency) for j in around if k < j]
-    order: list[int] = []
-    work, width = len(scopes), 0
-    for node, around in eliminations(scopes, dict.fromkeys(range(count), 2), rule=rule):
-        left = count - len(order)
+    left, work, width = len(graph), graph.edge_count, 0
+    for _, around in eliminations(graph.edges(), dict.fromkeys(graph.nodes, 2), rule=rule):
         if work > max_work or width >= left - 1:
-            done = set(order)
-            rest = [k for k in range(count) if k not in done]
-            return Elimination((*order, *rest), max(width, left - 1), width >= left - 1)
-        order.append(node)
+            return max(width, left - 1)
+        left -= 1
         width = max(width, len(around))
         work += (len(around) + 1) ** (2 if rule == "degree" else 3)
-    return Elimination(tuple(order), width, True)
+    return width

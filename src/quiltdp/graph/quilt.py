@@ -21,7 +21,8 @@ class Quilt:
 
     Target, ``separator``, ``nearby`` and ``remote`` partition the nodes, and no edge joins the target or
     a nearby node to a remote one.  Both are checked at birth.  ``closed`` is C = target and nearby
-    together.  A protected unit of several nodes has a quilt too: :meth:`of_unit`.
+    together.  A protected unit of several nodes has quilts too:
+    :func:`~quiltdp.graph.quilts.unit_quilts`.
 
     Parameters
     ----------
@@ -64,31 +65,7 @@ class Quilt:
         nearby: Collection[str],
         remote: Collection[str],
     ) -> None:
-        self._check(graph, [target], separator, nearby, remote)
-
-    @classmethod
-    def of_unit(
-        cls,
-        graph: DependencyGraph,
-        targets: Collection[str],
-        separator: Collection[str],
-        nearby: Collection[str],
-        remote: Collection[str],
-    ) -> Self:
-        """Return the quilt of several targets, protected together."""
-        quilt = cls.__new__(cls)
-        quilt._check(graph, targets, separator, nearby, remote)
-        return quilt
-
-    def _check(
-        self,
-        graph: DependencyGraph,
-        targets: Collection[str],
-        separator: Collection[str],
-        nearby: Collection[str],
-        remote: Collection[str],
-    ) -> None:
-        named = {"targets": targets, "separator": separator, "nearby": nearby, "remote": remote}
+        named = {"targets": [target], "separator": separator, "nearby": nearby, "remote": remote}
         parts = {part: frozenset(map(graph.position, names)) for part, names in named.items()}
         _check_partition(graph, parts)
         closed = parts["targets"] | parts["nearby"]
@@ -108,8 +85,6 @@ class Quilt:
         closed: frozenset[int],
         separator: frozenset[int],
     ) -> None:
-        if not targets:
-            raise InvalidModel("a quilt needs at least one target")
         self.__dict__.update(graph=graph, _targets=targets, _closed=closed, _separator=separator)
 
     @classmethod
@@ -122,23 +97,12 @@ class Quilt:
     ) -> Self:
         """Make the quilt (∂C, C without targets, everything else), checking that separator = ∂C.
 
-        That is a check of the edges that leave C only, so its cost does not grow with the graph:
-        C, ∂C and the complement partition the nodes by construction.
+        That is a check of the edges that leave C only, so its cost does not grow with the graph: C, ∂C and
+        the complement partition the nodes by construction.  Nothing leaves whole components, the trivial
+        quilt, and their sets are shared, not copied.
         """
-        if not targets <= closed:
-            raise InvalidModel("a target lies outside the closed set of its quilt")
-        if separator != boundary(graph, closed):
-            raise InvalidModel("the separator is not the boundary of the closed set")
-        return cls._trusted(graph, targets, closed, separator)
-
-    @classmethod
-    def _trusted(
-        cls,
-        graph: DependencyGraph,
-        targets: frozenset[int],
-        closed: frozenset[int],
-        separator: frozenset[int],
-    ) -> Self:
+        if separator and not (targets <= closed and separator == boundary(graph, closed)):
+            raise InvalidModel("the separator is not the boundary of a closed set around the targets")
         quilt = cls.__new__(cls)
         quilt._fill(graph, targets, closed, separator)
         return quilt
@@ -199,11 +163,6 @@ class Quilt:
         if self.is_trivial and self._closed is self.graph.component_members(self._label):
             return int(self.graph.component_record_counts[self._label])
         return _count_records(self.graph, self._closed)
-
-    @property
-    def separator_records(self) -> int:
-        """The number of records in the separator."""
-        return _count_records(self.graph, self._separator)
 
     @property
     def is_trivial(self) -> bool:

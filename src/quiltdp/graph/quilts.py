@@ -25,7 +25,7 @@ from quiltdp.graph.types import DependencyGraph
 if TYPE_CHECKING:
     import networkx as nx
 
-__all__ = ["connected_sets", "markov_blanket", "quilts", "unit_quilts"]
+__all__ = ["markov_blanket", "quilts", "unit_quilts"]
 
 
 class _Limits(NamedTuple):
@@ -147,30 +147,10 @@ def unit_quilts(
     return _as_quilts(graph, start, _limits(max_nearby, max_separator, max_nodes))
 
 
-def connected_sets(
-    graph: DependencyGraph,
-    targets: Collection[str],
-    max_nearby: int | None = None,
-    max_separator: int | None = None,
-    *,
-    max_nodes: int | None = None,
-) -> Iterator[tuple[frozenset[str], frozenset[str]]]:
-    """Yield (C, ∂C) for every set C ⊇ targets whose every component meets the targets.
-
-    Each exactly once, in the order and within the limits of :func:`unit_quilts`.
-    """
-    start = _start(graph, targets)
-    found = _grown(graph, start, _limits(max_nearby, max_separator, max_nodes))
-    return ((graph.names(closed), graph.names(separator)) for closed, separator in found)
-
-
 def _as_quilts(graph: DependencyGraph, start: frozenset[int], limits: _Limits) -> Iterator[Quilt]:
     """Yield the quilts of the sets that are grown from ``start``."""
     for closed, separator in _grown(graph, start, limits):
-        if separator:
-            yield Quilt._around(graph, start, closed, separator)
-        else:  # whole components: nothing leaves them, and the set is shared, not copied
-            yield Quilt._trusted(graph, start, closed, separator)
+        yield Quilt._around(graph, start, closed, separator)
 
 
 def _start(graph: DependencyGraph, targets: Collection[str]) -> frozenset[int]:

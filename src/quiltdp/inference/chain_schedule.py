@@ -106,10 +106,10 @@ class SideSchedule:
     alive: Sequence[tuple[Column, ...]] = ()
     work: float = 0.0
 
-    def place(self, positions: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Return for each position its place: those beyond the listed ones share one per phase."""
+    def place(self, position: int) -> int:
+        """Return the place of a position: those beyond the listed ones share one per phase."""
         listed = len(self.steps)
-        return np.where(positions < listed, positions, listed + (positions - listed) % max(self.period, 1))
+        return position if position < listed else listed + (position - listed) % self.period
 
 
 def side_schedule(

@@ -13,7 +13,7 @@ relative error (no cancellation), whatever the length of the chain; one that dou
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from itertools import accumulate, pairwise
 
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from quiltdp.chain import ChainModel, ChainSegment, stationary_distribution
 from quiltdp.errors import InvalidArgument, InvalidModel
-from quiltdp.inference.plan import DENSE_DISTANCES
+from quiltdp.inference.plan import DENSE_DISTANCES, PERIODS, STACKED_STATES
 from quiltdp.inference.spread import spread_of_rows, spreads_of_tables
 from quiltdp.model import Model, Table
 from quiltdp.numbers import EPS, LEAST, UNDERFLOW
@@ -44,13 +44,15 @@ __all__ = [
 class Path:
     """Nodes in path order and the table of each step (a single one if every step is the same).
 
-    ``start`` and ``end`` weigh the states of the first and of the last node.
+    ``start`` and ``end`` weigh the states of the first and of the last node; ``states`` tells which states
+    of every node the tables are about (``None``: all).
     """
 
     nodes: Sequence[str]
     tables: tuple[Table, ...]
     start: Table
     end: Table
+    states: NDArray[np.bool_] | None = None
 
     @property
     def homogeneous(self) -> bool:
@@ -60,6 +62,29 @@ class Path:
     def table(self, step: int) -> Table:
         """Return the table between nodes ``step`` and ``step + 1``."""
         return self.tables[0] if len(self.tables) == 1 else self.tables[step]
+
+    def shortened(self, reach: int) -> tuple[Path, int]:
+        """Return a path that stands for this one, and the period p with which tables repeat (0: not at all).
+
+        It is shorter by whole periods: within ``reach`` steps every position that is not among its last p
+        looks as it does on the whole path, and those further in look like the last of their phase.
+
+        Examples
+        --------
+        >>> day, night, one = np.eye(2), np.full((2, 2), 0.5), np.ones(2)
+        >>> few, period = Path(range(301), (day, day, night) * 100, one, one).shortened(4)
+        >>> len(few.nodes), period
+        (19, 3)
+        """
+        if self.homogeneous:
+            return self, 1
+        ids, length = np.array([id(t) for t in self.tables]), len(self.nodes)
+        for p in (1 + np.flatnonzero(ids[1:] == ids[:1])[:PERIODS]).tolist():
+            least = reach + 4 * p + 1
+            if length > least and np.array_equal(ids[p:], ids[:-p]):
+                short = least + (length - least) % p
+                return replace(self, nodes=self.nodes[:short], tables=self.tables[: short - 1]), p
+        return self, 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,7 +171,7 @@ def _chain_path(model: ChainModel) -> Path:
             break
         reached = wider
     inner = np.ascontiguousarray(matrix[np.ix_(reached, reached)])
-    return Path(model.nodes, (inner,), segment.initial[reached], np.ones(len(inner)))
+    return Path(model.nodes, (inner,), segment.initial[reached], np.ones(len(inner)), reached)
 
 
 def _walk(near: dict[str, set[str]]) -> list[str] | None:
@@ -172,7 +197,7 @@ def step_spreads(
     *,
     max_distance: int = 4096,
     max_work: float = 2e9,
-    check: Callable[[], None] | None = None,
+    check: Callable[[], None] = lambda: None,
 ) -> StepSpreads:
     """Return the spreads of the d-step tables for a growing list of distances d, rounded up.
 
@@ -188,57 +213,22 @@ def step_spreads(
     check
         Called between distances; may raise.
     """
-    check = check if check is not None else _pass
-    if path.homogeneous:
-        return _homogeneous(path.tables[0], min(max_distance, len(path.nodes) - 1), max_work, check)
-    return _per_step(path, max_distance, max_work, check)
-
-
-def _pass() -> None:
-    """Nothing is to be checked."""
-
-
-def _distances(limit: int, size: int) -> list[int]:
-    """Return 1, 2, 3, … and then steps of about 4 per cent (25 per cent for tables of many states)."""
-    growth = 1.04 if size <= 64 else 1.25
-    found: list[int] = []
-    d = 1
-    while d <= limit:
-        found.append(d)
-        d = max(d + 1, int(d * growth))
-    return found
-
-
-def _homogeneous(matrix: Table, limit: int, max_work: float, check: Callable[[], None]) -> StepSpreads:
-    size = len(matrix)
-    support = matrix > 0
-    step = (matrix / max(float(matrix.max()), 1.0), support)
-    powers = {1: step}
-    grown = step
-    distances, forward, backward = [], [], []
-    d, work = 1, 0.0
-    for target in _distances(limit, size):
+    distances: list[int] = []
+    forward: list[Table] = []
+    backward: list[Table] = []
+    for d, family in step_families(path, max_distance, max_work):
         check()
-        while d < target:
-            jump = max(j for j in powers if j <= target - d)
-            grown = _step_times(*grown, *powers[jump])
-            d += jump
-            work += size**3
-        if d & (d - 1) == 0:
-            powers[d] = grown
-        work += size**3
+        ahead, behind = family.spreads(d)
+        beyond = np.full(d, np.inf)
         distances.append(d)
-        ahead = _certified(*grown, d)
-        forward.append(ahead)
-        # a spread is a largest cross ratio, the same for the transpose, unless zeros are passed over
-        backward.append(ahead if grown[1].all() else _certified(grown[0].T, grown[1].T, d))
-        if work > max_work or max(forward[-1], backward[-1]) < 1e-10 * d:
+        forward.append(np.concatenate([ahead, beyond]))
+        backward.append(np.concatenate([beyond, behind]))
+        if max(ahead.max(initial=0.0), behind.max(initial=0.0)) < 1e-10 * d:
             break
-    return StepSpreads(np.array(distances, dtype=np.intp), _column(forward), _column(backward))
-
-
-def _column(values: list[float]) -> Table:
-    return np.array(values, dtype=np.float64)[:, None]
+    found = [np.array(side).reshape(len(distances), -1) for side in (forward, backward)]
+    if path.homogeneous:
+        found = [found[0][:, :1], found[1][:, -1:]]
+    return StepSpreads(np.array(distances, dtype=np.intp), *found)
 
 
 def _step_times(
@@ -249,21 +239,6 @@ def _step_times(
     support: NDArray[np.bool_] = (left_support.astype(np.float32) @ right_support.astype(np.float32)) > 0
     top = product.max(axis=(-2, -1), keepdims=True)
     return product / np.where(top > 0, top, 1.0), support
-
-
-def _certified(table: Table, support: NDArray[np.bool_], steps: int) -> float:
-    """Return the spread of a product of ``steps`` tables, raised by its rounding errors.
-
-    Every entry is a sum of non-negative products, so its relative error is at most
-    (steps + 4)·(states + 3) units; four of them enter a spread.  An entry that the support calls possible
-    but that underflowed makes the spread ∞.
-    """
-    if np.any(support & (table < UNDERFLOW)):
-        return float("inf")
-    found = spread_of_rows(np.where(support, table, 0.0))
-    if steps == 1 and found == 0.0:
-        return 0.0  # rows that agree entry by entry: the neighbours are independent
-    return float(found + _margin(steps, max(table.shape)))
 
 
 def _margin(steps: int, states: int) -> float:
@@ -298,15 +273,22 @@ class StepFamily:
             for part in np.array_split(np.array(chosen), 1 + len(chosen) // 4096):
                 tables = np.stack([self.tables[k][0] for k in part])
                 supports = np.stack([self.tables[k][1] for k in part])
-                values[0, part] = _certified_stack(tables, supports, steps)
+                values[0, part] = _certified(tables, supports, steps)
                 turned = tables.transpose(0, 2, 1), supports.transpose(0, 2, 1)
-                values[1, part] = values[0, part] if supports.all() else _certified_stack(*turned, steps)
+                values[1, part] = values[0, part] if supports.all() else _certified(*turned, steps)
         return values[0, self.which], values[1, self.which]
 
 
-def _certified_stack(tables: Table, supports: NDArray[np.bool_], steps: int) -> Table:
-    """Return :func:`_certified` of every table of a stack."""
-    found = spreads_of_tables(np.where(supports, tables, 0.0))
+def _certified(tables: Table, supports: NDArray[np.bool_], steps: int) -> Table:
+    """Return the spreads of products of ``steps`` tables, raised by their rounding errors.
+
+    Every entry is a sum of non-negative products, so its relative error is at most
+    (steps + 4)·(states + 3) units; four of them enter a spread.  An entry that the support calls possible
+    but that underflowed makes the spread ∞; rows of one table that agree entry by entry have spread 0.
+    """
+    inside = np.where(supports, tables, 0.0)
+    many = tables.shape[1] > STACKED_STATES
+    found = np.array([spread_of_rows(t) for t in inside]) if many else spreads_of_tables(inside)
     raised = np.where((found == 0.0) & (steps == 1), 0.0, found + _margin(steps, max(tables.shape[1:])))
     lost = (supports & (tables < UNDERFLOW)).any(axis=(1, 2))
     return np.where(lost, np.inf, raised)
@@ -315,7 +297,7 @@ def _certified_stack(tables: Table, supports: NDArray[np.bool_], steps: int) -> 
 def step_families(path: Path, max_distance: int, max_work: float) -> Iterator[tuple[int, StepFamily]]:
     """Yield the d-step tables for d = 1, 2, …, 12, 16, 24, 32, 48, …, until the work is spent."""
     longest = min(max_distance, len(path.nodes) - 1)
-    one = last = _first_family(path)
+    one = last = _first_family(path, longest)
     kept: dict[int, StepFamily] = {}
     d, done = 1, 0.0
     while d <= longest and done <= max_work:
@@ -329,27 +311,11 @@ def step_families(path: Path, max_distance: int, max_work: float) -> Iterator[tu
         d = d + 1 if d < DENSE_DISTANCES else 2 * min(kept)
 
 
-def _per_step(path: Path, max_distance: int, max_work: float, check: Callable[[], None]) -> StepSpreads:
-    n = len(path.nodes)
-    distances: list[int] = []
-    forward: list[Table] = []
-    backward: list[Table] = []
-    for d, family in step_families(path, max_distance, max_work):
-        check()
-        ahead, behind = family.spreads(d)
-        distances.append(d)
-        for side, values in zip((forward, backward), _placed(ahead, behind, d, n), strict=True):
-            side.append(values)
-        if max(ahead.max(initial=0.0), behind.max(initial=0.0)) < 1e-10 * d:
-            break
-    return StepSpreads(np.array(distances, dtype=np.intp), np.stack(forward), np.stack(backward))
-
-
-def _first_family(path: Path) -> StepFamily:
-    """Return the one-step tables, scaled; equal objects are one table."""
+def _first_family(path: Path, longest: int) -> StepFamily:
+    """Return the one-step tables, scaled; equal objects are one table, and one for all serves a few steps."""
     known: dict[int, int] = {}
     tables: list[tuple[Table, NDArray[np.bool_]]] = []
-    which = np.empty(len(path.nodes) - 1, dtype=np.intp)
+    which = np.empty(longest if path.homogeneous else len(path.nodes) - 1, dtype=np.intp)
     for i in range(len(which)):
         table = path.table(i)
         if id(table) not in known:
@@ -357,14 +323,6 @@ def _first_family(path: Path) -> StepFamily:
             tables.append((table / float(table.max()), table > 0))
         which[i] = known[id(table)]
     return StepFamily(tables, which)
-
-
-def _placed(ahead: Table, behind: Table, d: int, n: int) -> tuple[Table, Table]:
-    """Return forward and backward spreads by node, ∞ where the path ends before."""
-    forward, backward = np.full(n, np.inf), np.full(n, np.inf)
-    forward[: n - d] = ahead
-    backward[d:] = behind
-    return forward, backward
 
 
 def spectral_gap(segment: ChainSegment) -> tuple[float, float]:

@@ -7,9 +7,11 @@ For targets T, known records L and separator Q, with x = x_T, x' = x_T' and l = 
     s(C, L) = max over x, x', l of  M(x, x', l) + M(x', x, l),
     b       = max over L, x, x', l of  M(x, x', l) − ln P(x, l) + ln P(x', l).
 
-Observe L and Q: the log odds of x : x' are a sum of small tables (:mod:`quiltdp.inference.log_odds`), and the
-maximum over x_Q is max-sum elimination; the joint of Q is never made.  Beyond Q only what is
-forbidden matters (:mod:`quiltdp.inference.trees`).
+Observe L and Q: the log odds of x : x' are a sum of small tables.  The hidden nodes of C fall into connected
+components; the log odds are the factors that hold a target and otherwise only observed nodes, plus each
+component next to a target, summed out given its boundary.  What is next to no target cancels, but it may
+forbid something.  The maximum over x_Q is max-sum elimination; the joint of Q is never made.  Beyond Q only
+what is forbidden matters (:mod:`quiltdp.inference.trees`).
 
 Without zeros only the known records next to a target, or to hidden nodes that are, enter the swing: sets L
 with the same ones are computed once.  A hidden node with too many neighbours for a table is observed instead
@@ -26,30 +28,31 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from itertools import combinations
+from typing import TypeAlias
 from weakref import ref
 
 import numpy as np
+from numpy.typing import NDArray
 
 from quiltdp.errors import InvalidArgument, ModelTooWide, option
-from quiltdp.inference.log_odds import BIG, PAIRS, LogOdds, Part, both_ways, negated, ordered_pairs
-from quiltdp.inference.marginals import (
-    check_disjoint,
-    log_marginal,
-    relevant_factors,
-)
-from quiltdp.inference.plan import JOINT_ENTRIES, MAX_ENTRIES, Limits
+from quiltdp.inference.marginals import check_disjoint, log_marginal
+from quiltdp.inference.plan import DIRECT_ENTRIES, JOINT_ENTRIES, MAX_ENTRIES, MOVE_BYTES, Limits
 from quiltdp.inference.tables import (
     LogTable,
+    aligned,
     best_assignment,
     factor_tables,
     log_ratio,
     log_sum,
+    max_out,
+    product,
+    sum_out,
 )
-from quiltdp.inference.trees import barriers_around, barriers_beyond
-from quiltdp.inference.witness import Assignment, QuiltInfluence, QuiltLike, Witness, Witnesses, no_witnesses
+from quiltdp.inference.trees import barriers_around
+from quiltdp.inference.witness import Assignment, QuiltInfluence, QuiltLike, Witness, Witnesses
 from quiltdp.inference.workspace import Workspace, moral_graph
 from quiltdp.model import Model, Table
-from quiltdp.numbers import above
+from quiltdp.numbers import EPS, above
 
 __all__ = [
     "blanket_influence",
@@ -57,9 +60,17 @@ __all__ = [
     "quilt_influence",
     "quilt_influences",
     "swings",
+    "unit_influence",
 ]
 
 _NONE: frozenset[str] = frozenset()
+_BIG = 1e150  # stands for +∞ inside sums, so that +∞ and −∞ never meet: −∞ (impossible) always wins
+# The first axis of a table of log odds: the ordered pairs of joint states of the targets, first the pairs
+# x < x', then the same pairs the other way round.
+_PAIRS = "\0pairs"
+
+_Part: TypeAlias = "int | frozenset[str]"
+"""One table of the sum: a factor, by position, or hidden nodes that are summed out together."""
 
 
 # -- any sets of nodes ------------------------------------------------------------------------------
@@ -148,23 +159,20 @@ def _influence_of_joint(joint: Table, known: int) -> float:
 def _influence_by_elimination(
     space: Workspace, of: str, on: Sequence[str], given: Sequence[str], max_entries: int
 ) -> float:
-    """Return the influence by one max-sum elimination; no table over all of ``on`` or ``given``."""
-    tables, odds = factor_tables(space), LogOdds(space, (of,), Limits(max_entries))
-    if odds.states == 1:
+    """Return the influence by max-sum elimination: what is observed is the separator of what is not."""
+    observed = frozenset((*on, *given))
+    hidden = factor_tables(space).components(frozenset(space.model.nodes) - observed)
+    nearby = next(part for part in hidden if of in part) - {of}
+    region = _Region(space, (of,), nearby, observed, Limits(max_entries))
+    if not region.told:
         return 0.0
-    among = relevant_factors(space.model, tables, (of, *on, *given))
-    nodes = frozenset(n for f in among for n in tables.scope(f)) - {of}
-    used: set[int] = set()
-    everything: list[LogTable] = []
-    for observed, sign in ((frozenset((*on, *given)), 1), (frozenset(given), -1)):
-        for part in odds.parts(nodes - observed, among):
-            factors = odds.factors(part) & among
-            table = odds.table(part, tuple(sorted(odds.names(part) & observed)), factors)
-            everything.append(table if sign > 0 else negated(table))
-            used |= factors if sign > 0 else set()
-    skipped = frozenset(range(len(space.model.factors))) - among | used
-    walls, _ = barriers_beyond(tables, (of, *on, *given), skipped, max_nodes=len(space.model.nodes))
-    return odds.largest([*everything, *walls])[0]
+    tables = [*region.given((), kept=given), region.prior(given)]
+    if not region.exact:
+        raise ModelTooWide(
+            f"the influence of {of} on {len(on)} nodes needs a table of more than {max_entries:,} entries",
+            f"raise {option('max_entries')}",
+        )
+    return region.largest(tables)[0]
 
 
 # -- quilts -----------------------------------------------------------------------------------------
@@ -176,10 +184,8 @@ def quilt_influence(
     model: Model,
     quilt: QuiltLike,
     *,
-    exact_support: bool = True,
     max_entries: int = MAX_ENTRIES,
     max_known_sets: int = _LIMITS.known_sets,
-    max_support_nodes: int = _LIMITS.support_nodes,
     limits: Limits | None = None,
     workspace: Workspace | None = None,
 ) -> QuiltInfluence:
@@ -191,19 +197,19 @@ def quilt_influence(
         s(L) = max ln [P(x_Q|x,l) P(x_Q'|x',l)] / [P(x_Q|x',l) P(x_Q'|x,l)]      (swing = max_L s(L))
 
     over the subsets L of the nearby *records*.  Values impossible in the full model are skipped.  If
-    the rest of the model is too wide to know its zeros (or ``exact_support=False``), they are left
-    out of account: the numbers are then upper bounds and ``exact`` is False.  Likewise b falls back
-    to the swing, which is never smaller, where no marginal of the nearby records can be had, and a
-    hidden node with too many neighbours for a table is maximised instead of summed.
+    the rest of the model is too wide to know its zeros, only those next to the separator are taken into
+    account: the numbers are then upper bounds and ``exact`` is False.  Likewise b falls back to the swing,
+    which is never smaller, where no marginal of the nearby records can be had, and a hidden node with too
+    many neighbours for a table is maximised instead of summed.
 
     Parameters
     ----------
     quilt
         Anything with ``target``, ``separator`` and ``nearby``.
-    max_known_sets, max_entries, max_support_nodes
-        Limits on the sets L, on one table, and on the nodes whose zeros are looked at.
+    max_known_sets, max_entries
+        Limits on the sets L and on one table.
     limits
-        All of them at once, instead of the three before.
+        All of them at once, instead of the two before.
     workspace
         Keeps what other quilts of the model can use.
 
@@ -223,30 +229,31 @@ def quilt_influence(
     >>> round(qi.swing, 6), round(qi.b, 6), qi.exact     # 4 ln 9 and 2 ln 9
     (8.788898, 4.394449, True)
     """
-    if limits is None:
-        limits = Limits(max_entries, max_known_sets, max_support_nodes)
+    limits = limits or Limits(max_entries, max_known_sets)
     space = workspace if workspace is not None else Workspace(model)
-    region = _Region(space, (quilt.target,), quilt.nearby, quilt.separator, limits, exact_support)
+    region = _Region(space, (quilt.target,), quilt.nearby, quilt.separator, limits)
     if not region.told:
-        few = 2 ** len(region.records) <= limits.known_sets
-        zeros = dict.fromkeys(_known_sets(region.records), 0.0) if few else {}
-        return QuiltInfluence(0.0, 0.0, 0.0, True, (0.0,) * (len(region.records) + 1), zeros)
-    found, swing, best, b, b_at = region.numbers(region.every_known_set())
-    largest: dict[int, float] = {}
-    for known, value in found.items():
-        largest[len(known)] = max(largest.get(len(known), 0.0), value)
-    parts = (quilt.target, quilt.nearby, quilt.separator)
-    find = partial(_witnesses, ref(space), model, parts, limits, best, b_at) if region.exact else no_witnesses
-    by_known = tuple([largest[k] for k in range(len(largest))])
+        sets = _known_sets(region.records) if 2 ** len(region.records) <= limits.known_sets else []
+        zeros = (0.0,) * (len(region.records) + 1), dict.fromkeys(sets, 0.0)
+        return QuiltInfluence(0.0, 0.0, 0.0, True, *zeros)
+    sets = region.every_known_set()
+    swing_of = region.swings(sets)
+    worst = max(sets, key=lambda known: swing_of[known][0])
+    swing = swing_of[worst][0]
+    b, b_at = region.influence([_NONE] if region.is_path else sets)
+    found = {known: above(*value) for known, value in swing_of.items()}
+    by_known = [max(s for known, s in found.items() if len(known) == k) for k in sorted({*map(len, found)})]
     exact = region.exact and b_at is not None
-    return QuiltInfluence(min(b, swing), swing, max(found.values()), exact, by_known, found, find)
+    numbers = (min(b, swing), swing, max(found.values()), exact, tuple(by_known), found)
+    if not region.exact:
+        return QuiltInfluence(*numbers)
+    return QuiltInfluence(*numbers, partial(_witnesses, ref(space), model, quilt, limits, worst, b_at))
 
 
 def quilt_influences(
     model: Model,
     quilts: Iterable[QuiltLike],
     *,
-    exact_support: bool = True,
     limits: Limits | None = None,
     workspace: Workspace | None = None,
 ) -> tuple[QuiltInfluence, ...]:
@@ -261,8 +268,7 @@ def quilt_influences(
     [8.789, 7.427, 7.427, 0.0]
     """
     space = workspace if workspace is not None else Workspace(model)
-    one = partial(quilt_influence, model, exact_support=exact_support, limits=limits, workspace=space)
-    return tuple(map(one, quilts))
+    return tuple(quilt_influence(model, q, limits=limits, workspace=space) for q in quilts)
 
 
 def swings(
@@ -271,14 +277,11 @@ def swings(
     nearby: Collection[str],
     separator: Collection[str],
     *,
-    known_sets: Iterable[Collection[str]] | None = None,
-    exact_support: bool = True,
     limits: Limits = _LIMITS,
     workspace: Workspace | None = None,
 ) -> Mapping[frozenset[str], float]:
-    """Return s_T(C, L), rounded up, for every set L of nearby records (or the given ones).
+    """Return s_T(C, L), rounded up, for every L ⊆ nearby records, when several targets change together.
 
-    T = ``targets`` is a protected unit with joint state x_T; a single record is the case |T| = 1.
     Where C is a path with more sets than the limit, the empty set alone is listed, which is the worst.
     On a model of positive tables nothing outside C ∪ Q is touched.
 
@@ -287,19 +290,36 @@ def swings(
     ModelTooWide
         If there are too many sets L, or a table of the region itself is too large.
     """
-    if isinstance(targets, str) or not targets:
-        raise InvalidArgument("targets must name at least one node")
     space = workspace if workspace is not None else Workspace(model)
-    region = _Region(space, tuple(targets), nearby, separator, limits, exact_support)
-    wanted = None if known_sets is None else [frozenset(k) for k in known_sets]
-    for k in wanted or ():
-        if not k.issubset(region.records):
-            raise InvalidArgument(f"the known set {sorted(k)} has a node that is no nearby record")
-    sets = region.every_known_set() if wanted is None else wanted
-    return region.numbers(sets, only_swings=True)[0] if region.told else dict.fromkeys(sets, 0.0)
+    region = _Region(space, targets, nearby, separator, limits)
+    sets = region.every_known_set()
+    if not region.told:
+        return dict.fromkeys(sets, 0.0)
+    return {known: above(*value) for known, value in region.swings(sets).items()}
 
 
-class _Region(LogOdds):
+def unit_influence(
+    model: Model,
+    targets: Collection[str],
+    nearby: Collection[str],
+    separator: Collection[str],
+    *,
+    limits: Limits = _LIMITS,
+    workspace: Workspace | None = None,
+) -> float:
+    """Return I(X_Q ⇝ X_T): what the separator tells about several targets when nothing is known.
+
+    Raises
+    ------
+    ModelTooWide
+        If a table of the region itself is too large.
+    """
+    space = workspace if workspace is not None else Workspace(model)
+    region = _Region(space, targets, nearby, separator, limits)
+    return region.influence([_NONE])[0] if region.told else 0.0
+
+
+class _Region:
     """The closed set C = targets ∪ nearby with its separator, ready for every known set L.
 
     Raises
@@ -315,10 +335,13 @@ class _Region(LogOdds):
         nearby: Collection[str],
         separator: Collection[str],
         limits: Limits,
-        exact_support: bool = True,
     ) -> None:
-        super().__init__(space, tuple(sorted(targets)), limits)
         check_disjoint(space.model, targets=targets, nearby=nearby, separator=separator)
+        if not targets:
+            raise InvalidArgument("targets must name at least one node")
+        self.space, self.limits, self.targets = space, limits, tuple(sorted(targets))
+        self.tables = factor_tables(space)
+        self.states = self.tables.entries(self.targets)
         self.nearby, self.separator = frozenset(nearby), frozenset(separator)
         self.closed = self.nearby.union(targets)
         around = self.tables.boundary(self.closed)
@@ -329,16 +352,16 @@ class _Region(LogOdds):
             )
         self.records = tuple([n for n in sorted(self.nearby) if space.model.is_record(n)])
         self.told = bool(self.separator) and self.states > 1
-        self.exact = exact_support or not self.tables.has_zeros
-        self._walls: tuple[LogTable, ...] | None = None if exact_support and self.tables.has_zeros else ()
+        self.exact = True
+        self._near = self.tables.near_any(sorted(self.closed))
+        self._given: dict[frozenset[str], list[LogTable]] = {}
+        self._walls: tuple[LogTable, ...] | None = None if self.tables.has_zeros else ()
 
     @property
     def beyond(self) -> tuple[LogTable, ...]:
         """What the rest of the model forbids of the separator, looked up when it is first needed."""
         if self._walls is None:
-            self._walls, complete = barriers_around(
-                self.space, self.closed, self.separator, max_nodes=self.limits.support_nodes
-            )
+            self._walls, complete = barriers_around(self.space, self.closed, self.separator)
             self.exact = self.exact and complete
         return self._walls
 
@@ -365,58 +388,61 @@ class _Region(LogOdds):
             f"raise {option('max_known_sets')}",
         )
 
-    def numbers(
-        self, sets: Sequence[frozenset[str]], *, only_swings: bool = False
-    ) -> tuple[dict[frozenset[str], float], float, frozenset[str], float, frozenset[str] | None]:
-        """Return the swings, rounded up, the largest, its known set, b, and its known set (None: a bound)."""
-        found: dict[frozenset[str], tuple[float, float]] = {}
-        alike: dict[frozenset[str], tuple[list[LogTable], tuple[float, float]]] = {}
-        b, b_at, bounded = -1.0, None, only_swings
-        for known in sets:
-            met = known if self.tables.has_zeros else self._met(known)
-            if met not in alike:
-                odds = self.given(met)
-                alike[met] = odds, self.largest(both_ways(odds))
-            odds, found[known] = alike[met]
-            if not bounded and (not known or not self.is_path):
-                try:
-                    ratio, _ = self.largest([*odds, self.prior(sorted(known))])
-                except ModelTooWide:
-                    bounded = True
-                else:
-                    b, b_at = (ratio, known) if ratio > b else (b, b_at)
-        worst = max(sets, key=lambda known: found[known][0])
-        upper = {known: above(value, error) for known, (value, error) in found.items()}
-        return upper, found[worst][0], worst, math.inf if bounded else b, None if bounded else b_at
+    # -- the two numbers ---------------------------------------------------------------------------
+
+    def swings(self, sets: Sequence[frozenset[str]]) -> dict[frozenset[str], tuple[float, float]]:
+        """Return s(C, L) with its rounding error for every known set."""
+        met = {known: self._met(known) for known in sets}
+        found = {some: self.largest(_both_ways(self._odds(some))) for some in dict.fromkeys(met.values())}
+        return {known: found[met[known]] for known in sets}
+
+    def influence(self, sets: Sequence[frozenset[str]]) -> tuple[float, frozenset[str] | None]:
+        """Return b and the known set that attains it; ∞ and None where a marginal cannot be had."""
+        try:
+            tables = {known: [*self._odds(self._met(known)), self.prior(sorted(known))] for known in sets}
+            found = {known: self.largest(some)[0] for known, some in tables.items()}
+        except ModelTooWide:
+            return math.inf, None
+        worst = max(sets, key=found.__getitem__)
+        return found[worst], worst
 
     def _met(self, known: frozenset[str]) -> frozenset[str]:
-        """Return the known records that are next to a target, or to hidden nodes that are."""
-        hidden = [c for c in self.tables.components(self.nearby - known) if self.moves(c)]
+        """Return the known records that are next to a target, or to hidden nodes that are; with zeros all."""
+        if self.tables.has_zeros:
+            return known
+        hidden = [c for c in self.tables.components(self.nearby - known) if self._moves(c)]
         return self.tables.boundary(frozenset(self.targets).union(*hidden)) & known
 
-    def given(self, known: Collection[str]) -> list[LogTable]:
-        """Return tables over pairs and known records whose sum is M(x, x', l)."""
+    def _odds(self, known: frozenset[str]) -> list[LogTable]:
+        if known not in self._given:
+            self._given[known] = self.given(known)
+        return self._given[known]
+
+    def given(self, known: Collection[str], kept: Collection[str] = ()) -> list[LogTable]:
+        """Return tables over pairs, known records and kept nodes of Q whose sum is M(x, x', l)."""
         parts = self._split(known)
-        names = [self.names(p) for p in parts]
+        names = [self._names(p) for p in parts]
         scopes = [*names, *[frozenset(w.scope) for w in self.beyond]]
-        shared = frozenset(n for one, two in combinations(scopes, 2) for n in one & two).union(known)
-        tables = [self.table(p, tuple(sorted(own & shared))) for p, own in zip(parts, names, strict=True)]
+        shared = frozenset(n for one, two in combinations(scopes, 2) for n in one & two).union(known, kept)
+        tables = [self._table(p, tuple(sorted(own & shared))) for p, own in zip(parts, names, strict=True)]
+        stay = (_PAIRS, *known, *kept)
         try:
-            return self.maximised([*tables, *self.beyond], (PAIRS, *known))
+            return self._maximised([*tables, *self.beyond], stay)
         except ModelTooWide:
             if not self.beyond:
                 raise
         self.exact, self._walls = False, ()  # the rest is too wide: leave its zeros out for good
-        return self.maximised(tables, (PAIRS, *known))
+        return self._maximised(tables, stay)
 
-    def _split(self, known: Collection[str]) -> list[Part]:
+    def _split(self, known: Collection[str]) -> list[_Part]:
         """Return the parts of one known set; a hub whose component is too wide counts as observed."""
-        hidden, near = self.nearby.difference(known), self.tables.near_set(self.closed)
+        hidden = self.nearby.difference(known)
         while True:
-            parts: list[Part] = [*self.tables.components(hidden)]
-            parts += [f for f in near if hidden.isdisjoint(self.tables.scope_set(f))]
-            parts = [p for p in parts if self.moves(p) or self.forbids(p)]
-            wide = next((p for p in parts if isinstance(p, frozenset) and self._too_wide(p)), None)
+            parts: list[_Part] = [*self.tables.components(hidden)]
+            parts += [f for f in self._near if hidden.isdisjoint(self.tables.scope(f))]
+            parts = [p for p in parts if self._moves(p) or self._forbids(p)]
+            hiding = (p for p in parts if isinstance(p, frozenset) and self._moves(p))
+            wide = next((p for p in hiding if self._too_wide(p)), None)
             if wide is None:
                 return parts
             hub = max(sorted(wide), key=lambda n: len(self.tables.around(n)))
@@ -424,29 +450,128 @@ class _Region(LogOdds):
 
     def _too_wide(self, hidden: frozenset[str]) -> bool:
         """Return whether the table of a hidden component next to a target cannot be made."""
-        if not self.moves(hidden):
-            return False
         if self.tables.entries(self.tables.boundary(hidden)) > self.limits.component:
             return True
         try:
-            self.source(hidden)
+            self._source(hidden)
         except ModelTooWide:
             return True
         return False
+
+    # -- the tables of the sum ---------------------------------------------------------------------
+
+    def _factors(self, part: _Part) -> list[int]:
+        """Return the factors of a part."""
+        return [part] if isinstance(part, int) else self.tables.near_any(sorted(part))
+
+    def _around(self, part: _Part) -> Collection[str]:
+        """Return the nodes next to a part."""
+        return self.tables.scope(part) if isinstance(part, int) else self.tables.boundary(part)
+
+    def _names(self, part: _Part) -> frozenset[str]:
+        """Return the nodes next to a part, targets apart."""
+        return frozenset(self._around(part)).difference(self.targets)
+
+    def _moves(self, part: _Part) -> bool:
+        """Return whether a part is next to a target; if not, it matters only through its zeros."""
+        return not frozenset(self._around(part)).isdisjoint(self.targets)
+
+    def _forbids(self, part: _Part) -> bool:
+        """Return whether a part has zeros."""
+        return self.tables.has_zeros and any(map(self.tables.barrier, self._factors(part)))
+
+    def _table(self, part: _Part, kept: tuple[str, ...]) -> LogTable:
+        """Return the largest log odds of a part over the nodes that are not kept: axes pairs, kept.
+
+        For a part next to no target, what it forbids.
+        """
+        limit, moves = self.limits.entries, self._moves(part)
+
+        def make() -> LogTable:
+            if not moves:
+                walls = [w for f in self._factors(part) if (w := self.tables.barrier(f)) is not None]
+                gone = {n for w in walls for n in w.scope}.difference(kept)
+                return product(max_out(walls, gone, limit=limit, guard=self.space.guard), limit=limit)
+            source = self._source(part)
+            pairs = self.states * (self.states - 1)
+            if pairs > limit:
+                raise ModelTooWide(
+                    f"{len(self.targets)} nodes protected together have {pairs:,} pairs of values, over the"
+                    f" limit of {limit:,}",
+                    "protect fewer of them together",
+                )
+            self.space.guard.check(planned_bytes=MOVE_BYTES * pairs * self.tables.entries(kept))
+            return self._ratios(source, kept)
+
+        key = (part, self.targets if moves else (), kept, limit)
+        return self.space.keep("log odds", key, make, lambda t: 512 + int(t.array.nbytes))
+
+    def _source(self, part: _Part) -> LogTable:
+        """Return the table of a part over all its nodes; the same for every target."""
+        if isinstance(part, int):
+            return self.tables.logs(part)
+        limit = self.limits.entries
+
+        def make() -> LogTable:
+            logs = [self.tables.logs(f) for f in self._factors(part)]
+            return product(sum_out(logs, part, limit=limit, guard=self.space.guard), limit=limit)
+
+        return self.space.keep("component", (part, limit), make, lambda t: 512 + int(t.array.nbytes))
+
+    def _ratios(self, source: LogTable, kept: tuple[str, ...]) -> LogTable:
+        """Return the largest ln φ(x, ·) − ln φ(x', ·) over the nodes neither in T nor kept."""
+        kept = tuple([n for n in kept if n in source.scope])
+        gone = [n for n in source.scope if n not in kept and n not in self.targets]
+        array = aligned((source.scope, source.array), (*self.targets, *kept, *gone))
+        stay = array.shape[len(self.targets) : len(self.targets) + len(kept)]
+        own = [self.tables.states(n) for n in self.targets]
+        array = np.broadcast_to(array, (*own, *array.shape[len(own) :]))
+        array = array.reshape(self.states, math.prod(stay), -1)
+        below = np.maximum(array, -_BIG)
+        best = np.stack([(row - below).max(axis=-1) for row in array])
+        first, second = _ordered_pairs(self.states)
+        ratios = np.minimum(best[first, second], _BIG).reshape(-1, *stay)
+        return LogTable((_PAIRS, *kept), ratios, 2 * source.size, 2 * source.error + 2 * source.size * EPS)
+
+    def _maximised(self, tables: Sequence[LogTable], keep: Collection[str]) -> list[LogTable]:
+        """Return tables whose sum is that of the given ones, maximised over all nodes but ``keep``."""
+        sizes = {n: k for t in tables for n, k in zip(t.scope, t.array.shape, strict=True)}
+        if not tables or math.prod(sizes.values()) > DIRECT_ENTRIES:
+            gone = [n for n in sizes if n not in keep]
+            return max_out(tables, gone, limit=self.limits.entries, guard=self.space.guard)
+        whole = product(tables, limit=DIRECT_ENTRIES)
+        stay = tuple([n for n in whole.scope if n in keep])
+        gone_axes = tuple([k for k, n in enumerate(whole.scope) if n not in keep])
+        return [whole._replace(scope=stay, array=np.maximum.reduce(whole.array, axis=gone_axes))]
+
+    def largest(self, tables: Sequence[LogTable]) -> tuple[float, float]:
+        """Return the largest value of a sum of tables, 0 if nothing is possible, and its error."""
+        left = product(self._maximised(tables, ()) or [LogTable((), np.zeros(()))], limit=self.limits.entries)
+        best = float(left.array)
+        return math.inf if best >= _BIG / 2 else max(best, 0.0), left.error
+
+    def prior(self, known: Sequence[str]) -> LogTable:
+        """Return −ln P(x, l) + ln P(x', l), −∞ where x or x' is impossible with l."""
+        logs = log_marginal(self.space.model, (*self.targets, *known), workspace=self.space)
+        logs = logs.reshape(self.states, *logs.shape[len(self.targets) :])
+        first, second = _ordered_pairs(self.states)
+        with np.errstate(invalid="ignore"):
+            odds = logs[second] - logs[first]
+        return LogTable((_PAIRS, *known), np.where(np.isfinite(odds), odds, -np.inf))
 
     # -- witnesses ---------------------------------------------------------------------------------
 
     def witness(self, known: frozenset[str], *, both: bool) -> Witness | None:
         """Return values that attain the swing (both ways) or the influence with these records known."""
         tables = self.given(known)
-        tables = both_ways(tables) if both else [*tables, self.prior(sorted(known))]
+        tables = _both_ways(tables) if both else [*tables, self.prior(sorted(known))]
         at = best_assignment(tables, limit=self.limits.entries)
         if sum([float(t.at(at).array) for t in tables]) == -np.inf:
             return None
-        pair = at[PAIRS]
+        pair = at[_PAIRS]
         values = {n: at.get(n, 0) for n in sorted(known)}
         shape = [self.tables.states(n) for n in self.targets]
-        ends = [np.unravel_index(side[pair], shape) for side in ordered_pairs(self.states)]
+        ends = [np.unravel_index(side[pair], shape) for side in _ordered_pairs(self.states)]
         x, y = ({n: int(k) for n, k in zip(self.targets, end, strict=True)} for end in ends)
         there = self._named(self._separator_values(values, y, x)) if both else None
         here = self._named(self._separator_values(values, x, y))
@@ -461,11 +586,11 @@ class _Region(LogOdds):
         """Return values of x_Q that attain M(x, x', l)."""
         tables = [t.at(known) for t in self.beyond]
         for part in self._split(known):
-            if not self.moves(part):
-                tables.append(self.table(part, tuple(sorted(self.names(part)))).at(known))
+            if not self._moves(part):
+                tables.append(self._table(part, tuple(sorted(self._names(part)))).at(known))
                 continue
-            source = self.source(part).at(known)
-            ratio = np.minimum(source.at(x).array - np.maximum(source.at(y).array, -BIG), BIG)
+            source = self._source(part).at(known)
+            ratio = np.minimum(source.at(x).array - np.maximum(source.at(y).array, -_BIG), _BIG)
             tables.append(source.at(x)._replace(array=np.asarray(ratio)))
         values = best_assignment(tables, limit=self.limits.entries)
         return {n: values.get(n, 0) for n in sorted(self.separator)}
@@ -474,20 +599,38 @@ class _Region(LogOdds):
 def _witnesses(
     space: ref[Workspace],
     model: Model,
-    parts: tuple[str, frozenset[str], frozenset[str]],
+    quilt: QuiltLike,
     limits: Limits,
     swing_at: frozenset[str],
     b_at: frozenset[str] | None,
 ) -> Witnesses:
     """Return the values that attain the swing and b; the workspace is not kept alive for that."""
-    target, nearby, separator = parts
-    kept = space()
-    region = _Region(kept if kept is not None else Workspace(model), (target,), nearby, separator, limits)
+    kept = space() or Workspace(model)
+    region = _Region(kept, (quilt.target,), quilt.nearby, quilt.separator, limits)
     found = region.witness(swing_at, both=True)
     return found, None if b_at is None else region.witness(b_at, both=False)
 
 
 # -- small steps ------------------------------------------------------------------------------------
+
+
+def _ordered_pairs(states: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return x and x' of the pairs x < x', then of the same pairs the other way round."""
+    first, second = np.triu_indices(states, 1)
+    return np.concatenate([first, second]), np.concatenate([second, first])
+
+
+def _both_ways(tables: Sequence[LogTable]) -> list[LogTable]:
+    """Return tables over (pairs x < x', l) whose sum is M(x, x', l) + M(x', x, l)."""
+    made = []
+    for t in tables:
+        if _PAIRS not in t.scope:
+            made.append(t)
+            continue
+        array, rest = np.moveaxis(t.array, t.scope.index(_PAIRS), 0), [n for n in t.scope if n != _PAIRS]
+        both, error = array[: len(array) // 2] + array[len(array) // 2 :], 2 * (t.error + t.size * EPS)
+        made.append(LogTable((_PAIRS, *rest), both, 2 * t.size, error))
+    return made
 
 
 def _known_sets(records: Sequence[str]) -> list[frozenset[str]]:

@@ -7,7 +7,7 @@ For a separator Z, a bipartition P | Q of its nodes and states z = (p, q), z' = 
 l(z) = P(evidence | z), whenever l(p,q) l(p',q') > 0; ∞ if the denominator may vanish then.  No evidence
 at all has l = 1, so J ≥ 0.  J knows nothing of mechanisms: it is a property of the model.
 
-**Recursion** over the clique V ⊃ Z, its known nodes K, its tilted nodes u and its branches c (each may or
+**Recursion** over the clique V ⊃ Z, its known nodes K, its tilted nodes u and its children c (each may or
 may not hold evidence), with cross ratios
 
     C(z, z'; u, u') = ln [P(u,K|z) P(u',K|z')] / [P(u,K|z') P(u',K|z)] + Σ_c J_c((z,u), (z',u'); Z)
@@ -16,7 +16,7 @@ may not hold evidence), with cross ratios
 J is at most the two-point maximum (:mod:`.two_point`) with μ = E and tilt C((p',q), (p',q'); u, u'); the
 range of t is C((p,q'), (p',q'); u, u').
 
-*Proof.*  The likelihood of a branch touches u and z only, so l(z) = Σ_u P(u,K|z) Π_c l_c(z,u).  Write
+*Proof.*  The likelihood of a child touches u and z only, so l(z) = Σ_u P(u,K|z) Π_c l_c(z,u).  Write
 R(q; u) for the quotient of the u-th terms of l(p,q) and l(p',q), and π for the law of u given the evidence.
 If E is finite wherever P(u,K|p,q) P(u',K|p',q') > 0, then u possible at (p,q) is possible at (p',q), u'
 possible at (p',q') is possible at (p,q'), and
@@ -31,13 +31,13 @@ more bounds; the least is kept.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from quiltdp.inference.cliques import Part, View
+from quiltdp.inference.evidence import Part, Seen
 from quiltdp.inference.plan import RECTANGLES_AT_ONCE
 from quiltdp.inference.two_point import PointPairs, raise_to_pairs
 
@@ -55,11 +55,11 @@ class Interaction:
     of nodes, written as a bit mask; ``None`` stands for ∞ wherever P | Q divides what differs.
     """
 
-    nodes: tuple[str, ...]
+    nodes: tuple[int, ...]
     values: Ints
     table: Array | None
 
-    def mask(self, nodes: Collection[str]) -> int:
+    def mask(self, nodes: Collection[int]) -> int:
         """Return the bit mask of the nodes of the separator among ``nodes``."""
         return sum(1 << k for k, n in enumerate(self.nodes) if n in nodes)
 
@@ -98,50 +98,47 @@ class _Corners:
         )
 
 
-def rectangles(view: View) -> int:
-    """Return how many pairs the interaction of a view compares: rectangles times pairs of tilted states."""
-    nodes = len(view.top)
+def rectangles(seen: Seen) -> int:
+    """Return how many pairs the interaction of a root compares: rectangles times pairs of tilted states."""
+    nodes = len(seen.task.root)
     if nodes < 2:
         return 0
     inner = 0
-    counts: dict[tuple[str, ...], int] = {}
-    for choice in view.choices(each=False):
-        for some in (choice.known, choice.tilted):
-            if some not in counts:
-                counts[some] = view.clique.labels(some)[1]
-        inner += counts[choice.known] * counts[choice.tilted] ** 2
-    return int(inner * view.count**2 * 2 ** max(0, nodes - 2))
+    for choice in seen.choices(each=False):
+        values, width = (seen.count(some) for some in (choice.known, choice.tilted))
+        inner += values * width**2
+    return int(inner * seen.task.count**2 * 2 ** max(0, nodes - 2))
 
 
-def interaction(
-    view: View, beyond: Mapping[tuple[int, int], Interaction], *, slack: float, most: int
-) -> Interaction:
-    """Return J of the separator ``view.top``.
+def interaction(seen: Seen, beyond: Sequence[Interaction], *, slack: float, most: int) -> Interaction:
+    """Return J of the root of a task.
 
     Parameters
     ----------
-    view
-        The clique beyond the separator.
+    seen
+        The task, and what may be known in it.
     beyond
-        The interactions of its branches, by key.
+        The interactions of its children.
     slack
         How far ln of a conditional probability may be from the truth.
     most
         The most pairs compared; beyond it J is ∞ where it matters.
     """
-    values = _values(view)
-    nodes, count = view.top, view.count
-    if len(nodes) < 2 or 2 ** len(nodes) * count**2 > most or rectangles(view) > most:
+    nodes, values, count = seen.task.root, seen.task.root_states, seen.task.count
+    if len(nodes) < 2 or 2 ** len(nodes) * count**2 > most or rectangles(seen) > most:
         return Interaction(nodes, values, None)
     corners, impossible = _corners(values)
     best = np.zeros(len(corners))
     ways: dict[tuple[int, int], _Corners] = {}
-    coupled = {b: _Coupled(view, b, beyond[view.branches[b].key]) for b in _with_sides(view)}
-    for choice in view.choices(each=False):
-        part = view.part(choice)
-        tilts = cross_ratios(view, part, choice.branches, beyond, slack)
-        branches = [coupled[b] for b in choice.branches if b in coupled]
-        here = _Here(part.log_p, part.states[:, :, :, 0], branches)
+    coupled = {
+        c: _Coupled(seen, c, beyond[c])
+        for c, knowable in enumerate(seen.knowable)
+        if knowable and len(beyond[c].nodes) > 1  # otherwise its evidence couples nothing
+    }
+    for choice in seen.choices(each=False):
+        part = seen.part(choice)
+        tilts = cross_ratios(seen, part, choice.children, beyond, slack)
+        here = _Here(part.log_p, part.state, [coupled[c] for c in choice.children if c in coupled])
         step = max(1, RECTANGLES_AT_ONCE // (4 * len(part.log_p) * part.log_p.shape[2] ** 2))
         for start in range(0, len(corners), step):
             some = slice(start, start + step)
@@ -151,29 +148,19 @@ def interaction(
     return Interaction(nodes, values, _filled_in(values, corners, best, impossible))
 
 
-def _with_sides(view: View) -> list[int]:
-    """Return the branches whose evidence can couple nodes at all."""
-    return [b for b, branch in enumerate(view.branches) if branch.knowable and len(branch.separator) > 1]
-
-
 def cross_ratios(
-    view: View,
-    part: Part,
-    branches: Collection[int],
-    beyond: Mapping[tuple[int, int], Interaction],
-    slack: float,
+    seen: Seen, part: Part, children: Collection[int], beyond: Sequence[Interaction], slack: float
 ) -> Array:
     """Return C(z, z'; u, u'), axes (known, z, z', u, u'), rounded up; ∞ where a corner is impossible."""
     p, possible = part.log_p, part.possible
     safe = np.where(possible, p, 0.0)
     c = safe[:, :, None, :, None] + safe[:, None, :, None, :]
     c = c - safe[:, None, :, :, None] - safe[:, :, None, None, :] + 4.0 * slack
-    for b in branches:
-        branch = view.branches[b]
-        j = beyond[branch.key]
-        mask = j.mask(view.top)
+    for child in children:
+        j = beyond[child]
+        mask = j.mask(seen.task.root)
         if mask not in (0, 2 ** len(j.nodes) - 1):
-            here = branch.label[part.states[:, :, :, 0]]
+            here = seen.task.children[child][1][part.state]
             c += j.of(mask, here[:, :, None, :, None], here[:, None, :, None, :])
     whole = possible[:, :, None, :, None] & possible[:, None, :, None, :]
     whole = whole & possible[:, None, :, :, None] & possible[:, :, None, None, :]
@@ -181,13 +168,14 @@ def cross_ratios(
 
 
 class _Coupled:
-    """A branch whose separator has two nodes or more, as its interaction is read from a clique."""
+    """A child whose root has two nodes or more, as its interaction is read from a clique."""
 
-    def __init__(self, view: View, branch: int, j: Interaction) -> None:
+    def __init__(self, seen: Seen, child: int, j: Interaction) -> None:
         self.j = j
-        self.label = view.branches[branch].label
-        self.masks = np.zeros(2 ** len(view.top), dtype=np.int64)  # of the same nodes over its separator
-        for k, n in enumerate(view.top):
+        self.label = seen.task.children[child][1]
+        root = seen.task.root
+        self.masks = np.zeros(2 ** len(root), dtype=np.int64)  # of the same nodes over its root
+        for k, n in enumerate(root):
             self.masks[(np.arange(len(self.masks)) >> k) & 1 == 1] |= j.mask((n,))
 
 
@@ -197,7 +185,7 @@ class _Here:
 
     log_p: Array
     state: Ints
-    branches: Sequence[_Coupled]
+    children: Sequence[_Coupled]
 
 
 def _raise(best: Array, here: _Here, ways: _Corners, tilts: Array, slack: float) -> None:
@@ -241,20 +229,12 @@ def _quotients(here: _Here, corners: _Corners) -> Array:
     below = p[:, corners.turned, :, None] + p[:, corners.other, None, :]
     with np.errstate(invalid="ignore"):
         e = np.where(above > -np.inf, np.where(below > -np.inf, above - below, np.inf), -np.inf)
-        for branch in here.branches:
-            label = branch.label[here.state]
-            masks = branch.masks[corners.mask][:, None, None]
-            add = branch.j.of(masks, label[:, first, :, None], label[:, second, None, :])
+        for child in here.children:
+            label = child.label[here.state]
+            masks = child.masks[corners.mask][:, None, None]
+            add = child.j.of(masks, label[:, first, :, None], label[:, second, None, :])
             e = np.where(np.isfinite(e), e + add, e)
     return np.asarray(e)
-
-
-def _values(view: View) -> Ints:
-    """Return the value of every node of ``view.top`` in every one of its states."""
-    columns = [view.clique.nodes.index(n) for n in view.top]
-    values = np.zeros((view.count, len(columns)), dtype=np.int64)
-    values[view.label] = view.clique.states[:, columns]
-    return values
 
 
 def _differing(values: Ints) -> Ints:

@@ -35,15 +35,12 @@ TREE_BYTES = 2**28  # of a junction tree; in wider models every question is an e
 JOINT_ENTRIES = 2**16  # of a joint table, up to which it is the quickest way to an influence
 MAX_JOINT = 2**22  # entries of the joint of the oracle: memory
 KEPT_LAW = 2**12  # entries up to which the law of a clique given its separator is kept: memory for time
-KEPT_SETS = 2**14  # sets of nodes remembered with their neighbours, a few megabytes: memory for time
 TABLE_OVERHEAD = 2_000  # entries that take about as long as the calls for one table
 COUNTED_VALUES = 2**16  # of some nodes jointly, up to which they are counted in a table, not sorted: memory
-SHORT_LIST = 2**11  # numbers in a list of states up to which it is remembered how it is read: memory for time
-READINGS_KEPT = 2**8  # of short lists: some megabytes for time
 CASES_AT_ONCE = 2**21  # numbers in one table of many cases: memory
 
 # -- what is possible
-SUPPORT_ENTRIES = 2**22  # of one Boolean clique; in wider models only what is near is searched: tightness
+SUPPORT_ENTRIES = 2**22  # of one Boolean clique; in wider models only what is next is looked at: tightness
 EASY_ENTRIES = 2**12  # a node beyond the separator is eliminated at once while its table stays below this
 SUPPORT_PASSES = 4  # over all tables for nodes of one value; a network listed in its order needs one
 SUPPORT_TABLES = 100_000  # beyond as many tables nobody looks for nodes of one value: tightness for time
@@ -57,15 +54,12 @@ PAIRS_AT_ONCE = 2**11  # two-point problems side by side: more would leave the p
 
 # -- chains and trees of changes
 DENSE_DISTANCES = 12  # with one table per step every distance up to here is looked at: tightness for time
+STACKED_STATES = 16  # up to which the spreads of many tables are computed together: time
 EVIDENCE_LISTED = (
     16  # steps up to which what is known is listed; farther evidence may be merged: tightness for time
 )
 POSITIONS_WALKED = 1000  # after which a repeating side should have settled: time
 PERIODS = 400  # candidate periods of repeating matrices that are looked at: time
-PERIODS_KEPT = 4  # periods of them beyond what anything reaches: a repeating end shows in three
-LAW_PERIODS = 64  # periods after which the law of a chain is taken not to settle: time
-BLOCK_VALUES = 48  # joint values of one block: tightness for time
-NARROWING_ROUNDS = 60  # in which cliques lose a node before a tree is given up
 
 
 @dataclass(frozen=True)
@@ -78,9 +72,6 @@ class Limits:
         The most entries of any one table: memory.
     known_sets
         The most sets L an adversary may know: time and memory of the answer, which names each.
-    support_nodes
-        Where the zeros of a model are too wide for a tree: how many nodes around a quilt are looked at.
-        More finds more that is impossible: tighter and slower.
     component
         Entries of the table of a hidden component; beyond it its hub is maximised instead of summed, an
         upper bound.
@@ -88,7 +79,6 @@ class Limits:
 
     entries: int = MAX_ENTRIES
     known_sets: int = 4096
-    support_nodes: int = 300
     component: int = 2**22
 
 

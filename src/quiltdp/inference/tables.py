@@ -19,7 +19,6 @@ error, so that a result knows how far it can be from the truth (*running error a
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias, TypeVar
@@ -30,7 +29,6 @@ from numpy.typing import NDArray
 from quiltdp.chain import ChainModel
 from quiltdp.errors import ModelTooWide, option
 from quiltdp.graph.orders import eliminations
-from quiltdp.inference.plan import KEPT_SETS
 from quiltdp.inference.workspace import Workspace
 from quiltdp.model import Model, Table
 from quiltdp.numbers import EPS
@@ -157,16 +155,9 @@ class FactorTables:
     """The logarithms of a model's tables, each distinct table once, and who touches whom."""
 
     def __init__(self, model: Model) -> None:
-        self._factors = model.factors
-        self._near = model.factors_of
-        self._names = model.states
+        self._model = model
         self._kinds: dict[int, tuple[LogTable, Table | None]] = {}
-        self._logs: dict[int, LogTable] = {}
-        self._scopes: dict[int, frozenset[str]] = {}
-        self._states: dict[str, int] = {}
         self._around: dict[str, frozenset[str]] = {}
-        self._near_sets: dict[frozenset[str], tuple[int, ...]] = {}
-        self._boundaries: dict[frozenset[str], frozenset[str]] = {}
         self.distinct = tuple(_distinct_tables(model))
         self.has_zeros = any(not t.all() for t in self.distinct)
 
@@ -174,36 +165,18 @@ class FactorTables:
 
     def scope(self, position: int) -> tuple[str, ...]:
         """Return the nodes of a factor."""
-        return self._factors[position].scope
-
-    def scope_set(self, position: int) -> frozenset[str]:
-        """Return the nodes of a factor as a set."""
-        found = self._scopes.get(position)
-        if found is None:
-            found = self._scopes[position] = frozenset(self._factors[position].scope)
-        return found
-
-    def table(self, position: int) -> Table:
-        """Return the factor as it is."""
-        return self._factors[position].table
+        return self._model.factors[position].scope
 
     def logs(self, position: int) -> LogTable:
         """Return the factor as a log table."""
-        found = self._logs.get(position)
-        if found is None:
-            factor = self._factors[position]
-            found = self._logs[position] = self._kind(factor.table)[0]._replace(scope=factor.scope)
-        return found
-
-    def with_zeros(self, position: int) -> bool:
-        """Return whether a factor has a zero."""
-        return self.has_zeros and self._kind(self._factors[position].table)[1] is not None
+        factor = self._model.factors[position]
+        return self._kind(factor.table)[0]._replace(scope=factor.scope)
 
     def barrier(self, position: int) -> LogTable | None:
         """Return 0 where the factor is possible and −∞ where it is not; None if all is possible."""
         if not self.has_zeros:
             return None
-        factor = self._factors[position]
+        factor = self._model.factors[position]
         wall = self._kind(factor.table)[1]
         return None if wall is None else LogTable(factor.scope, wall)
 
@@ -216,29 +189,11 @@ class FactorTables:
             known = self._kinds[id(table)] = (logs, None if wall is None else wall.array)
         return known
 
-    def all_logs(self) -> list[LogTable]:
-        """Return every factor as a log table; the logarithms are taken at once."""
-        fresh = [t for t in self.distinct if id(t) not in self._kinds]
-        if len(fresh) > 1:
-            logs = log_table(np.concatenate([t.ravel() for t in fresh]))
-            with np.errstate(invalid="ignore"):
-                lengths = np.where(logs > -np.inf, np.abs(logs), 0.0)
-            begins = [0, *itertools.accumulate([t.size for t in fresh])]
-            sizes = np.maximum.reduceat(lengths, begins[:-1]).tolist()
-            for t, size, begin, end in zip(fresh, sizes, begins, begins[1:], strict=False):
-                made = LogTable((), logs[begin:end].reshape(t.shape), size, size * EPS)
-                wall = barrier(made) if self.has_zeros else None
-                self._kinds[id(t)] = (made, None if wall is None else wall.array)
-        return [self.logs(f) for f in range(len(self._factors))]
-
     # -- nodes and sets of nodes ---------------------------------------------------------------
 
     def states(self, node: str) -> int:
         """Return the number of states of a node."""
-        found = self._states.get(node)
-        if found is None:
-            found = self._states[node] = len(self._names[node])
-        return found
+        return self._model.cardinality(node)
 
     def entries(self, nodes: Iterable[str]) -> int:
         """Return the number of joint states of some nodes."""
@@ -246,35 +201,22 @@ class FactorTables:
 
     def near(self, node: str) -> Sequence[int]:
         """Return the positions of the factors that contain ``node``."""
-        return self._near[node]
+        return self._model.factors_of[node]
 
     def near_any(self, nodes: Iterable[str]) -> list[int]:
         """Return the positions of the factors that contain one of the nodes, each once."""
-        return list(dict.fromkeys([f for n in nodes for f in self._near[n]]))
-
-    def near_set(self, nodes: frozenset[str]) -> tuple[int, ...]:
-        """Return the same for a set of nodes that will be asked for again."""
-        found = self._near_sets.get(nodes)
-        if found is None:
-            make_room(self._near_sets)
-            found = self._near_sets[nodes] = tuple(self.near_any(sorted(nodes)))
-        return found
+        return list(dict.fromkeys([f for n in nodes for f in self.near(n)]))
 
     def around(self, node: str) -> frozenset[str]:
         """Return the node and its neighbours."""
         found = self._around.get(node)
         if found is None:
-            found = frozenset((node,)).union(*map(self.scope_set, self._near[node]))
-            self._around[node] = found
+            found = self._around[node] = frozenset((node,)).union(*map(self.scope, self.near(node)))
         return found
 
     def boundary(self, nodes: frozenset[str]) -> frozenset[str]:
         """Return the neighbours of a set of nodes."""
-        found = self._boundaries.get(nodes)
-        if found is None:
-            make_room(self._boundaries)
-            found = self._boundaries[nodes] = frozenset().union(*map(self.around, nodes)) - nodes
-        return found
+        return frozenset().union(*map(self.around, nodes)) - nodes
 
     def components(self, nodes: frozenset[str]) -> list[frozenset[str]]:
         """Return the connected parts of a set of nodes, the one with the smallest name first."""
@@ -294,16 +236,6 @@ class FactorTables:
                     edge.extend(fresh)
             found.append(frozenset(part))
         return found
-
-
-_Key = TypeVar("_Key")
-_Value = TypeVar("_Value")
-
-
-def make_room(kept: dict[_Key, _Value]) -> None:
-    """Begin again with nothing when very many sets of nodes have been asked for."""
-    if len(kept) >= KEPT_SETS:
-        kept.clear()
 
 
 def _distinct_tables(model: Model) -> Iterable[Table]:

@@ -18,10 +18,8 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from quiltdp.errors import InvalidArgument, InvalidModel, ModelTooWide, option
 from quiltdp.inference.plan import (
@@ -33,7 +31,6 @@ from quiltdp.inference.plan import (
     plan_elimination,
 )
 from quiltdp.inference.tables import (
-    FactorTables,
     LogTable,
     NamedTable,
     aligned,
@@ -48,11 +45,9 @@ from quiltdp.model import Model, Table
 from quiltdp.work import NO_GUARD, Guard
 
 __all__ = [
-    "CliqueTree",
     "JunctionTree",
     "SupportTree",
     "barriers_around",
-    "barriers_beyond",
     "junction_tree",
     "plan_junction_tree",
     "support_tree",
@@ -154,11 +149,12 @@ def _checked_join(model: Model, join: Iterable[Collection[str]]) -> tuple[tuple[
     return tuple(joined)
 
 
-class CliqueTree:
-    """Cliques, the tree edges between them and who holds whom; parents come before their children.
+class JunctionTree:
+    """A calibrated clique tree: every clique's table is ln of its marginal.
 
-    Every clique lists its nodes in the order of elimination, so the axes of a separator come in the
-    same order at both ends.
+    Cliques, the tree edges between them and who holds whom; parents come before their children.  Every
+    clique lists its nodes in the order of elimination, so the axes of a separator come in the same order at
+    both ends.
 
     Attributes
     ----------
@@ -172,7 +168,13 @@ class CliqueTree:
         The plan it was built from.
     """
 
-    def __init__(self, plan: EliminationPlan, sizes: Mapping[str, int]) -> None:
+    def __init__(
+        self,
+        plan: EliminationPlan,
+        sizes: Mapping[str, int],
+        tables: Iterable[tuple[Sequence[str], Table]],
+        guard: Guard = NO_GUARD,
+    ) -> None:
         self.plan = plan
         self.cliques = plan.cliques
         self._parent = plan.parent
@@ -193,43 +195,6 @@ class CliqueTree:
                 self._children[p].append(k)
             for n in self.cliques[k]:
                 self._holding.setdefault(n, []).append(k)
-
-    def _owner(self, scope: Collection[str]) -> int:
-        """Return the clique that a table over ``scope`` belongs to: the deepest home of its nodes."""
-        return max([self.plan.home[n] for n in scope], key=lambda k: (self._depth[k], k))
-
-    def _between(self, cliques: Iterable[int]) -> list[int]:
-        """Return the cliques together with the tree paths between them, deepest first."""
-        found = set(cliques)
-        waiting: dict[int, int] = {}
-        for k in found:
-            waiting[self._root[k]] = waiting.get(self._root[k], 0) + 1
-        heap = [(-self._depth[k], -k) for k in found]
-        heapq.heapify(heap)
-        while heap:
-            k = -heapq.heappop(heap)[1]
-            if waiting[self._root[k]] == 1:
-                continue  # the top one of its tree
-            p = self._parent[k]
-            if p in found:
-                waiting[self._root[k]] -= 1
-            else:
-                found.add(p)
-                heapq.heappush(heap, (-self._depth[p], -p))
-        return sorted(found, key=lambda k: (-self._depth[k], -k))
-
-
-class JunctionTree(CliqueTree):
-    """A calibrated clique tree: every clique's table is ln of its marginal."""
-
-    def __init__(
-        self,
-        plan: EliminationPlan,
-        sizes: Mapping[str, int],
-        tables: Iterable[tuple[Sequence[str], Table]],
-        guard: Guard = NO_GUARD,
-    ) -> None:
-        super().__init__(plan, sizes)
         self._conditionals: dict[int, Table] = {}
         self._beliefs = [np.zeros(tuple(self._sizes[n] for n in c)) for c in self.cliques]
         for scope, table in tables:
@@ -246,17 +211,9 @@ class JunctionTree(CliqueTree):
 
     # -- reading it ------------------------------------------------------------------------
 
-    def clique_marginal(self, k: int) -> Table:
-        """Return P over the axes of clique ``k``, normalised."""
-        return _frozen(np.exp(self._beliefs[k]))
-
     def clique_log_marginal(self, k: int) -> Table:
         """Return ln P over the axes of clique ``k``: −∞ exactly where the state is impossible."""
         return _frozen(self._beliefs[k].copy())
-
-    def clique_support(self, k: int) -> NDArray[np.bool_]:
-        """Return which states of clique ``k`` are possible in the whole model."""
-        return np.asarray(self._beliefs[k] > -np.inf)
 
     def marginal(self, nodes: Sequence[str]) -> Table:
         """Return P(x_nodes), axes in the order of ``nodes``; separate components multiply."""
@@ -308,7 +265,31 @@ class JunctionTree(CliqueTree):
                 self._beliefs[k] += aligned((self.separators[k], ratio), self.cliques[k])
             self._beliefs[k] -= log_sum((self.cliques[k], self._beliefs[k]), ())
 
+    def _owner(self, scope: Collection[str]) -> int:
+        """Return the clique that a table over ``scope`` belongs to: the deepest home of its nodes."""
+        return max([self.plan.home[n] for n in scope], key=lambda k: (self._depth[k], k))
+
     # -- marginals across cliques ------------------------------------------------------------
+
+    def _between(self, cliques: Iterable[int]) -> list[int]:
+        """Return the cliques together with the tree paths between them, deepest first."""
+        found = set(cliques)
+        waiting: dict[int, int] = {}
+        for k in found:
+            waiting[self._root[k]] = waiting.get(self._root[k], 0) + 1
+        heap = [(-self._depth[k], -k) for k in found]
+        heapq.heapify(heap)
+        while heap:
+            k = -heapq.heappop(heap)[1]
+            if waiting[self._root[k]] == 1:
+                continue  # the top one of its tree
+            p = self._parent[k]
+            if p in found:
+                waiting[self._root[k]] -= 1
+            else:
+                found.add(p)
+                heapq.heappush(heap, (-self._depth[p], -p))
+        return sorted(found, key=lambda k: (-self._depth[k], -k))
 
     def _inside(self, wanted: frozenset[str]) -> int | None:
         """Return the smallest clique that holds all of some nodes, None if there is none."""
@@ -374,73 +355,31 @@ def _frozen(table: Table) -> Table:
     return array
 
 
-_Forbidden: TypeAlias = NDArray[np.bool_]
-
-
 def barriers_around(
-    workspace: Workspace, closed: Collection[str], separator: Collection[str], *, max_nodes: int
+    workspace: Workspace, closed: Collection[str], separator: Collection[str]
 ) -> tuple[tuple[LogTable, ...], bool]:
     """Return 0 / −∞ tables for the values of a separator that the rest forbids, and whether they are all.
 
-    From the messages of the model's support tree; where that is too wide, from the factors around the
-    separator up to ``max_nodes`` nodes away, which may miss something that is forbidden from afar.
+    From the messages of the model's support tree; where that is too wide, from the factors next to the
+    separator alone, which miss what is forbidden from afar.  Other nodes are maximised away while that is
+    cheap; hard ones are left in the tables for a later elimination.
     """
 
     def make() -> tuple[tuple[LogTable, ...], bool]:
-        tree = support_tree(workspace)
+        tree, tables = support_tree(workspace), factor_tables(workspace)
         if tree is not None:
             walls = tree.beyond(closed, separator)
-            return _reduced(walls, {n for w in walls for n in w.scope}.difference(separator)), True
-        tables = factor_tables(workspace)
-        inner = frozenset(tables.near_any(closed))
-        return barriers_beyond(tables, sorted(separator), inner, max_nodes=max_nodes)
+        else:
+            outside = [f for f in tables.near_any(sorted(separator)) if inside.isdisjoint(tables.scope(f))]
+            walls = [w for f in outside if (w := tables.barrier(f)) is not None]
+        others = {n for w in walls for n in w.scope}.difference(separator)
+        left = max_out(walls, others, limit=EASY_ENTRIES, stop_at=EASY_ENTRIES) if walls else []
+        return tuple(w for t in left if (w := barrier(t)) is not None), tree is not None
 
-    def size(found: tuple[tuple[LogTable, ...], bool]) -> int:
-        return 512 + sum(w.array.nbytes + 256 for w in found[0])
-
-    key = (frozenset(closed), frozenset(separator), max_nodes)  # the same for every target in a closed set
-    return workspace.keep("barriers", key, make, size)
-
-
-def barriers_beyond(
-    tables: FactorTables, start: Iterable[str], skipped: Collection[int], *, max_nodes: int
-) -> tuple[tuple[LogTable, ...], bool]:
-    """Return 0 / −∞ tables whose maximum over other nodes is the support of the ``start`` nodes.
-
-    Walks from ``start`` through factors that have zeros and are not ``skipped``, and eliminates the
-    nodes met on the way while that is cheap; hard ones are left in the tables for a later
-    elimination.  The walk ends after ``max_nodes`` nodes; the second value says whether it got
-    everywhere.
-    """
-    reached = list(start)
-    kept = frozenset(reached)
-    seen = set(kept)
-    factors: dict[int, LogTable] = {}
-    complete = True
-    for n in reached:  # grows while it is walked
-        if len(reached) > max_nodes + len(kept):
-            complete = False
-            break
-        for f in tables.near(n):
-            if f in skipped or f in factors:
-                continue
-            wall = tables.barrier(f)
-            if wall is None:
-                continue
-            factors[f] = wall
-            fresh = [m for m in wall.scope if m not in seen]
-            seen.update(fresh)
-            reached.extend(fresh)
-    return _reduced(list(factors.values()), seen - kept), complete
-
-
-def _reduced(walls: Sequence[LogTable], nodes: Collection[str]) -> tuple[LogTable, ...]:
-    """Maximise the nodes away while that is cheap, and drop tables that forbid nothing."""
-    if not walls:
-        return ()
-    left = max_out(walls, nodes, limit=EASY_ENTRIES, stop_at=EASY_ENTRIES)
-    found = (barrier(t) for t in left)
-    return tuple(w for w in found if w is not None)
+    inside = frozenset(closed)
+    key = (inside, frozenset(separator))  # the same for every target in a closed set
+    size = 512 + 64 * len(key[1])
+    return workspace.keep("barriers", key, make, lambda f: size + sum(w.array.nbytes for w in f[0]))
 
 
 def support_tree(workspace: Workspace) -> SupportTree | None:
@@ -450,96 +389,40 @@ def support_tree(workspace: Workspace) -> SupportTree | None:
         model, tables = workspace.model, factor_tables(workspace)
         if not tables.has_zeros:
             return None
-        walls = {f: w for f in range(len(model.factors)) if (w := tables.barrier(f)) is not None}
-        sizes = {n: model.cardinality(n) for w in walls.values() for n in w.scope}
-        plan = plan_elimination(sizes, [w.scope for w in walls.values()], max_entries=SUPPORT_ENTRIES)
+        walls = [w for f in range(len(model.factors)) if (w := tables.barrier(f)) is not None]
+        sizes = {n: model.cardinality(n) for w in walls for n in w.scope}
+        plan = plan_elimination(sizes, [w.scope for w in walls], max_entries=SUPPORT_ENTRIES)
         return SupportTree(plan, sizes, walls, workspace.guard) if plan.fits else None
 
-    return workspace.keep("support tree", (), make, lambda tree: 256 if tree is None else tree.nbytes)
+    return workspace.keep("support tree", (), make, lambda tree: 256 if tree is None else tree.plan.memory)
 
 
-class SupportTree(CliqueTree):
-    """The clique tree of the tables with zeros, with both messages on every edge.
+class SupportTree(JunctionTree):
+    """The junction tree of the tables with zeros: which states are possible in the whole model.
 
-    For a quilt only the cliques that hold its nodes, and the paths between them, are looked at; the rest
-    of the model has already been summarised.  So a quilt in a large pedigree costs as much as in a small one.
+    For a quilt only the cliques that hold its nodes, and the paths between them, are looked at; at the edges
+    out of there the tree says what is possible.  So a quilt in a large pedigree costs as much as in a small
+    one.
     """
 
     def __init__(
-        self, plan: EliminationPlan, sizes: Mapping[str, int], walls: dict[int, LogTable], guard: Guard
+        self, plan: EliminationPlan, sizes: Mapping[str, int], walls: Sequence[LogTable], guard: Guard
     ) -> None:
-        super().__init__(plan, sizes)
-        self._walls = walls
-        self._own: list[list[int]] = [[] for _ in self.cliques]
-        for f, wall in walls.items():
-            self._own[self._owner(wall.scope)].append(f)
-        self._up: list[_Forbidden | None] = [None] * len(self.cliques)
-        self._down: list[_Forbidden | None] = [None] * len(self.cliques)
-        self._pass_messages(guard)
-
-    @property
-    def nbytes(self) -> int:
-        """The bytes of its messages and tables."""
-        arrays = [*self._up, *self._down, *(w.array for w in self._walls.values())]
-        return sum(a.nbytes for a in arrays if a is not None) + 512 * len(self.cliques)
-
-    def _pass_messages(self, guard: Guard) -> None:
-        """Send what is forbidden up to the roots and down again, by counting the objections."""
-        for k in range(len(self._parent) - 1, -1, -1):  # children come after their parents
-            guard.check()
-            if self._parent[k] >= 0:
-                self._up[k] = self._message(k, self._objections(k), self.separators[k])
-        for k, children in enumerate(self._children):
-            guard.check()
-            if not children:
-                continue
-            total = self._objections(k)
-            from_above = self._down[k]
-            if from_above is not None:
-                total = total + aligned((self.separators[k], from_above.astype(np.int32)), self.cliques[k])
-            for c in children:
-                own = self._up[c]
-                rest = total
-                if own is not None:
-                    rest = total - aligned((self.separators[c], own.astype(np.int32)), self.cliques[k])
-                self._down[c] = self._message(k, rest, self.separators[c])
-
-    def _objections(self, k: int) -> NDArray[np.int32]:
-        """Return how many tables of the clique and messages of its children forbid each state."""
-        total = np.zeros([self._sizes[n] for n in self.cliques[k]], dtype=np.int32)
-        for f in self._own[k]:
-            forbidden = (self._walls[f].array == -np.inf).astype(np.int32)
-            total += aligned((self._walls[f].scope, forbidden), self.cliques[k])
-        for c in self._children[k]:
-            message = self._up[c]
-            if message is not None:
-                total += aligned((self.separators[c], message.astype(np.int32)), self.cliques[k])
-        return total
-
-    def _message(self, k: int, objections: NDArray[np.int32], keep: tuple[str, ...]) -> _Forbidden | None:
-        """Return which values of ``keep`` no state of the clique allows; None if none is forbidden."""
-        gone = tuple(a for a, n in enumerate(self.cliques[k]) if n not in keep)
-        forbidden = np.asarray((objections > 0).all(axis=gone))
-        return forbidden if forbidden.any() else None
+        super().__init__(plan, sizes, [(w.scope, w.array) for w in walls], guard)
+        self._walls: list[list[LogTable]] = [[] for _ in self.cliques]
+        for wall in walls:
+            self._walls[self._owner(wall.scope)].append(wall)
 
     def beyond(self, closed: Collection[str], separator: Collection[str]) -> list[LogTable]:
         """Return 0 / −∞ tables for everything that does not touch C, as far as it concerns the quilt."""
         inside = frozenset(closed)
         region = self._between({k for n in (*closed, *separator) for k in self._holding.get(n, ())})
         within = set(region)
-        found = [
-            self._walls[f] for k in region for f in self._own[k] if inside.isdisjoint(self._walls[f].scope)
-        ]
-        for k in region:
-            for c in self._children[k]:
-                if c not in within:
-                    found += _wall(self.separators[c], self._up[c])
-            if self._parent[k] not in within:
-                found += _wall(self.separators[k], self._down[k])
+        found = [w for k in region for w in self._walls[k] if inside.isdisjoint(w.scope)]
+        edges = [c for k in region for c in self._children[k] if c not in within]
+        edges += [k for k in region if self._parent[k] not in within]
+        for k in edges:
+            separator = self.separators[k]
+            wall = barrier(LogTable(separator, log_sum((self.cliques[k], self._beliefs[k]), separator)))
+            found += [] if wall is None else [wall]
         return found
-
-
-def _wall(scope: tuple[str, ...], forbidden: _Forbidden | None) -> list[LogTable]:
-    if forbidden is None:
-        return []
-    return [LogTable(scope, np.where(forbidden, -np.inf, 0.0))]

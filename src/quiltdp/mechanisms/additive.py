@@ -32,6 +32,11 @@ class AdditiveNoise(Mechanism):
     law: ClassVar[str]
     number_type: ClassVar[type] = float
 
+    @property
+    def smallest_change(self) -> float:
+        """The least that any change moves the query, 0 aside: rounding must be charged to that change too."""
+        return smallest_sensitivity(self.deltas)
+
     def privacy_loss(self, scale: float, weight: float, interval: float) -> Any:
         """Return the distribution of a shift by ``weight``."""
         make = getattr(dp_accounting().pld.privacy_loss_distribution, f"from_{self.law}_mechanism")
@@ -106,6 +111,8 @@ class AdditiveMechanism(ABC):
         :attr:`grid`.
     dimension
         How many numbers one release has.
+    smallest
+        The least that a change moves the whole vector, where that is less than the specification knows.
     noise
         Keyword for tests; leave it out for real releases.
     """
@@ -114,7 +121,13 @@ class AdditiveMechanism(ABC):
     """The specification that it takes."""
 
     def __init__(
-        self, spec: Mechanism, scale: float, *, dimension: int = 1, noise: NoiseSource | None = None
+        self,
+        spec: Mechanism,
+        scale: float,
+        *,
+        dimension: int = 1,
+        smallest: float | None = None,
+        noise: NoiseSource | None = None,
     ) -> None:
         one = spec.single() if isinstance(spec, Mechanism) else spec  # of several releases each is made alone
         if not isinstance(one, self.of):
@@ -124,7 +137,7 @@ class AdditiveMechanism(ABC):
         self.spec = one
         self.scale = positive(scale, "scale")
         self.dimension = whole_at_least_one(dimension, "dimension")
-        self._smallest = smallest_sensitivity(one.deltas)
+        self._smallest = one.smallest_change if smallest is None else min(smallest, one.smallest_change)
         self.grid = Grid.finer_than(self._smallest / self.dimension, self.scale)
         self._noise: NoiseSource = noise if noise is not None else SecureNoise()
         self._units = self._drawn_units()

@@ -22,7 +22,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from types import MappingProxyType
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from quiltdp.errors import DependencyMissing, InvalidArgument, option
 from quiltdp.mechanisms.profiles import GroupProfile, Losses, PureProfile
@@ -36,7 +39,18 @@ from quiltdp.mechanisms.sensitivities import (
 )
 from quiltdp.numbers import round_up, up
 
-__all__ = ["Mechanism", "PureMechanism", "mechanism_from_dict", "mechanism_from_options", "register"]
+if TYPE_CHECKING:
+    from quiltdp.model import Model
+
+__all__ = [
+    "Mechanism",
+    "PureMechanism",
+    "check_mechanism",
+    "mechanism_from_dict",
+    "mechanism_from_options",
+    "mechanism_kinds",
+    "register",
+]
 
 
 @dataclass(frozen=True)
@@ -96,6 +110,13 @@ class Mechanism(ABC):
     @abstractmethod
     def scale(self, dp_epsilon: float | Mapping[str, float]) -> float:
         """Return the smallest noise scale whose cost is at most ``dp_epsilon``, rounded up."""
+
+    def prices(self, model: Model) -> Mapping[str, NDArray[np.float64]]:
+        """Return what each change of a record costs, as a share of its α: a table of pairs of its values.
+
+        Records without one pay α for every change.
+        """
+        return {}
 
     @abstractmethod
     def group_profile(self, scale: float) -> GroupProfile:
@@ -381,7 +402,7 @@ def mechanism_from_options(
                 if name in {f.name for f in _options(m)}
             )
             raise InvalidArgument(f"--{name} belongs to {owner}, not to {kind}")
-    if "sensitivity" not in given:
+    if "sensitivity" not in given and "values" not in given:
         given["sensitivity"] = made.default_sensitivity(most=most, people=people)
     for name, field in fields.items():
         if name not in given and field.default is dataclasses.MISSING:

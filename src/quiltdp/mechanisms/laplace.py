@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+from numpy.typing import NDArray
+
+from quiltdp.errors import InvalidArgument
 from quiltdp.mechanisms.additive import AdditiveMechanism, AdditiveNoise
-from quiltdp.mechanisms.contract import PureMechanism, checked_order, register
+from quiltdp.mechanisms.contract import Mechanism, PureMechanism, checked_order, register
 from quiltdp.mechanisms.noise import charged_units
 from quiltdp.mechanisms.profiles import GroupProfile, PureProfile
-from quiltdp.mechanisms.sensitivities import Sensitivity, frozen_sensitivity
-from quiltdp.numbers import EPS, round_up, up
+from quiltdp.mechanisms.sensitivities import (
+    Sensitivity,
+    Values,
+    frozen_sensitivity,
+    frozen_values,
+    spread_of,
+)
+from quiltdp.numbers import EPS, down, round_up, up, up_array
+
+if TYPE_CHECKING:
+    from quiltdp.model import Model
 
 __all__ = ["Laplace", "LaplaceMechanism", "LaplaceProfile"]
 
@@ -26,23 +40,88 @@ class Laplace(AdditiveNoise, PureMechanism):
     ----------
     sensitivity
         Δ, how far one record moves the query (in the L1 norm for a vector), or ``record -> Δ_j``.
+    values
+        Instead of it, for a sum over records: what each state of a record adds, in the order of the model's
+        states; one list for all records, or ``record -> list`` (all people behind a record included).  A
+        change of a record from x to x' then costs |v(x) − v(x')| / σ, not always Δ / σ: less noise is enough,
+        for this query.
 
     Examples
     --------
+    >>> import quiltdp as qd
     >>> from quiltdp import Laplace
     >>> Laplace(sensitivity=0.5).dp_epsilon(scale=2.0)
     0.25
     >>> Laplace(sensitivity={"ann": 1.0, "bob": 0.0}).dp_epsilon(scale=4.0)
     {'ann': 0.25, 'bob': 0.0}
+    >>> m = qd.pedigree("models/pedigree/examples/trio.ped", allele_frequency=0.1)
+    >>> any_query, alleles = (qd.calibrate(m, 1.0, x) for x in (Laplace(2.0), Laplace(values=[0, 1, 2])))
+    >>> round(any_query.sigma, 2), round(alleles.sigma, 2), str(alleles.certificate).rpartition("; ")[2]
+    (5.66, 4.0, 'for a sum of these values only')
     """
 
     law: ClassVar[str] = "laplace"
 
-    sensitivity: Sensitivity
+    sensitivity: Sensitivity = None  # type: ignore[assignment]  # None: as the values say
+    values: Values | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a sensitivity that is no positive finite number or mapping."""
+        """Refuse a sensitivity that is no positive finite number or mapping, and one beside other values."""
+        if self.values is not None:
+            object.__setattr__(self, "values", frozen_values(self.values))
+            moves = spread_of(self.values)  # type: ignore[arg-type]  # frozen above
+            if self.sensitivity is not None and self.sensitivity != moves:
+                raise InvalidArgument("values say how far a record moves their sum: leave sensitivity out")
+            object.__setattr__(self, "sensitivity", moves)
         object.__setattr__(self, "sensitivity", frozen_sensitivity(self.sensitivity))
+
+    def __repr__(self) -> str:
+        """Show the values where there are some, else the sensitivity."""
+        return (
+            f"Laplace({'sensitivity' if self.values is None else 'values'}={self.values or self.sensitivity})"
+        )
+
+    def prices(self, model: Model) -> Mapping[str, NDArray[np.float64]]:
+        """Return |v(x) − v(x')| / Δ for every record whose values are known, rounded up."""
+        if self.values is None:
+            return {}
+        shared = None if isinstance(self.values, Mapping) else self.values
+        tables: dict[Any, NDArray[np.float64]] = {}
+        found = {}
+        for record in model.records:
+            own = self.values.get(record) if isinstance(self.values, Mapping) else shared
+            if own is None or min(own) == max(own):
+                continue
+            if len(own) != model.cardinality(record):
+                raise InvalidArgument(
+                    f"values: record {record!r} has {model.cardinality(record)} states, not {len(own)}"
+                )
+            if own not in tables:
+                tables[own] = _shares(np.array(own))
+            found[record] = tables[own]
+        return found
+
+    @property
+    def smallest_change(self) -> float:
+        """The least difference of two values of a record, 0 aside."""
+        if self.values is None:
+            return super().smallest_change
+        lists = set(self.values.values()) if isinstance(self.values, Mapping) else {self.values}
+        steps = np.concatenate([np.diff(np.unique(own)) for own in lists])
+        return down(float(steps.min()))
+
+    def group(self, sensitivity: Sensitivity) -> Mechanism:
+        """Return the same noise for another sensitivity, of a query of which nothing else is known."""
+        return Laplace(sensitivity)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready description; values are in it where there are some."""
+        found = super().to_dict()
+        values = found.pop("values")
+        if values is None:
+            return found
+        listed = {n: list(v) for n, v in values.items()} if isinstance(values, Mapping) else list(values)
+        return {**found, "values": listed}
 
     def _factor(self) -> Fraction:
         return Fraction(1)
@@ -81,6 +160,12 @@ class LaplaceProfile(PureProfile):
 
     def _inside(self, epsilon: float, alpha: float) -> float:
         return -math.expm1(0.5 * (epsilon - alpha))
+
+
+def _shares(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the differences of all pairs as shares of the largest, rounded up."""
+    apart = np.abs(values[:, None] - values)
+    return np.minimum(1.0, up_array(apart / apart.max(), 4.0))
 
 
 class LaplaceMechanism(AdditiveMechanism):

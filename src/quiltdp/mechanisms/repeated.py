@@ -87,6 +87,10 @@ class Uses(Mechanism):
         """How many answers all uses give, where that is limited."""
         return None if self.base.answers is None else self.base.answers * self.times
 
+    def prices(self, model: Any) -> Mapping[str, Any]:
+        """Return what each change of a record costs in every use."""
+        return self.base.prices(model)
+
     def group(self, sensitivity: Sensitivity) -> Mechanism:
         """Return the same for another sensitivity."""
         return dataclasses.replace(self, base=self.base.group(sensitivity))

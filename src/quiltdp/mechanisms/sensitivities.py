@@ -1,31 +1,32 @@
-"""How far one record moves a query: one number for all records, or one per record."""
+"""How far one record moves a query: one number for all, one per record, or the values of a sum."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, TypeAlias, TypeVar
 
 from quiltdp.errors import InvalidArgument, option
+from quiltdp.numbers import round_up
 
-__all__ = ["Sensitivities", "Sensitivity"]
+__all__ = ["RecordValues", "Sensitivities", "Sensitivity", "Values"]
 
 Sensitivity: TypeAlias = "float | Mapping[str, float]"
+Numbers: TypeAlias = tuple[float, ...]
+Values: TypeAlias = "Sequence[float] | Mapping[str, Sequence[float]]"
+"""What each state adds to a sum: one list for all records, or one per record."""
 _Of = TypeVar("_Of")
+_Value = TypeVar("_Value")
 
 
-class Sensitivities(Mapping[str, float]):
-    """An immutable, hashable mapping record → Δ_j, every Δ_j finite and ≥ 0, not all zero."""
+class PerRecord(Mapping[str, _Value]):
+    """An immutable, hashable mapping from records."""
 
     __slots__ = ("_items",)
+    _items: dict[str, _Value]
 
-    def __init__(self, values: Mapping[str, float]) -> None:
-        self._items = {str(name): _checked(value, name) for name, value in values.items()}
-        if not any(self._items.values()):
-            raise InvalidArgument("sensitivity: no record has a sensitivity above 0")
-
-    def __getitem__(self, name: str) -> float:
+    def __getitem__(self, name: str) -> _Value:
         return self._items[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -37,13 +38,65 @@ class Sensitivities(Mapping[str, float]):
     def __hash__(self) -> int:
         return hash(frozenset(self._items.items()))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (type(self), (dict(self._items),))
+
+
+class Sensitivities(PerRecord[float]):
+    """Record → Δ_j, every Δ_j finite and ≥ 0, not all zero."""
+
+    __slots__ = ()
+
+    def __init__(self, values: Mapping[str, float]) -> None:
+        self._items = {str(name): _checked(value, name) for name, value in values.items()}
+        if not any(self._items.values()):
+            raise InvalidArgument("sensitivity: no record has a sensitivity above 0")
+
     def __repr__(self) -> str:
         if len(self._items) <= 3:
             return repr(self._items)
         return f"<sensitivities of {len(self._items)} records, largest {max(self._items.values()):.6g}>"
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (Sensitivities, (dict(self._items),))
+
+class RecordValues(PerRecord[Numbers]):
+    """Record → what each of its states adds to a sum."""
+
+    __slots__ = ()
+
+    def __init__(self, values: Mapping[str, Sequence[float]]) -> None:
+        self._items = {str(name): _numbers(own, f"of record {name!r}") for name, own in values.items()}
+
+    def __repr__(self) -> str:
+        return f"<values of {len(self._items)} records>"
+
+
+def frozen_values(values: Values) -> Numbers | RecordValues:
+    """Return checked values of the states: one list for all records, or one per record."""
+    if isinstance(values, RecordValues):
+        return values
+    return RecordValues(values) if isinstance(values, Mapping) else _numbers(values, "of the states")
+
+
+def spread_of(values: Numbers | RecordValues) -> Sensitivity:
+    """Return how far one record moves the sum: the largest difference of its values, rounded up."""
+    if isinstance(values, RecordValues):
+        made = {own: _spread(own) for own in set(values.values())}
+        return {name: made[own] for name, own in values.items()}
+    return _spread(values)
+
+
+def _spread(values: Numbers) -> float:
+    return round_up(Fraction(max(values)) - Fraction(min(values)))
+
+
+def _numbers(values: Sequence[float], whose: str) -> Numbers:
+    try:
+        found = tuple(number(value, f"values {whose}") for value in values)
+    except TypeError:
+        raise InvalidArgument(f"values {whose} must be a list of numbers, not {values!r}") from None
+    if not found or not all(map(math.isfinite, found)):
+        raise InvalidArgument(f"values {whose} must be finite numbers, one for every state")
+    return found
 
 
 def frozen_sensitivity(value: Sensitivity) -> float | Sensitivities:

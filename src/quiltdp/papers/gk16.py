@@ -12,9 +12,9 @@ from __future__ import annotations
 import numpy as np
 
 from quiltdp.accountant.adversaries import PRIOR
-from quiltdp.accountant.bounds import Bounds, Problem, Vector, never, register
-from quiltdp.accountant.leakage.chain_units import ChainUnits, as_chain
-from quiltdp.chain import ChainSegment
+from quiltdp.accountant.bounds.chain_contraction import PathUnits
+from quiltdp.accountant.bounds.contract import ALL, Bounds, Need, Problem, Vector, register
+from quiltdp.chain import ChainSegment, as_chain
 from quiltdp.errors import InvalidArgument
 from quiltdp.inference.workspace import Workspace
 from quiltdp.work import WorkBudget
@@ -22,27 +22,21 @@ from quiltdp.work import WorkBudget
 __all__ = ["GK16Bound"]
 
 
-@register("gk16", against=PRIOR, kind="published", says="the influence-matrix method", auto=never)
+@register("gk16", against=PRIOR, kind="published", says="the influence-matrix method")
 class GK16Bound:
     """The influence-matrix method (method ``"gk16"``) on homogeneous chains."""
 
     def __init__(self, problem: Problem) -> None:
-        model = as_chain(problem.model)
-        self._units = ChainUnits(model, problem.units, problem.window)
-        self._factor = [_factor(s) for s in model.segments]
+        self._factor = _factor(as_chain(problem.model).segments[0])
+        self._units = PathUnits(problem)
 
     def prepare(self, workspace: Workspace, budget: WorkBudget) -> None:
         """Nothing is left to be done."""
 
-    def evaluate(self, alpha: Vector) -> Bounds:
+    def evaluate(self, alpha: Vector, need: Need = ALL) -> Bounds:
         """Return the leakage of every unit (a window is charged for each of its records)."""
-        each = np.empty(len(alpha))
-        for (start, stop), factor in zip(self._units.spans, self._factor, strict=True):
-            each[start:stop] = factor * alpha[start:stop].max()
-        u = self._units
-        value = each[u.first] * (u.last - u.first + 1)
-        total = np.bincount(u.owner, weights=value, minlength=u.count).astype(np.float64)
-        return Bounds(total, "gk16", "published")
+        records = (self._units.last - self._units.first + 1).astype(np.float64)
+        return Bounds(self._factor * float(np.max(alpha)) * records, "gk16", "published")
 
 
 def _factor(segment: ChainSegment) -> float:

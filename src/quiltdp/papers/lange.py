@@ -19,8 +19,8 @@ import math
 import numpy as np
 
 from quiltdp.accountant.adversaries import INFORMED
-from quiltdp.accountant.bounds import Bounds, Problem, Vector, never, register
-from quiltdp.accountant.leakage.chain_units import as_chain
+from quiltdp.accountant.bounds.contract import ALL, Bounds, Need, Problem, Vector, register
+from quiltdp.chain import as_chain
 from quiltdp.inference.workspace import Workspace
 from quiltdp.numbers import up, up_array
 from quiltdp.work import WorkBudget
@@ -33,7 +33,6 @@ __all__ = ["LangeBound"]
     against=INFORMED,
     kind="published",
     says="α + 4 ln(largest / smallest transition probability)",
-    auto=never,
 )
 class LangeBound:
     """Leakage(i) ≤ α_i + 4 ln γ on a Markov chain with positive transitions.
@@ -42,7 +41,7 @@ class LangeBound:
     --------
     >>> import numpy as np
     >>> from quiltdp import markov_chain
-    >>> from quiltdp.accountant.bounds import ready
+    >>> from quiltdp.accountant.bounds.contract import ready
     >>> bound = ready(LangeBound, markov_chain([[0.6, 0.4], [0.4, 0.6]], length=100))
     >>> round(float(bound.evaluate(np.full(100, 0.1)).values.max()), 4)       # 0.1 + 4 ln 1.5
     1.7219
@@ -57,7 +56,7 @@ class LangeBound:
     def prepare(self, workspace: Workspace, budget: WorkBudget) -> None:
         """Nothing is left to be done."""
 
-    def evaluate(self, alpha: Vector) -> Bounds:
+    def evaluate(self, alpha: Vector, need: Need = ALL) -> Bounds:
         """Return α + 4 ln γ for every record."""
         return Bounds(up_array(alpha[self._places] + self._added), "lange", "published")
 

@@ -22,7 +22,7 @@ import math
 import numpy as np
 
 from quiltdp.accountant.adversaries import INFORMED
-from quiltdp.accountant.bounds import Bounds, Problem, Vector, never, register
+from quiltdp.accountant.bounds.contract import ALL, Bounds, Need, Problem, Vector, register
 from quiltdp.chain import ChainModel
 from quiltdp.errors import InvalidArgument, option
 from quiltdp.inference.chains import spectral_gap
@@ -134,7 +134,6 @@ def lemma4_leakage(dp_epsilon: float, *, gap: float, rho: float, length: int) ->
     against=INFORMED,
     kind="published",
     says="Lemma 4: spectral gap of a reversible chain",
-    auto=never,
 )
 class Lemma4Bound:
     """Lemma 4: the smallest ε whose h(ε) is at least α, at the best constant c, as printed.
@@ -156,7 +155,7 @@ class Lemma4Bound:
     def prepare(self, workspace: Workspace, budget: WorkBudget) -> None:
         """Nothing is left to be done."""
 
-    def evaluate(self, alpha: Vector) -> Bounds:
+    def evaluate(self, alpha: Vector, need: Need = ALL) -> Bounds:
         """Return ε for the largest α (the lemma knows only equal ones)."""
         value = math.inf
         if self._gap > 0.0:

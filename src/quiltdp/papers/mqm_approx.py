@@ -13,8 +13,8 @@ from __future__ import annotations
 import numpy as np
 
 from quiltdp.accountant.adversaries import PRIOR
-from quiltdp.accountant.bounds import Problem, never, register
-from quiltdp.accountant.leakage.mqm_chain import ChainInfluences, MarkovQuiltChainBound
+from quiltdp.accountant.bounds.contract import Problem, register
+from quiltdp.accountant.bounds.mqm_chain import ChainInfluences, MarkovQuiltChainBound
 from quiltdp.chain import ChainSegment
 from quiltdp.inference.chains import spectral_gap
 from quiltdp.inference.workspace import Workspace
@@ -28,7 +28,6 @@ __all__ = ["MarkovQuiltApproxBound"]
     against=PRIOR,
     kind="published",
     says="the Markov Quilt Mechanism's spectral form",
-    auto=never,
 )
 class MarkovQuiltApproxBound(MarkovQuiltChainBound):
     """MQM-approx (method ``"mqm-approx"``).
@@ -43,7 +42,7 @@ class MarkovQuiltApproxBound(MarkovQuiltChainBound):
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem)
-        self._influences = [_spectral_influences(s) for s in self._model.segments]
+        self._influences = _spectral_influences(self._segment)
 
     def prepare(self, workspace: Workspace, budget: WorkBudget) -> None:
         """Nothing is left to be done."""
@@ -58,4 +57,4 @@ def _spectral_influences(segment: ChainSegment) -> ChainInfluences:
         side = np.where(delta < 1, np.log1p(delta) - np.log1p(-delta), np.inf)
     keep = min(width, int(np.searchsorted(-delta, -1.0)) + 1500)
     side = np.concatenate([[0.0], side[:keep]])
-    return ChainInfluences(2 * side[None], side[None], np.full((1, 1, 1), np.inf))
+    return ChainInfluences(2 * side[None], side[None])

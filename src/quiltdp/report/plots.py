@@ -11,7 +11,7 @@ from quiltdp.numbers import shown_up
 
 if TYPE_CHECKING:
     from quiltdp.accountant.calibration import Calibration
-    from quiltdp.accountant.profile import LeakageProfile
+    from quiltdp.accountant.leakage import LeakageProfile
     from quiltdp.accountant.result import Leakage
     from quiltdp.graph.quilt import Quilt
     from quiltdp.graph.types import DependencyGraph

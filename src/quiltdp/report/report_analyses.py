@@ -11,11 +11,9 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from quiltdp.accountant.adversaries import adversary_from
 from quiltdp.accountant.calibration import Calibration, calibrate, calibrate_profile
-from quiltdp.accountant.profile import LeakageProfile
+from quiltdp.accountant.leakage import LeakageProfile
 from quiltdp.accountant.result import PerUnit
-from quiltdp.accountant.shared_work import budget_against
 from quiltdp.errors import LimitReached, QuiltdpError
 from quiltdp.model import Model
 from quiltdp.parallel import each
@@ -130,7 +128,7 @@ class _Analyses:
             if cal.mechanism.pure:  # one analysis, several targets
                 profile = self._profile(adversary)
                 return calibrate_profile(profile, epsilon, cal.mechanism, compare=False).sigma
-            how = self._options(adversary)
+            how = self.request.options
             model = self.request.model
             return calibrate(model, epsilon, cal.mechanism, adversary=adversary, compare=False, **how).sigma
         except LimitReached:
@@ -148,14 +146,9 @@ class _Analyses:
 
     def _profile(self, adversary: str) -> LeakageProfile:
         if adversary not in self._profiles:
-            how = self._options(adversary)
+            how = self.request.options
             self._profiles[adversary] = LeakageProfile(self.request.model, adversary=adversary, **how)
         return self._profiles[adversary]
-
-    def _options(self, adversary: str) -> dict[str, Any]:
-        """Return the options against an adversary: a stage that is another's ends with its own before it."""
-        options = self.request.options
-        return {**options, "work": budget_against(adversary_from(adversary), options.get("work", "normal"))}
 
     def _alpha(self, step: float) -> Any:
         given = self.request.calibration.dp_epsilon

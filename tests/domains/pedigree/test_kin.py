@@ -1,4 +1,4 @@
-"""Closed forms, kinship against covariance, metrics against enumeration, queries against their words."""
+"""Closed forms, kinship against covariance, queries against their words."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ from hypothesis import strategies as st
 from quiltdp import max_influence, pedigree
 from quiltdp.domains.pedigree import Pedigree, Person, mendel
 from quiltdp.domains.pedigree.kin import influence_of_pair, kin_table, pair_table
-from quiltdp.domains.pedigree.metrics import count_table, kin_privacy
 from quiltdp.domains.pedigree.queries import (
-    GenotypeQuery,
     allele_count,
     carrier_count,
     genotype_histogram,
@@ -220,77 +218,3 @@ def test_queries_by_name_and_refusals():
         allele_count(model)({"dad": 1, "mum": 1})
     with pytest.raises(InvalidArgument, match="has the genotype 3"):
         allele_count(model)({**GENOTYPES, "kid": 3})
-
-
-# -- metrics --------------------------------------------------------------------------------
-
-
-def by_enumeration(model, query, person, alpha, known):
-    """The metrics from the joint and a long window of outputs, straight from the definitions."""
-    nodes = list(model.nodes)
-    joint = np.exp(brute_force.log_joint(model))
-    ratio = math.exp(-alpha / query.sensitivity)
-    law = {}
-    for values in itertools.product(*(range(model.cardinality(n)) for n in nodes)):
-        at = dict(zip(nodes, values, strict=True))
-        if all(at[k] == v for k, v in known.items()):
-            key = at[person], int(query({r: at[r] for r in model.records})[0])
-            law[key] = law.get(key, 0.0) + joint[values]
-    mass = sum(law.values())
-    error = entropy = 0.0
-    size = model.cardinality(person)
-    for y in range(-400, 420):
-        weight = np.zeros(size)
-        for (x, c), w in law.items():
-            weight[x] += w / mass * (1 - ratio) / (1 + ratio) * ratio ** abs(y - c)
-        total = weight.sum()
-        posterior = weight / total
-        error += total * sum(
-            posterior[x] * posterior[z] * abs(x - z) for x in range(size) for z in range(size)
-        )
-        entropy += total * -sum(w * math.log(w) for w in posterior if w > 0) / math.log(size)
-    return error, entropy
-
-
-@pytest.mark.parametrize("known", [{}, {"mum": 1}])
-@pytest.mark.parametrize("make", [allele_count, carrier_count])
-def test_metrics_equal_enumeration(make, known):
-    model = pedigree(TRIO, 0.2, mutation_rate=0.01)
-    query = make(model)
-    for row in kin_privacy(model, query, dp_epsilon=0.7, known=known):
-        error, entropy = by_enumeration(model, query, row.person, 0.7, known)
-        assert row.error_after == pytest.approx(error, rel=1e-9)
-        assert row.entropy_after == pytest.approx(entropy, rel=1e-9)
-        assert row.entropy_after < row.entropy_before
-        assert row.error_after < row.error_before
-
-
-def test_no_release_changes_nothing():
-    model = pedigree(TRIO, 0.2)
-    for row in kin_privacy(model, allele_count(model), dp_epsilon=0.0):
-        assert row.error_after == pytest.approx(row.error_before)
-        assert row.entropy_after == pytest.approx(row.entropy_before)
-
-
-def test_count_table_is_a_joint_law():
-    model = pedigree(BIG, 0.2)
-    table = count_table(model, allele_count(model), "a")
-    assert table.shape == (3, 27)
-    assert table.sum() == pytest.approx(1)
-    assert table.sum(axis=0) @ np.arange(27) == pytest.approx(13 * 0.4)
-
-
-def test_metrics_refusals():
-    model = pedigree(TRIO, 0.2)
-    with pytest.raises(InvalidArgument, match="choose a single count"):
-        kin_privacy(model, genotype_histogram(model), dp_epsilon=1)
-    with pytest.raises(InvalidArgument, match="impossible together"):
-        kin_privacy(model, allele_count(model), dp_epsilon=1, known={"dad": 0, "kid": 2})
-    with pytest.raises(InvalidArgument, match="at least 0"):
-        kin_privacy(model, allele_count(model), dp_epsilon=-1)
-    with pytest.raises(InvalidArgument, match="no genotype 7"):
-        kin_privacy(model, allele_count(model), dp_epsilon=1, known={"dad": 7})
-    with pytest.raises(InvalidArgument, match="not whole numbers"):
-        kin_privacy(
-            model, GenotypeQuery("half", ("x",), {"kid": np.array([[0.0], [0.5], [1.0]])}), dp_epsilon=1
-        )

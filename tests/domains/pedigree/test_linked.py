@@ -87,7 +87,7 @@ def test_the_exact_limit_shows_what_independence_misses():
     study = ["dad", "kid"]
     unlinked = pedigree(TRIO, {"a": 0.1, "b": 0.1}, study=study)
     linked = pedigree(TRIO, {"a": 0.1, "b": 0.1}, recombination=0.01, ld=1.0, study=study)
-    cost = linkage_cost(linked, unlinked, epsilon=1.0, adversary="prior")
+    cost = linkage_cost(linked, unlinked, epsilon=1.0, adversary="prior", query="genotype-histogram")
     assert cost.exact
     assert cost.sigma > cost.sigma_if_unlinked
     assert cost.missed > 0.004

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import gzip
+from itertools import chain, combinations, permutations
 
 import numpy as np
 import pytest
 
 import quiltdp as qd
+from quiltdp.accountant.shared_work import SharedWork
 from quiltdp.domains.pedigree import Pedigree, Person, pedigree
 from quiltdp.domains.pedigree.frequencies import Panel, read_frequencies
-from quiltdp.domains.pedigree.panel import analyze_panel, nodes_of
+from quiltdp.domains.pedigree.panel import analyze_panel
 from quiltdp.domains.pedigree.panel_calibration import calibrate_panel
+from quiltdp.domains.pedigree.panel_loci import Kind, nodes_of, seen_people
 from quiltdp.domains.pedigree.queries import query_by_name, records_by_person
 from quiltdp.errors import FileFormatError, InvalidArgument
+from quiltdp.inference.brute_force import log_marginal
 
 TRIO = Pedigree(
     (Person("dad", sex="male"), Person("mum", sex="female"), Person("kid", "dad", "mum", "female"))
@@ -29,13 +33,8 @@ def test_the_sum_over_loci_is_what_one_large_model_says(family, query, adversary
     sigma = 7.0
     found = analyze_panel(family, LOCI, query).leakage(sigma, adversary)
     model = pedigree(family, LOCI)
-    deltas = query_by_name(model, query).sensitivities
-    whole = qd.leakage(
-        model,
-        {r: d / sigma for r, d in deltas.items()},
-        adversary=adversary,
-        protect=records_by_person(model),
-    )
+    noise = query_by_name(model, query).mechanism
+    whole = qd.leakage_of(model, noise, sigma, adversary=adversary, protect=records_by_person(model))
     assert found == pytest.approx([whole.per_record[n] for n in ("dad", "mum", "kid")], rel=1e-9)
 
 
@@ -50,7 +49,7 @@ def test_calibration_meets_its_target_and_no_smaller_noise_does():
         same = qd.calibrate(
             model,
             1.0,
-            qd.Laplace(query_by_name(model, "allele-count").sensitivities),
+            query_by_name(model, "allele-count").mechanism,
             adversary=adversary,
             protect=records_by_person(model),
         )
@@ -61,7 +60,7 @@ def test_calibration_meets_its_target_and_no_smaller_noise_does():
 
 def test_the_least_error_split_has_less_error_at_the_same_leakage():
     loci = {f"a{k}": 0.001 for k in range(6)} | {f"b{k}": 0.5 for k in range(6)}
-    profile = analyze_panel(TRIO, loci)
+    profile = analyze_panel(TRIO, loci, "genotype-histogram")
     one = calibrate_panel(profile, 1.0, adversary="prior")
     each = calibrate_panel(profile, 1.0, adversary="prior", split="least-error")
     assert (each.sigmas**2).sum() < (one.sigmas**2).sum() * 0.998
@@ -72,7 +71,7 @@ def test_the_least_error_split_has_less_error_at_the_same_leakage():
 
 
 def test_per_locus_is_another_promise_and_says_so():
-    profile = analyze_panel(TRIO, LOCI)
+    profile = analyze_panel(TRIO, LOCI, "genotype-histogram")
     alone = calibrate_panel(profile, 1.0, per_locus=True)
     together = calibrate_panel(profile, 1.0)
     assert (alone.unit, together.unit) == ("one person at one locus", "one person, all 3 loci together")
@@ -86,29 +85,131 @@ def test_per_locus_is_another_promise_and_says_so():
     assert 0.998 < worst <= 1.0
 
 
-def test_more_frequencies_than_nodes_cost_a_little_and_never_less():
+@pytest.mark.parametrize("query", ["allele-count", "carrier-count", "genotype-histogram"])
+@pytest.mark.parametrize("adversary", ["prior", "informed", "knows:1"])
+def test_more_frequencies_than_nodes_cost_a_little_and_never_less(query, adversary):
     rng = np.random.default_rng(5)
     loci = {f"rs{k}": float(p) for k, p in enumerate(rng.uniform(0.02, 0.98, 24))}
-    exact = analyze_panel(TRIO, loci, nodes=100, adversaries=["prior"])
-    rough = analyze_panel(TRIO, loci, nodes=5, adversaries=["prior"])
-    assert len(rough.kinds[0].nodes) == 5
-    assert len(exact.kinds[0].nodes) == 24
-    a, b = exact.leakage(500.0, "prior"), rough.leakage(500.0, "prior")
+    exact, rough, finer = (analyze_panel(TRIO, loci, query, nodes=k) for k in (100, 5, 12))
+    assert (len(exact.kinds[0].nodes), len(rough.kinds[0].nodes)) == (24, 5)
+    a, b, c = (p.leakage(500.0, adversary) for p in (exact, rough, finer))
     assert (a <= b).all()
-    assert (b <= 1.1 * a).all()
-    finer = analyze_panel(TRIO, loci, nodes=12, adversaries=["prior"]).leakage(500.0, "prior")
-    assert (finer <= b).all()
+    assert (c <= 1.1 * a).all()
+    assert (c <= b).all()
     assert any("5 were analysed" in note for note in rough.notes)
-    alone = calibrate_panel(rough, 1.0, adversary="prior", per_locus=True)
+    alone = calibrate_panel(rough, 1.0, adversary=adversary, per_locus=True)
+    worst = 0.0
     for p in loci.values():
-        assert (
-            max(qd.leakage(pedigree(TRIO, p), 2 / alone.sigma, adversary="prior").per_record.values()) <= 1.0
-        )
+        model = pedigree(TRIO, p)
+        noise = query_by_name(model, query).mechanism
+        worst = max(worst, qd.leakage_of(model, noise, alone.sigma, adversary=adversary).epsilon)
+    assert worst <= 1.0
+
+
+GENETICS = [
+    {},
+    {"mutation_rate": 0.05},
+    {"error_rate": 0.1},
+    {"inbreeding": 0.3},
+    {"x_linked": True},
+    {"mutation_rate": 0.1, "error_rate": 0.05, "inbreeding": 0.2},
+]
+
+
+@pytest.mark.parametrize("genetics", GENETICS)
+@pytest.mark.parametrize("study", [("dad", "mum", "kid"), ("dad", "kid")])
+def test_between_two_frequencies_nobody_learns_more_than_the_chord_and_its_price(genetics, study):
+    """Every adversary, random likelihoods of any range, by enumeration; without the price it is false."""
+    rng = np.random.default_rng(7)
+    ends = np.sort(rng.uniform(-4.0, 4.0, (3, 2)), axis=1)
+    above_the_chord = 0
+    for a, b in ends:
+        thetas = np.linspace(a, b, 9)
+        joints = []
+        for theta in thetas:
+            model = pedigree(TRIO, float(1 / (1 + np.exp(-theta))), study=study, **genetics)
+            joints.append(np.exp(log_marginal(model, list(model.records))))
+        laws = np.stack(joints)
+        kind = Kind.of(
+            TRIO, "genotype-histogram", np.arange(2), np.array([0.1, 0.2]), np.ones(2, dtype=np.int64), study,
+            {"x_linked": False} | genetics, 2, shared=SharedWork(),
+        )  # fmt: skip
+        for spread in (0.05, 0.5, 3.0):
+            for _ in range(6):
+                logs = rng.choice([-1.0, 0.0, 1.0], laws.shape[1:]) * spread
+                for target, record in enumerate(model.records):
+                    others = [k for k in range(len(model.records)) if k != target]
+                    cost = float(np.ptp(logs, axis=tuple(others)).max())  # A: how far ln h goes given x
+                    alleles = kind.alleles[kind.model.records.index(record)]
+                    bend = 2 * alleles**2 * min(cost / (6 * 3**0.5), 0.25)
+                    price = 0.5 * (thetas - a) * (b - thetas) * bend
+                    for f in _log_ratios(laws, np.exp(logs), target, others):
+                        chord = f[0] + (f[-1] - f[0]) * (thetas - a) / (b - a)
+                        assert (f <= chord + price + 1e-9).all()
+                        above_the_chord += bool((f > chord + 1e-6).any())
+    assert above_the_chord > 0
+
+
+def _log_ratios(laws, likelihood, target, others):
+    """Yield ln E[h | x, e] − ln E[h | x', e] at every frequency, for all x, x' and all that may be known."""
+    for known in chain.from_iterable(combinations(others, k) for k in range(len(others) + 1)):
+        free = tuple(k + 1 for k in others if k not in known)
+        mass = laws.sum(axis=free, keepdims=True)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            told = np.log((laws * likelihood).sum(axis=free, keepdims=True) / mass)
+        rows = np.moveaxis(told, target + 1, 1).reshape(len(laws), laws.shape[target + 1], -1)
+        seen = np.moveaxis(mass, target + 1, 1).reshape(rows.shape).min(axis=0) > 0
+        for x, y in permutations(range(rows.shape[1]), 2):
+            for e in np.flatnonzero(seen[x] & seen[y]):
+                yield rows[:, x, e] - rows[:, y, e]
+
+
+def test_no_covariance_with_a_squared_distance_is_larger_than_the_proof_says():
+    rng = np.random.default_rng(3)
+    most, largest = 6, 0.0
+    numbers = np.arange(most + 1)
+    for _ in range(4000):
+        law = rng.dirichlet(np.full(most + 1, 0.15))
+        squares = (numbers - law @ numbers) ** 2
+        above = squares > law @ squares
+        largest = max(largest, float(law @ (above * squares) - (law @ above) * (law @ squares)))
+    assert 0.9 < largest / (most**2 / (6 * 3**0.5)) <= 1.0
+
+
+def test_people_who_meet_only_in_unseen_children_are_independent():
+    family = Pedigree((Person("a"), Person("b"), Person("c", "a", "b"), Person("d"), Person("e", "c", "d")))
+    assert [p.name for p in seen_people(family, ["a", "b", "d"]).people] == ["a", "b", "d"]
+    assert len(seen_people(family, ["a", "e"]).people) == 5
+    rng = np.random.default_rng(1)
+    loci = {f"rs{k}": float(p) for k, p in enumerate(rng.uniform(0.02, 0.98, 60))}
+    profile = analyze_panel(family, loci, study=["a", "b", "d"])
+    for adversary in ("informed", "prior"):
+        assert calibrate_panel(profile, 1.0, adversary=adversary).sigma == pytest.approx(120.0, rel=2e-3)
+
+
+def test_more_than_four_frequencies_are_not_group_privacy():
+    people = [Person(n) for n in ("g1", "g2", "g3", "g4")]
+    people += [Person("dad", "g1", "g2"), Person("mum", "g3", "g4")]
+    people += [Person(f"kid{k}", "dad", "mum") for k in range(3)]
+    loci = {f"rs{k}": p for k, p in enumerate((0.05, 0.1, 0.2, 0.3, 0.45))}
+    profile = analyze_panel(Pedigree(tuple(people)), loci, "genotype-histogram")
+    assert calibrate_panel(profile, 1.0).sigma <= 60.0  # group privacy: 90
+    assert calibrate_panel(profile, 1.0, adversary="prior").sigma <= 57.0
+
+
+def test_the_carrier_count_tells_a_rare_allele_from_a_common_one():
+    """Its prices know which allele is counted, so p and 1 − p are not alike."""
+    rare, common = (analyze_panel(TRIO, {"a": p}, "carrier-count") for p in (0.1, 0.9))
+    assert rare.kinds[0].nodes.tolist() == [0.1]
+    assert common.kinds[0].nodes.tolist() == [0.9]
+    assert rare.leakage(2.0, "prior").max() != common.leakage(2.0, "prior").max()
+    alike = [analyze_panel(TRIO, {"a": p}).leakage(2.0, "prior").max() for p in (0.1, 0.9)]
+    assert alike[0] == pytest.approx(alike[1], rel=1e-12)
 
 
 def test_loci_without_a_frequency_have_a_bound_for_every_frequency():
     panel = Panel.of({"a": 0.0, "b": 1.0, "c": float("nan"), "d": 0.2})
-    profile = analyze_panel(TRIO, panel)
+    profile = analyze_panel(TRIO, panel, "genotype-histogram")
     assert "3 loci have no frequency, or one of 0 or 1" in profile.notes[-1]
     found = profile.leakage(40.0, "prior")
     for p in (1e-9, 0.01, 0.2, 0.5):
@@ -128,34 +229,38 @@ def test_loci_on_the_x_chromosome_are_x_linked(tmp_path):
     profile = analyze_panel(TRIO, panel)
     assert profile.sensitivity == 4.0
     found = dict(zip(profile.people, profile.leakage(10.0, "prior"), strict=True))
-    auto = qd.leakage(pedigree(TRIO, 0.2), 0.2, adversary="prior").per_record
-    on_x = pedigree(TRIO, 0.3, x_linked=True)
-    delta = query_by_name(on_x, "allele-count").sensitivities
-    assert delta["dad"] == 1.0
-    linked = qd.leakage(on_x, {r: d / 10 for r, d in delta.items()}, adversary="prior").per_record
+    models = pedigree(TRIO, 0.2), pedigree(TRIO, 0.3, x_linked=True)
+    noises = [query_by_name(model, "allele-count").mechanism for model in models]
+    assert noises[1].deltas["dad"] == 1.0
+    auto, linked = (
+        qd.leakage_of(model, noise, 10.0, adversary="prior").per_record
+        for model, noise in zip(models, noises, strict=True)
+    )
     for name in ("dad", "mum", "kid"):
         assert found[name] == pytest.approx(auto[name] + linked[name], rel=1e-9)
 
 
-def test_nodes_are_every_frequency_or_medians():
+def test_nodes_are_every_frequency_or_some_with_both_ends():
     values = np.array([0.5, 0.1, np.nan, 0.1, 0.3])
-    nodes, on = nodes_of(values, 3)
-    assert nodes.tolist() == [0.1, 0.3, 0.5]
-    assert on[[0, 1, 3, 4]].tolist() == [2, 0, 0, 1]
+    assert nodes_of(values, 3).tolist() == [0.1, 0.3, 0.5]
+    assert nodes_of(values, 1).tolist() == [0.1, 0.5]
     many = np.linspace(0.01, 0.5, 500)
-    nodes, on = nodes_of(many, 25)
-    assert len(nodes) <= 25
-    gaps = np.abs(many - nodes[on])
-    assert gaps.max() < 0.02
-    assert (gaps <= np.abs(many[:, None] - nodes[None, :]).min(axis=1) + 1e-15).all()
-    assert nodes_of(np.array([np.nan]), 3)[0].tolist() == []
+    nodes = nodes_of(many, 25)
+    assert 20 <= len(nodes) <= 25
+    assert (nodes[0], nodes[-1]) == (0.01, 0.5)
+    assert np.isin(nodes, many).all()
+    assert np.diff(np.log(nodes / (1 - nodes))).max() < 0.5
+    few = np.array([0.1, 0.2, 0.3, 0.4])
+    counts = np.array([3, 1, 1, 5])
+    assert nodes_of(few, 3, counts).tolist() == nodes_of(np.repeat(few, counts), 3).tolist()
+    assert nodes_of(np.array([np.nan]), 3).tolist() == []
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         ({"epsilon": 0.0}, "epsilon must be a finite number above 0"),
-        ({"epsilon": 1.0, "adversary": "nobody"}, "adversary must be one of informed, prior"),
+        ({"epsilon": 1.0, "adversary": "nobody"}, "nobody"),
         ({"epsilon": 1.0, "split": "fair"}, "split must be one of equal, least-error"),
         ({"epsilon": 1.0, "split": "least-error", "per_locus": True}, "leave the split equal"),
     ],

@@ -139,7 +139,7 @@ def checked_calibration(calibration: Any, model: Model | None = None, **options:
 
 def _certify(calibration: Any, model: Model, options: Mapping[str, Any]) -> None:
     """Refuse a calibration that its own search, repeated, does not confirm."""
-    from quiltdp.accountant.recheck import leakage_of
+    from quiltdp.accountant.verify import leakage_of
 
     found = leakage_of(model, calibration, **options)
     if found.epsilon > calibration.epsilon:
@@ -245,6 +245,7 @@ def mechanism_share(
     noise that is larger by more than those roundings.
     """
     own: Mechanism = calibration.mechanism
+    refuse_other_query(own, spec)
     if total is not None:
         if not spec.pure:
             raise InvalidArgument(
@@ -254,6 +255,16 @@ def mechanism_share(
     if isinstance(spec.deltas, Mapping):  # the records must be the calibration's own
         _mapped_share(spec.deltas, own.deltas)
     return _whole_part(own.share_of(spec, scale, calibration.sigma))
+
+
+def refuse_other_query(calibrated: Mechanism, use: Mechanism | None) -> None:
+    """Refuse a use that may be of another sum than the one whose values the calibration is certified for."""
+    values = getattr(calibrated.single(), "values", None)
+    if values is not None and (use is None or getattr(use.single(), "values", None) != values):
+        raise InvalidArgument(
+            "this ledger was calibrated for one sum, by the values of its records: charge"
+            " Laplace(values=…) with the same values, or calibrate for any query, by its sensitivity"
+        )
 
 
 def _whole_part(share: Fraction) -> Fraction:

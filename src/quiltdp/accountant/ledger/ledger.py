@@ -19,6 +19,7 @@ from quiltdp.accountant.ledger.account import (
     checked_calibration,
     mechanism_share,
     part_of,
+    refuse_other_query,
     spend_share,
     total_dp_epsilon,
 )
@@ -355,7 +356,9 @@ class Ledger:
         BudgetSpent
             If the budget does not cover it; nothing is charged.
         """
-        share = _checked_count(count) * spend_share(dp_epsilon, total_dp_epsilon(self.terms))
+        terms = self.terms
+        refuse_other_query(terms.mechanism, None)
+        share = _checked_count(count) * spend_share(dp_epsilon, total_dp_epsilon(terms))
         return self._charge(share, label, key)
 
     def charge_mechanism(

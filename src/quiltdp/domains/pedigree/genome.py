@@ -5,32 +5,49 @@ that needs most.  Families of one shape (the same people and parents under other
 Families are accounted for in workers where an executor is given; of a single family the frequencies are.
 A journal keeps what was found, so that a run begun again goes on where it was.
 
+Neither the loci nor the families of a large study are held in memory: what is kept of the loci is how many
+there are of each frequency, and of the families one at a time.
+
 One work budget holds for all families.  Where a limit of time strikes, all of them are accounted for stage
 by stage, and every answer is of the last stage that every family finished.
 """
 
 from __future__ import annotations
 
+import codecs
+import gzip
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain, islice
+from pathlib import Path
 from typing import Any
 
-from quiltdp.accountant.adversaries import Adversary
+import numpy as np
+from numpy.typing import NDArray
+
+from quiltdp.accountant.adversaries import Adversary, adversary_from
 from quiltdp.accountant.shared_work import SharedWork, WorkDone
-from quiltdp.domains.pedigree.frequencies import Panel
+from quiltdp.domains.pedigree.assemble import assemble
+from quiltdp.domains.pedigree.codes import MissingCodes, read_sex
+from quiltdp.domains.pedigree.frequencies import Panel, loci_in
 from quiltdp.domains.pedigree.network import pedigree
-from quiltdp.domains.pedigree.panel import NODES, panel_profile
+from quiltdp.domains.pedigree.panel import ADVERSARIES, NODES, panel_profile
 from quiltdp.domains.pedigree.panel_calibration import calibrate_panel
-from quiltdp.domains.pedigree.panel_kind import ADVERSARIES, panel_adversary
-from quiltdp.domains.pedigree.types import Pedigree, Person
+from quiltdp.domains.pedigree.types import Pedigree, Person, Row, RowFile
+from quiltdp.errors import FileFormatError, InvalidArgument, option
 from quiltdp.journal import Journal, each_kept, key_of
 from quiltdp.parallel import Progress
+from quiltdp.user_files import opened
 from quiltdp.work import NO_GUARD, Guard, Limit, WorkBudget
 
-__all__ = ["FamilyNoise", "account_families"]
+__all__ = ["FamilyNoise", "account_families", "count_frequencies", "read_families"]
+
+_GZIP = b"\x1f\x8b"
+_BUFFER = 1 << 16  # loci that are counted together
+_LONGEST = 1 << 24  # bytes of one line: no text has longer ones
 
 Shape = tuple[tuple[int, int, str, bool, int], ...]
 """For every person: father and mother (places in this list, −1 for none), sex, in the study, twins."""
@@ -106,11 +123,11 @@ def account_families(
     Parameters
     ----------
     families
-        Read while they are walked (:func:`~quiltdp.domains.pedigree.census.read_families`): only some
+        Read while they are walked (:func:`read_families`): only some
         hundreds are in memory.
     panel
         The loci; of a whole genome, counted by frequency
-        (:func:`~quiltdp.domains.pedigree.census.count_frequencies`).
+        (:func:`count_frequencies`).
     query, mutation_rate, error_rate, inbreeding, nodes, work
         As for :func:`quiltdp.analyze_panel`.
     time_limit
@@ -128,12 +145,14 @@ def account_families(
     >>> panel = Panel.of({"rs1": 0.1, "rs2": 0.3})
     >>> for found in account_families([trio, pair], panel, epsilon=1.0):
     ...     print(found.family, found.people, round(found.sigma["informed"], 2), found.binding["informed"])
-    dad 3 10.51 kid
+    dad 3 8.0 kid
     ann 2 4.0 ann
     """
     genetics = {"mutation_rate": mutation_rate, "error_rate": error_rate, "inbreeding": inbreeding}
     shared = SharedWork(work, time_limit)
-    against = tuple(panel_adversary(a).name for a in adversaries)
+    against = tuple(adversary_from(a).name for a in adversaries)
+    if not set(against) <= set(ADVERSARIES):
+        raise InvalidArgument(f"{option('adversaries')} must be among {', '.join(ADVERSARIES)}")
     study = _Study(panel, query, epsilon, against, nodes, genetics, shared.asked)
     how = {"executor": executor, "journal": journal, "progress": progress}
     if time_limit is None:
@@ -255,3 +274,136 @@ def _named(family: Pedigree, answer: Mapping[str, Any], done: WorkDone) -> Famil
         {adversary: people[int(place)].shown for adversary, (_, place) in answer.items()},
         done,
     )
+
+
+# -- files of any length, read line by line ---------------------------------------------------------
+
+
+def count_frequencies(path: str | os.PathLike[str]) -> Panel:
+    """Read a panel of any length, in the formats of :func:`read_frequencies`, and count it by frequency.
+
+    Every line of the result stands for all loci of one frequency.  Names are not kept, so a locus that
+    the file has twice counts twice: more leakage, never less.
+
+    Raises
+    ------
+    FileFormatError
+        With the line, as :func:`read_frequencies`.
+    """
+    name = Path(path)
+    tallies = {False: _Tally(), True: _Tally()}
+    left_out: dict[str, int] = {}
+    for value, on_x, why in loci_in(name, _lines(name)):
+        if why:
+            left_out[why] = left_out.get(why, 0) + 1
+        else:
+            tallies[on_x].add(value)
+    notes = tuple(f"{count:,} loci {why} were left out" for why, count in left_out.items())
+    found = [(x, *tally.counted()) for x, tally in tallies.items()]
+    values = np.concatenate([v for _, v, _ in found])
+    if not len(values):
+        raise FileFormatError(path, None, "; ".join(("there are no loci in this file", *notes)))
+    linked = np.concatenate([np.full(len(v), x) for x, v, _ in found])
+    counts = np.concatenate([c for _, _, c in found])
+    names = tuple(f"{'X ' * x}{p!r}" for x, p in zip(linked.tolist(), values.tolist(), strict=True))
+    blank = (".",) * len(values)
+    return Panel(names, values, linked, blank, blank, blank, str(path), notes, counts)
+
+
+class _Tally:
+    """How often each number was added; unknown ones (NaN) are one number."""
+
+    def __init__(self) -> None:
+        self._values = np.zeros(0)
+        self._counts = np.zeros(0, dtype=np.int64)
+        self._new: list[float] = []
+
+    def add(self, value: float) -> None:
+        self._new.append(value)
+        if len(self._new) >= _BUFFER:
+            self._merge()
+
+    def _merge(self) -> None:
+        values = np.concatenate([self._values, np.array(self._new)])
+        counts = np.concatenate([self._counts, np.ones(len(self._new), dtype=np.int64)])
+        self._values, place = np.unique(values, return_inverse=True)
+        self._counts = np.bincount(place, counts, minlength=len(self._values)).astype(np.int64)
+        self._new.clear()
+
+    def counted(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """Return the numbers in order, and how often each was added."""
+        self._merge()
+        return self._values, self._counts
+
+
+def read_families(path: str | os.PathLike[str]) -> Iterator[Pedigree]:
+    """Yield the families of a PLINK file (.fam .ped: family, id, father, mother, sex, …) one by one.
+
+    The lines of a family stand together.
+
+    Raises
+    ------
+    FileFormatError
+        By line: too few columns, or a family that comes again after another one.
+    """
+    name = Path(path)
+    finished: set[str] = set()
+    rows: list[tuple[int, list[str]]] = []
+    for line, text in _lines(name):
+        cells = text.split()
+        if not cells or cells[0].startswith("#"):
+            continue
+        if len(cells) < 4:
+            raise FileFormatError(
+                name, line, f"{len(cells)} columns, a family file has family, id, father, mother, sex"
+            )
+        if rows and rows[0][1][0] != cells[0]:
+            yield _family(name, rows)
+            finished.add(rows[0][1][0])
+            rows = []
+        if cells[0] in finished:
+            raise FileFormatError(
+                name, line, f"family {cells[0]!r} comes again after others: sort the file by family"
+            )
+        rows.append((line, cells[:5]))
+    if not rows:
+        raise FileFormatError(name, None, "the file has no lines with people in them")
+    yield _family(name, rows)
+
+
+def _family(path: Path, rows: list[tuple[int, list[str]]]) -> Pedigree:
+    codes = MissingCodes(frozenset({"0"}), frozenset(cells[1] for _, cells in rows))
+    people = tuple(
+        Row(
+            id=cells[1],
+            father=codes.parent(cells[2], line, cells[1]),
+            mother=codes.parent(cells[3], line, cells[1]),
+            sex=read_sex(cells[4]) if len(cells) > 4 else "unknown",
+            family=cells[0],
+            line=line,
+        )
+        for line, cells in rows
+    )
+    return assemble(RowFile(people, str(path), "PLINK", codes.warnings()))
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield the lines of a text file, plain or gzip, without holding it."""
+    with opened(path) as plain:
+        packed = plain.read(2) == _GZIP
+        plain.seek(0)
+        stream = gzip.GzipFile(fileobj=plain) if packed else plain
+        number = 0
+        while line := stream.readline(_LONGEST + 1):
+            number += 1
+            if len(line) > _LONGEST or b"\0" in line:
+                raise FileFormatError(path, number, "this is binary data, expected a text file")
+            if number == 1:
+                line = line.removeprefix(codecs.BOM_UTF8)
+            try:
+                text = line.decode("utf-8")
+            except UnicodeDecodeError:
+                raise FileFormatError(
+                    path, number, "this line is not UTF-8: convert the file to UTF-8"
+                ) from None
+            yield number, text.rstrip("\r\n")

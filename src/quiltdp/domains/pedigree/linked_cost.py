@@ -14,12 +14,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from quiltdp.accountant.calibration import calibrate
-from quiltdp.accountant.profile import leakage
 from quiltdp.accountant.result import Leakage
 from quiltdp.accountant.units import all_or_nothing
+from quiltdp.accountant.verify import leakage_of
 from quiltdp.domains.pedigree.queries import query_by_name, records_by_person
 from quiltdp.errors import InvalidArgument
-from quiltdp.mechanisms import Laplace
 from quiltdp.model import Model
 from quiltdp.work import Limit, WorkBudget
 
@@ -95,15 +94,13 @@ def linkage_cost(
     if linked.records != unlinked.records:
         raise InvalidArgument("the linked and the unlinked model must have the same records")
     people = records_by_person(linked)
-    deltas = query_by_name(linked, query).sensitivities
-    mechanism = Laplace(deltas)
+    mechanism = query_by_name(linked, query).mechanism
     options: dict[str, Any] = {"adversary": adversary, "work": work, "time_limit": time_limit}
     cal = calibrate(linked, epsilon, mechanism, protect=people, **options)
     naive = calibrate(unlinked, epsilon, mechanism, protect=people, **options)
 
     def told(model: Model, sigma: float, protect: Mapping[str, tuple[str, ...]] | None) -> Leakage:
-        alpha = {r: d / sigma for r, d in deltas.items()}
-        return leakage(model, alpha, method=_best(model, protect), protect=protect, **options)
+        return leakage_of(model, mechanism, sigma, method=_best(model, protect), protect=protect, **options)
 
     really = told(linked, naive.sigma, people)
     return LinkageCost(

@@ -12,7 +12,6 @@ from decimal import ROUND_CEILING, Context
 from typing import Any
 
 from quiltdp.domains.pedigree.kin import Kin
-from quiltdp.domains.pedigree.metrics import KinPrivacy
 from quiltdp.domains.pedigree.queries import records_by_person
 from quiltdp.domains.pedigree.types import Pedigree
 from quiltdp.graph.moral import moralize
@@ -22,7 +21,7 @@ from quiltdp.printable import printable
 
 _SIX_UP = Context(prec=6, rounding=ROUND_CEILING)  # a leakage is never shown below its value
 
-__all__ = ["PersonLeakage", "kin_tsv", "leakage_tsv", "metrics_tsv", "person_table", "summary"]
+__all__ = ["PersonLeakage", "kin_tsv", "leakage_tsv", "person_table", "summary"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,12 +163,6 @@ def kin_tsv(rows: Iterable[Kin]) -> str:
     return _tsv(("RELATIVE", "RELATION", "KINSHIP", "MAX_INFLUENCE", "INFORMATION_BITS", "IN_STUDY"), table)
 
 
-def metrics_tsv(rows: Iterable[KinPrivacy]) -> str:
-    """Return kin-privacy metrics as tab-separated text."""
-    table = [(m.person, m.error_before, m.error_after, m.entropy_before, m.entropy_after) for m in rows]
-    return _tsv(("IID", "ERROR_BEFORE", "ERROR_AFTER", "ENTROPY_BEFORE", "ENTROPY_AFTER"), table)
-
-
 def _tsv(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     out = io.StringIO()
     writer = csv.writer(out, delimiter="\t", lineterminator="\n")
@@ -205,7 +198,7 @@ def summary(family: Pedigree) -> dict[str, Any]:
     }
 
 
-def as_json(rows: Iterable[PersonLeakage | Kin | KinPrivacy]) -> list[dict[str, Any]]:
+def as_json(rows: Iterable[PersonLeakage | Kin]) -> list[dict[str, Any]]:
     """Return the rows of any of the tables as dictionaries."""
     found = [asdict(r) for r in rows]
     return [{k: v for k, v in row.items() if k != "asked" or v is not None} for row in found]

@@ -5,10 +5,8 @@ sum of what is lost at each, at that locus's own α (theory, *Many independent l
 
     Leakage(person) = Σ_l Leakage_l(person; α_l).
 
-A locus is its allele frequency; p and 1 − p are alike.  Up to ``nodes`` distinct frequencies are analysed
-one by one.  Of more, that many are analysed, and every locus stands on the nearest one with the certified
-price of the way (:mod:`.bridge`).  Against the informed adversary the frequency cancels in propagation
-(a founder's own table has spread 0), so one analysis holds for every locus.
+A locus is its allele frequency.  Few distinct frequencies are analysed one by one, with all bounds of the
+engine; of more, some are, and what lies between two of them is certified too (:mod:`.panel_loci`).
 """
 
 from __future__ import annotations
@@ -24,14 +22,10 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from quiltdp.accountant.adversaries import Adversary
+from quiltdp.accountant.adversaries import INFORMED, PRIOR, Adversary, adversary_from
 from quiltdp.accountant.shared_work import SharedWork, WorkDone
-from quiltdp.domains.pedigree.bridge import Bridge
 from quiltdp.domains.pedigree.frequencies import Panel, read_frequencies
-from quiltdp.domains.pedigree.network import Locus
-from quiltdp.domains.pedigree.panel_kind import ADVERSARIES, Kind, panel_adversary
-from quiltdp.domains.pedigree.panel_nodes import NodeAnalyses
-from quiltdp.domains.pedigree.queries import query_by_name
+from quiltdp.domains.pedigree.panel_loci import Kind
 from quiltdp.domains.pedigree.read import read_pedigree
 from quiltdp.domains.pedigree.study import study_members
 from quiltdp.domains.pedigree.types import Pedigree
@@ -41,10 +35,12 @@ from quiltdp.numbers import digits_up_array, up, up_array
 from quiltdp.parallel import Progress
 from quiltdp.work import Limit, WorkBudget
 
-__all__ = ["ADVERSARIES", "PanelProfile", "analyze_panel", "nodes_of", "panel_profile"]
+__all__ = ["ADVERSARIES", "PanelProfile", "analyze_panel", "panel_profile"]
 
-NODES = 32
-"""How many frequencies are analysed where a panel has more; the rest is bridged."""
+ADVERSARIES = (INFORMED.name, PRIOR.name)
+
+NODES = 128
+"""How many frequencies are analysed at most, where a panel has more."""
 
 Vector = NDArray[np.float64]
 _Answer = TypeVar("_Answer")
@@ -121,7 +117,7 @@ class PanelProfile:
         """Return the certified leakage of every person when locus l gets Laplace noise weights_l · σ."""
         if not (sigma > 0 and math.isfinite(sigma)):
             raise InvalidArgument(f"sigma must be a finite number above 0, not {sigma!r}")
-        who = panel_adversary(adversary)
+        who = adversary_from(adversary)
         w = np.ones(len(self.panel)) if weights is None else weights
         return self.answer(lambda: self._leakage(up(1.0 / sigma, 4.0), who, w))
 
@@ -133,7 +129,7 @@ class PanelProfile:
 
     def leakage_per_locus(self, sigma: float, adversary: str | Adversary) -> Vector:
         """Return the certified leakage of every person at the worst single locus, noise σ at each."""
-        who = panel_adversary(adversary)
+        who = adversary_from(adversary)
         return self.answer(lambda: self._worst_locus(up(1.0 / sigma, 4.0), who))
 
     def _worst_locus(self, scale: float, adversary: Adversary) -> Vector:
@@ -159,48 +155,6 @@ class PanelProfile:
         if self.panel.loci != len(self.panel):
             digest.update(self.panel.counts.astype("<i8").tobytes())
         return digest.hexdigest()
-
-
-def nodes_of(
-    frequencies: Vector, most: int, counts: NDArray[np.int64] | None = None
-) -> tuple[Vector, NDArray[np.intp]]:
-    """Return at most ``most`` frequencies near all the others, and for each the one it stands on.
-
-    Every distinct frequency where they are few enough; otherwise medians of neighbouring groups,
-    improved until they stay (the price of a way is proportional to its length).  ``counts`` tells how
-    many loci have each frequency.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> nodes, on = nodes_of(np.array([0.1, 0.3, 0.1, 0.31, 0.11]), 2)
-    >>> nodes.tolist(), on.tolist()
-    ([0.1, 0.31], [0, 1, 0, 1, 0])
-    """
-    known = ~np.isnan(frequencies)
-    weight = np.ones(len(frequencies)) if counts is None else counts.astype(np.float64)
-    distinct, place = np.unique(frequencies[known], return_inverse=True)
-    if len(distinct) > most:
-        many = np.bincount(place, weight[known]).astype(np.float64)
-        nodes = np.unique(np.quantile(distinct, (np.arange(most) + 0.5) / most, method="nearest"))
-        for _ in range(30):
-            cuts = np.searchsorted(distinct, 0.5 * (nodes[1:] + nodes[:-1]))
-            groups = zip(np.split(distinct, cuts), np.split(many, cuts), strict=True)
-            better = np.unique([_median(g, m) for g, m in groups if len(g)])
-            if len(better) == len(nodes) and np.array_equal(better, nodes):
-                break
-            nodes = better
-        distinct = nodes
-    if not len(distinct):
-        return np.zeros(0), np.zeros(len(frequencies), dtype=np.intp)
-    nearest = np.searchsorted(0.5 * (distinct[1:] + distinct[:-1]), np.nan_to_num(frequencies))
-    return distinct, nearest.astype(np.intp)
-
-
-def _median(values: Vector, counts: Vector) -> float:
-    """Return the upper median of ordered values, each so many times."""
-    below = np.cumsum(counts)
-    return float(values[np.searchsorted(below, below[-1] // 2, side="right")])
 
 
 def analyze_panel(
@@ -236,7 +190,7 @@ def analyze_panel(
     nodes
         How many frequencies are analysed at most; more is tighter and slower.
     adversaries
-        Against whom; others than ``informed`` and ``prior`` are refused.
+        Against whom: ``informed``, ``prior`` or who knows some people, at all their loci.
     work
         How far searches go at every frequency, as for :func:`quiltdp.analyze`; ``level:stage`` ends both
         adversaries at that place of one list of stages
@@ -258,11 +212,11 @@ def analyze_panel(
     >>> profile.unit, profile.sensitivity
     ('one person, all 3 loci together', 6.0)
     >>> profile.leakage(sigma=20.0, adversary="informed").round(2).tolist()
-    [0.6, 0.6, 0.77]
+    [0.45, 0.45, 0.6]
     """
     family = source if isinstance(source, Pedigree) else read_pedigree(source, **reading)
     for who in adversaries:
-        panel_adversary(who)
+        adversary_from(who)
     how = {"progress": progress, "executor": executor, "journal": journal}
     genetics = {"mutation_rate": mutation_rate, "error_rate": error_rate, "inbreeding": inbreeding}
     loci = panel if isinstance(panel, Panel) else _panel(panel)
@@ -286,17 +240,15 @@ def panel_profile(
     """Return the profile of :func:`analyze_panel` with a work budget and a limit that others share."""
     if nodes < 1:
         raise InvalidArgument(f"{option('nodes')} must be at least 1, not {nodes!r}")
-    folded = np.minimum(loci.frequency, 1.0 - loci.frequency)
-    folded[folded == 0.0] = np.nan
     wanted = [(x, np.flatnonzero(loci.x_linked == x)) for x in (False, True)]
     kinds = [
-        _kind(family, query, at, folded[at], loci.counts[at], study, {**genetics, "x_linked": x},
-              most=nodes, shared=shared, **how)
+        Kind.of(family, query, at, loci.frequency[at], loci.counts[at], study, {**genetics, "x_linked": x},
+                nodes, shared=shared, **how)
         for x, at in wanted
         if len(at)
     ]  # fmt: skip
     people = dict.fromkeys(r for kind in kinds for r in kind.model.records)
-    notes = (*loci.notes, *kinds[0].model.notes[1:], *_notes(loci, kinds, folded))
+    notes = (*loci.notes, *kinds[0].model.notes[1:], *_notes(loci, kinds))
     members = study_members(family, study)
     provenance = kinds[0].model.provenance
     return PanelProfile(family, loci, query, tuple(people), tuple(kinds), members, notes, provenance, shared)
@@ -306,42 +258,20 @@ def _panel(given: str | Path | Mapping[str, float]) -> Panel:
     return Panel.of(dict(given)) if isinstance(given, Mapping) else read_frequencies(given)
 
 
-def _kind(
-    family: Pedigree,
-    query: str,
-    at: NDArray[np.intp],
-    folded: Vector,
-    counts: NDArray[np.int64],
-    study: Any,
-    genetics: dict[str, Any],
-    *,
-    most: int,
-    **how: Any,
-) -> Kind:
-    """Choose the frequencies that stand for all loci of one kind, where the family will be analysed."""
-    distinct = len(np.unique(folded[~np.isnan(folded)]))
-    analyses = NodeAnalyses(family, study, genetics, distinct=distinct, **how)
-    asked = query_by_name(analyses.some, query)
-    bridge = Bridge.of(family, Locus(0.25, **genetics), asked.sensitivities)
-    chosen, on = nodes_of(folded, most if bridge.holds else max(most, distinct), counts)
-    return Kind(analyses.some, asked, at, folded, counts, chosen, on, bridge, analyses)
-
-
-def _notes(panel: Panel, kinds: Sequence[Kind], folded: Vector) -> tuple[str, ...]:
+def _notes(panel: Panel, kinds: Sequence[Kind]) -> tuple[str, ...]:
     said = [
         f"{panel.loci:,} loci, taken as unlinked: independent of each other given the pedigree; what linked"
         " loci tell about each other is not counted"
     ]
-    distinct = sum(len(np.unique(k.folded[~np.isnan(k.folded)])) for k in kinds)
-    analysed = sum(len(k.nodes) for k in kinds)
+    distinct, analysed = sum(k.distinct for k in kinds), sum(len(k.nodes) for k in kinds)
     if analysed < distinct:
         said.append(
-            f"{distinct:,} distinct frequencies (p and 1 − p are alike): {analysed} were analysed, every"
-            " locus stands on the nearest one, and the certified price of the difference is included"
+            f"{distinct:,} distinct frequencies: {analysed} were analysed, and what lies between two of them"
+            " is bounded by both, its certified price included"
         )
     else:
-        said.append(f"{distinct:,} distinct frequencies (p and 1 − p are alike), each analysed")
-    unknown = int(panel.counts[np.isnan(folded)].sum())
+        said.append(f"{distinct:,} distinct frequencies, each analysed")
+    unknown = sum(int(k.counts[np.isnan(k.frequency)].sum()) for k in kinds)
     if unknown:
         said.append(
             f"{unknown:,} loci have no frequency, or one of 0 or 1: a bound that holds for every frequency"

@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quiltdp.accountant.adversaries import PRIOR, Adversary
+from quiltdp.accountant.adversaries import Adversary, adversary_from
 from quiltdp.accountant.shared_work import WorkDone
 from quiltdp.domains.pedigree.panel import PanelProfile
-from quiltdp.domains.pedigree.panel_kind import Kind, panel_adversary
 from quiltdp.domains.usefulness import judge_noise
 from quiltdp.errors import InvalidArgument, NoCertificate, option
 from quiltdp.numbers import digits_up, up
@@ -90,6 +89,15 @@ class PanelCalibration:
         return up(math.fsum(parts) / self.sigma, 4096.0)
 
     @property
+    def compared(self) -> dict[str, float]:
+        """One σ for all loci if nobody had relatives (too little noise), and by group privacy."""
+        kinds = self.profile.kinds
+        alone = [(1 if self.per_locus else kind.size) * kind.query.sensitivity for kind in kinds]
+        own = max(alone) if self.per_locus else math.fsum(alone)
+        group = _enough(self.profile, self.epsilon, per_locus=self.per_locus)
+        return {"independent": digits_up(own / self.epsilon), "group": digits_up(group)}
+
+    @property
     def per_locus(self) -> bool:
         """Whether the target holds for each locus alone, not for a person's loci together."""
         return "one locus" in self.unit
@@ -146,7 +154,7 @@ def calibrate_panel(
     epsilon
         The leakage allowed, for all loci of a person together.
     adversary
-        ``informed`` or ``prior``, by name or as an object.
+        ``informed``, ``prior`` or who knows some people, by name or as an object.
     split
         ``equal``: one σ for all loci.  ``least-error``: σ_l in proportion to the cube root of what a
         unit of α costs at locus l, which makes the sum of squared errors least: minimise Σ σ_l² under
@@ -162,13 +170,13 @@ def calibrate_panel(
     >>> profile = analyze_panel(trio, {"rs1": 0.1, "rs2": 0.3, "rs3": 0.3})
     >>> cal = calibrate_panel(profile, epsilon=1.0)
     >>> round(cal.sigma, 2), cal.unit, cal.useless
-    (15.33, 'one person, all 3 loci together', True)
+    (12.0, 'one person, all 3 loci together', True)
     >>> round(calibrate_panel(profile, 1.0, per_locus=True).sigma, 2)
-    5.66
+    4.0
     """
     if not (epsilon > 0 and math.isfinite(epsilon)):
         raise InvalidArgument(f"{option('epsilon')} must be a finite number above 0, not {epsilon!r}")
-    who = panel_adversary(adversary)
+    who = adversary_from(adversary)
     if split not in SPLITS:
         raise InvalidArgument(f"{option('split')} must be one of {', '.join(SPLITS)}, not {split!r}")
     if per_locus and split != "equal":
@@ -188,94 +196,34 @@ def _noise(
 ) -> tuple[float, Vector, Vector]:
     """Return σ, the weights of the loci, and the leakage of every person."""
     weights = np.ones(len(profile.panel))
-    start = _enough(profile, epsilon, per_locus=per_locus)
+    enough = _enough(profile, epsilon, per_locus=per_locus)
     if split == "least-error":
-        weights = _least_error(profile, adversary, start)
+        for kind in profile.kinds:
+            weights[kind.loci] = np.cbrt(kind.slopes(adversary, 1.0 / enough))
+        weights /= float(np.average(weights, weights=profile.panel.counts))
 
     def leakage(sigma: float) -> Vector:
         if per_locus:
             return profile.leakage_per_locus(sigma, adversary)
         return profile.leakage(sigma, adversary, weights)
 
-    guess = start if per_locus else start * _estimate(profile, adversary, weights, start) / epsilon * 1.0003
-    sigma, found = _smallest(leakage, epsilon, guess, start / float(weights.min()))
+    sigma, found = _smallest(leakage, epsilon, enough / float(weights.min()))
     return sigma, weights, found
 
 
 def _enough(profile: PanelProfile, epsilon: float, *, per_locus: bool) -> float:
     """Return a σ that is surely enough: the whole family's sensitivity over ε."""
-    totals = [
-        (1 if per_locus else kind.size) * float((kind.bridge.others + kind.bridge.own).max())
-        for kind in profile.kinds
-    ]
+    totals = [(1 if per_locus else kind.size) * float(kind.whole.max()) for kind in profile.kinds]
     return up((max(totals) if per_locus else math.fsum(totals)) / epsilon, 4096.0)
 
 
-def _least_error(profile: PanelProfile, adversary: Adversary, sigma: float) -> Vector:
-    """Return weights in proportion to the cube root of the slope at each locus, 1 on average."""
-    weights = np.ones(len(profile.panel))
-    for kind in profile.kinds:
-        known = ~np.isnan(kind.folded)
-        own = np.full(len(kind.loci), float(kind.any_frequency(adversary, 1.0 / sigma).max()))
-        if known.any():
-            own[known] = _node_values(kind, adversary, 1.0 / sigma).max(axis=1)[kind.stands_on[known]]
-        weights[kind.loci] = np.cbrt(own)
-    return weights / float(np.average(weights, weights=profile.panel.counts))
+def _smallest(leakage: Callable[[float], Vector], epsilon: float, enough: float) -> tuple[float, Vector]:
+    """Return the smallest σ that passed its own check, and the leakages there; group privacy's is enough.
 
-
-def _node_values(kind: Kind, adversary: Adversary, scale: float) -> Vector:
-    """Return about the leakage at every node, nodes × records: some evaluated, a curve through them."""
-    count = len(kind.nodes)
-    some = np.unique(np.linspace(0, count - 1, min(count, 6)).round().astype(int))
-    values = np.array(kind.at_nodes(adversary, [(int(k), scale) for k in some]))
-    if count == len(some):
-        return values
-    middle = kind.nodes - kind.nodes.mean()
-    curve = np.polyfit(middle[some], values, 4)
-    return np.vander(middle, 5) @ curve
-
-
-def _estimate(profile: PanelProfile, adversary: Adversary, weights: Vector, sigma: float) -> float:
-    """Return about what the leakage is, without looking at every node: only where to begin."""
-    total = np.zeros(len(profile.people))
-    place = {name: k for k, name in enumerate(profile.people)}
-    for kind in profile.kinds:
-        known = ~np.isnan(kind.folded)
-        w = weights[kind.loci]
-        here = kind.any_frequency(adversary, 1.0 / sigma) * float((kind.counts[~known] / w[~known]).sum())
-        if known.any():
-            share = np.bincount(
-                kind.stands_on[known], kind.counts[known] / w[known], minlength=len(kind.nodes)
-            )
-            here = here + share @ _node_values(kind, adversary, 1.0 / sigma)
-            if adversary == PRIOR:
-                here = here + kind.ways(w, 1.0 / sigma)
-        total[[place[r] for r in kind.model.records]] += here
-    return float(total.max())
-
-
-def _smallest(
-    leakage: Callable[[float], Vector], epsilon: float, guess: float, enough: float
-) -> tuple[float, Vector]:
-    """Return the smallest σ that passed its own check, and the leakages there; never above ``enough``."""
-    best = _by_proportion(leakage, epsilon, guess)
-    enough = digits_up(enough)
-    if best is not None and best[0] <= enough:
-        return best
-    values = leakage(enough)
-    if float(values.max()) <= epsilon:
-        return enough, values
-    if best is None:
-        raise NoCertificate("no noise passed its own certificate, not even that of group privacy")
-    return best
-
-
-def _by_proportion(
-    leakage: Callable[[float], Vector], epsilon: float, guess: float
-) -> tuple[float, Vector] | None:
-    """Return the smallest σ found that passed: leakage is nearly proportional to 1/σ, so a few steps do."""
+    Leakage is nearly proportional to 1/σ, so a few steps do.
+    """
     best: tuple[float, Vector] | None = None
-    sigma = guess
+    sigma = enough
     for _ in range(40):
         sigma = digits_up(sigma)
         values = leakage(sigma)
@@ -289,4 +237,6 @@ def _by_proportion(
             return best
         step = sigma * worst / epsilon * (1.0 + 1e-5)
         sigma = step if best is None or step < best[0] else math.sqrt(sigma * best[0])
+    if best is None:
+        raise NoCertificate("no noise passed its own certificate, not even that of group privacy")
     return best

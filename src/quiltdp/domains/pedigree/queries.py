@@ -16,6 +16,7 @@ from functools import cached_property
 import numpy as np
 
 from quiltdp.errors import InvalidArgument, option
+from quiltdp.mechanisms import Laplace
 from quiltdp.model import Model, Table
 
 __all__ = [
@@ -109,10 +110,17 @@ class GenotypeQuery:
     def sensitivities(self) -> dict[str, float]:
         """L1 change of the answer when one record (a person at one locus) changes, twins together.
 
-        ``calibrate(model, ε, Laplace(query.sensitivities), protect=query.protect)`` is the calibration
-        that protects a person's loci together.
+        ``calibrate(model, ε, query.mechanism, protect=query.protect)`` is the calibration that protects a
+        person's loci together.
         """
         return {record: _largest_change(table) for record, table in self.terms.items()}
+
+    @property
+    def mechanism(self) -> Laplace:
+        """Laplace noise on the answer; of a single number, a change costs as much as it moves it."""
+        if len(self.cells) > 1:
+            return Laplace(self.sensitivities)
+        return Laplace(values={record: table[:, 0].tolist() for record, table in self.terms.items()})
 
     @property
     def sensitivity(self) -> float:

@@ -36,7 +36,7 @@ def to_calibration(panel: PanelCalibration) -> Calibration:
     spec = _spec(panel)
     statement = (
         f"leakages of {profile.panel.loci:,} independent loci add; {panel.unit}; certified bounds per"
-        " frequency, rounded up"
+        f" frequency, rounded up; for the {profile.query} only"
     )
     return Calibration(
         sigma=panel.sigma,
@@ -88,7 +88,9 @@ def noisy_counts(
     if len(true) != len(panel.profile.panel):
         raise InvalidArgument(f"genotypes of {len(true)} loci for a panel of {len(panel.profile.panel)}")
     spec = _spec(panel)
-    mechanism = LaplaceMechanism(spec, panel.sigma, dimension=true.size, noise=noise)
+    # rounding is charged at every number by itself, to the least change of it: all of them together
+    smallest = true.size / float(panel.weights.max())  # counts are whole numbers
+    mechanism = LaplaceMechanism(spec, panel.sigma, dimension=true.size, smallest=smallest, noise=noise)
     weights = panel.weights[:, None]
     noisy = mechanism.release((true / weights).ravel(), ledger=ledger, label=label)
     found: NDArray[np.float64] = np.asarray(noisy).reshape(true.shape) * weights

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from quiltdp.accountant.leakage.set_chain import SetChainBound
+from quiltdp.accountant.bounds.chain_contraction import SetChainBound
 from quiltdp.chain import ChainModel, markov_chain, markov_chains
 from quiltdp.domains.series.bins import Bins, find_bins
 from quiltdp.domains.series.parts import UNSEEN, Part, make_parts, plain_values, windows

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from quiltdp.accountant.calibration import Calibration, calibrate
-from quiltdp.accountant.recheck import leakage_of
+from quiltdp.accountant.verify import leakage_of
 from quiltdp.domains.trace.area import Area, over_area
 from quiltdp.domains.trace.build import LocationStudy, whole_traces
 from quiltdp.domains.trace.clock import CLOCK, clock_of, when

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from quiltdp.accountant.leakage.set_chain import SetChainBound
+from quiltdp.accountant.bounds.chain_contraction import SetChainBound
 from quiltdp.accountant.units import all_or_nothing
 from quiltdp.chain import ChainModel
 from quiltdp.domains.trace.build import chain_from_steps

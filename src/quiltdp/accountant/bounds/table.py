@@ -1,0 +1,100 @@
+"""Which bounds there are, where each one lives, and when ``auto`` takes it: one table, read from the top.
+
+A line is (adversary, name, module, when, last).  The bound holds against the adversary and everybody who
+knows less; ``auto`` takes it where ``when`` says so and it does not refuse the model.  After one that is the
+``last`` no more are taken (unless it says, once prepared, that it is rough on this model).  A module is
+imported when its line is reached.
+
+``ON_REQUEST`` are asked for by name only; the papers' other statements stand outside the engine and are named
+in full.  ``APPROXIMATE_BOUNDS`` are those on δ.  ``RENAMED`` are names of the version before, which are still
+understood, with a warning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from quiltdp.accountant.trade_offs import TREE_PATH
+
+if TYPE_CHECKING:
+    from quiltdp.accountant.bounds.contract import Problem
+
+__all__ = ["APPROXIMATE_BOUNDS", "AUTOMATIC", "ON_REQUEST", "RENAMED", "RENAMED_APPROXIMATE", "Line"]
+
+Condition = Callable[["Problem"], bool]
+
+
+def always(problem: Problem) -> bool:
+    """For every problem."""
+    return True
+
+
+def small(problem: Problem) -> bool:
+    """The exact limit takes moments: few records, few joint states."""
+    model, states = problem.model, 1
+    if len(model.records) > 8:
+        return False
+    for r in model.records:
+        states *= model.cardinality(r)
+    return states <= 256
+
+
+def one_path(problem: Problem) -> bool:
+    """The model is one connected path."""
+    from quiltdp.inference.chains import path_of
+
+    return path_of(problem.model) is not None
+
+
+def no_long_path(problem: Problem) -> bool:
+    """Not one long path: there the chain's own messages do, and trees take their time."""
+    return len(problem.model.nodes) <= TREE_PATH or not one_path(problem)
+
+
+def something_known(problem: Problem) -> bool:
+    """No long path, and the adversary may know some record."""
+    return not problem.adversary.knows_nothing and no_long_path(problem)
+
+
+class Line(NamedTuple):
+    """A bound in the table."""
+
+    against: str
+    name: str
+    module: str
+    when: Condition = always
+    last: bool = False
+
+
+AUTOMATIC = (
+    Line("informed", "group", "group"),
+    Line("informed", "chain", "chain", when=one_path, last=True),
+    Line("informed", "propagation", "propagation"),
+    Line("informed", "exact", "limit", when=small, last=True),
+    Line("prior", "coupling", "coupling", last=True),
+    Line("prior", "forward-backward", "forward_backward"),
+    Line("informed", "listed-evidence", "listed_evidence", when=something_known, last=True),
+    Line("informed", "worst-evidence", "worst_evidence", when=no_long_path),
+)
+ON_REQUEST = (
+    Line("informed", "swing", "quilts"),
+    Line("informed", "published", "quilts"),
+    Line("informed", "published-blanket", "quilts"),
+    Line("informed", "lemma4", "quiltdp.papers.lemma4"),
+    Line("informed", "lange", "quiltdp.papers.lange"),
+    Line("prior", "published", "quilts"),
+    Line("prior", "mqm-approx", "quiltdp.papers.mqm_approx"),
+    Line("prior", "gk16", "quiltdp.papers.gk16"),
+)
+APPROXIMATE_BOUNDS = (
+    Line("informed", "group", "approximate"),
+    Line("informed", "transport", "approximate"),
+)
+RENAMED = {
+    **dict.fromkeys(("clique-tree", "coupling-chosen", "coupling-single"), "coupling"),
+    **dict.fromkeys(("every-adversary", "conditioned"), "listed-evidence"),
+    "informed-tree": "worst-evidence",
+    "quilts": "swing",
+}
+RENAMED_APPROXIMATE = dict.fromkeys(("paired", "paired-prior", "paired-tree", "carried"), "transport")

@@ -1,0 +1,209 @@
+"""A clique as evidence beyond its root sees it: known, tilted and free nodes.
+
+What is known beyond the root Z of a task are records of the clique V itself and records beyond its children.
+For a choice of both, the nodes of W = V∖Z fall into three kinds: *known* ones (equal on both sides),
+*tilted* ones (they lie in the root of a child with known records beyond, whose likelihood moves their law),
+and *free* ones, whose conditional law is the model's own:
+
+    P(w | z, evidence) = P(free | z, tilted, known) · π_z(tilted),
+    π_z(u) ∝ P(u, known | z) · Π likelihoods of the children with known records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from itertools import combinations
+from operator import or_
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quiltdp.inference.schedule import Ints, Level, RootedClique, Schedule
+
+__all__ = ["Choice", "Part", "Seen", "seen_by_evidence"]
+
+Array = NDArray[np.float64]
+_Item = TypeVar("_Item")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What is known beyond a root: nodes of the clique (by their places), and children with known records.
+
+    ``only`` tells whether each of ``children`` surely holds known records; if not, each may or may not.
+    """
+
+    known: tuple[int, ...] = ()
+    tilted: tuple[int, ...] = ()
+    children: tuple[int, ...] = ()
+    only: bool = True
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """The possible (known, z, u) under one choice, and how the free nodes are revealed after them.
+
+    Attributes
+    ----------
+    log_p
+        ln P(u, known | z), axes (known, z, u); −∞ where impossible.
+    prefix
+        The number of each in the first level, or of its only state where no node is free.
+    state
+        A state of the clique for each.
+    levels
+        The free nodes.
+    known
+        For every level (and after the last one, the states) which values of the known nodes a prefix has.
+    """
+
+    log_p: Array
+    prefix: Ints
+    state: Ints
+    levels: tuple[Level, ...]
+    known: tuple[Ints, ...]
+
+    @property
+    def possible(self) -> NDArray[np.bool_]:
+        """Which (known, z, u) are possible."""
+        return np.asarray(self.log_p > -np.inf)
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """A task with what may be known: the places of its own nodes, and whether a record beyond each child."""
+
+    task: RootedClique
+    may_know: tuple[int, ...]
+    knowable: tuple[bool, ...]
+
+    def choices(self, *, each: bool) -> Sequence[Choice]:
+        """Return what may be known, except nothing at all.
+
+        With ``each`` every set of children is a choice of its own (2^children); otherwise all children
+        whose root is inside known and tilted nodes go together, and may or may not know.
+        """
+        return self._each if each else self._together
+
+    @cached_property
+    def _each(self) -> tuple[Choice, ...]:
+        return tuple(self._choices(each=True))
+
+    @cached_property
+    def _together(self) -> tuple[Choice, ...]:
+        return tuple(self._choices(each=False))
+
+    def _choices(self, *, each: bool) -> Iterator[Choice]:
+        """Yield the choices; sets of new nodes are bit masks here."""
+        new = self.task.new
+        bit = {n: 1 << k for k, n in enumerate(new)}
+        knowing = [c for c, knowable in enumerate(self.knowable) if knowable]
+        touched = [sum(bit.get(n, 0) for n in self.task.roots[c]) for c in knowing]
+        for known in _subsets(self.may_know):
+            unseen = ~sum(bit[n] for n in known)
+            tilts = [nodes & unseen for nodes in touched]
+            if each:
+                for chosen in _subsets(range(len(knowing))):
+                    tilted = reduce(or_, [tilts[c] for c in chosen], 0)
+                    if known or chosen:
+                        yield Choice(known, _listed(new, tilted), tuple(knowing[c] for c in chosen))
+                continue
+            unions: dict[int, None] = {0: None}
+            for tilt in tilts:
+                unions.update(dict.fromkeys([tilt | union for union in unions]))
+            for tilted in unions:
+                within = tuple(c for c, tilt in zip(knowing, tilts, strict=True) if not tilt & ~tilted)
+                if known or within:
+                    yield Choice(known, _listed(new, tilted), within, only=False)
+
+    def part(self, choice: Choice, *, together: int = 1) -> Part:
+        """Return the states of a choice, grouped by the known nodes, the root and the tilted nodes.
+
+        Free nodes are revealed ``together`` while they have at most so many values.
+        """
+        task, clique = self.task, self.task.clique
+        known, values = clique.labels(self._names(choice.known))
+        u, width = clique.labels(self._names(choice.tilted))
+        after = task.rerooted((*task.root, *choice.known, *choice.tilted))
+        first = after.first
+        at = (known[first], task.label[first], u[first])
+        number, state = np.zeros((2, values, task.count, width), dtype=np.int64)
+        log_p = np.full(number.shape, -np.inf)
+        number[at], state[at] = np.arange(after.count), first
+        log_p[at] = _log_sums(clique.log_p, after.label, after.count) - self._above[at[1]]
+        levels = after.order(together=together).levels if after.new else ()
+        labels = [known]
+        for level in reversed(levels):
+            labels.append(labels[-1][level.longer[0]])
+        return Part(log_p, number if levels else state, state, levels, tuple(reversed(labels)))
+
+    def pairs(self, *, each: bool) -> int:
+        """Return how many pairs of states all parts of all choices compare."""
+        matches: dict[tuple[int, ...], int] = {}
+        total = len(self.task.clique.states) ** 2
+        for choice in self.choices(each=each):
+            if choice.known not in matches:
+                label, _ = self.task.clique.labels(self._names(choice.known))
+                matches[choice.known] = int((np.bincount(label).astype(np.int64) ** 2).sum())
+            total += matches[choice.known]
+        return total
+
+    def grouped(self, known: tuple[int, ...]) -> tuple[Ints, Ints, Ints, Ints]:
+        """Return the states in groups of equal root and known values, and where each group starts.
+
+        The last two results are the root state and the known values of every group, by their numbers.
+        """
+        if known not in self._grouped:
+            values, count = self.task.clique.labels(self._names(known))
+            group = self.task.label * count + values
+            order = np.argsort(group, kind="stable")
+            starts = np.flatnonzero(np.diff(group[order], prepend=-1))
+            first = order[starts]
+            self._grouped[known] = order, starts, self.task.label[first], values[first]
+        return self._grouped[known]
+
+    @cached_property
+    def _grouped(self) -> dict[tuple[int, ...], tuple[Ints, Ints, Ints, Ints]]:
+        return {}
+
+    def count(self, nodes: Collection[int]) -> int:
+        """Return how many values some nodes of the clique have."""
+        return self.task.clique.labels(self._names(nodes))[1]
+
+    @cached_property
+    def _above(self) -> Array:
+        return _log_sums(self.task.clique.log_p, self.task.label, self.task.count)
+
+    def _names(self, nodes: Collection[int]) -> list[str]:
+        columns = self.task.columns
+        return [self.task.clique.nodes[columns[n]] for n in nodes]
+
+
+def seen_by_evidence(walk: Schedule, may_know: Collection[int]) -> list[Seen]:
+    """Return the tasks of a schedule as somebody sees them who may know these nodes, by their places."""
+    some: list[bool] = []
+    found = []
+    for task in walk.tasks:
+        own = tuple(n for n in sorted(task.new) if n in may_know)
+        found.append(Seen(task, own, tuple(some[c] for c, _ in task.children)))
+        some.append(bool(own) or any(found[-1].knowable))
+    return found
+
+
+def _subsets(items: Sequence[_Item]) -> Iterator[tuple[_Item, ...]]:
+    for size in range(len(items) + 1):
+        yield from combinations(items, size)
+
+
+def _listed(nodes: Sequence[int], mask: int) -> tuple[int, ...]:
+    return tuple(n for k, n in enumerate(nodes) if mask >> k & 1)
+
+
+def _log_sums(log_p: Array, label: Ints, count: int) -> Array:
+    top = np.full(count, -np.inf)
+    np.maximum.at(top, label, log_p)
+    mass = np.bincount(label, weights=np.exp(log_p - top[label]), minlength=count)
+    return np.asarray(np.log(mass) + top)
