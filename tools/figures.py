@@ -6,7 +6,10 @@ Each picture is drawn from data that the program has just computed, and carries 
 
 from __future__ import annotations
 
+import contextlib
 import csv
+import doctest
+import io
 import json
 import re
 import shutil
@@ -84,6 +87,87 @@ def draw_family(leakages: dict[str, Any], path: Path) -> None:
 
     axes = draw_pedigree(read_pedigree(_FAMILY), leakages, label="leakage ε (informed adversary)")
     axes.figure.savefig(path, dpi=150, bbox_inches="tight")
+
+
+def message() -> dict[str, Any]:
+    """The messages of docs/how_a_bound_works.md, computed by the code on that page."""
+    page = (ROOT / "docs" / "how_a_bound_works.md").read_text(encoding="utf-8")
+    names: dict[str, Any] = {}
+    with contextlib.redirect_stdout(io.StringIO()):
+        exec("".join(example.source for example in doctest.DocTestParser().get_examples(page)), names)
+    nodes, found = names["family"].nodes, {}
+    for task, table in zip(names["walk"].tasks, names["messages"], strict=True):
+        found[f"{nodes[task.new[0]]} to {nodes[task.root[0]]}"] = table.tolist()
+    return {"messages": found, "leakage": float(names["leakage"])}
+
+
+def draw_message(data: dict[str, Any], path: Path) -> None:
+    """The family as a tree, a table of pairs of genotypes beside every edge."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8.4, 4.0))
+    axes = figure.add_axes((0, 0, 1, 1))
+    axes.set(xlim=(0, 8.4), ylim=(0, 4))
+    axes.axis("off")
+    people = {"Ann": (1.1, 3.2), "Bob": (1.1, 0.8), "Mum": (4.2, 2.0), "Grandma": (7.3, 2.0)}
+    below, above = data["messages"]["Ann to Mum"], data["messages"]["Mum to Grandma"]
+    arrows = [("Ann", "Mum", below, (2.75, 3.25)), ("Bob", "Mum", below, (3.1, 0.8)),
+              ("Mum", "Grandma", above, (5.75, 3.0))]  # fmt: skip
+    for start, end, table, (x, y) in arrows:
+        line = {"arrowstyle": "-|>", "color": "#1f5f8b", "lw": 2, "shrinkA": 28, "shrinkB": 30}
+        axes.annotate("", people[end], people[start], arrowprops=line)
+        for i, row in enumerate(table):
+            for j, value in enumerate(row):
+                shade = 1 - 0.55 * value / 2
+                axes.add_patch(
+                    _box(
+                        x + 0.34 * (j - 1.5),
+                        y - 0.26 * (i - 0.5),
+                        0.34,
+                        0.26,
+                        (shade, shade + (1 - shade) / 2, 1),
+                    )
+                )
+                axes.text(
+                    x + 0.34 * (j - 1),
+                    y - 0.26 * (i - 1),
+                    f"{value:.2f}",
+                    fontsize=7,
+                    ha="center",
+                    va="center",
+                )
+        axes.text(
+            x,
+            y + (0.48 if y > 2 else -0.6),
+            f"{start}'s message: pairs of {end}'s genotypes",
+            fontsize=7.5,
+            ha="center",
+        )
+    for name, (x, y) in people.items():
+        axes.text(
+            x,
+            y,
+            name,
+            ha="center",
+            va="center",
+            bbox={"boxstyle": "round,pad=0.6", "fc": "#eef4f8", "ec": "#1f5f8b"},
+        )
+    axes.text(5.1, 1.35, "D = α·1[x ≠ x'] + Ann's + Bob's", fontsize=8, ha="center", style="italic")
+    axes.text(
+        7.3,
+        1.05,
+        f"leakage ≤ α + {data['leakage'] - 1:.2f}\n(α = 1)",
+        fontsize=8,
+        ha="center",
+        style="italic",
+    )
+    figure.savefig(path, dpi=140)
+
+
+def _box(x: float, y: float, width: float, height: float, colour: tuple[float, float, float]) -> Any:
+    from matplotlib.patches import Rectangle
+
+    return Rectangle((x, y), width, height, facecolor=colour, edgecolor="white")
 
 
 def visits() -> dict[str, Any]:
@@ -179,6 +263,7 @@ Data = dict[str, Any]
 PICTURES: dict[str, tuple[Callable[[], Data], Callable[[Data, Path], None]]] = {
     "noise": (noise, draw_noise),
     "pedigree": (pedigree, draw_family),
+    "message": (message, draw_message),
     "visits": (visits, draw_visits),
     "report": (report, draw_report),
     "holdout_naive": (lambda: experiment("naive"), thresholdout_experiment.draw_figure),
