@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import math
 import os
+import subprocess
+import sys
 from fractions import Fraction
 
 import numpy as np
@@ -268,3 +270,13 @@ def test_rounding_is_charged_to_the_record_that_moves_least() -> None:
     assert smallest_sensitivity({"a": 0.0, "b": 0.5, "c": 2.0}) == 0.5
     unequal: AdditiveMechanism = LaplaceMechanism(Laplace({"a": 0.0, "b": 0.5, "c": 2.0}), 3.0)
     assert unequal.grid == LaplaceMechanism(Laplace(0.5), 3.0).grid
+
+
+def test_secure_noise_imports_no_data_science_stack() -> None:
+    """`holdout ask` waits for these imports: of OpenDP only what samples is loaded."""
+    code = (
+        "import sys; from quiltdp.mechanisms.noise import SecureNoise; SecureNoise().laplace([0], 2.0**20);"
+        "print(sorted({'sklearn', 'pandas', 'polars', 'scipy'} & set(sys.modules)))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout == "[]\n"

@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from types import SimpleNamespace
 from typing import Any, ClassVar, Protocol
 
 from quiltdp.errors import InvalidArgument
@@ -195,26 +196,26 @@ def _checked_scale(scale: float) -> float:
 
 
 def opendp() -> Any:
-    """Return OpenDP, which asks its callers to opt in before it samples."""
-    import opendp.prelude as dp
+    """Return what samplers need of OpenDP; its prelude would import scikit-learn, pandas and scipy as well."""
+    from opendp import domains, measurements, measures, metrics, mod
 
-    dp.enable_features("contrib")
-    return dp
+    mod.enable_features("contrib")  # OpenDP asks its callers to opt in before it samples
+    return SimpleNamespace(domains=domains, measurements=measurements, measures=measures, metrics=metrics)
 
 
 @lru_cache(maxsize=256)
 def _sampler(law: str, scale: float) -> Any:
     """Return OpenDP's measurement on 64-bit numbers: ``laplace``, ``gaussian`` or ``choice``."""
     dp = opendp()
-    domain = dp.vector_domain(dp.atom_domain(T="i64"))
+    domain = dp.domains.vector_domain(dp.domains.atom_domain(T="i64"))
     if law == "laplace":
-        return dp.m.make_laplace(domain, dp.l1_distance(T="i64"), scale=scale)
+        return dp.measurements.make_laplace(domain, dp.metrics.l1_distance(T="i64"), scale=scale)
     if law == "gaussian":
-        return dp.m.make_gaussian(domain, dp.l2_distance(T="i64"), scale=scale)
+        return dp.measurements.make_gaussian(domain, dp.metrics.l2_distance(T="i64"), scale=scale)
     # with this measure OpenDP perturbs by Gumbel noise, which is the exponential mechanism;
     # its pure cost 2Δ/scale is the classical one, stated by ExponentialMechanism
-    gumbel = dp.zero_concentrated_divergence()
-    return dp.m.make_noisy_max(domain, dp.linf_distance(T="i64"), gumbel, scale=scale)
+    gumbel = dp.measures.zero_concentrated_divergence()
+    return dp.measurements.make_noisy_max(domain, dp.metrics.linf_distance(T="i64"), gumbel, scale=scale)
 
 
 # Noise wider than 64 bits, in whole numbers of any size and with no floating-point number anywhere:
