@@ -196,7 +196,7 @@ def _checked_scale(scale: float) -> float:
 
 
 def opendp() -> Any:
-    """Return what samplers need of OpenDP; its prelude would import scikit-learn, pandas and scipy as well."""
+    """Return what samplers need of OpenDP; its prelude would import scikit-learn and pandas too."""
     from opendp import domains, measurements, measures, metrics, mod
 
     mod.enable_features("contrib")  # OpenDP asks its callers to opt in before it samples
