@@ -84,7 +84,7 @@ MOST_CODE_LINES = {
     "graph": 745,
     "inference": 3394,
     "io": 1631,
-    "mechanisms": 2773,
+    "mechanisms": 2714,
     "papers": 184,
     "report": 1382,
     "web": 393,
