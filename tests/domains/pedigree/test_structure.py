@@ -376,9 +376,8 @@ def test_ceph_kindreds_all_load():
         assert not model.latents
 
 
-def test_twins_named_by_family_and_id_are_two_people_of_the_study(tmp_path: Path) -> None:
-    fam = tmp_path / "t.fam"
-    fam.write_text("F dad 0 0 1 -9\nF mum 0 0 2 -9\nF ann dad mum 2 -9\nF bea dad mum 2 -9\n")
-    family = read_pedigree(fam, twins=[("ann", "bea")])
-    by_id, by_both = (qd.pedigree(family, 0.1, study=s) for s in (["ann", "bea"], ["F ann", "F bea"]))
+def test_twins_named_by_family_and_id_are_two_people_of_the_study(tmp_path):
+    rows = ("F dad 0 0 1", "F mum 0 0 2", "F ann dad mum 2", "F bea dad mum 2")
+    family = fam(tmp_path, *rows, twins=[("ann", "bea")])
+    by_id, by_both = (pedigree(family, 0.1, study=s) for s in (["ann", "bea"], ["F ann", "F bea"]))
     assert dict(by_both.people) == dict(by_id.people) == {"ann": 2}
