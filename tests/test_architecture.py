@@ -76,7 +76,7 @@ MOST_CODE_LINES = {
     "accountant": 3137,
     "accountant/bounds": 3856,
     "accountant/ledger": 1801,
-    "base": 1841,
+    "base": 1836,
     "cli": 4434,
     "compiled": 107,
     "domains": 7729,
@@ -84,9 +84,9 @@ MOST_CODE_LINES = {
     "graph": 745,
     "inference": 3394,
     "io": 1631,
-    "mechanisms": 2773,
+    "mechanisms": 2714,
     "papers": 184,
-    "report": 1382,
+    "report": 1379,
     "web": 393,
 }
 
@@ -173,7 +173,7 @@ def test_no_forbidden_arrow(path: Path) -> None:
             "graph/quilts.py",
             "import importlib\nX = {'a': 'quiltdp.cli.app:main'}\nimportlib.import_module(X['a'])",
         ),
-        ("edges.py", "from importlib import import_module\nEDGES = {'a': 'quiltdp.accountant.audit:audit'}"),
+        ("edges.py", "from importlib import import_module\n_HOMES = {'a': 'quiltdp.accountant.audit'}"),
     ],
 )
 def test_the_test_sees_forbidden_arrows(place: str, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,7 +187,7 @@ def test_the_test_sees_forbidden_arrows(place: str, text: str, monkeypatch: pyte
         ("graph/quilts.py", "from quiltdp.errors import InvalidModel\nimport numpy"),
         ("accountant/specs.py", "from quiltdp.graph.quilts import quilts\nfrom quiltdp import moralize"),
         ("cli/info.py", "import quiltdp as qd\nfrom quiltdp.cli.app import fail"),
-        ("edges.py", "from importlib import import_module\nEDGES = {'a': 'quiltdp.report.plots:plot'}"),
+        ("edges.py", "from importlib import import_module\n_HOMES = {'a': 'quiltdp.report.plots'}"),
         ("graph/quilts.py", "WORDS = 'quiltdp.inference.spread'  # a name in a text is no import"),
     ],
 )
