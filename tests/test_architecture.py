@@ -74,7 +74,7 @@ MAX_LINES = 400  # code lines of a file
 MOST_CODE_LINES = {
     "C": 447,
     "accountant": 3137,
-    "accountant/bounds": 3856,
+    "accountant/bounds": 3857,
     "accountant/ledger": 1801,
     "base": 1836,
     "cli": 4434,
@@ -82,7 +82,7 @@ MOST_CODE_LINES = {
     "domains": 7729,
     "generalization": 3373,
     "graph": 745,
-    "inference": 3394,
+    "inference": 3396,
     "io": 1631,
     "mechanisms": 2714,
     "papers": 184,
