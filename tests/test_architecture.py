@@ -74,17 +74,17 @@ MAX_LINES = 400  # code lines of a file
 MOST_CODE_LINES = {
     "C": 447,
     "accountant": 3137,
-    "accountant/bounds": 3856,
+    "accountant/bounds": 3857,
     "accountant/ledger": 1801,
-    "base": 1836,
+    "base": 1846,
     "cli": 4434,
     "compiled": 107,
-    "domains": 7729,
+    "domains": 7274,
     "generalization": 3373,
     "graph": 745,
-    "inference": 3394,
+    "inference": 3396,
     "io": 1631,
-    "mechanisms": 2773,
+    "mechanisms": 2714,
     "papers": 184,
     "report": 1379,
     "web": 393,
@@ -238,7 +238,7 @@ def test_what_a_small_answer_does_not_need_exists() -> None:
     assert {m for m in UNNEEDED if m.startswith("quiltdp")} <= ours
 
 
-OTHER_FAMILIES = ("gedcom", "linkage", "linked", "panel", "tables")  # formats and loci that a .fam has not
+OTHER_FAMILIES = ("gedcom", "linked", "panel")  # formats and loci that a .fam has not
 FAMILY = "f a 0 0 1 -9\nf b 0 0 2 -9\nf c a b 1 -9\n"
 
 
