@@ -46,6 +46,7 @@ OF_ANOTHER_LAYER = {"quiltdp.__main__": "cli", "quiltdp.mechanisms.holdout": "ho
 TABLES = {
     "quiltdp.accountant.bounds": {"papers"},
     "quiltdp.edges": {"report"},
+    "quiltdp.interface": {"io"},
     "quiltdp.io.load": {"domains"},
 }
 BY_NAME = re.compile(r"quiltdp(\.\w+)+(:\w+)?")

@@ -51,6 +51,7 @@ from quiltdp.inference.tables import (
 from quiltdp.inference.trees import barriers_around
 from quiltdp.inference.witness import Assignment, QuiltInfluence, QuiltLike, Witness, Witnesses
 from quiltdp.inference.workspace import Workspace, moral_graph
+from quiltdp.interface import any_model
 from quiltdp.model import Model, Table
 from quiltdp.numbers import EPS, above
 
@@ -76,6 +77,7 @@ _Part: TypeAlias = "int | frozenset[str]"
 # -- any sets of nodes ------------------------------------------------------------------------------
 
 
+@any_model
 def max_influence(
     model: Model,
     *,
@@ -124,6 +126,7 @@ def max_influence(
     return _influence_by_elimination(space, of, seen, known, max_entries)
 
 
+@any_model
 def blanket_influence(
     model: Model, node: str, *, max_entries: int = MAX_ENTRIES, workspace: Workspace | None = None
 ) -> float:
@@ -180,6 +183,7 @@ def _influence_by_elimination(
 _LIMITS = Limits()
 
 
+@any_model
 def quilt_influence(
     model: Model,
     quilt: QuiltLike,
@@ -250,6 +254,7 @@ def quilt_influence(
     return QuiltInfluence(*numbers, partial(_witnesses, ref(space), model, quilt, limits, worst, b_at))
 
 
+@any_model
 def quilt_influences(
     model: Model,
     quilts: Iterable[QuiltLike],
