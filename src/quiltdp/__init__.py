@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from quiltdp.mechanisms.holdout import Answer, ReusableHoldout
     from quiltdp.model import Factor, Model
 
-__version__ = "0.1.0"
+__version__ = "0.3.0"
 
 # Public name -> module that holds it.  Names are imported on first use, so that `import quiltdp`
 # stays quick; keep the list above, for type checkers, equal to this one.

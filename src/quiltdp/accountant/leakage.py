@@ -11,12 +11,12 @@ import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from quiltdp import edges
 from quiltdp.accountant.analysis import Analysis, Evaluation, Solution, Stage
 from quiltdp.accountant.bounds.contract import Vector
 from quiltdp.accountant.request import Progress, Request, Who, Work
 from quiltdp.accountant.result import Leakage, PerUnit
 from quiltdp.accountant.units import SMALLEST_TARGET, DpEpsilon, Protect, alphas, positive_epsilon
-from quiltdp.edges import edge
 from quiltdp.interface import any_model, old_keyword
 from quiltdp.model import Model
 from quiltdp.numbers import digits_down, digits_up, digits_up_array, down, scaled
@@ -153,7 +153,7 @@ class LeakageProfile(Analysis):
 
     def plot(self, dp_epsilons: Any = None, *, ax: Any = None) -> Any:
         """Draw leakage against α, one line per method; return matplotlib axes."""
-        return edge("plot_profile")(self, dp_epsilons, ax=ax)
+        return edges.plot_profile(self, dp_epsilons, ax=ax)
 
 
 @any_model

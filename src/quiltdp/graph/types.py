@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from quiltdp.edges import edge
+from quiltdp import edges
 from quiltdp.errors import InvalidArgument, InvalidModel, UnknownNode
 from quiltdp.graph.components import connected_components
 
@@ -116,7 +116,7 @@ class DependencyGraph:
 
     def plot(self, *, highlight: Any = None, ax: Any = None) -> Any:
         """Draw the graph, with the parts of the quilt ``highlight`` in colour; return matplotlib axes."""
-        return edge("plot_graph")(self, highlight=highlight, ax=ax)
+        return edges.plot_graph(self, highlight=highlight, ax=ax)
 
     def to_networkx(self) -> nx.Graph:
         """Return the graph as networkx has it; the attribute ``record`` says which nodes are records.

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property, partial
 from itertools import combinations
 from typing import TypeAlias
@@ -117,11 +118,8 @@ def max_influence(
     space = workspace if workspace is not None else Workspace(model)
     seen, known = sorted(on), sorted(given)
     if math.prod(model.cardinality(n) for n in (of, *known, *seen)) <= JOINT_ENTRIES:
-        try:
+        with suppress(ModelTooWide):
             joint = log_marginal(model, (of, *known, *seen), max_entries=max_entries, workspace=space)
-        except ModelTooWide:
-            pass
-        else:
             return _influence_of_joint(joint, len(known))
     return _influence_by_elimination(space, of, seen, known, max_entries)
 
@@ -295,8 +293,7 @@ def swings(
     ModelTooWide
         If there are too many sets L, or a table of the region itself is too large.
     """
-    space = workspace if workspace is not None else Workspace(model)
-    region = _Region(space, targets, nearby, separator, limits)
+    region = _Region(workspace or Workspace(model), targets, nearby, separator, limits)
     sets = region.every_known_set()
     if not region.told:
         return dict.fromkeys(sets, 0.0)
@@ -319,8 +316,7 @@ def unit_influence(
     ModelTooWide
         If a table of the region itself is too large.
     """
-    space = workspace if workspace is not None else Workspace(model)
-    region = _Region(space, targets, nearby, separator, limits)
+    region = _Region(workspace or Workspace(model), targets, nearby, separator, limits)
     return region.influence([_NONE])[0] if region.told else 0.0
 
 
