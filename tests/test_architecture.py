@@ -46,6 +46,7 @@ OF_ANOTHER_LAYER = {"quiltdp.__main__": "cli", "quiltdp.mechanisms.holdout": "ho
 TABLES = {
     "quiltdp.accountant.bounds": {"papers"},
     "quiltdp.edges": {"report"},
+    "quiltdp.interface": {"io"},
     "quiltdp.io.load": {"domains"},
 }
 BY_NAME = re.compile(r"quiltdp(\.\w+)+(:\w+)?")
@@ -73,17 +74,17 @@ MAX_LINES = 400  # code lines of a file
 # not blank.  They fall, or the change that raises one says what the lines buy.
 MOST_CODE_LINES = {
     "C": 447,
-    "accountant": 3137,
-    "accountant/bounds": 3856,
+    "accountant": 3269,
+    "accountant/bounds": 3896,
     "accountant/ledger": 1801,
-    "base": 1836,
+    "base": 1916,
     "cli": 4434,
     "compiled": 107,
-    "domains": 7477,
-    "generalization": 3373,
-    "graph": 745,
-    "inference": 3394,
-    "io": 1631,
+    "domains": 7272,
+    "generalization": 3377,
+    "graph": 774,
+    "inference": 3404,
+    "io": 1680,
     "mechanisms": 2714,
     "papers": 184,
     "report": 1379,
