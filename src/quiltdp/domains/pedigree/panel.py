@@ -30,7 +30,7 @@ from quiltdp.domains.pedigree.people import Pedigree, study_members
 from quiltdp.domains.pedigree.read import read_pedigree
 from quiltdp.errors import InvalidArgument, option
 from quiltdp.journal import Journal
-from quiltdp.numbers import digits_up_array, up, up_array
+from quiltdp.numbers import round_up_digits_array, up, up_array
 from quiltdp.parallel import Progress
 from quiltdp.work import Limit, WorkBudget
 
@@ -123,7 +123,7 @@ class PanelProfile:
             total = np.zeros(len(self.people))
             for kind, at in self._places():
                 total[at] += kind.leakage(who, w[kind.loci], scale)
-            return digits_up_array(up_array(total, 8.0))
+            return round_up_digits_array(up_array(total, 8.0))
 
         return self.answer(question)
 
@@ -135,7 +135,7 @@ class PanelProfile:
             worst = np.zeros(len(self.people))
             for kind, at in self._places():
                 worst[at] = np.maximum(worst[at], kind.worst_locus(who, scale))
-            return digits_up_array(up_array(worst, 8.0))
+            return round_up_digits_array(up_array(worst, 8.0))
 
         return self.answer(question)
 
