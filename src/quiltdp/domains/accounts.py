@@ -57,8 +57,8 @@ def content_identity(files: Iterable[str | os.PathLike[str]]) -> str:
 
 def state_folder() -> Path:
     """Return where programs keep what outlives them: ``$XDG_STATE_HOME/quiltdp``."""
-    given = os.environ.get("XDG_STATE_HOME", "")
-    return Path(given if os.path.isabs(given) else os.path.expanduser("~/.local/state"), "quiltdp")
+    home = os.environ.get("XDG_STATE_HOME", "")
+    return Path(home if os.path.isabs(home) else os.path.expanduser("~/.local/state"), "quiltdp")
 
 
 def _made_state_folder() -> Path:
@@ -232,13 +232,13 @@ def _alone() -> Iterator[None]:
 
 def _recall(identity: str) -> list[Path]:
     """Return the ledgers that were made for these data; refuse an index that is there and cannot be read."""
-    found: list[Path] = []
+    ledgers: list[Path] = []
     for line in read_bytes(_index()).splitlines() if os.path.lexists(_index()) else ():
         with suppress(ValueError, KeyError, TypeError, RecursionError):
             entry: dict[str, Any] = json.loads(line)
             if entry["data"] == _keyed(entry["salt"], identity):
-                found.append(Path(entry["ledger"]))
-    return found
+                ledgers.append(Path(entry["ledger"]))
+    return ledgers
 
 
 def _remember(account: Account) -> None:

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from quiltdp.domains.pedigree.people import Pedigree
+from quiltdp.domains.pedigree.people import Pedigree, grouped
 
 __all__ = ["MOST_DRAWN", "SYMBOL", "Drawing", "Line", "draw_lines", "layout"]
 
@@ -37,9 +37,7 @@ def layout(family: Pedigree, people: Collection[str] | None = None) -> dict[str,
     """
     chosen = {p.name for p in family} if people is None else set(people)
     level = _levels(family, chosen)
-    rows: dict[int, list[str]] = {}
-    for name in _walk(family, chosen):
-        rows.setdefault(level[name], []).append(name)
+    rows: dict[int, Sequence[str]] = dict(grouped((level[name], name) for name in _walk(family, chosen)))
     x = {name: float(k) for row in rows.values() for k, name in enumerate(row)}
     for sweep in range(_SWEEPS):
         order = sorted(rows) if sweep % 2 == 0 else sorted(rows, reverse=True)
@@ -66,9 +64,9 @@ def _levels(family: Pedigree, chosen: Collection[str]) -> dict[str, int]:
         if father not in group or mother not in group or group[father] == group[mother]:
             continue
         merged = {n: group[father] if g == group[mother] else g for n, g in group.items()}
-        found = _ranks(parents, merged)
-        if found is not None:
-            group, rank = merged, found
+        ranks = _ranks(parents, merged)
+        if ranks is not None:
+            group, rank = merged, ranks
     above = {group[n] for n, own in parents.items() if own}
     lowest: dict[str, int] = {}
     for n, own in parents.items():
@@ -232,19 +230,18 @@ def draw_lines(family: Pedigree, grid: Mapping[str, Point], caption: float = 0.4
     --------
     >>> from quiltdp.domains.pedigree import Pedigree, Person
     >>> trio = Pedigree((Person("dad"), Person("mum"), Person("kid", "dad", "mum")))
-    >>> found = draw_lines(trio, {"dad": (0.0, 0.0), "mum": (1.0, 0.0), "kid": (0.5, -1.0)})
-    >>> [(line.kind, len(line.points)) for line in found.lines]
+    >>> drawing = draw_lines(trio, {"dad": (0.0, 0.0), "mum": (1.0, 0.0), "kid": (0.5, -1.0)})
+    >>> [(line.kind, len(line.points)) for line in drawing.lines]
     [('marriage', 2), ('descent', 2), ('descent', 2), ('descent', 2)]
     """
     level = {n: round(-y) for n, (_, y) in grid.items()}
-    rows: dict[int, list[float]] = {}
-    for n, (x, _) in grid.items():
-        rows.setdefault(level[n], []).append(x)
+    rows = grouped((level[n], x) for n, (x, _) in grid.items())
     gaps = _Gaps({r: sorted(xs) for r, xs in rows.items()})
-    sibships: dict[tuple[str, str], list[str]] = {}
-    for p in family:
-        if p.name in grid and p.father in grid and p.mother in grid:
-            sibships.setdefault((str(p.father), str(p.mother)), []).append(p.name)
+    sibships = grouped(
+        ((p.father, p.mother), p.name)
+        for p in family
+        if p.father and p.mother and {p.name, p.father, p.mother} <= grid.keys()
+    )
     plans = [
         _plan(couple, children, grid, level, gaps)
         for couple, children in sorted(sibships.items(), key=lambda item: _width(item[0], grid))
@@ -279,7 +276,7 @@ def _width(couple: tuple[str, str], grid: Mapping[str, Point]) -> tuple[float, t
 
 def _plan(
     couple: tuple[str, str],
-    children: list[str],
+    children: Sequence[str],
     grid: Mapping[str, Point],
     level: Mapping[str, int],
     gaps: _Gaps,
@@ -353,10 +350,10 @@ def _heights(last: int, tracks: Mapping[int, int], caption: float) -> list[float
 
 def _lines(plan: _Plan, place: Mapping[str, Point], height: Callable[[int, int], float]) -> list[Line]:
     """Return the lines of one couple; ``height`` is y of a track in a channel."""
-    found: list[Line] = []
+    lines: list[Line] = []
 
     def draw(kind: str, *points: Point) -> None:
-        found.append(Line(plan.couple, kind, points))
+        lines.append(Line(plan.couple, kind, points))
 
     marriage = [b for b in plan.bars if b.marriage]
     descent = [b for b in plan.bars if not b.marriage]
@@ -367,12 +364,12 @@ def _lines(plan: _Plan, place: Mapping[str, Point], height: Callable[[int, int],
         last = marriage[-1]
         start = height(last.channel, last.track)
         ends: list[list[Point]] = []
-        left = iter(marriage[:-1])
+        bars = iter(marriage[:-1])
         for name in plan.couple:
             passed = plan.sides[name]
             points = [place[name], (passed[0][1], place[name][1])]
             for (_, x), (_, y) in pairwise(passed):
-                bar = next(left)
+                bar = next(bars)
                 points += [(x, height(bar.channel, bar.track)), (y, height(bar.channel, bar.track))]
             ends.append([*points, (passed[-1][1], start)])
         draw("marriage", *ends[0], *reversed(ends[1]))
@@ -386,4 +383,4 @@ def _lines(plan: _Plan, place: Mapping[str, Point], height: Callable[[int, int],
         step = [p for p in plan.trunk if p[0] == bar.channel + 1]
         if step:
             x, y = step[0][1], level
-    return found
+    return lines

@@ -18,7 +18,7 @@ import codecs
 import gzip
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -91,8 +91,8 @@ class _Study:
 
     def key(self, shape: Shape) -> str:
         """Return the name of a shape's answer in a journal."""
-        asked = (self.query, self.epsilon, self.adversaries, self.nodes, dict(self.genetics))
-        return key_of("family", shape, self._loci, asked, self.budget.to_dict())
+        release = (self.query, self.epsilon, self.adversaries, self.nodes, dict(self.genetics))
+        return key_of("family", shape, self._loci, release, self.budget.to_dict())
 
     @cached_property
     def _loci(self) -> str:
@@ -144,8 +144,8 @@ def account_families(
     >>> trio = Pedigree((Person("dad"), Person("mum"), Person("kid", "dad", "mum")))
     >>> pair = Pedigree((Person("ann"), Person("bob")))
     >>> panel = Panel.of({"rs1": 0.1, "rs2": 0.3})
-    >>> for found in account_families([trio, pair], panel, epsilon=1.0):
-    ...     print(found.family, found.people, round(found.sigma["informed"], 2), found.binding["informed"])
+    >>> for need in account_families([trio, pair], panel, epsilon=1.0):
+    ...     print(need.family, need.people, round(need.sigma["informed"], 2), need.binding["informed"])
     dad 3 8.0 kid
     ann 2 4.0 ann
     """
@@ -181,7 +181,7 @@ def _answers(
         return
     shapes = ((family, _shape(family, study), guard) for family in chain(first, walk))
     how |= {"shared": study, "label": "families", "total": total}
-    for (family, *_), answer in each_kept(_account_one, shapes, key=_Keys(study), **how):
+    for (family, *_), answer in each_kept(_account_one, shapes, key=_key(study), **how):
         yield family, answer
 
 
@@ -189,21 +189,20 @@ _Item = tuple[Pedigree, Shape, Guard]
 """A family, its shape, and the limit of the study."""
 
 
-class _Keys:
-    """The key of a family's shape, each computed once."""
+def _key(study: _Study) -> Callable[[_Item], str]:
+    """Return the key of a family's shape in a journal, each computed once."""
+    keys: dict[Shape, str] = {}
 
-    def __init__(self, study: _Study) -> None:
-        self.study = study
-        self._known: dict[Shape, str] = {}
-
-    def __call__(self, item: _Item) -> str:
+    def key(item: _Item) -> str:
         family, shape, _ = item
-        if shape not in self._known:
-            pedigree(family, 0.25, x_linked=bool(self.study.panel.x_linked.any()))  # refused by its own names
-            if len(self._known) > 10_000:
-                self._known.clear()
-            self._known[shape] = self.study.key(shape)
-        return self._known[shape]
+        if shape not in keys:
+            pedigree(family, 0.25, x_linked=bool(study.panel.x_linked.any()))  # refused by its own names
+            if len(keys) > 10_000:
+                keys.clear()
+            keys[shape] = study.key(shape)
+        return keys[shape]
+
+    return key
 
 
 def _account_one(study: _Study, item: _Item) -> dict[str, Any]:

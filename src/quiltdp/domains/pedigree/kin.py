@@ -170,16 +170,17 @@ def relation(family: Pedigree, person: str, relative: str) -> str:
         return _line(theirs[me.name], "child")
     shared = set(mine) & set(theirs)
     if not shared:
-        return _unrelated(family, me.name, other.name)
+        couples = {(me.name, other.name), (other.name, me.name)} & family.couples
+        return "partner" if couples else "not related by blood"
     up, down = min((mine[a], theirs[a]) for a in shared)
     nearest = [a for a in shared if (mine[a], theirs[a]) == (up, down)]
     half = "half-" if len(nearest) < 2 else ""
     if (up, down) == (1, 1):
         return f"{half}sib" if half else "full sib"
     if up == 1:
-        return _generations(down - 1, "nibling", half)
+        return f"{half}{_great(down - 2)}nibling"
     if down == 1:
-        return _generations(up - 1, "avuncular", half)
+        return f"{half}{_great(up - 2)}avuncular"
     removed = abs(up - down)
     nth = {2: "first", 3: "second", 4: "third"}.get(min(up, down), f"{min(up, down) - 1}th")
     times = {0: "", 1: " once removed", 2: " twice removed"}.get(removed, f" {removed} times removed")
@@ -187,23 +188,11 @@ def relation(family: Pedigree, person: str, relative: str) -> str:
 
 
 def _line(steps: int, word: str) -> str:
-    if steps == 1:
-        return word
-    return f"{_great(steps - 2)}grand{word}"
-
-
-def _generations(steps: int, word: str, half: str) -> str:
-    return half + _great(steps - 1) + word
+    return word if steps == 1 else f"{_great(steps - 2)}grand{word}"
 
 
 def _great(times: int) -> str:
     return "great-" * times if times <= 4 else f"{times} times great-"
-
-
-def _unrelated(family: Pedigree, me: str, other: str) -> str:
-    if (me, other) in family.couples or (other, me) in family.couples:
-        return "partner"
-    return "not related by blood"
 
 
 def influence_of_pair(joint: Table) -> float:

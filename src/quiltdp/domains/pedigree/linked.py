@@ -82,8 +82,7 @@ class LinkedLoci:
         size = len(self.names)
         if size < 2:
             raise InvalidArgument(f"{option('recombination')} needs two loci or more, {size} given")
-        if size > MOST_LOCI:
-            raise _too_many(size)
+        _refuse_too_many(size)
         law = np.array(self.haplotypes, dtype=np.float64)
         if law.shape != (2**size,) or not np.all(law >= 0) or abs(float(law.sum()) - 1.0) > 1e-6:
             raise InvalidArgument(
@@ -120,8 +119,7 @@ class LinkedLoci:
             frequencies allow.
         """
         names = tuple(allele_frequency)
-        if len(names) > MOST_LOCI:
-            raise _too_many(len(names))
+        _refuse_too_many(len(names))
         size = max(len(names), 2)
         strength = _per_pair("ld", ld, size, -1.0, 1.0)
         p = [float(allele_frequency[n]) for n in names]
@@ -147,22 +145,20 @@ class LinkedLoci:
 
         Examples
         --------
-        >>> found = LinkedLoci.of_haplotypes({"00": 0.5, "01": 0.25, "11": 0.25}, recombination=0.01)
-        >>> found.frequencies
+        >>> loci = LinkedLoci.of_haplotypes({"00": 0.5, "01": 0.25, "11": 0.25}, recombination=0.01)
+        >>> loci.frequencies
         {'locus 1': 0.25, 'locus 2': 0.5}
         """
         rows = [str(h) for h in haplotypes]
         size = len(rows[0]) if rows else 0
         for row in rows:
             if len(row) != size or set(row) - {"0", "1"}:
-                raise InvalidArgument(
-                    f"haplotypes: {row!r} is not a row of {size} digits 0 or 1, one for every locus"
-                )
+                digits = f"a row of {size} digits 0 or 1, one for every locus"
+                raise InvalidArgument(f"haplotypes: {row!r} is not {digits}")
         called = tuple(names) if names is not None else tuple(f"locus {k + 1}" for k in range(size))
         if len(called) != size:
             raise InvalidArgument(f"haplotypes: rows have {size} digits for {len(called)} loci")
-        if size > MOST_LOCI:
-            raise _too_many(size)
+        _refuse_too_many(size)
         law = np.zeros(2**size)
         for row, share in zip(rows, haplotypes.values(), strict=True):
             law[int(row, 2)] += float(share)
@@ -200,11 +196,10 @@ class LinkedLoci:
         return correlations
 
 
-def _too_many(loci: int) -> ModelTooWide:
-    return ModelTooWide(
-        f"{loci} linked loci have {2**loci:,} haplotypes; one model takes at most {MOST_LOCI} loci",
-        "leave loci out",
-    )
+def _refuse_too_many(loci: int) -> None:
+    if loci > MOST_LOCI:
+        many = f"{loci} linked loci have {2**loci:,} haplotypes; one model takes at most {MOST_LOCI} loci"
+        raise ModelTooWide(many, "leave loci out")
 
 
 def alleles(loci: int) -> Table:
@@ -308,20 +303,19 @@ def _pair_law(p: float, q: float, strength: float) -> Table:
     return table
 
 
-def _fractions(given: float | Sequence[float], loci: int) -> tuple[float, ...]:
-    return _per_pair("recombination", given, loci, 0.0, 0.5)
+def _fractions(recombination: float | Sequence[float], loci: int) -> tuple[float, ...]:
+    return _per_pair("recombination", recombination, loci, 0.0, 0.5)
 
 
 def _per_pair(
-    name: str, given: float | Sequence[float], loci: int, low: float, high: float
+    name: str, numbers: float | Sequence[float], loci: int, low: float, high: float
 ) -> tuple[float, ...]:
-    values = [given] * (loci - 1) if isinstance(given, int | float) else list(given)
+    values = [numbers] if isinstance(numbers, int | float) else list(numbers)
     if len(values) == 1:
         values = values * (loci - 1)
     if len(values) != loci - 1:
-        raise InvalidArgument(
-            f"{option(name)}: {loci} loci have {loci - 1} pairs of neighbours, {len(values)} numbers given"
-        )
+        pairs = f"{loci} loci have {loci - 1} pairs of neighbours, {len(values)} numbers given"
+        raise InvalidArgument(f"{option(name)}: {pairs}")
     for value in values:
         if not low <= float(value) <= high:
             raise InvalidArgument(f"{option(name)} must lie between {low:g} and {high:g}, not {value!r}")
@@ -421,5 +415,5 @@ def _best(model: Model, protect: Mapping[str, tuple[str, ...]] | None) -> str:
     sizes = {r: model.cardinality(r) for r in model.records}
     units = protect.values() if protect else [(r,) for r in model.records]
     whole = math.prod(sizes.values())
-    left = max((whole // math.prod(sizes[r] for r in unit) for unit in units), default=1)
-    return "exact" if left <= _EXACT_STATES and len(sizes) <= _EXACT_RECORDS else "auto"
+    others = max((whole // math.prod(sizes[r] for r in unit) for unit in units), default=1)
+    return "exact" if others <= _EXACT_STATES and len(sizes) <= _EXACT_RECORDS else "auto"

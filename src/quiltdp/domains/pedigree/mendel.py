@@ -60,11 +60,7 @@ def gamete(copies: int, mutation_rate: float) -> Table:
     """
     mu = _probability("mutation_rate", mutation_rate, 0.5)
     share = np.arange(copies + 1) / copies
-    return np.array([_mix(s, mu) for s in share])
-
-
-def _mix(share: float, mu: float) -> float:
-    return 0.5 if share == 0.5 else float(share * (1.0 - mu) + (1.0 - share) * mu)
+    return np.where(share == 0.5, 0.5, share * (1.0 - mu) + (1.0 - share) * mu)
 
 
 def _two_draws(first: Table, second: Table) -> Table:

@@ -71,9 +71,8 @@ class Locus:
         if self.mutation_rate == 0 and self.error_rate == 0:
             notes.append(
                 "mutation rate 0 and error rate 0 are exact Mendel: a relative's genotype can rule one of"
-                " yours out with certainty (a parent's and a child's always can), so the influence between"
-                " them is infinite and leakage is bounded by counting them and by the contraction behind"
-                " them; a positive rate makes every influence finite"
+                " yours out with certainty (a parent's and a child's always can), so such relatives count in"
+                " full towards the leakage; a positive rate makes every influence finite"
             )
         return tuple(notes)
 
