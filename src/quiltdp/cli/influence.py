@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING
 
-from quiltdp.cli.accounting import AsJson, ModelFile
-from quiltdp.cli.app import emit_json, guarded
-from quiltdp.cli.model_options import load, model_options
-from quiltdp.cli.option_words import opt
+from quiltdp.cli.app import emit_json
+from quiltdp.cli.options import load
 
 if TYPE_CHECKING:
     from quiltdp.graph.quilt import Quilt
@@ -17,25 +15,29 @@ if TYPE_CHECKING:
 __all__ = ["by_use", "influence"]
 
 
-@model_options
 def influence(
-    model: ModelFile,
+    model: str,
     *,
-    of: Annotated[str, opt("NODE", "The node under attack.", "--of")],
-    on: Annotated[
-        str | None, opt("NAMES", "The nodes seen, separated by commas; default: its Markov blanket.", "--on")
-    ] = None,
-    given: Annotated[
-        str, opt("NAMES", "Nodes whose values are known already, separated by commas.", "--given")
-    ] = "",
-    max_entries: Annotated[int, opt("N", "The largest table that may be built.", min=1)] = 2**24,
-    json: AsJson = False,
-    options: dict[str, Any],
+    of: str,
+    on: str | None = None,
+    given: str = "",
+    records: str | None = None,
+    allele_frequency: list[str] | None = None,
+    json: bool = False,
 ) -> None:
     """Show the conditional max-influence: how far the nodes seen can tell two values of a node apart.
 
     It is the largest ln P(seen | x, known) / P(seen | x', known) over all values and all pairs x, x' that
     are possible with what is known; inf if some outcome is possible under one value only.
+
+    Release
+    -------
+    of : NODE
+        The node under attack.
+    on : NAMES
+        The nodes seen, separated by commas; default: its Markov blanket.
+    given : NAMES
+        Nodes whose values are known already, separated by commas.
 
     Examples
     --------
@@ -43,23 +45,22 @@ def influence(
     $ quiltdp influence models/asia.bif --of lung --on xray --given either --json
     $ quiltdp influence models/alarm.bif --of HR
     """
-    with guarded():
-        from quiltdp.graph.moral import moralize
-        from quiltdp.inference.influence import max_influence
+    from quiltdp.graph.moral import moralize
+    from quiltdp.inference.influence import max_influence
 
-        loaded = load(model, **options)
-        loaded.require([of])
-        blanket = moralize(loaded).neighbors(of)
-        known = _names(loaded, given)
-        seen = sorted(blanket.difference(known)) if on is None else _names(loaded, on)
-        value = max_influence(loaded, of=of, on=seen, given=known, max_entries=max_entries)
-        if json:
-            emit_json("influence", {"model": model, "of": of, "on": seen, "given": known, "influence": value})
-            return
-        from quiltdp.cli.show import listed, number, show_facts
+    loaded = load(model, records, allele_frequency)
+    loaded.require([of])
+    blanket = moralize(loaded).neighbors(of)
+    known = _names(loaded, given)
+    seen = sorted(blanket.difference(known)) if on is None else _names(loaded, on)
+    value = max_influence(loaded, of=of, on=seen, given=known)
+    if json:
+        emit_json("influence", {"model": model, "of": of, "on": seen, "given": known, "influence": value})
+        return
+    from quiltdp.cli.show import listed, number, show_facts
 
-        facts = [("of", of), ("on", listed(seen)), ("given", listed(known)), ("max-influence", number(value))]
-        show_facts(facts, title=f"Influence in {model}")
+    facts = [("of", of), ("on", listed(seen)), ("given", listed(known)), ("max-influence", number(value))]
+    show_facts(facts, title=f"Influence in {model}")
 
 
 def _names(model: Model, text: str) -> list[str]:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from quiltdp.cli.accounting import AsJson, ModelFile
-from quiltdp.cli.app import emit_json, guarded
-from quiltdp.cli.model_options import load, model_options
-from quiltdp.cli.option_words import arg, opt, switch
+from quiltdp.cli.app import emit_json
+from quiltdp.cli.options import load
 
 if TYPE_CHECKING:
     from quiltdp.graph.quilt import Quilt
@@ -17,27 +15,41 @@ if TYPE_CHECKING:
 __all__ = ["quilts"]
 
 
-@model_options
 def quilts(
-    model: ModelFile,
-    node: Annotated[str, arg("NODE", "The record under attack.")],
+    model: str,
+    node: str,
     *,
-    max_nearby: Annotated[
-        int | None, opt("K", "At most this many nearby records; latents are not counted.", min=0)
-    ] = None,
-    max_separator: Annotated[int | None, opt("K", "At most this many nodes in the separator.", min=0)] = None,
-    limit: Annotated[int, opt("N", "Stop after this many quilts.", min=1)] = 100,
-    influence: Annotated[
-        bool, switch("--influence", "Add b and the swing of each quilt, the most useful first.")
-    ] = False,
-    dp_epsilon: Annotated[float, opt("A", "With --influence: the α at which quilts are ranked.")] = 0.1,
-    json: AsJson = False,
-    options: dict[str, Any],
+    max_nearby: int | None = None,
+    max_separator: int | None = None,
+    limit: int = 100,
+    influence: bool = False,
+    dp_epsilon: float = 0.1,
+    records: str | None = None,
+    allele_frequency: list[str] | None = None,
+    json: bool = False,
 ) -> None:
     """List the Markov quilts of a node, smallest nearby set first.
 
     A quilt is a separator that cuts the node off from the remote rest; the nearby nodes are on its own
     side. The trivial quilt, with nothing remote in the node's component, is always in the full list.
+
+    Arguments
+    ---------
+    node : NODE
+        The record under attack.
+
+    Release
+    -------
+    max_nearby : K >= 0
+        At most this many nearby records; latents are not counted.
+    max_separator : K >= 0
+        At most this many nodes in the separator.
+    limit : N >= 1
+        Stop after this many quilts.
+    influence
+        Add b and the swing of each quilt, the most useful first.
+    dp_epsilon : A
+        With --influence: the α at which quilts are ranked.
 
     Examples
     --------
@@ -46,24 +58,23 @@ def quilts(
     $ quiltdp quilts models/pigs.bif p48124091 --limit 5 --json
     $ quiltdp quilts models/asia.bif smoke --influence --dp-epsilon 0.5
     """
-    with guarded():
-        import quiltdp as qd
-        from quiltdp.accountant.units import positive_epsilon
+    import quiltdp as qd
+    from quiltdp.accountant.units import positive_epsilon
 
-        positive_epsilon(dp_epsilon, "dp_epsilon", zero=True)
-        loaded = load(model, **options)
-        loaded.require([node])
-        graph = qd.moralize(loaded)
-        found = list(islice(qd.quilts(graph, node, max_nearby, max_separator), limit + 1))
-        more = len(found) > limit
-        if influence:
-            from quiltdp.cli.influence import by_use
+    positive_epsilon(dp_epsilon, "dp_epsilon", zero=True)
+    loaded = load(model, records, allele_frequency)
+    loaded.require([node])
+    graph = qd.moralize(loaded)
+    found = list(islice(qd.quilts(graph, node, max_nearby, max_separator), limit + 1))
+    more = len(found) > limit
+    if influence:
+        from quiltdp.cli.influence import by_use
 
-            _with_influence(model, node, by_use(loaded, found[:limit], dp_epsilon), more, dp_epsilon, json)
-        elif json:
-            _as_json(model, node, found[:limit], more)
-        else:
-            _as_table(model, node, found[:limit], more)
+        _with_influence(model, node, by_use(loaded, found[:limit], dp_epsilon), more, dp_epsilon, json)
+    elif json:
+        _as_json(model, node, found[:limit], more)
+    else:
+        _as_table(model, node, found[:limit], more)
 
 
 def _as_json(model: str, node: str, found: list[Quilt], more: bool) -> None:
