@@ -197,10 +197,8 @@ def _help(path: str, summary: str, group: str = "") -> str:
     """Return the help of a group of commands."""
     lines = {name: command.summary for name, command in COMMANDS.items()}
     if group:
-        lines = {
-            k.split()[1]: re.split("[,;:]", (f.__doc__ or "").split("\n")[0])[0]
-            for k, f in command_functions(group).items()
-        }
+        firsts = {k.split()[1]: str(f.__doc__).split("\n")[0] for k, f in command_functions(group).items()}
+        lines = {name: re.split("[,;:]", first)[0] for name, first in firsts.items()}
     rows = [f"  {name:<11}{text}" for name, text in lines.items()]
     shown = [f"Usage: {path} [OPTIONS] COMMAND [ARGS]...", f"  {summary}", "\n".join(["Commands:", *rows])]
     options = [] if group else ["Options:\n  --version  Show the version and exit.\n  -h, --help  Show this."]

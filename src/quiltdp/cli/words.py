@@ -15,7 +15,6 @@ __all__ = ["error_line", "speaking_for"]
 # Keyword of the library -> the option that stands for it where their names differ, {} for its value.
 _READ = ("format", "missing", "male", "female", "twins", "lat", "lon", "time", "user", "header", "separator")
 _OTHER_NAMES = {
-    "bdp_epsilon": "--epsilon {}",
     "keys": "--key {}",
     "ledger": "--ledger {}",
     "no_ledger": "--ledger none",

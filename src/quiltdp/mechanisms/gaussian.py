@@ -11,7 +11,7 @@ rounding of the values.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar
@@ -99,32 +99,10 @@ class Gaussian(GaussianCost):
         object.__setattr__(self, "sensitivity", frozen_sensitivity(self.sensitivity))
         object.__setattr__(self, "delta", checked_delta(self.delta))
 
-    def group_sensitivity(self, group: int | Collection[str]) -> float:
-        """Return, rounded up, how far a group of records moves the query together.
-
-        For a number k: kΔ, or the sum of the k largest Δ_j.  For a collection of record names: the
-        sum of their Δ_j.
-        """
-        delta = self.sensitivity
-        if isinstance(group, int):
-            if isinstance(group, bool) or group < 0:
-                raise InvalidArgument(f"group must be a number of records ≥ 0, not {group!r}")
-            few = (
-                sorted(delta.values(), reverse=True)[:group]
-                if isinstance(delta, Mapping)
-                else [delta] * group
-            )
-        else:
-            unknown = sorted(set(group) - set(delta)) if isinstance(delta, Mapping) else []
-            if unknown:
-                raise InvalidArgument(f"group: record {unknown[0]!r} has no sensitivity")
-            few = [delta[n] if isinstance(delta, Mapping) else delta for n in set(group)]
-        return round_up(sum(map(Fraction, few), Fraction(0)))
-
-    def profile(self, epsilon: float, scale: float, group: int | Collection[str] = 1) -> float:
-        """Return δ_k(ε) of k records changing together, rounded up; ε may be negative."""
+    def profile(self, epsilon: float, scale: float) -> float:
+        """Return δ(ε) of one record, rounded up; ε may be negative."""
         std = Fraction(positive(scale, "scale"))
-        return gaussian_delta(epsilon, round_up(Fraction(self.group_sensitivity(group)) / std))
+        return gaussian_delta(epsilon, round_up(Fraction(self.max_sensitivity) / std))
 
     def group_profile(self, scale: float) -> GroupProfile:
         """Return δ(ε) for groups of any total sensitivity."""

@@ -197,12 +197,12 @@ class ReusableHoldout:
         ledger: str | Path | Ledger,
         *,
         anchor: str | Path | None = None,
-        types: Mapping[str, str] | None = None,
-        second: bool = False,
-        noise: NoiseSource | None = None,
-        data_folders: Sequence[str | Path] = (),
+        **options: Any,
     ) -> ReusableHoldout:
-        """Go on with an existing ledger: calibration, threshold and the rest are read from it."""
+        """Go on with an existing ledger: calibration, threshold and the rest are read from it.
+
+        ``options`` are ``types``, ``second``, ``noise`` and ``data_folders`` of the class.
+        """
         account = ledger if isinstance(ledger, Ledger) else Ledger.open(ledger, anchor=anchor)
         settings = account.settings
         if settings.get("kind") != "thresholdout":
@@ -218,10 +218,7 @@ class ReusableHoldout:
             resolution=setting(settings, "resolution"),
             accuracy=setting(settings, "accuracy"),
             columns=settings.get("columns"),
-            types=types,
-            second=second,
-            noise=noise,
-            data_folders=data_folders,
+            **options,
         )
 
     # -- asking ----------------------------------------------------------------------------

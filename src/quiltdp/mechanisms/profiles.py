@@ -7,6 +7,7 @@ pessimistic estimates).
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
@@ -14,7 +15,6 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from quiltdp.errors import InvalidArgument
 from quiltdp.mechanisms.sensitivities import whole
 from quiltdp.numbers import up
 
@@ -41,12 +41,12 @@ class GroupProfile(Protocol):
         ...
 
 
-class OneByOne:
+class OneByOne(ABC):
     """A profile without a formula for arrays: ``deltas`` calls ``delta``."""
 
+    @abstractmethod
     def delta(self, epsilon: float, weight: float) -> float:
-        """Return δ of one pair; a profile says how."""
-        raise InvalidArgument(f"{type(self).__name__} has no delta")
+        """Return δ of one pair."""
 
     def deltas(self, epsilon: Vector, weight: Vector) -> Vector:
         """Return δ for many pairs (ε, weight), one by one."""

@@ -14,7 +14,7 @@ import os
 import secrets
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +37,7 @@ NOT_TOLD = "the answer could not be recorded, so it is not told; it stays charge
 
 def now() -> str:
     """Return the time of an entry, in UTC, to the second."""
-    return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _commitment(threshold: str, nonce: bytes) -> str:

@@ -26,9 +26,8 @@ from quiltdp.accountant.adversaries import INFORMED, PRIOR, Adversary, adversary
 from quiltdp.accountant.shared_work import SharedWork, WorkDone
 from quiltdp.domains.pedigree.frequencies import Panel, read_frequencies
 from quiltdp.domains.pedigree.panel_loci import Kind
+from quiltdp.domains.pedigree.people import Pedigree, study_members
 from quiltdp.domains.pedigree.read import read_pedigree
-from quiltdp.domains.pedigree.study import study_members
-from quiltdp.domains.pedigree.types import Pedigree
 from quiltdp.errors import InvalidArgument, option
 from quiltdp.journal import Journal
 from quiltdp.numbers import digits_up_array, up, up_array

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 
 import numpy as np
 from numpy.typing import NDArray
@@ -101,7 +101,7 @@ def _speeds(points: Points, max_speed: float) -> Points:
     k = int(np.argmax(fast))
     where = (
         f"{speed[k] * 3.6:,.0f} km/h at line {int(points.lines[k + 1])},"
-        f" {datetime.fromtimestamp(float(points.time[k + 1]), timezone.utc):%Y-%m-%d %H:%M:%S} UTC"
+        f" {datetime.fromtimestamp(float(points.time[k + 1]), UTC):%Y-%m-%d %H:%M:%S} UTC"
     )
     if count > JOINED_SHARE * total and count > 3:
         raise FileFormatError(

@@ -154,8 +154,8 @@ class WorstCost:
 
 
 @all_or_nothing()
-def worst_case_dp_epsilon(models: Sequence[ChainModel], bdp_epsilon: float, **options: Any) -> WorstCost:
-    """Return the largest α with which no member of a finite family leaks more than ``bdp_epsilon``.
+def worst_case_dp_epsilon(models: Sequence[ChainModel], epsilon: float, **options: Any) -> WorstCost:
+    """Return the largest α with which no member of a finite family leaks more than ``epsilon``.
 
         α = min_m dp_epsilon(m; ε)
 
@@ -170,7 +170,7 @@ def worst_case_dp_epsilon(models: Sequence[ChainModel], bdp_epsilon: float, **op
 
     if not models:
         raise InvalidArgument("robust: the family of models is empty")
-    found = tuple(float(dp_epsilon(m, bdp_epsilon=bdp_epsilon, **options)) for m in models)
+    found = tuple(float(dp_epsilon(m, epsilon=epsilon, **options)) for m in models)
     worst = int(np.argmin(found))
     return WorstCost(found[worst], models[worst], found)
 
@@ -217,16 +217,16 @@ class RegionBound:
             raise InvalidArgument(f"{option('dp_epsilon')} must be finite and at least 0, not {dp_epsilon!r}")
         return float(self.bound.evaluate(np.array([dp_epsilon])).values.max())
 
-    def dp_epsilon(self, bdp_epsilon: float) -> float:
-        """Return the largest α found with leakage ≤ ``bdp_epsilon`` over the region, rounded down."""
-        if not (math.isfinite(bdp_epsilon) and bdp_epsilon > 0):
-            raise InvalidArgument(f"{option('bdp_epsilon')} must be positive and finite, not {bdp_epsilon!r}")
-        low, high = 0.0, bdp_epsilon
-        if self.leakage(high) <= bdp_epsilon:
+    def dp_epsilon(self, epsilon: float) -> float:
+        """Return the largest α found with leakage ≤ ``epsilon`` over the region, rounded down."""
+        if not (math.isfinite(epsilon) and epsilon > 0):
+            raise InvalidArgument(f"{option('epsilon')} must be positive and finite, not {epsilon!r}")
+        low, high = 0.0, epsilon
+        if self.leakage(high) <= epsilon:
             return high
-        while high - low > 1e-9 * bdp_epsilon:
+        while high - low > 1e-9 * epsilon:
             middle = 0.5 * (low + high)
-            low, high = (middle, high) if self.leakage(middle) <= bdp_epsilon else (low, middle)
-            if low == 0.0 and high < 1e-12 * bdp_epsilon:
+            low, high = (middle, high) if self.leakage(middle) <= epsilon else (low, middle)
+            if low == 0.0 and high < 1e-12 * epsilon:
                 break
         return low  # its own certificate passed

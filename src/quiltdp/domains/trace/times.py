@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from datetime import datetime, timezone, tzinfo
+from datetime import UTC, datetime, tzinfo
 
 import numpy as np
 
@@ -25,7 +25,7 @@ def find_zone(name: str | None) -> tzinfo | None:
     if name is None:
         return None
     if name.upper() in ("UTC", "Z", "GMT"):
-        return timezone.utc
+        return UTC
     from zoneinfo import ZoneInfo
 
     try:
@@ -69,7 +69,7 @@ def parse_times(
     notes: tuple[str, ...] = ()
     if any(naive):
         notes = _zone_notes(stamps, zone, time_zone)
-        stamps = [s.replace(tzinfo=zone or timezone.utc) for s in stamps]
+        stamps = [s.replace(tzinfo=zone or UTC) for s in stamps]
     return np.array([_seconds(s, n, source) for s, n in zip(stamps, lines, strict=True)]), notes
 
 

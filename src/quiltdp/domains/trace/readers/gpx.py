@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timezone
+from datetime import UTC
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -39,7 +39,7 @@ def read_gpx(path: Path) -> Rows:
                 stamp = point.time
                 if stamp.tzinfo is None:
                     naive += 1
-                    stamp = stamp.replace(tzinfo=timezone.utc)
+                    stamp = stamp.replace(tzinfo=UTC)
                 rows.lat.append(float(point.latitude))
                 rows.lon.append(float(point.longitude))
                 rows.seconds.append(stamp.timestamp())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 
 from quiltdp.domains.trace.readers.rows import Rows
@@ -53,7 +53,7 @@ def read_plt(path: Path) -> Rows:
             raise FileFormatError(path, number, f"not a PLT point ({error})") from None
         rows.lat.append(lat)
         rows.lon.append(lon)
-        rows.seconds.append(stamp.replace(tzinfo=timezone.utc).timestamp())
+        rows.seconds.append(stamp.replace(tzinfo=UTC).timestamp())
         rows.user.append(user)
         rows.line.append(number)
     return rows
