@@ -219,7 +219,7 @@ def test_maps(cli: Callable[..., Any], tmp_path: Path) -> None:
             "--ledger",
             "none",
         ),
-        ("pedigree", "models/pedigree/ceph1463.fam", "--allele-frequency", PANEL, "--epsilon", 1),
+        ("pedigree", "models/pedigree/ceph1463.fam", "--allele-frequency", "t.afreq", "--epsilon", 1),
     ],
     ids=["rows", "series", "visits", "panel"],
 )
@@ -229,7 +229,8 @@ def test_long_work_is_told_on_a_terminal_only(
     """Every command of a whole job reports where it is; a pipe stays silent."""
     lines = [f"{a},{b}\n" for a, b in np.random.default_rng(0).integers(0, 2, (120, 2))]
     (tmp_path / "train.csv").write_text("a,b\n" + "".join(lines))
-    mine = ("train.csv", "rows.json", "a.json", "v.csv")
+    (tmp_path / "t.afreq").write_text("#CHROM\tID\tREF\tALT\tALT_FREQS\n1\trs1\tA\tG\t0.2\n")
+    mine = ("train.csv", "rows.json", "a.json", "v.csv", "t.afreq")
     words = [tmp_path / w if w in mine else w for w in job]
     quiet = cli(*words)
     assert (quiet.code, quiet.err) == (0, "")

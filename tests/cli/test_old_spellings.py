@@ -69,7 +69,7 @@ def test_what_is_gone_and_would_change_the_answer_is_refused(cli, old: tuple[str
 def test_what_is_gone_and_changes_nothing_is_left_out(cli) -> None:
     done = cli("calibrate", SMALL, "--epsilon", "1", "--renyi", "--no-bracket")
     assert done.code == 0
-    assert "--renyi is gone: --json has the Rényi curve" in done.err
+    assert "--renyi is gone: the Rényi curve is in --json" in done.err
 
 
 def test_sizes_of_cells_stand_with_the_cell() -> None:

@@ -64,6 +64,7 @@ def test_a_panel_protects_all_loci_of_a_person_together(cli, trio) -> None:
     assert "about one person, all 2 loci together" in said
 
 
+@pytest.mark.slow
 def test_the_bundled_panel(cli) -> None:
     found = json.loads(
         cli(

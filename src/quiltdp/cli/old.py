@@ -34,7 +34,7 @@ _MODEL = {
 _OPTIONS: dict[str, dict[str, str]] = {
     "calibrate": {
         "--values": "--query {}",
-        "--renyi": "--json has the Rényi curve, under 'concentrated'",
+        "--renyi": "the Rényi curve is in --json, under 'concentrated'",
         "--disjoint": "refused: releases that share no record are one release: leave --releases out",
         "--bracket": "'quiltdp leakage --attack' searches longer for what no method can be below",
         "--no-bracket": "an attack is made only where it is quick",
