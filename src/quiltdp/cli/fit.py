@@ -101,7 +101,7 @@ def fit(
     $ quiltdp fit meters.csv --column load --group meter --time hour -o chains.json
     """
     from quiltdp.domains.series.read import read_columns
-    from quiltdp.io.json_write import save_model
+    from quiltdp.io.json_models import save_model
     from quiltdp.io.replace import check_writable
 
     check_writable(output, data)

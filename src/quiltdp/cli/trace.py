@@ -139,7 +139,7 @@ def trace(
     """
     from quiltdp.cli.trace_release import check_trace, chosen_study, released
     from quiltdp.domains.trace import location_study
-    from quiltdp.domains.trace.checks import MAX_SPEED
+    from quiltdp.domains.trace.points import MAX_SPEED
     from quiltdp.domains.trace.readers import point_files
     from quiltdp.domains.trace.release import prepare_visits
     from quiltdp.io.replace import check_writable, write_whole
@@ -158,7 +158,7 @@ def trace(
     accepted = _accepted(accept or [])
     study_of = partial(
         location_study, **_cells(cell), interval=interval, estimator=estimator, initial=initial,
-        max_gap=max_gap, max_speed=None if "any-speed" in accepted else MAX_SPEED, pick=pick,  # type: ignore[arg-type]  # checked there
+        max_gap=max_gap, max_speed=None if "any-speed" in accepted else MAX_SPEED, pick=pick,
         time_zone=timezone, drop_invalid="off-globe" in accepted, **_reading(read or []),
     )  # fmt: skip
     with progress_bar():  # reading
@@ -236,7 +236,7 @@ def _worst(
     window: int,
 ) -> tuple[ChainModel, dict[str, Any]]:
     """Compare the estimators, and the confidence region, at one ε; return the neediest model."""
-    from quiltdp.domains.trace.past import past_counts, robust_models_of_past
+    from quiltdp.domains.trace.build import past_counts, robust_models_of_past
     from quiltdp.domains.trace.robust import (
         ROBUST_ESTIMATORS,
         RegionBound,
@@ -319,7 +319,7 @@ def _draw(
     """Draw what is released, or the true visits; return the picture and the facts about it."""
     from quiltdp.domains.trace.area import over_area
     from quiltdp.domains.trace.queries import visits_per_cell
-    from quiltdp.report.trace_map import map_picture
+    from quiltdp.report.plots import map_picture
 
     query, outlines = visits_per_cell(study.steps), study.steps.cells.outlines
     values, title = query.values, "Visits per cell: true counts, not for publication"
