@@ -15,8 +15,10 @@ from typing import Any
 import numpy as np
 
 from quiltdp.chain import ChainModel
+from quiltdp.domains.pedigree.people import Pedigree, Person
 from quiltdp.errors import QuiltdpError
 from quiltdp.model import Model
+from quiltdp.report.pedigree_layout import layout
 
 __all__ = ["Picture", "picture_of", "state_map"]
 
@@ -126,9 +128,6 @@ def _shown_nodes(model: Model, leaks: Mapping[str, float]) -> list[str]:
 
 
 def _pedigree(model: Model) -> Picture | None:
-    from quiltdp.domains.pedigree.people import Pedigree, Person
-    from quiltdp.report.pedigree_layout import layout
-
     people = []
     for factor in model.factors:
         *parents, name = factor.scope

@@ -17,6 +17,7 @@ import numpy as np
 from quiltdp.domains.trace.points import Floats
 from quiltdp.domains.trace.steps import UNSEEN, Steps
 from quiltdp.errors import InvalidArgument
+from quiltdp.mechanisms.laplace import Laplace, LaplaceMechanism
 from quiltdp.numbers import EPS
 
 if TYPE_CHECKING:
@@ -113,9 +114,6 @@ def release_cells(
     noise
         A noise source of :mod:`quiltdp.mechanisms`; the default is secure.
     """
-    from quiltdp.mechanisms import Laplace
-    from quiltdp.mechanisms.laplace import LaplaceMechanism
-
     spec = Laplace(sensitivity=query.sensitivity)
     mechanism = LaplaceMechanism(spec, scale, dimension=len(query.cells), noise=noise)
     return np.array(mechanism.release(query.values, ledger=ledger, label=label), dtype=np.float64)
