@@ -56,11 +56,11 @@ class CellQuery:
 
     def per_record(self, steps: Steps) -> dict[str, float]:
         """Return Δ_j by record: 0 for steps without a point, which the query never reads."""
-        found = {}
+        moves = {}
         for s in steps.stretches:
             for t, cell in enumerate(s.cells.tolist()):
-                found[f"{s.prefix}{t}"] = 0.0 if cell == UNSEEN else self.sensitivity
-        return found
+                moves[f"{s.prefix}{t}"] = 0.0 if cell == UNSEEN else self.sensitivity
+        return moves
 
 
 def visits_per_cell(steps: Steps) -> CellQuery:
