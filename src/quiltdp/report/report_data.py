@@ -285,9 +285,8 @@ class _Parts:
         def here(inside: Collection[str]) -> list[str]:
             return [nodes[int(copy[place[n]])] for n in inside]
 
-        described = _quilt(
-            here(quilt.separator), here(quilt.nearby), here(quilt.remote), influence.b, influence.swing
-        )
+        sets = [here(names) for names in (quilt.separator, quilt.nearby, quilt.remote)]
+        described = _quilt(*sets, influence.b, influence.swing)
         others = len(nodes) - len(kind.model.nodes)  # other components are remote from everything
         return {**described, "remote_count": described["remote_count"] + others}
 
@@ -354,10 +353,8 @@ def _released(cal: Calibration) -> str:
 
 def _cut_short(answers: Analysed) -> list[list[str]]:
     """Say which numbers beside the answer are those of an earlier stage."""
-    return [
-        ["note", f"numbers beside the answer, {who} adversary: {why}"]
-        for who, why in answers.cut_short.items()
-    ]
+    notes = answers.cut_short.items()
+    return [["note", f"numbers beside the answer, {who} adversary: {why}"] for who, why in notes]
 
 
 def _how(cal: Calibration) -> list[list[str]]:

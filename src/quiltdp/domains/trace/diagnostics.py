@@ -66,23 +66,21 @@ class Diagnostics:
 
     def warnings(self) -> tuple[str, ...]:
         """Say, in a sentence each, what in this chain makes privacy expensive or the model doubtful."""
-        lines = []
+        says = []
         if self.states == 1:
             return ("one cell only: every step is the same, so a record tells nothing that is not public",)
         if self.closed_classes > 1:
-            lines.append(f"the chain has {self.closed_classes} closed classes: a user never changes class")
+            says.append(f"the chain has {self.closed_classes} closed classes: a user never changes class")
         if self.absorbing_states:
-            lines.append(f"absorbing: {many(self.absorbing_states, 'cell')}, once there always there")
+            says.append(f"absorbing: {many(self.absorbing_states, 'cell')}, once there always there")
         if self.period > 1:
-            lines.append(
-                f"the largest class has period {self.period}: inside it the phase is never forgotten"
-            )
+            says.append(f"the largest class has period {self.period}: inside it the phase is never forgotten")
         if self.memory_after is not None and self.memory_after > 0.05:
-            lines.append(
+            says.append(
                 f"at the shortest gap that splits the trace the chain still remembers (total variation"
                 f" {self.memory_after:.2g}): a longer gap (max_gap, --max-gap) is safer"
             )
-        return tuple(lines)
+        return tuple(says)
 
 
 def diagnose(counts: Ints, matrix: Floats, *, gap_steps: int | None = None) -> Diagnostics:
