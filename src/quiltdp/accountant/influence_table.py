@@ -71,6 +71,13 @@ class RecordInfluence:
         """|N|, counting records."""
         return self.quilt.nearby_records
 
+    def __str__(self) -> str:
+        """Read as one line."""
+        around = ", ".join(self.separator)
+        quilt = f"its quilt {{{around}}}" if around else "the quilt of its whole component"
+        numbers = f"|N| = {self.nearby_records}, b = {_shown(self.b, self.b_exact)}"
+        return printable(f"{self.record}: {quilt}, {numbers}")
+
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready dictionary."""
         return {
