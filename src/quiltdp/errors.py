@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any, ClassVar
 
 from quiltdp.printable import printable
@@ -33,6 +34,7 @@ __all__ = [
     "UnknownNode",
     "WorkerLost",
     "in_python",
+    "need",
     "option",
     "options_in",
     "spelled",
@@ -202,3 +204,20 @@ class NotALedger(LedgerCorrupt):
     """A file that is something else than a ledger, or empty: most likely the wrong name was given."""
 
     exit_code = 2
+
+
+def need(module: str, purpose: str, extra: str) -> Any:
+    """Import an optional library, or say which extra installs it.
+
+    Raises
+    ------
+    DependencyMissing
+        Naming the library, what it is needed for, and the command that installs it.
+    """
+    try:
+        return import_module(module)
+    except ImportError:
+        name = module.partition(".")[0]
+        raise DependencyMissing(
+            f"{purpose} needs the library {name!r}: pip install 'quiltdp[{extra}]'"
+        ) from None

@@ -20,9 +20,9 @@ from quiltdp.domains.trace import (
     visits_per_cell,
     whole_traces,
 )
+from quiltdp.domains.trace.estimate import row_intervals
 from quiltdp.domains.trace.points import Points
 from quiltdp.domains.trace.queries import rank_cells, release_cells
-from quiltdp.domains.trace.region import row_intervals
 from quiltdp.domains.trace.robust import RegionBound, robust_models, worst_case_dp_epsilon, worst_case_leakage
 from quiltdp.errors import InvalidArgument
 

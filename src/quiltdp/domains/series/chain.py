@@ -20,8 +20,7 @@ from quiltdp.chain import ChainModel, markov_chain, markov_chains
 from quiltdp.domains.series.bins import Bins, find_bins
 from quiltdp.domains.series.parts import UNSEEN, Part, make_parts, plain_values, windows
 from quiltdp.domains.trace.diagnostics import Diagnostics, diagnose
-from quiltdp.domains.trace.estimate import Estimate, estimate_transitions
-from quiltdp.domains.trace.region import transition_region
+from quiltdp.domains.trace.estimate import Estimate, estimate_transitions, transition_region
 from quiltdp.errors import InvalidArgument, option
 from quiltdp.inference.uncertain import SetChain
 
