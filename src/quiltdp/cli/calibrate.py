@@ -118,6 +118,7 @@ def calibrate(
     with guarded(), limited(time_limit, memory_limit, json=json) as limits:
         import quiltdp as qd
         from quiltdp.accountant.alternatives import alternatives, at_group_privacy
+        from quiltdp.accountant.compare import calibrate_adversaries
         from quiltdp.errors import InvalidArgument
 
         if disjoint and releases == 1:
@@ -145,7 +146,7 @@ def calibrate(
                 rest = {"compare": False, "known": [found], **asked}
                 del rest["adversary"]
                 noise = found.mechanism
-                others = limits.answer(lambda: qd.calibrate_adversaries(loaded, epsilon, noise, **rest))
+                others = limits.answer(lambda: calibrate_adversaries(loaded, epsilon, noise, **rest))
             instead = None
             if at_group_privacy(found) and not limits.reached:
                 how: dict[str, Any] = {"time_limit": limits.guard, "executor": executor}
