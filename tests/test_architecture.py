@@ -80,14 +80,14 @@ MOST_CODE_LINES = {
     "base": 1871,
     "cli": 4438,
     "compiled": 107,
-    "domains": 7272,
+    "domains": 6991,
     "generalization": 3377,
     "graph": 774,
     "inference": 3404,
     "io": 1680,
     "mechanisms": 2714,
     "papers": 184,
-    "report": 1379,
+    "report": 1374,
     "web": 393,
 }
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from quiltdp.errors import DependencyMissing
-from quiltdp.numbers import shown_up
+from quiltdp.numbers import format_up
 from quiltdp.printable import printable
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def plot_calibration(calibration: Calibration, *, ax: Any = None) -> Any:
     colours = ["#2a6f97", *("#c9c9c9" for _ in calibration.compared)]
     ax.barh(names[::-1], values[::-1], color=colours[::-1])
     for k, value in enumerate(values[::-1]):
-        ax.text(value, k, f" {shown_up(value, 3)}", va="center")
+        ax.text(value, k, f" {format_up(value, 3)}", va="center")
     ax.set(xscale="log", xlabel="noise scale σ")
     ax.set_title(f"ε = {calibration.epsilon:g}, {calibration.adversary} adversary")
     ax.margins(x=0.15)
@@ -127,7 +127,7 @@ def leakage_table(title: str, facts: Sequence[tuple[str, str]], rows: Sequence[t
     1
     """
     told = "".join(f"<tr><th>{_text(k)}</th><td>{_text(v)}</td></tr>" for k, v in facts)
-    shown = "".join(f"<tr><td>{_text(n)}</td><td>{shown_up(v)}</td></tr>" for n, v in rows)
+    shown = "".join(f"<tr><td>{_text(n)}</td><td>{format_up(v)}</td></tr>" for n, v in rows)
     leaks = f"<table><tr><th>record</th><th>leakage</th></tr>{shown}</table>" if rows else ""
     return f"<p><b>{_text(title)}</b></p><table>{told}</table>{leaks}"
 
