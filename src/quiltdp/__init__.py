@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from quiltdp.graph.quilts import markov_blanket, quilts
     from quiltdp.inference.influence import max_influence, quilt_influence
     from quiltdp.io.examples import example
-    from quiltdp.io.json_write import save_model
+    from quiltdp.io.json_models import save_model
     from quiltdp.io.load import load_model
     from quiltdp.mechanisms import Gaussian, Laplace, Thresholdout
     from quiltdp.mechanisms.holdout import ReusableHoldout
@@ -73,7 +73,7 @@ _PUBLIC = {
     "quilt_influence": "quiltdp.inference.influence",
     "quilts": "quiltdp.graph.quilts",
     "robust": "quiltdp.accountant.robust",
-    "save_model": "quiltdp.io.json_write",
+    "save_model": "quiltdp.io.json_models",
 }
 
 # Names that were here before 0.3.0, by the module to import them from; with a warning for one version.
