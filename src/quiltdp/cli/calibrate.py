@@ -118,7 +118,6 @@ def calibrate(
     with guarded(), limited(time_limit, memory_limit, json=json) as limits:
         import quiltdp as qd
         from quiltdp.accountant.alternatives import alternatives, at_group_privacy
-        from quiltdp.accountant.compare import calibrate_adversaries
         from quiltdp.errors import InvalidArgument
 
         if disjoint and releases == 1:
@@ -143,6 +142,8 @@ def calibrate(
             found = limits.answer(lambda: qd.calibrate(loaded, epsilon, spec, **shares, **asked))
             others: tuple[Calibration, ...] = ()
             if adversaries:
+                from quiltdp.accountant.compare import calibrate_adversaries
+
                 rest = {"compare": False, "known": [found], **asked}
                 del rest["adversary"]
                 noise = found.mechanism
