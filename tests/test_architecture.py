@@ -74,11 +74,11 @@ MAX_LINES = 400  # code lines of a file
 # not blank.  They fall, or the change that raises one says what the lines buy.
 MOST_CODE_LINES = {
     "C": 447,
-    "accountant": 3269,
-    "accountant/bounds": 3896,
+    "accountant": 3283,
+    "accountant/bounds": 3897,
     "accountant/ledger": 1801,
-    "base": 1902,
-    "cli": 4432,
+    "base": 1857,
+    "cli": 4437,
     "compiled": 107,
     "domains": 6988,
     "generalization": 3377,
