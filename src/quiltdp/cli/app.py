@@ -41,8 +41,7 @@ class Command(NamedTuple):
 # a function of the same name, or one for each of the commands below it.
 COMMANDS = {
     "calibrate": Command("How much noise is enough: σ for a target ε; --report writes a page."),
-    "quilts": Command("The Markov quilts of a record, and their influence."),
-    "influence": Command("How strongly some nodes tell about another."),
+    "quilts": Command("Moral graph, quilts and influence b: which quilt forces the noise."),
     "leakage": Command("What an α-DP mechanism leaks about each record; --attack, --audit."),
     "info": Command("What a model contains: nodes, records, width, zeros."),
     "pedigree": Command("Families: a model, leakage per person, noisy counts of many loci."),

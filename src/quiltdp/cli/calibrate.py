@@ -12,7 +12,7 @@ from quiltdp.cli.accounting import protection, timed, witness_facts
 from quiltdp.cli.app import emit_json
 from quiltdp.cli.options import load
 from quiltdp.cli.running import limited, progress_bar, worker_pool
-from quiltdp.cli.show import number, say, show_facts, show_line, show_table
+from quiltdp.cli.show import listed, number, say, show_facts, show_line, show_table
 from quiltdp.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from quiltdp.accountant.bracket import Bracket
     from quiltdp.accountant.calibration import Calibration
     from quiltdp.accountant.composition import Concentrated
+    from quiltdp.accountant.result import Binding
     from quiltdp.mechanisms import Mechanism
     from quiltdp.model import Model
 
@@ -287,11 +288,23 @@ def _show(
     prior = adversary_from(found.adversary).knows_nothing
     for name, sigma in found.compared.items():
         known = f"{name}, prior" if prior and name == "published" else name
-        rows.append((_NAMES[known], f"{sigma:.6g}", f"{sigma / found.sigma:.3g}", _remark(known)))
+        remark = _remark(known)
+        if name == "published" and found.published is not None:
+            remark += _quilt(found.published)
+        rows.append((_NAMES[known], f"{sigma:.6g}", f"{sigma / found.sigma:.3g}", remark))
     show_table(["answer", "σ", "× this", "remark"], rows, title="\nHow it compares", right=["σ", "× this"])
     if found.per_record:
         top = [(timed(model, n), number(v, 6, up=True)) for n, v in found.per_record]
         show_table(["record", "leakage"], top, title="Largest leakages", right=["leakage"])
+
+
+def _quilt(forced: Binding) -> str:
+    """Return which quilt a published number used, with |N| and b."""
+    quilt = forced.witness
+    if "nearby_records" not in quilt:
+        return ""
+    around = f"{{{listed(quilt['separator'])}}}" if quilt["separator"] else "the whole component"
+    return f": {forced.unit}, {around}, |N| = {quilt['nearby_records']:,}, b = {number(quilt['b'], up=True)}"
 
 
 _NAMES = {

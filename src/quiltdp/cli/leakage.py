@@ -107,7 +107,9 @@ def leakage(
                 "work": work, "time_limit": limits.guard, "progress": progress, "executor": executor,
             }  # fmt: skip
             if audit:
-                compared = limits.answer(lambda: qd.audit(loaded, dp_epsilon, adversary, **how))
+                from quiltdp.accountant.audit import audit as audit_of
+
+                compared = limits.answer(lambda: audit_of(loaded, dp_epsilon, adversary, **how))
             else:
                 how |= {"method": method, "adversary": adversary, "protect": sets, "window": window}
                 found = limits.answer(lambda: qd.leakage(loaded, dp_epsilon, **how))
@@ -204,7 +206,7 @@ def _check(
     limits: Limits,
 ) -> None:
     """Certify a calibration anew, and refuse one that leaks more than it says."""
-    import quiltdp as qd
+    from quiltdp.accountant.verify import leakage_of
     from quiltdp.cli.holdout import read_calibration
     from quiltdp.numbers import shown_up
 
@@ -214,7 +216,7 @@ def _check(
     read = read_calibration(calibration)
     span = window if window > 1 else None
     found = limits.answer(
-        lambda: qd.leakage_of(loaded, read, protect=protect, window=span, time_limit=limits.guard)
+        lambda: leakage_of(loaded, read, protect=protect, window=span, time_limit=limits.guard)
     )
     if found.epsilon > read.epsilon and not limits.reached:
         raise InvalidArgument(

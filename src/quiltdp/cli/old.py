@@ -15,6 +15,7 @@ _COMMANDS = {
     "report": ("calibrate", ()),
     "audit": ("leakage", ("--audit",)),
     "attack": ("leakage", ("--attack",)),
+    "influence": ("quilts", ()),
     "genome": ("pedigree", ("--journal", "none")),
     "maxinfo": ("pvalues", ("--beta", "0.01")),
 }
@@ -47,7 +48,7 @@ _OPTIONS: dict[str, dict[str, str]] = {
     "info": _MODEL,
     "plan": {**_MODEL, "--threshold-share": "refused: in Python, plan(threshold_share=…)"},
     "holdout": {"--work": "refused: the work is that of the plan"},
-    "quilts": _MODEL,
+    "quilts": {**_MODEL, "--influence": "b is always shown"},
     "pedigree": {
         "--frequencies": "--allele-frequency {}",
         "--tsv": "-o {}",
@@ -72,6 +73,7 @@ _OPTIONS: dict[str, dict[str, str]] = {
         "--no-ledger": "--ledger none",
         "--force": "refused: move the old release away, or choose another name",
     },
+    "influence": {"--of": "{}", "--max-entries": "refused: tables have one limit"},
     "maxinfo": {"--event": "{}"},
 }
 
