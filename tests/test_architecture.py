@@ -46,6 +46,7 @@ OF_ANOTHER_LAYER = {"quiltdp.__main__": "cli", "quiltdp.mechanisms.holdout": "ho
 TABLES = {
     "quiltdp.accountant.bounds": {"papers"},
     "quiltdp.edges": {"report"},
+    "quiltdp.interface": {"io"},
     "quiltdp.io.load": {"domains"},
 }
 BY_NAME = re.compile(r"quiltdp(\.\w+)+(:\w+)?")
@@ -73,20 +74,20 @@ MAX_LINES = 400  # code lines of a file
 # not blank.  They fall, or the change that raises one says what the lines buy.
 MOST_CODE_LINES = {
     "C": 447,
-    "accountant": 3137,
-    "accountant/bounds": 3857,
+    "accountant": 3269,
+    "accountant/bounds": 3896,
     "accountant/ledger": 1801,
-    "base": 1836,
-    "cli": 4434,
+    "base": 1902,
+    "cli": 4432,
     "compiled": 107,
-    "domains": 7477,
-    "generalization": 3373,
-    "graph": 745,
-    "inference": 3396,
-    "io": 1631,
+    "domains": 6989,
+    "generalization": 3377,
+    "graph": 774,
+    "inference": 3404,
+    "io": 1634,
     "mechanisms": 2714,
     "papers": 184,
-    "report": 1379,
+    "report": 1350,
     "web": 393,
 }
 
@@ -227,7 +228,7 @@ quiltdp.inference.ancestry quiltdp.inference.brute_force quiltdp.accountant.boun
 quiltdp.inference.interaction quiltdp.inference.uncertain
 quiltdp.domains.series quiltdp.domains.trace quiltdp.generalization quiltdp.journal quiltdp.mechanisms.cells
 quiltdp.mechanisms.holdout quiltdp.mechanisms.queries
-quiltdp.io.json_read quiltdp.io.uai quiltdp.io.xml_networks quiltdp.parallel quiltdp.report
+quiltdp.io.json_models quiltdp.io.uai quiltdp.io.declared quiltdp.parallel quiltdp.report
 networkx pgmpy pandas multiprocessing sqlite3 scipy.stats
 """
 UNNEEDED = set(SMALL.split())  # by a small answer: the exact limit settles it

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from quiltdp.accountant.calibration import Calibration, calibrate
     from quiltdp.accountant.compare import calibrate_adversaries
     from quiltdp.accountant.composition import compose
+    from quiltdp.accountant.influence_table import influence_table
     from quiltdp.accountant.leakage import LeakageProfile, analyze, dp_epsilon, leakage
     from quiltdp.accountant.ledger import Ledger
     from quiltdp.accountant.result import Leakage
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from quiltdp.domains.pedigree.panel_calibration import calibrate_panel
     from quiltdp.domains.series.chain import fit_chain
     from quiltdp.domains.series.network import fit_network
+    from quiltdp.domains.series.rows import fit_rows
     from quiltdp.domains.trace.build import location_chain
     from quiltdp.errors import LimitReached, QuiltdpError
     from quiltdp.generalization.concentration import effective_sample_size
@@ -46,7 +48,7 @@ if TYPE_CHECKING:
     from quiltdp.inference.spread import spread
     from quiltdp.inference.trees import junction_tree
     from quiltdp.io.examples import example
-    from quiltdp.io.json_write import save_model
+    from quiltdp.io.json_models import save_model
     from quiltdp.io.load import load_model
     from quiltdp.io.networkx import from_networkx, to_networkx
     from quiltdp.io.pgmpy import from_pgmpy, to_pgmpy
@@ -93,8 +95,10 @@ _PUBLIC = {
     "example": "quiltdp.io.examples",
     "fit_chain": "quiltdp.domains.series.chain",
     "fit_network": "quiltdp.domains.series.network",
+    "fit_rows": "quiltdp.domains.series.rows",
     "from_networkx": "quiltdp.io.networkx",
     "from_pgmpy": "quiltdp.io.pgmpy",
+    "influence_table": "quiltdp.accountant.influence_table",
     "junction_tree": "quiltdp.inference.trees",
     "knows": "quiltdp.accountant.adversaries",
     "leakage": "quiltdp.accountant.leakage",
@@ -112,7 +116,7 @@ _PUBLIC = {
     "quilt_influences": "quiltdp.inference.influence",
     "quilts": "quiltdp.graph.quilts",
     "robust": "quiltdp.accountant.robust",
-    "save_model": "quiltdp.io.json_write",
+    "save_model": "quiltdp.io.json_models",
     "spread": "quiltdp.inference.spread",
     "to_networkx": "quiltdp.io.networkx",
     "to_pgmpy": "quiltdp.io.pgmpy",
@@ -154,8 +158,10 @@ __all__ = [
     "example",
     "fit_chain",
     "fit_network",
+    "fit_rows",
     "from_networkx",
     "from_pgmpy",
+    "influence_table",
     "junction_tree",
     "knows",
     "leakage",

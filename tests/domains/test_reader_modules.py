@@ -20,16 +20,11 @@ from quiltdp.domains.pedigree.cells import (
 from quiltdp.domains.pedigree.gedcom import read_gedcom
 from quiltdp.domains.pedigree.people import Person, read_ids, study_members
 from quiltdp.domains.pedigree.read import looks_like_linkage, read_linkage, read_plink, read_table
-from quiltdp.domains.trace.extras import need
-from quiltdp.domains.trace.readers.columns import find_columns
-from quiltdp.domains.trace.readers.csv_points import read_csv
-from quiltdp.domains.trace.readers.geojson import read_geojson
-from quiltdp.domains.trace.readers.google import google_rows
-from quiltdp.domains.trace.readers.gpx import read_gpx
-from quiltdp.domains.trace.readers.parquet import read_parquet
-from quiltdp.domains.trace.readers.plt import read_plt, user_of
+from quiltdp.domains.trace.readers.geojson import google_rows, read_geojson
+from quiltdp.domains.trace.readers.gps import read_gpx, read_plt, user_of
 from quiltdp.domains.trace.readers.rows import Rows, first_of, make_points
-from quiltdp.errors import DependencyMissing, InvalidArgument, QuiltdpError
+from quiltdp.domains.trace.readers.tables import find_columns, read_csv, read_parquet
+from quiltdp.errors import DependencyMissing, InvalidArgument, QuiltdpError, need
 
 FAM = "F dad 0 0 1 -9\nF mum 0 0 2 -9\nF kid dad mum 1 -9\n"
 NONE = dict.fromkeys(("lat", "lon", "time", "user"))
@@ -182,7 +177,7 @@ def test_points_from_geolife(tmp_path: Path) -> None:
 
 
 def test_a_library_that_is_missing_is_named() -> None:
-    assert need("json", "nothing").dumps(1) == "1"
+    assert need("json", "nothing", "geo").dumps(1) == "1"
     with pytest.raises(DependencyMissing, match="no_such_library"):
-        need("no_such_library", "reading nothing")
+        need("no_such_library", "reading nothing", "geo")
     assert issubclass(InvalidArgument, QuiltdpError)

@@ -431,8 +431,6 @@ def test_points_refuse_nonsense() -> None:
         Points(("a",), [0], [0], [float("nan")], [1])
     with pytest.raises(InvalidArgument, match="shape"):
         Points(("a",), [0], [0], [1, 2], [1])
-    with pytest.raises(InvalidArgument, match="do not increase"):
-        made([300, 300], [47, 47]).traces()
     with pytest.raises(ValueError, match="read-only"):
         made([0], [47]).lat[0] = 1
 

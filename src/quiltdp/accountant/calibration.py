@@ -30,6 +30,7 @@ from quiltdp.accountant.units import (
     positive_epsilon,
 )
 from quiltdp.errors import InvalidArgument, LimitReached, ModelTooWide, NoCertificate, QuiltdpError, option
+from quiltdp.interface import any_model
 from quiltdp.mechanisms import Mechanism, check_mechanism, mechanism_from_dict, several
 from quiltdp.mechanisms.sensitivities import whole_at_least_one
 from quiltdp.model import Model
@@ -314,6 +315,7 @@ def _number(value: object) -> float:
     return float(value)
 
 
+@any_model
 def calibrate(
     model: Model,
     epsilon: float,

@@ -128,22 +128,22 @@ class Gaussian(GaussianCost):
     def scaled(self, scale: float, share: Fraction) -> float:
         """Return scale / √share, rounded up: the squares (Δ/σ)² of uses on the same records add."""
         sigma = Fraction(positive(scale, "scale"))
-        found = float(sigma) / math.sqrt(share)
-        while Fraction(found) ** 2 * share < sigma**2:
-            found = math.nextafter(found, math.inf)
-        return found
+        larger = float(sigma) / math.sqrt(share)
+        while Fraction(larger) ** 2 * share < sigma**2:
+            larger = math.nextafter(larger, math.inf)
+        return larger
 
     def share(self, scale: float, calibrated: Mechanism, calibrated_scale: float) -> Fraction:
         """Return the ratio of the squares (Δ/σ)², the largest over the records.
 
         If every Δ_j of this release is at most r times the calibration's, a group moves this query by
-        at most r times as much, so (r · calibrated_scale / scale)² of the budget is spent.
+        at most r times as much, so (r · calibrated_scale / scale)² of the privacy is spent.
         """
         if not isinstance(calibrated, Gaussian):
             raise InvalidArgument("the calibration is for pure DP: Gaussian noise has no pure cost")
         ratio = largest_ratio(self.deltas, calibrated.deltas)
-        own = Fraction(positive(scale, "scale"))
-        return (ratio * Fraction(positive(calibrated_scale, "scale")) / own) ** 2
+        std = Fraction(positive(scale, "scale"))
+        return (ratio * Fraction(positive(calibrated_scale, "scale")) / std) ** 2
 
 
 def checked_delta(given: object) -> float:
@@ -216,10 +216,10 @@ def gaussian_deltas(epsilon: Vector, shift: Vector) -> Vector:
     """Return :func:`gaussian_delta` of many pairs, each rounded up."""
     from scipy.special import erfcx, ndtr
 
-    given = np.asarray(epsilon, dtype=np.float64)
-    if np.isnan(given).any() or not (shift >= 0.0).all():
+    signed = np.asarray(epsilon, dtype=np.float64)
+    if np.isnan(signed).any() or not (shift >= 0.0).all():
         raise InvalidArgument("gaussian_deltas needs numbers, and shifts ≥ 0")
-    size, unit, mills = np.abs(given), 2.0**-50, math.sqrt(math.pi / 2.0)
+    size, unit, mills = np.abs(signed), 2.0**-50, math.sqrt(math.pi / 2.0)
     with np.errstate(all="ignore"):
         ratio = size / shift
         a, b = 0.5 * shift - ratio, -0.5 * shift - ratio
@@ -234,7 +234,7 @@ def gaussian_deltas(epsilon: Vector, shift: Vector) -> Vector:
         value = np.where((shift == 0.0) | np.isinf(size), np.where(np.isinf(shift), 1.0, 0.0), value)
         value = np.where(np.isinf(shift), 1.0, value)
         below = -np.expm1(-size) + np.exp(-size) * value
-    return np.where(given >= 0.0, value, np.minimum(1.0, below * (1.0 + unit)))
+    return np.where(signed >= 0.0, value, np.minimum(1.0, below * (1.0 + unit)))
 
 
 class GaussianMechanism(AdditiveMechanism):
