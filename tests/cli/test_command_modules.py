@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from quiltdp.cli.app import COMMANDS, command_functions, main
+from quiltdp.cli.app import COMMANDS, build_app, command_functions, main
 from quiltdp.cli.holdout import read_columns
 from quiltdp.cli.options import parser_of
 from quiltdp.cli.pedigree_tables import for_people
@@ -33,11 +33,8 @@ def test_the_options_of_every_example_are_in_the_help(name: str, capsys: pytest.
 # -- how many options there are ---------------------------------------------------------------
 
 OPTIONS = {
-    path: [
-        max(a.option_strings, key=len) for a in parser_of(function, path).seen.values() if a.option_strings
-    ]
-    for name in COMMANDS
-    for path, function in command_functions(name).items()
+    path: [a.option_strings[-1] for a in parser.seen.values() if a.option_strings]
+    for path, parser in build_app().items()
 }
 
 

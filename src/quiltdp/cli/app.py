@@ -19,13 +19,13 @@ from typing import Any, NamedTuple, NoReturn
 
 from quiltdp import __version__
 from quiltdp.cli.old import translated
-from quiltdp.cli.options import UsageError, parser_of
+from quiltdp.cli.options import Parser, UsageError, parser_of
 from quiltdp.cli.show import say
 from quiltdp.cli.words import error_line, speaking_for
 from quiltdp.errors import QuiltdpError
 from quiltdp.printable import json_text, printable
 
-__all__ = ["COMMANDS", "Exit", "command_functions", "emit_json", "fail", "guarded", "main"]
+__all__ = ["COMMANDS", "Exit", "build_app", "command_functions", "emit_json", "fail", "guarded", "main"]
 
 SCHEMA_VERSION = 1
 
@@ -73,6 +73,12 @@ def command_functions(name: str) -> dict[str, Callable[..., None]]:
     module = import_module(f"quiltdp.cli.{name}")
     below = COMMANDS[name].below
     return {f"{name} {b}": getattr(module, b) for b in below} or {name: getattr(module, name)}
+
+
+def build_app() -> dict[str, Parser]:
+    """Return the parser of every command, by the words that call it; all their modules are loaded."""
+    found = {path: f for name in COMMANDS for path, f in command_functions(name).items()}
+    return {path: parser_of(function, f"quiltdp {path}") for path, function in found.items()}
 
 
 @contextmanager
