@@ -88,7 +88,8 @@ def draw_quilt(parts: dict[str, Any], path: Path) -> None:
     graph = qd.moralize("models/asia.bif")
     chosen = next(q for q in qd.quilts(graph, parts["target"]) if sorted(q.separator) == parts["separator"])
     axes = graph.plot(highlight=chosen)
-    axes.set_title("smoke: separator, nearby and remote nodes of one Markov quilt", fontsize=9)
+    axes.legend(loc="lower right", fontsize="small", frameon=False)
+    axes.set_title("smoke: separator, nearby and remote nodes of one Markov quilt", fontsize=9, pad=16)
     axes.figure.set_size_inches(6.0, 3.6)
     axes.figure.savefig(path, dpi=150, bbox_inches="tight")
 
