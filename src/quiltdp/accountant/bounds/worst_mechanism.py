@@ -19,8 +19,11 @@ pair of laws.  *Reference*: docs/theory.md, section 9.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from functools import lru_cache
+from importlib.machinery import PathFinder
+from importlib.util import find_spec, module_from_spec
 from typing import Any
 
 import numpy as np
@@ -129,7 +132,10 @@ def by_linear_program(
     """
     source, target, moves = _edges(tuple(len(c) for c in costs))
     growth = np.exp(np.concatenate([c[move] for c, move in zip(costs, moves, strict=True)]) * (1 + 8 * EPS))
-    answer = _solved(p, q, source, target, growth, guard)
+    try:
+        answer = _solved(p, q, source, target, growth, guard)
+    except (ImportError, AttributeError, TypeError):  # a version of scipy whose solver is another
+        answer = None
     if answer is None:
         return math.inf, 0.0
     log_h = _allowed(np.log(np.maximum(answer[0], 1e-300)), costs)
@@ -150,33 +156,44 @@ def _solved(
 
     The solver stops where the guard's time ends, and the guard raises.  ``None`` if there is no answer.
     """
-    from scipy.optimize import linprog
-    from scipy.sparse import csr_array
+    guard.check()
+    highs, edges, points = _highs(), len(source), len(p)
+    program, options, solver = highs.HighsLp(), highs.HighsOptions(), highs._Highs()
+    program.num_col_ = program.a_matrix_.num_col_ = points
+    program.num_row_ = program.a_matrix_.num_row_ = edges + 1
+    program.a_matrix_.format_ = highs.MatrixFormat.kRowwise
+    program.a_matrix_.start_ = np.append(2 * np.arange(edges + 1), 2 * edges + points).astype(np.int32)
+    both = np.stack([source, target], axis=1).ravel()
+    program.a_matrix_.index_ = np.append(both, np.arange(points)).astype(np.int32)
+    program.a_matrix_.value_ = np.append(np.stack([np.ones(edges), -growth], axis=1).ravel(), q)
+    program.col_cost_, program.col_lower_, program.col_upper_ = -p, 0.0 * p, np.full(points, np.inf)
+    program.row_lower_ = np.append(np.full(edges, -np.inf), 1.0)
+    program.row_upper_ = np.append(np.zeros(edges), 1.0)
+    options.output_flag = options.log_to_console = False
+    options.primal_feasibility_tolerance = options.dual_feasibility_tolerance = _ACCURACY
+    options.time_limit = guard.seconds_left
+    solver.passOptions(options)
+    solver.passModel(program)
+    solver.run()
+    guard.check()
+    if solver.getModelStatus() != highs.HighsModelStatus.kOptimal:
+        return None
+    answer = solver.getSolution()
+    return np.array(answer.col_value), -np.array(answer.row_dual)[:edges]
 
-    guard.check()
-    solve: Any = linprog  # its stubs know no sparse constraints
-    edges = np.arange(len(source))
-    cells = (
-        np.concatenate([np.ones(len(source)), -growth]),
-        (
-            np.tile(edges, 2),
-            np.concatenate([source, target]),
-        ),
-    )
-    options = {"primal_feasibility_tolerance": _ACCURACY, "dual_feasibility_tolerance": _ACCURACY}
-    if math.isfinite(guard.seconds_left):
-        options["time_limit"] = guard.seconds_left
-    answer = solve(
-        -p,
-        A_ub=csr_array(cells, shape=(len(source), len(p))),
-        b_ub=np.zeros(len(source)),
-        A_eq=q[None, :],
-        b_eq=[1.0],
-        method="highs",
-        options=options,
-    )
-    guard.check()
-    return None if answer.status != 0 else (np.array(answer.x), -np.array(answer.ineqlin.marginals))
+
+def _highs() -> Any:
+    """Return scipy's solver, alone: all of scipy.optimize takes longer to load than programs to solve."""
+    name = "scipy.optimize._highspy._core"
+    if name not in sys.modules:
+        scipy = find_spec("scipy")
+        folders = [] if scipy is None else list(scipy.submodule_search_locations or ())
+        spec = PathFinder.find_spec(name, [f"{folder}/optimize/_highspy" for folder in folders])
+        if spec is None or spec.loader is None:
+            raise ImportError("scipy 1.15 or later is needed, with its solver HiGHS")
+        sys.modules[name] = module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[name])
+    return sys.modules[name]
 
 
 def _allowed(table: Array, costs: Sequence[Array]) -> Array:
