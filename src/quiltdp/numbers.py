@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +27,7 @@ __all__ = [
     "digits_up",
     "digits_up_array",
     "down",
+    "is_one_number",
     "round_down",
     "round_up",
     "scaled",
@@ -74,6 +76,11 @@ def scaled(weights: NDArray[np.float64], s: float) -> NDArray[np.float64]:
     if weights.strides == (0,):
         return np.broadcast_to(weights[0] * s, len(weights))
     return weights * s
+
+
+def is_one_number(values: NDArray[Any]) -> bool:
+    """Return whether all values are equal; one number that stands for all is not compared with itself."""
+    return values.strides == (0,) or bool((values == values[0]).all())
 
 
 def above(value: float, error: float) -> float:

@@ -20,7 +20,7 @@ TOLERANCE = 1e-10
 _STEPS = 200
 _HALVINGS = 100  # from the start, until something passes
 _AFAR, _OVER = 0.01, 0.0015  # how far (relatively) below the target it is aimed so far above it
-_JUMP = 8.0  # the longest step, as a factor, while the slope of the curve is not known
+_JUMP = 1e9  # the longest step, as a factor, while the slope of the curve is not known
 
 
 def largest_passing(

@@ -31,7 +31,7 @@ from quiltdp.chain import as_chain
 from quiltdp.errors import ModelTooWide, option
 from quiltdp.inference.chains import ChainLaws
 from quiltdp.inference.workspace import Workspace
-from quiltdp.numbers import up_array
+from quiltdp.numbers import is_one_number, up_array
 from quiltdp.work import WorkBudget
 
 __all__ = ["ChainInfluences", "MarkovQuiltChainBound", "PublishedChainBound"]
@@ -85,26 +85,47 @@ class MarkovQuiltChainBound:
     def evaluate(self, alpha: Vector, need: Need = ALL) -> Bounds:
         """Return min over quilts of Σ_C α + I for every unit."""
         a, first, last = np.asarray(alpha, dtype=np.float64), self._units.first, self._units.last
-        sums = np.concatenate([[0.0], np.cumsum(a, dtype=np.longdouble)])
         count, edge, alike = len(first), self._influences.left.shape[1], len(self._influences.left) == 1
-        if self._listed or not alike or not np.all(a == a[0]) or count <= 2 * edge + 1:
+        if self._listed or not alike or not is_one_number(a) or count <= 2 * edge + 2:
+            sums = np.concatenate([[0.0], np.cumsum(a, dtype=np.longdouble)])
             values = np.array([self._best(int(f), int(t), sums) for f, t in zip(first, last, strict=True)])
-        else:  # far from both ends all units have the same quilts
-            values = np.full(count, self._best(int(first[edge]), int(last[edge]), sums))
-            for k in (*range(edge), *range(count - edge, count)):
-                values[k] = self._best(int(first[k]), int(last[k]), sums)
-        slack = float(4.0 * np.finfo(np.longdouble).eps * len(a) * sums[-1])
-        return Bounds(up_array(values + slack), self.name, "published")
+        else:  # far from both ends units have the same quilts, and whole sides that cost more and more
+            wide = int(last[0]) + 1
+            sums = np.longdouble(a[0]) * np.arange(2 * edge + wide + 1)
+            best = [
+                self._best(edge, edge + wide - 1, sums, (x, y)) for x in (np.inf, 0.0) for y in (np.inf, 0.0)
+            ]
+            places = np.arange(count)
+            if need.limited:  # only the largest decides: it is where both sides weigh the same
+                middle = int(
+                    np.clip((count - 1 + (best[1] - best[2]) / a[0]) / 2, edge + 1, count - edge - 2)
+                )
+                places = np.r_[:edge, middle - 1 : middle + 2, count - edge : count]
+            left, right = a[0] * places, a[0] * (count - 1 - places)
+            values = np.minimum(best[0], np.minimum(right + best[1], left + best[2]))
+            for k in range(edge):
+                values[k] = self._best(k, k + wide - 1, sums, (left[k], right[k]))
+                values[~k] = self._best(2 * edge - k, 2 * edge + wide - 1 - k, sums, (left[~k], right[~k]))
+            np.minimum(values, a[0] * len(a), out=values)
+            values = values.max(keepdims=True) if need.limited else values
+        slack = float(4.0 * np.finfo(np.longdouble).eps * len(a) ** 2 * a.max())
+        values = np.broadcast_to(up_array(values + slack), count)
+        return Bounds(values, self.name, "published", partial=values.strides == (0,))
 
-    def _best(self, first: int, last: int, sums: NDArray[np.longdouble]) -> float:
-        """Return the smallest over quilts of one window: column 0 is no quilt, a whole side is nearby."""
+    def _best(
+        self, first: int, last: int, sums: NDArray[np.longdouble], whole: tuple[float, float] | None = None
+    ) -> float:
+        """Return the smallest over quilts of one window: column 0 is no quilt, a whole side is nearby.
+
+        ``whole`` is what the sides cost where the chain is longer than ``sums``.
+        """
         self._check()
         found, n = self._influences, len(sums) - 1
         width, many = found.left.shape[1] - 1, len(found.left) > 1
         back, ahead = np.arange(1, min(width, first) + 1), np.arange(1, min(width, n - 1 - last) + 1)
-        left = np.concatenate([[sums[first]], sums[first] - sums[first - back + 1]]).astype(np.float64)
-        right = np.concatenate([[sums[n] - sums[last + 1]], sums[last + ahead] - sums[last + 1]])
-        right = right.astype(np.float64)
+        sides = (sums[first], sums[n] - sums[last + 1]) if whole is None else whole
+        left = np.concatenate([[sides[0]], sums[first] - sums[first - back + 1]]).astype(np.float64)
+        right = np.concatenate([[sides[1]], sums[last + ahead] - sums[last + 1]]).astype(np.float64)
         before = found.left[first if many else 0, : len(left)]
         after = found.right[last if many else 0, : len(right)]
         value = float((left + before).min() + (right + after).min())
@@ -113,7 +134,7 @@ class MarkovQuiltChainBound:
             a, b = (max(1, int(np.searchsorted(side[1:], value)) + 1) for side in (left, right))
             joint = left[:a, None] + right[:b] + found.both[first if many else 0, :a, :b]
             value = min(value, float(joint.min()))
-        return min(value + float(sums[last + 1] - sums[first]), float(sums[n]))
+        return value + float(sums[last + 1] - sums[first])
 
 
 def _influences(laws: ChainLaws, budget: WorkBudget, check: Check) -> ChainInfluences:

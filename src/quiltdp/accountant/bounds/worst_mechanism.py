@@ -19,18 +19,15 @@ pair of laws.  *Reference*: docs/theory.md, section 9.
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Sequence
 from functools import lru_cache
-from importlib.machinery import PathFinder
-from importlib.util import find_spec, module_from_spec
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quiltdp.accountant.bounds.network_simplex import MOST_NODES, optimal_trees, proved
 from quiltdp.accountant.bounds.transport import FARTHEST, as_possible, transport
+from quiltdp.inference.linear_program import largest_ratio
 from quiltdp.numbers import EPS, up
 from quiltdp.work import NO_GUARD, Guard
 
@@ -38,7 +35,6 @@ __all__ = ["TRANSPORTED", "by_linear_program", "by_transport", "staged_ceiling",
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.intp]
-_ACCURACY = 1e-10  # of the solver, whose answers are certified
 TRANSPORTED = MOST_NODES // 2  # joint values up to which the maximum is a transport
 
 
@@ -132,10 +128,7 @@ def by_linear_program(
     """
     source, target, moves = _edges(tuple(len(c) for c in costs))
     growth = np.exp(np.concatenate([c[move] for c, move in zip(costs, moves, strict=True)]) * (1 + 8 * EPS))
-    try:
-        answer = _solved(p, q, source, target, growth, guard)
-    except (ImportError, AttributeError, TypeError):  # a version of scipy whose solver is another
-        answer = None
+    answer = largest_ratio(p, q, source, target, growth, guard)
     if answer is None:
         return math.inf, 0.0
     log_h = _allowed(np.log(np.maximum(answer[0], 1e-300)), costs)
@@ -147,53 +140,6 @@ def by_linear_program(
     with np.errstate(divide="ignore"):  # H(u) ≤ e^{d(u,v)} H(v) and q(v) H(v) ≤ E_q H
         price = np.minimum(_allowed(-np.log(q), costs), top)
     return _certify(p, q, np.exp(price) * (1 + 4096 * EPS), gain, loss), max(below, 0.0)
-
-
-def _solved(
-    p: Array, q: Array, source: Ints, target: Ints, growth: Array, guard: Guard
-) -> tuple[Array, Array] | None:
-    """Maximise Σ p x over x ≥ 0 with Σ q x = 1 and x_source ≤ growth · x_target; return x and dual values.
-
-    The solver stops where the guard's time ends, and the guard raises.  ``None`` if there is no answer.
-    """
-    guard.check()
-    highs, edges, points = _highs(), len(source), len(p)
-    program, options, solver = highs.HighsLp(), highs.HighsOptions(), highs._Highs()
-    program.num_col_ = program.a_matrix_.num_col_ = points
-    program.num_row_ = program.a_matrix_.num_row_ = edges + 1
-    program.a_matrix_.format_ = highs.MatrixFormat.kRowwise
-    program.a_matrix_.start_ = np.append(2 * np.arange(edges + 1), 2 * edges + points).astype(np.int32)
-    both = np.stack([source, target], axis=1).ravel()
-    program.a_matrix_.index_ = np.append(both, np.arange(points)).astype(np.int32)
-    program.a_matrix_.value_ = np.append(np.stack([np.ones(edges), -growth], axis=1).ravel(), q)
-    program.col_cost_, program.col_lower_, program.col_upper_ = -p, 0.0 * p, np.full(points, np.inf)
-    program.row_lower_ = np.append(np.full(edges, -np.inf), 1.0)
-    program.row_upper_ = np.append(np.zeros(edges), 1.0)
-    options.output_flag = options.log_to_console = False
-    options.primal_feasibility_tolerance = options.dual_feasibility_tolerance = _ACCURACY
-    options.time_limit = guard.seconds_left
-    solver.passOptions(options)
-    solver.passModel(program)
-    solver.run()
-    guard.check()
-    if solver.getModelStatus() != highs.HighsModelStatus.kOptimal:
-        return None
-    answer = solver.getSolution()
-    return np.array(answer.col_value), -np.array(answer.row_dual)[:edges]
-
-
-def _highs() -> Any:
-    """Return scipy's solver, alone: all of scipy.optimize takes longer to load than programs to solve."""
-    name = "scipy.optimize._highspy._core"
-    if name not in sys.modules:
-        scipy = find_spec("scipy")
-        folders = [] if scipy is None else list(scipy.submodule_search_locations or ())
-        spec = PathFinder.find_spec(name, [f"{folder}/optimize/_highspy" for folder in folders])
-        if spec is None or spec.loader is None:
-            raise ImportError("scipy 1.15 or later is needed, with its solver HiGHS")
-        sys.modules[name] = module_from_spec(spec)
-        spec.loader.exec_module(sys.modules[name])
-    return sys.modules[name]
 
 
 def _allowed(table: Array, costs: Sequence[Array]) -> Array:
