@@ -5,7 +5,8 @@ import importlib
 import pytest
 
 import quiltdp as qd
-from quiltdp.edges import EDGES, edge
+from quiltdp import edges
+from quiltdp.accountant.leakage import analyze
 
 pytest.importorskip("matplotlib", reason="pictures need the extra 'plot'")
 
@@ -16,10 +17,12 @@ def cancer():
 
 
 def test_every_edge_leads_somewhere():
-    for name, place in EDGES.items():
-        module, _, function = place.partition(":")
-        assert edge(name) is getattr(importlib.import_module(module), function)
+    assert set(edges.__all__) == set(edges._HOMES)
+    for name, module in edges._HOMES.items():
+        assert getattr(edges, name) is getattr(importlib.import_module(module), name)
         assert module.startswith("quiltdp.report.")
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        _ = edges.nonsense
 
 
 def test_the_bars_are_the_leakages(cancer):
@@ -40,7 +43,7 @@ def test_a_quilt_is_drawn_in_its_parts(cancer):
 
 
 def test_profiles_and_calibrations_are_drawn(cancer):
-    assert qd.analyze(cancer).plot([0.1, 1.0]).get_xlabel()
+    assert analyze(cancer).plot([0.1, 1.0]).get_xlabel()
     assert qd.calibrate(cancer, 1.0, qd.Laplace(sensitivity=1.0)).plot().patches
 
 

@@ -18,6 +18,7 @@ from quiltdp.accountant.request import Progress, Who, Work
 from quiltdp.accountant.units import guard_of, positive_epsilon
 from quiltdp.errors import LimitReached, ModelTooWide, QuiltdpError
 from quiltdp.inference.trees import junction_tree
+from quiltdp.interface import any_model
 from quiltdp.model import Model
 from quiltdp.parallel import each
 from quiltdp.work import Guard, Limit
@@ -78,6 +79,7 @@ class Audit:
         }
 
 
+@any_model
 def audit(
     model: Model,
     dp_epsilon: float,
@@ -96,7 +98,8 @@ def audit(
     Examples
     --------
     >>> import quiltdp as qd
-    >>> found = qd.audit(qd.markov_chain([[0.9, 0.1], [0.1, 0.9]], length=4), dp_epsilon=0.1)
+    >>> from quiltdp.accountant.audit import audit
+    >>> found = audit(qd.markov_chain([[0.9, 0.1], [0.1, 0.9]], length=4), dp_epsilon=0.1)
     >>> round(found.limit, 4), round(found.laplace_sum, 4), found.sound
     (0.3238, 0.3238, True)
     >>> str(found.bracket)

@@ -30,6 +30,7 @@ from quiltdp.generalization.plan_choice import (
 from quiltdp.generalization.plan_result import AccuracyPromise, Alternative, BudgetPromise, Plan
 from quiltdp.generalization.plan_search import GUESSING, LeakageSketch, Need, NoCorrelation
 from quiltdp.generalization.routes import LeakageAccountant, Task, nice_resolution
+from quiltdp.interface import any_model
 from quiltdp.mechanisms import Thresholdout
 from quiltdp.model import Model
 from quiltdp.numbers import shown_up
@@ -43,6 +44,7 @@ __all__ = ["plan", "plan_length"]
 LONGEST = 10**8
 
 
+@any_model
 def plan(
     model: Model,
     *,

@@ -42,7 +42,8 @@ class Quilt:
 
     Examples
     --------
-    >>> from quiltdp import DependencyGraph, Quilt
+    >>> from quiltdp.graph.quilt import Quilt
+    >>> from quiltdp.graph.types import DependencyGraph
     >>> g = DependencyGraph("ABCD", [("A", "B"), ("B", "C"), ("C", "D")])
     >>> Quilt(g, "A", separator=["C"], nearby=["B"], remote=["D"])
     Quilt(A: separator {C}, nearby {B}, 1 remote)
@@ -106,6 +107,29 @@ class Quilt:
         quilt = cls.__new__(cls)
         quilt._fill(graph, targets, closed, separator)
         return quilt
+
+    @classmethod
+    def within(cls, graph: DependencyGraph, target: str, separator: Collection[str]) -> Self:
+        """Return the quilt of ``target`` whose nearby nodes are those it reaches without the separator.
+
+        Examples
+        --------
+        >>> from quiltdp.graph.types import DependencyGraph
+        >>> g = DependencyGraph("ABCD", [("A", "B"), ("B", "C"), ("C", "D")])
+        >>> Quilt.within(g, "A", ["C"])
+        Quilt(A: separator {C}, nearby {B}, 1 remote)
+        """
+        start, around = graph.position(target), frozenset(map(graph.position, separator))
+        if not around:
+            members = graph.component_members(int(graph.component_labels[start]))
+            return cls._around(graph, frozenset([start]), members, around)
+        closed = {start}
+        waiting = [start]
+        while waiting:
+            fresh = {*graph.neighbor_positions(waiting.pop())} - around - closed
+            closed |= fresh
+            waiting += fresh
+        return cls._around(graph, frozenset([start]), frozenset(closed), around)
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         """Refuse: quilts are frozen."""

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from quiltdp.errors import InvalidArgument, InvalidModel
+from quiltdp.interface import any_model
 from quiltdp.model import Model
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def from_networkx(
     Examples
     --------
     >>> import networkx as nx
-    >>> from quiltdp import from_networkx
+    >>> from quiltdp.io.networkx import from_networkx
     >>> g = nx.DiGraph([("A", "B")])
     >>> from_networkx(g, {"A": [0.3, 0.7], "B": [[0.9, 0.1], [0.2, 0.8]]})
     <Bayesian network: 2 nodes, 2 records>
@@ -67,6 +68,7 @@ def from_networkx(
     return Model.from_tables(found, records=chosen if records is None else records, states=states)
 
 
+@any_model
 def to_networkx(model: Model) -> nx.DiGraph:
     """Return a Bayesian network as a directed networkx graph, with the attributes of :func:`from_networkx`.
 
@@ -77,7 +79,8 @@ def to_networkx(model: Model) -> nx.DiGraph:
 
     Examples
     --------
-    >>> from quiltdp import markov_chain, to_networkx
+    >>> from quiltdp import markov_chain
+    >>> from quiltdp.io.networkx import to_networkx
     >>> list(to_networkx(markov_chain([[0.9, 0.1], [0.2, 0.8]], 3)).edges)
     [('X0', 'X1'), ('X1', 'X2')]
     """

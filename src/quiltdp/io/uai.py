@@ -16,7 +16,7 @@ from typing import NoReturn
 import numpy as np
 
 from quiltdp.factor import Table
-from quiltdp.io.text import MAX_AXES, Source, blaming, read_source
+from quiltdp.io.text import MAX_AXES, Source, blaming, is_number, read_source
 from quiltdp.model import Model
 
 __all__ = ["read_uai"]
@@ -120,8 +120,8 @@ class _Words:
 
     def line(self, position: int) -> int:
         """Return the line of a word."""
-        found = next(islice(re.finditer(r"\S+", self.source.text), position, None), None)
-        return self.source.line(len(self.source.text.rstrip()) if found is None else found.start())
+        word = next(islice(re.finditer(r"\S+", self.source.text), position, None), None)
+        return self.source.line(len(self.source.text.rstrip()) if word is None else word.start())
 
     def fail(self, expected: str, position: int | None = -1) -> NoReturn:
         """Say what was expected at a word (default the last one taken)."""
@@ -163,7 +163,7 @@ class _Words:
         if len(values) != count:
             for word in part:
                 self.position += 1
-                if not _is_number(word):
+                if not is_number(word):
                     self.fail(f"a number of table {k}")
             self.position += 1
             self.fail(f"{count} numbers for table {k}")
@@ -175,12 +175,3 @@ class _Words:
         if self.position < len(self.words):
             self.position += 1
             self.fail("the end of the file")
-
-
-def _is_number(word: str) -> bool:
-    """Return whether the word reads as a number."""
-    try:
-        float(word)
-    except ValueError:
-        return False
-    return True

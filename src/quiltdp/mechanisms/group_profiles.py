@@ -61,35 +61,29 @@ class EventProfile(OneByOne):
         if not accountant.supports(event):
             raise InvalidArgument(f"the accountant does not support the event {event!r}")
         self._shifts = _Shifts.of(event, accounting)
-        self._stepped: SteppedProfile | None = None
-        self._losses: Losses | None = None
+        self._profile: OneByOne
         if self._shifts is None:
             composed = accountant.compose(event)
-            self._stepped = SteppedProfile(lambda e: float(composed.get_delta(e)) + _CONVOLVED, steps=2)
+            self._profile = SteppedProfile(lambda e: float(composed.get_delta(e)) + _CONVOLVED, steps=2)
         else:
-            self._losses = Losses(self._shifts.loss, self._shifts.loss_range, {})
+            self._profile = Losses(self._shifts.loss, self._shifts.loss_range, {})
 
     @property
     def counts_records(self) -> bool:
         """Whether only whole records have a cost: where the event is not shifted noise."""
-        return self._stepped is not None
+        return self._shifts is None
 
     def delta(self, epsilon: float, weight: float) -> float:
         """Return δ(ε), rounded up, for a group of this weight, any ε.
 
         Weights are records; fractions of one only for shifted noise.
         """
-        if self._stepped is not None:
-            return self._stepped.delta(epsilon, weight)
-        assert self._shifts is not None
-        assert self._losses is not None
-        if self._shifts.public and weight > 0.0:
+        if self._shifts is not None and self._shifts.public and weight > 0.0:
             return 1.0
-        if not self._shifts.others:  # Gaussian releases are one
+        if self._shifts is not None and not self._shifts.others:  # Gaussian releases are one
             shift = weight * self._shifts.gaussian
-            shift = up(shift) if shift > 0.0 else 0.0
-            return gaussian_delta(epsilon, shift)
-        return self._losses.delta(epsilon, weight)
+            return gaussian_delta(epsilon, up(shift) if shift > 0.0 else 0.0)
+        return self._profile.delta(epsilon, weight)
 
 
 class _Shifts:
@@ -104,8 +98,8 @@ class _Shifts:
     @classmethod
     def of(cls, event: Any, accounting: Any) -> _Shifts | None:
         """Return the parts of an event, or ``None`` if one of them is something else."""
-        found = cls(accounting)
-        return found if found._add(event, 1) else None
+        shifts = cls(accounting)
+        return shifts if shifts._add(event, 1) else None
 
     def _add(self, event: Any, times: int) -> bool:
         a = self._accounting.dp_event
@@ -126,7 +120,7 @@ class _Shifts:
         if isinstance(event, a.LaplaceDpEvent):
             return self._other("laplace", event.noise_multiplier, 1, times)
         if isinstance(event, a.DiscreteLaplaceDpEvent):
-            return self._other("discrete laplace", event.noise_parameter, event.sensitivity, times)
+            return self._other("discrete_laplace", event.noise_parameter, event.sensitivity, times)
         return False
 
     def _other(self, kind: str, noise: float, sensitivity: int, times: int) -> bool:
@@ -143,10 +137,10 @@ class _Shifts:
     def loss_range(self, weight: float) -> float:
         """Return about the range of the losses of a group."""
         shift = weight * self.gaussian
-        found = shift * (shift + 20.0)
+        total = shift * (shift + 20.0)
         for (kind, noise, sensitivity), times in self.others.items():
-            found += times * weight * (1.0 / noise if kind == "laplace" else noise * sensitivity)
-        return found
+            total += times * weight * (1.0 / noise if kind == "laplace" else noise * sensitivity)
+        return total
 
     def loss(self, weight: float, interval: float) -> Any:
         """Return the privacy-loss distribution of a group of this weight."""
@@ -158,16 +152,9 @@ class _Shifts:
                 pld.from_gaussian_mechanism(1.0, sensitivity=shift, value_discretization_interval=interval)
             )
         for (kind, noise, sensitivity), times in self.others.items():
-            if kind == "laplace":
-                one = pld.from_laplace_mechanism(
-                    noise, sensitivity=up(weight), value_discretization_interval=interval
-                )
-            else:
-                one = pld.from_discrete_laplace_mechanism(
-                    noise,
-                    sensitivity=math.ceil(weight * (1.0 - 1e-8)) * sensitivity,
-                    value_discretization_interval=interval,
-                )
+            make = getattr(pld, f"from_{kind}_mechanism")
+            moved = up(weight) if kind == "laplace" else math.ceil(weight * (1.0 - 1e-8)) * sensitivity
+            one = make(noise, sensitivity=moved, value_discretization_interval=interval)
             whole = whole.compose(one if times == 1 else one.self_compose(times))
         return whole
 
@@ -259,14 +246,14 @@ class SteppedProfile(OneByOne):
         m = len(table)
         signed = np.concatenate([_swapped(table[1 : _FINE + 1], self._grid[1 : _FINE + 1])[::-1], table])
         one = self._tables[0]
-        found = np.ones(m)
+        smallest = np.ones(m)
         back = _swapped(one[1 : _FINE + 1], self._grid[1 : _FINE + 1])
         for j in range(-_FINE, _FINE + 1):
             first = float(one[j]) if j >= 0 else float(back[-j - 1])
             # ε − e for every point of the grid, e = j steps; points beyond the end take the last value
             at = np.minimum(np.arange(m) - j, m - 1) + _FINE
-            found = np.minimum(found, first + math.exp(j * self._width) * signed[at])
-        return np.minimum.accumulate(np.minimum(1.0, found * (1.0 + 16.0 * EPS)))
+            smallest = np.minimum(smallest, first + math.exp(j * self._width) * signed[at])
+        return np.minimum.accumulate(np.minimum(1.0, smallest * (1.0 + 16.0 * EPS)))
 
 
 def _reach(one: Callable[[float], float]) -> float:
@@ -289,15 +276,15 @@ def _read_once(one: Callable[[float], float], grid: Vector) -> tuple[Vector, Vec
         return [min(1.0, up(max(one(float(e)), 0.0))) for e in points]
 
     coarse = values(grid)
-    knots, found = [grid[0]], [coarse[0]]
+    knots, deltas = [grid[0]], [coarse[0]]
     for low, high, above, below in zip(grid, grid[1:], coarse, coarse[1:], strict=False):
         if above > 1.02 * below:
             inner = low + (high - low) * np.array([0.25, 0.5, 0.75])
             knots.extend(inner)
-            found.extend(values(inner))
+            deltas.extend(values(inner))
         knots.append(high)
-        found.append(below)
-    return np.array(knots), np.minimum.accumulate(found)
+        deltas.append(below)
+    return np.array(knots), np.minimum.accumulate(deltas)
 
 
 def _swapped(values: Vector, epsilon: Vector) -> Vector:

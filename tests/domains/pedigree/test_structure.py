@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from quiltdp import load_model, pedigree
-from quiltdp.domains.pedigree import Locus, Pedigree, Person, loci_by_frequency, read_pedigree
+from quiltdp.domains.pedigree import Locus, Pedigree, Person, read_pedigree
 from quiltdp.errors import InvalidArgument, InvalidModel, UnknownNode
 from quiltdp.inference.trees import junction_tree
 
@@ -235,11 +235,6 @@ def test_several_loci_are_independent_components_with_shared_tables(tmp_path):
     tables = {f.scope[-1]: f.table for f in model.factors}
     assert tables["kid@rs1"] is tables["kid@rs3"]
     assert tables["dad@rs1"] is tables["mum@rs3"]
-    groups = loci_by_frequency(family, {"rs1": 0.1, "rs2": 0.3, "rs3": 0.1})
-    assert [(f, names, len(m.nodes)) for f, names, m in groups] == [
-        (0.1, ("rs1", "rs3"), 3),
-        (0.3, ("rs2",), 3),
-    ]
 
 
 def test_inbred_founders(tmp_path):
@@ -374,3 +369,10 @@ def test_ceph_kindreds_all_load():
     for path in files:
         model = load_model(path, allele_frequency=0.1)
         assert not model.latents
+
+
+def test_twins_named_by_family_and_id_are_two_people_of_the_study(tmp_path):
+    rows = ("F dad 0 0 1", "F mum 0 0 2", "F ann dad mum 2", "F bea dad mum 2")
+    family = fam(tmp_path, *rows, twins=[("ann", "bea")])
+    by_id, by_both = (pedigree(family, 0.1, study=s) for s in (["ann", "bea"], ["F ann", "F bea"]))
+    assert dict(by_both.people) == dict(by_id.people) == {"ann": 2}

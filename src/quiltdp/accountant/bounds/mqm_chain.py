@@ -16,7 +16,7 @@ S. Song, Y. Wang, K. Chaudhuri, Pufferfish Privacy Mechanisms for Correlated Dat
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -72,8 +72,11 @@ class MarkovQuiltChainBound:
     """
 
     name = "published"
+    times = 1.0
+    """How many times the influence of a quilt counts."""
 
     def __init__(self, problem: Problem) -> None:
+        self._nodes = problem.model.nodes
         self._segment, self._units = as_chain(problem.model).segments[0], PathUnits(problem)
         self._listed = problem.units is not None
 
@@ -87,37 +90,45 @@ class MarkovQuiltChainBound:
         a, first, last = np.asarray(alpha, dtype=np.float64), self._units.first, self._units.last
         count, edge, alike = len(first), self._influences.left.shape[1], len(self._influences.left) == 1
         if self._listed or not alike or not is_one_number(a) or count <= 2 * edge + 2:
-            sums = np.concatenate([[0.0], np.cumsum(a, dtype=np.longdouble)])
-            values = np.array([self._best(int(f), int(t), sums) for f, t in zip(first, last, strict=True)])
+            sums = _sums(a)
+            values = np.array([self.best(int(f), int(t), sums)[0] for f, t in zip(first, last, strict=True)])
         else:  # far from both ends units have the same quilts, and whole sides that cost more and more
             wide = int(last[0]) + 1
             sums = np.longdouble(a[0]) * np.arange(2 * edge + wide + 1)
-            best = [
-                self._best(edge, edge + wide - 1, sums, (x, y)) for x in (np.inf, 0.0) for y in (np.inf, 0.0)
-            ]
+            ways = [(x, y) for x in (np.inf, 0.0) for y in (np.inf, 0.0)]
+            best = [self.best(edge, edge + wide - 1, sums, whole)[0] for whole in ways]
             places = np.arange(count)
             if need.limited:  # only the largest decides: it is where both sides weigh the same
-                middle = int(
-                    np.clip((count - 1 + (best[1] - best[2]) / a[0]) / 2, edge + 1, count - edge - 2)
-                )
+                middle = (count - 1 + (best[1] - best[2]) / a[0]) / 2
+                middle = int(np.clip(middle, edge + 1, count - edge - 2))
                 places = np.r_[:edge, middle - 1 : middle + 2, count - edge : count]
             left, right = a[0] * places, a[0] * (count - 1 - places)
             values = np.minimum(best[0], np.minimum(right + best[1], left + best[2]))
             for k in range(edge):
-                values[k] = self._best(k, k + wide - 1, sums, (left[k], right[k]))
-                values[~k] = self._best(2 * edge - k, 2 * edge + wide - 1 - k, sums, (left[~k], right[~k]))
+                values[k] = self.best(k, k + wide - 1, sums, (left[k], right[k]))[0]
+                values[~k] = self.best(2 * edge - k, 2 * edge + wide - 1 - k, sums, (left[~k], right[~k]))[0]
             np.minimum(values, a[0] * len(a), out=values)
             values = values.max(keepdims=True) if need.limited else values
         slack = float(4.0 * np.finfo(np.longdouble).eps * len(a) ** 2 * a.max())
         values = np.broadcast_to(up_array(values + slack), count)
-        return Bounds(values, self.name, "published", partial=values.strides == (0,))
+        return Bounds(values, self.name, "published", _Quilts(self, a), partial=values.strides == (0,))
 
-    def _best(
+    def quilt(self, k: int, alpha: Vector) -> dict[str, object]:
+        """Return the best quilt of a unit: its separator, |N|, and the influence b."""
+        first, last, n = int(self._units.first[k]), int(self._units.last[k]), len(alpha)
+        _, a, b, influence = self.best(first, last, _sums(alpha))
+        start, stop = first - a if a else -1, last + b if b else n
+        separator = [str(self._nodes[t]) for t in (start, stop) if 0 <= t < n]
+        nearby = stop - start - 2 - (last - first)
+        return {"separator": separator, "nearby_records": nearby, "b": influence / self.times, "exact": True}
+
+    def best(
         self, first: int, last: int, sums: NDArray[np.longdouble], whole: tuple[float, float] | None = None
-    ) -> float:
-        """Return the smallest over quilts of one window: column 0 is no quilt, a whole side is nearby.
+    ) -> tuple[float, int, int, float]:
+        """Return the smallest over quilts of one window, the distances to its separator, and its influence.
 
-        ``whole`` is what the sides cost where the chain is longer than ``sums``.
+        Distance 0 is no quilt: a whole side is nearby.  ``whole`` is what the sides cost where the chain is
+        longer than ``sums``.
         """
         self._check()
         found, n = self._influences, len(sums) - 1
@@ -128,13 +139,40 @@ class MarkovQuiltChainBound:
         right = np.concatenate([[sides[1]], sums[last + ahead] - sums[last + 1]]).astype(np.float64)
         before = found.left[first if many else 0, : len(left)]
         after = found.right[last if many else 0, : len(right)]
-        value = float((left + before).min() + (right + after).min())
+        a, b = int((left + before).argmin()), int((right + after).argmin())
+        value, influence = float(left[a] + before[a] + (right[b] + after[b])), float(before[a] + after[b])
         if found.both is not None and first == last:
             # quilts that hold more than the best so far costs need not be compared
-            a, b = (max(1, int(np.searchsorted(side[1:], value)) + 1) for side in (left, right))
-            joint = left[:a, None] + right[:b] + found.both[first if many else 0, :a, :b]
-            value = min(value, float(joint.min()))
-        return value + float(sums[last + 1] - sums[first])
+            most = [max(1, int(np.searchsorted(side[1:], value)) + 1) for side in (left, right)]
+            both = found.both[first if many else 0, : most[0], : most[1]]
+            joint = left[: most[0], None] + right[: most[1]] + both
+            if joint.min() < value:
+                a, b = (int(k) for k in np.unravel_index(int(joint.argmin()), joint.shape))
+                value, influence = float(joint[a, b]), float(both[a, b])
+        value += float(sums[last + 1] - sums[first])
+        if whole is not None or value < float(sums[n]):
+            return value, a, b, influence
+        return float(sums[n]), 0, 0, 0.0
+
+
+def _sums(alpha: Vector) -> NDArray[np.longdouble]:
+    return np.concatenate([[0.0], np.cumsum(alpha, dtype=np.longdouble)])
+
+
+class _Quilts(Mapping[int, Mapping[str, object]]):
+    """The best quilt of every unit, looked up when somebody asks for it."""
+
+    def __init__(self, bound: MarkovQuiltChainBound, alpha: Vector) -> None:
+        self._bound, self._alpha = bound, alpha
+
+    def __getitem__(self, k: int) -> Mapping[str, object]:
+        return self._bound.quilt(k, self._alpha)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(len(self)))
+
+    def __len__(self) -> int:
+        return len(self._bound._units.first)
 
 
 def _influences(laws: ChainLaws, budget: WorkBudget, check: Check) -> ChainInfluences:
@@ -235,6 +273,8 @@ class PublishedChainBound(MarkovQuiltChainBound):
     only removes that side's influence.
     """
 
+    times = 4.0
+
     def __init__(self, problem: Problem) -> None:
         problem.require_singles("published")
         super().__init__(problem)
@@ -243,5 +283,5 @@ class PublishedChainBound(MarkovQuiltChainBound):
         """Take four times the influences."""
         super().prepare(workspace, budget)
         found = self._influences
-        both = None if found.both is None else 4.0 * found.both
-        self._influences = ChainInfluences(4.0 * found.left, 4.0 * found.right, both)
+        both = None if found.both is None else self.times * found.both
+        self._influences = ChainInfluences(self.times * found.left, self.times * found.right, both)

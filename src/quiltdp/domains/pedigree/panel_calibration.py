@@ -15,7 +15,7 @@ from quiltdp.accountant.shared_work import WorkDone
 from quiltdp.domains.pedigree.panel import PanelProfile
 from quiltdp.domains.usefulness import judge_noise
 from quiltdp.errors import InvalidArgument, NoCertificate, option
-from quiltdp.numbers import digits_up, up
+from quiltdp.numbers import round_up_digits, up
 from quiltdp.printable import json_text
 from quiltdp.work import WorkBudget
 
@@ -69,8 +69,7 @@ class PanelCalibration:
     @property
     def sigmas(self) -> Vector:
         """The Laplace scale of every locus."""
-        scales: Vector = self.sigma * self.weights
-        return scales
+        return np.asarray(self.sigma * self.weights)
 
     @property
     def binding(self) -> str:
@@ -95,7 +94,7 @@ class PanelCalibration:
         alone = [(1 if self.per_locus else kind.size) * kind.query.sensitivity for kind in kinds]
         own = max(alone) if self.per_locus else math.fsum(alone)
         group = _enough(self.profile, self.epsilon, per_locus=self.per_locus)
-        return {"independent": digits_up(own / self.epsilon), "group": digits_up(group)}
+        return {"independent": round_up_digits(own / self.epsilon), "group": round_up_digits(group)}
 
     @property
     def per_locus(self) -> bool:
@@ -184,31 +183,23 @@ def calibrate_panel(
     unit = "one person at one locus" if per_locus else profile.unit
 
     def question() -> PanelCalibration:
-        sigma, weights, found = _noise(profile, epsilon, who, split, per_locus=per_locus)
-        people = dict(zip(profile.people, found.tolist(), strict=True))
+        weights = np.ones(len(profile.panel))
+        enough = _enough(profile, epsilon, per_locus=per_locus)
+        if split == "least-error":
+            for kind in profile.kinds:
+                weights[kind.loci] = np.cbrt(kind.slopes(who, 1.0 / enough))
+            weights /= float(np.average(weights, weights=profile.panel.counts))
+
+        def leakage(sigma: float) -> Vector:
+            if per_locus:
+                return profile.leakage_per_locus(sigma, who)
+            return profile.leakage(sigma, who, weights)
+
+        sigma, leakages = _smallest(leakage, epsilon, enough / float(weights.min()))
+        people = dict(zip(profile.people, leakages.tolist(), strict=True))
         return PanelCalibration(profile, sigma, weights, epsilon, who.name, unit, people, profile.done)
 
     return profile.answer(question)
-
-
-def _noise(
-    profile: PanelProfile, epsilon: float, adversary: Adversary, split: str, *, per_locus: bool
-) -> tuple[float, Vector, Vector]:
-    """Return σ, the weights of the loci, and the leakage of every person."""
-    weights = np.ones(len(profile.panel))
-    enough = _enough(profile, epsilon, per_locus=per_locus)
-    if split == "least-error":
-        for kind in profile.kinds:
-            weights[kind.loci] = np.cbrt(kind.slopes(adversary, 1.0 / enough))
-        weights /= float(np.average(weights, weights=profile.panel.counts))
-
-    def leakage(sigma: float) -> Vector:
-        if per_locus:
-            return profile.leakage_per_locus(sigma, adversary)
-        return profile.leakage(sigma, adversary, weights)
-
-    sigma, found = _smallest(leakage, epsilon, enough / float(weights.min()))
-    return sigma, weights, found
 
 
 def _enough(profile: PanelProfile, epsilon: float, *, per_locus: bool) -> float:
@@ -225,7 +216,7 @@ def _smallest(leakage: Callable[[float], Vector], epsilon: float, enough: float)
     best: tuple[float, Vector] | None = None
     sigma = enough
     for _ in range(40):
-        sigma = digits_up(sigma)
+        sigma = round_up_digits(sigma)
         values = leakage(sigma)
         worst = float(values.max())
         if worst <= epsilon:

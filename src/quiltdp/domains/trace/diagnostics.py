@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from math import gcd
 from typing import Any
 
 import numpy as np
+import scipy
 
 from quiltdp.domains.trace.estimate import estimate_transitions
 from quiltdp.domains.trace.points import Floats, Ints
@@ -64,29 +66,27 @@ class Diagnostics:
 
     def warnings(self) -> tuple[str, ...]:
         """Say, in a sentence each, what in this chain makes privacy expensive or the model doubtful."""
-        said = []
+        says = []
         if self.states == 1:
             return ("one cell only: every step is the same, so a record tells nothing that is not public",)
         if self.closed_classes > 1:
-            said.append(f"the chain has {self.closed_classes} closed classes: a user never changes class")
+            says.append(f"the chain has {self.closed_classes} closed classes: a user never changes class")
         if self.absorbing_states:
-            said.append(f"absorbing: {many(self.absorbing_states, 'cell')}, once there always there")
+            says.append(f"absorbing: {many(self.absorbing_states, 'cell')}, once there always there")
         if self.period > 1:
-            said.append(f"the largest class has period {self.period}: inside it the phase is never forgotten")
+            says.append(f"the largest class has period {self.period}: inside it the phase is never forgotten")
         if self.memory_after is not None and self.memory_after > 0.05:
-            said.append(
+            says.append(
                 f"at the shortest gap that splits the trace the chain still remembers (total variation"
                 f" {self.memory_after:.2g}): a longer gap (max_gap, --max-gap) is safer"
             )
-        return tuple(said)
+        return tuple(says)
 
 
 def diagnose(counts: Ints, matrix: Floats, *, gap_steps: int | None = None) -> Diagnostics:
     """Return the diagnostics of counted moves and of the matrix estimated from them."""
-    from scipy.sparse.csgraph import connected_components
-
     size = len(counts)
-    classes, label = connected_components(counts > 0, directed=True, connection="strong")
+    classes, label = scipy.sparse.csgraph.connected_components(counts > 0, directed=True, connection="strong")
     largest = np.flatnonzero(label == np.bincount(label).argmax())
     closed, absorbing = _closed(matrix)
     inner = matrix[np.ix_(largest, largest)]
@@ -120,18 +120,16 @@ def gap_by_estimator(
     >>> {name: round(gap, 3) for name, (gap, _) in found.items()}
     {'mle': 0.2, 'additive:0.1': 0.202, 'additive:1': 0.216}
     """
-    found = {}
+    gaps = {}
     for name in estimators:
         facts = diagnose(counts, estimate_transitions(counts, name).matrix)
-        found[name] = (facts.class_gap, facts.gap)
-    return found
+        gaps[name] = (facts.class_gap, facts.gap)
+    return gaps
 
 
 def _closed(matrix: Floats) -> tuple[int, int]:
     """Return the number of closed classes, and of those with one state."""
-    from scipy.sparse.csgraph import connected_components
-
-    count, label = connected_components(matrix > 0, directed=True, connection="strong")
+    count, label = scipy.sparse.csgraph.connected_components(matrix > 0, directed=True, connection="strong")
     source, target = np.nonzero(matrix)
     leaves = np.zeros(count, dtype=np.bool_)
     leaves[label[source[label[source] != label[target]]]] = True
@@ -152,17 +150,14 @@ def spectral_gap(matrix: Floats) -> float:
     size = len(matrix)
     if size == 1:
         return 1.0
+    values: Any = None
     if size > _EIGEN_LIMIT:
-        from scipy.sparse import csr_array
-        from scipy.sparse.linalg import ArpackNoConvergence, eigs
-
-        try:
-            sizes = np.abs(eigs(csr_array(matrix), k=4, which="LM", return_eigenvectors=False))
-        except ArpackNoConvergence:
-            sizes = np.abs(np.linalg.eigvals(matrix))
-    else:
-        sizes = np.abs(np.linalg.eigvals(matrix))
-    second = float(np.sort(sizes)[-2])
+        linalg = scipy.sparse.linalg
+        with suppress(linalg.ArpackNoConvergence):
+            values = linalg.eigs(scipy.sparse.csr_array(matrix), k=4, which="LM", return_eigenvectors=False)
+    if values is None:
+        values = np.linalg.eigvals(matrix)
+    second = float(np.sort(np.abs(values))[-2])
     return 0.0 if second > 1 - 1e-12 else 1.0 - second
 
 
@@ -177,7 +172,7 @@ def period_of(counts: Ints | Floats) -> int:
     """
     level = np.full(len(counts), -1, dtype=np.int64)
     level[0] = 0
-    found = 0
+    period = 0
     queue = [0]
     for x in queue:  # grows while it is walked: breadth first
         for y in np.flatnonzero(counts[x]).tolist():
@@ -185,13 +180,12 @@ def period_of(counts: Ints | Floats) -> int:
                 level[y] = level[x] + 1
                 queue.append(y)
             else:
-                found = gcd(found, int(level[x] + 1 - level[y]))
-    return found or 1
+                period = gcd(period, int(level[x] + 1 - level[y]))
+    return period or 1
 
 
 def _memory(matrix: Floats, steps: int) -> float:
     """Return the largest total variation between two rows of the matrix power."""
-    from scipy.spatial.distance import pdist
-
     power = np.linalg.matrix_power(np.asarray(matrix), max(steps, 1))
-    return float(min(1.0, pdist(power, "cityblock").max() / 2)) if len(power) > 1 else 0.0
+    distances = scipy.spatial.distance.pdist(power, "cityblock")
+    return float(min(1.0, distances.max(initial=0.0) / 2))

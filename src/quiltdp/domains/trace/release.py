@@ -15,10 +15,11 @@ from quiltdp.accountant.calibration import Calibration, calibrate
 from quiltdp.accountant.verify import leakage_of
 from quiltdp.domains.trace.area import Area, over_area
 from quiltdp.domains.trace.build import LocationStudy, whole_traces
-from quiltdp.domains.trace.clock import CLOCK, clock_of, when
+from quiltdp.domains.trace.cells import Rings, ring
 from quiltdp.domains.trace.points import Floats
 from quiltdp.domains.trace.queries import CellQuery, release_cells, visits_per_cell
 from quiltdp.domains.trace.steps import Steps
+from quiltdp.domains.trace.times import CLOCK, clock_of, when
 from quiltdp.domains.usefulness import judge_table
 from quiltdp.errors import InvalidArgument, option
 from quiltdp.mechanisms import Laplace
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
 __all__ = ["CellRelease", "PreparedVisits", "name_step", "prepare_visits", "release_visits"]
 
-LEVELS = ("step", "user")
 _REMEDY = (
     "nothing in it can be told from noise; larger cells, longer steps, a longer period, the prior adversary"
     " or a larger ε would help"
@@ -57,7 +57,7 @@ class CellRelease:
 
     cells: tuple[str, ...]
     centres: tuple[tuple[float, float], ...]
-    outlines: tuple[tuple[tuple[float, float], ...], ...]
+    outlines: Rings
     values: Floats
     sigma: float
     epsilon: float
@@ -91,11 +91,11 @@ class CellRelease:
         """Return the cells as polygons with their noisy counts, the calibration as a member."""
         features = []
         for k, cell in enumerate(self.cells):
-            ring = [[lon, lat] for lat, lon in self.outlines[k]]
+            corners = [[lon, lat] for lat, lon in self.outlines[k]]
             features.append(
                 {
                     "type": "Feature",
-                    "geometry": {"type": "Polygon", "coordinates": [[*ring, ring[0]]]},
+                    "geometry": {"type": "Polygon", "coordinates": [[*corners, corners[0]]]},
                     "properties": {
                         "cell": cell,
                         "latitude": self.centres[k][0],
@@ -117,7 +117,7 @@ class PreparedVisits:
 
     query: CellQuery
     centres: tuple[tuple[float, float], ...]
-    outlines: tuple[tuple[tuple[float, float], ...], ...]
+    outlines: Rings
     level: str
     calibration: Calibration
     target: Calibration
@@ -129,18 +129,18 @@ class PreparedVisits:
         values = release_cells(
             self.query, scale, ledger=ledger, label=f"visits per cell, {self.level}", noise=noise
         )
-        above, said = judge_table(values, scale)
-        return self._with(values, said if above else f"{said}: {_REMEDY}")
+        above, verdict = judge_table(values, scale)
+        return self._with(values, verdict if above else f"{verdict}: {_REMEDY}")
 
     def rehearse(self) -> CellRelease:
         """Return what :meth:`draw` will, with other numbers: neither counts nor noise."""
         return self._with(np.full(len(self.query.cells), -1e9 / 3.0), _REMEDY)
 
-    def _with(self, values: Floats, said: str) -> CellRelease:
+    def _with(self, values: Floats, verdict: str) -> CellRelease:
         paid = self.calibration
         return CellRelease(
             self.query.cells, self.centres, self.outlines, values, paid.sigma, paid.epsilon, self.level,
-            self.target, (*self.notes, said),
+            self.target, (*self.notes, verdict),
         )  # fmt: skip
 
 
@@ -199,10 +199,10 @@ def prepare_visits(
     protect = whole_traces(study.model) if chosen == "user" else None
     asked = {"adversary": adversary, "protect": protect, "window": window, **options}
     spec = Laplace(sensitivity=query.sensitivity)
-    found = calibrate(study.model, epsilon, spec, progress=progress, **asked)
-    paid = found if sigma is None else _at_scale(study, found, sigma, less_noise, asked)
-    notes = _notes(study, found, past=past)
-    return PreparedVisits(query, centres, outlines, _protects(chosen, window), paid, found, notes)
+    target = calibrate(study.model, epsilon, spec, progress=progress, **asked)
+    paid = target if sigma is None else _at_scale(study, target, sigma, less_noise, asked)
+    notes = _notes(study, target, past=past)
+    return PreparedVisits(query, centres, outlines, _protects(chosen, window), paid, target, notes)
 
 
 def _level(steps: Steps, level: str | None) -> str:
@@ -211,8 +211,8 @@ def _level(steps: Steps, level: str | None) -> str:
             f"there are {len(steps.users)} users: say what is protected,"
             f" {option('level', 'user')} (everything a user did) or {option('level', 'step')} (any one step)"
         )
-    chosen = level if level is not None else "step"
-    if chosen not in LEVELS:
+    chosen = level or "step"
+    if chosen not in ("step", "user"):
         raise InvalidArgument(f"{option('level')} must be step or user, not {chosen!r}")
     return chosen
 
@@ -223,12 +223,9 @@ def _protects(level: str, window: int) -> str:
     return "any one step" if window == 1 else f"any {window} steps in a row"
 
 
-def _over(
-    steps: Steps, area: Area
-) -> tuple[CellQuery, tuple[tuple[float, float], ...], tuple[tuple[tuple[float, float], ...], ...]]:
+def _over(steps: Steps, area: Area) -> tuple[CellQuery, tuple[tuple[float, float], ...], Rings]:
     """Return the query over every cell of the area; refuse one that holds no point."""
-    whole = visits_per_cell(steps)
-    wide = over_area(whole, steps.cells, area)
+    wide = over_area(visits_per_cell(steps), steps.cells, area)
     if not wide.query.values.any():
         lat, lon = float(np.mean(steps.cells.lat)), float(np.mean(steps.cells.lon))
         south, west, north, east = area.box
@@ -239,29 +236,29 @@ def _over(
             else f"the points lie around latitude {lat:.3f}, longitude {lon:.3f}"
         )
         raise InvalidArgument(f"{option('area')} holds none of the points; {hint}")
-    middle = [np.mean(r, axis=0) for r in wide.outlines]
-    return wide.query, tuple((float(m[0]), float(m[1])) for m in middle), wide.outlines
+    lats, lons = np.array([np.mean(r, axis=0) for r in wide.outlines]).T
+    return wide.query, ring(lats, lons), wide.outlines
 
 
 def _at_scale(
-    study: LocationStudy, found: Calibration, sigma: float, less_noise: bool, asked: Mapping[str, Any]
+    study: LocationStudy, target: Calibration, sigma: float, less_noise: bool, asked: Mapping[str, Any]
 ) -> Calibration:
     """Return the calibration of another scale: the leakage it is certified for is its ε."""
-    if sigma == found.sigma:
-        return found
-    reached = leakage_of(study.model, found.mechanism, sigma, **asked).epsilon
-    if sigma < found.sigma and not less_noise:
+    if sigma == target.sigma:
+        return target
+    reached = leakage_of(study.model, target.mechanism, sigma, **asked).epsilon
+    if sigma < target.sigma and not less_noise:
         raise InvalidArgument(
-            f"{option('sigma')} {sigma:g} is less noise than ε = {found.epsilon:g} asks for"
-            f" ({found.sigma:.6g}): it leaks up to {reached:.4g}; leave it out, or insist with"
+            f"{option('sigma')} {sigma:g} is less noise than ε = {target.epsilon:g} asks for"
+            f" ({target.sigma:.6g}): it leaks up to {reached:.4g}; leave it out, or insist with"
             f" {option('less_noise')}"
         )
-    cost = found.mechanism.dp_epsilon(sigma)
-    return replace(found, sigma=sigma, epsilon=reached, leakage=reached, dp_epsilon=cost, compared={})
+    cost = target.mechanism.dp_epsilon(sigma)
+    return replace(target, sigma=sigma, epsilon=reached, leakage=reached, dp_epsilon=cost, compared={})
 
 
-def _notes(study: LocationStudy, found: Calibration, *, past: bool) -> tuple[str, ...]:
-    forced = f"forced by {name_step(study.steps, found.binding.unit)}"
+def _notes(study: LocationStudy, target: Calibration, *, past: bool) -> tuple[str, ...]:
+    forced = f"forced by {name_step(study.steps, target.binding.unit)}"
     if past:
         return (forced,)
     fitted = "the model was fitted on the steps that are counted here, which tells about them itself"
