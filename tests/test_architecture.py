@@ -32,19 +32,18 @@ MAY_IMPORT = {
     "inference": {BASE, "graph", "compiled", "inference"},
     "mechanisms": {BASE, "mechanisms"},
     "accountant": {BASE, "graph", "compiled", "inference", "mechanisms", "accountant"},
-    "generalization": {BASE, "graph", "inference", "mechanisms", "accountant", "papers", "generalization"},
+    "generalization": {BASE, "graph", "inference", "mechanisms", "accountant", "generalization"},
     "holdout": {BASE, "mechanisms", "accountant"},
-    "papers": {BASE, "graph", "inference", "accountant", "papers"},
+    "papers": {BASE, "graph", "inference", "mechanisms", "accountant", "generalization", "papers"},
     "io": {BASE, "io"},
     "domains": {*BELOW_THE_EDGES, "io", "domains"},
     "report": {*BELOW_THE_EDGES, "io", "domains", "report"},
-    "cli": {*BELOW_THE_EDGES, "io", "domains", "report", "cli"},
+    "cli": {*BELOW_THE_EDGES, "papers", "io", "domains", "report", "cli"},
 }
 # A mechanism's cost stands below the accountant, the reusable holdout with its ledger above it.
 OF_ANOTHER_LAYER = {"quiltdp.__main__": "cli", "quiltdp.mechanisms.holdout": "holdout"}
 # The tables of names through which a lower layer reaches a higher one, and which each may reach.
 TABLES = {
-    "quiltdp.accountant.bounds": {"papers"},
     "quiltdp.edges": {"report"},
     "quiltdp.io.load": {"domains"},
 }
@@ -80,12 +79,12 @@ MOST_CODE_LINES = {
     "cli": 4434,
     "compiled": 107,
     "domains": 7729,
-    "generalization": 3373,
+    "generalization": 2055,
     "graph": 745,
     "inference": 3394,
     "io": 1631,
     "mechanisms": 2773,
-    "papers": 184,
+    "papers": 1320,
     "report": 1382,
     "web": 393,
 }
@@ -162,7 +161,7 @@ def test_no_forbidden_arrow(path: Path) -> None:
         ("graph/quilts.py", "from quiltdp import leakage"),
         ("inference/spread.py", "from quiltdp.accountant.bounds import base"),
         ("accountant/specs.py", "from quiltdp.mechanisms.holdout import Answer"),
-        ("accountant/bounds/mqm_chain.py", "from quiltdp.papers.gk16 import GK16Bound"),
+        ("accountant/bounds/mqm_chain.py", "from quiltdp.papers.comparisons import GK16Bound"),
         ("mechanisms/laplace.py", "from quiltdp.accountant.ledger import Ledger"),
         ("mechanisms/laplace.py", "from quiltdp.cli.app import fail"),
         ("io/bif.py", "from quiltdp.graph.moral import moralize"),

@@ -18,7 +18,7 @@ import quiltdp as qd
 from quiltdp.accountant.approximate import DeltaProfile
 from quiltdp.accountant.composition import concentrated
 from quiltdp.errors import InvalidArgument, QuiltdpError
-from quiltdp.generalization.plan_apply import read_holdout_arguments
+from quiltdp.generalization.plan_result import read_holdout_arguments
 from quiltdp.mechanisms import (
     DiscreteGaussian,
     Gaussian,

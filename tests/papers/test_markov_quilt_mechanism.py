@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import quiltdp as qd
+import quiltdp.papers  # importing it registers the comparisons
 from quiltdp.errors import NoCertificate
 
 REFERENCE = Path(__file__).parents[1] / "data" / "reference" / "mqm_binary_T100_eps1.csv"

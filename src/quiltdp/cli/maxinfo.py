@@ -86,23 +86,23 @@ def read_steps(steps: list[str], records: int | None, beta: float) -> list[MaxIn
 
 
 def _bound(step: str, kind: str, value: str, records: int | None, beta: float) -> MaxInformation:
-    import quiltdp.generalization as g
     from quiltdp.errors import InvalidArgument, option
+    from quiltdp.generalization import max_information
 
     numbers = _numbers(step, value, 2 if kind in ("approximate", "mutual") else 1)
     if kind == "bits":
-        return g.description_length_max_information(numbers[0], beta)
+        return max_information.description_length_max_information(numbers[0], beta)
     if kind == "mutual":
-        return g.max_information_from_mutual_information(numbers[0], numbers[1])
+        return max_information.max_information_from_mutual_information(numbers[0], numbers[1])
     if records is None:
         raise InvalidArgument(f"{step}: a DP step needs {option('records')}, the number of records")
     if kind == "pure":
-        return g.pure_dp_max_information(numbers[0], records)
+        return max_information.pure_dp_max_information(numbers[0], records)
     if kind == "product":
-        return g.product_dp_max_information(numbers[0], records, beta)
+        return max_information.product_dp_max_information(numbers[0], records, beta)
     if kind == "leakage":
-        return g.bayesian_dp_max_information(numbers[0], records, beta)
-    return g.approximate_dp_max_information(numbers[0], numbers[1], records, beta)
+        return max_information.bayesian_dp_max_information(numbers[0], records, beta)
+    return max_information.approximate_dp_max_information(numbers[0], numbers[1], records, beta)
 
 
 def _numbers(step: str, value: str, count: int) -> list[float]:

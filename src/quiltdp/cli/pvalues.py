@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from quiltdp.accountant.ledger import Ledger
-    from quiltdp.generalization import MaxInformation, Transcripts
+    from quiltdp.generalization import MaxInformation
+    from quiltdp.generalization.pvalues import Transcripts
 
 __all__ = ["pvalues"]
 
@@ -58,8 +59,9 @@ def pvalues(
     """
     with guarded():
         from quiltdp.errors import InvalidArgument
-        from quiltdp.generalization import best_correction, correct_p_values
+        from quiltdp.generalization import correct_p_values
         from quiltdp.generalization._checks import probability
+        from quiltdp.generalization.pvalues import best_correction
 
         probability("level", level)
         given = [name for name, value in _given(ledger, step, bits, mutual_bits).items() if value]
@@ -148,7 +150,8 @@ def _from_ledger(
     from quiltdp.accountant.ledger import Ledger
     from quiltdp.cli.show import number
     from quiltdp.errors import InvalidArgument, option
-    from quiltdp.generalization import bayesian_dp_bounds, either_bound
+    from quiltdp.generalization.max_information import bayesian_dp_bounds
+    from quiltdp.generalization.pvalues import either_bound
     from quiltdp.io.load import load_model
 
     if model is None:
