@@ -38,8 +38,8 @@ setup: $(DEV)
 # -- environments ------------------------------------------------------------------------------
 
 $(BIN)/python:
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
-	  { echo 'quiltdp needs Python 3.10 or newer: make PYTHON=/path/to/python3 ...' >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo 'quiltdp needs Python 3.11 or newer: make PYTHON=/path/to/python3 ...' >&2; exit 1; }
 	@$(PYTHON) -m venv $(VENV) || $(PYTHON) -m virtualenv --quiet $(VENV) || \
 	  { rm -rf $(VENV); echo 'no environment could be made: install python3-venv' >&2; exit 1; }
 

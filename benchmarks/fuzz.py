@@ -100,7 +100,7 @@ def _points(path: Path) -> Any:
 
 
 def _study(path: Path) -> Any:
-    from quiltdp.domains.pedigree.study import read_ids
+    from quiltdp.domains.pedigree.people import read_ids
 
     return read_ids(path)
 

@@ -73,7 +73,7 @@ def judged(kind: str, seed: int, rows: int) -> str:
     """Return what became of one table."""
     rng = np.random.default_rng([seed, sum(map(ord, kind))])
     try:
-        model = fit_rows(KINDS[kind](rng, rows), "time").model
+        model = fit_rows(KINDS[kind](rng, rows), "time")
     except InvalidArgument:
         return "refused"
     fresh = KINDS[kind](rng, rows)

@@ -45,6 +45,7 @@ OF_ANOTHER_LAYER = {"quiltdp.__main__": "cli", "quiltdp.mechanisms.holdout": "ho
 # The tables of names through which a lower layer reaches a higher one, and which each may reach.
 TABLES = {
     "quiltdp.edges": {"report"},
+    "quiltdp.interface": {"io"},
     "quiltdp.io.load": {"domains"},
 }
 BY_NAME = re.compile(r"quiltdp(\.\w+)+(:\w+)?")
@@ -72,20 +73,20 @@ MAX_LINES = 400  # code lines of a file
 # not blank.  They fall, or the change that raises one says what the lines buy.
 MOST_CODE_LINES = {
     "C": 447,
-    "accountant": 3137,
-    "accountant/bounds": 3856,
+    "accountant": 3269,
+    "accountant/bounds": 3896,
     "accountant/ledger": 1801,
-    "base": 1841,
-    "cli": 4434,
+    "base": 1916,
+    "cli": 4437,
     "compiled": 107,
-    "domains": 7729,
-    "generalization": 2055,
-    "graph": 745,
-    "inference": 3394,
-    "io": 1631,
-    "mechanisms": 2773,
+    "domains": 7272,
+    "generalization": 2059,
+    "graph": 774,
+    "inference": 3404,
+    "io": 1680,
+    "mechanisms": 2714,
     "papers": 1320,
-    "report": 1382,
+    "report": 1379,
     "web": 393,
 }
 
@@ -172,7 +173,7 @@ def test_no_forbidden_arrow(path: Path) -> None:
             "graph/quilts.py",
             "import importlib\nX = {'a': 'quiltdp.cli.app:main'}\nimportlib.import_module(X['a'])",
         ),
-        ("edges.py", "from importlib import import_module\nEDGES = {'a': 'quiltdp.accountant.audit:audit'}"),
+        ("edges.py", "from importlib import import_module\n_HOMES = {'a': 'quiltdp.accountant.audit'}"),
     ],
 )
 def test_the_test_sees_forbidden_arrows(place: str, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,7 +187,7 @@ def test_the_test_sees_forbidden_arrows(place: str, text: str, monkeypatch: pyte
         ("graph/quilts.py", "from quiltdp.errors import InvalidModel\nimport numpy"),
         ("accountant/specs.py", "from quiltdp.graph.quilts import quilts\nfrom quiltdp import moralize"),
         ("cli/info.py", "import quiltdp as qd\nfrom quiltdp.cli.app import fail"),
-        ("edges.py", "from importlib import import_module\nEDGES = {'a': 'quiltdp.report.plots:plot'}"),
+        ("edges.py", "from importlib import import_module\n_HOMES = {'a': 'quiltdp.report.plots'}"),
         ("graph/quilts.py", "WORDS = 'quiltdp.inference.spread'  # a name in a text is no import"),
     ],
 )
@@ -237,7 +238,7 @@ def test_what_a_small_answer_does_not_need_exists() -> None:
     assert {m for m in UNNEEDED if m.startswith("quiltdp")} <= ours
 
 
-OTHER_FAMILIES = ("gedcom", "linkage", "linked", "panel", "tables")  # formats and loci that a .fam has not
+OTHER_FAMILIES = ("gedcom", "linked", "panel")  # formats and loci that a .fam has not
 FAMILY = "f a 0 0 1 -9\nf b 0 0 2 -9\nf c a b 1 -9\n"
 
 

@@ -6,12 +6,8 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
-
-try:
-    import tomllib
-except ModuleNotFoundError:  # Python 3.10
-    from pip._vendor import tomli as tomllib
 
 ROOT = Path(__file__).parents[1]
 

@@ -364,14 +364,14 @@ MUTANTS = (
     # -- the account
     Mutant(
         "accountant/ledger/visit.py",
-        "    if share <= left:\n        return",
-        "    if share <= 2 * left:\n        return",
+        "    if share <= rest:\n        return",
+        "    if share <= 2 * rest:\n        return",
         "a spent budget lets one more in",
         LEDGER,
     ),
     Mutant(
         "accountant/ledger/visit.py",
-        "if found != self.head:",
+        "if current != self.head:",
         "if False:",
         "another writer in between is not noticed",
         LEDGER,

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from quiltdp.accountant.calibration import Calibration, calibrate
     from quiltdp.accountant.compare import calibrate_adversaries
     from quiltdp.accountant.composition import compose
+    from quiltdp.accountant.influence_table import influence_table
     from quiltdp.accountant.leakage import LeakageProfile, analyze, dp_epsilon, leakage
     from quiltdp.accountant.ledger import Ledger
     from quiltdp.accountant.result import Leakage
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from quiltdp.domains.pedigree.panel_calibration import calibrate_panel
     from quiltdp.domains.series.chain import fit_chain
     from quiltdp.domains.series.network import fit_network
+    from quiltdp.domains.series.rows import fit_rows
     from quiltdp.domains.trace.build import location_chain
     from quiltdp.errors import LimitReached, QuiltdpError
     from quiltdp.generalization.concentration import effective_sample_size
@@ -54,7 +56,7 @@ if TYPE_CHECKING:
     from quiltdp.mechanisms.holdout import Answer, ReusableHoldout
     from quiltdp.model import Factor, Model
 
-__version__ = "0.1.0"
+__version__ = "0.3.0"
 
 # Public name -> module that holds it.  Names are imported on first use, so that `import quiltdp`
 # stays quick; keep the list above, for type checkers, equal to this one.
@@ -93,8 +95,10 @@ _PUBLIC = {
     "example": "quiltdp.io.examples",
     "fit_chain": "quiltdp.domains.series.chain",
     "fit_network": "quiltdp.domains.series.network",
+    "fit_rows": "quiltdp.domains.series.rows",
     "from_networkx": "quiltdp.io.networkx",
     "from_pgmpy": "quiltdp.io.pgmpy",
+    "influence_table": "quiltdp.accountant.influence_table",
     "junction_tree": "quiltdp.inference.trees",
     "knows": "quiltdp.accountant.adversaries",
     "leakage": "quiltdp.accountant.leakage",
@@ -154,8 +158,10 @@ __all__ = [
     "example",
     "fit_chain",
     "fit_network",
+    "fit_rows",
     "from_networkx",
     "from_pgmpy",
+    "influence_table",
     "junction_tree",
     "knows",
     "leakage",

@@ -290,8 +290,8 @@ def _revive(
 ) -> ChainModel:
     """Build unpickled chains, each distinct table kept once."""
     tables = [frozen_table(a, "pickled chain") for a in arrays]
-    made = [ChainSegment(p, n, tables[k], tuple(tables[j] for j in js)) for p, n, k, js in chains]
-    return ChainModel(made, names, notes=notes, provenance=provenance)
+    segments = [ChainSegment(p, n, tables[k], tuple(tables[j] for j in js)) for p, n, k, js in chains]
+    return ChainModel(segments, names, notes=notes, provenance=provenance)
 
 
 def markov_chain(
@@ -324,8 +324,8 @@ def markov_chain(
     >>> m, m.nodes[999_999]
     (<Markov chain: 1000000 steps, 2 states>, 'X999999')
     """
-    segment, found = _segment(prefix, transition, length, initial, TablePool())
-    return ChainModel([segment], states, notes=(*notes, *found), provenance=provenance)
+    segment, remarks = _segment(prefix, transition, length, initial, TablePool())
+    return ChainModel([segment], states, notes=(*notes, *remarks), provenance=provenance)
 
 
 def markov_chains(
@@ -347,12 +347,12 @@ def markov_chains(
     ['ann/0', 'ann/1', 'ann/2', 'bob/0', 'bob/1']
     """
     pool = TablePool()
-    made: list[tuple[ChainSegment, tuple[str, ...]]] = []
+    segments: list[tuple[ChainSegment, tuple[str, ...]]] = []
     for prefix, length in lengths.items():
-        made.append(_segment(prefix, transition, length, initial, pool))
-        initial = made[0][0].initial  # the stationary law is found once
-    found = made[0][1] if made else ()
-    return ChainModel([s for s, _ in made], states, notes=(*notes, *found), provenance=provenance)
+        segments.append(_segment(prefix, transition, length, initial, pool))
+        initial = segments[0][0].initial  # the stationary law is found once
+    remarks = segments[0][1] if segments else ()
+    return ChainModel([s for s, _ in segments], states, notes=(*notes, *remarks), provenance=provenance)
 
 
 def _segment(
@@ -363,8 +363,8 @@ def _segment(
     pool: TablePool,
 ) -> tuple[ChainSegment, tuple[str, ...]]:
     """Check the matrices and the initial law of one chain."""
-    matrices = _matrices(transition)
     single = _is_matrix(transition)
+    matrices: list[ArrayLike] = [transition] if single else list(transition)
     steps = length if length is not None else len(matrices) + 1
     if not isinstance(steps, (int, np.integer)) or isinstance(steps, bool):
         raise InvalidModel(f"the chain's length must be a whole number, not {steps!r}")
@@ -405,13 +405,6 @@ def _is_matrix(transition: Any) -> bool:
         return bool(np.ndim(first) <= 1)
     except ValueError:  # ragged: the table check has the right words for it
         return False
-
-
-def _matrices(transition: Any) -> list[ArrayLike]:
-    """Return the transition matrices as a list, one per step or just one."""
-    if _is_matrix(transition):
-        return [transition]
-    return list(transition)
 
 
 def _classes(leads: NDArray[np.bool_]) -> NDArray[np.int64]:

@@ -89,9 +89,6 @@ class ChainMapping(Mapping[str, Any]):
     def __contains__(self, node: object) -> bool:
         return node in self._nodes
 
-    def __getitem__(self, node: str) -> Any:
-        raise NotImplementedError
-
 
 class ChainIndex(ChainMapping):
     """The position of every node."""
@@ -106,8 +103,8 @@ class ChainFactorsOf(ChainMapping):
 
     def __getitem__(self, node: str) -> tuple[int, ...]:
         k, t = self._nodes.where(node)
-        own = int(self._nodes.starts[k]) + t
-        return (own, own + 1) if t + 1 < self._nodes.segments[k].length else (own,)
+        position = int(self._nodes.starts[k]) + t
+        return (position, position + 1) if t + 1 < self._nodes.segments[k].length else (position,)
 
 
 class ChainStates(ChainMapping):

@@ -1,29 +1,25 @@
-"""Methods of results that live at an edge: pictures and pages, found when they are asked for.
+"""What results borrow from the report: pictures, tables and pages, imported when they are first drawn.
 
 A result can be drawn (``calibration.plot()``), yet the layer that makes it knows nothing of pictures.
-This table is the one place where a lower layer names an edge; nothing is imported before it is used.
+This module is the one place where a lower layer names an edge: ``edges.plot_calibration`` is the function
+of that name in :mod:`quiltdp.report`, imported on its first use (PEP 562).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["EDGES", "edge"]
+if TYPE_CHECKING:
+    from quiltdp.report.html_report import write_report
+    from quiltdp.report.plots import leakage_table, plot_calibration, plot_graph, plot_leakage, plot_profile
 
-EDGES = {
-    "leakage_table": "quiltdp.report.tables:leakage_table",
-    "plot_calibration": "quiltdp.report.plots:plot_calibration",
-    "plot_graph": "quiltdp.report.plots:plot_graph",
-    "plot_leakage": "quiltdp.report.plots:plot_leakage",
-    "plot_profile": "quiltdp.report.plots:plot_profile",
-    "write_report": "quiltdp.report.html_report:write_report",
-}
+__all__ = ["leakage_table", "plot_calibration", "plot_graph", "plot_leakage", "plot_profile", "write_report"]
+
+_HOMES = dict.fromkeys(__all__, "quiltdp.report.plots") | {"write_report": "quiltdp.report.html_report"}
 
 
-def edge(name: str) -> Callable[..., Any]:
-    """Return the function of an edge by its name in :data:`EDGES`."""
-    module, _, function = EDGES[name].partition(":")
-    found: Callable[..., Any] = getattr(import_module(module), function)
-    return found
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

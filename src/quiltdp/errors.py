@@ -1,7 +1,7 @@
 """The exception tree: every error a user can cause descends from ``QuiltdpError``.
 
 The command line turns any of them into one line on stderr and an exit code: 2 for bad input,
-1 for a refusal (budget spent, ledger full), 3 for a limit that somebody set and that was reached.  Each
+1 for a refusal (nothing is left to spend), 3 for a limit that somebody set and that was reached.  Each
 message names the culprit (file, line, node or option), says what is wrong, and says what to do about it.
 
 An option has two names, ``max_gap=`` for Python and ``--max-gap`` for the shell.  A message writes it
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any, ClassVar
 
 from quiltdp.printable import printable
@@ -33,6 +34,7 @@ __all__ = [
     "UnknownNode",
     "WorkerLost",
     "in_python",
+    "need",
     "option",
     "options_in",
     "spelled",
@@ -75,13 +77,13 @@ def spelled(text: str, spelling: Spelling = in_python) -> str:
     Names of files and nodes stand in it as they are: what is not visible is escaped, and of a text that
     is too long to read the beginning and the end are kept.
     """
-    said = printable(_OPTION.sub(lambda found: spelling(*found.groups()), text))
-    return said if len(said) <= _LONGEST else f"{said[: _LONGEST - 400]} … {said[-390:]}"
+    shown = printable(_OPTION.sub(lambda found: spelling(*found.groups()), text))
+    return shown if len(shown) <= _LONGEST else f"{shown[: _LONGEST - 400]} … {shown[-390:]}"
 
 
 def options_in(text: str) -> tuple[str, ...]:
     """Return the names of the options that a text mentions."""
-    return tuple(found[1] for found in _OPTION.finditer(text))
+    return tuple(match[1] for match in _OPTION.finditer(text))
 
 
 class QuiltdpError(Exception):
@@ -92,12 +94,15 @@ class QuiltdpError(Exception):
     """
 
     exit_code: ClassVar[int] = 2
-    remedies: tuple[str, ...] = ()
+
+    def __init__(self, text: object = "", *remedies: str) -> None:
+        self.remedies = remedies
+        super().__init__(text)
 
     @property
     def text(self) -> str:
         """The message without the remedies, its options not yet spelled."""
-        return str(self.args[0]) if self.args else ""
+        return str(self.args[0])
 
     @property
     def reason(self) -> str:
@@ -145,17 +150,9 @@ class FileFormatError(QuiltdpError, ValueError):
 class ModelTooWide(QuiltdpError):
     """An exact method would need a table beyond the limit; the message names the clique and its size."""
 
-    def __init__(self, text: str, *remedies: str) -> None:
-        self.remedies = remedies
-        super().__init__(text)
-
 
 class NoCertificate(QuiltdpError):
     """A bound was computed but its certificate did not pass, so no number may be shown."""
-
-    def __init__(self, text: str, *remedies: str) -> None:
-        self.remedies = remedies
-        super().__init__(text)
 
 
 class DependencyMissing(QuiltdpError, ImportError):
@@ -191,7 +188,7 @@ class WorkerLost(Refused):
 
 
 class BudgetSpent(Refused):
-    """The privacy budget does not cover the request."""
+    """No answer is left to give, or the privacy that is left to spend does not cover the request."""
 
 
 class LedgerCorrupt(Refused):
@@ -202,3 +199,20 @@ class NotALedger(LedgerCorrupt):
     """A file that is something else than a ledger, or empty: most likely the wrong name was given."""
 
     exit_code = 2
+
+
+def need(module: str, purpose: str, extra: str) -> Any:
+    """Import an optional library, or say which extra installs it.
+
+    Raises
+    ------
+    DependencyMissing
+        Naming the library, what it is needed for, and the command that installs it.
+    """
+    try:
+        return import_module(module)
+    except ImportError:
+        name = module.partition(".")[0]
+        raise DependencyMissing(
+            f"{purpose} needs the library {name!r}: pip install 'quiltdp[{extra}]'"
+        ) from None

@@ -142,8 +142,8 @@ class Factor:
         """Read like a probability: ``P(B | A)`` or ``ψ(A, B)``."""
         if self.child is None:
             return printable(f"ψ({', '.join(self.scope)})")
-        given = f" | {', '.join(self.parents)}" if self.parents else ""
-        return printable(f"P({self.child}{given})")
+        condition = f" | {', '.join(self.parents)}" if self.parents else ""
+        return printable(f"P({self.child}{condition})")
 
 
 class TablePool:

@@ -13,13 +13,16 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from quiltdp.errors import InvalidModel, UnknownNode
 from quiltdp.factor import ROW_SUM_TOLERANCE, Factor, Table, TablePool, frozen_table, plain_names
+
+if TYPE_CHECKING:
+    from typing import Self
 
 __all__ = ["ROW_SUM_TOLERANCE", "Factor", "Model", "Table"]
 
@@ -156,6 +159,16 @@ class Model:
     def provenance(self) -> Mapping[str, str]:
         """Where the model came from: file, estimator, options."""
         return dict(self._provenance)
+
+    @property
+    def fit(self) -> Any:
+        """What a fit found on the way (states, counts, criterion, …); ``None`` where nothing was fitted."""
+        return self.__dict__.get("_fit")
+
+    def _with_fit(self, fit: object) -> Self:
+        """Attach what a fit found, at birth."""
+        self._fill(_fit=fit)
+        return self
 
     @cached_property
     def directed(self) -> bool:

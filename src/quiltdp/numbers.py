@@ -3,7 +3,7 @@
 numpy's elementary functions are accurate to a few units in the last place, not correctly rounded.
 A quantity computed with a handful of them is therefore true up to a small relative error, and
 :func:`up` and :func:`down` step over that error in the direction of privacy.  Where the error is
-known, :func:`above` adds it.
+known, :func:`plus_error` adds it.
 """
 
 from __future__ import annotations
@@ -20,16 +20,15 @@ __all__ = [
     "EPS",
     "LEAST",
     "UNDERFLOW",
-    "above",
-    "above_array",
-    "digits_down",
-    "digits_up",
-    "digits_up_array",
     "down",
+    "format_up",
+    "plus_error",
     "round_down",
+    "round_down_digits",
     "round_up",
+    "round_up_digits",
+    "round_up_digits_array",
     "scaled",
-    "shown_up",
     "up",
     "up_array",
 ]
@@ -63,10 +62,10 @@ def down(value: float, ulps: float = 64.0) -> float:
 
 def up_array(values: NDArray[np.float64], ulps: float = 64.0) -> NDArray[np.float64]:
     """Round a whole array up; zeros stay zero (a sum of nothing is exact), ∞ stays ∞."""
-    found = np.abs(values)
-    found *= ulps * EPS
-    found += values
-    return found
+    raised = np.abs(values)
+    raised *= ulps * EPS
+    raised += values
+    return raised
 
 
 def scaled(weights: NDArray[np.float64], s: float) -> NDArray[np.float64]:
@@ -76,20 +75,15 @@ def scaled(weights: NDArray[np.float64], s: float) -> NDArray[np.float64]:
     return weights * s
 
 
-def above(value: float, error: float) -> float:
+def plus_error(value: float, error: float) -> float:
     """Return a double that is no less than the true value, given a bound on the error.
 
     Examples
     --------
-    >>> above(1.0, 0.0), above(1.0, 1e-16) > 1.0
+    >>> plus_error(1.0, 0.0), plus_error(1.0, 1e-16) > 1.0
     (1.0, True)
     """
     return value + error if error == 0 or value == math.inf else math.nextafter(value + error, math.inf)
-
-
-def above_array(values: NDArray[np.float64], errors: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return :func:`above` entry by entry."""
-    return np.where(errors == 0, values, np.nextafter(values + errors, np.inf))
 
 
 def round_up(value: Fraction) -> float:
@@ -112,47 +106,47 @@ def round_down(value: Fraction) -> float:
     return -round_up(-value)
 
 
-def digits_up(value: float) -> float:
+def round_up_digits(value: float) -> float:
     """Return the smallest number of twelve significant digits that is not below ``value``; ∞ stays ∞.
 
     Examples
     --------
-    >>> digits_up(1 / 3), digits_up(0.25), digits_up(2.0000000000000004)
+    >>> round_up_digits(1 / 3), round_up_digits(0.25), round_up_digits(2.0000000000000004)
     (0.333333333334, 0.25, 2.00000000001)
     """
     # the nearest double of a decimal above a double is not below that double
     return float(_CEILING.create_decimal(Decimal(value)))
 
 
-def digits_down(value: float) -> float:
+def round_down_digits(value: float) -> float:
     """Return the largest number of twelve significant digits that is not above ``value``; ∞ stays ∞.
 
     Examples
     --------
-    >>> digits_down(1 / 3), digits_down(0.25)
+    >>> round_down_digits(1 / 3), round_down_digits(0.25)
     (0.333333333333, 0.25)
     """
     return float(_FLOOR.create_decimal(Decimal(value)))
 
 
-def shown_up(value: float, digits: int = 6) -> str:
+def format_up(value: float, digits: int = 6) -> str:
     """Return a number as people read it, in few significant digits, never below ``value``.
 
     Examples
     --------
-    >>> shown_up(31.92131), shown_up(22.5), shown_up(0.0457245, 3), shown_up(math.inf)
+    >>> format_up(31.92131), format_up(22.5), format_up(0.0457245, 3), format_up(math.inf)
     ('31.9214', '22.5', '0.0458', 'inf')
     """
     rounded = Context(prec=digits, rounding=ROUND_CEILING).create_decimal(repr(float(value)))
     return f"{float(rounded):.{digits}g}"
 
 
-def shown_down(value: float, digits: int = 6) -> str:
+def format_down(value: float, digits: int = 6) -> str:
     """Return a number for people, never above it: what is attained, what may still be spent."""
-    return shown_up(-value, digits).removeprefix("-") if value > 0.0 else shown_up(value, digits)
+    return format_up(-value, digits).removeprefix("-") if value > 0.0 else format_up(value, digits)
 
 
-def digits_up_array(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def round_up_digits_array(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Round a whole array of non-negative numbers up to twelve digits; what differs by rounding only is one.
 
     Values closer than 1e-13 (relatively) to each other all become the largest of them first, so that
@@ -163,7 +157,7 @@ def digits_up_array(values: NDArray[np.float64]) -> NDArray[np.float64]:
     with np.errstate(invalid="ignore"):  # ∞ against ∞ cannot happen among distinct values
         last = np.append(distinct[1:] > distinct[:-1] * (1 + 1e-13), True)
     group = np.cumsum(np.append(0, last[:-1])).astype(np.intp)
-    tops = np.array([digits_up(v) for v in distinct[last].tolist()])
+    tops = np.array([round_up_digits(v) for v in distinct[last].tolist()])
     if not len(distinct):
         return values.copy()
     return np.repeat(tops[group][where.ravel()], np.diff(starts, append=len(values)))
@@ -171,3 +165,7 @@ def digits_up_array(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 _CEILING = Context(prec=DIGITS, rounding=ROUND_CEILING, Emin=-400, Emax=400)
 _FLOOR = Context(prec=DIGITS, rounding=ROUND_FLOOR, Emin=-400, Emax=400)
+
+# Names of the version before, until every module has the new ones.
+shown_up, shown_down, above = format_up, format_down, plus_error
+digits_up, digits_down, digits_up_array = round_up_digits, round_down_digits, round_up_digits_array

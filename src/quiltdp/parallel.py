@@ -1,4 +1,4 @@
-"""Independent work, here or elsewhere: one ordered map over any ``concurrent.futures.Executor``.
+"""Independent work, here or in remote workers: one ordered map over any ``concurrent.futures.Executor``.
 
 :func:`each` calls a function for every item and yields the answers in the order of the items, so a
 run with workers gives what a run without them gives, to the last byte.  Executors are processes of
@@ -38,7 +38,7 @@ _PIECE = 2**22  # bytes that a Dask cluster takes in one task without a warning
 _AHEAD = 256  # tasks under way where the number of workers is not known
 _SHARES = 4  # a task is at most this part of a worker's fair share of what is left
 _MOST = 16  # items of a task
-_MOST_KEPT = 8  # shared things that a worker remembers
+_MOST_CACHED = 8  # shared objects that a worker remembers
 
 
 def each(
@@ -99,7 +99,7 @@ def each(
             yield work(shared, item)
             tell(done)
         return
-    yield from _each_elsewhere(_Sender(executor, work, shared), iter(items), known, chunk, tell)
+    yield from _each_remote(_Sender(executor, work, shared), iter(items), known, chunk, tell)
 
 
 def checked_executor(executor: object) -> None:
@@ -131,7 +131,7 @@ def _dask_client(executor: Executor) -> Any:
     return client if hasattr(client, "get_executor") else None
 
 
-def _each_elsewhere(
+def _each_remote(
     sender: _Sender,
     items: Iterator[Any],
     known: int | None,
@@ -221,34 +221,34 @@ def _checked(found: Any, asked: int) -> tuple[list[Any], BaseException | None]:
 
 
 def _lost(often: str, error: BaseException) -> WorkerLost:
-    said = f"{type(error).__name__}: {error}".strip().rstrip(":")
+    reason = f"{type(error).__name__}: {error}".strip().rstrip(":")
     return WorkerLost(
-        f"a worker did not finish its part{often} ({said}); nothing is reported,"
+        f"a worker did not finish its part{often} ({reason}); nothing is reported,"
         " because a part would be missing: run it again, with fewer workers if memory was short"
     )
 
 
-class _Kept(threading.local):
+class _Cache(threading.local):
     """In a worker: what it was sent, by fingerprint.  Threads of one process are workers of their own."""
 
     def __init__(self) -> None:
-        self.things: OrderedDict[str, Any] = OrderedDict()
+        self.shared: OrderedDict[str, Any] = OrderedDict()
 
 
-_KEPT = _Kept()
+_CACHE = _Cache()
 
 
 def _chunk(
     work: Callable[[Any, Any], Any], key: str, payload: bytes | list[bytes], items: tuple[Any, ...]
 ) -> tuple[list[Any], BaseException | None]:
     """Run in a worker: the answers to a task up to the first error, and that."""
-    kept = _KEPT.things
-    if key not in kept:
-        kept[key] = pickle.loads(b"".join(payload) if isinstance(payload, list) else payload)
-        while len(kept) > _MOST_KEPT:
-            kept.popitem(last=False)
-    kept.move_to_end(key)
-    shared = kept[key]
+    cache = _CACHE.shared
+    if key not in cache:
+        cache[key] = pickle.loads(b"".join(payload) if isinstance(payload, list) else payload)
+        while len(cache) > _MOST_CACHED:
+            cache.popitem(last=False)
+    cache.move_to_end(key)
+    shared = cache[key]
     results: list[Any] = []
     try:
         for item in items:

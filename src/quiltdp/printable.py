@@ -36,13 +36,8 @@ def printable(text: str, *, keep: str = "") -> str:
 
 
 def _escaped(character: str) -> str:
-    if unicodedata.category(character) not in _HIDDEN:
-        return character
-    return character.encode("ascii", "backslashreplace").decode() if character > "\x7f" else _ascii(character)
-
-
-def _ascii(character: str) -> str:
-    return {"\n": "\\n", "\r": "\\r", "\t": "\\t"}.get(character, f"\\x{ord(character):02x}")
+    hidden = unicodedata.category(character) in _HIDDEN
+    return character.encode("unicode_escape").decode() if hidden else character
 
 
 def json_text(document: Any, *, indent: int | None = None) -> str:

@@ -172,15 +172,15 @@ class Guard:
     def __getstate__(self) -> dict[str, Any]:
         """Send when it strikes, by the clock on the wall, and the bytes that are left."""
         end = None if self._deadline is None else self._deadline - time.monotonic() + time.time()
-        left = None if self._bytes is None else max(0, self._bytes - _resident())
-        return {"_limits": self._limits, "_deadline": end, "_bytes": left}
+        bytes_left = None if self._bytes is None else max(0, self._bytes - _resident())
+        return {"_limits": self._limits, "_deadline": end, "_bytes": bytes_left}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Strike at the same time, with as many bytes more."""
-        end, left = state["_deadline"], state["_bytes"]
+        end, bytes_left = state["_deadline"], state["_bytes"]
         self._limits = state["_limits"]
         self._deadline = None if end is None else end - time.time() + time.monotonic()
-        self._bytes = None if left is None else left + _resident()
+        self._bytes = None if bytes_left is None else bytes_left + _resident()
 
     @property
     def seconds_left(self) -> float:

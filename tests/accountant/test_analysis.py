@@ -263,7 +263,7 @@ def test_windows_and_sets_exclude_each_other() -> None:
 
 @pytest.mark.parametrize("bad", [0, -1.0, math.inf, "x"])
 def test_the_inverse_refuses_a_bad_target(bad: Any) -> None:
-    with pytest.raises(InvalidArgument, match="bdp_epsilon"):
+    with pytest.raises(InvalidArgument, match="epsilon"):
         qd.dp_epsilon(TRIPLE, bad)
 
 

@@ -116,17 +116,6 @@ def test_gaussian_profile_at_extremes(epsilon: float, shift: float) -> None:
     assert gaussian_delta(epsilon, shift * 2) >= value - 1e-12
 
 
-def test_gaussian_groups() -> None:
-    equal, unequal = Gaussian(2.0, 1e-5), Gaussian({"a": 1.0, "b": 2.0, "c": 0.0}, 1e-5)
-    assert equal.group_sensitivity(3) == 6.0
-    assert equal.group_sensitivity(["a", "b"]) == 4.0
-    assert unequal.group_sensitivity(1) == 2.0
-    assert unequal.group_sensitivity(5) == 3.0
-    assert unequal.group_sensitivity(["a", "c"]) == 1.0
-    with pytest.raises(InvalidArgument, match="'z'"):
-        unequal.group_sensitivity(["z"])
-
-
 def test_gaussian_scale_passes_its_own_check_and_is_tight() -> None:
     spec = Gaussian(1.0, 1e-5)
     std = spec.scale(1.0)

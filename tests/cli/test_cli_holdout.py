@@ -342,7 +342,10 @@ def test_charges_are_checked(cli: Callable[..., Any], study: dict[str, Path], tm
     done = cli("ledger", "charge", study["ledger"], "--dp-epsilon", 0.1)
     assert (done.code, "reusable holdout" in done.err) == (2, True)
     done = cli("ledger", "charge", ledger, "--dp-epsilon", 500)
-    assert (done.code, f"{ledger}: this release needs more than the whole budget" in done.err) == (1, True)
+    assert (
+        done.code,
+        f"{ledger}: this release would spend more than the ledger may spend in all" in done.err,
+    ) == (1, True)
     shown = cli("ledger", "show", ledger).out
     assert "charge         0.5" in shown
     assert all(len(line) < 80 for line in shown.splitlines() if " charge " in line)

@@ -161,7 +161,7 @@ def test_robust_writes_the_worst_estimator(cli: Callable[..., Any], tmp_path: Pa
     model = qd.load_model(chain)
     assert model.provenance["estimator"] == "mle"
     assert model.provenance["robust_family"] == "additive:0.1, mle, additive:1"
-    worst = qd.dp_epsilon(model, bdp_epsilon=1.0)
+    worst = qd.dp_epsilon(model, epsilon=1.0)
     assert worst == pytest.approx(listed["mle"], rel=1e-6)
     people = cli("trace", GOOGLE, *options)
     assert "region, 90 % confidence" in people.out

@@ -7,27 +7,24 @@ from pathlib import Path
 
 import pytest
 
-from quiltdp.domains.pedigree.assemble import assemble
-from quiltdp.domains.pedigree.codes import read_sex, sex_codes, zero_one_coding
-from quiltdp.domains.pedigree.columns import is_header, recognise
+from quiltdp.domains.pedigree.assemble import assemble, merge_twins
+from quiltdp.domains.pedigree.cells import (
+    is_header,
+    read_cells,
+    read_sex,
+    read_text,
+    recognise,
+    sex_codes,
+    zero_one_coding,
+)
 from quiltdp.domains.pedigree.gedcom import read_gedcom
-from quiltdp.domains.pedigree.linkage import looks_like_linkage, read_linkage
-from quiltdp.domains.pedigree.plink import read_plink
-from quiltdp.domains.pedigree.study import read_ids, study_members
-from quiltdp.domains.pedigree.tables import read_table
-from quiltdp.domains.pedigree.text import read_cells, read_text
-from quiltdp.domains.pedigree.twins import merge_twins
-from quiltdp.domains.pedigree.types import Person
-from quiltdp.domains.trace.extras import need
-from quiltdp.domains.trace.readers.columns import find_columns
-from quiltdp.domains.trace.readers.csv_points import read_csv
-from quiltdp.domains.trace.readers.geojson import read_geojson
-from quiltdp.domains.trace.readers.google import google_rows
-from quiltdp.domains.trace.readers.gpx import read_gpx
-from quiltdp.domains.trace.readers.parquet import read_parquet
-from quiltdp.domains.trace.readers.plt import read_plt, user_of
+from quiltdp.domains.pedigree.people import Person, read_ids, study_members
+from quiltdp.domains.pedigree.read import looks_like_linkage, read_linkage, read_plink, read_table
+from quiltdp.domains.trace.readers.geojson import google_rows, read_geojson
+from quiltdp.domains.trace.readers.gps import read_gpx, read_plt, user_of
 from quiltdp.domains.trace.readers.rows import Rows, first_of, make_points
-from quiltdp.errors import DependencyMissing, InvalidArgument, QuiltdpError
+from quiltdp.domains.trace.readers.tables import find_columns, read_csv, read_parquet
+from quiltdp.errors import DependencyMissing, InvalidArgument, QuiltdpError, need
 
 FAM = "F dad 0 0 1 -9\nF mum 0 0 2 -9\nF kid dad mum 1 -9\n"
 NONE = dict.fromkeys(("lat", "lon", "time", "user"))
@@ -111,7 +108,7 @@ def test_who_is_in_the_study(tmp_path: Path) -> None:
 
 def test_twins_of_one_egg_are_one_person() -> None:
     people = [Person("dad"), Person("mum"), Person("x", "dad", "mum"), Person("y", "dad", "mum")]
-    merged, notes = merge_twins("f", people, [(("x", "y"), "declared")])
+    merged, notes = merge_twins("f", people, [(("x", "y"), "mz")])
     assert [p.name for p in merged] == ["dad", "mum", "x"]
     assert merged[-1].also == ("y",)
     assert notes
@@ -180,7 +177,7 @@ def test_points_from_geolife(tmp_path: Path) -> None:
 
 
 def test_a_library_that_is_missing_is_named() -> None:
-    assert need("json", "nothing").dumps(1) == "1"
+    assert need("json", "nothing", "geo").dumps(1) == "1"
     with pytest.raises(DependencyMissing, match="no_such_library"):
-        need("no_such_library", "reading nothing")
+        need("no_such_library", "reading nothing", "geo")
     assert issubclass(InvalidArgument, QuiltdpError)

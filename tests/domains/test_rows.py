@@ -64,7 +64,7 @@ def test_rows_that_follow_the_rule_are_hardly_ever_refused():
 def test_the_chain_is_over_joint_states(columns):
     """Independent columns that stay with probability 0.8: the noise of all together is that of their law."""
     rng = np.random.default_rng(columns)
-    found = fit_rows({f"c{k}": walk(rng, 20_000) for k in range(columns)}, "time")
+    found = fit_rows({f"c{k}": walk(rng, 20_000) for k in range(columns)}, "time").fit
     joint = functools.reduce(np.kron, [np.array([[0.8, 0.2], [0.2, 0.8]])] * columns)
     sigma = 1 / qd.dp_epsilon(qd.markov_chain(joint, 20_000), 1.0)
     assert 1 / qd.dp_epsilon(found.model, 1.0) == pytest.approx(sigma, rel=0.06)
@@ -92,7 +92,7 @@ def test_many_values_are_cut_coarser_until_the_joint_states_are_few():
 def test_the_plan_is_no_worse_than_for_the_law_the_rows_were_drawn_from(rows):
     rng = np.random.default_rng(4)
     stay = 0.5 if rows == "independent" else 0.8
-    found = fit_rows(guessed(rng, walk(rng, 10_000, stay), 0.25), rows, length=30_000).model
+    found = fit_rows(guessed(rng, walk(rng, 10_000, stay), 0.25), rows, length=30_000)
     truth = qd.markov_chain([[stay, 1 - stay], [1 - stay, stay]], 30_000)
     for epsilon in (None, 1.0):
         made, best = (qd.plan(m, queries=1000, budget=5, epsilon=epsilon) for m in (found, truth))
@@ -111,7 +111,7 @@ def families(rng, count, shared, sizes=(4,)):
 def test_two_thousand_families():
     """Keeping one row of each costs half as much error again; the mean of the rows keeps the promise."""
     rng = np.random.default_rng(5)
-    found = fit_rows(families(rng, 2000, 0.4), "group", unit="family")
+    found = fit_rows(families(rng, 2000, 0.4), "group", unit="family").fit
     plan = qd.plan(found.model, queries=1000, budget=5)
     one = qd.plan(qd.markov_chain(np.full((2, 2), 0.5), 2000), queries=1000, budget=5)
     assert plan.accuracy <= 0.14 <= one.accuracy / 1.5
@@ -146,7 +146,7 @@ def test_columns_that_count_rows_and_dates_are_named_and_left_out():
         "day": [f"2024-03-{1 + k // 24:02}" for k in range(n)],
         "name": [f"t{k}" for k in range(n)],
     }
-    found = fit_rows(table, "time")
+    found = fit_rows(table, "time").fit
     assert list(found.columns) == ["label", "guess"]
     assert found.skipped == {
         "id": "it counts the rows",
@@ -163,7 +163,7 @@ def test_rows_without_a_value_are_steps_that_nobody_saw():
     rng = np.random.default_rng(12)
     table = {name: list(values) for name, values in guessed(rng, walk(rng, 1000), 0.2).items()}
     table["guess"][17] = None
-    found = fit_rows(table, "time", missing="gap")
+    found = fit_rows(table, "time", missing="gap").fit
     assert any("1 step of 1,000 without a value" in note for note in found.model.notes)
     assert len(found.model.records) == 1000
 
@@ -173,13 +173,13 @@ def test_too_many_joint_states_are_refused_until_columns_are_named():
     table = {f"c{k}": rng.integers(0, 2, 3000) for k in range(8)}
     with pytest.raises(InvalidArgument, match="8 columns have 256 joint states"):
         fit_rows(table, "time")
-    assert list(fit_rows(table, "time", read=["c0", "c5"]).columns) == ["c0", "c5"]
+    assert list(fit_rows(table, "time", read=["c0", "c5"]).fit.columns) == ["c0", "c5"]
 
 
 def test_questions_read_the_columns_of_the_model():
     rng = np.random.default_rng(10)
     train, fresh = ({**guessed(rng, walk(rng, 4000, 0.6), 0.2), "other": rng.random(4000)} for _ in range(2))
-    rows = fit_rows(train, "time", read=["label", "guess"])
+    rows = fit_rows(train, "time", read=["label", "guess"]).fit
     terms = holdout_arguments(rows.model, qd.plan(rows.model, queries=20, budget=1, epsilon=20))
     study = qd.ReusableHoldout(train, fresh, ledger=":memory:", **terms)
     with pytest.raises(InvalidArgument, match="reads 'other'"):

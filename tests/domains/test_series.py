@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import quiltdp as qd
-from quiltdp.domains.series import find_bins, fit_series
+from quiltdp.domains.series import find_bins, fit_chain
 from quiltdp.domains.series.bins import Bins
 from quiltdp.domains.series.network import fit_network
 from quiltdp.domains.series.read import read_columns
@@ -53,7 +53,7 @@ def test_bic_finds_the_order(order):
     for _ in range(6000):
         last = {0: 0.5, 1: 0.85 if x[-1] else 0.15, 2: 0.9 if x[-2] else 0.1}[order]
         x.append(int(rng.random() < last))
-    found = fit_series(x, 2)
+    found = fit_chain(x, 2).fit
     assert found.order == order
     assert any(f"order {order}" in n for n in found.model.notes) == (order != 1)
 
@@ -61,7 +61,7 @@ def test_bic_finds_the_order(order):
 def test_a_series_that_changes_is_told():
     rng = np.random.default_rng(3)
     series = sticky(rng, 3000, stay=0.95) + sticky(rng, 3000, stay=0.1)
-    assert any("two halves" in n for n in fit_series(series, 2).model.notes)
+    assert any("two halves" in n for n in fit_chain(series, 2).notes)
 
 
 def test_the_region_covers_the_truth_and_asks_for_more_noise():
@@ -69,7 +69,7 @@ def test_the_region_covers_the_truth_and_asks_for_more_noise():
     truth = qd.markov_chain([[0.85, 0.15], [0.15, 0.85]], length=400)
     best = qd.dp_epsilon(truth, 1.0)
     for seed in range(40):
-        found = fit_series(sticky(np.random.default_rng(seed), 400, stay=0.7), 2)
+        found = fit_chain(sticky(np.random.default_rng(seed), 400, stay=0.7), 2).fit
         assert found.robust_dp_epsilon(1.0) <= best
         assert [[0.85, 0.15], [0.15, 0.85]] in found.region()
 
@@ -80,9 +80,9 @@ def test_a_network_through_pgmpy_and_with_given_edges():
     b = (a + (rng.random(3000) < 0.1)) % 2
     c = rng.integers(0, 2, 3000)
     columns = {"a": [f"v{x}" for x in a], "b": [f"v{x}" for x in b], "c": [f"v{x}" for x in c]}
-    learned = fit_network(columns)
+    learned = fit_network(columns).fit
     assert {frozenset(e) for e in learned.edges} == {frozenset("ab")}
-    given = fit_network(columns, edges=[("a", "b")]).model
+    given = fit_network(columns, edges=[("a", "b")])
     rows = np.array([[np.mean(b[a == x] == y) for y in (0, 1)] for x in (0, 1)])
     assert given.factors[1].table == pytest.approx(rows, abs=2e-3)
     with pytest.raises(InvalidArgument, match="no column 'z'"):
@@ -121,7 +121,7 @@ def test_fit_then_calibrate_from_the_command_line(cli, tmp_path):
 
 
 def test_independent_rows_need_no_more_than_plain_privacy():
-    found = fit_rows({"x": [1, 2, 3]}, "independent", length=50_000)
+    found = fit_rows({"x": [1, 2, 3]}, "independent", length=50_000).fit
     assert qd.dp_epsilon(found.model, 1.0) == pytest.approx(1.0, rel=1e-6)
     assert len(found.model.records) == 50_000
 
@@ -131,7 +131,7 @@ def test_data_frames_with_truth_values_categories_and_missing_cells():
     frame = pandas.DataFrame({"ok": [True, False, True], "town": pandas.Categorical(["a", "b", "a"])})
     assert columns_of(frame) == {"ok": [1, 0, 1], "town": ["a", "b", "a"]}
     many = frame.sample(300, replace=True, random_state=0)
-    assert fit_rows(many, "time").columns == {"ok": 2, "town": 2}
+    assert fit_rows(many, "time").fit.columns == {"ok": 2, "town": 2}
     frame["age"] = pandas.array([1, None, 3], dtype="Int64")
     with pytest.raises(InvalidArgument, match="'age' has no value in row 2"):
         fit_rows(frame, "time")
@@ -146,14 +146,14 @@ def test_groups_are_chains_of_their_own_with_one_matrix():
     """Rows of two machines in turns: no move from one machine to the other is counted."""
     a, b = (sticky(np.random.default_rng(k), 500, 0.2) for k in (1, 2))
     mixed = [v for pair in zip(a, b, strict=True) for v in pair]
-    found = fit_series(mixed, 2, group=["one", "two"] * 500)
-    want = sum(np.asarray(fit_series(x, 2).counts) for x in (a, b))
+    found = fit_chain(mixed, 2, group=["one", "two"] * 500).fit
+    want = sum(np.asarray(fit_chain(x, 2).fit.counts) for x in (a, b))
     assert (found.counts == want).all()
     assert [(s.prefix, s.length) for s in found.model.segments] == [("one/", 500), ("two/", 500)]
-    assert fit_series(mixed, 2, group=["one", "two"] * 500, length=50).model.segments[1].length == 50
+    assert fit_chain(mixed, 2, group=["one", "two"] * 500, length=50).segments[1].length == 50
     coin = np.random.default_rng(3).integers(0, 2, 1000)
     table = {"machine": ["one", "two"] * 500, "load": mixed, "coin": coin}
-    rows = fit_rows(table, "time", group="machine")
+    rows = fit_rows(table, "time", group="machine").fit
     assert rows.columns == {"load": 2, "coin": 2}
     assert [(s.prefix, s.length) for s in rows.model.segments] == [("one/", 500), ("two/", 500)]
     assert any("groups are independent" in claim for claim in rows.assumptions)
@@ -164,31 +164,31 @@ def test_groups_are_chains_of_their_own_with_one_matrix():
 def test_gaps_are_never_filled_in():
     """Hours 3 and 4 are not there, hour 6 has no value: counted by hand."""
     hours, load = [0, 1, 2, 5, 6, 7, 8], [0, 1, 0, 1, None, 1, 1]
-    found = fit_series(load, 2, time=[3600 * h for h in hours], missing="gap")
+    found = fit_chain(load, 2, time=[3600 * h for h in hours], missing="gap").fit
     assert found.counts.tolist() == [[0, 1], [1, 1]]  # 0→1, 1→0 before the gap, 1→1 after it
     assert found.model.segments[0].length == 9
     assert any("3 steps of 9 without a value" in n for n in found.model.notes)
     stamps = [f"2024-05-07T{h:02}:00:00Z" for h in hours]
-    assert fit_series(load, 2, time=stamps, missing="gap").counts.tolist() == [[0, 1], [1, 1]]
-    turned = fit_series(load[::-1], 2, time=stamps[::-1], missing="gap")
+    assert fit_chain(load, 2, time=stamps, missing="gap").fit.counts.tolist() == [[0, 1], [1, 1]]
+    turned = fit_chain(load[::-1], 2, time=stamps[::-1], missing="gap").fit
     assert turned.counts.tolist() == [[0, 1], [1, 1]]
     with pytest.raises(InvalidArgument, match="no value in row 5"):
-        fit_series(load, 2, time=stamps)
+        fit_chain(load, 2, time=stamps)
     with pytest.raises(InvalidArgument, match="not 1 h apart"):
-        fit_series([0, 1, 0, 1, 0, 1, 0], 2, time=[0, 3600, 7200, 10800, 14400, 18000, 19700])
+        fit_chain([0, 1, 0, 1, 0, 1, 0], 2, time=[0, 3600, 7200, 10800, 14400, 18000, 19700])
     with pytest.raises(InvalidArgument, match="two rows have one time"):
-        fit_series([0, 1, 0], 2, time=[0, 3600, 3600])
+        fit_chain([0, 1, 0], 2, time=[0, 3600, 3600])
 
 
 def test_a_chain_begins_in_its_stationary_law_where_there_is_one():
     series = sticky(np.random.default_rng(3), 3000, 0.2)
-    found = fit_series(series, 2)
+    found = fit_chain(series, 2).fit
     law = found.model.segments[0].initial
     assert found.model.provenance["initial"] == "stationary"
     assert law @ found.model.segments[0].transitions[0] == pytest.approx(law)
-    shares = fit_series(series, 2, initial="occupancy").model.segments[0].initial
+    shares = fit_chain(series, 2, initial="occupancy").segments[0].initial
     assert shares.tolist() == pytest.approx([series.count(0) / 3000, series.count(1) / 3000])
-    absorbed = fit_series([0, 0, 1, 1, 1, 1], 2)  # it never comes back
+    absorbed = fit_chain([0, 0, 1, 1, 1, 1], 2).fit  # it never comes back
     assert absorbed.model.provenance["initial"] == "occupancy"
     assert any("not every state is reached" in n for n in absorbed.model.notes)
 
@@ -196,7 +196,7 @@ def test_a_chain_begins_in_its_stationary_law_where_there_is_one():
 def test_a_stationary_start_opens_routes_of_the_planner():
     series = sticky(np.random.default_rng(3), 3000, 0.2)
     plans = [
-        qd.plan(fit_series(series, 2, length=50_000, initial=law).model, queries=50, budget=2)
+        qd.plan(fit_chain(series, 2, length=50_000, initial=law), queries=50, budget=2)
         for law in ("auto", "occupancy")
     ]
     found = [{a.name for a in p.alternatives if a.accuracy is not None} for p in plans]
@@ -213,7 +213,7 @@ def test_pandas_columns_with_truth_values_and_missing_ones():
         },
         index=[9, 8, 7, 6, 5, 4],
     ).drop(index=5)
-    found = fit_series(frame["on"], 2, time=frame["when"], missing="gap")
+    found = fit_chain(frame["on"], 2, time=frame["when"], missing="gap").fit
     assert found.counts.tolist() == [[0, 0], [1, 0]]
     assert found.model.segments[0].length == 6
     with pytest.raises(InvalidArgument, match="no value in row 3"):

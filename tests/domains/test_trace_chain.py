@@ -26,9 +26,9 @@ from quiltdp.domains.trace import (
     location_study,
     read_points,
 )
+from quiltdp.domains.trace.cells import MOVING, find_stays
 from quiltdp.domains.trace.diagnostics import gap_by_estimator, period_of, spectral_gap
 from quiltdp.domains.trace.estimate import parse_estimator
-from quiltdp.domains.trace.staypoints import MOVING, find_stays
 from quiltdp.domains.trace.steps import UNSEEN
 from quiltdp.domains.trace.units import parse_duration, parse_length
 from quiltdp.errors import DependencyMissing, InvalidArgument, InvalidModel

@@ -20,9 +20,9 @@ from quiltdp.domains.trace import (
     visits_per_cell,
     whole_traces,
 )
+from quiltdp.domains.trace.estimate import row_intervals
 from quiltdp.domains.trace.points import Points
 from quiltdp.domains.trace.queries import rank_cells, release_cells
-from quiltdp.domains.trace.region import row_intervals
 from quiltdp.domains.trace.robust import RegionBound, robust_models, worst_case_dp_epsilon, worst_case_leakage
 from quiltdp.errors import InvalidArgument
 
@@ -138,7 +138,7 @@ def test_region_of_a_short_trace_is_group_privacy() -> None:
     assert bound.dp_epsilon(1.0) == pytest.approx(1 / steps.total, rel=1e-6)
     assert np.isinf(bound.spreads).all()
     for bad in (0.0, -1.0, float("inf")):
-        with pytest.raises(InvalidArgument, match="bdp_epsilon"):
+        with pytest.raises(InvalidArgument, match="epsilon"):
             bound.dp_epsilon(bad)
     with pytest.raises(InvalidArgument, match="dp_epsilon"):
         bound.leakage(float("nan"))

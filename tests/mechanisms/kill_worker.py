@@ -38,7 +38,7 @@ def work(ledger: str, received: str, budget: int) -> None:
 
 
 def main(ledger: str, budget: int) -> None:
-    import opendp.prelude  # noqa: F401 - the slow part, before the first fork
+    import opendp.measurements  # noqa: F401 - the slow part, before the first fork
 
     import quiltdp.mechanisms.holdout  # noqa: F401
 

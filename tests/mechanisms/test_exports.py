@@ -12,7 +12,7 @@ from quiltdp.errors import InvalidArgument, QuiltdpError
 from quiltdp.mechanisms.additive import AdditiveNoise
 from quiltdp.mechanisms.holdout import checked_settings, setting
 from quiltdp.mechanisms.queries import TablePair, describe
-from quiltdp.report.tables import leakage_table
+from quiltdp.report.plots import leakage_table
 
 CHAIN = qd.markov_chain([[0.9, 0.1], [0.1, 0.9]], 4)
 LAPLACE = qd.calibrate(CHAIN, 1.0, qd.Laplace(sensitivity=1.0), compare=False)

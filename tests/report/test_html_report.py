@@ -12,7 +12,7 @@ import pytest
 
 import quiltdp as qd
 from quiltdp.errors import InvalidArgument
-from quiltdp.numbers import shown_down
+from quiltdp.numbers import format_down
 from quiltdp.parallel import Workers
 from quiltdp.report.html_report import render
 from quiltdp.report.places import picture_of
@@ -160,7 +160,7 @@ def test_attained_is_said_to_be_as_much_only_where_it_is():
     part = 100 * loose["attained"] / loose["certified"]
     assert part < 90
     assert "as much" not in loose["says"]
-    assert re.search(r"attack leaks ([\d.]+) % of it", loose["says"])[1] == shown_down(part, 3)
+    assert re.search(r"attack leaks ([\d.]+) % of it", loose["says"])[1] == format_down(part, 3)
     tight = bracket_told(qd.calibrate(model, 1.0, qd.Laplace(1.0), method="exact"), model)
     assert ("leaks as much" in tight["says"]) == (tight["attained"] >= 0.999 * tight["certified"])
 

@@ -5,7 +5,7 @@ import importlib
 import pytest
 
 import quiltdp as qd
-from quiltdp.edges import EDGES, edge
+from quiltdp import edges
 
 pytest.importorskip("matplotlib", reason="pictures need the extra 'plot'")
 
@@ -16,10 +16,12 @@ def cancer():
 
 
 def test_every_edge_leads_somewhere():
-    for name, place in EDGES.items():
-        module, _, function = place.partition(":")
-        assert edge(name) is getattr(importlib.import_module(module), function)
+    assert set(edges.__all__) == set(edges._HOMES)
+    for name, module in edges._HOMES.items():
+        assert getattr(edges, name) is getattr(importlib.import_module(module), name)
         assert module.startswith("quiltdp.report.")
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        _ = edges.nonsense
 
 
 def test_the_bars_are_the_leakages(cancer):

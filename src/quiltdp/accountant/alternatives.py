@@ -14,7 +14,7 @@ from quiltdp.accountant.adversaries import PRIOR, adversary_from
 from quiltdp.accountant.calibration import Calibration, calibrate
 from quiltdp.errors import InvalidArgument, LimitReached, QuiltdpError, WorkerLost
 from quiltdp.mechanisms import Laplace, several
-from quiltdp.numbers import shown_up, up
+from quiltdp.numbers import format_up, up
 
 if TYPE_CHECKING:
     from quiltdp.accountant.bracket import Bracket
@@ -68,7 +68,7 @@ class Alternatives:
         if self.prior is not None and self.prior < found.sigma:
             first += (
                 "; against the prior adversary, who knows only the model,"
-                f" σ = {shown_up(self.prior)} is enough (--adversary prior)"
+                f" σ = {format_up(self.prior)} is enough (--adversary prior)"
             )
         lines = [first]
         std, own = self.laplace_std, found.sigma
@@ -76,8 +76,8 @@ class Alternatives:
             own *= math.sqrt(2.0)
         if self.laplace is not None and std is not None and std < own:
             lines.append(
-                f"Laplace noise of standard deviation {shown_up(std)} (scale {shown_up(self.laplace)}, δ = 0)"
-                " is enough for one number (--mechanism laplace without --delta)"
+                f"Laplace noise of standard deviation {format_up(std)} (scale {format_up(self.laplace)},"
+                " δ = 0) is enough for one number (--mechanism laplace without --delta)"
             )
         return (*lines, f"to improve it: {'; '.join(self._improvements(bracket))}")
 

@@ -366,6 +366,17 @@ class Analysis:
                 return Binding(str(self.units.names[k]), value, method, witness), entry, bounds
         raise AssertionError("every unit belongs to a component")
 
+    def witnesses(self, found: Evaluation) -> dict[str, dict[str, Any]]:
+        """Return what forces the value of every unit, where its bound can tell."""
+        copies = (place for copies in self._copies for place in copies)
+        told: dict[str, dict[str, Any]] = {}
+        for key, place, (inside, outside) in zip(found.keys, copies, self._all_places(), strict=True):
+            result = found.results[key]
+            for local, k in zip(np.asarray(inside).tolist(), np.asarray(outside).tolist(), strict=True):
+                witness = result.results[int(result.by[local])].witness.get(local, {})
+                told[str(self.units.names[k])] = self._renamed(witness, key[0], place)
+        return told
+
     def _renamed(self, witness: Mapping[str, Any], component: int, place: Where) -> dict[str, Any]:
         """Return a witness with the node names of one copy of a component, its numbers rounded up."""
         names = {}

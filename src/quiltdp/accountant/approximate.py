@@ -14,7 +14,7 @@ from quiltdp.accountant.result import Certificate, Leakage, PerUnit
 from quiltdp.accountant.units import alphas, heaviest, positive_epsilon
 from quiltdp.mechanisms import GroupProfile, Mechanism
 from quiltdp.model import Model
-from quiltdp.numbers import digits_up, shown_up
+from quiltdp.numbers import format_up, round_up_digits
 
 __all__ = ["DeltaProfile", "approximate_leakage", "smallest_scale"]
 
@@ -58,7 +58,7 @@ class DeltaProfile(Analysis):
         """Return how the largest δ was obtained."""
         assert isinstance(found.cost, ProfileCost)
         says = self.binding(found)[1].says
-        delta = f"δ ≤ {shown_up(found.largest, 3)} at ε = {found.cost.epsilon:g}"
+        delta = f"δ ≤ {format_up(found.largest, 3)} at ε = {found.cost.epsilon:g}"
         return self.certificate(f"{delta}: {says}; rounded up", "certified bound", stage)
 
     def compared(self, mechanism: Mechanism, epsilon: float) -> dict[str, float]:
@@ -80,7 +80,7 @@ def smallest_scale(
     weights = alphas(model, mechanism.deltas, "sensitivity")
 
     def noise(x: float) -> float:
-        return digits_up(1.0 / x)
+        return round_up_digits(1.0 / x)
 
     def cost_at(x: float) -> ProfileCost:
         return ProfileCost(weights, mechanism.group_profile(noise(x)), epsilon)
@@ -108,10 +108,10 @@ def approximate_leakage(
         least *= 2.0
 
     def cost_at(x: float) -> ProfileCost:
-        return ProfileCost(weights, profile, digits_up(1.0 / x))
+        return ProfileCost(weights, profile, round_up_digits(1.0 / x))
 
     solution, stage = analysis.solve(cost_at, target, 1.0 / least, 1.0 / least)
-    found, epsilon = solution.found, digits_up(1.0 / solution.x)
+    found, epsilon = solution.found, round_up_digits(1.0 / solution.x)
     if known < epsilon:
         at_known = analysis.evaluate(ProfileCost(weights, profile, known), stage)
         if at_known.largest <= target:

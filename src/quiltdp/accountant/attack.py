@@ -33,6 +33,7 @@ from quiltdp.accountant.units import DpEpsilon, Protect, Units, alphas, make_uni
 from quiltdp.chain import ChainModel, ChainSegment, as_chain
 from quiltdp.errors import InvalidArgument
 from quiltdp.inference.sums import WeightedSums
+from quiltdp.interface import any_model
 from quiltdp.model import Model
 from quiltdp.numbers import shown_down
 from quiltdp.printable import json_text
@@ -134,6 +135,7 @@ class Attack:
         )
 
 
+@any_model
 def attack(
     model: Model,
     dp_epsilon: DpEpsilon,

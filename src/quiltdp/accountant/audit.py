@@ -18,6 +18,7 @@ from quiltdp.accountant.request import Progress, Who, Work
 from quiltdp.accountant.units import guard_of, positive_epsilon
 from quiltdp.errors import LimitReached, ModelTooWide, QuiltdpError
 from quiltdp.inference.trees import junction_tree
+from quiltdp.interface import any_model
 from quiltdp.model import Model
 from quiltdp.parallel import each
 from quiltdp.work import Guard, Limit
@@ -78,6 +79,7 @@ class Audit:
         }
 
 
+@any_model
 def audit(
     model: Model,
     dp_epsilon: float,

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from quiltdp import edges
 from quiltdp.accountant.adversaries import adversary_from
 from quiltdp.accountant.analysis import Solution, Stage
 from quiltdp.accountant.bounds.contract import Vector
@@ -28,8 +29,8 @@ from quiltdp.accountant.units import (
     heaviest,
     positive_epsilon,
 )
-from quiltdp.edges import edge
 from quiltdp.errors import InvalidArgument, LimitReached, ModelTooWide, NoCertificate, QuiltdpError, option
+from quiltdp.interface import any_model
 from quiltdp.mechanisms import Mechanism, check_mechanism, mechanism_from_dict, several
 from quiltdp.mechanisms.sensitivities import whole_at_least_one
 from quiltdp.model import Model
@@ -279,7 +280,7 @@ class Calibration:
         title = (
             f"σ = {shown_up(self.sigma)}{self.each} ({self.mechanism.scale_name}) for ε = {self.epsilon:g}"
         )
-        return str(edge("leakage_table")(title, told, self.per_record))
+        return str(edges.leakage_table(title, told, self.per_record))
 
     def report(self, path: Any, *, title: str = "", executor: Executor | None = None) -> None:
         """Write this answer as one self-contained page: reasons, comparison, every record.
@@ -296,11 +297,11 @@ class Calibration:
                 "this calibration was read from a file: calibrate the model again to report it"
             )
         model, options = self.origin
-        edge("write_report")(self, path, model, options=options, name=title, executor=executor)
+        edges.write_report(self, path, model, options=options, name=title, executor=executor)
 
     def plot(self, *, ax: Any = None) -> Any:
         """Draw this scale beside what other answers would give; return matplotlib axes."""
-        return edge("plot_calibration")(self, ax=ax)
+        return edges.plot_calibration(self, ax=ax)
 
 
 def _no_number(constant: str) -> float:
@@ -314,6 +315,7 @@ def _number(value: object) -> float:
     return float(value)
 
 
+@any_model
 def calibrate(
     model: Model,
     epsilon: float,

@@ -18,6 +18,7 @@ from quiltdp.accountant.request import Progress
 from quiltdp.accountant.units import guard_of
 from quiltdp.errors import InvalidArgument, LimitReached, option
 from quiltdp.graph.components import component_classes
+from quiltdp.interface import as_model
 from quiltdp.mechanisms import Mechanism
 from quiltdp.model import Model
 from quiltdp.parallel import checked_executor, each
@@ -78,7 +79,7 @@ def calibrate_adversaries(
         raise InvalidArgument(
             f"{option('adversaries')} must name at least one adversary, and be the only such"
         )
-    who = [adversary_from(a) for a in adversaries]
+    model, who = as_model(model), [adversary_from(a) for a in adversaries]
     before = {c.adversary: c for c in known}
     new = list(dict.fromkeys(a for a in who if a.name not in before))
     checked_executor(executor)

@@ -11,12 +11,13 @@ import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from quiltdp import edges
 from quiltdp.accountant.analysis import Analysis, Evaluation, Solution, Stage
 from quiltdp.accountant.bounds.contract import Vector
 from quiltdp.accountant.request import Progress, Request, Who, Work
 from quiltdp.accountant.result import Leakage, PerUnit
 from quiltdp.accountant.units import SMALLEST_TARGET, DpEpsilon, Protect, alphas, positive_epsilon
-from quiltdp.edges import edge
+from quiltdp.interface import any_model, old_keyword
 from quiltdp.model import Model
 from quiltdp.numbers import digits_down, digits_up, digits_up_array, down, scaled
 from quiltdp.work import Limit
@@ -73,6 +74,11 @@ class LeakageProfile(Analysis):
         """Return the :attr:`Leakage.per_record` of :meth:`leakage`, without its reasons."""
         return self.whole(self._named(self._evaluated(dp_epsilon)[0].values))
 
+    def reasons(self, dp_epsilon: DpEpsilon) -> tuple[PerUnit, dict[str, dict[str, Any]]]:
+        """Return the leakage of every unit, and what forces it where the bound can tell."""
+        found, _ = self._evaluated(dp_epsilon)
+        return self.whole((self._named(found.values), self.witnesses(found)))
+
     def _named(self, values: Vector) -> PerUnit:
         return PerUnit(self.units.names, digits_up_array(values))
 
@@ -115,16 +121,17 @@ class LeakageProfile(Analysis):
 
     # -- the inverse -----------------------------------------------------------------------
 
-    def dp_epsilon(self, bdp_epsilon: float, **how: float) -> float:
-        """Return the largest α whose certified leakage is at most ``bdp_epsilon``, rounded down."""
-        return self.scale(bdp_epsilon, alphas(self.model, 1.0), **how)
+    @old_keyword("bdp_epsilon", "epsilon")
+    def dp_epsilon(self, epsilon: float, **how: float) -> float:
+        """Return the largest α whose certified leakage is at most ``epsilon``, rounded down."""
+        return self.scale(epsilon, alphas(self.model, 1.0), **how)
 
-    def scale(self, bdp_epsilon: float, weights: Vector, **how: float) -> float:
-        """Return the largest s such that α = s·weights leaks at most ``bdp_epsilon``, certified.
+    def scale(self, epsilon: float, weights: Vector, **how: float) -> float:
+        """Return the largest s such that α = s·weights leaks at most ``epsilon``, certified.
 
         The returned s was itself evaluated and passed; every bound is monotone in α.
         """
-        target = positive_epsilon(bdp_epsilon, "bdp_epsilon", least=SMALLEST_TARGET)
+        target = positive_epsilon(epsilon, "epsilon", least=SMALLEST_TARGET)
         if not weights.any():
             return math.inf
         return self.whole(self.search(lambda s: scaled(weights, s), target, weights, **how)[0].x)
@@ -146,9 +153,10 @@ class LeakageProfile(Analysis):
 
     def plot(self, dp_epsilons: Any = None, *, ax: Any = None) -> Any:
         """Draw leakage against α, one line per method; return matplotlib axes."""
-        return edge("plot_profile")(self, dp_epsilons, ax=ax)
+        return edges.plot_profile(self, dp_epsilons, ax=ax)
 
 
+@any_model
 def analyze(
     model: Model,
     *,
@@ -195,6 +203,7 @@ def analyze(
     return profile
 
 
+@any_model
 def leakage(
     model: Model,
     dp_epsilon: DpEpsilon,
@@ -239,9 +248,11 @@ def leakage(
     return profile.leakage(dp_epsilon)
 
 
+@old_keyword("bdp_epsilon", "epsilon")
+@any_model
 def dp_epsilon(
     model: Model,
-    bdp_epsilon: float,
+    epsilon: float,
     method: str = "auto",
     adversary: Who = "informed",
     *,
@@ -259,10 +270,10 @@ def dp_epsilon(
     --------
     >>> import quiltdp as qd
     >>> m = qd.markov_chain([[0.9, 0.1], [0.1, 0.9]], length=100)
-    >>> round(1 / qd.dp_epsilon(m, bdp_epsilon=1.0), 3)
+    >>> round(1 / qd.dp_epsilon(m, epsilon=1.0), 3)
     8.653
     """
     profile = LeakageProfile(
         model, method, adversary, protect, window, work, time_limit, memory_limit, progress, executor
     )
-    return profile.dp_epsilon(bdp_epsilon)
+    return profile.dp_epsilon(epsilon)

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from quiltdp import edges
 from quiltdp.accountant.bounds.contract import Vector
 from quiltdp.chain_views import ChainIndex, ChainNodes
-from quiltdp.edges import edge
-from quiltdp.numbers import shown_up
+from quiltdp.numbers import format_up
 from quiltdp.printable import json_text, printable
 
 __all__ = ["Binding", "Certificate", "Leakage", "PerUnit", "jsonable"]
@@ -173,7 +173,7 @@ class Leakage:
         alpha = "unequal α" if isinstance(self.dp_epsilon, Mapping) else f"α = {self.dp_epsilon:.6g}"
         return "\n".join(
             [
-                f"leakage ≤ {shown_up(self.epsilon)} at {alpha} against the {self.adversary} adversary",
+                f"leakage ≤ {format_up(self.epsilon)} at {alpha} against the {self.adversary} adversary",
                 f"  binding    {self.binding}",
                 f"  certified  {self.certificate}",
                 *(f"  note       {printable(n)}" for n in self.notes),
@@ -182,7 +182,7 @@ class Leakage:
 
     def plot(self, *, top: int = 20, ax: Any = None) -> Any:
         """Draw the units that leak most; return matplotlib axes."""
-        return edge("plot_leakage")(self, top=top, ax=ax)
+        return edges.plot_leakage(self, top=top, ax=ax)
 
     def _repr_html_(self) -> str:
         """Show in a notebook."""
@@ -191,9 +191,7 @@ class Leakage:
             ("binding", str(self.binding)),
             ("certified", str(self.certificate)),
         ]
-        return str(
-            edge("leakage_table")(f"leakage ≤ {shown_up(self.epsilon)}", told, self.per_record.top(10))
-        )
+        return str(edges.leakage_table(f"leakage ≤ {format_up(self.epsilon)}", told, self.per_record.top(10)))
 
     def to_dict(self, top: int | None = None) -> dict[str, Any]:
         """Return a JSON-ready dictionary; ``top`` keeps only that many units."""

@@ -19,7 +19,7 @@ privacy holds for all models.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -35,6 +35,7 @@ from quiltdp.errors import InvalidArgument
 from quiltdp.graph.components import ComponentClass
 from quiltdp.inference.uncertain import TableErrors, interval_errors, relative_errors
 from quiltdp.inference.workspace import Workspace
+from quiltdp.interface import as_model
 from quiltdp.mechanisms import Mechanism, check_mechanism
 from quiltdp.model import Model
 from quiltdp.numbers import EPS, shown_up, up_array
@@ -111,8 +112,8 @@ def robust(
 
 
 def _family(models: Any) -> list[Model]:
-    family = [models] if isinstance(models, Model) else list(models) if isinstance(models, Iterable) else []
-    if not family or not all(isinstance(m, Model) for m in family):
+    family = [as_model(m) for m in (models if isinstance(models, (list, tuple)) else [models])]
+    if not family:
         raise InvalidArgument("robust: give a model or a family of models")
     return family
 

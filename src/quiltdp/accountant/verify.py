@@ -18,6 +18,7 @@ from quiltdp.accountant.request import Who, Work
 from quiltdp.accountant.result import Leakage
 from quiltdp.accountant.units import Protect, make_units, positive_epsilon
 from quiltdp.errors import InvalidArgument, option
+from quiltdp.interface import any_model
 from quiltdp.mechanisms import Mechanism, check_mechanism
 from quiltdp.model import Model
 from quiltdp.work import Limit, WorkBudget
@@ -25,6 +26,7 @@ from quiltdp.work import Limit, WorkBudget
 __all__ = ["leakage_of"]
 
 
+@any_model
 def leakage_of(
     model: Model,
     mechanism: Mechanism | Calibration,

@@ -158,7 +158,7 @@ def timed(model: Any, unit: str) -> str:
     """Return a step of a location trace with its time, other units as they are."""
     if "clock" not in model.provenance:
         return unit
-    from quiltdp.domains.trace.clock import when
+    from quiltdp.domains.trace.times import when
 
     moment = when(model.provenance, unit)
     return unit if moment is None else f"{unit} ({moment})"

@@ -163,7 +163,7 @@ def _rows(data: str, rows: str, **options: Any) -> tuple[dict[str, Any], Any]:
 
     table = read_columns(data, missing=options["missing"])
     with progress_bar() as progress:
-        found = fit_rows(table, rows, source=data, progress=progress, **options)
+        found = fit_rows(table, rows, source=data, progress=progress, **options).fit
     told: dict[str, Any] = {"kind": f"rows: {found.rule}", "rows": len(found.model.records)}
     told["columns"] = list(found.columns)
     if found.rule != "independent":
@@ -176,9 +176,9 @@ def _rows(data: str, rows: str, **options: Any) -> tuple[dict[str, Any], Any]:
 
 def _chain(values: Any, epsilon: float, confidence: float, **how: Any) -> tuple[dict[str, Any], Any]:
     from quiltdp import dp_epsilon
-    from quiltdp.domains.series.chain import fit_series
+    from quiltdp.domains.series.chain import fit_chain
 
-    found = fit_series(values, **how)
+    found = fit_chain(values, **how).fit
     with progress_bar() as progress:
         fitted = 1.0 / dp_epsilon(found.model, epsilon, progress=progress)
         if progress is not None:
@@ -214,7 +214,7 @@ def _network(columns: Any, states: int, edge: list[str] | None, source: str) -> 
             if not arrow or not parent.strip() or not child.strip():
                 raise InvalidArgument(f"--edge {text!r}: write PARENT>CHILD")
             edges.append((parent.strip(), child.strip()))
-    found = fit_network(columns, states=states, edges=edges, source=source)
+    found = fit_network(columns, states=states, edges=edges, source=source).fit
     return {
         "kind": "Bayesian network",
         "columns": list(columns),

@@ -49,8 +49,8 @@ def account(
     from quiltdp.domains.pedigree.genotypes import count_genotypes
     from quiltdp.domains.pedigree.panel import analyze_panel
     from quiltdp.domains.pedigree.panel_calibration import calibrate_panel
+    from quiltdp.domains.pedigree.people import study_members
     from quiltdp.domains.pedigree.release import to_calibration
-    from quiltdp.domains.pedigree.study import study_members
 
     panel = read_frequencies(frequencies)
     counts = None

@@ -139,7 +139,7 @@ def trace(
     with guarded():
         from quiltdp.cli.trace_release import check_trace, chosen_study, released
         from quiltdp.domains.trace import location_study
-        from quiltdp.domains.trace.checks import MAX_SPEED
+        from quiltdp.domains.trace.points import MAX_SPEED
         from quiltdp.domains.trace.readers import point_files
         from quiltdp.domains.trace.release import prepare_visits
         from quiltdp.io.replace import check_writable, write_whole
@@ -162,7 +162,7 @@ def trace(
             initial=initial,
             max_gap=max_gap,
             max_speed=None if any_speed else MAX_SPEED,
-            pick=pick,  # type: ignore[arg-type]  # checked there, with one line for the user
+            pick=pick,
             grid_crs=grid_crs,
             stay_distance=stay_distance,
             stay_time=stay_time,
@@ -227,7 +227,7 @@ def _worst(
     window: int,
 ) -> tuple[ChainModel, dict[str, Any]]:
     """Compare the estimators, and the confidence region, at one ε; return the neediest model."""
-    from quiltdp.domains.trace.past import past_counts, robust_models_of_past
+    from quiltdp.domains.trace.build import past_counts, robust_models_of_past
     from quiltdp.domains.trace.robust import (
         ROBUST_ESTIMATORS,
         RegionBound,

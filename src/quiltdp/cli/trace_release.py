@@ -97,12 +97,12 @@ def _check_release(release: Path, area: str | None, confidence: float | None) ->
 
 def _check_extras(cell: str) -> None:
     """Refuse cells whose library is missing."""
-    from quiltdp.domains.trace.extras import need
+    from quiltdp.errors import need
 
     if cell.startswith("h3"):
-        need("h3", "hexagonal cells")
+        need("h3", "hexagonal cells", "geo")
     else:
-        need("pyproj", "a square grid")
+        need("pyproj", "a square grid", "geo")
 
 
 def chosen_study(
@@ -117,8 +117,8 @@ def chosen_study(
 
     The second study is that of the earlier points.
     """
+    from quiltdp.domains.trace.build import study_from_past
     from quiltdp.domains.trace.hours import hourly_chain, hourly_fit
-    from quiltdp.domains.trace.past import study_from_past
 
     if fit_on:
         past = read(list(fit_on))

@@ -15,7 +15,6 @@ __all__ = ["error_line", "speaking_for", "usage"]
 
 # Keyword of the library -> the option that stands for it, where their names differ.
 _OTHER_NAMES = {
-    "bdp_epsilon": "epsilon",
     "keys": "key",
     "lat": "lat_column",
     "lon": "lon_column",

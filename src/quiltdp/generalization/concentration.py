@@ -25,6 +25,7 @@ from quiltdp.chain import ChainModel, ChainSegment
 from quiltdp.errors import InvalidArgument
 from quiltdp.generalization._checks import count, non_negative, positive, probability, round_down, round_up
 from quiltdp.generalization.sum_law import SumLaw, sum_law
+from quiltdp.interface import any_model
 from quiltdp.model import Factor, Model, Table
 
 __all__ = [
@@ -254,6 +255,7 @@ def _copying(table: Floats, law: Floats) -> float:
     )
 
 
+@any_model
 def effective_sample_size(model: Model) -> float:
     """Return n_eff = n²/Σ h_i²: how many independent records concentrate as well as these.
 

@@ -25,7 +25,7 @@ from quiltdp.generalization.plan_search import (
 from quiltdp.generalization.routes import Alternative, Task
 from quiltdp.mechanisms import Thresholdout
 from quiltdp.model import Model
-from quiltdp.numbers import shown_up
+from quiltdp.numbers import format_up
 from quiltdp.work import Limit, WorkBudget
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class AccuracyPromise:
     def __str__(self) -> str:
         """Read as a sentence."""
         return (
-            f"every answer is within {shown_up(self.error, 4)} of the population value,"
+            f"every answer is within {format_up(self.error, 4)} of the population value,"
             f" with probability at least {1 - self.failure:.4g}"
         )
 
@@ -76,7 +76,7 @@ class BudgetPromise:
         """Read as a sentence."""
         if self.overfit is None:
             return f"nothing is promised about how long the budget lasts: {self.reason}"
-        off = f" by more than {shown_up(self.overfit, 4)}" if self.overfit > 1e-9 else ""
+        off = f" by more than {format_up(self.overfit, 4)}" if self.overfit > 1e-9 else ""
         return (
             f"a query spends budget only if its training value is off{off},"
             f" with probability at least {1 - self.failure:.4g}"
@@ -151,7 +151,7 @@ class Plan:
     def privacy(self) -> str:
         """Read as a sentence: what the answers say about a record."""
         if self.epsilon is not None:
-            most = shown_up(self.epsilon, 4)
+            most = format_up(self.epsilon, 4)
             return f"the answers say at most {most} about any record, whatever else is known"
         return (
             f"none asked for; the answers together may leak {_shown(self.leakage)} about a record"
@@ -195,8 +195,8 @@ class Plan:
 
     def _settings(self) -> str:
         return (
-            f"σ = {shown_up(self.sigma, 4)}, T = {self.threshold:.4g}, budget {self.budget},"
-            f" answers rounded to {self.resolution:g} (costs α = {shown_up(self.dp_epsilon, 4)})"
+            f"σ = {format_up(self.sigma, 4)}, T = {self.threshold:.4g}, budget {self.budget},"
+            f" answers rounded to {self.resolution:g} (costs α = {format_up(self.dp_epsilon, 4)})"
         )
 
     def table(self) -> list[str]:
@@ -207,7 +207,7 @@ class Plan:
         width = max(len(r[0]) for r in rows)
         lines = [f"  {'route':{width}}  accuracy   leaks"]
         for name, accuracy, leakage, note in rows:
-            value = shown_up(accuracy, 4) if accuracy is not None else "–"
+            value = format_up(accuracy, 4) if accuracy is not None else "–"
             leaks = _shown(leakage) if leakage is not None else "–"
             lines.append(f"  {name:{width}}  {value:>8}  {leaks:>6}  {note}".rstrip())
         return lines
@@ -218,7 +218,7 @@ class Plan:
 
 
 def _shown(leakage: float) -> str:
-    return shown_up(leakage, 3) if leakage < 1e4 else "all" if math.isinf(leakage) else f"{leakage:.0e}"
+    return format_up(leakage, 3) if leakage < 1e4 else "all" if math.isinf(leakage) else f"{leakage:.0e}"
 
 
 @all_or_nothing()

@@ -32,9 +32,10 @@ from quiltdp.generalization.plan_search import (
     need_of,
 )
 from quiltdp.generalization.routes import Alternative, LeakageAccountant, Task, nice_resolution
+from quiltdp.interface import any_model
 from quiltdp.mechanisms import Thresholdout
 from quiltdp.model import Model
-from quiltdp.numbers import shown_up
+from quiltdp.numbers import format_up
 from quiltdp.work import Limit, WorkBudget
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ __all__ = ["plan", "plan_length"]
 LONGEST = 10**8
 
 
+@any_model
 def plan(
     model: Model,
     *,
@@ -389,7 +391,7 @@ def _best_of(best: _Bests) -> str:
 
 def _hopeless(task: Task, need: Need) -> str:
     noise = (
-        f" and the noise for that privacy (σ ≥ {shown_up(need.least_sigma, 3)})"
+        f" and the noise for that privacy (σ ≥ {format_up(need.least_sigma, 3)})"
         if need.least_sigma > 0
         else ""
     )

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from quiltdp.errors import InvalidArgument
 from quiltdp.generalization._checks import count, non_negative, round_up
 from quiltdp.generalization.concentration import Concentration
-from quiltdp.numbers import shown_up
+from quiltdp.numbers import format_up
 
 __all__ = [
     "Alternative",
@@ -66,7 +66,7 @@ class Alternative:
         """Read as a line."""
         if not self.valid:
             return f"{self.name}: {self.note}"
-        value = f"accuracy {shown_up(self.accuracy, 4)}" if self.accuracy is not None else "no promise"
+        value = f"accuracy {format_up(self.accuracy, 4)}" if self.accuracy is not None else "no promise"
         return f"{self.name}: {value}{'; ' + self.note if self.note else ''}"
 
 

@@ -107,6 +107,29 @@ class Quilt:
         quilt._fill(graph, targets, closed, separator)
         return quilt
 
+    @classmethod
+    def within(cls, graph: DependencyGraph, target: str, separator: Collection[str]) -> Self:
+        """Return the quilt of ``target`` whose nearby nodes are those it reaches without the separator.
+
+        Examples
+        --------
+        >>> from quiltdp.graph.types import DependencyGraph
+        >>> g = DependencyGraph("ABCD", [("A", "B"), ("B", "C"), ("C", "D")])
+        >>> Quilt.within(g, "A", ["C"])
+        Quilt(A: separator {C}, nearby {B}, 1 remote)
+        """
+        start, around = graph.position(target), frozenset(map(graph.position, separator))
+        if not around:
+            members = graph.component_members(int(graph.component_labels[start]))
+            return cls._around(graph, frozenset([start]), members, around)
+        closed = {start}
+        waiting = [start]
+        while waiting:
+            fresh = {*graph.neighbor_positions(waiting.pop())} - around - closed
+            closed |= fresh
+            waiting += fresh
+        return cls._around(graph, frozenset([start]), frozenset(closed), around)
+
     def __setattr__(self, name: str, value: object) -> NoReturn:
         """Refuse: quilts are frozen."""
         raise AttributeError(f"{type(self).__name__} is frozen")

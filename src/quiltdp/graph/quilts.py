@@ -16,14 +16,12 @@ from __future__ import annotations
 import heapq
 from collections.abc import Collection, Iterator
 from itertools import count
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 from quiltdp.errors import InvalidArgument
+from quiltdp.graph.moral import as_graph
 from quiltdp.graph.quilt import Quilt, boundary
 from quiltdp.graph.types import DependencyGraph
-
-if TYPE_CHECKING:
-    import networkx as nx
 
 __all__ = ["markov_blanket", "quilts", "unit_quilts"]
 
@@ -44,7 +42,7 @@ class _Branch(NamedTuple):
     records: int  # nearby ones, in C without the targets
 
 
-def markov_blanket(graph: DependencyGraph | nx.Graph, node: str) -> frozenset[str]:
+def markov_blanket(graph: Any, node: str) -> frozenset[str]:
     """Return the Markov blanket: the nodes next to ``node``, the separator of its smallest quilt.
 
     Examples
@@ -54,11 +52,11 @@ def markov_blanket(graph: DependencyGraph | nx.Graph, node: str) -> frozenset[st
     >>> sorted(markov_blanket(g, "B"))
     ['A', 'C']
     """
-    return DependencyGraph.of(graph).neighbors(node)
+    return as_graph(graph).neighbors(node)
 
 
 def quilts(
-    graph: DependencyGraph | nx.Graph,
+    graph: Any,
     target: str,
     max_nearby: int | None = None,
     max_separator: int | None = None,
@@ -73,7 +71,7 @@ def quilts(
     Parameters
     ----------
     graph
-        The dependency graph, or an undirected networkx graph.
+        The dependency graph, an undirected networkx graph, or a model, which is moralized.
     target
         The record under attack.
     max_nearby
@@ -112,9 +110,9 @@ def quilts(
     Quilt(A: separator {C}, nearby {B}, 1 remote)
     Quilt(A: separator {}, nearby {B, C, D}, 0 remote)
     """
-    graph = DependencyGraph.of(graph)
-    start = frozenset([graph.position(target)])
-    return _as_quilts(graph, start, _limits(max_nearby, max_separator, max_nodes))
+    whole = as_graph(graph)
+    start = frozenset([whole.position(target)])
+    return _as_quilts(whole, start, _limits(max_nearby, max_separator, max_nodes))
 
 
 def unit_quilts(

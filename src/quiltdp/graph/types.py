@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from quiltdp.edges import edge
+from quiltdp import edges
 from quiltdp.errors import InvalidArgument, InvalidModel, UnknownNode
 from quiltdp.graph.components import connected_components
 
@@ -85,10 +85,11 @@ class DependencyGraph:
         index: Mapping[str, int],
         pairs: Ints,
         record_mask: NDArray[np.bool_],
+        drawn: Ints | None = None,
     ) -> DependencyGraph:
-        """Build from an array of integer pairs, for callers that have positions already."""
+        """Build from integer pairs; ``drawn`` are the edges of the network whose moral graph it is."""
         graph = cls.__new__(cls)
-        graph._fill(nodes, index, pairs, record_mask)
+        graph._fill(nodes, index, pairs, record_mask, drawn)
         return graph
 
     @classmethod
@@ -115,7 +116,7 @@ class DependencyGraph:
 
     def plot(self, *, highlight: Any = None, ax: Any = None) -> Any:
         """Draw the graph, with the parts of the quilt ``highlight`` in colour; return matplotlib axes."""
-        return edge("plot_graph")(self, highlight=highlight, ax=ax)
+        return edges.plot_graph(self, highlight=highlight, ax=ax)
 
     def to_networkx(self) -> nx.Graph:
         """Return the graph as networkx has it; the attribute ``record`` says which nodes are records.
@@ -136,24 +137,13 @@ class DependencyGraph:
         made.add_edges_from(self.edges())
         return made
 
-    @classmethod
-    def of(cls, graph: DependencyGraph | nx.Graph) -> DependencyGraph:
-        """Return the graph itself, or a networkx graph as one of ours."""
-        if isinstance(graph, DependencyGraph):
-            return graph
-        if not hasattr(graph, "is_directed"):
-            raise InvalidArgument(
-                f"a dependency graph or a networkx graph is needed, not {type(graph).__name__}:"
-                " moralize(model) makes one of a model"
-            )
-        return cls.from_networkx(graph)
-
     def _fill(
         self,
         nodes: Sequence[str],
         index: Mapping[str, int],
         pairs: Ints,
         record_mask: NDArray[np.bool_],
+        drawn: Ints | None = None,
     ) -> None:
         n = len(nodes)
         if not n:
@@ -166,6 +156,7 @@ class DependencyGraph:
         for array in (indptr, indices, mask):
             array.flags.writeable = False
         self.__dict__.update(nodes=nodes, index=index, indptr=indptr, indices=indices, record_mask=mask)
+        self.__dict__["_drawn"] = drawn
 
     def __setattr__(self, name: str, value: object) -> None:
         """Refuse: graphs are frozen."""
@@ -220,6 +211,15 @@ class DependencyGraph:
         once = sources < self.indices
         for a, b in zip(sources[once].tolist(), self.indices[once].tolist(), strict=True):
             yield self.nodes[a], self.nodes[b]
+
+    @property
+    def joined(self) -> tuple[tuple[str, str], ...]:
+        """The edges that moralization added between parents of one child; none in other graphs."""
+        drawn: Ints | None = self.__dict__["_drawn"]
+        if drawn is None:
+            return ()
+        known = {(min(pair), max(pair)) for pair in drawn.tolist()}
+        return tuple((a, b) for a, b in self.edges() if (self.index[a], self.index[b]) not in known)
 
     @property
     def edge_count(self) -> int:
@@ -303,7 +303,7 @@ class DependencyGraph:
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle the graph without what can be computed again."""
-        return {k: self.__dict__[k] for k in ("nodes", "index", "indptr", "indices", "record_mask")}
+        return {k: self.__dict__[k] for k in ("nodes", "index", "indptr", "indices", "record_mask", "_drawn")}
 
 
 def _position(index: Mapping[str, int], node: str) -> int:

@@ -204,6 +204,8 @@ def side_schedule(
             raise ModelTooWide("messages on pairs of states would take more than the work budget allows")
         if repeats is not None and j >= repeats[0] + 3 * repeats[1] and lives[0] == alive:
             turns, then = MAX_STEPS / repeats[1], found.steps[j - repeats[1]].free  # the same for all lengths
+            if not np.array_equal(free.tilt > 0, then.tilt > 0):
+                continue  # some state has just died out, or will
             rounding = repeats[1] * (len(possible) + 6) * EPS  # of one product with each table
             drift = turns * (float(_ranges(free.tilt, then.tilt).max()) + rounding)
             settled = drift <= DRIFT and (_ranges(probe, free.tilt) <= near).all()

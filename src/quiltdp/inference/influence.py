@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property, partial
 from itertools import combinations
 from typing import TypeAlias
@@ -51,6 +52,7 @@ from quiltdp.inference.tables import (
 from quiltdp.inference.trees import barriers_around
 from quiltdp.inference.witness import Assignment, QuiltInfluence, QuiltLike, Witness, Witnesses
 from quiltdp.inference.workspace import Workspace, moral_graph
+from quiltdp.interface import any_model
 from quiltdp.model import Model, Table
 from quiltdp.numbers import EPS, above
 
@@ -76,6 +78,7 @@ _Part: TypeAlias = "int | frozenset[str]"
 # -- any sets of nodes ------------------------------------------------------------------------------
 
 
+@any_model
 def max_influence(
     model: Model,
     *,
@@ -115,15 +118,13 @@ def max_influence(
     space = workspace if workspace is not None else Workspace(model)
     seen, known = sorted(on), sorted(given)
     if math.prod(model.cardinality(n) for n in (of, *known, *seen)) <= JOINT_ENTRIES:
-        try:
+        with suppress(ModelTooWide):
             joint = log_marginal(model, (of, *known, *seen), max_entries=max_entries, workspace=space)
-        except ModelTooWide:
-            pass
-        else:
             return _influence_of_joint(joint, len(known))
     return _influence_by_elimination(space, of, seen, known, max_entries)
 
 
+@any_model
 def blanket_influence(
     model: Model, node: str, *, max_entries: int = MAX_ENTRIES, workspace: Workspace | None = None
 ) -> float:
@@ -180,6 +181,7 @@ def _influence_by_elimination(
 _LIMITS = Limits()
 
 
+@any_model
 def quilt_influence(
     model: Model,
     quilt: QuiltLike,
@@ -250,6 +252,7 @@ def quilt_influence(
     return QuiltInfluence(*numbers, partial(_witnesses, ref(space), model, quilt, limits, worst, b_at))
 
 
+@any_model
 def quilt_influences(
     model: Model,
     quilts: Iterable[QuiltLike],
@@ -290,8 +293,7 @@ def swings(
     ModelTooWide
         If there are too many sets L, or a table of the region itself is too large.
     """
-    space = workspace if workspace is not None else Workspace(model)
-    region = _Region(space, targets, nearby, separator, limits)
+    region = _Region(workspace or Workspace(model), targets, nearby, separator, limits)
     sets = region.every_known_set()
     if not region.told:
         return dict.fromkeys(sets, 0.0)
@@ -314,8 +316,7 @@ def unit_influence(
     ModelTooWide
         If a table of the region itself is too large.
     """
-    space = workspace if workspace is not None else Workspace(model)
-    region = _Region(space, targets, nearby, separator, limits)
+    region = _Region(workspace or Workspace(model), targets, nearby, separator, limits)
     return region.influence([_NONE])[0] if region.told else 0.0
 
 

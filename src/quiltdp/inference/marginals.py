@@ -24,6 +24,7 @@ from quiltdp.inference.tables import (
 )
 from quiltdp.inference.trees import JunctionTree, junction_tree, plan_junction_tree
 from quiltdp.inference.workspace import Workspace
+from quiltdp.interface import any_model
 from quiltdp.model import Model, Table
 
 __all__ = [
@@ -97,6 +98,7 @@ def log_marginal(
     return found.transpose([order.index(n) for n in nodes])
 
 
+@any_model
 def conditional(
     model: Model,
     of: Sequence[str],
@@ -152,6 +154,7 @@ def _by_elimination(workspace: Workspace, nodes: Sequence[str], max_entries: int
     return np.asarray(full - log_sum((tuple(nodes), full), ()))
 
 
+@any_model
 def condition(model: Model, evidence: Mapping[str, int | str]) -> Model:
     """Return the law of the other nodes given the values of some, as a Markov network.
 

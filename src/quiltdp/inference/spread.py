@@ -24,6 +24,7 @@ from quiltdp.chain import ChainModel
 from quiltdp.errors import InvalidArgument
 from quiltdp.graph.factor_graph import FactorGraph
 from quiltdp.inference.plan import SUPPORT_PASSES, SUPPORT_TABLES
+from quiltdp.interface import any_model
 from quiltdp.model import Model, Table
 from quiltdp.numbers import EPS
 
@@ -125,6 +126,7 @@ def spreads_of_tables(tables: Table) -> Table:
     return found
 
 
+@any_model
 def spread(model: Model, node: str, factor: int) -> float:
     """Return c_{i,f} for a node and the position of a factor in ``model.factors``, rounded up.
 

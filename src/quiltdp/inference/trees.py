@@ -41,6 +41,7 @@ from quiltdp.inference.tables import (
     max_out,
 )
 from quiltdp.inference.workspace import Workspace
+from quiltdp.interface import any_model
 from quiltdp.model import Model, Table
 from quiltdp.work import NO_GUARD, Guard
 
@@ -92,6 +93,7 @@ def plan_junction_tree(
     return workspace.keep("tree plan", (joined, max_entries), make, lambda p: 512 * len(p.order) + 512)
 
 
+@any_model
 def junction_tree(
     model: Model,
     *,

@@ -10,6 +10,7 @@ from typing import Any
 
 from quiltdp.chain import ChainModel, ChainSegment
 from quiltdp.errors import InvalidArgument
+from quiltdp.interface import any_model
 from quiltdp.io.json_read import SCHEMA_VERSION
 from quiltdp.io.replace import write_whole
 from quiltdp.model import Model
@@ -18,6 +19,7 @@ from quiltdp.printable import json_text
 __all__ = ["save_model"]
 
 
+@any_model
 def save_model(model: Model, path: str | os.PathLike[str]) -> None:
     """Write a model to a ``.json`` (or ``.json.gz``) file.
 

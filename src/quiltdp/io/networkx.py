@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from quiltdp.errors import InvalidArgument, InvalidModel
+from quiltdp.interface import any_model
 from quiltdp.model import Model
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ def from_networkx(
     return Model.from_tables(found, records=chosen if records is None else records, states=states)
 
 
+@any_model
 def to_networkx(model: Model) -> nx.DiGraph:
     """Return a Bayesian network as a directed networkx graph, with the attributes of :func:`from_networkx`.
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from quiltdp.errors import InvalidArgument, InvalidModel
 from quiltdp.factor import Table
+from quiltdp.interface import any_model
 from quiltdp.model import Model
 
 __all__ = ["from_pgmpy", "to_pgmpy"]
@@ -21,10 +22,11 @@ def from_pgmpy(
     network: Any,
     *,
     records: Collection[str] | None = None,
+    length: int | None = None,
     notes: Sequence[str] = (),
     provenance: Mapping[str, str] | None = None,
 ) -> Model:
-    """Return the model of a pgmpy ``DiscreteBayesianNetwork`` or ``DiscreteMarkovNetwork``.
+    """Return the model of a pgmpy ``DiscreteBayesianNetwork``, ``DiscreteMarkovNetwork`` or dynamic network.
 
     Parameters
     ----------
@@ -32,6 +34,8 @@ def from_pgmpy(
         The pgmpy network.  Names and states that are not strings become strings.
     records
         The nodes that are rows of the database; default every node that pgmpy does not call latent.
+    length
+        The time slices of a ``DynamicBayesianNetwork``; node X of slice t is called ``X_t``.
 
     Raises
     ------
@@ -41,12 +45,18 @@ def from_pgmpy(
     Examples
     --------
     >>> import quiltdp as qd
-    >>> bn = qd.to_pgmpy(qd.load_model("models/asia.bif"))
-    >>> qd.from_pgmpy(bn).fingerprint == qd.load_model("models/asia.bif").fingerprint
+    >>> bn = to_pgmpy("models/asia.bif")
+    >>> from_pgmpy(bn).fingerprint == qd.load_model("models/asia.bif").fingerprint
     True
     """
-    from pgmpy.models import DiscreteBayesianNetwork, DiscreteMarkovNetwork
+    from pgmpy.models import DiscreteBayesianNetwork, DiscreteMarkovNetwork, DynamicBayesianNetwork
 
+    if isinstance(network, DynamicBayesianNetwork):
+        states, tables = _unrolled(network, length)
+        origin = {"format": "pgmpy", **(provenance or {})}
+        return Model.from_tables(tables, records, states=states, notes=notes, provenance=origin)
+    if length is not None:
+        raise InvalidArgument("only a DynamicBayesianNetwork takes a length")
     names = _node_names(network)
     latents = {names[n] for n in getattr(network, "latents", ())}
     if records is None and latents:
@@ -59,10 +69,12 @@ def from_pgmpy(
         states, potentials = _potentials(network, names)
         return Model.from_potentials(states, potentials, records, notes=notes, provenance=origin)
     raise InvalidArgument(
-        f"expected a pgmpy DiscreteBayesianNetwork or DiscreteMarkovNetwork, not {type(network).__name__}"
+        "expected a pgmpy DiscreteBayesianNetwork, DiscreteMarkovNetwork or DynamicBayesianNetwork, not"
+        f" {type(network).__name__}"
     )
 
 
+@any_model
 def to_pgmpy(model: Model) -> Any:
     """Return the model as a pgmpy network: ``DiscreteBayesianNetwork``, or ``DiscreteMarkovNetwork``.
 
@@ -70,8 +82,7 @@ def to_pgmpy(model: Model) -> Any:
 
     Examples
     --------
-    >>> import quiltdp as qd
-    >>> type(qd.to_pgmpy(qd.load_model("models/asia.bif"))).__name__
+    >>> type(to_pgmpy("models/asia.bif")).__name__
     'DiscreteBayesianNetwork'
     """
     from pgmpy.factors.discrete import DiscreteFactor, TabularCPD
@@ -133,6 +144,51 @@ def _cpds(
         values = np.moveaxis(_aligned(cpd, order, names), 0, -1)
         tables[names[node]] = ([names[p] for p in cpd.variables[1:]], values)
     return {names[n]: tuple(map(str, s)) for n, s in order.items()}, tables
+
+
+def _unrolled(
+    network: Any, length: int | None
+) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[list[str], Table]]]:
+    """Return states and tables of a dynamic network over ``length`` slices.
+
+    pgmpy fills in a table that slice 1 lacks with the values of slice 0 under parents in another order
+    (1.1.2): such a copy is replaced by the table of slice 0 itself.
+    """
+    if length is None or length < 1:
+        raise InvalidArgument(
+            "a DynamicBayesianNetwork does not say how many time slices there are:"
+            " quiltdp.io.pgmpy.from_pgmpy(network, length=...) makes the model"
+        )
+    own: tuple[dict[Any, Any], dict[Any, Any]] = ({}, {})
+    for cpd in network.cpds:
+        name, slice_ = cpd.variables[0]
+        own[slice_][name] = cpd
+    later = dict(own[0]) | {
+        name: cpd
+        for name, cpd in own[1].items()
+        if name not in own[0] or isinstance(cpd.variables[0], tuple) or not _same(cpd, own[0][name])
+    }
+    for node in network.nodes():
+        name, slice_ = node
+        cpd = (own[0], later)[slice_].get(name)
+        drawn = {(p[0], p[1]) for p in network.get_parents(node)}
+        if cpd is None or drawn != {(v[0], v[1] - cpd.variables[0][1] + slice_) for v in cpd.variables[1:]}:
+            raise InvalidModel(f"node {name!r} has no CPD for slice {slice_} that fits its edges", str(name))
+    order = {name: list(cpd.state_names[cpd.variables[0]]) for name, cpd in own[0].items()}
+    tables: dict[str, tuple[list[str], Table]] = {}
+    for t in range(length):
+        for cpd in (later if t else own[0]).values():
+            here = cpd.variables[0][1]
+            nodes = {v: f"{v[0]}_{t - here + v[1]}" for v in cpd.variables}
+            values = _aligned(cpd, {v: order[v[0]] for v in cpd.variables}, nodes)
+            child, *parents = nodes.values()
+            tables[child] = (parents, np.moveaxis(values, 0, -1))
+    return {f"{n}_{t}": tuple(map(str, order[n])) for t in range(length) for n in order}, tables
+
+
+def _same(copy: Any, cpd: Any) -> bool:
+    """Return whether a table of slice 1 holds the values of slice 0 as they are written."""
+    return bool(np.array_equal(copy.values, cpd.values))
 
 
 def _potentials(

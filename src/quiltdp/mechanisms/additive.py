@@ -49,9 +49,9 @@ class AdditiveNoise(Mechanism):
     def to_opendp(self, scale: float) -> Any:
         """Return OpenDP's measurement that adds this noise to one number."""
         dp, kind = opendp(), self.number_type
-        domain = dp.atom_domain(T=kind) if kind is int else dp.atom_domain(T=kind, nan=False)
-        make = dp.m.make_laplace if self.law == "laplace" else dp.m.make_gaussian
-        return make(domain, dp.absolute_distance(T=kind), scale=scale)
+        domain = dp.domains.atom_domain(T=kind, **({} if kind is int else {"nan": False}))
+        make = dp.measurements.make_laplace if self.law == "laplace" else dp.measurements.make_gaussian
+        return make(domain, dp.metrics.absolute_distance(T=kind), scale=scale)
 
     def to_dp_event(self, scale: float) -> Any:
         """Return its event: noise multiplier = scale / sensitivity, rounded down."""

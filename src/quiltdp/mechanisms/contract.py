@@ -160,10 +160,10 @@ class Mechanism(ABC):
 
     @abstractmethod
     def share(self, scale: float, calibrated: Mechanism, calibrated_scale: float) -> Fraction:
-        """Return the part of a calibrated budget that one use of this at ``scale`` takes, exactly."""
+        """Return the part of the calibrated privacy that one use of this at ``scale`` spends, exactly."""
 
     def share_of(self, use: Mechanism, scale: float, own_scale: float) -> Fraction:
-        """Return the part of this mechanism's budget at ``own_scale`` that one ``use`` at ``scale`` takes."""
+        """Return the part of what this costs at ``own_scale`` that one ``use`` at ``scale`` spends."""
         return use.share(scale, self, own_scale)
 
     def zcdp(self, scale: float) -> float:
@@ -294,10 +294,10 @@ def smallest_scale(fits: Callable[[float], bool], start: float, tolerance: float
 
 def checked_order(order: object) -> float:
     """Return the order of a Rényi divergence, a number above 1, or refuse it."""
-    found = positive(order, "order")
-    if found <= 1.0:
+    value = positive(order, "order")
+    if value <= 1.0:
         raise InvalidArgument(f"{option('order')} must be above 1, not {order!r}")
-    return found
+    return value
 
 
 def dp_accounting() -> Any:
@@ -333,10 +333,10 @@ def mechanism_kinds() -> Mapping[str, type[Mechanism]]:
 
 
 def _kind(kind: object, where: str, kinds: Mapping[str, type[Mechanism]]) -> type[Mechanism]:
-    found = kinds.get(kind) if isinstance(kind, str) else None
-    if found is None:
+    mechanism = kinds.get(kind) if isinstance(kind, str) else None
+    if mechanism is None:
         raise InvalidArgument(f"{where} {kind!r} is not one of {', '.join(kinds)}")
-    return found
+    return mechanism
 
 
 def _options(made: type[Mechanism]) -> list[dataclasses.Field[Any]]:
@@ -347,7 +347,7 @@ def _options(made: type[Mechanism]) -> list[dataclasses.Field[Any]]:
 def check_mechanism(mechanism: object) -> None:
     """Refuse what is not a specification."""
     if not isinstance(mechanism, Mechanism):
-        names = [made.__name__ for made in _KINDS.values()]
+        names = [cls.__name__ for cls in _KINDS.values()]
         listed = ", ".join(names[:-1]) + f" or {names[-1]}"
         raise InvalidArgument(f"mechanism must be {listed}, not {mechanism!r}")
 
@@ -367,14 +367,14 @@ def mechanism_from_dict(document: Mapping[str, Any]) -> Mechanism:
     Laplace(sensitivity=2.0)
     """
     try:
-        made = _kind(document["mechanism"], "mechanism", _KINDS)
+        cls = _kind(document["mechanism"], "mechanism", _KINDS)
         values = {}
-        for f in _options(made):
+        for f in _options(cls):
             if f.name in document or f.default is dataclasses.MISSING:
                 values[f.name] = document[f.name]
     except KeyError as error:
         raise InvalidArgument(f"mechanism: the field {error.args[0]!r} is missing") from None
-    return made(**values)
+    return cls(**values)
 
 
 _EXAMPLES = {"delta": "--delta 1e-6", "budget": "--budget 10"}
@@ -391,10 +391,10 @@ def mechanism_from_options(
         For an option that does not belong to the mechanism, or one that it needs.
     """
     single = {k: m for k, m in _KINDS.items() if "base" not in {f.name for f in _options(m)}}
-    made = _kind(kind, "--mechanism", single)
-    fields = {f.name: f for f in _options(made)}
-    given = {name: value for name, value in options.items() if value is not None}
-    for name in given:
+    cls = _kind(kind, "--mechanism", single)
+    fields = {f.name: f for f in _options(cls)}
+    chosen = {name: value for name, value in options.items() if value is not None}
+    for name in chosen:
         if name not in fields:
             owner = " or ".join(
                 "several --releases" if k == "repeated" else k
@@ -402,9 +402,9 @@ def mechanism_from_options(
                 if name in {f.name for f in _options(m)}
             )
             raise InvalidArgument(f"--{name} belongs to {owner}, not to {kind}")
-    if "sensitivity" not in given and "values" not in given:
-        given["sensitivity"] = made.default_sensitivity(most=most, people=people)
+    if "sensitivity" not in chosen and "values" not in chosen:
+        chosen["sensitivity"] = cls.default_sensitivity(most=most, people=people)
     for name, field in fields.items():
-        if name not in given and field.default is dataclasses.MISSING:
+        if name not in chosen and field.default is dataclasses.MISSING:
             raise InvalidArgument(f"{kind} needs --{name}, for example {_EXAMPLES.get(name, f'--{name} 1')}")
-    return made(**given)
+    return cls(**chosen)

@@ -67,8 +67,8 @@ class DiscreteGaussian(GaussianCost):
     def __post_init__(self) -> None:
         """Refuse sensitivities that are no whole numbers, and δ outside (0, 1)."""
         object.__setattr__(self, "sensitivity", frozen_sensitivity(self.sensitivity))
-        given = self.sensitivity
-        for value in given.values() if isinstance(given, Mapping) else (given,):
+        sensitivity = self.sensitivity
+        for value in sensitivity.values() if isinstance(sensitivity, Mapping) else (sensitivity,):
             if value != math.floor(value):
                 raise InvalidArgument(
                     f"{option('sensitivity')} must be a whole number for discrete noise, not {value!r}"
@@ -163,11 +163,11 @@ class DiscreteGaussianProfile:
 
     def deltas(self, epsilon: Vector, weight: Vector) -> Vector:
         """Return δ for many pairs (ε, weight), rounded up and at most 1; for ε < 0 by the swapped pair."""
-        given = np.asarray(epsilon, dtype=np.float64)
+        signed = np.asarray(epsilon, dtype=np.float64)
         k = np.ceil(np.asarray(weight, dtype=np.float64) * (1.0 - 1e-9))
-        if np.isnan(given).any() or not (k >= 0.0).all():
+        if np.isnan(signed).any() or not (k >= 0.0).all():
             raise InvalidArgument("a profile needs numbers, and weights ≥ 0")
-        size = np.minimum(np.abs(given), 1e300)
+        size = np.minimum(np.abs(signed), 1e300)
         many = max(1, int(_TERMS_AT_ONCE / (2.0 * _REACH * self.scale + 8.0)))
         parts = [
             self._positive(size[j : j + many], k[j : j + many]) for j in range(0, max(len(size), 1), many)
@@ -175,7 +175,7 @@ class DiscreteGaussianProfile:
         value = np.concatenate(parts)
         with np.errstate(under="ignore"):
             below = -np.expm1(-size) + np.exp(-size) * value
-        return np.where(given >= 0.0, value, np.minimum(1.0, below * (1.0 + 64.0 * EPS)))
+        return np.where(signed >= 0.0, value, np.minimum(1.0, below * (1.0 + 64.0 * EPS)))
 
     def _positive(self, epsilon: Vector, k: Vector) -> Vector:
         """Return δ for ε ≥ 0."""

@@ -128,19 +128,19 @@ class Expression:
         return set().union(*(self._check(n) for n in nodes))
 
     def _check_compare(self, node: ast.Compare) -> set[str]:
-        found = self._check(node.left)
+        columns = self._check(node.left)
         for op, right in zip(node.ops, node.comparators, strict=True):
             if isinstance(op, (ast.In, ast.NotIn)):
                 if not isinstance(right, (ast.Tuple, ast.List, ast.Set)) or not all(
                     isinstance(e, ast.Constant) for e in right.elts
                 ):
                     raise self._refusal("'in' needs a list of constants")
-                found |= self._union(right.elts)
+                columns |= self._union(right.elts)
             elif type(op) in _COMPARE:
-                found |= self._check(right)
+                columns |= self._check(right)
             else:
                 raise self._refusal(f"the comparison {type(op).__name__} is not allowed")
-        return found
+        return columns
 
     def _check_call(self, node: ast.Call) -> set[str]:
         name = node.func.id if isinstance(node.func, ast.Name) else ast.unparse(node.func)

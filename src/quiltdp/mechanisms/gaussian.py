@@ -11,7 +11,7 @@ rounding of the values.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar
@@ -99,32 +99,10 @@ class Gaussian(GaussianCost):
         object.__setattr__(self, "sensitivity", frozen_sensitivity(self.sensitivity))
         object.__setattr__(self, "delta", checked_delta(self.delta))
 
-    def group_sensitivity(self, group: int | Collection[str]) -> float:
-        """Return, rounded up, how far a group of records moves the query together.
-
-        For a number k: kΔ, or the sum of the k largest Δ_j.  For a collection of record names: the
-        sum of their Δ_j.
-        """
-        delta = self.sensitivity
-        if isinstance(group, int):
-            if isinstance(group, bool) or group < 0:
-                raise InvalidArgument(f"group must be a number of records ≥ 0, not {group!r}")
-            few = (
-                sorted(delta.values(), reverse=True)[:group]
-                if isinstance(delta, Mapping)
-                else [delta] * group
-            )
-        else:
-            unknown = sorted(set(group) - set(delta)) if isinstance(delta, Mapping) else []
-            if unknown:
-                raise InvalidArgument(f"group: record {unknown[0]!r} has no sensitivity")
-            few = [delta[n] if isinstance(delta, Mapping) else delta for n in set(group)]
-        return round_up(sum(map(Fraction, few), Fraction(0)))
-
-    def profile(self, epsilon: float, scale: float, group: int | Collection[str] = 1) -> float:
-        """Return δ_k(ε) of k records changing together, rounded up; ε may be negative."""
+    def profile(self, epsilon: float, scale: float) -> float:
+        """Return δ(ε) of one record, rounded up; ε may be negative."""
         std = Fraction(positive(scale, "scale"))
-        return gaussian_delta(epsilon, round_up(Fraction(self.group_sensitivity(group)) / std))
+        return gaussian_delta(epsilon, round_up(Fraction(self.max_sensitivity) / std))
 
     def group_profile(self, scale: float) -> GroupProfile:
         """Return δ(ε) for groups of any total sensitivity."""
@@ -150,22 +128,22 @@ class Gaussian(GaussianCost):
     def scaled(self, scale: float, share: Fraction) -> float:
         """Return scale / √share, rounded up: the squares (Δ/σ)² of uses on the same records add."""
         sigma = Fraction(positive(scale, "scale"))
-        found = float(sigma) / math.sqrt(share)
-        while Fraction(found) ** 2 * share < sigma**2:
-            found = math.nextafter(found, math.inf)
-        return found
+        larger = float(sigma) / math.sqrt(share)
+        while Fraction(larger) ** 2 * share < sigma**2:
+            larger = math.nextafter(larger, math.inf)
+        return larger
 
     def share(self, scale: float, calibrated: Mechanism, calibrated_scale: float) -> Fraction:
         """Return the ratio of the squares (Δ/σ)², the largest over the records.
 
         If every Δ_j of this release is at most r times the calibration's, a group moves this query by
-        at most r times as much, so (r · calibrated_scale / scale)² of the budget is spent.
+        at most r times as much, so (r · calibrated_scale / scale)² of the privacy is spent.
         """
         if not isinstance(calibrated, Gaussian):
             raise InvalidArgument("the calibration is for pure DP: Gaussian noise has no pure cost")
         ratio = largest_ratio(self.deltas, calibrated.deltas)
-        own = Fraction(positive(scale, "scale"))
-        return (ratio * Fraction(positive(calibrated_scale, "scale")) / own) ** 2
+        std = Fraction(positive(scale, "scale"))
+        return (ratio * Fraction(positive(calibrated_scale, "scale")) / std) ** 2
 
 
 def checked_delta(given: object) -> float:
@@ -238,10 +216,10 @@ def gaussian_deltas(epsilon: Vector, shift: Vector) -> Vector:
     """Return :func:`gaussian_delta` of many pairs, each rounded up."""
     from scipy.special import erfcx, ndtr
 
-    given = np.asarray(epsilon, dtype=np.float64)
-    if np.isnan(given).any() or not (shift >= 0.0).all():
+    signed = np.asarray(epsilon, dtype=np.float64)
+    if np.isnan(signed).any() or not (shift >= 0.0).all():
         raise InvalidArgument("gaussian_deltas needs numbers, and shifts ≥ 0")
-    size, unit, mills = np.abs(given), 2.0**-50, math.sqrt(math.pi / 2.0)
+    size, unit, mills = np.abs(signed), 2.0**-50, math.sqrt(math.pi / 2.0)
     with np.errstate(all="ignore"):
         ratio = size / shift
         a, b = 0.5 * shift - ratio, -0.5 * shift - ratio
@@ -256,7 +234,7 @@ def gaussian_deltas(epsilon: Vector, shift: Vector) -> Vector:
         value = np.where((shift == 0.0) | np.isinf(size), np.where(np.isinf(shift), 1.0, 0.0), value)
         value = np.where(np.isinf(shift), 1.0, value)
         below = -np.expm1(-size) + np.exp(-size) * value
-    return np.where(given >= 0.0, value, np.minimum(1.0, below * (1.0 + unit)))
+    return np.where(signed >= 0.0, value, np.minimum(1.0, below * (1.0 + unit)))
 
 
 class GaussianMechanism(AdditiveMechanism):

@@ -104,8 +104,8 @@ class _Shifts:
     @classmethod
     def of(cls, event: Any, accounting: Any) -> _Shifts | None:
         """Return the parts of an event, or ``None`` if one of them is something else."""
-        found = cls(accounting)
-        return found if found._add(event, 1) else None
+        shifts = cls(accounting)
+        return shifts if shifts._add(event, 1) else None
 
     def _add(self, event: Any, times: int) -> bool:
         a = self._accounting.dp_event
@@ -143,10 +143,10 @@ class _Shifts:
     def loss_range(self, weight: float) -> float:
         """Return about the range of the losses of a group."""
         shift = weight * self.gaussian
-        found = shift * (shift + 20.0)
+        total = shift * (shift + 20.0)
         for (kind, noise, sensitivity), times in self.others.items():
-            found += times * weight * (1.0 / noise if kind == "laplace" else noise * sensitivity)
-        return found
+            total += times * weight * (1.0 / noise if kind == "laplace" else noise * sensitivity)
+        return total
 
     def loss(self, weight: float, interval: float) -> Any:
         """Return the privacy-loss distribution of a group of this weight."""
@@ -259,14 +259,14 @@ class SteppedProfile(OneByOne):
         m = len(table)
         signed = np.concatenate([_swapped(table[1 : _FINE + 1], self._grid[1 : _FINE + 1])[::-1], table])
         one = self._tables[0]
-        found = np.ones(m)
+        smallest = np.ones(m)
         back = _swapped(one[1 : _FINE + 1], self._grid[1 : _FINE + 1])
         for j in range(-_FINE, _FINE + 1):
             first = float(one[j]) if j >= 0 else float(back[-j - 1])
             # ε − e for every point of the grid, e = j steps; points beyond the end take the last value
             at = np.minimum(np.arange(m) - j, m - 1) + _FINE
-            found = np.minimum(found, first + math.exp(j * self._width) * signed[at])
-        return np.minimum.accumulate(np.minimum(1.0, found * (1.0 + 16.0 * EPS)))
+            smallest = np.minimum(smallest, first + math.exp(j * self._width) * signed[at])
+        return np.minimum.accumulate(np.minimum(1.0, smallest * (1.0 + 16.0 * EPS)))
 
 
 def _reach(one: Callable[[float], float]) -> float:
@@ -289,15 +289,15 @@ def _read_once(one: Callable[[float], float], grid: Vector) -> tuple[Vector, Vec
         return [min(1.0, up(max(one(float(e)), 0.0))) for e in points]
 
     coarse = values(grid)
-    knots, found = [grid[0]], [coarse[0]]
+    knots, deltas = [grid[0]], [coarse[0]]
     for low, high, above, below in zip(grid, grid[1:], coarse, coarse[1:], strict=False):
         if above > 1.02 * below:
             inner = low + (high - low) * np.array([0.25, 0.5, 0.75])
             knots.extend(inner)
-            found.extend(values(inner))
+            deltas.extend(values(inner))
         knots.append(high)
-        found.append(below)
-    return np.array(knots), np.minimum.accumulate(found)
+        deltas.append(below)
+    return np.array(knots), np.minimum.accumulate(deltas)
 
 
 def _swapped(values: Vector, epsilon: Vector) -> Vector:

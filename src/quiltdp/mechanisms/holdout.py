@@ -197,12 +197,12 @@ class ReusableHoldout:
         ledger: str | Path | Ledger,
         *,
         anchor: str | Path | None = None,
-        types: Mapping[str, str] | None = None,
-        second: bool = False,
-        noise: NoiseSource | None = None,
-        data_folders: Sequence[str | Path] = (),
+        **options: Any,
     ) -> ReusableHoldout:
-        """Go on with an existing ledger: calibration, threshold and the rest are read from it."""
+        """Go on with an existing ledger: calibration, threshold and the rest are read from it.
+
+        ``options`` are ``types``, ``second``, ``noise`` and ``data_folders`` of the class.
+        """
         account = ledger if isinstance(ledger, Ledger) else Ledger.open(ledger, anchor=anchor)
         settings = account.settings
         if settings.get("kind") != "thresholdout":
@@ -218,10 +218,7 @@ class ReusableHoldout:
             resolution=setting(settings, "resolution"),
             accuracy=setting(settings, "accuracy"),
             columns=settings.get("columns"),
-            types=types,
-            second=second,
-            noise=noise,
-            data_folders=data_folders,
+            **options,
         )
 
     # -- asking ----------------------------------------------------------------------------
@@ -277,30 +274,30 @@ class ReusableHoldout:
         The answers have the same law as asking one by one.  If one query is refused, none is
         answered and nothing is spent.
         """
-        asked = list(queries)
-        names = _aligned(keys, len(asked), "keys")
-        notes = _aligned(labels, len(asked), "labels")
+        questions = list(queries)
+        names = _aligned(keys, len(questions), "keys")
+        notes = _aligned(labels, len(questions), "labels")
         requests = [
             Request(describe(q, keyed=key is not None), key, note)
-            for q, key, note in zip(asked, names, notes, strict=True)
+            for q, key, note in zip(questions, names, notes, strict=True)
         ]
         first = _first_of_each(requests)
-        if asked and all(n is not None for n in names):
+        if questions and all(n is not None for n in names):
             with self.ledger.visit(requests) as visit:  # repeats need no data
                 if None not in visit.recalled:
                     return [self._repeat(visit, entry) for entry in visit.recalled if entry is not None]
-        trained = [self._on_training(q, sensitivity) for q in asked]
+        trained = [self._on_training(q, sensitivity) for q in questions]
         with self.ledger.visit(requests) as visit:
-            return self._answers(visit, asked, trained, requests, first)
+            return self._answers(visit, questions, trained, requests, first)
 
     def _on_training(self, query: Query, sensitivity: float | None) -> Value:
         """Return the value on the training data; refuse what the calibration does not cover."""
         if self.columns is not None and isinstance(query, (str, Expression)):
-            asked = Expression(query) if isinstance(query, str) else query
-            other = sorted(asked.columns.difference(self.columns))
+            expression = Expression(query) if isinstance(query, str) else query
+            other = sorted(expression.columns.difference(self.columns))
             if other:
                 raise InvalidArgument(
-                    f"query {asked.text!r} reads {other[0]!r}: the model of these rows is about"
+                    f"query {expression.text!r} reads {other[0]!r}: the model of these rows is about"
                     f" {', '.join(map(repr, self.columns))}, and nothing is promised about other columns"
                 )
         value = self._tables.on_training(query)
@@ -342,15 +339,15 @@ class ReusableHoldout:
         ``first[k]`` is the position of the first question with the key of question k.
         """
         fresh = [k for k in range(len(asked)) if first[k] == k and visit.recalled[k] is None]
-        made = {}
+        drawn = {}
         if fresh and visit.head.answers < self._mechanism.spec.budget:
             self._require_planned(visit.head, len(fresh))
             values = self._drawn(visit, [(asked[k], trained[k], requests[k]) for k in fresh])
-            made = dict(zip(fresh, values, strict=True))
+            drawn = dict(zip(fresh, values, strict=True))
         answers = []
         for k, j in enumerate(first):
             entry = visit.recalled[j]
-            answer = self._repeat(visit, entry) if entry is not None else made.get(j, _SPENT)
+            answer = self._repeat(visit, entry) if entry is not None else drawn.get(j, _SPENT)
             answers.append(answer if k == j or answer.value is None else replace(answer, repeated=True))
         return answers
 
@@ -375,8 +372,8 @@ class ReusableHoldout:
         pledge = visit.reserve([request for _, _, request in asked], worst, most)
         units = self._mechanism.units
         with interruptible():  # queries may take long, and what they read is charged
-            found = [tables.on_holdout(query, value) for query, value, _ in asked]
-        pairs = [(units(f), units(value.exact)) for f, (_, value, _) in zip(found, asked, strict=True)]
+            values = [tables.on_holdout(query, value) for query, value, _ in asked]
+        pairs = [(units(f), units(value.exact)) for f, (_, value, _) in zip(values, asked, strict=True)]
         drawn, state = self._mechanism.run(pairs, ThresholdoutState(before.answers, threshold))
         outcomes = []
         for outcome, value in zip(drawn, (value for _, value, _ in asked), strict=True):
@@ -392,15 +389,15 @@ class ReusableHoldout:
         return self._as_answers(entries, before)
 
     def _as_answers(self, entries: Sequence[Entry], before: Head) -> list[Answer]:
-        told, answers, number = [], before.answers, before.queries
+        shown, answers, number = [], before.answers, before.queries
         for entry in entries:
             answers += entry.answers
             if entry.value is None or entry.kind not in ("train", "holdout"):
-                told.append(_SPENT)
+                shown.append(_SPENT)
                 continue
             number += 1
-            told.append(self._answer(entry.value, entry.kind, answers, number, before.extensions))
-        return told
+            shown.append(self._answer(entry.value, entry.kind, answers, number, before.extensions))
+        return shown
 
     def _answer(
         self,
@@ -436,7 +433,7 @@ class ReusableHoldout:
         if entry.kind not in ("train", "holdout") or entry.value is None:
             raise InvalidArgument("what is recorded under this key is not an answer")
         number, head = visit.numbers[entry.seq], visit.head
-        extensions = [made for made in head.extensions if made[0] < entry.seq]
+        extensions = [extension for extension in head.extensions if extension[0] < entry.seq]
         return self._answer(entry.value, entry.kind, head.answers, number, extensions, repeated=True)
 
     # -- reading ---------------------------------------------------------------------------

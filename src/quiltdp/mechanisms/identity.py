@@ -100,12 +100,12 @@ def _parts(value: Any) -> list[Any]:
 def _object_parts(value: Any) -> list[Any]:
     """Return the class and the state of an object, as copying it would."""
     try:
-        made = value.__reduce_ex__(2)
+        reduced = value.__reduce_ex__(2)
     except Exception as error:
         raise _Unidentifiable(f"a {type(value).__qualname__} has no content that can be told") from error
-    if isinstance(made, str):
-        return [type(value), made]
-    return [type(value), None, *_listed(made)]  # None: ledgers are bound to data by this digest
+    if isinstance(reduced, str):
+        return [type(value), reduced]
+    return [type(value), None, *_listed(reduced)]  # None: ledgers are bound to data by this digest
 
 
 def _listed(made: tuple[Any, ...]) -> list[Any]:

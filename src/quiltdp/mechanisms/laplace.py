@@ -87,19 +87,19 @@ class Laplace(AdditiveNoise, PureMechanism):
             return {}
         shared = None if isinstance(self.values, Mapping) else self.values
         tables: dict[Any, NDArray[np.float64]] = {}
-        found = {}
+        by_record = {}
         for record in model.records:
-            own = self.values.get(record) if isinstance(self.values, Mapping) else shared
-            if own is None or min(own) == max(own):
+            values = self.values.get(record) if isinstance(self.values, Mapping) else shared
+            if values is None or min(values) == max(values):
                 continue
-            if len(own) != model.cardinality(record):
+            if len(values) != model.cardinality(record):
                 raise InvalidArgument(
-                    f"values: record {record!r} has {model.cardinality(record)} states, not {len(own)}"
+                    f"values: record {record!r} has {model.cardinality(record)} states, not {len(values)}"
                 )
-            if own not in tables:
-                tables[own] = _shares(np.array(own))
-            found[record] = tables[own]
-        return found
+            if values not in tables:
+                tables[values] = _shares(np.array(values))
+            by_record[record] = tables[values]
+        return by_record
 
     @property
     def smallest_change(self) -> float:
@@ -107,7 +107,7 @@ class Laplace(AdditiveNoise, PureMechanism):
         if self.values is None:
             return super().smallest_change
         lists = set(self.values.values()) if isinstance(self.values, Mapping) else {self.values}
-        steps = np.concatenate([np.diff(np.unique(own)) for own in lists])
+        steps = np.concatenate([np.diff(np.unique(values)) for values in lists])
         return down(float(steps.min()))
 
     def group(self, sensitivity: Sensitivity) -> Mechanism:
@@ -116,12 +116,12 @@ class Laplace(AdditiveNoise, PureMechanism):
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready description; values are in it where there are some."""
-        found = super().to_dict()
-        values = found.pop("values")
+        document = super().to_dict()
+        values = document.pop("values")
         if values is None:
-            return found
+            return document
         listed = {n: list(v) for n, v in values.items()} if isinstance(values, Mapping) else list(values)
-        return {**found, "values": listed}
+        return {**document, "values": listed}
 
     def _factor(self) -> Fraction:
         return Fraction(1)

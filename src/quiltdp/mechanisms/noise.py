@@ -1,4 +1,4 @@
-"""Secure noise: exact samplers on a stated grid, OpenDP's wherever 64 bits hold the noise.
+"""Secure noise: OpenDP's exact samplers on a stated grid.
 
 Every released number is a multiple of a *grid* step, a power of two.  The query value is rounded to
 the grid first, then discrete noise is drawn exactly (integer arithmetic, the operating system's
@@ -14,12 +14,12 @@ no global seed and no environment variable, and a ledger remembers what kind of 
 from __future__ import annotations
 
 import math
-import secrets
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from types import SimpleNamespace
 from typing import Any, ClassVar, Protocol
 
 from quiltdp.errors import InvalidArgument
@@ -30,9 +30,9 @@ __all__ = ["Grid", "InsecureDeterministicNoise", "NoiseSource", "SecureNoise", "
 GRID_BITS = 20
 """The grid is at least 2**20 times finer than the sensitivity and the noise scale."""
 
-WIDE_SCALE = 2.0**53
-"""In grid steps.  OpenDP draws 64-bit numbers; noise of this scale leaves them with probability e⁻¹⁰²⁴,
-and beyond it :func:`wide_laplace` and :func:`wide_gaussian` draw."""
+WIDEST = 2.0**53
+"""In grid steps, more than 2³² sensitivities.  OpenDP draws 64-bit numbers; noise of this scale leaves them
+with probability e⁻¹⁰²⁴, and a wider one is refused before anything is charged."""
 
 MARGIN = 1 + Fraction(1, 2**48)
 """The noise drawn is larger by this factor than what is charged for, so that a scale computed in
@@ -162,112 +162,60 @@ class SecureNoise:
 
     def laplace(self, values: Sequence[int], scale: float) -> list[int]:
         """Return every value plus discrete Laplace noise."""
-        return _added(values, "laplace", wide_laplace, scale)
+        return _added(values, "laplace", scale)
 
     def gaussian(self, values: Sequence[int], std: float) -> list[int]:
         """Return every value plus discrete Gaussian noise."""
-        return _added(values, "gaussian", wide_gaussian, std)
+        return _added(values, "gaussian", std)
 
     def choose(self, scores: Sequence[int], scale: float) -> int:
         """Return an index by the exponential mechanism: the largest score + Gumbel(scale)."""
-        if _checked_scale(scale) > WIDE_SCALE:
-            raise InvalidArgument(f"the noise scale must be at most 2**53 steps for a choice, not {scale!r}")
         best = max(scores)  # only differences matter; one of 2**62 is never made up for
-        return int(_sampler("choice", float(scale))([max(s - best, -(2**62)) for s in scores]))
+        return int(_sampler("choice", _checked_scale(scale))([max(s - best, -(2**62)) for s in scores]))
 
     def __repr__(self) -> str:
         """Name the source."""
         return "SecureNoise()"
 
 
-def _added(values: Sequence[int], law: str, wide: Callable[[Fraction], int], scale: float) -> list[int]:
+def _added(values: Sequence[int], law: str, scale: float) -> list[int]:
     """Add noise, drawn around zero, to whole numbers of any size: 64 bits hold the noise, not the sum."""
-    if _checked_scale(scale) > WIDE_SCALE:
-        return [int(value) + wide(Fraction(scale)) for value in values]
-    draw = _sampler(law, float(scale))
+    draw = _sampler(law, _checked_scale(scale))
     return [int(v) + int(z) for v, z in zip(values, draw([0] * len(values)) if values else (), strict=True)]
 
 
 def _checked_scale(scale: float) -> float:
     if not 0.0 < scale < math.inf:
         raise InvalidArgument(f"the noise scale must be positive and finite, not {scale!r}")
+    if scale > WIDEST:
+        raise InvalidArgument(
+            "the noise is more than 4,000,000,000 times as wide as what a record changes:"
+            " no answer says anything under it; allow more leakage, or ask a query with a larger sensitivity"
+        )
     return float(scale)
 
 
 def opendp() -> Any:
-    """Return OpenDP, which asks its callers to opt in before it samples."""
-    import opendp.prelude as dp
+    """Return what samplers need of OpenDP; its prelude would import scikit-learn and pandas too."""
+    from opendp import domains, measurements, measures, metrics, mod
 
-    dp.enable_features("contrib")
-    return dp
+    mod.enable_features("contrib")  # OpenDP asks its callers to opt in before it samples
+    return SimpleNamespace(domains=domains, measurements=measurements, measures=measures, metrics=metrics)
 
 
 @lru_cache(maxsize=256)
 def _sampler(law: str, scale: float) -> Any:
     """Return OpenDP's measurement on 64-bit numbers: ``laplace``, ``gaussian`` or ``choice``."""
     dp = opendp()
-    domain = dp.vector_domain(dp.atom_domain(T="i64"))
+    domain = dp.domains.vector_domain(dp.domains.atom_domain(T="i64"))
     if law == "laplace":
-        return dp.m.make_laplace(domain, dp.l1_distance(T="i64"), scale=scale)
+        return dp.measurements.make_laplace(domain, dp.metrics.l1_distance(T="i64"), scale=scale)
     if law == "gaussian":
-        return dp.m.make_gaussian(domain, dp.l2_distance(T="i64"), scale=scale)
+        return dp.measurements.make_gaussian(domain, dp.metrics.l2_distance(T="i64"), scale=scale)
     # with this measure OpenDP perturbs by Gumbel noise, which is the exponential mechanism;
     # its pure cost 2Δ/scale is the classical one, stated by ExponentialMechanism
-    gumbel = dp.zero_concentrated_divergence()
-    return dp.m.make_noisy_max(domain, dp.linf_distance(T="i64"), gumbel, scale=scale)
-
-
-# Noise wider than 64 bits, in whole numbers of any size and with no floating-point number anywhere:
-# Canonne, Kamath, Steinke, The discrete Gaussian for differential privacy, 2020, Algorithms 1, 2 and 3.
-
-
-def _happens(probability: Fraction) -> bool:
-    """Return True with exactly this probability."""
-    return secrets.randbelow(probability.denominator) < probability.numerator
-
-
-def _happens_exp(gamma: Fraction) -> bool:
-    """Return True with probability exp(−γ), γ ≥ 0 (Algorithm 1)."""
-    while gamma > 1:
-        if not _happens_exp(Fraction(1)):
-            return False
-        gamma -= 1
-    k = 1
-    while _happens(gamma / k):
-        k += 1
-    return k % 2 == 1
-
-
-def wide_laplace(scale: Fraction) -> int:
-    """Return z with probability ∝ exp(−|z| / scale) (Algorithm 2).
-
-    Examples
-    --------
-    >>> abs(wide_laplace(Fraction(2**80))) < 2**90
-    True
-    """
-    t, s = scale.numerator, scale.denominator
-    while True:
-        u = secrets.randbelow(t)
-        if not _happens_exp(Fraction(u, t)):
-            continue
-        v = 0
-        while _happens_exp(Fraction(1)):
-            v += 1
-        magnitude = (u + t * v) // s
-        negative = secrets.randbelow(2) == 1
-        if not (negative and magnitude == 0):
-            return -magnitude if negative else magnitude
-
-
-def wide_gaussian(std: Fraction) -> int:
-    """Return z with probability ∝ exp(−z² / 2 std²) (Algorithm 3)."""
-    variance = std * std
-    t = Fraction(math.isqrt(variance.numerator // variance.denominator) + 1)
-    while True:
-        z = wide_laplace(t)
-        if _happens_exp((abs(z) - variance / t) ** 2 / (2 * variance)):
-            return z
+    gumbel = dp.measures.zero_concentrated_divergence()
+    return dp.measurements.make_noisy_max(domain, dp.metrics.linf_distance(T="i64"), gumbel, scale=scale)
 
 
 class InsecureDeterministicNoise:
@@ -296,14 +244,7 @@ class InsecureDeterministicNoise:
 
     def laplace(self, values: Sequence[int], scale: float) -> list[int]:
         """Return every value plus the difference of two geometric variables."""
-        if (
-            _checked_scale(scale) > WIDE_SCALE
-        ):  # beyond numpy's whole numbers, and this source need not be exact
-            wide = self._generator.laplace(0.0, 1.0, size=len(values))
-            return [
-                int(v) + int(Fraction(float(d)) * Fraction(scale)) for v, d in zip(values, wide, strict=True)
-            ]
-        p = -math.expm1(-1.0 / scale)
+        p = -math.expm1(-1.0 / _checked_scale(scale))
         draws = self._generator.geometric(p, size=(2, len(values)))
         return [int(v) + int(d) for v, d in zip(values, draws[0] - draws[1], strict=True)]
 

@@ -7,6 +7,7 @@ pessimistic estimates).
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
@@ -14,7 +15,6 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from quiltdp.errors import InvalidArgument
 from quiltdp.mechanisms.sensitivities import whole
 from quiltdp.numbers import up
 
@@ -41,12 +41,12 @@ class GroupProfile(Protocol):
         ...
 
 
-class OneByOne:
+class OneByOne(ABC):
     """A profile without a formula for arrays: ``deltas`` calls ``delta``."""
 
+    @abstractmethod
     def delta(self, epsilon: float, weight: float) -> float:
-        """Return δ of one pair; a profile says how."""
-        raise InvalidArgument(f"{type(self).__name__} has no delta")
+        """Return δ of one pair."""
 
     def deltas(self, epsilon: Vector, weight: Vector) -> Vector:
         """Return δ for many pairs (ε, weight), one by one."""
@@ -120,8 +120,8 @@ class Losses(OneByOne):
                 self.kept.pop(next(iter(self.kept)))
             interval = max(_FINEST, self.loss_range(raised) / _POINTS)
             self.kept[key] = self.loss(raised, interval)
-        found = float(self.kept[key].get_delta_for_epsilon(epsilon))
-        return min(self.pure.delta(epsilon, weight) if self.pure else 1.0, up(max(found, 0.0)) + _CONVOLVED)
+        composed = up(max(float(self.kept[key].get_delta_for_epsilon(epsilon)), 0.0)) + _CONVOLVED
+        return min(self.pure.delta(epsilon, weight) if self.pure else 1.0, composed)
 
     def _raised(self, weight: float) -> float:
         """Return the weight of the grid that stands for this one."""
@@ -130,5 +130,5 @@ class Losses(OneByOne):
             return float(near)  # a whole number that arrived raised by a few units in its last place
         if near <= _WEIGHTS_EXACT and abs(weight - near) <= 1e-9 * near:
             return near * (1.0 + 1e-9)
-        found = math.exp(_WEIGHTS_GRID * math.ceil(math.log(weight) / _WEIGHTS_GRID - 1e-9)) * (1.0 + 1e-11)
-        return float(math.ceil(found)) if self.whole else found
+        raised = math.exp(_WEIGHTS_GRID * math.ceil(math.log(weight) / _WEIGHTS_GRID - 1e-9)) * (1.0 + 1e-11)
+        return float(math.ceil(raised)) if self.whole else raised

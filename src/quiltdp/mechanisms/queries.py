@@ -84,9 +84,9 @@ class TablePair:
                 "the holdout data were changed after they were given;"
                 " give the data that the ledger was begun with"
             )
-        found = copy.copy(self)
-        found.holdout = copy_rows(self.holdout, np.arange(self.rows))
-        return found
+        pair = copy.copy(self)
+        pair.holdout = copy_rows(self.holdout, np.arange(self.rows))
+        return pair
 
     # -- training --------------------------------------------------------------------------
 
@@ -119,11 +119,11 @@ class TablePair:
     def _require_row_by_row(self, query: Callable[[Any], Any], answers: NDArray[np.float64]) -> None:
         for rows in filter(len, self._samples(answers)):
             try:
-                found = self._trained(query, rows)
+                again = self._trained(query, rows)
             except Exception as error:
                 why = " ".join(f"{type(error).__name__}: {error}".split())
                 raise InvalidArgument(_NOT_BY_ROW.format(f", or none ({why})")) from error
-            if found.ndim != 1 or np.abs(found - answers[rows]).max() > _SAME:
+            if again.ndim != 1 or np.abs(again - answers[rows]).max() > _SAME:
                 raise InvalidArgument(_NOT_BY_ROW.format(""))
 
     def _samples(self, answers: NDArray[np.float64]) -> Iterator[NDArray[np.intp]]:
@@ -152,15 +152,15 @@ class TablePair:
         """
         if isinstance(query, (str, Expression)):
             expression = Expression(query) if isinstance(query, str) else query
-            found = _attempt(lambda: expression.rows(self._holdout_table or {}, self.rows), self.rows, like)
-            return found or Fraction(0)
+            value = _attempt(lambda: expression.rows(self._holdout_table or {}, self.rows), self.rows, like)
+            return value or Fraction(0)
         total, waiting = Fraction(0), [(0, self.rows)]
         while waiting:
             first, end = waiting.pop()
             rows = np.arange(first, end)
-            found = _attempt(lambda: query(copy_rows(self.holdout, rows)), len(rows), like)  # noqa: B023
-            if found is not None:
-                total += found * len(rows)
+            value = _attempt(lambda: query(copy_rows(self.holdout, rows)), len(rows), like)  # noqa: B023
+            if value is not None:
+                total += value * len(rows)
             elif like.statistical and len(rows) > 1:
                 middle = (first + end) // 2
                 waiting += [(first, middle), (middle, end)]
@@ -172,12 +172,12 @@ def _attempt(ask: Callable[[], Any], rows: int, like: Value) -> Fraction | None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # whatever it says may be about a record
-            found = _value(_numbers(ask(), rows, "the query", strict=False))
+            value = _value(_numbers(ask(), rows, "the query", strict=False))
     except KeyboardInterrupt:
         raise
     except BaseException:  # an exit would tell as much as an exception
         return None
-    return found.exact if found.statistical == like.statistical else None
+    return value.exact if value.statistical == like.statistical else None
 
 
 def describe(query: Query, *, keyed: bool) -> str:

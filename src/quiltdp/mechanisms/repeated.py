@@ -215,8 +215,8 @@ class Repeated(Uses):
         def fits(scale: float) -> bool:
             return self.group_profile(scale).delta(target, weight) <= self.delta
 
-        found, pure = smallest_scale(fits, weight, 1e-6), self.as_pure()
-        return found if pure is None or target == 0.0 else min(found, pure.scale(target))
+        composed, pure = smallest_scale(fits, weight, 1e-6), self.as_pure()
+        return composed if pure is None or target == 0.0 else min(composed, pure.scale(target))
 
     def scaled(self, scale: float, share: Fraction) -> float:
         """Return the scale of one use that costs that share of all; only Gaussian uses have other shares."""

@@ -64,7 +64,7 @@ class RecordValues(PerRecord[Numbers]):
     __slots__ = ()
 
     def __init__(self, values: Mapping[str, Sequence[float]]) -> None:
-        self._items = {str(name): _numbers(own, f"of record {name!r}") for name, own in values.items()}
+        self._items = {str(name): _numbers(row, f"of record {name!r}") for name, row in values.items()}
 
     def __repr__(self) -> str:
         return f"<values of {len(self._items)} records>"
@@ -80,8 +80,8 @@ def frozen_values(values: Values) -> Numbers | RecordValues:
 def spread_of(values: Numbers | RecordValues) -> Sensitivity:
     """Return how far one record moves the sum: the largest difference of its values, rounded up."""
     if isinstance(values, RecordValues):
-        made = {own: _spread(own) for own in set(values.values())}
-        return {name: made[own] for name, own in values.items()}
+        spreads = {row: _spread(row) for row in set(values.values())}
+        return {name: spreads[row] for name, row in values.items()}
     return _spread(values)
 
 
@@ -91,12 +91,12 @@ def _spread(values: Numbers) -> float:
 
 def _numbers(values: Sequence[float], whose: str) -> Numbers:
     try:
-        found = tuple(number(value, f"values {whose}") for value in values)
+        numbers = tuple(number(value, f"values {whose}") for value in values)
     except TypeError:
         raise InvalidArgument(f"values {whose} must be a list of numbers, not {values!r}") from None
-    if not found or not all(map(math.isfinite, found)):
+    if not numbers or not all(map(math.isfinite, numbers)):
         raise InvalidArgument(f"values {whose} must be finite numbers, one for every state")
-    return found
+    return numbers
 
 
 def frozen_sensitivity(value: Sensitivity) -> float | Sensitivities:
@@ -112,8 +112,8 @@ def each(sensitivity: Sensitivity, of: Callable[[float], _Of]) -> _Of | dict[str
     """Return a function of Δ, or of every Δ_j: it is called once for equal ones."""
     if not isinstance(sensitivity, Mapping):
         return of(sensitivity)
-    made = {d: of(d) for d in set(sensitivity.values())}
-    return {name: made[d] for name, d in sensitivity.items()}
+    results = {d: of(d) for d in set(sensitivity.values())}
+    return {name: results[d] for name, d in sensitivity.items()}
 
 
 def largest_ratio(own: Sensitivity, calibrated: Sensitivity) -> Fraction:
@@ -130,10 +130,10 @@ def largest_ratio(own: Sensitivity, calibrated: Sensitivity) -> Fraction:
 
 def positive(value: object, name: str) -> float:
     """Return ``value`` as a double in (0, ∞), or refuse it by name."""
-    found = number(value, name)
-    if not (0.0 < found < math.inf):
+    checked = number(value, name)
+    if not (0.0 < checked < math.inf):
         raise InvalidArgument(f"{option(name)} must be a positive finite number, not {value!r}")
-    return found
+    return checked
 
 
 def number(value: object, name: str) -> float:
@@ -157,10 +157,10 @@ def whole_at_least_one(value: object, name: str) -> int:
     """Return a whole number ≥ 1, or refuse it by name."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise InvalidArgument(f"{option(name)} must be a whole number, not {value!r}")
-    found = int(value.__index__())
-    if found < 1:
-        raise InvalidArgument(f"{option(name)} must be at least 1, not {found}")
-    return found
+    count = int(value.__index__())
+    if count < 1:
+        raise InvalidArgument(f"{option(name)} must be at least 1, not {count}")
+    return count
 
 
 def single_epsilon(dp_epsilon: object, noise: str) -> float:
@@ -174,7 +174,7 @@ def single_epsilon(dp_epsilon: object, noise: str) -> float:
 
 
 def _checked(value: object, record: object) -> float:
-    found = number(value, f"sensitivity of record {record!r}")
-    if not (0.0 <= found < math.inf):
+    delta = number(value, f"sensitivity of record {record!r}")
+    if not (0.0 <= delta < math.inf):
         raise InvalidArgument(f"sensitivity of record {record!r} must be finite and ≥ 0, not {value!r}")
-    return found
+    return delta

@@ -224,19 +224,19 @@ class ThresholdoutMechanism:
         Noise is drawn in three calls whatever the number of queries; draws not needed are thrown
         away, so the law of the outcomes is that of asking one by one.
         """
-        left = self.spec.budget - state.answers
-        if left <= 0:
+        answers_left = self.spec.budget - state.answers
+        if answers_left <= 0:
             return [Outcome("spent", None, None)] * len(pairs), state
         noisy = self._noise.laplace([abs(h - t) for h, t in pairs], self._scales[2])
         base = self.grid.units(self.threshold)
         is_open = state.threshold is not None
-        may_open = min(left, len(pairs)) - is_open
+        may_open = min(answers_left, len(pairs)) - is_open
         fresh = iter(self._noise.laplace([base] * may_open, self._scales[1]))
         sources: list[tuple[Source, int | None]] = []
         above: list[int] = []
         threshold = state.threshold
         for k, gap in enumerate(noisy):
-            if len(above) == left:
+            if len(above) == answers_left:
                 sources.append(("spent", None))
                 continue
             opened = next(fresh) if threshold is None else None

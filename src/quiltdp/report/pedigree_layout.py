@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
-from quiltdp.domains.pedigree.types import Pedigree
+from quiltdp.domains.pedigree.people import Pedigree
 
 __all__ = ["MOST_DRAWN", "layout"]
 
@@ -121,7 +121,7 @@ def _wish(family: Pedigree, chosen: Collection[str], x: Mapping[str, float], nam
         places.append(float(np.mean(parents)))
     if children:
         places.append(float(np.mean([x[c] for c in children])))
-        partners = {q for c in children for q in family[c].parents if q != name and q in chosen}
+        partners = dict.fromkeys(q for c in children for q in family[c].parents if q != name and q in chosen)
         places += [x[q] for q in partners]
     return float(np.mean(places)) if places else x[name]
 

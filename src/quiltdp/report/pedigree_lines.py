@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from quiltdp.domains.pedigree.types import Pedigree
+from quiltdp.domains.pedigree.people import Pedigree
 
 __all__ = ["SYMBOL", "Drawing", "Line", "draw_lines"]
 

@@ -10,8 +10,8 @@ import textwrap
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
+from quiltdp.domains.pedigree.people import Pedigree, Person
 from quiltdp.domains.pedigree.relations import kinship
-from quiltdp.domains.pedigree.types import Pedigree, Person
 from quiltdp.errors import DependencyMissing, InvalidArgument
 from quiltdp.printable import printable
 from quiltdp.report.pedigree_layout import MOST_DRAWN, layout

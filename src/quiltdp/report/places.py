@@ -119,7 +119,7 @@ def _shown_nodes(model: Model, leaks: Mapping[str, float]) -> list[str]:
 
 
 def _pedigree(model: Model) -> Picture | None:
-    from quiltdp.domains.pedigree.types import Pedigree, Person
+    from quiltdp.domains.pedigree.people import Pedigree, Person
     from quiltdp.report.pedigree_layout import layout
 
     people = []

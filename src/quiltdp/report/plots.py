@@ -1,13 +1,16 @@
-"""Pictures of leakage: matplotlib axes out, nothing drawn on import."""
+"""Results as pictures (matplotlib axes) and as HTML tables for notebooks; nothing is drawn on import."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from quiltdp.errors import DependencyMissing
-from quiltdp.numbers import shown_up
+from quiltdp.numbers import format_up
+from quiltdp.printable import printable
 
 if TYPE_CHECKING:
     from quiltdp.accountant.calibration import Calibration
@@ -16,7 +19,7 @@ if TYPE_CHECKING:
     from quiltdp.graph.quilt import Quilt
     from quiltdp.graph.types import DependencyGraph
 
-__all__ = ["new_axes", "plot_calibration", "plot_graph", "plot_leakage", "plot_profile"]
+__all__ = ["leakage_table", "new_axes", "plot_calibration", "plot_graph", "plot_leakage", "plot_profile"]
 
 
 def new_axes(ax: Any = None) -> Any:
@@ -57,7 +60,7 @@ def plot_calibration(calibration: Calibration, *, ax: Any = None) -> Any:
     colours = ["#2a6f97", *("#c9c9c9" for _ in calibration.compared)]
     ax.barh(names[::-1], values[::-1], color=colours[::-1])
     for k, value in enumerate(values[::-1]):
-        ax.text(value, k, f" {shown_up(value, 3)}", va="center")
+        ax.text(value, k, f" {format_up(value, 3)}", va="center")
     ax.set(xscale="log", xlabel="noise scale σ")
     ax.set_title(f"ε = {calibration.epsilon:g}, {calibration.adversary} adversary")
     ax.margins(x=0.15)
@@ -113,3 +116,21 @@ def plot_graph(graph: DependencyGraph, *, highlight: Quilt | None = None, ax: An
         ax.legend(fontsize="small", frameon=False)
     ax.set_axis_off()
     return ax
+
+
+def leakage_table(title: str, facts: Sequence[tuple[str, str]], rows: Sequence[tuple[str, float]]) -> str:
+    """Return a title, facts, and the units that leak most, as HTML; names are only names.
+
+    Examples
+    --------
+    >>> leakage_table("σ = 1", [("adversary", "prior")], [("<b>", 0.5)]).count("&lt;b&gt;")
+    1
+    """
+    told = "".join(f"<tr><th>{_text(k)}</th><td>{_text(v)}</td></tr>" for k, v in facts)
+    shown = "".join(f"<tr><td>{_text(n)}</td><td>{format_up(v)}</td></tr>" for n, v in rows)
+    leaks = f"<table><tr><th>record</th><th>leakage</th></tr>{shown}</table>" if rows else ""
+    return f"<p><b>{_text(title)}</b></p><table>{told}</table>{leaks}"
+
+
+def _text(text: str) -> str:
+    return escape(printable(text))

@@ -22,7 +22,7 @@ from quiltdp.inference.influence import quilt_influence
 from quiltdp.inference.witness import QuiltInfluence
 from quiltdp.inference.workspace import Workspace
 from quiltdp.model import Model
-from quiltdp.numbers import shown_down
+from quiltdp.numbers import format_down
 from quiltdp.report.places import Picture, picture_of
 from quiltdp.report.report_analyses import STEPS, Analysed, ReportRequest, analysed
 from quiltdp.report.report_reasons import attackable, if_the_model_is_wrong, theorem_of
@@ -148,7 +148,7 @@ def bracket_told(cal: Calibration, model: Model) -> dict[str, Any]:
         return {"certified": cal.leakage, "attained": None, "says": says}
     more, part = 100.0 * (cal.leakage / attained - 1.0), attained / cal.leakage
     close = "less than 0.1 %" if more < 0.1 else f"at most {more:.3g} %"
-    leaks = "as much" if part >= 0.999 else f"{shown_down(100.0 * part, 3)} % of it"
+    leaks = "as much" if part >= 0.999 else f"{format_down(100.0 * part, 3)} % of it"
     who = (
         "no mechanism with this noise"
         if cal.delta == 0.0

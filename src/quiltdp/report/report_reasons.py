@@ -19,7 +19,7 @@ from quiltdp.errors import QuiltdpError
 from quiltdp.graph.components import component_classes
 from quiltdp.mechanisms import Mechanism
 from quiltdp.model import Model
-from quiltdp.numbers import shown_up
+from quiltdp.numbers import format_up
 from quiltdp.parallel import each
 
 __all__ = ["OFF_BY", "attackable", "if_the_model_is_wrong", "theorem_of"]
@@ -98,7 +98,7 @@ def if_the_model_is_wrong(
         " depend on which is still assumed."
     )
     if most is not None and lines[-1]["sigma"] >= most * (1 - 1e-9):
-        says += f" No model with these dependencies needs more than {shown_up(most)}, group privacy."
+        says += f" No model with these dependencies needs more than {format_up(most)}, group privacy."
     return {"lines": lines, "says": says}
 
 

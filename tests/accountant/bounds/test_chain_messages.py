@@ -12,9 +12,11 @@ import quiltdp as qd
 from quiltdp.accountant.adversaries import INFORMED, PRIOR, Adversary
 from quiltdp.accountant.bounds.chain import ChainBound
 from quiltdp.accountant.bounds.chain_contraction import ContractionBound
-from quiltdp.accountant.bounds.contract import ready
+from quiltdp.accountant.bounds.contract import Problem, ready
 from quiltdp.inference import plan
 from quiltdp.inference.chain_schedule import repeating_end
+from quiltdp.inference.workspace import Workspace
+from quiltdp.work import WorkBudget
 
 Tables = tuple[np.ndarray, list[np.ndarray], np.ndarray, list[int]]
 
@@ -285,3 +287,23 @@ def test_the_certified_tail_is_above_fifty_digits(
     true = alpha + 2 * twin_with_digits(p, alpha, steps)
     assert found >= true
     assert found <= true * (1 + 1e-3) + 1e-12
+
+
+def test_a_law_whose_states_die_out_has_not_settled() -> None:
+    """Thirteen steps long the law of two states stays as it is while those of a queue behind them die out.
+
+    As long as the queue lasts, every other arrival comes from it and says nothing of what was before.
+    """
+    core, queue, alpha = np.array([[0.625, 0.375], [0.375, 0.625]]), 12, 0.5
+    p = np.zeros((2 + queue, 2 + queue))
+    p[:2, :2], p[2, :2] = core, 0.5
+    p[np.arange(3, 2 + queue), np.arange(2, 1 + queue)] = 1.0
+    start = np.array([0.5, 0.5, *2.0 ** np.arange(queue)])
+    level = np.array([0.0, 1.0, *[0.5] * queue])
+    chain = qd.markov_chain(p, 400, start / start.sum())
+    prices = dict.fromkeys(chain.nodes, np.abs(level[:, None] - level))
+    bound = ChainBound(Problem(chain, None, PRIOR, 1, prices))
+    bound.prepare(Workspace(chain), WorkBudget())
+    last = bound.evaluate(np.full(400, alpha)).values[-1]
+    end = qd.leakage(qd.markov_chain(core, 8), alpha, method="exact", adversary="prior")  # its last steps
+    assert last >= list(end.per_record.values())[-1]

@@ -143,3 +143,20 @@ def test_the_closed_form_is_rounded_up_to_the_last_bit():
             for x in range(2)
         )
         assert mpf(float(found)) >= min(mp.log(max(below)), mpf(float(cost.max())))
+
+
+def test_threshold_sets_are_rounded_up_to_the_last_bit():
+    """H is e^o on some set and 1 elsewhere: none of them is above the closed form."""
+    rng = np.random.default_rng(24)
+    p, q = laws(rng, 300, 3, 1), laws(rng, 300, 3, 1)
+    o = rng.choice([1e-3, 0.3, 2.0, 30.0, 300.0], 300)
+    sets = list(itertools.product([False, True], repeat=3))
+    for a, b, cost, found in zip(p, q, o, uniform_transport(p, q, o), strict=True):
+        first, second = ([mpf(float(v)) / sum(map(mpf, map(float, law))) for v in law] for law in (a, b))
+        high = mp.exp(mpf(float(cost)))
+        ratios = (
+            sum(v * (high if s else 1) for v, s in zip(first, chosen, strict=True))
+            / sum(v * (high if s else 1) for v, s in zip(second, chosen, strict=True))
+            for chosen in sets
+        )
+        assert mpf(float(found)) >= mp.log(max(ratios))

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from quiltdp.domains.pedigree.network import pedigree
+from quiltdp.domains.pedigree.people import Pedigree, Person
 from quiltdp.domains.pedigree.read import read_pedigree
-from quiltdp.domains.pedigree.types import Pedigree, Person
 from quiltdp.inference.trees import junction_tree
 
 DATA = Path(__file__).parents[2] / "data"

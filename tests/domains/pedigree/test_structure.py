@@ -374,3 +374,10 @@ def test_ceph_kindreds_all_load():
     for path in files:
         model = load_model(path, allele_frequency=0.1)
         assert not model.latents
+
+
+def test_twins_named_by_family_and_id_are_two_people_of_the_study(tmp_path):
+    rows = ("F dad 0 0 1", "F mum 0 0 2", "F ann dad mum 2", "F bea dad mum 2")
+    family = fam(tmp_path, *rows, twins=[("ann", "bea")])
+    by_id, by_both = (pedigree(family, 0.1, study=s) for s in (["ann", "bea"], ["F ann", "F bea"]))
+    assert dict(by_both.people) == dict(by_id.people) == {"ann": 2}

@@ -65,17 +65,18 @@ class ConditionedModels:
         for place, evidence in enumerate(each_evidence(model, may_know, who.at_most)):
             self._guard.check()
             left = [k for k, unit in enumerate(units) if not evidence.keys() & set(unit)]
+            if not left:
+                continue
             try:
                 after = condition(model, evidence) if evidence else model
                 junction_tree(after)  # refuses a model without a possible state
             except InvalidModel:
                 continue
-            if left:
-                asked = tuple(units[k] for k in left)
-                bound = CouplingBound(replace(problem, model=after, units=asked, adversary=PRIOR, window=1))
-                bound.prepare(workspace.part(("given", place), after), budget)
-                nodes = np.array([model.index[n] for n in after.nodes], dtype=np.intp)
-                self._given.append(_Given(evidence, np.array(left), nodes, bound))
+            asked = tuple(units[k] for k in left)
+            bound = CouplingBound(replace(problem, model=after, units=asked, adversary=PRIOR, window=1))
+            bound.prepare(workspace.part(("given", place), after), budget)
+            nodes = np.array([model.index[n] for n in after.nodes], dtype=np.intp)
+            self._given.append(_Given(evidence, np.array(left), nodes, bound))
 
     def evaluate(self, alpha: Vector, need: Need) -> Bounds:
         """Return the leakage of every unit; only what is known once some unit leaks more than is asked."""

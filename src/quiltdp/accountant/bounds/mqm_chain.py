@@ -16,7 +16,7 @@ S. Song, Y. Wang, K. Chaudhuri, Pufferfish Privacy Mechanisms for Correlated Dat
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -72,8 +72,11 @@ class MarkovQuiltChainBound:
     """
 
     name = "published"
+    times = 1.0
+    """How many times the influence of a quilt counts."""
 
     def __init__(self, problem: Problem) -> None:
+        self._nodes = problem.model.nodes
         self._segment, self._units = as_chain(problem.model).segments[0], PathUnits(problem)
         self._listed = problem.units is not None
 
@@ -88,16 +91,28 @@ class MarkovQuiltChainBound:
         sums = np.concatenate([[0.0], np.cumsum(a, dtype=np.longdouble)])
         count, edge, alike = len(first), self._influences.left.shape[1], len(self._influences.left) == 1
         if self._listed or not alike or not np.all(a == a[0]) or count <= 2 * edge + 1:
-            values = np.array([self._best(int(f), int(t), sums) for f, t in zip(first, last, strict=True)])
+            values = np.array([self.best(int(f), int(t), sums)[0] for f, t in zip(first, last, strict=True)])
         else:  # far from both ends all units have the same quilts
-            values = np.full(count, self._best(int(first[edge]), int(last[edge]), sums))
+            values = np.full(count, self.best(int(first[edge]), int(last[edge]), sums)[0])
             for k in (*range(edge), *range(count - edge, count)):
-                values[k] = self._best(int(first[k]), int(last[k]), sums)
+                values[k] = self.best(int(first[k]), int(last[k]), sums)[0]
         slack = float(4.0 * np.finfo(np.longdouble).eps * len(a) * sums[-1])
-        return Bounds(up_array(values + slack), self.name, "published")
+        return Bounds(up_array(values + slack), self.name, "published", _Quilts(self, sums))
 
-    def _best(self, first: int, last: int, sums: NDArray[np.longdouble]) -> float:
-        """Return the smallest over quilts of one window: column 0 is no quilt, a whole side is nearby."""
+    def quilt(self, k: int, sums: NDArray[np.longdouble]) -> dict[str, object]:
+        """Return the best quilt of a unit: its separator, |N|, and the influence b."""
+        first, last, n = int(self._units.first[k]), int(self._units.last[k]), len(sums) - 1
+        _, a, b, influence = self.best(first, last, sums)
+        start, stop = first - a if a else -1, last + b if b else n
+        separator = [str(self._nodes[t]) for t in (start, stop) if 0 <= t < n]
+        nearby = stop - start - 2 - (last - first)
+        return {"separator": separator, "nearby_records": nearby, "b": influence / self.times, "exact": True}
+
+    def best(self, first: int, last: int, sums: NDArray[np.longdouble]) -> tuple[float, int, int, float]:
+        """Return the smallest over quilts of one window, the distances to its separator, and its influence.
+
+        Distance 0 is no quilt: a whole side is nearby.
+        """
         self._check()
         found, n = self._influences, len(sums) - 1
         width, many = found.left.shape[1] - 1, len(found.left) > 1
@@ -107,13 +122,34 @@ class MarkovQuiltChainBound:
         right = right.astype(np.float64)
         before = found.left[first if many else 0, : len(left)]
         after = found.right[last if many else 0, : len(right)]
-        value = float((left + before).min() + (right + after).min())
+        a, b = int((left + before).argmin()), int((right + after).argmin())
+        value, influence = float(left[a] + before[a] + (right[b] + after[b])), float(before[a] + after[b])
         if found.both is not None and first == last:
             # quilts that hold more than the best so far costs need not be compared
-            a, b = (max(1, int(np.searchsorted(side[1:], value)) + 1) for side in (left, right))
-            joint = left[:a, None] + right[:b] + found.both[first if many else 0, :a, :b]
-            value = min(value, float(joint.min()))
-        return min(value + float(sums[last + 1] - sums[first]), float(sums[n]))
+            most = [max(1, int(np.searchsorted(side[1:], value)) + 1) for side in (left, right)]
+            both = found.both[first if many else 0, : most[0], : most[1]]
+            joint = left[: most[0], None] + right[: most[1]] + both
+            if joint.min() < value:
+                a, b = (int(k) for k in np.unravel_index(int(joint.argmin()), joint.shape))
+                value, influence = float(joint[a, b]), float(both[a, b])
+        value += float(sums[last + 1] - sums[first])
+        return (value, a, b, influence) if value < float(sums[n]) else (float(sums[n]), 0, 0, 0.0)
+
+
+class _Quilts(Mapping[int, Mapping[str, object]]):
+    """The best quilt of every unit, looked up when somebody asks for it."""
+
+    def __init__(self, bound: MarkovQuiltChainBound, sums: NDArray[np.longdouble]) -> None:
+        self._bound, self._sums = bound, sums
+
+    def __getitem__(self, k: int) -> Mapping[str, object]:
+        return self._bound.quilt(k, self._sums)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(len(self)))
+
+    def __len__(self) -> int:
+        return len(self._bound._units.first)
 
 
 def _influences(laws: ChainLaws, budget: WorkBudget, check: Check) -> ChainInfluences:
@@ -214,6 +250,8 @@ class PublishedChainBound(MarkovQuiltChainBound):
     only removes that side's influence.
     """
 
+    times = 4.0
+
     def __init__(self, problem: Problem) -> None:
         problem.require_singles("published")
         super().__init__(problem)
@@ -222,5 +260,5 @@ class PublishedChainBound(MarkovQuiltChainBound):
         """Take four times the influences."""
         super().prepare(workspace, budget)
         found = self._influences
-        both = None if found.both is None else 4.0 * found.both
-        self._influences = ChainInfluences(4.0 * found.left, 4.0 * found.right, both)
+        both = None if found.both is None else self.times * found.both
+        self._influences = ChainInfluences(self.times * found.left, self.times * found.right, both)

@@ -28,6 +28,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from itertools import islice
 from typing import Any, ClassVar, TypeVar
 
@@ -165,9 +166,26 @@ class PublishedBound(BestQuilt):
         problem.require_singles("published")
         super().__init__(problem, max_nearby=max_nearby)
 
+    def evaluate(self, alpha: Vector, need: Need = ALL) -> Bounds:
+        """Return the best quilt of the units that matter; where none is told it is the trivial one."""
+        found, graph = super().evaluate(alpha, need), self._graph
+        quilts = dict(found.witness)
+        for k, (record,) in enumerate(self.units):
+            if k not in quilts:
+                others = (
+                    int(graph.component_record_counts[graph.component_labels[graph.position(record)]]) - 1
+                )
+                quilts[k] = {"separator": [], "nearby_records": others, "b": 0.0, "exact": True}
+        return replace(found, witness=quilts)
+
     def _leakage(self, quilt: Quilt, alpha: Vector) -> tuple[float, dict[str, object]]:
-        b = self._kept("b", quilt, lambda: quilt_influence(self.model, quilt, **self._options).b, _OUT)
-        return up(self._paid(quilt, alpha) + 4.0 * b * (1 + 1e-12), 64.0), {"b": b}
+        def influence() -> tuple[float, bool]:
+            found = quilt_influence(self.model, quilt, **self._options)
+            return found.b, found.exact
+
+        b, exact = self._kept("b", quilt, influence, (_OUT, False))
+        leakage = up(self._paid(quilt, alpha) + 4.0 * b * (1 + 1e-12), 64.0)
+        return leakage, {"nearby_records": quilt.nearby_records, "b": b, "exact": exact}
 
 
 class MarkovQuiltBound(BestQuilt):

@@ -1,6 +1,6 @@
 """What a ledger belongs to, and what a release costs as a share of the whole.
 
-The account is kept in exact fractions of the calibrated budget.  For pure DP a share is
+The account is kept in exact fractions of the privacy that was calibrated for.  For pure DP a share is
 α(release) / α(calibration), the largest over the records; for Gaussian noise the squares
 (Δ/std)² add, so a share is the ratio of squares.
 """
@@ -141,10 +141,10 @@ def _certify(calibration: Any, model: Model, options: Mapping[str, Any]) -> None
     """Refuse a calibration that its own search, repeated, does not confirm."""
     from quiltdp.accountant.verify import leakage_of
 
-    found = leakage_of(model, calibration, **options)
-    if found.epsilon > calibration.epsilon:
+    certified = leakage_of(model, calibration, **options)
+    if certified.epsilon > calibration.epsilon:
         raise InvalidArgument(
-            f"calibration: σ = {calibration.sigma:.6g} leaks up to {found.epsilon:.6g} on this model,"
+            f"calibration: σ = {calibration.sigma:.6g} leaks up to {certified.epsilon:.6g} on this model,"
             f" more than its ε = {calibration.epsilon:g}; calibrate again"
         )
 
@@ -164,11 +164,11 @@ def total_dp_epsilon(calibration: Any) -> float | dict[str, float] | None:
     cost = spec.dp_epsilon(calibration.sigma)
     promised = calibration.dp_epsilon
     if isinstance(cost, Mapping):
-        for name, own in cost.items():
+        for name, record_cost in cost.items():
             allowed = promised.get(name, -1.0) if isinstance(promised, Mapping) else promised
-            if not own <= allowed:
+            if not record_cost <= allowed:
                 raise InvalidArgument(
-                    f"calibration: σ costs record {name!r} dp_epsilon {own!r} > {allowed!r}"
+                    f"calibration: σ costs record {name!r} dp_epsilon {record_cost!r} > {allowed!r}"
                 )
         return dict(cost)
     if isinstance(promised, Mapping):
@@ -189,13 +189,13 @@ def spend_share(dp_epsilon: Any, total: float | Mapping[str, float] | None) -> F
     if isinstance(dp_epsilon, Mapping):
         return _mapped_share(dp_epsilon, total)
     if isinstance(total, Mapping):
-        never = next((name for name, own in total.items() if own == 0.0), None)
+        never = next((name for name, record_total in total.items() if record_total == 0.0), None)
         if never is not None:
             raise InvalidArgument(
                 f"dp_epsilon: the calibration says record {never!r} is never read, one number charges"
                 " every record; give one amount per record, 0 for that one"
             )
-        return max(_ratio(dp_epsilon, own, None) for own in set(total.values()))
+        return max(_ratio(dp_epsilon, record_total, None) for record_total in set(total.values()))
     return _ratio(dp_epsilon, total, None)
 
 
@@ -244,17 +244,17 @@ def mechanism_share(
     exactly that, and costs 1/k: k equal releases fit k times.  The mechanisms of this library draw
     noise that is larger by more than those roundings.
     """
-    own: Mechanism = calibration.mechanism
-    refuse_other_query(own, spec)
+    calibrated: Mechanism = calibration.mechanism
+    refuse_other_query(calibrated, spec)
     if total is not None:
         if not spec.pure:
             raise InvalidArgument(
-                f"this ledger was calibrated for {own.kind} noise, and {spec!r} has no pure cost"
+                f"this ledger was calibrated for {calibrated.kind} noise, and {spec!r} has no pure cost"
             )
         return _whole_part(spend_share(spec.exact_dp_epsilon(scale), total))
     if isinstance(spec.deltas, Mapping):  # the records must be the calibration's own
-        _mapped_share(spec.deltas, own.deltas)
-    return _whole_part(own.share_of(spec, scale, calibration.sigma))
+        _mapped_share(spec.deltas, calibrated.deltas)
+    return _whole_part(calibrated.share_of(spec, scale, calibration.sigma))
 
 
 def refuse_other_query(calibrated: Mechanism, use: Mechanism | None) -> None:
@@ -279,6 +279,6 @@ def _whole_part(share: Fraction) -> Fraction:
 def part_of(total: float | Mapping[str, float], share: Fraction) -> float | dict[str, float]:
     """Return share · α, rounded up, for one number or for every record."""
     if isinstance(total, Mapping):
-        made = {t: round_up(share * Fraction(t)) for t in set(total.values())}
-        return {n: made[t] for n, t in total.items()}
+        rounded = {t: round_up(share * Fraction(t)) for t in set(total.values())}
+        return {n: rounded[t] for n, t in total.items()}
     return round_up(share * Fraction(total))

@@ -54,7 +54,7 @@ _MAYBE = {"key", "request", "label"}
 class Entry:
     """One line of the account.
 
-    ``share`` is the exact part of the whole budget it costs; ``value`` the answer that was released;
+    ``share`` is the exact part of the calibrated privacy that it spends; ``value`` the answer released;
     ``key`` a keyed hash of the caller's idempotency key and ``request`` of what was asked;
     ``commitment`` binds the secret threshold in force after the entry without showing it.  A
     ``reserve`` entry says for how many outcomes (``count``) and how many ``answers`` it charges; an
@@ -134,8 +134,8 @@ class Entry:
             "label": None,
             "commitment": None,
         }
-        made = cls(seq=head.seq + 1, kind=kind, digest="", **{**plain, **fields})
-        return replace(made, digest=link(head.digest, made.fields()[:-1]))
+        unsigned = cls(seq=head.seq + 1, kind=kind, digest="", **{**plain, **fields})
+        return replace(unsigned, digest=link(head.digest, unsigned.fields()[:-1]))
 
     def public(self) -> dict[str, Any]:
         """Return the entry for people and for exports."""
@@ -203,7 +203,7 @@ class Head:
 
     @property
     def spent(self) -> Fraction:
-        """The part of the budget that is gone."""
+        """The part of the calibrated privacy that is spent."""
         return self.settled if self.pending is None else self.settled + self.pending.share
 
     @property
@@ -243,7 +243,7 @@ class Head:
         held = self.pending
         if held is None or entry.share > held.share or entry.answers > held.answers:
             raise LedgerCorrupt(f"ledger entry {entry.seq} answers more than was reserved for it")
-        left = Pending(held.share - entry.share, held.answers - entry.answers, held.count - 1)
+        rest = Pending(held.share - entry.share, held.answers - entry.answers, held.count - 1)
         return replace(
             self,
             settled=self.settled + entry.share,
@@ -251,7 +251,7 @@ class Head:
             queries=self.queries + (entry.kind in ("train", "holdout")),
             failed=self.failed + (entry.kind == "failed"),
             commitment=entry.commitment,
-            pending=left if left.count > 0 else None,
+            pending=rest if rest.count > 0 else None,
         )
 
 
@@ -271,7 +271,7 @@ def link(previous: str, fields: tuple[Any, ...]) -> str:
 
 
 def replay(head: Head, entries: Iterable[Entry]) -> Head:
-    """Walk the chain from ``head``; refuse a gap, a wrong digest or an account above its budget."""
+    """Walk the chain from ``head``; refuse a gap, a wrong digest or an account that is overspent."""
     for entry in entries:
         if entry.seq != head.seq + 1:
             raise LedgerCorrupt(f"ledger entry {head.seq + 1} is missing (found {entry.seq})")
@@ -281,7 +281,7 @@ def replay(head: Head, entries: Iterable[Entry]) -> Head:
         if head.spent.denominator.bit_length() > MOST_BITS:
             raise LedgerCorrupt(f"ledger entry {entry.seq} makes a total that no ledger could write")
         if head.spent > 1:
-            raise LedgerCorrupt(f"ledger entry {entry.seq} spends more than the whole budget")
+            raise LedgerCorrupt(f"ledger entry {entry.seq} spends more privacy than the calibration allows")
     return head
 
 

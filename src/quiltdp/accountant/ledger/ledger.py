@@ -354,7 +354,7 @@ class Ledger:
         InvalidArgument
             For a negative, NaN or infinite amount, and for records that do not match.
         BudgetSpent
-            If the budget does not cover it; nothing is charged.
+            If the privacy that is left does not cover it; nothing is charged.
         """
         terms = self.terms
         refuse_other_query(terms.mechanism, None)
@@ -372,7 +372,7 @@ class Ledger:
     ) -> Entry:
         """Charge ``count`` uses of a mechanism at a scale (Gaussian noise: the squares add).
 
-        k uses at k · σ, or √k · σ for Gaussian noise, are exactly the whole budget.
+        k uses at k · σ, or √k · σ for Gaussian noise, spend exactly what was calibrated for.
         """
         terms = self.terms
         share = _checked_count(count) * mechanism_share(spec, scale, terms, total_dp_epsilon(terms))
@@ -415,7 +415,7 @@ class Ledger:
         terms = self.terms
         total = total_dp_epsilon(terms)
         spent = None if total is None else part_of(total, head.spent)
-        left = None if total is None else part_of(total, 1 - head.spent)
+        remaining_share = None if total is None else part_of(total, 1 - head.spent)
         informed = prior = None
         if model is not None:
             informed, prior = read_adversaries(model, terms, head.spent, spent, **options)
@@ -425,7 +425,7 @@ class Ledger:
         return Odometer(
             share=head.spent,
             spent_dp_epsilon=spent,
-            remaining_dp_epsilon=left,
+            remaining_dp_epsilon=remaining_share,
             answers=head.answers,
             queries=head.queries,
             remaining=remaining,

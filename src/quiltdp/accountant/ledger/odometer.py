@@ -90,21 +90,21 @@ def _reading(
     from quiltdp import leakage, leakage_of
 
     if spent is not None:
-        found = leakage(model, dp_epsilon=spent, adversary=adversary, **options)
+        result = leakage(model, dp_epsilon=spent, adversary=adversary, **options)
     else:
-        found = leakage_of(
+        result = leakage_of(
             model, terms.mechanism.single(), _one_gaussian(terms, share), adversary=adversary, **options
         )
-    if found.protected != terms.protected:
+    if result.protected != terms.protected:
         raise InvalidArgument(
-            f"the calibration protects {terms.protected}, this reading would be for {found.protected}:"
+            f"the calibration protects {terms.protected}, this reading would be for {result.protected}:"
             f" give the same {option('protect')} or {option('window')}"
         )
-    return AdversaryReading(adversary, float(found.epsilon), found.per_record)
+    return AdversaryReading(adversary, float(result.epsilon), result.per_record)
 
 
 def _one_gaussian(terms: Terms, share: Fraction) -> float:
-    """Return σ, rounded down, of the one release that tells as much as this share of the budget."""
+    """Return σ, rounded down, of the one release that tells as much as this share of the calibrated one."""
     whole = terms.mechanism.as_gaussian(terms.sigma)
     assert whole is not None  # read_adversaries has looked
     return down(down(whole) / up(math.sqrt(up(float(share)))))

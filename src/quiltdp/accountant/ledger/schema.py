@@ -65,7 +65,7 @@ def check_kind(connection: sqlite3.Connection, path: str) -> None:
     if version in (0, 1):
         raise LedgerCorrupt(
             f"{path}: this ledger was made by an older version of quiltdp (format 1) and is not changed;"
-            " end the study with that version, or calibrate what is left of its budget for a new ledger"
+            " end the study with that version, or calibrate what it has not spent for a new ledger"
         )
     if version != VERSION:
         raise LedgerCorrupt(
@@ -75,11 +75,11 @@ def check_kind(connection: sqlite3.Connection, path: str) -> None:
 
 def check_schema(connection: sqlite3.Connection, path: str) -> None:
     """Refuse a file whose tables, indexes or triggers are not exactly those of a ledger."""
-    found = connection.execute(_QUERY).fetchall()
-    if found == _expected():
+    objects = connection.execute(_QUERY).fetchall()
+    if objects == _expected():
         return
     ours = {row[1]: row for row in _expected()}
-    names = {row[1]: row for row in found}
+    names = {row[1]: row for row in objects}
     odd = next((n for n in [*names, *ours] if names.get(n) != ours.get(n)), "?")
     what = "was added" if odd not in ours else "is missing" if odd not in names else "was changed"
     raise LedgerCorrupt(f"{path}: the schema was changed: {odd!r} {what}")

@@ -26,24 +26,24 @@ def other_account(ledger: str | Path, identity: str, folders: Iterable[str | Pat
     """
     if str(ledger) == MEMORY or data_binding(ledger) is not None:
         return None
-    own = os.path.realpath(ledger)
-    for folder in dict.fromkeys(os.path.realpath(f) for f in (Path(own).parent, *folders)):
+    this_path = os.path.realpath(ledger)
+    for folder in dict.fromkeys(os.path.realpath(f) for f in (Path(this_path).parent, *folders)):
         for path in _candidates(folder):
-            if os.path.realpath(path) == own:
+            if os.path.realpath(path) == this_path:
                 continue
-            found = data_binding(path)
-            if found is not None and hmac.compare_digest(found[1], keyed(found[0], "data", identity)):
+            binding = data_binding(path)
+            if binding is not None and hmac.compare_digest(binding[1], keyed(binding[0], "data", identity)):
                 return path
     return None
 
 
 def _candidates(folder: str) -> list[Path]:
     """Return the files of a folder that could be ledgers by their size, without opening any."""
-    found = []
+    paths = []
     with suppress(OSError), os.scandir(folder) as listed:
         for entry in listed:
             with suppress(OSError):
                 size = entry.stat().st_size if entry.is_file() else 0
                 if size and size % _PAGE == 0:
-                    found.append(Path(entry.path))
-    return sorted(found)[:_MOST_FILES]
+                    paths.append(Path(entry.path))
+    return sorted(paths)[:_MOST_FILES]

@@ -3,7 +3,7 @@
 Every release has the same shape.  *Look*: walk the chain, recall what was answered before.  *Reserve*:
 charge the most that may come out, durably, and move the anchor.  Only then are data read and noise
 drawn.  *Settle*: replace the reservation by what came out; the same pages are written whatever that
-is.  A crash, a full disk or a lost lock after the reservation leaves the budget charged.
+is.  A crash, a full disk or a lost lock after the reservation leaves it charged.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import os
 import secrets
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +37,7 @@ NOT_TOLD = "the answer could not be recorded, so it is not told; it stays charge
 
 def now() -> str:
     """Return the time of an entry, in UTC, to the second."""
-    return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _commitment(threshold: str, nonce: bytes) -> str:
@@ -157,8 +157,8 @@ class Visit:
             head = head.after(entry)
             entries.append(entry)
         store = self._ledger.store
-        with self._ledger.looking("IMMEDIATE") as (connection, found):
-            if found != self.head:
+        with self._ledger.looking("IMMEDIATE") as (connection, current):
+            if current != self.head:
                 raise Refused(f"{self._ledger.path}: another process used the ledger in between")
             if room is not None:
                 store.make_room(connection, *room)
@@ -212,14 +212,14 @@ def coarse(share: Fraction) -> Fraction:
 def _require_room(share: Fraction, head: Head, path: object) -> None:
     if share < 0:
         raise InvalidArgument("a share cannot be negative")
-    left = 1 - head.spent
-    if share <= left:
+    rest = 1 - head.spent
+    if share <= rest:
         return
-    needs, has = _shown(share), _shown(left)
-    more = f", {_shown(share - left)} too much" if needs == has else ""
-    needed = "more than the whole budget" if share > 1 else f"{needs} of the budget"
-    hint = "; more noise would cost less" if left > 0 else ""
-    raise BudgetSpent(f"{path}: this release needs {needed}, {has} is left{more}{hint}")
+    needs, has = _shown(share), _shown(rest)
+    more = f", {_shown(share - rest)} too much" if needs == has else ""
+    needed = "more than the ledger may spend in all" if share > 1 else f"{needs} of all it may spend"
+    hint = "; more noise would cost less" if rest > 0 else ""
+    raise BudgetSpent(f"{path}: this release would spend {needed}, {has} is left{more}{hint}")
 
 
 def _shown(share: Fraction) -> str:

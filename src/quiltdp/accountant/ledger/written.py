@@ -36,7 +36,7 @@ def read_count(value: Any) -> int:
 
 
 def read_share(text: Any) -> Fraction:
-    """Return a share of the budget, ``n`` or ``n/d`` in lowest terms.
+    """Return a share of the calibrated privacy, ``n`` or ``n/d`` in lowest terms.
 
     Examples
     --------

@@ -7,8 +7,8 @@ family alone.
 from __future__ import annotations
 
 from quiltdp.domains.pedigree.network import Locus, load, loci_by_frequency, pedigree
+from quiltdp.domains.pedigree.people import Pedigree, Person
 from quiltdp.domains.pedigree.read import SUFFIXES, read_pedigree
-from quiltdp.domains.pedigree.types import Pedigree, Person
 
 __all__ = [
     "SUFFIXES",

@@ -1,21 +1,21 @@
-"""From rows to people: resolve ids, complete the couples, name everybody once.
+"""From rows to people: resolve ids, complete the couples, name everybody once, merge identical twins.
 
 No link is cut silently.  A parent without a row becomes a person without one; a person with one
-known parent gets an unknown founder as the other; both are latent in the model.
+known parent gets an unknown founder as the other; both are latent in the model.  Monozygotic twins
+have one genome, hence one node.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 from quiltdp.domains.pedigree import checks
-from quiltdp.domains.pedigree.twins import merge_twins, twin_groups
-from quiltdp.domains.pedigree.types import Pedigree, Person, Row, RowFile, Sex
-from quiltdp.errors import InvalidArgument, option
+from quiltdp.domains.pedigree.people import Pedigree, Person, Row, RowFile, Sex, grouped
+from quiltdp.errors import InvalidArgument, InvalidModel, option
 
-__all__ = ["assemble"]
+__all__ = ["assemble", "merge_twins"]
 
 Key = tuple[str, str]
 
@@ -53,58 +53,42 @@ def assemble(
         raise InvalidArgument(
             f"{option('unknown_parents')} must be 'separate' or 'shared', not {unknown_parents!r}"
         )
-    build = _Build(file, unknown_parents == "shared", join_families)
+    build = _Build(file, shared=unknown_parents == "shared", join=join_families)
     checks.refuse_duplicates(file, build.keys)
     checks.refuse_same_parents(file)
     checks.refuse_missing_code_as_parent(file, build.absent)
-    parents = {build.names[k]: build.stated_parents(k) for k in build.keys}
+    parents = {build.names[k]: [build.names[p] for p in ps if p] for k, ps in build.parents.items()}
     checks.refuse_cycle(file.source, parents, {build.names[k]: r.line for k, r in build.rows.items()})
-    people = build.people()
-    groups = twin_groups(file, build.names, build.keys, twins)
-    people, twin_notes = merge_twins(file.source, people, groups)
-    warnings = (*file.warnings, *build.warnings, *build.summaries(), *twin_notes)
+    people, notes = merge_twins(file.source, build.people(), build.twin_groups(twins))
+    warnings = (*file.warnings, *build.warnings, *build.summaries(), *notes)
     return Pedigree(tuple(people), file.source, file.format, warnings, loci=file.loci, facts=build.facts())
 
 
-@dataclass
 class _Build:
     """The bookkeeping of one file: which row is which person, who was added, what was noticed."""
 
-    file: RowFile
-    shared: bool
-    join: bool
-    warnings: list[str] = field(default_factory=list)
-    added: dict[str, Person] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        """Resolve ids to keys, and keys to names."""
-        file = self.file
+    def __init__(self, file: RowFile, *, shared: bool, join: bool) -> None:
+        self.file, self.shared, self.join = file, shared, join
+        self.warnings: list[str] = []
+        self.added: dict[str, Person] = {}
         self.keys = self._keys()
-        self.by_family = any(key[0] for key in self.keys)
+        self.by_family = any(family for family, _ in self.keys)
         self.rows: dict[Key, Row] = dict(zip(self.keys, file.rows, strict=True))
-        self.elsewhere: dict[str, list[Key]] = {}
-        for key in self.rows:
-            self.elsewhere.setdefault(key[1], []).append(key)
-        self.reused = any(len(ks) > 1 for ks in self.elsewhere.values())
-        self.parent_keys: dict[Key, tuple[Key | None, Key | None]] = {}
+        self.namesakes = grouped((key[1], key) for key in self.rows)
         self.absent: list[tuple[Key, Row, str]] = []
-        for key, row in self.rows.items():
-            self.parent_keys[key] = (
-                self._find(row, row.father, "father"),
-                self._find(row, row.mother, "mother"),
-            )
+        self.parents: dict[Key, tuple[Key | None, Key | None]] = {
+            key: (self._find(row, row.father, "father"), self._find(row, row.mother, "mother"))
+            for key, row in self.rows.items()
+        }
+        self.half = [k for k, (f, m) in self.parents.items() if (f is None) != (m is None)]
         self.names = self._names()
         self.taken = frozenset(self.names.values())
 
     def _keys(self) -> list[Key]:
-        rows = self.file.rows
-        by_id = [("", r.id) for r in rows]
-        by_family = [(r.family, r.id) for r in rows]
-        if not self.file.global_ids:
-            return by_family
-        if len(set(by_id)) == len(by_id) or len(set(by_family)) < len(by_family):
-            return by_id
-        return by_family
+        by_id = [("", r.id) for r in self.file.rows]
+        by_family = [(r.family, r.id) for r in self.file.rows]
+        unique = len(set(by_id)) == len(by_id) or len(set(by_family)) < len(by_family)
+        return by_id if self.file.global_ids and unique else by_family
 
     def _find(self, row: Row, parent: str | None, role: str) -> Key | None:
         if parent is None:
@@ -112,20 +96,16 @@ class _Build:
         key = (row.family if self.by_family else "", parent)
         if key in self.rows:
             return key
-        others = self.elsewhere.get(parent, [])
+        others = self.namesakes.get(parent, ())
         if others:
-            where = (
-                f"line {row.line}: the {role} {parent!r} of {row.id!r} is in family {others[0][0]!r},"
-                f" not {row.family!r}"
-            )
+            home = f"is in family {others[0][0]!r}, not {row.family!r}"
+            where = f"line {row.line}: the {role} {parent!r} of {row.id!r} {home}"
             if self.join and len(others) == 1:
                 self.warnings.append(f"{where}; the families are joined")
                 return others[0]
             if self.join:
-                raise InvalidArgument(
-                    f"{self.file.source}: {where}, and in {others[1][0]!r}:"
-                    f" {option('join_families')} cannot tell which"
-                )
+                which = f"and in {others[1][0]!r}: {option('join_families')} cannot tell which"
+                raise InvalidArgument(f"{self.file.source}: {where}, {which}")
             self.warnings.append(
                 f"{where}: taken to be somebody without a row, because ids count within families; if it is"
                 " the same person, join the families (join_families, --join-families), or the correlation"
@@ -137,26 +117,21 @@ class _Build:
         return key
 
     def _names(self) -> dict[Key, str]:
-        mentioned = dict.fromkeys([*self.keys, *(key for key, _, _ in self.absent)])
-        if self.reused:
-            first = next(i for i, ks in self.elsewhere.items() if len(ks) > 1)
-            a, b = self.elsewhere[first][:2]
+        reused = next((keys for keys in self.namesakes.values() if len(keys) > 1), ())
+        if reused:
+            (a, same), (b, _) = reused[:2]
+            lines = [self.rows[key].line for key in reused]
             self.warnings.append(
-                f"ids are unique only within families ({first!r} is in {a[0]!r}, line {self.rows[a].line},"
-                f" and in {b[0]!r}, line {self.rows[b].line}): people are called family/id"
+                f"ids are unique only within families ({same!r} is in {a!r}, line {lines[0]},"
+                f" and in {b!r}, line {lines[1]}): people are called family/id"
             )
         names: dict[Key, str] = {}
         taken: set[str] = set()
-        for key in mentioned:
-            name = f"{key[0]}/{key[1]}" if key[0] and (self.reused or key[1] in taken) else key[1]
-            while name in taken:
-                name += "'"
-            taken.add(name)
-            names[key] = name
+        for key in dict.fromkeys([*self.keys, *(key for key, _, _ in self.absent)]):
+            name = f"{key[0]}/{key[1]}" if key[0] and (reused or key[1] in taken) else key[1]
+            names[key] = _free(name, taken)
+            taken.add(names[key])
         return names
-
-    def stated_parents(self, key: Key) -> tuple[str, ...]:
-        return tuple(self.names[p] for p in self.parent_keys[key] if p is not None)
 
     def people(self) -> list[Person]:
         """Return everybody: the rows in file order, then those only mentioned, then those added."""
@@ -164,27 +139,14 @@ class _Build:
         siblings = Counter((r.family, r.couple) for r in self.file.rows if r.couple)
         people = []
         for key, row in self.rows.items():
-            father, mother = self.parent_keys[key]
-            dad = self.names[father] if father else None
-            mum = self.names[mother] if mother else None
-            many = bool(row.couple) and siblings[row.family, row.couple] > 1
-            if dad is None and (mum is not None or many):
+            dad, mum = (self.names[p] if p else None for p in self.parents[key])
+            known = dad
+            if dad is None and (mum is not None or (row.couple and siblings[row.family, row.couple] > 1)):
                 dad = self._unknown("father", key, row, mum)
             if mum is None and dad is not None:
-                mum = self._unknown("mother", key, row, dad if father else None)
-            people.append(
-                Person(
-                    self.names[key],
-                    dad,
-                    mum,
-                    sexes[key],
-                    row.family,
-                    row.id,
-                    row.line,
-                    alleles=row.alleles,
-                    label=row.label,
-                )
-            )
+                mum = self._unknown("mother", key, row, known)
+            who = Person(self.names[key], dad, mum, sexes[key], row.family, row.id, row.line)
+            people.append(replace(who, alleles=row.alleles, label=row.label))
         mentioned = {
             k: Person(self.names[k], sex=sexes[k], family=k[0], id=k[1], stated=False)
             for k, _, _ in self.absent
@@ -193,13 +155,10 @@ class _Build:
 
     def _unknown(self, role: str, key: Key, row: Row, other: str | None) -> str:
         if row.couple:
-            name = f"{role} of family {row.couple}"
-        elif self.shared and other is not None:
-            name = f"{role} of the children of {other}"
+            whose = f"family {row.couple}"
         else:
-            name = f"{role} of {self.names[key]}"
-        while name in self.taken:
-            name += "'"
+            whose = f"the children of {other}" if self.shared and other is not None else self.names[key]
+        name = _free(f"{role} of {whose}", self.taken)
         sex: Sex = "male" if role == "father" else "female"
         self.added.setdefault(name, Person(name, sex=sex, family=row.family, stated=False))
         return name
@@ -207,59 +166,127 @@ class _Build:
     def _sexes(self) -> dict[Key, Sex]:
         """Take the sex from the row; where it is unknown, from the role as a parent."""
         sexes: dict[Key, Sex] = {k: self.rows[k].sex if k in self.rows else "unknown" for k in self.names}
-        for father, mother in self.parent_keys.values():
-            if father is not None and sexes[father] == "unknown":
-                sexes[father] = "male"
-            if mother is not None and sexes[mother] == "unknown":
-                sexes[mother] = "female"
+        roles: tuple[Sex, Sex] = ("male", "female")
+        for parents in self.parents.values():
+            for parent, sex in zip(parents, roles, strict=True):
+                if parent is not None and sexes[parent] == "unknown":
+                    sexes[parent] = sex
         return sexes
+
+    def twin_groups(self, declared: Collection[Collection[str]]) -> list[tuple[tuple[str, ...], str]]:
+        """Return (names, zygosity) of every set of twins: marked in the file, or declared by the caller.
+
+        The zygosity is "mz", "dz", or "" where the file does not say.
+        """
+        groups = []
+        for rows in grouped((row.twins, (key, row)) for key, row in self.rows.items() if row.twins).values():
+            kinds = {_zygosity(row.zygosity) for _, row in rows} - {""}
+            groups.append((tuple(self.names[k] for k, _ in rows), kinds.pop() if len(kinds) == 1 else ""))
+        by_id = grouped((key[1], name) for key, name in self.names.items())
+        for group in declared:
+            members: list[str] = []
+            for person in group:
+                names = (person,) if person in self.taken else by_id.get(person, ())
+                if len(names) != 1:
+                    where = "in several families" if names else "not in the pedigree"
+                    raise InvalidArgument(f"{option('twins')}: {person!r} is {where}")
+                members += names
+            groups.append((tuple(members), "mz"))
+        return groups
 
     def summaries(self) -> list[str]:
         """Say who was added, in one line per reason."""
         notes = []
-        absent = dict.fromkeys(k for k, _, _ in self.absent)
-        if absent:
-            _, row, role = self.absent[0]
-            key = self.absent[0][0]
+        if self.absent:
+            key, row, role = self.absent[0]
+            count = len({k for k, _, _ in self.absent})
             notes.append(
-                f"{_people(len(absent))} mentioned as parents without a row of their own were added as"
+                f"{_people(count)} mentioned as parents without a row of their own were added as"
                 f" latents (first: {self.names[key]!r}, {role} of {row.id!r}, line {row.line})"
             )
-        half = self.one_parent()
-        if half:
-            row = self.rows[half[0]]
-            how = (
-                "one founder for all children of a known parent"
-                if self.shared
-                else "each a founder of their own"
-            )
-            notes.append(
-                f"{_people(len(half))} with one known parent: the other is unknown and was added as a latent"
-                f" founder, {how} (first: {row.id!r}, line {row.line})"
-                + (
-                    ""
-                    if self.shared
-                    else "; if they are full sibs, sharing them is the safe choice"
+        if self.half:
+            row = self.rows[self.half[0]]
+            how, advice = "one founder for all children of a known parent", ""
+            if not self.shared:
+                how, advice = "each a founder of their own", (
+                    "; if they are full sibs, sharing them is the safe choice"
                     " (unknown_parents='shared', --unknown-parents shared)"
-                )
+                )  # fmt: skip
+            notes.append(
+                f"{_people(len(self.half))} with one known parent: the other is unknown and was added as a"
+                f" latent founder, {how} (first: {row.id!r}, line {row.line}){advice}"
             )
         return notes
 
-    def one_parent(self) -> list[Key]:
-        return [k for k, (f, m) in self.parent_keys.items() if (f is None) != (m is None)]
-
     def facts(self) -> Mapping[str, int]:
         """Count what the file says, before anybody was added."""
-        absent = {k for k, _, _ in self.absent}
+        absent = len({k for k, _, _ in self.absent})
         return {
             "rows": len(self.rows),
-            "founders": len(absent) + sum(1 for f, m in self.parent_keys.values() if f is None and m is None),
-            "one_parent": len(self.one_parent()),
-            "missing_parent_rows": len(absent),
-            "sex_unknown": sum(1 for r in self.file.rows if r.sex == "unknown"),
+            "founders": absent + list(self.parents.values()).count((None, None)),
+            "one_parent": len(self.half),
+            "missing_parent_rows": absent,
+            "sex_unknown": sum(r.sex == "unknown" for r in self.file.rows),
             "families": len({r.family for r in self.file.rows}),
         }
 
 
 def _people(count: int) -> str:
     return "1 person" if count == 1 else f"{count:,} people"
+
+
+def _free(name: str, taken: Collection[str]) -> str:
+    """Return the name, marked until nobody has it."""
+    while name in taken:
+        name += "'"
+    return name
+
+
+def _zygosity(word: str) -> str:
+    if word.startswith(("mz", "mono", "ident")) or word == "1":
+        return "mz"
+    return "dz" if word.startswith(("dz", "di", "frat")) or word == "2" else ""
+
+
+def merge_twins(
+    source: str, people: Sequence[Person], groups: Sequence[tuple[tuple[str, ...], str]]
+) -> tuple[list[Person], list[str]]:
+    """Let the first of every monozygotic set stand for all; keep other twins as siblings, and say so.
+
+    Raises
+    ------
+    InvalidModel
+        If monozygotic twins have different parents or different sexes.
+    """
+    by_name = {p.name: p for p in people}
+    stands_for: dict[str, str] = {}
+    notes = []
+    for members, zygosity in groups:
+        if len(members) < 2 or zygosity == "dz":
+            continue
+        first, *rest = (by_name[n] for n in members)
+        shown = " and ".join(repr(n) for n in members)
+        if zygosity == "":
+            notes.append(
+                f"line {first.line}: {shown} are twins of unstated zygosity, kept as ordinary siblings; if"
+                f" they are monozygotic, say so (twins=[{list(members)}], --twins {','.join(members)})"
+            )
+            continue
+        for twin in rest:
+            if twin.parents != first.parents:
+                raise InvalidModel(f"{source}: monozygotic twins {shown} have different parents")
+            if {twin.sex, first.sex} == {"male", "female"}:
+                raise InvalidModel(f"{source}: monozygotic twins {shown} have different sexes")
+            stands_for[twin.name] = first.name
+        notes.append(
+            f"{shown} are monozygotic twins: one node, {first.name!r}. One record stands for {len(members)}"
+            f" people: a sensitivity or an α for one person counts {len(members)} times there"
+        )
+    also = grouped((first, twin) for twin, first in stands_for.items())
+    link: dict[str | None, str | None] = {None: None, **{n: stands_for.get(n, n) for n in by_name}}
+    merged = [
+        replace(p, father=link[p.father], mother=link[p.mother], also=(*p.also, *also.get(p.name, ())))
+        for p in people
+        if p.name not in stands_for
+    ]
+    return merged, notes

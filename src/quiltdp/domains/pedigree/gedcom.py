@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from quiltdp.domains.pedigree.codes import read_sex
-from quiltdp.domains.pedigree.types import Row, RowFile
+from quiltdp.domains.pedigree.cells import read_sex
+from quiltdp.domains.pedigree.people import Row, RowFile
 from quiltdp.errors import DependencyMissing, FileFormatError, QuiltdpError
 from quiltdp.io.text import read_bytes
 

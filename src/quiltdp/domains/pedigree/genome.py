@@ -31,12 +31,12 @@ from numpy.typing import NDArray
 from quiltdp.accountant.adversaries import Adversary, adversary_from
 from quiltdp.accountant.shared_work import SharedWork, WorkDone
 from quiltdp.domains.pedigree.assemble import assemble
-from quiltdp.domains.pedigree.codes import MissingCodes, read_sex
 from quiltdp.domains.pedigree.frequencies import Panel, loci_in
 from quiltdp.domains.pedigree.network import pedigree
 from quiltdp.domains.pedigree.panel import ADVERSARIES, NODES, panel_profile
 from quiltdp.domains.pedigree.panel_calibration import calibrate_panel
-from quiltdp.domains.pedigree.types import Pedigree, Person, Row, RowFile
+from quiltdp.domains.pedigree.people import Pedigree, Person, RowFile
+from quiltdp.domains.pedigree.read import plink_rows
 from quiltdp.errors import FileFormatError, InvalidArgument, option
 from quiltdp.journal import Journal, each_kept, key_of
 from quiltdp.parallel import Progress
@@ -371,20 +371,9 @@ def read_families(path: str | os.PathLike[str]) -> Iterator[Pedigree]:
     yield _family(name, rows)
 
 
-def _family(path: Path, rows: list[tuple[int, list[str]]]) -> Pedigree:
-    codes = MissingCodes(frozenset({"0"}), frozenset(cells[1] for _, cells in rows))
-    people = tuple(
-        Row(
-            id=cells[1],
-            father=codes.parent(cells[2], line, cells[1]),
-            mother=codes.parent(cells[3], line, cells[1]),
-            sex=read_sex(cells[4]) if len(cells) > 4 else "unknown",
-            family=cells[0],
-            line=line,
-        )
-        for line, cells in rows
-    )
-    return assemble(RowFile(people, str(path), "PLINK", codes.warnings()))
+def _family(path: Path, lines: list[tuple[int, list[str]]]) -> Pedigree:
+    rows, warnings = plink_rows(lines)
+    return assemble(RowFile(rows, str(path), "PLINK", warnings))
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quiltdp.domains.pedigree.frequencies import Panel
-from quiltdp.domains.pedigree.types import Pedigree
+from quiltdp.domains.pedigree.people import Pedigree
 from quiltdp.errors import FileFormatError
 from quiltdp.io.text import read_text
 

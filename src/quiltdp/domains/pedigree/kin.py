@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from quiltdp.domains.pedigree.people import Pedigree
 from quiltdp.domains.pedigree.relations import ancestors, kinship, kinship_matrix, relation
-from quiltdp.domains.pedigree.types import Pedigree
 from quiltdp.errors import InvalidArgument, option
 from quiltdp.inference.trees import junction_tree
 from quiltdp.model import Model, Table

@@ -20,7 +20,7 @@ from itertools import product
 import numpy as np
 
 from quiltdp.domains.pedigree import mendel
-from quiltdp.domains.pedigree.types import Pedigree, Person
+from quiltdp.domains.pedigree.people import Pedigree, Person
 from quiltdp.errors import InvalidArgument, ModelTooWide, option
 from quiltdp.model import Table
 

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from quiltdp.domains.pedigree import checks, mendel
+from quiltdp.domains.pedigree.people import Pedigree, Person, study_members
 from quiltdp.domains.pedigree.read import read_pedigree
-from quiltdp.domains.pedigree.study import study_members
-from quiltdp.domains.pedigree.types import Pedigree, Person
 from quiltdp.errors import InvalidArgument, InvalidModel, option
 from quiltdp.model import Model, Table
 

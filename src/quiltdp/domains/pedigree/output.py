@@ -12,8 +12,8 @@ from decimal import ROUND_CEILING, Context
 from typing import Any
 
 from quiltdp.domains.pedigree.kin import Kin
+from quiltdp.domains.pedigree.people import Pedigree
 from quiltdp.domains.pedigree.queries import records_by_person
-from quiltdp.domains.pedigree.types import Pedigree
 from quiltdp.graph.moral import moralize
 from quiltdp.graph.quilts import markov_blanket
 from quiltdp.model import Model

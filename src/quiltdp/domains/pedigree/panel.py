@@ -26,12 +26,11 @@ from quiltdp.accountant.adversaries import INFORMED, PRIOR, Adversary, adversary
 from quiltdp.accountant.shared_work import SharedWork, WorkDone
 from quiltdp.domains.pedigree.frequencies import Panel, read_frequencies
 from quiltdp.domains.pedigree.panel_loci import Kind
+from quiltdp.domains.pedigree.people import Pedigree, study_members
 from quiltdp.domains.pedigree.read import read_pedigree
-from quiltdp.domains.pedigree.study import study_members
-from quiltdp.domains.pedigree.types import Pedigree
 from quiltdp.errors import InvalidArgument, option
 from quiltdp.journal import Journal
-from quiltdp.numbers import digits_up_array, up, up_array
+from quiltdp.numbers import round_up_digits_array, up, up_array
 from quiltdp.parallel import Progress
 from quiltdp.work import Limit, WorkBudget
 
@@ -125,7 +124,7 @@ class PanelProfile:
         total = np.zeros(len(self.people))
         for kind, at in self._places():
             total[at] += kind.leakage(adversary, weights[kind.loci], scale)
-        return digits_up_array(up_array(total, 8.0))
+        return round_up_digits_array(up_array(total, 8.0))
 
     def leakage_per_locus(self, sigma: float, adversary: str | Adversary) -> Vector:
         """Return the certified leakage of every person at the worst single locus, noise σ at each."""
@@ -136,7 +135,7 @@ class PanelProfile:
         worst = np.zeros(len(self.people))
         for kind, at in self._places():
             worst[at] = np.maximum(worst[at], kind.worst_locus(adversary, scale))
-        return digits_up_array(up_array(worst, 8.0))
+        return round_up_digits_array(up_array(worst, 8.0))
 
     def _places(self) -> Iterator[tuple[Kind, NDArray[np.intp]]]:
         """Yield every kind of loci, and where its records stand among the people."""

@@ -15,7 +15,7 @@ from quiltdp.accountant.shared_work import WorkDone
 from quiltdp.domains.pedigree.panel import PanelProfile
 from quiltdp.domains.usefulness import judge_noise
 from quiltdp.errors import InvalidArgument, NoCertificate, option
-from quiltdp.numbers import digits_up, up
+from quiltdp.numbers import round_up_digits, up
 from quiltdp.printable import json_text
 from quiltdp.work import WorkBudget
 
@@ -95,7 +95,7 @@ class PanelCalibration:
         alone = [(1 if self.per_locus else kind.size) * kind.query.sensitivity for kind in kinds]
         own = max(alone) if self.per_locus else math.fsum(alone)
         group = _enough(self.profile, self.epsilon, per_locus=self.per_locus)
-        return {"independent": digits_up(own / self.epsilon), "group": digits_up(group)}
+        return {"independent": round_up_digits(own / self.epsilon), "group": round_up_digits(group)}
 
     @property
     def per_locus(self) -> bool:
@@ -225,7 +225,7 @@ def _smallest(leakage: Callable[[float], Vector], epsilon: float, enough: float)
     best: tuple[float, Vector] | None = None
     sigma = enough
     for _ in range(40):
-        sigma = digits_up(sigma)
+        sigma = round_up_digits(sigma)
         values = leakage(sigma)
         worst = float(values.max())
         if worst <= epsilon:

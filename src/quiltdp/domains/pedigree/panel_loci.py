@@ -47,9 +47,8 @@ from quiltdp.accountant.adversaries import Adversary
 from quiltdp.accountant.leakage import LeakageProfile
 from quiltdp.accountant.shared_work import SharedWork, ask_until
 from quiltdp.domains.pedigree.network import Locus, pedigree
+from quiltdp.domains.pedigree.people import Pedigree, study_members
 from quiltdp.domains.pedigree.queries import GenotypeQuery, query_by_name
-from quiltdp.domains.pedigree.study import study_members
-from quiltdp.domains.pedigree.types import Pedigree
 from quiltdp.journal import Journal, each_kept, key_of
 from quiltdp.model import Model
 from quiltdp.numbers import EPS, up, up_array

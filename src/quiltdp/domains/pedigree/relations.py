@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from quiltdp.domains.pedigree.types import Pedigree
+from quiltdp.domains.pedigree.people import Pedigree
 
 __all__ = ["ancestors", "kinship", "kinship_matrix", "relation"]
 

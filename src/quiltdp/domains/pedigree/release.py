@@ -16,7 +16,7 @@ from quiltdp.domains.pedigree.panel_calibration import PanelCalibration
 from quiltdp.domains.usefulness import judge_table
 from quiltdp.errors import InvalidArgument
 from quiltdp.mechanisms import Laplace
-from quiltdp.numbers import digits_up
+from quiltdp.numbers import round_up_digits
 from quiltdp.printable import json_text, printable
 
 if TYPE_CHECKING:
@@ -58,8 +58,8 @@ def _spec(panel: PanelCalibration) -> Laplace:
     """Return how far the protected unit, one person or one person at one locus, moves the vector."""
     parts = [k.query.sensitivity_per_locus / panel.weights[k.loci] for k in panel.profile.kinds]
     if panel.per_locus:
-        return Laplace(digits_up(max(float(p.max()) for p in parts)))
-    return Laplace(digits_up(sum(float(p.sum()) for p in parts)))
+        return Laplace(round_up_digits(max(float(p.max()) for p in parts)))
+    return Laplace(round_up_digits(sum(float(p.sum()) for p in parts)))
 
 
 def _fingerprint(panel: PanelCalibration) -> str:

@@ -5,7 +5,8 @@ tells about them before any noise is drawn.
 """
 
 from quiltdp.domains.series.bins import Bins, find_bins
-from quiltdp.domains.series.chain import ChainFit, fit_chain, fit_series
+from quiltdp.domains.series.chain import ChainFit, fit_chain
 from quiltdp.domains.series.network import NetworkFit, fit_network
+from quiltdp.domains.series.rows import RowsFit, fit_rows
 
-__all__ = ["Bins", "ChainFit", "NetworkFit", "find_bins", "fit_chain", "fit_network", "fit_series"]
+__all__ = ["Bins", "ChainFit", "NetworkFit", "RowsFit", "find_bins", "fit_chain", "fit_network", "fit_rows"]

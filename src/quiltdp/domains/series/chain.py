@@ -20,12 +20,11 @@ from quiltdp.chain import ChainModel, markov_chain, markov_chains
 from quiltdp.domains.series.bins import Bins, find_bins
 from quiltdp.domains.series.parts import UNSEEN, Part, make_parts, plain_values, windows
 from quiltdp.domains.trace.diagnostics import Diagnostics, diagnose
-from quiltdp.domains.trace.estimate import Estimate, estimate_transitions
-from quiltdp.domains.trace.region import transition_region
+from quiltdp.domains.trace.estimate import Estimate, estimate_transitions, transition_region
 from quiltdp.errors import InvalidArgument, option
 from quiltdp.inference.uncertain import SetChain
 
-__all__ = ["ChainFit", "first_step", "fit_chain", "fit_series"]
+__all__ = ["ChainFit", "first_step", "fit_chain"]
 
 Ints = NDArray[np.int64]
 _WARNING = "fit on public or past data: a model fitted on the records to be protected tells about them itself"
@@ -67,7 +66,7 @@ class ChainFit:
         """Return the box of transition matrices that the counts cannot rule out."""
         return transition_region(self.counts, confidence)
 
-    def robust_dp_epsilon(self, bdp_epsilon: float, confidence: float = 0.95, *, window: int = 1) -> float:
+    def robust_dp_epsilon(self, epsilon: float, confidence: float = 0.95, *, window: int = 1) -> float:
         """Return the largest α whose leakage is at most ε for every chain of the region, rounded down.
 
         Guaranteed with the stated confidence over the series, if it is a first-order chain.
@@ -78,12 +77,12 @@ class ChainFit:
         def leaks(alpha: float) -> float:
             return float(bound.evaluate(np.array([alpha])).values.max())
 
-        low, high = 0.0, float(bdp_epsilon)
-        if leaks(high) <= bdp_epsilon:
+        low, high = 0.0, float(epsilon)
+        if leaks(high) <= epsilon:
             return high
         for _ in range(60):
             middle = 0.5 * (low + high)
-            low, high = (middle, high) if leaks(middle) <= bdp_epsilon else (low, middle)
+            low, high = (middle, high) if leaks(middle) <= epsilon else (low, middle)
         return low  # its own certificate passed
 
     def _groups(self) -> str:
@@ -106,20 +105,7 @@ class ChainFit:
         return "\n".join([*lines, *(f"  note       {n}" for n in self.model.notes)])
 
 
-def fit_chain(series: Sequence[object], states: int = 8, **options: Any) -> ChainModel:
-    """Return the Markov chain of a series; see :func:`fit_series` for the options and the reasons.
-
-    Examples
-    --------
-    >>> import quiltdp as qd
-    >>> chain = qd.fit_chain([0, 0, 1, 1, 0, 0, 1, 1, 0], states=2)
-    >>> len(chain.nodes), chain.segments[0].transitions[0].round(2).tolist()
-    (9, [[0.5, 0.5], [0.5, 0.5]])
-    """
-    return fit_series(series, states, **options).model
-
-
-def fit_series(
+def fit_chain(
     series: Sequence[object],
     states: int = 8,
     *,
@@ -132,8 +118,8 @@ def fit_series(
     missing: str = "refuse",
     initial: str | ArrayLike = "auto",
     source: str = "a series",
-) -> ChainFit:
-    """Fit a first-order Markov chain to a series, and say what speaks for and against it.
+) -> ChainModel:
+    """Fit a first-order Markov chain to a series; its ``fit`` says what speaks for and against it.
 
     Parameters
     ----------
@@ -157,6 +143,13 @@ def fit_series(
     ------
     InvalidArgument
         If no value follows another, or an option makes no sense.
+
+    Examples
+    --------
+    >>> import quiltdp as qd
+    >>> chain = qd.fit_chain([0, 0, 1, 1, 0, 0, 1, 1, 0], states=2)
+    >>> len(chain.nodes), chain.fit.counts.tolist(), chain.fit.criterion
+    (9, [[2, 2], [2, 2]], 'BIC')
     """
     values = plain_values(series)
     parts, noticed = make_parts(values, group=group, time=time, missing=missing)
@@ -197,9 +190,8 @@ def fit_series(
     else:
         named_lengths = {f"{name}/": steps for name, steps in lengths.items()}
         model = markov_chains(estimate.matrix, named_lengths, law, **told)
-    return ChainFit(
-        model, bins, counts, order, "BIC", scores, halves, diagnose(counts, np.asarray(estimate.matrix))
-    )
+    seen_of = diagnose(counts, np.asarray(estimate.matrix))
+    return model._with_fit(ChainFit(model, bins, counts, order, "BIC", scores, halves, seen_of))
 
 
 def first_step(

@@ -37,8 +37,8 @@ def fit_network(
     smoothing: float = 1.0,
     max_parents: int = 3,
     source: str = "a table",
-) -> NetworkFit:
-    """Fit a Bayesian network over the columns of a table of independent rows.
+) -> Model:
+    """Fit a Bayesian network over the columns of a table of independent rows; ``fit`` says how.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ def fit_network(
         notes=(f"smoothed: {smoothing:g} added to every count", _WARNING),
         provenance={"source": source, "format": "fitted network", "edges": criterion},
     )
-    return NetworkFit(model, bins, chosen, criterion)
+    return model._with_fit(NetworkFit(model, bins, chosen, criterion))
 
 
 def _given(

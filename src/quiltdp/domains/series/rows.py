@@ -107,8 +107,8 @@ def fit_rows(
     initial: str = "auto",
     source: str = "a table",
     progress: Progress | None = None,
-) -> RowsFit:
-    """Return the model of the rows of a holdout, by the rule that is named; see this module.
+) -> Model:
+    """Return the model of the rows of a holdout, by the rule that is named; its ``fit`` says how.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ def fit_rows(
     group, time
         For ``time``: the columns that say what a row belongs to, and when it was.
     missing, initial
-        For ``time``: see :func:`~quiltdp.domains.series.chain.fit_series`.
+        For ``time``: see :func:`~quiltdp.domains.series.chain.fit_chain`.
     progress
         Called with a label and a fraction in [0, 1].
 
@@ -142,8 +142,8 @@ def fit_rows(
     >>> rng = np.random.default_rng(0)
     >>> past = {"slow": np.cumsum(rng.random(900) < 0.2) % 2, "id": range(900)}
     >>> past["coin"] = rng.integers(0, 2, 900)
-    >>> found = fit_rows(past, "time", length=50_000)
-    >>> found.columns, found.skipped, len(found.model.nodes)
+    >>> model = fit_rows(past, "time", length=50_000)
+    >>> model.fit.columns, model.fit.skipped, len(model.nodes)
     ({'slow': 2, 'coin': 2}, {'id': 'it counts the rows'}, 50000)
     """
     columns = columns_of(table, missing)
@@ -219,7 +219,7 @@ def _counting(columns: Columns, group: Sequence[Any] | None) -> dict[str, str]:
 
 def _independent(
     columns: Columns, skipped: Mapping[str, str], length: int | None, source: str, progress: Progress | None
-) -> RowsFit:
+) -> Model:
     joint = joint_states(columns, 2, most=1 << 62).of_row
     seen = np.flatnonzero(joint != UNSEEN)
     alone = np.zeros(len(joint), dtype=np.int64)
@@ -228,7 +228,7 @@ def _independent(
     told = {"source": source, "format": "model of rows", "rows": "independent"}
     size = len(joint) if length is None else length
     model = markov_chain(_COIN, size, initial=_COIN[0], notes=said, provenance=told)
-    return RowsFit(model, "independent", dict.fromkeys(columns, 1), skipped, said)
+    return model._with_fit(RowsFit(model, "independent", dict.fromkeys(columns, 1), skipped, said))
 
 
 def _chain(
@@ -243,7 +243,7 @@ def _chain(
     initial: str,
     source: str,
     progress: Progress | None,
-) -> RowsFit:
+) -> Model:
     """Return the chain over the joint states of the columns."""
     joint = joint_states(columns, states)
     cells = [None if state == UNSEEN else state for state in joint.of_row]
@@ -282,7 +282,7 @@ def _chain(
         if group is None
         else markov_chains(matrix, lengths, law, **told)
     )
-    return RowsFit(model, "time", joint.sizes, skipped, said)
+    return model._with_fit(RowsFit(model, "time", joint.sizes, skipped, said))
 
 
 def _groups(
@@ -293,7 +293,7 @@ def _groups(
     states: int,
     source: str,
     progress: Progress | None,
-) -> RowsFit:
+) -> Model:
     """Return groups whose rows depend on each other as much as any function of a row does."""
     groups = [part.rows for part in make_parts([0] * len(unit), group=unit)[0]]
     if len(groups) < 2:
@@ -317,7 +317,7 @@ def _groups(
     sizes = [len(rows) for rows in groups]
     told = _provenance("group", source, columns)
     model = group_model(correlation, share, sizes, length, notes=said, provenance=told)
-    return RowsFit(model, "group", joint.sizes, skipped, said)
+    return model._with_fit(RowsFit(model, "group", joint.sizes, skipped, said))
 
 
 def _features(columns: Columns, joint: NDArray[np.int64]) -> list[Feature]:

@@ -7,17 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from quiltdp.domains.trace.cells import Cells, ring, square_corners
-from quiltdp.domains.trace.extras import need
+from quiltdp.domains.trace.cells import Cells, Rings, ring, square_corners
 from quiltdp.domains.trace.queries import CellQuery
-from quiltdp.errors import FileFormatError, InvalidArgument, option
+from quiltdp.errors import FileFormatError, InvalidArgument, need, option
 from quiltdp.io.json_parse import parse_json
 from quiltdp.io.text import read_source
 
-__all__ = ["Area", "AreaQuery", "over_area", "parse_area"]
+__all__ = ["Area", "AreaQuery", "Rings", "over_area", "parse_area"]
 
-Rings = tuple[tuple[tuple[float, float], ...], ...]
-Outlines = Rings
+Box = tuple[float, float, float, float]
 
 _LARGEST_AREA = 20_000
 
@@ -31,7 +29,7 @@ class AreaQuery:
     """
 
     query: CellQuery
-    outlines: Outlines
+    outlines: Rings
     left_out: int
 
 
@@ -42,8 +40,8 @@ class Area:
     With rings, a cell belongs to the area when its centre lies in an odd number of them.
     """
 
-    box: tuple[float, float, float, float]
-    rings: tuple[tuple[tuple[float, float], ...], ...] = ()
+    box: Box
+    rings: Rings = ()
 
     def __post_init__(self) -> None:
         """Refuse a box that is empty or off the globe."""
@@ -64,11 +62,11 @@ class Area:
 
 def _inside(points: tuple[tuple[float, float], ...], lat: float, lon: float) -> bool:
     """Return whether a point lies in a ring (even–odd rule)."""
-    found = False
-    for (a, b), (c, d) in zip(points, (*points[1:], points[0]), strict=True):
-        if (a > lat) != (c > lat) and lon < b + (lat - a) / (c - a) * (d - b):
-            found = not found
-    return found
+    crossed = (
+        (a > lat) != (c > lat) and lon < b + (lat - a) / (c - a) * (d - b)
+        for (a, b), (c, d) in zip(points, (*points[1:], points[0]), strict=True)
+    )
+    return sum(crossed) % 2 == 1
 
 
 def parse_area(text: str) -> Area:
@@ -121,7 +119,7 @@ def _rings(path: str, polygon: dict[str, Any]) -> list[tuple[tuple[float, float]
         raise FileFormatError(path, None, "the coordinates of a polygon are not pairs of numbers") from None
 
 
-def over_area(query: CellQuery, cells: Cells, area: Area | tuple[float, float, float, float]) -> AreaQuery:
+def over_area(query: CellQuery, cells: Cells, area: Area | Box) -> AreaQuery:
     """Return the query on all cells of an area that is chosen without looking at the data.
 
     A cell belongs to the area when its centre does.  Cells never visited have value 0 and get noise
@@ -164,9 +162,9 @@ def over_area(query: CellQuery, cells: Cells, area: Area | tuple[float, float, f
     return AreaQuery(replace(query, cells=names, values=values), outlines, left_out)
 
 
-def _squares(cells: Cells, area: tuple[float, float, float, float]) -> tuple[tuple[str, ...], Outlines]:
+def _squares(cells: Cells, area: Box) -> tuple[tuple[str, ...], Rings]:
     """Return the squares whose centre is in the area."""
-    pyproj = need("pyproj", "a square grid")
+    pyproj = need("pyproj", "a square grid", "geo")
     transform = pyproj.Transformer.from_crs("EPSG:4326", cells.plane, always_xy=True)
     south, west, north, east = area
     edge = np.linspace(0.0, 1.0, 21)
@@ -176,10 +174,7 @@ def _squares(cells: Cells, area: tuple[float, float, float, float]) -> tuple[tup
     if not (np.isfinite(x).all() and np.isfinite(y).all()):
         raise InvalidArgument(f"{option('area')} {area}: the plane {cells.plane} does not reach it")
     columns, rows = int(x.max() - x.min()) + 1, int(y.max() - y.min()) + 1
-    if columns * rows > _LARGEST_AREA:
-        raise InvalidArgument(
-            f"{option('area')}: {columns * rows} cells, the limit is {_LARGEST_AREA}: use larger cells"
-        )
+    _check_size(columns * rows)
     index = np.array(
         [(x.min() + a, y.min() + b) for a in range(columns) for b in range(rows)], dtype=np.int64
     )
@@ -190,14 +185,18 @@ def _squares(cells: Cells, area: tuple[float, float, float, float]) -> tuple[tup
     return names, tuple(ring(lats[k, :4], lons[k, :4]) for k in keep)
 
 
-def _hexagons(resolution: int, area: tuple[float, float, float, float]) -> tuple[tuple[str, ...], Outlines]:
+def _hexagons(resolution: int, area: Box) -> tuple[tuple[str, ...], Rings]:
     """Return the H3 cells whose centre is in the area."""
-    h3 = need("h3", "hexagonal cells")
+    h3 = need("h3", "hexagonal cells", "geo")
     south, west, north, east = area
     box = h3.LatLngPoly([(south, west), (south, east), (north, east), (north, west)])
     names = tuple(sorted(h3.polygon_to_cells(box, resolution)))
-    if len(names) > _LARGEST_AREA:
+    _check_size(len(names))
+    return names, tuple(ring(*zip(*h3.cell_to_boundary(n), strict=True)) for n in names)
+
+
+def _check_size(cells: int) -> None:
+    if cells > _LARGEST_AREA:
         raise InvalidArgument(
-            f"{option('area')}: {len(names)} cells, the limit is {_LARGEST_AREA}: use larger cells"
+            f"{option('area')}: {cells} cells, the limit is {_LARGEST_AREA}: use larger cells"
         )
-    return names, tuple(tuple((float(a), float(b)) for a, b in h3.cell_to_boundary(n)) for n in names)

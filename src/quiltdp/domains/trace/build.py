@@ -1,35 +1,51 @@
-"""From a file of points to a Markov chain model."""
+"""From a file of points to a Markov chain model, of the same steps or of later ones.
+
+**Fit on the past, release the present**: nothing of the model comes from the steps that are counted.  The
+states are the cells of the past, and where the estimator adds to every count one more, ``elsewhere``, for
+every cell that the past never saw, whether the present has such cells or not.  Which of these cells it is, is
+then drawn for each step on its own: given the states, the rows of all of them are equal, and a factor that
+depends on the column alone cancels in every ratio of the transition matrix.  So leakage about the cell is
+bounded by leakage about the state.
+"""
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from quiltdp.chain import ChainModel, markov_chains
+from quiltdp.chain import ChainModel, markov_chains, stationary_distribution
 from quiltdp.domains.trace.cells import assign_cells
-from quiltdp.domains.trace.checks import MAX_SPEED, check_points
-from quiltdp.domains.trace.clock import CLOCK, clock_of
 from quiltdp.domains.trace.diagnostics import Diagnostics, diagnose
 from quiltdp.domains.trace.estimate import Estimate, Estimator, estimate_transitions, parse_estimator
-from quiltdp.domains.trace.points import Points
+from quiltdp.domains.trace.hours import counts_by_hour, fit_hours, hourly_chain
+from quiltdp.domains.trace.points import MAX_SPEED, Floats, Ints, Points, check_points
 from quiltdp.domains.trace.readers import read_points
 from quiltdp.domains.trace.steps import Pick, Steps, make_steps
-from quiltdp.errors import InvalidArgument, option
+from quiltdp.domains.trace.times import CLOCK, clock_of
+from quiltdp.errors import InvalidArgument, InvalidModel, QuiltdpError, option
 
 __all__ = [
+    "ELSEWHERE",
     "LocationStudy",
     "chain_from_steps",
     "discretise",
     "location_chain",
     "location_study",
+    "past_counts",
+    "robust_models_of_past",
+    "study_from_past",
     "whole_traces",
 ]
+
+ELSEWHERE = "elsewhere"
+"""The state of every cell that the past never saw."""
 
 _LARGEST_MATRIX = 4000
 
@@ -64,7 +80,7 @@ def discretise(
 ) -> Steps:
     """Check points and turn them into regular steps over cells.
 
-    See :func:`~quiltdp.domains.trace.checks.check_points`,
+    See :func:`~quiltdp.domains.trace.points.check_points`,
     :func:`~quiltdp.domains.trace.cells.assign_cells` and
     :func:`~quiltdp.domains.trace.steps.make_steps` for what each option means.
     """
@@ -94,25 +110,29 @@ def chain_from_steps(
     -------
     A homogeneous first-order chain, the same for all users; stretches independent of each other.
     """
-    made = estimate if isinstance(estimate, Estimate) else estimate_transitions(steps.counts(), estimate)
-    law, named = _initial(steps, made, initial)
-    unseen = () if not isinstance(initial, str) or initial != "stationary" else _impossible(steps, law)
+    fit = estimate if isinstance(estimate, Estimate) else estimate_transitions(steps.counts(), estimate)
+    law, named = _initial(steps, fit, initial)
+    unseen = _impossible(steps, law) if named == "stationary" else ()
     return markov_chains(
-        made.matrix,
+        fit.matrix,
         {s.prefix: len(s) for s in steps.stretches},
         law,
         states=steps.cells.names,
-        notes=(*steps.notes, *made.notes, *unseen),
-        provenance={
-            **steps.provenance,
-            CLOCK: clock_of(steps),
-            "domain": "location trace",
-            "estimator": str(made.estimator),
-            "smoothing": f"{made.estimator.smoothing:g}",
-            "initial": named,
-            "transitions": str(int(made.counts.sum())),
-        },
+        notes=(*steps.notes, *fit.notes, *unseen),
+        provenance=_provenance(steps, fit, named),
     )
+
+
+def _provenance(steps: Steps, fit: Estimate, initial: str) -> dict[str, str]:
+    return {
+        **steps.provenance,
+        CLOCK: clock_of(steps),
+        "domain": "location trace",
+        "estimator": str(fit.estimator),
+        "smoothing": f"{fit.estimator.smoothing:g}",
+        "initial": initial,
+        "transitions": str(int(fit.counts.sum())),
+    }
 
 
 def whole_traces(model: ChainModel) -> dict[str, tuple[str, ...]]:
@@ -124,25 +144,23 @@ def whole_traces(model: ChainModel) -> dict[str, tuple[str, ...]]:
     >>> whole_traces(markov_chains([[0.9, 0.1], [0.1, 0.9]], {"ann/0/": 2, "ann/1/": 1, "bob/0/": 1}))
     {'ann': ('ann/0/0', 'ann/0/1', 'ann/1/0'), 'bob': ('bob/0/0',)}
     """
-    found: dict[str, list[str]] = {}
+    steps: dict[str, list[str]] = {}
     for s in model.segments:
         user = s.prefix.rsplit("/", 2)[0]
-        found.setdefault(user, []).extend(f"{s.prefix}{t}" for t in range(s.length))
-    return {user: tuple(nodes) for user, nodes in found.items()}
+        steps.setdefault(user, []).extend(f"{s.prefix}{t}" for t in range(s.length))
+    return {user: tuple(nodes) for user, nodes in steps.items()}
 
 
-def _initial(steps: Steps, made: Estimate, initial: str | ArrayLike) -> tuple[Any, str]:
+def _initial(steps: Steps, fit: Estimate, initial: str | ArrayLike) -> tuple[Any, str]:
     if not isinstance(initial, str):
         return np.asarray(initial, dtype=np.float64), "given"
     if initial == "occupancy":
         visits = steps.visits().astype(np.float64)
         return visits / visits.sum(), initial
     if initial == "uniform":
-        return np.full(len(made.matrix), 1.0 / len(made.matrix)), initial
+        return np.full(len(fit.matrix), 1.0 / len(fit.matrix)), initial
     if initial == "stationary":
-        from quiltdp.chain import stationary_distribution
-
-        return stationary_distribution(made.matrix), initial
+        return stationary_distribution(fit.matrix), initial
     raise InvalidArgument(
         f"{option('initial')} must be occupancy, stationary, uniform or a vector, not {initial!r}"
     )
@@ -163,44 +181,23 @@ def location_study(
     *,
     smoothing: float | None = None,
     initial: str | ArrayLike = "occupancy",
-    max_gap: str | float | None = None,
-    max_speed: float | None = MAX_SPEED,
-    pick: Pick = "first",
-    grid_crs: str | None = None,
-    stay_distance: str | float = "100m",
-    stay_time: str | float = "5min",
-    stay_gap: str | float = "15min",
     max_states: int = _LARGEST_MATRIX,
-    **reading: Any,
+    **options: Any,
 ) -> LocationStudy:
     """Read points and return every intermediate result with the model; see :func:`location_chain`."""
     how = parse_estimator(estimator, smoothing)
-    points = path if isinstance(path, Points) else read_points(path, **reading)
-    steps = discretise(
-        points,
-        cell,
-        interval,
-        max_gap=max_gap,
-        max_speed=max_speed,
-        pick=pick,
-        grid_crs=grid_crs,
-        stay_distance=stay_distance,
-        stay_time=stay_time,
-        stay_gap=stay_gap,
-    )
+    stepping = {name: options.pop(name) for name in signature(discretise).parameters if name in options}
+    points = path if isinstance(path, Points) else read_points(path, **options)
+    steps = discretise(points, cell, interval, **stepping)
     if len(steps.cells.names) > max_states:
         raise InvalidArgument(
             f"{len(steps.cells.names)} cells need a {len(steps.cells.names)}² transition matrix (limit"
             f" {max_states}): use larger cells"
         )
-    made = estimate_transitions(steps.counts(), how)
-    split = steps.shortest_split
-    facts = diagnose(
-        made.counts,
-        made.matrix,
-        gap_steps=int(split // steps.interval) if math.isfinite(split) else None,
-    )
-    return LocationStudy(points, steps, made, facts, chain_from_steps(steps, made, initial=initial))
+    fit = estimate_transitions(steps.counts(), how)
+    gap = steps.shortest_split // steps.interval
+    facts = diagnose(fit.counts, fit.matrix, gap_steps=int(gap) if math.isfinite(gap) else None)
+    return LocationStudy(points, steps, fit, facts, chain_from_steps(steps, fit, initial=initial))
 
 
 def location_chain(
@@ -251,3 +248,134 @@ def location_chain(
     (<Markov chain: 5 steps, 2 states>, 'ann/0/0', 'mle')
     """
     return location_study(path, cell, interval, estimator, **options).model
+
+
+def study_from_past(
+    past: LocationStudy,
+    present: LocationStudy,
+    *,
+    initial: str = "occupancy",
+    time_of_day: bool = False,
+    estimator: str | Estimator | None = None,
+) -> LocationStudy:
+    """Return the present steps under the chain fitted on past ones: nothing of the present is fitted.
+
+    Of the present only the users, the beginnings and the lengths of their stretches are in the model.
+    With ``time_of_day`` every hour of the day has the matrix of that hour in the past.  ``estimator`` is
+    the past study's own unless given.
+
+    Raises
+    ------
+    InvalidArgument
+        If the two use other cells or steps, or if the present has cells that the past never saw and the
+        estimator adds nothing to them.
+    """
+    before, now = past.steps, present.steps
+    how = past.estimate.estimator if estimator is None else parse_estimator(estimator)
+    _alike(before, now)
+    _no_new_cells(before, now, how)
+    states = (*before.cells.names, ELSEWHERE) if how.smoothing else before.cells.names
+    counts = past_counts(before, len(states), by_hour=time_of_day)
+    fit = estimate_transitions(counts.sum(axis=0), how)
+    law = _law(before, how, initial, len(states), time_of_day=time_of_day)
+    note = f"fitted on earlier data ({past.points.source}), of which nothing is released here"
+    if how.smoothing:
+        note += "; cells that it never saw are one state, elsewhere"
+    provenance = _provenance(now, fit, initial)
+    if time_of_day:
+        assert not isinstance(law, str)
+        hourly = hourly_chain(now, fit_hours(counts, how), law, states)
+        provenance["estimator"] = hourly.provenance["estimator"]
+        model = ChainModel(hourly.segments, states, notes=(*hourly.notes, note), provenance=provenance)
+    else:
+        lengths = {s.prefix: len(s) for s in now.stretches}
+        notes = (*now.notes, *fit.notes, note)
+        model = markov_chains(fit.matrix, lengths, law, states=states, notes=notes, provenance=provenance)
+    facts = diagnose(fit.counts, fit.matrix)
+    return LocationStudy(present.points, now, fit, facts, model, past=before)
+
+
+def past_counts(before: Steps, size: int, *, by_hour: bool = False) -> Ints:
+    """Return the moves of the past, per hour or all together, with room for states it never saw."""
+    old = counts_by_hour(before) if by_hour else before.counts()[None]
+    room = size - old.shape[1]
+    counts: Ints = np.pad(old, ((0, 0), (0, room), (0, room)))
+    return counts
+
+
+def robust_models_of_past(
+    past: LocationStudy, present: LocationStudy, estimators: Sequence[str], *, initial: str = "occupancy"
+) -> tuple[ChainModel, ...]:
+    """Return one model of the present steps per estimator, each fitted on the past.
+
+    An estimator that does not exist for these counts, or that cannot have a cell that only the present
+    has, is left out, and a note of every model that remains says so.
+    """
+
+    def fit(how: Estimator) -> ChainModel:
+        return study_from_past(past, present, initial=initial, estimator=how).model
+
+    return family_of(fit, estimators, (InvalidModel, InvalidArgument))
+
+
+def _alike(before: Steps, now: Steps) -> None:
+    """Refuse cells that cannot be compared, and other cells or steps."""
+    if now.cells.shape not in ("square", "h3"):
+        raise InvalidArgument(
+            "stay points are places found in the data, so those of the past are not those of the present:"
+            f" use squares ({option('cell', '500m')}) or hexagons ({option('cell', 'h3:7')})"
+        )
+    for what, remedy in (("cells", f"; {option('grid_crs')} lays both in one plane"), ("interval", "")):
+        if before.provenance[what] != now.provenance[what]:
+            raise InvalidArgument(
+                f"the past has {what} {before.provenance[what]}, the present {now.provenance[what]}:"
+                f" they must agree{remedy}"
+            )
+
+
+def _no_new_cells(before: Steps, now: Steps, how: Estimator) -> None:
+    new = set(now.cells.names) - set(before.cells.names)
+    if new and not how.smoothing:
+        raise InvalidArgument(
+            f"{len(new)} of {len(now.cells.names)} cells were never seen in the past: add to every count"
+            f" ({option('estimator', 'additive:0.1')}), or use larger cells"
+        )
+
+
+def _law(before: Steps, how: Estimator, initial: str, size: int, *, time_of_day: bool) -> Floats | str:
+    """Return the law of the first step of a stretch."""
+    if initial == "occupancy":
+        visits = np.full(size, how.smoothing)
+        visits[: len(before.cells.names)] += before.visits()
+        law: Floats = visits / visits.sum()
+        return law
+    if initial not in ("stationary", "uniform"):
+        raise InvalidArgument(
+            f"{option('initial')} must be occupancy, stationary or uniform, not {initial!r}"
+        )
+    if time_of_day:
+        raise InvalidArgument(
+            f"{option('initial')} {initial!r}: with a matrix for every hour the first step follows the"
+            " occupancy"
+        )
+    return np.full(size, 1.0 / size) if initial == "uniform" else initial
+
+
+def family_of(
+    fit: Callable[[Estimator], ChainModel],
+    estimators: Sequence[str | Estimator],
+    refusals: tuple[type[QuiltdpError], ...] = (InvalidModel,),
+) -> tuple[ChainModel, ...]:
+    """Return what every estimator fits; notes of all say which of them was refused, and why."""
+    models, gone = [], []
+    for how in map(parse_estimator, estimators):
+        try:
+            models.append(fit(how))
+        except refusals as error:
+            gone.append(f"{how} left out of the robust family: {error.reason}")
+    if not models:
+        raise InvalidArgument(f"robust: no estimator exists for these counts ({'; '.join(gone)})")
+    return tuple(
+        ChainModel(m.segments, m.states[m.nodes[0]], notes=(*m.notes, *gone), provenance=m.provenance)
+        for m in models
+    )

@@ -3,6 +3,13 @@
 A cell system turns every point into a cell number and knows, for each cell, its name, its centre
 and its outline.  Square cells have names ``x<column>y<row>`` counted from the origin of the
 projection, so the same place has the same name in every file that uses the same projection.
+
+Places where people stay follow trackintel's conventions: a sliding window, then places that touch.
+A stay begins at a point and lasts while the following points are within ``distance`` of it; it is a
+stay point when the user leaves after at least ``duration`` (Li et al. 2008; a stay that ends with a
+gap or with the trace counts too here, because a chain needs a state for every step).  Stay points
+closer than ``distance`` to one another, of whichever user, are one place (DBSCAN with one sample,
+that is, connected pairs).
 """
 
 from __future__ import annotations
@@ -13,13 +20,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy
 
-from quiltdp.domains.trace.extras import need
 from quiltdp.domains.trace.points import Floats, Ints, Points
-from quiltdp.domains.trace.units import parse_length
-from quiltdp.errors import InvalidArgument, option
+from quiltdp.domains.trace.units import parse_duration, parse_length, say_duration
+from quiltdp.errors import InvalidArgument, need, option
 
-__all__ = ["Cells", "assign_cells", "projection_for", "ring", "square_corners"]
+__all__ = ["MOVING", "Cells", "Rings", "assign_cells", "find_stays", "projection_for", "square_corners"]
+
+MOVING = "moving"
+"""The state of a step that belongs to no stay."""
+
+Rings = tuple[tuple[tuple[float, float], ...], ...]
 
 _GRID = re.compile(r"\s*(?:grid|square)[:_ -]*", re.IGNORECASE)
 _H3 = re.compile(r"h3(?:[:r_-]*)([0-9]{1,2})", re.IGNORECASE)
@@ -51,7 +63,7 @@ class Cells:
     names: tuple[str, ...]
     lat: Floats
     lon: Floats
-    outlines: tuple[tuple[tuple[float, float], ...], ...]
+    outlines: Rings
     of_point: Ints
     system: str
     notes: tuple[str, ...] = ()
@@ -104,9 +116,7 @@ def assign_cells(
     """
     if isinstance(cell, str):
         if cell.strip().lower() in ("stay", "stays", "staypoints"):
-            from quiltdp.domains.trace.staypoints import stay_cells
-
-            return stay_cells(points, distance=stay_distance, duration=stay_time, gap=stay_gap)
+            return _stay_cells(points, distance=stay_distance, duration=stay_time, gap=stay_gap)
         match = _H3.fullmatch(cell.strip())
         if match:
             return _h3_cells(points, int(match[1]))
@@ -120,12 +130,8 @@ def assign_cells(
 
 def projection_for(points: Points, crs: str | None) -> tuple[str, Any, tuple[str, ...]]:
     """Return the name of a plane for these points, the transformer into it, and a note."""
-    pyproj = need("pyproj", "a square grid")
-    notes: tuple[str, ...] = ()
-    if crs is not None:
-        name = crs
-    else:
-        name, notes = _default_plane(points)
+    pyproj = need("pyproj", "a square grid", "geo")
+    name, notes = _default_plane(points) if crs is None else (crs, ())
     try:
         plane = pyproj.CRS.from_user_input(name)
     except pyproj.exceptions.CRSError:
@@ -188,7 +194,7 @@ def _h3_cells(points: Points, resolution: int) -> Cells:
     """Put every point into its H3 cell."""
     if not 0 <= resolution <= 15:
         raise InvalidArgument(f"{option('cell')}: H3 has resolutions 0 to 15, not {resolution}")
-    h3 = need("h3", "hexagonal cells")
+    h3 = need("h3", "hexagonal cells", "geo")
     cells = [
         h3.latlng_to_cell(a, b, resolution)
         for a, b in zip(points.lat.tolist(), points.lon.tolist(), strict=True)
@@ -199,7 +205,7 @@ def _h3_cells(points: Points, resolution: int) -> Cells:
         tuple(names.tolist()),
         centres[:, 0].copy(),
         centres[:, 1].copy(),
-        tuple(tuple((float(a), float(b)) for a, b in h3.cell_to_boundary(c)) for c in names.tolist()),
+        tuple(ring(*zip(*h3.cell_to_boundary(c), strict=True)) for c in names.tolist()),
         np.asarray(of_point, dtype=np.int64).reshape(-1),
         f"H3 resolution {resolution}",
         (),
@@ -211,3 +217,91 @@ def _h3_cells(points: Points, resolution: int) -> Cells:
 def ring(lat: Sequence[float] | Floats, lon: Sequence[float] | Floats) -> tuple[tuple[float, float], ...]:
     """Return corners as (lat, lon) pairs."""
     return tuple((float(a), float(b)) for a, b in zip(lat, lon, strict=True))
+
+
+def find_stays(x: Floats, y: Floats, time: Floats, *, distance: float, duration: float, gap: float) -> Ints:
+    """Return for every point the number of its stay, −1 where it belongs to none.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> t = np.arange(8) * 60.0
+    >>> x = np.array([0, 1, 2, 500, 1000, 1500, 1501, 1502.0])
+    >>> find_stays(x, 0 * x, t, distance=100, duration=120, gap=900).tolist()
+    [0, 0, 0, -1, -1, 1, 1, 1]
+    """
+    stay = np.full(len(time), -1, dtype=np.int64)
+    start = count = 0
+    for k in range(1, len(time) + 1):
+        ends = k == len(time)
+        broken = not ends and time[k] - time[k - 1] > gap
+        left = not ends and (x[k] - x[start]) ** 2 + (y[k] - y[start]) ** 2 > distance**2
+        if not (ends or broken or left):
+            continue
+        # Leaving is observed at point k; after a gap or at the end only the last point inside is.
+        until = time[k] if left and not broken else time[k - 1]
+        if until - time[start] >= duration:
+            stay[start:k] = count
+            count += 1
+        start = k
+    return stay
+
+
+def _stay_cells(
+    points: Points,
+    *,
+    distance: str | float,
+    duration: str | float,
+    gap: str | float,
+) -> Cells:
+    """Return the place of every point: where someone stayed, or :data:`MOVING`.
+
+    Raises
+    ------
+    InvalidArgument
+        If nobody stayed anywhere.
+    """
+    metres, seconds = parse_length(distance, "stay_distance"), parse_duration(duration, "stay_time")
+    longest = parse_duration(gap, "stay_gap")
+    name, transform, notes = projection_for(points, None)
+    x, y = (np.asarray(v) for v in transform.transform(points.lon, points.lat))
+    stay, total = np.full(len(points), -1, dtype=np.int64), 0
+    for mine in points.by_user():
+        own = find_stays(x[mine], y[mine], points.time[mine], distance=metres, duration=seconds, gap=longest)
+        stay[mine] = np.where(own >= 0, own + total, -1)
+        total += int(own.max(initial=-1)) + 1
+    if not total:
+        raise InvalidArgument(
+            f"{option('cell', 'stay')}: nobody stayed within {metres:g} m for {say_duration(seconds)};"
+            " use a grid or smaller limits"
+        )
+    inside = stay >= 0
+    weight = np.bincount(stay[inside], minlength=total)
+    centre = np.stack(
+        [np.bincount(stay[inside], weights=v[inside], minlength=total) / weight for v in (x, y)], axis=1
+    )
+    near = scipy.spatial.cKDTree(centre).query_pairs(metres, output_type="ndarray")
+    links = scipy.sparse.coo_matrix((np.ones(len(near)), (near[:, 0], near[:, 1])), shape=(total, total))
+    places, place = scipy.sparse.csgraph.connected_components(links, directed=False)
+    middle = np.array([centre[place == k].mean(axis=0) for k in range(places)])
+    angle = np.linspace(0, 2 * np.pi, 16, endpoint=False)
+    circle = middle[:, None, :] + metres * np.stack([np.cos(angle), np.sin(angle)], axis=1)[None]
+    around = np.concatenate([circle, middle[:, None, :]], axis=1)
+    lon, lat = (
+        np.asarray(v) for v in transform.transform(around[:, :, 0], around[:, :, 1], direction="INVERSE")
+    )
+    of_point = np.where(inside, place[np.where(inside, stay, 0)], places).astype(np.int64)
+    names = tuple(f"place{k + 1}" for k in range(places))
+    outlines = tuple(ring(lat[k, :-1], lon[k, :-1]) for k in range(places))
+    system = f"stay points within {metres:g} m for {say_duration(seconds)}, {name}"
+    if inside.all():
+        return Cells(names, lat[:, -1].copy(), lon[:, -1].copy(), outlines, of_point, system, notes)
+    return Cells(
+        (*names, MOVING),
+        np.append(lat[:, -1], np.nan),
+        np.append(lon[:, -1], np.nan),
+        (*outlines, ()),
+        of_point,
+        system,
+        (*notes, f"{int((~inside).sum())} of {len(points)} points belong to no stay: one state {MOVING!r}"),
+    )

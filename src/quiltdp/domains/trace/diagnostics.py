@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from math import gcd
 from typing import Any
 
 import numpy as np
+import scipy
 
 from quiltdp.domains.trace.estimate import estimate_transitions
 from quiltdp.domains.trace.points import Floats, Ints
@@ -83,10 +85,8 @@ class Diagnostics:
 
 def diagnose(counts: Ints, matrix: Floats, *, gap_steps: int | None = None) -> Diagnostics:
     """Return the diagnostics of counted moves and of the matrix estimated from them."""
-    from scipy.sparse.csgraph import connected_components
-
     size = len(counts)
-    classes, label = connected_components(counts > 0, directed=True, connection="strong")
+    classes, label = scipy.sparse.csgraph.connected_components(counts > 0, directed=True, connection="strong")
     largest = np.flatnonzero(label == np.bincount(label).argmax())
     closed, absorbing = _closed(matrix)
     inner = matrix[np.ix_(largest, largest)]
@@ -129,9 +129,7 @@ def gap_by_estimator(
 
 def _closed(matrix: Floats) -> tuple[int, int]:
     """Return the number of closed classes, and of those with one state."""
-    from scipy.sparse.csgraph import connected_components
-
-    count, label = connected_components(matrix > 0, directed=True, connection="strong")
+    count, label = scipy.sparse.csgraph.connected_components(matrix > 0, directed=True, connection="strong")
     source, target = np.nonzero(matrix)
     leaves = np.zeros(count, dtype=np.bool_)
     leaves[label[source[label[source] != label[target]]]] = True
@@ -152,17 +150,14 @@ def spectral_gap(matrix: Floats) -> float:
     size = len(matrix)
     if size == 1:
         return 1.0
+    values: Any = None
     if size > _EIGEN_LIMIT:
-        from scipy.sparse import csr_array
-        from scipy.sparse.linalg import ArpackNoConvergence, eigs
-
-        try:
-            sizes = np.abs(eigs(csr_array(matrix), k=4, which="LM", return_eigenvectors=False))
-        except ArpackNoConvergence:
-            sizes = np.abs(np.linalg.eigvals(matrix))
-    else:
-        sizes = np.abs(np.linalg.eigvals(matrix))
-    second = float(np.sort(sizes)[-2])
+        linalg = scipy.sparse.linalg
+        with suppress(linalg.ArpackNoConvergence):
+            values = linalg.eigs(scipy.sparse.csr_array(matrix), k=4, which="LM", return_eigenvectors=False)
+    if values is None:
+        values = np.linalg.eigvals(matrix)
+    second = float(np.sort(np.abs(values))[-2])
     return 0.0 if second > 1 - 1e-12 else 1.0 - second
 
 
@@ -191,7 +186,6 @@ def period_of(counts: Ints | Floats) -> int:
 
 def _memory(matrix: Floats, steps: int) -> float:
     """Return the largest total variation between two rows of the matrix power."""
-    from scipy.spatial.distance import pdist
-
     power = np.linalg.matrix_power(np.asarray(matrix), max(steps, 1))
-    return float(min(1.0, pdist(power, "cityblock").max() / 2)) if len(power) > 1 else 0.0
+    distances = scipy.spatial.distance.pdist(power, "cityblock")
+    return float(min(1.0, distances.max(initial=0.0) / 2))

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from quiltdp.chain import ChainModel, ChainSegment
-from quiltdp.domains.trace.clock import CLOCK, clock_of, hours_of_day, zone_of
 from quiltdp.domains.trace.estimate import Estimate, Estimator, estimate_transitions
 from quiltdp.domains.trace.points import Floats, Ints
 from quiltdp.domains.trace.steps import UNSEEN, Steps, Stretch
+from quiltdp.domains.trace.times import CLOCK, clock_of, hours_of_day, zone_of
 
 __all__ = ["HourlyFit", "counts_by_hour", "fit_hours", "hourly_chain", "hourly_fit", "hours_hint"]
 

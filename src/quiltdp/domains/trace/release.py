@@ -15,10 +15,11 @@ from quiltdp.accountant.calibration import Calibration, calibrate
 from quiltdp.accountant.verify import leakage_of
 from quiltdp.domains.trace.area import Area, over_area
 from quiltdp.domains.trace.build import LocationStudy, whole_traces
-from quiltdp.domains.trace.clock import CLOCK, clock_of, when
+from quiltdp.domains.trace.cells import Rings, ring
 from quiltdp.domains.trace.points import Floats
 from quiltdp.domains.trace.queries import CellQuery, release_cells, visits_per_cell
 from quiltdp.domains.trace.steps import Steps
+from quiltdp.domains.trace.times import CLOCK, clock_of, when
 from quiltdp.domains.usefulness import judge_table
 from quiltdp.errors import InvalidArgument, option
 from quiltdp.mechanisms import Laplace
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
 __all__ = ["CellRelease", "PreparedVisits", "name_step", "prepare_visits", "release_visits"]
 
-LEVELS = ("step", "user")
 _REMEDY = (
     "nothing in it can be told from noise; larger cells, longer steps, a longer period, the prior adversary"
     " or a larger ε would help"
@@ -57,7 +57,7 @@ class CellRelease:
 
     cells: tuple[str, ...]
     centres: tuple[tuple[float, float], ...]
-    outlines: tuple[tuple[tuple[float, float], ...], ...]
+    outlines: Rings
     values: Floats
     sigma: float
     epsilon: float
@@ -91,11 +91,11 @@ class CellRelease:
         """Return the cells as polygons with their noisy counts, the calibration as a member."""
         features = []
         for k, cell in enumerate(self.cells):
-            ring = [[lon, lat] for lat, lon in self.outlines[k]]
+            corners = [[lon, lat] for lat, lon in self.outlines[k]]
             features.append(
                 {
                     "type": "Feature",
-                    "geometry": {"type": "Polygon", "coordinates": [[*ring, ring[0]]]},
+                    "geometry": {"type": "Polygon", "coordinates": [[*corners, corners[0]]]},
                     "properties": {
                         "cell": cell,
                         "latitude": self.centres[k][0],
@@ -117,7 +117,7 @@ class PreparedVisits:
 
     query: CellQuery
     centres: tuple[tuple[float, float], ...]
-    outlines: tuple[tuple[tuple[float, float], ...], ...]
+    outlines: Rings
     level: str
     calibration: Calibration
     target: Calibration
@@ -211,8 +211,8 @@ def _level(steps: Steps, level: str | None) -> str:
             f"there are {len(steps.users)} users: say what is protected,"
             f" {option('level', 'user')} (everything a user did) or {option('level', 'step')} (any one step)"
         )
-    chosen = level if level is not None else "step"
-    if chosen not in LEVELS:
+    chosen = level or "step"
+    if chosen not in ("step", "user"):
         raise InvalidArgument(f"{option('level')} must be step or user, not {chosen!r}")
     return chosen
 
@@ -223,12 +223,9 @@ def _protects(level: str, window: int) -> str:
     return "any one step" if window == 1 else f"any {window} steps in a row"
 
 
-def _over(
-    steps: Steps, area: Area
-) -> tuple[CellQuery, tuple[tuple[float, float], ...], tuple[tuple[tuple[float, float], ...], ...]]:
+def _over(steps: Steps, area: Area) -> tuple[CellQuery, tuple[tuple[float, float], ...], Rings]:
     """Return the query over every cell of the area; refuse one that holds no point."""
-    whole = visits_per_cell(steps)
-    wide = over_area(whole, steps.cells, area)
+    wide = over_area(visits_per_cell(steps), steps.cells, area)
     if not wide.query.values.any():
         lat, lon = float(np.mean(steps.cells.lat)), float(np.mean(steps.cells.lon))
         south, west, north, east = area.box
@@ -239,8 +236,8 @@ def _over(
             else f"the points lie around latitude {lat:.3f}, longitude {lon:.3f}"
         )
         raise InvalidArgument(f"{option('area')} holds none of the points; {hint}")
-    middle = [np.mean(r, axis=0) for r in wide.outlines]
-    return wide.query, tuple((float(m[0]), float(m[1])) for m in middle), wide.outlines
+    lats, lons = np.array([np.mean(r, axis=0) for r in wide.outlines]).T
+    return wide.query, ring(lats, lons), wide.outlines
 
 
 def _at_scale(

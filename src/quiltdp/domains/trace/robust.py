@@ -16,21 +16,21 @@ traces over many cells honestly get a bound near group privacy: use larger cells
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from quiltdp.accountant import leakage as accounting
 from quiltdp.accountant.bounds.chain_contraction import SetChainBound
 from quiltdp.accountant.units import all_or_nothing
 from quiltdp.chain import ChainModel
-from quiltdp.domains.trace.build import chain_from_steps
-from quiltdp.domains.trace.estimate import Estimator, parse_estimator
+from quiltdp.domains.trace.build import chain_from_steps, family_of
+from quiltdp.domains.trace.estimate import Estimator, transition_region
 from quiltdp.domains.trace.points import Ints
-from quiltdp.domains.trace.region import transition_region
 from quiltdp.domains.trace.steps import Steps
-from quiltdp.errors import InvalidArgument, InvalidModel, QuiltdpError, option
+from quiltdp.errors import InvalidArgument, option
 
 __all__ = [
     "ROBUST_ESTIMATORS",
@@ -63,26 +63,6 @@ def robust_models(
     family = {"robust_family": ", ".join(m.provenance["estimator"] for m in models)}
     return tuple(
         ChainModel(m.segments, steps.cells.names, notes=m.notes, provenance={**m.provenance, **family})
-        for m in models
-    )
-
-
-def family_of(
-    fit: Callable[[Estimator], ChainModel],
-    estimators: Sequence[str | Estimator],
-    refusals: tuple[type[QuiltdpError], ...] = (InvalidModel,),
-) -> tuple[ChainModel, ...]:
-    """Return what every estimator fits; notes of all say which of them was refused, and why."""
-    models, gone = [], []
-    for how in map(parse_estimator, estimators):
-        try:
-            models.append(fit(how))
-        except refusals as error:
-            gone.append(f"{how} left out of the robust family: {error.reason}")
-    if not models:
-        raise InvalidArgument(f"robust: no estimator exists for these counts ({'; '.join(gone)})")
-    return tuple(
-        ChainModel(m.segments, m.states[m.nodes[0]], notes=(*m.notes, *gone), provenance=m.provenance)
         for m in models
     )
 
@@ -125,13 +105,11 @@ def worst_case_leakage(models: Sequence[ChainModel], dp_epsilon: float, **option
     -------
     The truth is a member of the family.
     """
-    from quiltdp import leakage
-
     if not models:
         raise InvalidArgument("robust: the family of models is empty")
-    found = tuple(float(leakage(m, dp_epsilon=dp_epsilon, **options).epsilon) for m in models)
-    worst = int(np.argmax(found))
-    return WorstCase(found[worst], models[worst], found)
+    leaks = tuple(accounting.leakage(m, dp_epsilon, **options).epsilon for m in models)
+    worst = int(np.argmax(leaks))
+    return WorstCase(leaks[worst], models[worst], leaks)
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,8 +132,8 @@ class WorstCost:
 
 
 @all_or_nothing()
-def worst_case_dp_epsilon(models: Sequence[ChainModel], bdp_epsilon: float, **options: Any) -> WorstCost:
-    """Return the largest α with which no member of a finite family leaks more than ``bdp_epsilon``.
+def worst_case_dp_epsilon(models: Sequence[ChainModel], epsilon: float, **options: Any) -> WorstCost:
+    """Return the largest α with which no member of a finite family leaks more than ``epsilon``.
 
         α = min_m dp_epsilon(m; ε)
 
@@ -166,13 +144,11 @@ def worst_case_dp_epsilon(models: Sequence[ChainModel], bdp_epsilon: float, **op
     -------
     The truth is a member of the family.
     """
-    from quiltdp import dp_epsilon
-
     if not models:
         raise InvalidArgument("robust: the family of models is empty")
-    found = tuple(float(dp_epsilon(m, bdp_epsilon=bdp_epsilon, **options)) for m in models)
-    worst = int(np.argmin(found))
-    return WorstCost(found[worst], models[worst], found)
+    costs = tuple(accounting.dp_epsilon(m, epsilon, **options) for m in models)
+    worst = int(np.argmin(costs))
+    return WorstCost(costs[worst], models[worst], costs)
 
 
 class RegionBound:
@@ -217,16 +193,16 @@ class RegionBound:
             raise InvalidArgument(f"{option('dp_epsilon')} must be finite and at least 0, not {dp_epsilon!r}")
         return float(self.bound.evaluate(np.array([dp_epsilon])).values.max())
 
-    def dp_epsilon(self, bdp_epsilon: float) -> float:
-        """Return the largest α found with leakage ≤ ``bdp_epsilon`` over the region, rounded down."""
-        if not (math.isfinite(bdp_epsilon) and bdp_epsilon > 0):
-            raise InvalidArgument(f"{option('bdp_epsilon')} must be positive and finite, not {bdp_epsilon!r}")
-        low, high = 0.0, bdp_epsilon
-        if self.leakage(high) <= bdp_epsilon:
+    def dp_epsilon(self, epsilon: float) -> float:
+        """Return the largest α found with leakage ≤ ``epsilon`` over the region, rounded down."""
+        if not (math.isfinite(epsilon) and epsilon > 0):
+            raise InvalidArgument(f"{option('epsilon')} must be positive and finite, not {epsilon!r}")
+        low, high = 0.0, epsilon
+        if self.leakage(high) <= epsilon:
             return high
-        while high - low > 1e-9 * bdp_epsilon:
+        while high - low > 1e-9 * epsilon:
             middle = 0.5 * (low + high)
-            low, high = (middle, high) if self.leakage(middle) <= bdp_epsilon else (low, middle)
-            if low == 0.0 and high < 1e-12 * bdp_epsilon:
+            low, high = (middle, high) if self.leakage(middle) <= epsilon else (low, middle)
+            if low == 0.0 and high < 1e-12 * epsilon:
                 break
         return low  # its own certificate passed

@@ -9,7 +9,7 @@ A longer gap splits the trace, and the model then treats both sides as independe
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -146,29 +146,22 @@ def make_steps(
         if len(cuts):
             shortest = min(shortest, float(np.diff(time)[cuts - 1].min()))
         for number, part in enumerate(np.split(mine, cuts)):
-            steps, start = _regular(points.time[part], cells.of_point[part], seconds, pick)
-            stretches.append(Stretch(user, number, start, steps))
-    used = _only_used(cells, stretches)
-    made = Steps(used[0], seconds, used[1], limit, float(shortest), points.source, (), {**points.provenance})
-    if not made.counts().any():
+            line, start = _regular(points.time[part], cells.of_point[part], seconds, pick)
+            stretches.append(Stretch(user, number, start, line))
+    used, kept = _only_used(cells, stretches)
+    provenance = {
+        **points.provenance,
+        "source": points.source,
+        "cells": cells.system,
+        "interval": say_duration(seconds),
+        "max_gap": "none" if np.isinf(limit) else say_duration(limit),
+        "pick": pick,
+    }
+    steps = Steps(used, seconds, kept, limit, float(shortest), points.source, (), provenance)
+    if not steps.counts().any():
         raise InvalidArgument(_no_transition(points, seconds))
-    return Steps(
-        made.cells,
-        seconds,
-        made.stretches,
-        limit,
-        made.shortest_split,
-        points.source,
-        (*points.notes, *cells.notes, *_gap_notes(made, len(points.users))),
-        {
-            **points.provenance,
-            "source": points.source,
-            "cells": cells.system,
-            "interval": say_duration(seconds),
-            "max_gap": "none" if np.isinf(limit) else say_duration(limit),
-            "pick": pick,
-        },
-    )
+    notes = (*points.notes, *cells.notes, *_gap_notes(steps, len(points.users)))
+    return replace(steps, notes=notes)
 
 
 def _gap_limit(max_gap: str | float | None, interval: float) -> float:
@@ -215,17 +208,13 @@ def _only_used(cells: Cells, stretches: list[Stretch]) -> tuple[Cells, tuple[Str
     used = np.unique(every[every != UNSEEN])
     new = np.full(len(cells.names) + 1, UNSEEN, dtype=np.int64)  # the last entry serves UNSEEN = -1
     new[used] = np.arange(len(used))
-    kept = Cells(
-        tuple(cells.names[k] for k in used),
-        cells.lat[used],
-        cells.lon[used],
-        tuple(cells.outlines[k] for k in used),
-        new[cells.of_point],
-        cells.system,
-        cells.notes,
-        cells.shape,
-        cells.size,
-        cells.plane,
+    kept = replace(
+        cells,
+        names=tuple(cells.names[k] for k in used),
+        lat=cells.lat[used],
+        lon=cells.lon[used],
+        outlines=tuple(cells.outlines[k] for k in used),
+        of_point=new[cells.of_point],
     )
     moved = tuple(Stretch(s.user, s.number, s.start, new[s.cells]) for s in stretches)
     return kept, moved

@@ -1,20 +1,36 @@
-"""Times as files write them, turned into seconds since 1970 UTC; a missing time zone is named."""
+"""Times: as files write them, in seconds since 1970 UTC, and of steps, in the zone of the data.
+
+A missing time zone is named.  The node ``ann/0/13`` is *ann, Tue 2024-05-07 08:05*: a model keeps where its
+stretches begin in its provenance (``clock``), so that a chain that went through a file still knows.
+"""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Sequence
-from datetime import datetime, timezone, tzinfo
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, tzinfo
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from quiltdp.domains.trace.points import Floats
+from quiltdp.domains.trace.points import Floats, Ints
 from quiltdp.errors import FileFormatError, InvalidArgument, option
 
-__all__ = ["find_zone", "parse_times"]
+if TYPE_CHECKING:
+    from quiltdp.domains.trace.steps import Steps
 
-_SHORT_OFFSET = re.compile(r"([+-][0-9]{2})(?:([0-9]{2}))?$")
-_FRACTION = re.compile(r"\.([0-9]+)")
+__all__ = ["CLOCK", "clock_of", "find_zone", "hours_of_day", "parse_times", "when", "zone_of"]
+
+CLOCK = "clock"
+"""The provenance under which a model keeps when its stretches begin."""
+
+_QUARTER = 900  # time zones differ by multiples of a quarter of an hour
+
+_ZULU = re.compile(r"(?: UTC| GMT|[Zz])$")
+_SPACED_OFFSET = re.compile(r"\s+([+-][0-9]{2}(?::?[0-9]{2})?)$")
 _NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]+)?")
 _CLOCK = re.compile(r"[0-9]{1,2}:[0-9]{2}(:[0-9]{2}(\.[0-9]+)?)?")
 _DAY_FIRST = re.compile(r"([0-9]{1,2})[./-]([0-9]{1,2})[./-]([0-9]{4})")
@@ -25,9 +41,7 @@ def find_zone(name: str | None) -> tzinfo | None:
     if name is None:
         return None
     if name.upper() in ("UTC", "Z", "GMT"):
-        return timezone.utc
-    from zoneinfo import ZoneInfo
-
+        return UTC
     try:
         if re.fullmatch(r"[+-][0-9]{2}:?[0-9]{2}", name):
             return datetime.fromisoformat(f"2000-01-01T00:00:00{name[:3]}:{name[-2:]}").tzinfo
@@ -69,7 +83,7 @@ def parse_times(
     notes: tuple[str, ...] = ()
     if any(naive):
         notes = _zone_notes(stamps, zone, time_zone)
-        stamps = [s.replace(tzinfo=zone or timezone.utc) for s in stamps]
+        stamps = [s.replace(tzinfo=zone or UTC) for s in stamps]
     return np.array([_seconds(s, n, source) for s, n in zip(stamps, lines, strict=True)]), notes
 
 
@@ -117,18 +131,9 @@ def _stamp(text: str, line: int, source: object, time_format: str | None) -> dat
 
 
 def _iso(text: str) -> str:
-    """Spell an ISO time the way every supported Python reads it."""
-    text = text.strip()
-    for ending in (" UTC", " GMT", "Z", "z"):
-        if text.endswith(ending):
-            text = text[: -len(ending)] + "+00:00"
-            break
-    else:
-        if len(text) > 10:
-            found = _SHORT_OFFSET.search(text[10:])
-            if found:
-                text = text[: 10 + found.start()].rstrip() + f"{found[1]}:{found[2] or '00'}"
-    return _FRACTION.sub(lambda m: "." + m[1][:6].ljust(6, "0"), text.replace("/", "-"), count=1)
+    """Spell an ISO time as Python reads it: dashes in the date, the offset right after the clock."""
+    text = _ZULU.sub("+00:00", text.strip()).replace("/", "-")
+    return _SPACED_OFFSET.sub(r"\1", text)
 
 
 def _epoch(texts: Sequence[str], lines: Sequence[int], source: object) -> tuple[Floats, tuple[str, ...]]:
@@ -142,3 +147,80 @@ def _epoch(texts: Sequence[str], lines: Sequence[int], source: object) -> tuple[
     raise FileFormatError(
         source, lines[k], f"the time {texts[k]!r:.60} is a number but not seconds or milliseconds since 1970"
     )
+
+
+def zone_of(provenance: Mapping[str, str]) -> str:
+    """Return the time zone in which the times of a trace are told."""
+    return provenance.get("time_zone", "UTC")
+
+
+def clock_of(steps: Steps) -> str:
+    """Return the beginning of every stretch, the length of a step and the zone, as one line of JSON."""
+    starts = {s.prefix: s.start for s in steps.stretches}
+    clock = {"interval": steps.interval, "zone": zone_of(steps.provenance), "starts": starts}
+    return json.dumps(clock, ensure_ascii=True)
+
+
+def when(provenance: Mapping[str, str], unit: str) -> str | None:
+    """Return when a step, or a run of steps, of a model was; ``None`` where nothing is known of it.
+
+    Examples
+    --------
+    >>> clock = '{"interval": 300, "zone": "Europe/Rome", "starts": {"ann/0/": 1715061600}}'
+    >>> when({"clock": clock}, "ann/0/1"), when({}, "ann/0/1")
+    ('ann, Tue 2024-05-07 08:05 Europe/Rome', None)
+    >>> when({"clock": clock}, "ann/0/1…ann/0/3")
+    'ann, Tue 2024-05-07 08:05 to 08:15 Europe/Rome'
+    """
+    clock = _read(provenance.get(CLOCK, ""))
+    first, _, last = unit.partition("…")
+    begin = _moment(clock, first)
+    if begin is None:
+        return None
+    user = first.rsplit("/", 2)[0]
+    said = f"{user}, {begin:%a %Y-%m-%d %H:%M}"
+    end = _moment(clock, last) if last else None
+    if end is not None:
+        said += f" to {end:%H:%M}" if end.date() == begin.date() else f" to {end:%a %Y-%m-%d %H:%M}"
+    return f"{said} {clock['zone']}"
+
+
+@lru_cache(maxsize=4)
+def _read(text: str) -> dict[str, Any]:
+    """Return the clock, or nothing where a file has none or another's."""
+    try:
+        clock = json.loads(text) if text else {}
+        float(clock["interval"]), dict(clock["starts"]), find_zone(str(clock["zone"]))
+    except (ValueError, KeyError, TypeError):
+        return {}
+    return dict(clock)
+
+
+def _moment(clock: Mapping[str, Any], unit: str) -> datetime | None:
+    prefix, _, number = unit.rpartition("/")
+    start = clock.get("starts", {}).get(prefix + "/")
+    if start is None or not number.isdigit():
+        return None
+    try:
+        seconds = float(start) + int(number) * float(clock["interval"])
+        return datetime.fromtimestamp(seconds, tz=find_zone(str(clock["zone"])))
+    except (OverflowError, ValueError, OSError, TypeError):
+        return None
+
+
+def hours_of_day(start: float, length: int, interval: float, zone: str = "UTC") -> Ints:
+    """Return the hour of the day, in the zone, in which each of so many steps begins.
+
+    Examples
+    --------
+    >>> [hours_of_day(1715061600, 3, 1800, zone).tolist() for zone in ("UTC", "+02:00")]
+    [[6, 6, 7], [8, 8, 9]]
+    """
+    time = start + interval * np.arange(length)
+    quarters, place = np.unique(np.floor(time / _QUARTER).astype(np.int64), return_inverse=True)
+    tz = find_zone(zone)
+    moments = (datetime.fromtimestamp(q * _QUARTER, tz=tz) for q in quarters.tolist())
+    shift = [offset.total_seconds() if (offset := m.utcoffset()) else 0.0 for m in moments]
+    local = np.floor((time + np.array(shift)[place]) / 3600.0).astype(np.int64)
+    hours: Ints = local % 24
+    return hours

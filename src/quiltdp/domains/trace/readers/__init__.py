@@ -10,7 +10,10 @@ from typing import NoReturn
 import numpy as np
 
 from quiltdp.domains.trace.points import Points
+from quiltdp.domains.trace.readers.geojson import read_geojson
+from quiltdp.domains.trace.readers.gps import read_gpx, read_plt
 from quiltdp.domains.trace.readers.rows import Rows, make_points
+from quiltdp.domains.trace.readers.tables import read_csv, read_parquet
 from quiltdp.errors import FileFormatError, InvalidArgument
 
 __all__ = ["FORMATS", "point_files", "read_points"]
@@ -28,6 +31,8 @@ FORMATS = {
     ".pq": "parquet",
 }
 """File name ending -> reader."""
+
+_COLUMNS = ("time", "lat", "lon", "line")
 
 
 def read_points(
@@ -72,15 +77,17 @@ def read_points(
         ``path:line: what is wrong, what to do``.
     """
     files = point_files(path)
-    given = {"lat": lat, "lon": lon, "time": time, "user": user}
-    read = []
-    for file in files:
-        rows = _rows(file, given, separator, header)
-        read.append(
-            make_points(
-                rows, time_zone=time_zone, time_format=time_format, crs=crs, drop_invalid=drop_invalid
-            )
+    columns = {"lat": lat, "lon": lon, "time": time, "user": user}
+    read = [
+        make_points(
+            _rows(file, columns, separator, header),
+            time_zone=time_zone,
+            time_format=time_format,
+            crs=crs,
+            drop_invalid=drop_invalid,
         )
+        for file in files
+    ]
     return read[0] if len(read) == 1 else _joined(read, files)
 
 
@@ -124,29 +131,19 @@ def _inside(folder: Path) -> list[Path]:
     return [file for file in found if file.is_file()]
 
 
-def _rows(path: Path, given: dict[str, str | None], separator: str | None, header: str | None) -> Rows:
+def _rows(path: Path, columns: dict[str, str | None], separator: str | None, header: str | None) -> Rows:
     """Choose the reader by the file's ending."""
-    kind = FORMATS.get(_ending(path))
-    if kind == "csv":
-        from quiltdp.domains.trace.readers.csv_points import read_csv
-
-        return read_csv(path, given, separator=separator, header=header)
-    if kind == "plt":
-        from quiltdp.domains.trace.readers.plt import read_plt
-
-        return read_plt(path)
-    if kind == "gpx":
-        from quiltdp.domains.trace.readers.gpx import read_gpx
-
-        return read_gpx(path)
-    if kind == "geojson":
-        from quiltdp.domains.trace.readers.geojson import read_geojson
-
-        return read_geojson(path, given)
-    if kind == "parquet":
-        from quiltdp.domains.trace.readers.parquet import read_parquet
-
-        return read_parquet(path, given)
+    match FORMATS.get(_ending(path)):
+        case "csv":
+            return read_csv(path, columns, separator=separator, header=header)
+        case "plt":
+            return read_plt(path)
+        case "gpx":
+            return read_gpx(path)
+        case "geojson":
+            return read_geojson(path, columns)
+        case "parquet":
+            return read_parquet(path, columns)
     raise FileFormatError(path, None, f"unknown ending {path.suffix!r}: {', '.join(FORMATS)} are read")
 
 
@@ -165,13 +162,10 @@ def _joined(parts: list[Points], files: list[Path]) -> Points:
     return Points(
         users,
         np.concatenate(who),
-        np.concatenate([p.time for p in parts]),
-        np.concatenate([p.lat for p in parts]),
-        np.concatenate([p.lon for p in parts]),
-        np.concatenate([p.lines for p in parts]),
-        f"{files[0]} and {len(files) - 1} more",
-        (*notes, f"{len(files)} files read together"),
-        {
+        **{name: np.concatenate([getattr(p, name) for p in parts]) for name in _COLUMNS},
+        source=f"{files[0]} and {len(files) - 1} more",
+        notes=(*notes, f"{len(files)} files read together"),
+        provenance={
             **parts[0].provenance,
             "format": ", ".join(sorted({p.provenance.get("format", "?") for p in parts})),
         },

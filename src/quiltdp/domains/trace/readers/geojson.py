@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from quiltdp.domains.trace.readers.google import google_rows
 from quiltdp.domains.trace.readers.rows import Rows, first_of
 from quiltdp.errors import FileFormatError
 from quiltdp.io.json_parse import parse_json
 from quiltdp.io.text import read_source
 
-__all__ = ["read_geojson"]
+__all__ = ["google_rows", "read_geojson"]
 
 _TIMES = ("time", "timestamp", "datetime", "tracked_at", "recorded_at", "t", "date")
 _LISTS = ("coordtimes", "times", "datetimes", "timestamps")
@@ -117,8 +116,29 @@ def _add(rows: Rows, coordinates: Any, times: Any, user: str, *, number: int, pa
         except (TypeError, ValueError, LookupError, OverflowError):
             shown = f"{position!r:.60}"
             raise FileFormatError(path, None, f"feature {number}: {shown} is not a position") from None
-        rows.lon.append(lon)
-        rows.lat.append(lat)
-        rows.time.append(str(time))
-        rows.user.append(user)
-        rows.line.append(number)
+        rows.add(lat, lon, str(time), user, number)
+
+
+def google_rows(locations: Sequence[Any], path: Path) -> Rows:
+    """Read the records of a location history: ``latitudeE7``, ``longitudeE7``, ``timestamp``.
+
+    Records without a position are left out and counted.
+    """
+    rows = Rows(str(path), provenance={"format": "google-records"})
+    empty = 0
+    for number, record in enumerate(locations, start=1):
+        if not isinstance(record, dict):
+            raise FileFormatError(path, None, f"record {number} is not an object")
+        lat, lon = record.get("latitudeE7"), record.get("longitudeE7")
+        time = record.get("timestamp", record.get("timestampMs"))
+        if lat is None or lon is None or time is None:
+            empty += 1
+            continue
+        try:
+            rows.add(float(lat) / 1e7, float(lon) / 1e7, str(time), "user", number)
+        except (TypeError, ValueError, OverflowError):
+            raise FileFormatError(
+                path, None, f"record {number}: {lat!r:.60}, {lon!r:.60} are not coordinates"
+            ) from None
+    rows.note(empty, "record", "without a position or a time left out")
+    return rows

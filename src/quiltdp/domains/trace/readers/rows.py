@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from quiltdp.domains.trace.extras import need
 from quiltdp.domains.trace.points import Floats, Points
 from quiltdp.domains.trace.times import parse_times
 from quiltdp.domains.trace.units import many
-from quiltdp.errors import FileFormatError, option
+from quiltdp.errors import FileFormatError, InvalidArgument, need, option
 
 __all__ = ["Rows", "first_of", "make_points"]
 
@@ -30,6 +29,22 @@ class Rows:
     line: list[int] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     provenance: dict[str, str] = field(default_factory=dict)
+
+    def add(self, lat: float, lon: float, time: str | float, user: str, line: int) -> None:
+        """Append one point; its time is a text as it was written, or seconds since 1970."""
+        self.lat.append(lat)
+        self.lon.append(lon)
+        if isinstance(time, str):
+            self.time.append(time)
+        else:
+            self.seconds.append(time)
+        self.user.append(user)
+        self.line.append(line)
+
+    def note(self, count: int, thing: str, what: str) -> None:
+        """Add ``3 rows without a time left out`` to the notes, if there are any such."""
+        if count:
+            self.notes.append(f"{many(count, thing)} {what}")
 
 
 def make_points(
@@ -89,12 +104,10 @@ def make_points(
 
 def _to_degrees(y: Floats, x: Floats, crs: str) -> tuple[Floats, Floats]:
     """Convert projected coordinates to latitude and longitude."""
-    pyproj = need("pyproj", "reading projected coordinates")
+    pyproj = need("pyproj", "reading projected coordinates", "geo")
     try:
         transform = pyproj.Transformer.from_crs(crs, "EPSG:4326", always_xy=True)
     except pyproj.exceptions.CRSError:
-        from quiltdp.errors import InvalidArgument
-
         raise InvalidArgument(
             f"{option('crs')} {crs!r} is not a coordinate system: use for example EPSG:32650"
         ) from None

@@ -1,4 +1,4 @@
-"""What a family is: the rows a file gives, the people they describe, and the checked pedigree.
+"""What a family is: the rows of a file, the people they describe, the checked pedigree, the study.
 
 A reader returns :class:`Row` objects, one per line, with the file's own words.  ``assemble`` turns
 them into :class:`Person` objects with unique names and complete parents, held by a :class:`Pedigree`.
@@ -6,18 +6,45 @@ them into :class:`Person` objects with unique names and complete parents, held b
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import cached_property
-from typing import Literal, TypeAlias
+from pathlib import Path
+from typing import Literal, TypeAlias, TypeVar
 
-from quiltdp.errors import InvalidArgument, InvalidModel, UnknownNode, option
+from quiltdp.errors import FileFormatError, InvalidArgument, InvalidModel, UnknownNode, option
+from quiltdp.io.text import read_text
 
-__all__ = ["Alleles", "Pedigree", "Person", "Row", "RowFile", "Sex"]
+__all__ = [
+    "Alleles", "Pedigree", "Person", "Row", "RowFile", "Sex",
+    "closure", "grouped", "read_ids", "study_members",
+]  # fmt: skip
 
 Sex: TypeAlias = Literal["male", "female", "unknown"]
 Alleles: TypeAlias = tuple[str, str]
+_K = TypeVar("_K")
+_V = TypeVar("_V")
+
+
+def grouped(pairs: Iterable[tuple[_K, _V]]) -> dict[_K, tuple[_V, ...]]:
+    """Return the values of every key, in order."""
+    groups: dict[_K, list[_V]] = {}
+    for key, value in pairs:
+        groups.setdefault(key, []).append(value)
+    return {key: tuple(values) for key, values in groups.items()}
+
+
+def closure(start: Iterable[str], following: Callable[[str], Iterable[str]]) -> dict[str, int]:
+    """Return everybody who can be reached from ``start``, with the least number of steps."""
+    steps = dict.fromkeys(start, 0)
+    queue = list(steps)
+    for name in queue:  # grows while it is walked
+        for other in following(name):
+            if other not in steps:
+                steps[other] = steps[name] + 1
+                queue.append(other)
+    return steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +165,8 @@ class Pedigree:
                 if parent not in seen:
                     raise InvalidModel(f"{self.source}: {p.name!r} has the parent {parent!r}, who is missing")
         if len(self.ordered) < len(self.people):
-            stuck = seen - {p.name for p in self.ordered}
-            raise InvalidModel(f"{self.source}: {min(stuck)!r} is among their own ancestors")
+            cyclic = min(seen - {p.name for p in self.ordered})
+            raise InvalidModel(f"{self.source}: {cyclic!r} is among their own ancestors")
 
     def __len__(self) -> int:
         """Return the number of people, added ones included."""
@@ -151,10 +178,17 @@ class Pedigree:
 
     def __getitem__(self, name: str) -> Person:
         """Return a person by name (of a twin, the person who stands for both)."""
-        found = self.by_name.get(name)
-        if found is None:
+        if name not in self.by_name:
             raise UnknownNode(f"person {name!r} is not in the pedigree {self.source}")
-        return found
+        return self.by_name[name]
+
+    def named(self, family: str, person: str) -> str | None:
+        """Return the name of whom a file calls so: id ``person`` in ``family`` (``""``: in any)."""
+        for name in (f"{family}/{person}" if family else person, person):
+            known = self.by_name.get(name)
+            if known is not None and (not family or known.family in (family, "") or name != person):
+                return name
+        return None
 
     def find(self, text: str, where: str = "") -> str:
         """Return the name of the one person that is meant: by name, family and id, id, label or its words.
@@ -171,19 +205,17 @@ class Pedigree:
         >>> pair.find("ann lee"), pair.find("I2")
         ('I1', 'I2')
         """
-        if text in self.by_name:
-            return text
         words = text.split()
-        if len(words) == 2:
-            for name in (f"{words[0]}/{words[1]}", words[1]):
-                person = self.by_name.get(name)
-                if person is not None and (person.family in (words[0], "") or name != words[1]):
-                    return person.name
-        for found in (self._by_id.get(text, ()), self._by_label.get(_plain(text), ()), self._saying(text)):
-            if len(found) == 1:
-                return found[0].name
-            if found:
-                several = ", ".join(f"{p.name!r} (line {p.line})" for p in found[:3])
+        name = text if text in self.by_name else self.named(*words) if len(words) == 2 else None
+        if name is not None:
+            return name
+        label = set(_plain(text).split())
+        alike = tuple(p for p in self.people if label and label <= set(_plain(p.label).split()))
+        for people in (self.by_id.get(text, ()), self._by_label.get(_plain(text), ()), alike):
+            if len(people) == 1:
+                return people[0].name
+            if people:
+                several = ", ".join(f"{p.name!r} (line {p.line})" for p in people[:3])
                 raise InvalidArgument(f"{where}{text!r} could be {several}: write one of these")
         raise InvalidArgument(f"{where}{text!r} is not in the pedigree {self.source}{self._near(text)}")
 
@@ -192,29 +224,17 @@ class Pedigree:
         spellings = {_plain(s): p for p in reversed(self.people) for s in (p.name, p.id, p.label) if s}
         close = get_close_matches(_plain(text), spellings, n=3, cutoff=0.5)
         people = dict.fromkeys(spellings[s] for s in close)
-        told = [f"{p.name!r}{f' ({p.label})' if p.label else ''}" for p in people]
-        return f"; did you mean {' or '.join(told)}?" if told else ""
-
-    def _saying(self, text: str) -> list[Person]:
-        """Return everybody whose label has all these words."""
-        words = set(_plain(text).split())
-        return [p for p in self.people if words and words <= set(_plain(p.label).split())]
+        shown = [f"{p.name!r}{f' ({p.label})' if p.label else ''}" for p in people]
+        return f"; did you mean {' or '.join(shown)}?" if shown else ""
 
     @cached_property
-    def _by_id(self) -> Mapping[str, list[Person]]:
-        found: dict[str, list[Person]] = {}
-        for p in self.people:
-            if p.id:
-                found.setdefault(p.id, []).append(p)
-        return found
+    def by_id(self) -> Mapping[str, tuple[Person, ...]]:
+        """Everybody by the id in the file, which several families may use."""
+        return grouped((p.id, p) for p in self.people if p.id)
 
     @cached_property
-    def _by_label(self) -> Mapping[str, list[Person]]:
-        found: dict[str, list[Person]] = {}
-        for p in self.people:
-            if p.label:
-                found.setdefault(_plain(p.label), []).append(p)
-        return found
+    def _by_label(self) -> Mapping[str, tuple[Person, ...]]:
+        return grouped((_plain(p.label), p) for p in self.people if p.label)
 
     def only(self, text: str) -> Pedigree:
         """Return the family with this label (FID), or the one this person belongs to.
@@ -244,11 +264,8 @@ class Pedigree:
     @cached_property
     def by_name(self) -> Mapping[str, Person]:
         """Every person by name, twins by either name."""
-        names = {p.name: p for p in self.people}
-        for p in self.people:
-            for twin in p.also:
-                names.setdefault(twin, p)
-        return names
+        twins = {twin: p for p in reversed(self.people) for twin in p.also}
+        return {**twins, **{p.name: p for p in self.people}}
 
     @cached_property
     def ordered(self) -> tuple[Person, ...]:
@@ -266,11 +283,7 @@ class Pedigree:
     @cached_property
     def children(self) -> Mapping[str, tuple[str, ...]]:
         """The children of every parent, in file order."""
-        found: dict[str, list[str]] = {}
-        for p in self.people:
-            for parent in p.parents:
-                found.setdefault(parent, []).append(p.name)
-        return {n: tuple(cs) for n, cs in found.items()}
+        return grouped((parent, p.name) for p in self.people for parent in p.parents)
 
     @property
     def founders(self) -> tuple[Person, ...]:
@@ -285,21 +298,15 @@ class Pedigree:
     @cached_property
     def components(self) -> tuple[tuple[str, ...], ...]:
         """The families: sets of people connected by parenthood, largest first."""
-        root = {p.name: p.name for p in self.people}
-
-        def find(n: str) -> str:
-            while root[n] != n:
-                root[n] = root[root[n]]
-                n = root[n]
-            return n
-
+        label: dict[str, str] = {}
         for p in self.people:
-            for parent in p.parents:
-                root[find(parent)] = find(p.name)
-        groups: dict[str, list[str]] = {}
-        for p in self.people:
-            groups.setdefault(find(p.name), []).append(p.name)
-        return tuple(sorted((tuple(g) for g in groups.values()), key=len, reverse=True))
+            if p.name not in label:
+                label |= dict.fromkeys(closure([p.name], self._nearest), p.name)
+        groups = grouped((label[p.name], p.name) for p in self.people)
+        return tuple(sorted(groups.values(), key=len, reverse=True))
+
+    def _nearest(self, name: str) -> tuple[str, ...]:
+        return (*self[name].parents, *self.children.get(name, ()))
 
     @cached_property
     def generation(self) -> Mapping[str, int]:
@@ -319,3 +326,37 @@ class Pedigree:
 def _plain(label: str) -> str:
     """Return a label as people compare them: case and blanks do not matter."""
     return " ".join(label.casefold().split())
+
+
+# -- the study ---------------------------------------------------------------------------------------
+
+
+def read_ids(path: str | Path) -> tuple[tuple[int, str], ...]:
+    """Read (line, id) pairs: one id per line, or family and id as ``FID IID``; ``#`` starts a comment."""
+    lines = enumerate(read_text(Path(path), otherwise="latin-1").split("\n"), start=1)
+    ids = tuple((k, text.strip()) for k, text in lines if text.strip() and text.strip()[0] != "#")
+    if not ids:
+        raise FileFormatError(path, None, "the study file names nobody")
+    return ids
+
+
+def study_members(family: Pedigree, study: str | Path | Collection[str] | None) -> tuple[str, ...]:
+    """Return the names of the people in the study, in pedigree order, twins each by their own name.
+
+    They are the records; everybody else in the pedigree is latent.
+
+    Raises
+    ------
+    InvalidArgument
+        For an id that is not in the pedigree, or that several families share, by line.
+    """
+    if study is None:
+        chosen = {n for p in family.people if p.stated for n in (p.name, *p.also)}
+    elif isinstance(study, (str, Path)):
+        chosen = {family.find(text, f"{study}:{line}: ") for line, text in read_ids(study)}
+    else:
+        chosen = {family.find(str(i), "study: ") for i in study}
+    members = tuple(n for p in family.people for n in (p.name, *p.also) if n in chosen)
+    if not members:
+        raise InvalidArgument(f"{family.source}: the study has nobody in it")
+    return members

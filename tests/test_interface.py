@@ -1,0 +1,158 @@
+"""Every public function takes any model: ours, pgmpy's, networkx's, a file, what a fit returned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pytest
+
+import quiltdp as qd
+from quiltdp.errors import InvalidArgument, InvalidModel
+from quiltdp.graph.types import DependencyGraph
+from quiltdp.inference.influence import blanket_influence
+from quiltdp.interface import any_model, as_model
+from quiltdp.io.networkx import to_networkx
+from quiltdp.io.pgmpy import from_pgmpy, to_pgmpy
+
+PATH = "models/cancer.bif"
+CANCER = qd.load_model(PATH)
+LAPLACE = qd.Laplace(1.0)
+
+
+@pytest.fixture(scope="module")
+def forms() -> dict[str, Any]:
+    return {"path": PATH, "pgmpy": to_pgmpy(CANCER), "networkx": to_networkx(CANCER)}
+
+
+FUNCTIONS: dict[str, Callable[[Any], Any]] = {
+    "calibrate": lambda m: qd.calibrate(m, 1.0, LAPLACE).sigma,
+    "leakage": lambda m: qd.leakage(m, 0.1).epsilon,
+    "dp_epsilon": lambda m: qd.dp_epsilon(m, 1.0),
+    "attack": lambda m: str(qd.attack(m, 0.1)),
+    "robust": lambda m: qd.robust(m, 1.0, LAPLACE, off_by=0.01).sigma,
+    "robust family": lambda m: qd.robust([m, CANCER], 1.0, LAPLACE).sigma,
+    "moralize": qd.moralize,
+    "quilts": lambda m: len(list(qd.quilts(m, "Cancer"))),
+    "markov_blanket": lambda m: qd.markov_blanket(m, "Cancer"),
+    "max_influence": lambda m: qd.max_influence(m, of="Cancer", on=["Xray"]),
+    "blanket_influence": lambda m: blanket_influence(m, "Cancer"),
+    "quilt_influence": lambda m: qd.quilt_influence(m, next(qd.quilts(m, "Cancer"))).b,
+    "influence_table": lambda m: [row.to_dict() for row in qd.influence_table(m).values()],
+    "plan": lambda m: str(qd.plan(m, queries=1, budget=1, accuracy=0.99)),
+}
+
+
+@pytest.mark.parametrize("form", ["path", "pgmpy", "networkx"])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_any_form_of_a_model_has_the_same_answer(name: str, form: str, forms: dict[str, Any]) -> None:
+    def answer(model: Any) -> Any:
+        try:
+            return FUNCTIONS[name](model)
+        except qd.QuiltdpError as error:  # a plan that no five records can keep
+            return str(error)
+
+    assert answer(forms[form]) == answer(CANCER)
+
+
+def test_the_model_may_be_a_keyword() -> None:
+    assert qd.leakage(model=PATH, dp_epsilon=0.1).epsilon == qd.leakage(CANCER, 0.1).epsilon
+    with pytest.raises(TypeError, match="model"):
+        qd.leakage(dp_epsilon=0.1)
+    assert any_model(lambda m: m)(PATH).fingerprint == CANCER.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("thing", "says"),
+    [(3, "load_model"), ({"A": [0.5, 0.5]}, "Model.from_tables"), (nx.path_graph(3), "directed")],
+)
+def test_what_is_no_model_is_refused_with_what_to_call(thing: Any, says: str) -> None:
+    with pytest.raises(InvalidArgument, match=says):
+        qd.calibrate(thing, 1.0, LAPLACE)
+
+
+def test_a_frame_is_data() -> None:
+    pandas = pytest.importorskip("pandas")
+    with pytest.raises(InvalidArgument, match="fit_network"):
+        as_model(pandas.DataFrame({"a": [0, 1]}))
+
+
+def test_markov_networks_of_pgmpy() -> None:
+    ours = qd.Model.from_potentials({"A": 2, "B": 2}, [("AB", [[3, 1], [1, 3]])])
+    assert qd.leakage(to_pgmpy(ours), 0.1).epsilon == qd.leakage(ours, 0.1).epsilon
+
+
+def dynamic(*, filled: bool) -> Any:
+    from pgmpy.factors.discrete import TabularCPD
+    from pgmpy.models import DynamicBayesianNetwork
+
+    d, i, g = ("D", 0), ("I", 0), ("G", 0)
+    network = DynamicBayesianNetwork([(d, g), (i, g), (d, ("D", 1)), (i, ("I", 1))])
+    network.add_cpds(
+        TabularCPD(g, 2, [[0.3, 0.05, 0.9, 0.5], [0.7, 0.95, 0.1, 0.5]], [i, d], [2, 2]),
+        TabularCPD(d, 2, [[0.6], [0.4]]),
+        TabularCPD(("D", 1), 2, [[0.7, 0.3], [0.3, 0.7]], [d], [2]),
+        TabularCPD(i, 2, [[0.7], [0.3]]),
+        TabularCPD(("I", 1), 2, [[0.5, 0.4], [0.5, 0.6]], [i], [2]),
+    )
+    if filled:
+        network.initialize_initial_state()
+    return network
+
+
+@pytest.mark.parametrize("filled", [False, True], ids=["as given", "filled in by pgmpy"])
+def test_dynamic_networks_are_unrolled(filled: bool) -> None:
+    model = from_pgmpy(dynamic(filled=filled), length=3)
+    assert [str(f) for f in model.factors][3:6] == ["P(G_1 | I_1, D_1)", "P(D_1 | D_0)", "P(I_1 | I_0)"]
+    grades = {f.child: f.table for f in model.factors if str(f.child).startswith("G")}
+    for table in grades.values():
+        assert np.allclose(table[..., 0], [[0.3, 0.05], [0.9, 0.5]])
+    with pytest.raises(InvalidArgument, match=r"from_pgmpy\(network, length="):
+        qd.calibrate(dynamic(filled=filled), 1.0, LAPLACE)
+
+
+def test_a_dynamic_network_without_a_table_between_slices_is_refused() -> None:
+    network = dynamic(filled=False)
+    network.cpds = [c for c in network.cpds if tuple(c.variables[0]) != ("I", 1)]
+    with pytest.raises(InvalidModel, match="'I' has no CPD for slice 1"):
+        from_pgmpy(network, length=3)
+    with pytest.raises(InvalidArgument, match="only a DynamicBayesianNetwork"):
+        from_pgmpy(to_pgmpy(CANCER), length=3)
+
+
+def test_graphs_are_taken_and_handed_out_as_networkx() -> None:
+    moral = qd.moralize("models/asia.bif")
+    assert moral.joined == (("tub", "lung"), ("bronc", "either"))
+    assert {frozenset(e) for e in moral.joined} == {
+        frozenset(e)
+        for e in set(moral.edges())
+        if not to_networkx(qd.example("asia")).has_edge(*e)
+        and not to_networkx(qd.example("asia")).has_edge(*e[::-1])
+    }
+    graph = moral.to_networkx()
+    assert [str(q) for q in qd.quilts(graph, "smoke")] == [str(q) for q in qd.quilts(moral, "smoke")]
+    bare = nx.DiGraph([("A", "C"), ("B", "C")])
+    assert qd.moralize(bare).joined == (("A", "B"),) or qd.moralize(bare).joined == (("B", "A"),)
+    assert DependencyGraph("AB", [("A", "B")]).joined == ()
+
+
+def test_fits_are_models() -> None:
+    rng = np.random.default_rng(0)
+    columns = {"x": rng.integers(0, 2, 400), "y": rng.integers(0, 2, 400)}
+    fits = [
+        qd.fit_chain(columns["x"], 2),
+        qd.fit_network(columns, edges=[]),
+        qd.fit_rows(columns, "independent"),
+    ]
+    for model in fits:
+        assert isinstance(model, qd.Model)
+        assert model.fit.model is model
+        assert qd.leakage(model, 0.1).epsilon >= 0.1
+    assert CANCER.fit is None
+
+
+def test_the_old_keyword_warns() -> None:
+    with pytest.warns(FutureWarning, match="epsilon="):
+        assert qd.dp_epsilon(CANCER, bdp_epsilon=1.0) == qd.dp_epsilon(CANCER, epsilon=1.0)
