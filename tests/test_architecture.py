@@ -79,14 +79,14 @@ MOST_CODE_LINES = {
     "base": 1916,
     "cli": 4437,
     "compiled": 107,
-    "domains": 7272,
+    "domains": 6991,
     "generalization": 2059,
     "graph": 774,
     "inference": 3404,
     "io": 1680,
     "mechanisms": 2714,
-    "papers": 1320,
-    "report": 1379,
+    "papers": 1318,
+    "report": 1374,
     "web": 393,
 }
 

@@ -15,9 +15,8 @@ import pytest
 
 import quiltdp as qd
 from quiltdp.domains.pedigree import read_pedigree
-from quiltdp.domains.pedigree.kin import kin_table
+from quiltdp.domains.pedigree.kin import kin_table, relation
 from quiltdp.domains.pedigree.output import summary
-from quiltdp.domains.pedigree.relations import relation
 from quiltdp.errors import FileFormatError, InvalidArgument, InvalidModel, QuiltdpError
 from quiltdp.io.columns import Role, recognise
 

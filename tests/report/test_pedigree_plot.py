@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from quiltdp.domains.pedigree import Pedigree, Person, read_pedigree
 from quiltdp.errors import InvalidArgument
-from quiltdp.report.pedigree_layout import layout
-from quiltdp.report.pedigree_lines import SYMBOL, draw_lines
+from quiltdp.report.pedigree_layout import SYMBOL, draw_lines, layout
 from quiltdp.report.pedigree_plot import draw_pedigree
 
 MODELS = Path(__file__).parents[2] / "models" / "pedigree"

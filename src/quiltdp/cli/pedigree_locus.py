@@ -67,7 +67,7 @@ def _unlinked(model: Model, family: Pedigree, genetics: dict[str, Any]) -> Model
 def _linkage(
     linked: Model, unlinked: Model, epsilon: float, query: str, *, work: str, limits: Limits
 ) -> list[dict[str, Any]]:
-    from quiltdp.domains.pedigree.linked_cost import linkage_cost
+    from quiltdp.domains.pedigree.linked import linkage_cost
 
     return [
         linkage_cost(

@@ -10,12 +10,11 @@ import textwrap
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
+from quiltdp.domains.pedigree.kin import kinship
 from quiltdp.domains.pedigree.people import Pedigree, Person
-from quiltdp.domains.pedigree.relations import kinship
 from quiltdp.errors import DependencyMissing, InvalidArgument
 from quiltdp.printable import printable
-from quiltdp.report.pedigree_layout import MOST_DRAWN, layout
-from quiltdp.report.pedigree_lines import SYMBOL, Drawing, draw_lines
+from quiltdp.report.pedigree_layout import MOST_DRAWN, SYMBOL, Drawing, draw_lines, layout
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

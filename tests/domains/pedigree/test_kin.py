@@ -12,14 +12,13 @@ from hypothesis import strategies as st
 
 from quiltdp import max_influence, pedigree
 from quiltdp.domains.pedigree import Pedigree, Person, mendel
-from quiltdp.domains.pedigree.kin import influence_of_pair, kin_table, pair_table
+from quiltdp.domains.pedigree.kin import influence_of_pair, kin_table, kinship, pair_table, relation
 from quiltdp.domains.pedigree.queries import (
     allele_count,
     carrier_count,
     genotype_histogram,
     query_by_name,
 )
-from quiltdp.domains.pedigree.relations import kinship, relation
 from quiltdp.errors import InvalidArgument
 from quiltdp.inference import brute_force
 

@@ -9,8 +9,7 @@ import pytest
 
 import quiltdp as qd
 from quiltdp.domains.pedigree import Pedigree, Person, pedigree
-from quiltdp.domains.pedigree.linked import LinkedLoci, gamete_table
-from quiltdp.domains.pedigree.linked_cost import linkage_cost
+from quiltdp.domains.pedigree.linked import LinkedLoci, gamete_table, linkage_cost
 from quiltdp.domains.pedigree.network import frequencies_of
 from quiltdp.domains.pedigree.queries import allele_count, records_by_person
 from quiltdp.errors import InvalidArgument, ModelTooWide

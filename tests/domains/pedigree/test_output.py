@@ -7,8 +7,7 @@ import io
 
 from quiltdp import pedigree
 from quiltdp.domains.pedigree import Pedigree, Person
-from quiltdp.domains.pedigree.kin import kin_table
-from quiltdp.domains.pedigree.output import kin_tsv, leakage_tsv, person_table, summary
+from quiltdp.domains.pedigree.output import leakage_tsv, person_table, summary
 
 FAMILY = Pedigree(
     (
@@ -62,14 +61,6 @@ def test_grandparent_drives_when_nobody_nearer_is_in_the_study():
     values = dict.fromkeys(model.records, 1.0)
     drivers = {r.person: r.driver for r in person_table(model, family, values, values)}
     assert drivers == {"g": "1 grandchild", "kid": "1 grandparent", "r": "no near relative in the study"}
-
-
-def test_kin_tsv():
-    model = pedigree(FAMILY, 0.1)
-    kin = read(kin_tsv(kin_table(model, FAMILY, "a")))
-    assert [k["RELATIVE"] for k in kin] == ["dad", "mum", "b"]
-    assert kin[0]["MAX_INFLUENCE"] == "inf"
-    assert kin[2]["RELATION"] == "full sib"
 
 
 def test_summary():

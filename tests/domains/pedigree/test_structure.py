@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from quiltdp import load_model, pedigree
-from quiltdp.domains.pedigree import Locus, Pedigree, Person, loci_by_frequency, read_pedigree
+from quiltdp.domains.pedigree import Locus, Pedigree, Person, read_pedigree
 from quiltdp.errors import InvalidArgument, InvalidModel, UnknownNode
 from quiltdp.inference.trees import junction_tree
 
@@ -235,11 +235,6 @@ def test_several_loci_are_independent_components_with_shared_tables(tmp_path):
     tables = {f.scope[-1]: f.table for f in model.factors}
     assert tables["kid@rs1"] is tables["kid@rs3"]
     assert tables["dad@rs1"] is tables["mum@rs3"]
-    groups = loci_by_frequency(family, {"rs1": 0.1, "rs2": 0.3, "rs3": 0.1})
-    assert [(f, names, len(m.nodes)) for f, names, m in groups] == [
-        (0.1, ("rs1", "rs3"), 3),
-        (0.3, ("rs2",), 3),
-    ]
 
 
 def test_inbred_founders(tmp_path):

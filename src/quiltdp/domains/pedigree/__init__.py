@@ -6,7 +6,7 @@ family alone.
 
 from __future__ import annotations
 
-from quiltdp.domains.pedigree.network import Locus, load, loci_by_frequency, pedigree
+from quiltdp.domains.pedigree.network import Locus, load, pedigree
 from quiltdp.domains.pedigree.people import Pedigree, Person
 from quiltdp.domains.pedigree.read import SUFFIXES, read_pedigree
 
@@ -16,7 +16,6 @@ __all__ = [
     "Pedigree",
     "Person",
     "load",
-    "loci_by_frequency",
     "pedigree",
     "read_pedigree",
 ]

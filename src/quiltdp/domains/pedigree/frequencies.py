@@ -17,10 +17,12 @@ from __future__ import annotations
 import math
 import os
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +32,9 @@ from quiltdp.io.columns import Role, listed, plain, recognise
 from quiltdp.io.text import read_text
 
 __all__ = ["Panel", "loci_in", "read_frequencies"]
+
+Lines = Iterable[tuple[int, str]]
+_Cells = tuple[str, str, str, str, str]  # locus, frequency, chromosome, reference, alternative
 
 _ROLES = {
     "locus": Role(
@@ -89,23 +94,17 @@ class Panel:
         for name, kind in (("frequency", np.float64), ("x_linked", np.bool_), ("counts", np.int64)):
             array = np.array(getattr(self, name), dtype=kind)
             if array.shape != (len(self.names),):
-                raise InvalidArgument(
-                    f"{self.source}: {name} has shape {array.shape} for {len(self.names)} loci"
-                )
+                shapes = f"{name} has shape {array.shape} for {len(self.names)} loci"
+                raise InvalidArgument(f"{self.source}: {shapes}")
             array.flags.writeable = False
             object.__setattr__(self, name, array)
         if (self.counts < 1).any():
             raise InvalidArgument(f"{self.source}: every line of a panel stands for at least one locus")
-        with np.errstate(invalid="ignore"):
-            odd = np.flatnonzero((self.frequency < 0) | (self.frequency > 1))
-        if len(odd):
-            k = int(odd[0])
-            raise InvalidArgument(
-                f"{self.source}: locus {self.names[k]!r} has the frequency {self.frequency[k]:g},"
-                " not a number from 0 to 1"
-            )
         seen: set[str] = set()
-        for name in self.names:
+        for name, p in zip(self.names, self.frequency.tolist(), strict=True):
+            if p < 0 or p > 1:
+                reason = f"locus {name!r} has the frequency {p:g}, not a number from 0 to 1"
+                raise InvalidArgument(f"{self.source}: {reason}")
             if name in seen:
                 raise InvalidArgument(f"{self.source}: two loci are called {name!r}")
             seen.add(name)
@@ -148,139 +147,108 @@ def read_frequencies(path: str | os.PathLike[str]) -> Panel:
     FileFormatError
         With the line: no frequency column, not a number from 0 to 1, a locus named twice.
     """
-    name = Path(path)
-    found = _Columns()
-    for line, cells in _rows(name, enumerate(read_text(name).split("\n"), start=1)):
-        found.add(name, line, cells)
-    return found.panel(name)
+    file = Path(path)
+    lines: dict[str, int] = {}
+    loci: list[PanelLocus] = []
+    left_out: Counter[str] = Counter()
+    for locus in loci_in(file, enumerate(read_text(file).split("\n"), start=1)):
+        if locus.left_out:
+            left_out[locus.left_out] += 1
+            continue
+        if locus.name in lines:
+            reason = f"the locus {locus.name!r} is on line {lines[locus.name]} already: keep one of them"
+            raise FileFormatError(file, locus.line, reason)
+        lines[locus.name] = locus.line
+        loci.append(locus)
+    notes = notes_on(left_out)
+    if not loci:
+        raise FileFormatError(file, None, "; ".join(("there are no loci in this file", *notes)))
+    _, names, values, on_x, _, chromosomes, references, alternatives = zip(*loci, strict=True)
+    alleles = (references, alternatives)
+    return Panel(names, np.array(values), np.array(on_x), chromosomes, *alleles, str(file), notes)
 
 
-def loci_in(path: Path, lines: Iterable[tuple[int, str]]) -> Iterator[tuple[float, bool, str]]:
-    """Yield frequency, whether on the X chromosome, and why it is left out (``""``: it is not), per locus.
+class PanelLocus(NamedTuple):
+    """A locus of a file; ``left_out`` says why it is, ``""`` if it is not."""
 
-    ``lines`` are numbered and may be read while they are walked.
-    """
-    for line, (locus, text, chromosome, _, alternative) in _rows(path, lines):
-        why = _why_left_out(chromosome, text, alternative)
+    line: int
+    name: str
+    frequency: float
+    on_x: bool
+    left_out: str
+    chromosome: str
+    reference: str
+    alternative: str
+
+
+def loci_in(path: Path, lines: Lines) -> Iterator[PanelLocus]:
+    """Yield the loci of a file; ``lines`` are numbered and may be read while they are walked."""
+    for line, (name, text, chromosome, reference, alternative) in _rows(path, lines):
+        locus = name if name not in ("", ".") else f"line {line}"
+        several = "with more than two alleles" if "," in text + alternative else ""
+        why = "on Y or mitochondrial" if chromosome.lower() in _NOT_DIPLOID else several
         value = math.nan if why else _frequency(path, line, locus, text)
-        yield value, chromosome.lower() in _X, why
-
-
-_Cells = tuple[str, str, str, str, str]  # locus, frequency, chromosome, reference, alternative
-
-
-class _Columns:
-    """The loci read so far."""
-
-    def __init__(self) -> None:
-        self.cells: list[_Cells] = []
-        self.values: list[float] = []
-        self.first: dict[str, int] = {}
-        self.left_out: dict[str, int] = {}
-
-    def add(self, path: Path, line: int, cells: _Cells) -> None:
-        locus, text, chromosome, _, alternative = cells
-        if locus in ("", "."):
-            locus = f"line {line}"
-            cells = (locus, *cells[1:])
-        why = _why_left_out(chromosome, text, alternative)
-        if why:
-            self.left_out[why] = self.left_out.get(why, 0) + 1
-            return
-        if locus in self.first:
-            raise FileFormatError(
-                path, line, f"the locus {locus!r} is on line {self.first[locus]} already: keep one of them"
-            )
-        self.first[locus] = line
-        self.cells.append(cells)
-        self.values.append(_frequency(path, line, locus, text))
-
-    def panel(self, path: Path) -> Panel:
-        notes = tuple(f"{count:,} loci {why} were left out" for why, count in self.left_out.items())
-        if not self.cells:
-            raise FileFormatError(
-                path, None, f"there are no loci in this file{'; ' * bool(notes)}{'; '.join(notes)}"
-            )
-        names, _, chromosomes, references, alternatives = zip(*self.cells, strict=True)
-        on_x = np.array([c.lower() in _X for c in chromosomes])
-        return Panel(
-            names, np.array(self.values), on_x, chromosomes, references, alternatives, str(path), notes
+        yield PanelLocus(
+            line, locus, value, chromosome.lower() in _X, why, chromosome, reference, alternative
         )
 
 
-def _why_left_out(chromosome: str, frequency: str, alternative: str) -> str:
-    if chromosome.lower() in _NOT_DIPLOID:
-        return "on Y or mitochondrial"
-    return "with more than two alleles" if "," in frequency or "," in alternative else ""
+def notes_on(left_out: Counter[str]) -> tuple[str, ...]:
+    """Say how many loci were left out, by reason."""
+    return tuple(f"{count:,} loci {why} were left out" for why, count in left_out.items())
 
 
 def _frequency(path: Path, line: int, locus: str, text: str) -> float:
     if text.strip().lower() in _UNKNOWN:
         return math.nan
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0.0 <= value <= 1.0:
-        raise FileFormatError(
-            path, line, f"locus {locus!r}: the frequency {text[:40]!r} is not a number from 0 to 1"
-        )
+    value = _number(text)
+    if value is None or not 0.0 <= value <= 1.0:
+        reason = f"locus {locus!r}: the frequency {text[:40]!r} is not a number from 0 to 1"
+        raise FileFormatError(path, line, reason)
     return value
 
 
 # -- the layouts -------------------------------------------------------------------------------------
 
 
-def _rows(path: Path, lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, _Cells]]:
+def _rows(path: Path, lines: Lines) -> Iterator[tuple[int, _Cells]]:
     """Return line and cells of every locus, whatever the layout."""
     body = ((k, t) for k, t in lines if t.strip() and not t.startswith("##"))
     top = next(body, None)
     if top is None:
         raise FileFormatError(path, None, "there are no loci in this file")
-    mark = _mark(top[1])
+    mark = next((mark for mark in "\t,;" if mark in top[1]), None)  # None: any blanks
     first = _split(top[1].lstrip("#"), mark)
-    kind = [plain(cell) for cell in first]
-    if kind[:5] == ["chrom", "pos", "id", "ref", "alt"] and "info" in kind:
-        return _from_vcf(path, body, kind, mark)
-    if kind[:4] == ["chrom", "pos", "nalleles", "nchr"]:
+    header = [plain(cell) for cell in first]
+    if header[:5] == ["chrom", "pos", "id", "ref", "alt"] and "info" in header:
+        return _from_vcf(path, body, header.index("info"), mark)  # the first: a sample may be called so
+    if header[:4] == ["chrom", "pos", "nalleles", "nchr"]:
         return _from_vcftools(path, body, mark)
     if any(_ROLES["frequency"].rank(cell) is not None for cell in first):
         return _from_table(path, first, top[0], body, mark)
-    if len(first) == 6 and _is_number(first[3]) and _is_number(first[2]):
-        raise FileFormatError(
-            path,
-            top[0],
-            "a .bim has no frequencies: give the .afreq or .frq that PLINK writes with --freq, or a seventh"
-            " column with the frequency of A1",
-        )
-    if len(first) in (2, 7) and _is_number(first[-1]):
+    if len(first) in (2, 7) and _number(first[-1]) is not None:
         return _headless(path, chain([top], body), len(first), mark)
-    raise FileFormatError(
-        path,
-        top[0],
+    reason = (
         f"no frequency column among {listed(first)}: expected .afreq or .frq of PLINK, a VCF with AF,"
-        " or a header that names a locus and a frequency",
+        " or a header that names a locus and a frequency"
     )
+    if len(first) == 6 and None not in (_number(first[2]), _number(first[3])):
+        reason = (
+            "a .bim has no frequencies: give the .afreq or .frq that PLINK writes with --freq, or a seventh"
+            " column with the frequency of A1"
+        )
+    raise FileFormatError(path, top[0], reason)
 
 
 def _split(text: str, mark: str | None) -> list[str]:
     return [cell.strip() for cell in text.split(mark)]
 
 
-def _mark(header: str) -> str | None:
-    """Return what separates the columns: tabs, commas or any blanks, as the first line has them."""
-    return next((mark for mark in "\t,;" if mark in header), None)
-
-
-def _is_number(text: str) -> bool:
+def _number(text: str) -> float | None:
     try:
-        float(text)
+        return float(text)
     except ValueError:
-        return False
-    return True
-
-
-Lines = Iterable[tuple[int, str]]
+        return None
 
 
 def _table_cells(path: Path, lines: Lines, width: int, mark: str | None) -> Iterator[tuple[int, list[str]]]:
@@ -294,23 +262,16 @@ def _table_cells(path: Path, lines: Lines, width: int, mark: str | None) -> Iter
 def _from_table(
     path: Path, header: list[str], top: int, body: Lines, mark: str | None
 ) -> Iterator[tuple[int, _Cells]]:
-    where = recognise(header, _ROLES, {}, source=path, line=top, say=_said)
+    def said(role: str, column: str | int = "") -> str:
+        return f"another header for the {role}" if column == "" else option(role)
+
+    where = recognise(header, _ROLES, {}, source=path, line=top, say=said)
     for role in ("locus", "frequency"):
         if role not in where:
             raise FileFormatError(path, top, f"no {role} column among {listed(header)}")
-
-    def cell(cells: list[str], role: str) -> str:
-        return cells[where[role]] if role in where else "."
-
     for line, cells in _table_cells(path, body, len(header), mark):
-        yield line, (
-            cells[where["locus"]], cells[where["frequency"]],
-            cell(cells, "chromosome"), cell(cells, "reference"), cell(cells, "alternative"),
-        )  # fmt: skip
-
-
-def _said(role: str, column: str | int = "") -> str:
-    return f"another header for the {role}" if column == "" else option(role)
+        locus, frequency, *others = (cells[where[role]] if role in where else "." for role in _ROLES)
+        yield line, (locus, frequency, others[0], others[1], others[2])
 
 
 def _headless(path: Path, body: Lines, width: int, mark: str | None) -> Iterator[tuple[int, _Cells]]:
@@ -335,13 +296,12 @@ def _from_vcftools(path: Path, body: Lines, mark: str | None) -> Iterator[tuple[
         yield line, (locus, alleles[1][2] + several, cells[0], alleles[0][0], alleles[1][0] + several)
 
 
-def _from_vcf(path: Path, body: Lines, header: list[str], mark: str | None) -> Iterator[tuple[int, _Cells]]:
-    info = header.index("info")  # the first: a sample may be called so
+def _from_vcf(path: Path, body: Lines, info: int, mark: str | None) -> Iterator[tuple[int, _Cells]]:
     for line, text in body:
         cells = text.split(mark)
         if len(cells) <= info:
             raise FileFormatError(path, line, f"{len(cells)} columns, a VCF line has at least 8")
-        found = _AF.search(cells[info])
+        frequency = _AF.search(cells[info])
         chromosome, position, name, reference, alternative = cells[:5]
         locus = name if name != "." else f"{chromosome}:{position}"
-        yield line, (locus, found[1] if found else ".", chromosome, reference, alternative)
+        yield line, (locus, frequency[1] if frequency else ".", chromosome, reference, alternative)

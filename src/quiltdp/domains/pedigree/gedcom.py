@@ -11,12 +11,11 @@ import logging
 import re
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from quiltdp.domains.pedigree.cells import read_sex
-from quiltdp.domains.pedigree.people import Row, RowFile
+from quiltdp.domains.pedigree.people import Row, RowFile, grouped
 from quiltdp.errors import DependencyMissing, FileFormatError, QuiltdpError
 from quiltdp.io.text import read_bytes
 
@@ -24,18 +23,6 @@ __all__ = ["read_gedcom"]
 
 _LEVEL = re.compile(rb"(?m)^[ \t]{0,20}\d{10}")
 _NOT_BY_BIRTH = frozenset({"adopted", "foster", "sealing", "step", "guardian", "adoptive", "surrogate"})
-
-
-@dataclass
-class _Links:
-    """For every child the families it belongs to by birth, and the ones it was brought into."""
-
-    birth: dict[str, list[str]] = field(default_factory=dict)
-    other: dict[str, dict[str, str]] = field(default_factory=dict)
-
-    def add(self, child: str, family: str) -> None:
-        if family not in self.other.get(child, {}) and family not in self.birth.setdefault(child, []):
-            self.birth[child].append(family)
 
 
 def read_gedcom(path: str | Path) -> RowFile:
@@ -65,9 +52,9 @@ def _unreadable(path: Path, error: Exception) -> FileFormatError:
 
 def _rows(path: Path, people: list[Any], families: dict[str, Any]) -> RowFile:
     warnings: list[str] = []
-    links = _links(people, families, warnings)
+    births = _births(people, families, warnings)
     known = {p.xref_id for p in people}
-    strangers = [child for child in links.birth if child not in known]
+    strangers = [child for child in births if child not in known]
     if strangers:
         warnings.append(
             f"{len(strangers)} children listed in families have no record of their own and were left out"
@@ -76,10 +63,10 @@ def _rows(path: Path, people: list[Any], families: dict[str, Any]) -> RowFile:
     starts = _line_starts(path)
     rows = []
     for p in people:
-        union = _birth_family(p, links.birth.get(p.xref_id, []), families, warnings)
-        father = _spouse(families.get(union), "HUSB", known)
-        mother = _spouse(families.get(union), "WIFE", known)
+        union = _birth_family(p, births.get(p.xref_id, ()), families, warnings)
+        father, mother = (_spouse(families.get(union), tag, known) for tag in ("HUSB", "WIFE"))
         sex = p.sub_tag_value("SEX")
+        incomplete = union in families and (father is None or mother is None)
         rows.append(
             Row(
                 id=_plain(p.xref_id),
@@ -87,9 +74,7 @@ def _rows(path: Path, people: list[Any], families: dict[str, Any]) -> RowFile:
                 mother=mother,
                 sex=read_sex(str(sex)) if sex else "unknown",
                 line=bisect_right(starts, p.offset),
-                couple=_plain(union)
-                if union and _shares_parents(families.get(union), father, mother)
-                else "",
+                couple=_plain(union) if incomplete else "",  # stands in for a parent nobody recorded
                 label=_label(p),
             )
         )
@@ -107,9 +92,8 @@ def _parse(path: Path) -> tuple[list[Any], dict[str, Any]]:
     try:
         from ged4py import GedcomReader
     except ImportError:
-        raise DependencyMissing(
-            f"{path}: reading GEDCOM needs ged4py; install it with: pip install 'quiltdp[gedcom]'"
-        ) from None
+        needs = "reading GEDCOM needs ged4py; install it with: pip install 'quiltdp[gedcom]'"
+        raise DependencyMissing(f"{path}: {needs}") from None
     log = logging.getLogger("ged4py")
     level = log.level
     log.setLevel(logging.CRITICAL)  # its remarks on header fields would land on the user's terminal
@@ -135,9 +119,8 @@ def _parse(path: Path) -> tuple[list[Any], dict[str, Any]]:
         if p.xref_id in seen:
             starts = _line_starts(path)
             first, again = (bisect_right(starts, q.offset) for q in (seen[p.xref_id], p))
-            raise FileFormatError(
-                path, again, f"the id {p.xref_id} is on line {first} already: two people need two ids"
-            )
+            reason = f"the id {p.xref_id} is on line {first} already: two people need two ids"
+            raise FileFormatError(path, again, reason)
         seen[p.xref_id] = p
     return people, families
 
@@ -151,34 +134,31 @@ def _pointers(record: Any, tag: str) -> list[Any]:
     return [s for s in record.sub_records if s.tag == tag and isinstance(s.value, str)]
 
 
-def _links(people: Sequence[Any], families: Mapping[str, Any], warnings: list[str]) -> _Links:
-    links = _Links()
+def _births(
+    people: Sequence[Any], families: Mapping[str, Any], warnings: list[str]
+) -> dict[str, tuple[str, ...]]:
+    """Return the families of every child by birth, as the child and the families say."""
+    brought: set[tuple[str, str]] = set()  # child and family, not by birth
     for p in people:
         adoptive = {
-            str(f.value) for event in p.sub_records if event.tag == "ADOP" for f in _pointers(event, "FAMC")
+            f.value for event in p.sub_records if event.tag == "ADOP" for f in _pointers(event, "FAMC")
         }
         for link in _pointers(p, "FAMC"):
             kind = next((str(s.value).lower() for s in link.sub_records if s.tag == "PEDI"), "birth")
-            if kind in _NOT_BY_BIRTH or (kind == "birth" and link.value in adoptive):
-                kind = "adopted" if kind == "birth" else kind
-                links.other.setdefault(p.xref_id, {})[link.value] = kind
-                warnings.append(
-                    f"{_name(p)}: the link to family {_plain(link.value)} is {kind}, not by birth: ignored"
-                )
-    for p in people:
-        for link in _pointers(p, "FAMC"):
-            links.add(p.xref_id, link.value)
-    for xref, family in families.items():
-        for child in _pointers(family, "CHIL"):
-            links.add(child.value, xref)
-    return links
+            if kind == "birth" and link.value in adoptive:
+                kind = "adopted"
+            if kind in _NOT_BY_BIRTH:
+                brought.add((p.xref_id, link.value))
+                family = _plain(link.value)
+                warnings.append(f"{_name(p)}: the link to family {family} is {kind}, not by birth: ignored")
+    by_child = [(p.xref_id, link.value) for p in people for link in _pointers(p, "FAMC")]
+    by_family = [(child.value, xref) for xref, f in families.items() for child in _pointers(f, "CHIL")]
+    return grouped(pair for pair in dict.fromkeys(by_child + by_family) if pair not in brought)
 
 
 def _birth_family(p: Any, unions: Sequence[str], families: Mapping[str, Any], warnings: list[str]) -> str:
     """Return the family of birth; of several that claim the child, the first one in the file."""
-    real = [u for u in unions if u in families]
-    if len(real) > 1:
-        real = [u for u in families if u in real]
+    real = [u for u in families if u in unions] if len(unions) > 1 else [u for u in unions if u in families]
     for u in unions:
         if u not in families:
             warnings.append(f"{_name(p)}: family {_plain(u)} is mentioned but not in the file")
@@ -192,15 +172,8 @@ def _birth_family(p: Any, unions: Sequence[str], families: Mapping[str, Any], wa
 
 
 def _spouse(family: Any, tag: str, known: set[str]) -> str | None:
-    if family is None:
-        return None
-    found = [s.value for s in _pointers(family, tag)]
-    return _plain(found[0]) if found and found[0] in known else None
-
-
-def _shares_parents(family: Any, father: str | None, mother: str | None) -> bool:
-    """Return whether the union must stand in for a parent nobody recorded."""
-    return family is not None and (father is None or mother is None)
+    spouse = next((s.value for s in _pointers(family, tag)), None) if family is not None else None
+    return _plain(spouse) if spouse in known else None
 
 
 def _label(p: Any) -> str:
@@ -217,10 +190,4 @@ def _name(p: Any) -> str:
 
 def _line_starts(path: Path) -> list[int]:
     """Return the byte offset of every line, for :func:`bisect.bisect_right`."""
-    data = read_bytes(path)
-    starts = [0]
-    at = data.find(b"\n")
-    while at >= 0:
-        starts.append(at + 1)
-        at = data.find(b"\n", at + 1)
-    return starts
+    return [0, *(mark.end() for mark in re.finditer(rb"\n", read_bytes(path)))]

@@ -17,6 +17,7 @@ from __future__ import annotations
 import codecs
 import gzip
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
@@ -31,11 +32,11 @@ from numpy.typing import NDArray
 from quiltdp.accountant.adversaries import Adversary, adversary_from
 from quiltdp.accountant.shared_work import SharedWork, WorkDone
 from quiltdp.domains.pedigree.assemble import assemble
-from quiltdp.domains.pedigree.frequencies import Panel, loci_in
+from quiltdp.domains.pedigree.frequencies import Panel, loci_in, notes_on
 from quiltdp.domains.pedigree.network import pedigree
 from quiltdp.domains.pedigree.panel import ADVERSARIES, NODES, panel_profile
 from quiltdp.domains.pedigree.panel_calibration import calibrate_panel
-from quiltdp.domains.pedigree.people import Pedigree, Person, RowFile
+from quiltdp.domains.pedigree.people import Pedigree, Person, RowFile, Sex
 from quiltdp.domains.pedigree.read import plink_rows
 from quiltdp.errors import FileFormatError, InvalidArgument, option
 from quiltdp.journal import Journal, each_kept, key_of
@@ -49,7 +50,7 @@ _GZIP = b"\x1f\x8b"
 _BUFFER = 1 << 16  # loci that are counted together
 _LONGEST = 1 << 24  # bytes of one line: no text has longer ones
 
-Shape = tuple[tuple[int, int, str, bool, int], ...]
+Shape = tuple[tuple[int, int, Sex, bool, int], ...]
 """For every person: father and mother (places in this list, −1 for none), sex, in the study, twins."""
 
 
@@ -179,10 +180,8 @@ def _answers(
         yield first[0], _account(study, _shape(first[0], study), guard, **how)
         return
     shapes = ((family, _shape(family, study), guard) for family in chain(first, walk))
-    found = each_kept(
-        _account_one, shapes, key=_Keys(study), shared=study, label="families", total=total, **how
-    )
-    for (family, *_), answer in found:
+    how |= {"shared": study, "label": "families", "total": total}
+    for (family, *_), answer in each_kept(_account_one, shapes, key=_Keys(study), **how):
         yield family, answer
 
 
@@ -214,54 +213,35 @@ def _account_one(study: _Study, item: _Item) -> dict[str, Any]:
 def _account(study: _Study, shape: Shape, guard: Guard, **inside: Any) -> dict[str, Any]:
     """Return, by adversary, σ and the place of the person who forces it."""
     family = _drawn(shape)
-    profile = panel_profile(
-        family,
-        study.panel,
-        study.query,
-        genetics=study.genetics,
-        nodes=study.nodes,
-        shared=SharedWork.within(study.budget, guard),
-        **inside,
-    )
+    shared = SharedWork.within(study.budget, guard)
+    how: dict[str, Any] = {"genetics": study.genetics, "nodes": study.nodes, "shared": shared}
+    profile = panel_profile(family, study.panel, study.query, **how, **inside)
     place = {p.name: k for k, p in enumerate(family.people)}
     answer = {}
     for adversary in study.adversaries:
-        found = calibrate_panel(profile, study.epsilon, adversary=adversary)
-        answer[adversary] = [found.sigma, place[family[found.binding].name]]
+        noise = calibrate_panel(profile, study.epsilon, adversary=adversary)
+        answer[adversary] = [noise.sigma, place[family[noise.binding].name]]
     return answer
 
 
 def _shape(family: Pedigree, study: _Study) -> Shape:
     """Return who is whose parent, by place; sex only where a locus is on the X chromosome."""
-    place = {p.name: k for k, p in enumerate(family.ordered)}
+    place: dict[str | None, int] = {None: -1, **{p.name: k for k, p in enumerate(family.ordered)}}
     sexed = bool(study.panel.x_linked.any())
     return tuple(
-        (
-            place.get(p.father or "", -1),
-            place.get(p.mother or "", -1),
-            p.sex if sexed else "unknown",
-            p.stated,
-            len(p.also),
-        )
+        (place[p.father], place[p.mother], p.sex if sexed else "unknown", p.stated, len(p.also))
         for p in family.ordered
     )
 
 
 def _drawn(shape: Shape) -> Pedigree:
     """Return the family of a shape; people are called by their places."""
-    return Pedigree(
-        tuple(
-            Person(
-                f"p{k}",
-                f"p{father}" if father >= 0 else None,
-                f"p{mother}" if mother >= 0 else None,
-                sex=sex,  # type: ignore[arg-type]  # of the family it was taken from
-                stated=stated,
-                also=tuple(f"p{k}.{twin}" for twin in range(twins)),
-            )
-            for k, (father, mother, sex, stated, twins) in enumerate(shape)
-        )
-    )
+    name: dict[int, str | None] = {-1: None, **{k: f"p{k}" for k in range(len(shape))}}
+    people = []
+    for k, (father, mother, sex, stated, twins) in enumerate(shape):
+        also = tuple(f"p{k}.{twin}" for twin in range(twins))
+        people.append(Person(f"p{k}", name[father], name[mother], sex, stated=stated, also=also))
+    return Pedigree(tuple(people))
 
 
 def _named(family: Pedigree, answer: Mapping[str, Any], done: WorkDone) -> FamilyNoise:
@@ -290,24 +270,23 @@ def count_frequencies(path: str | os.PathLike[str]) -> Panel:
     FileFormatError
         With the line, as :func:`read_frequencies`.
     """
-    name = Path(path)
-    tallies = {False: _Tally(), True: _Tally()}
-    left_out: dict[str, int] = {}
-    for value, on_x, why in loci_in(name, _lines(name)):
-        if why:
-            left_out[why] = left_out.get(why, 0) + 1
+    file = Path(path)
+    tallies = (_Tally(), _Tally())  # autosomal loci, loci on the X
+    left_out: Counter[str] = Counter()
+    for locus in loci_in(file, _lines(file)):
+        if locus.left_out:
+            left_out[locus.left_out] += 1
         else:
-            tallies[on_x].add(value)
-    notes = tuple(f"{count:,} loci {why} were left out" for why, count in left_out.items())
-    found = [(x, *tally.counted()) for x, tally in tallies.items()]
-    values = np.concatenate([v for _, v, _ in found])
-    if not len(values):
+            tallies[locus.on_x].add(locus.frequency)
+    notes = notes_on(left_out)
+    (values, counts), (on_x, counts_on_x) = (tally.counted() for tally in tallies)
+    names = (*(repr(p) for p in values.tolist()), *(f"X {p!r}" for p in on_x.tolist()))
+    if not names:
         raise FileFormatError(path, None, "; ".join(("there are no loci in this file", *notes)))
-    linked = np.concatenate([np.full(len(v), x) for x, v, _ in found])
-    counts = np.concatenate([c for _, _, c in found])
-    names = tuple(f"{'X ' * x}{p!r}" for x, p in zip(linked.tolist(), values.tolist(), strict=True))
-    blank = (".",) * len(values)
-    return Panel(names, values, linked, blank, blank, blank, str(path), notes, counts)
+    x_linked = np.arange(len(names)) >= len(values)
+    every, blank = np.concatenate([values, on_x]), (".",) * len(names)
+    many = np.concatenate([counts, counts_on_x])
+    return Panel(names, every, x_linked, blank, blank, blank, str(path), notes, many)
 
 
 class _Tally:
@@ -346,29 +325,27 @@ def read_families(path: str | os.PathLike[str]) -> Iterator[Pedigree]:
     FileFormatError
         By line: too few columns, or a family that comes again after another one.
     """
-    name = Path(path)
+    file = Path(path)
     finished: set[str] = set()
     rows: list[tuple[int, list[str]]] = []
-    for line, text in _lines(name):
+    for line, text in _lines(file):
         cells = text.split()
         if not cells or cells[0].startswith("#"):
             continue
         if len(cells) < 4:
-            raise FileFormatError(
-                name, line, f"{len(cells)} columns, a family file has family, id, father, mother, sex"
-            )
+            reason = f"{len(cells)} columns, a family file has family, id, father, mother, sex"
+            raise FileFormatError(file, line, reason)
         if rows and rows[0][1][0] != cells[0]:
-            yield _family(name, rows)
+            yield _family(file, rows)
             finished.add(rows[0][1][0])
             rows = []
         if cells[0] in finished:
-            raise FileFormatError(
-                name, line, f"family {cells[0]!r} comes again after others: sort the file by family"
-            )
+            reason = f"family {cells[0]!r} comes again after others: sort the file by family"
+            raise FileFormatError(file, line, reason)
         rows.append((line, cells[:5]))
     if not rows:
-        raise FileFormatError(name, None, "the file has no lines with people in them")
-    yield _family(name, rows)
+        raise FileFormatError(file, None, "the file has no lines with people in them")
+    yield _family(file, rows)
 
 
 def _family(path: Path, lines: list[tuple[int, list[str]]]) -> Pedigree:
@@ -390,9 +367,7 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
             if number == 1:
                 line = line.removeprefix(codecs.BOM_UTF8)
             try:
-                text = line.decode("utf-8")
+                yield number, line.decode("utf-8").rstrip("\r\n")
             except UnicodeDecodeError:
-                raise FileFormatError(
-                    path, number, "this line is not UTF-8: convert the file to UTF-8"
-                ) from None
-            yield number, text.rstrip("\r\n")
+                reason = "this line is not UTF-8: convert the file to UTF-8"
+                raise FileFormatError(path, number, reason) from None

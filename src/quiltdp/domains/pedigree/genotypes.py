@@ -32,10 +32,11 @@ from quiltdp.io.text import read_text
 __all__ = ["GenotypeCounts", "count_genotypes", "missing_calls", "released_columns"]
 
 Ints = NDArray[np.int64]
+Body = Sequence[tuple[int, str]]
 
 _MISSING = frozenset({"0", "N", "n", ".", "-", "-9"})
-_CALLS = {"0": 0, "1": 1, "2": 2}
 _NONE = 3  # the code of a call that is missing
+_CALLS = {"0": 0, "1": 1, "2": 2, **dict.fromkeys(("NA", ".", "-9", "NAN", ""), _NONE)}
 _RELEASED = {  # the columns of a released table, as PLINK calls them; what 0, 1 and 2 alleles add to them
     "allele-count": (("ALT_CTS",), ((0,), (1,), (2,))),
     "carrier-count": (("CARRIER_CT",), ((0,), (1,), (1,))),
@@ -88,12 +89,11 @@ def count_genotypes(
     """
     file = Path(path)
     reading = _Reading(file, panel, family, people)
-    lines = [(k, t) for k, t in enumerate(read_text(file).split("\n"), start=1) if t.strip()]
-    body = [(k, t) for k, t in lines if not t.startswith("##")]
+    lines = enumerate(read_text(file).split("\n"), start=1)
+    body = [(k, t) for k, t in lines if t.strip() and not t.startswith("##")]
     if not body:
         raise FileFormatError(file, None, "there are no genotypes in this file")
-    first = body[0][1].split()
-    names = [cell.lstrip("#").lower() for cell in first]
+    names = [cell.lstrip("#").lower() for cell in body[0][1].split()]
     if tuple(names[:6]) == _RAW:
         reading.raw(body)
     elif names[:2] == ["chrom", "pos"] and "format" in names:
@@ -125,24 +125,16 @@ class _Reading:
 
     def member(self, family: str, person: str, line: int) -> str | None:
         """Return whose line or column this is; ``None`` for somebody outside the study."""
-        for name in (f"{family}/{person}" if family else person, person):
-            found = self.family.by_name.get(name)
-            if found is not None and (found.family in (family, "") or not family or name != person):
-                return self._once(name, line)
-        several = [p for p in self.family.people if p.id == person and (not family or p.family == family)]
-        if len(several) == 1:
-            return self._once(several[0].name, line)
-        self.strangers[person] = None
-        return None
-
-    def _once(self, name: str, line: int) -> str | None:
-        if name not in self.members:
-            self.strangers[name] = None
+        name = self.family.named(family, person)
+        if name is None:
+            alike = [p.name for p in self.family.by_id.get(person, ()) if family in ("", p.family)]
+            name = alike[0] if len(alike) == 1 else None
+        if name is None or name not in self.members:
+            self.strangers[name or person] = None
             return None
         if name in self.seen:
-            raise FileFormatError(
-                self.path, line, f"{name!r} has genotypes on line {self.seen[name]} already"
-            )
+            reason = f"{name!r} has genotypes on line {self.seen[name]} already"
+            raise FileFormatError(self.path, line, reason)
         self.seen[name] = line
         return name
 
@@ -153,10 +145,10 @@ class _Reading:
             k = self.at_position.get(_position(*position))
         if k is None:
             self.extra_loci += 1
-            return None
-        if self.loci_seen[k]:
+        elif self.loci_seen[k]:
             raise FileFormatError(self.path, line, f"the locus {name!r} is in the file twice")
-        self.loci_seen[k] = True
+        else:
+            self.loci_seen[k] = True
         return k
 
     def flipped(self, k: int, counted: str, other: str, line: int) -> bool:
@@ -166,18 +158,23 @@ class _Reading:
             return False
         if counted == ref and other in (".", alt):
             return True
-        raise FileFormatError(
-            self.path,
-            line,
-            f"locus {self.panel.names[k]!r}: the file counts {counted!r}, the panel has {ref!r} and {alt!r}",
-        )
+        raise self._wrong(k, line, f"the file counts {counted!r}, the panel has {ref!r} and {alt!r}")
 
-    def males_on_x(self, names: Sequence[str | None]) -> NDArray[np.bool_]:
-        return np.array([n is not None and self.family[n].sex == "male" for n in names], dtype=bool)
+    def _wrong(self, k: int, line: int, reason: str) -> FileFormatError:
+        return FileFormatError(self.path, line, f"locus {self.panel.names[k]!r}: {reason}")
+
+    def _rows(self, body: Body, header: Sequence[str], mark: str | None) -> Iterator[tuple[int, list[str]]]:
+        """Yield the lines below a header, with as many cells as it has."""
+        for number, text in body[1:]:
+            cells = [cell.strip() for cell in text.split(mark)]
+            if len(cells) != len(header):
+                reason = f"{len(cells)} columns, the header has {len(header)}"
+                raise FileFormatError(self.path, number, reason)
+            yield number, cells
 
     # -- layouts ---------------------------------------------------------------------------
 
-    def raw(self, body: Sequence[tuple[int, str]]) -> None:
+    def raw(self, body: Body) -> None:
         """Read PLINK's additive recoding."""
         line, header = body[0][0], body[0][1].split()
         columns, places, flips = [], [], []
@@ -189,108 +186,89 @@ class _Reading:
                 columns.append(j)
                 places.append(k)
                 flips.append(self.flipped(k, counted if name else ".", other.rstrip(")") or ".", line))
-        at, flip = np.array(places, dtype=np.intp), np.array(flips, dtype=bool)
-        for number, text in body[1:]:
-            cells = text.split()
-            if len(cells) != len(header):
-                raise FileFormatError(
-                    self.path, number, f"{len(cells)} columns, the header has {len(header)}"
-                )
+        for number, cells in self._rows(body, header, None):
             who = self.member(cells[0], cells[1], number)
             if who is not None:
                 calls = self._calls([cells[j] for j in columns], number)
-                self._add(at, calls, flip, male=self.family[who].sex == "male")
+                self._add(
+                    np.array(places, dtype=np.intp), calls, np.array(flips, dtype=bool), self._male(who)
+                )
 
-    def ped(self, body: Sequence[tuple[int, str]]) -> None:
+    def ped(self, body: Body) -> None:
         """Read pairs of allele letters, the loci named in the .map file beside it."""
         beside = Path(str(self.path).removesuffix(".gz")).with_suffix(".map")
         names = [t.split() for t in read_text(beside).split("\n") if len(t.split()) > 1]
         at = [self.locus(m[1], k, (m[0], m[-1])) for k, m in enumerate(names, start=1)]
+        known = [(j, k) for j, k in enumerate(at) if k is not None]
         for number, text in body:
             cells = text.split()
             if len(cells) != 6 + 2 * len(names):
-                raise FileFormatError(
-                    self.path, number, f"{len(cells)} columns, {len(names)} loci ask for {6 + 2 * len(names)}"
-                )
-            name = self.member(cells[0], cells[1], number)
-            if name is None:
-                continue
-            male = self.family[name].sex == "male"
-            for j, k in enumerate(at):
-                if k is not None:
-                    call = self._letters(k, cells[6 + 2 * j], cells[7 + 2 * j], number)
-                    self._add(np.array([k]), np.array([call]), np.zeros(1, dtype=bool), male=male)
+                reason = f"{len(cells)} columns, {len(names)} loci ask for {6 + 2 * len(names)}"
+                raise FileFormatError(self.path, number, reason)
+            who = self.member(cells[0], cells[1], number)
+            if who is not None:
+                calls = [self._letters(k, cells[6 + 2 * j], cells[7 + 2 * j], number) for j, k in known]
+                places = np.array([k for _, k in known], dtype=np.intp)
+                self._add(places, np.array(calls, dtype=np.int64), False, self._male(who))
 
-    def vcf(self, body: Sequence[tuple[int, str]]) -> None:
+    def vcf(self, body: Body) -> None:
         """Read GT of every sample, a line per locus."""
         mark = "\t" if "\t" in body[0][1] else None
         header = body[0][1].lstrip("#").split(mark)
         if tuple(name.lower() for name in header[:9]) != _VCF:
-            raise FileFormatError(
-                self.path, body[0][0], f"the columns of a VCF are #{' '.join(_VCF).upper()}, then the samples"
-            )
-        samples = [self.member("", name, body[0][0]) for name in header[9:]]
-        males = self.males_on_x(samples)
-        inside = np.array([s is not None for s in samples], dtype=bool)
-        for number, text in body[1:]:
-            cells = text.split(mark)
-            if len(cells) != len(header):
-                raise FileFormatError(
-                    self.path, number, f"{len(cells)} columns, the header has {len(header)}"
-                )
+            reason = f"the columns of a VCF are #{' '.join(_VCF).upper()}, then the samples"
+            raise FileFormatError(self.path, body[0][0], reason)
+        inside, males = self._samples(header[9:], body[0][0])
+        for number, cells in self._rows(body, header, mark):
             name = cells[2] if cells[2] != "." else f"{cells[0]}:{cells[1]}"
             k = self.locus(name, number, (cells[0], cells[1]))
-            if k is None:
-                continue
-            flip = self.flipped(k, cells[4], cells[3], number)
-            calls = np.array([self._gt(cell, name, number) for cell in cells[9:]], dtype=np.int64)
-            self._add_locus(k, calls[inside], males[inside], flip=flip)
+            if k is not None:
+                flip = self.flipped(k, cells[4], cells[3], number)
+                calls = np.array([self._gt(cell, name, number) for cell in cells[9:]], dtype=np.int64)
+                self._add(k, calls[inside], flip, males)
 
-    def table(self, body: Sequence[tuple[int, str]]) -> None:
+    def table(self, body: Body) -> None:
         """Read a line per locus: its name, then a call for every person of the header."""
         mark = "\t" if "\t" in body[0][1] else "," if "," in body[0][1] else None
         header = [c.strip() for c in body[0][1].split(mark)]
         if len(header) < 2:
-            raise FileFormatError(
-                self.path, body[0][0], "expected PLINK's .raw or .ped, a VCF, or a table of loci × people"
-            )
-        samples = [self.member("", name, body[0][0]) for name in header[1:]]
+            reason = "expected PLINK's .raw or .ped, a VCF, or a table of loci × people"
+            raise FileFormatError(self.path, body[0][0], reason)
+        inside, males = self._samples(header[1:], body[0][0])
         if not self.seen:
-            raise FileFormatError(
-                self.path,
-                body[0][0],
-                f"nobody of the study is among the columns ({', '.join(header[1:4])}, …)",
-            )
-        males = self.males_on_x(samples)
-        inside = np.array([s is not None for s in samples], dtype=bool)
-        for number, text in body[1:]:
-            cells = [c.strip() for c in text.split(mark)]
-            if len(cells) != len(header):
-                raise FileFormatError(
-                    self.path, number, f"{len(cells)} columns, the header has {len(header)}"
-                )
+            reason = f"nobody of the study is among the columns ({', '.join(header[1:4])}, …)"
+            raise FileFormatError(self.path, body[0][0], reason)
+        for number, cells in self._rows(body, header, mark):
             k = self.locus(cells[0], number)
             if k is not None:
-                calls = self._calls(cells[1:], number)
-                self._add_locus(k, calls[inside], males[inside], flip=False)
+                self._add(k, self._calls(cells[1:], number)[inside], False, males)
 
     # -- calls -----------------------------------------------------------------------------
 
+    def _samples(self, names: Sequence[str], line: int) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
+        """Return the columns of members of the study, and which of these are men."""
+        samples = [self.member("", name, line) for name in names]
+        inside = [k for k, name in enumerate(samples) if name is not None]
+        males = [self._male(name) for name in samples if name is not None]
+        return np.array(inside, dtype=np.intp), np.array(males, dtype=bool)
+
+    def _male(self, name: str) -> bool:
+        return self.family[name].sex == "male"
+
     def _calls(self, cells: Sequence[str], line: int) -> Ints:
-        found = [_CALLS.get(c, _NONE if c.upper() in ("NA", ".", "-9", "NAN", "") else -1) for c in cells]
-        if -1 in found:
-            odd = cells[found.index(-1)]
-            raise FileFormatError(self.path, line, f"{odd[:40]!r} is not a genotype: expected 0, 1, 2 or NA")
-        return np.array(found, dtype=np.int64)
+        calls = [_CALLS.get(c.upper(), -1) for c in cells]
+        if -1 in calls:
+            cell = cells[calls.index(-1)]
+            raise FileFormatError(self.path, line, f"{cell[:40]!r} is not a genotype: expected 0, 1, 2 or NA")
+        return np.array(calls, dtype=np.int64)
 
     def _gt(self, cell: str, name: str, line: int) -> int:
         alleles = cell.partition(":")[0].replace("|", "/").split("/")
         if "." in alleles:
             return _NONE
         if not 1 <= len(alleles) <= 2 or any(a not in ("0", "1") for a in alleles):
-            raise FileFormatError(
-                self.path, line, f"locus {name!r}: {cell[:40]!r} is not a genotype of two alleles"
-            )
+            reason = f"locus {name!r}: {cell[:40]!r} is not a genotype of two alleles"
+            raise FileFormatError(self.path, line, reason)
         return alleles.count("1") * (2 if len(alleles) == 1 else 1)  # one allele: as PLINK, 0 or 2
 
     def _letters(self, k: int, first: str, second: str, line: int) -> int:
@@ -298,34 +276,24 @@ class _Reading:
             return _NONE
         alt, ref = self.panel.alternative[k], self.panel.reference[k]
         if alt == ".":
-            raise FileFormatError(
-                self.path,
-                line,
-                f"locus {self.panel.names[k]!r}: the panel does not say which allele is counted",
-            )
+            raise self._wrong(k, line, "the panel does not say which allele is counted")
         for allele in (first, second):
             if allele not in (alt, ref):
-                raise FileFormatError(
-                    self.path,
-                    line,
-                    f"locus {self.panel.names[k]!r}: {allele[:20]!r} is neither {ref!r} nor {alt!r}",
-                )
+                raise self._wrong(k, line, f"{allele[:20]!r} is neither {ref!r} nor {alt!r}")
         return (first == alt) + (second == alt)
 
-    def _add(self, at: NDArray[np.intp], calls: Ints, flip: NDArray[np.bool_], *, male: bool) -> None:
-        """Count one person at many loci."""
+    def _add(
+        self,
+        at: int | NDArray[np.intp],
+        calls: Ints,
+        flip: bool | NDArray[np.bool_],
+        male: bool | NDArray[np.bool_],
+    ) -> None:
+        """Count one person at many loci, or many people at one."""
         calls = np.where(flip & (calls < _NONE), 2 - calls, calls)
-        if male:  # one allele on the X, whether it is written 1 or 2
-            calls = np.where(self.panel.x_linked[at] & (calls == 2), 1, calls)
-        np.add.at(self.counts, (at, calls), 1)
-
-    def _add_locus(self, k: int, calls: Ints, males: NDArray[np.bool_], *, flip: bool) -> None:
-        """Count many people at one locus."""
-        if flip:
-            calls = np.where(calls < _NONE, 2 - calls, calls)
-        if self.panel.x_linked[k]:
-            calls = np.where(males & (calls == 2), 1, calls)
-        self.counts[k] += np.bincount(calls, minlength=4)
+        # a man has one allele on the X, whether it is written 1 or 2
+        calls = np.where(male & self.panel.x_linked[at] & (calls == 2), 1, calls)
+        np.add.at(self.counts, (np.broadcast_to(at, calls.shape), calls), 1)
 
     # -- the end ---------------------------------------------------------------------------
 
@@ -334,29 +302,23 @@ class _Reading:
         absent = np.flatnonzero(~self.loci_seen)
         if len(absent):
             more = f" (and {len(absent) - 1:,} more)" if len(absent) > 1 else ""
-            raise FileFormatError(
-                self.path,
-                None,
-                f"the locus {self.panel.names[absent[0]]!r} of the panel is not here{more};"
-                " loci are found by name, or by chromosome:position where the panel calls them so",
-            )
+            reason = f"the locus {self.panel.names[absent[0]]!r} of the panel is not here{more}"
+            how = "loci are found by name, or by chromosome:position where the panel calls them so"
+            raise FileFormatError(self.path, None, f"{reason}; {how}")
         if not self.seen:
-            raise FileFormatError(
-                self.path, None, "nobody of the study is in this file: are the ids the same?"
-            )
-        return GenotypeCounts(
-            self.counts[:, :3], len(self.members), int(self.counts[:, _NONE].sum()), tuple(self._notes())
-        )
-
-    def _notes(self) -> Iterator[str]:
+            reason = "nobody of the study is in this file: are the ids the same?"
+            raise FileFormatError(self.path, None, reason)
         missing = int(self.counts[:, _NONE].sum())
+        return GenotypeCounts(self.counts[:, :3], len(self.members), missing, tuple(self._notes(missing)))
+
+    def _notes(self, missing: int) -> Iterator[str]:
         if missing:
             share = missing / (len(self.seen) * len(self.panel))
             yield (
                 f"{missing:,} calls ({share:.2%}) are missing and count as no alternative allele, while"
                 " OBS_CT counts everybody; that a call is missing must not depend on the genotype"
             )
-        absent = [n for n in self.members if n not in self.seen]
+        absent = self.members - self.seen.keys()
         if absent:
             yield f"{len(absent)} people of the study have no genotypes here (first: {min(absent)!r})"
         if self.strangers:

@@ -1,4 +1,4 @@
-"""How much each relative's genotype tells about you, by exact inference.
+"""Relatives: what two people are to each other, and how much each one's genotype tells about you.
 
 The joint law of two genotypes needs only their ancestors: every other person sums to one.  So the
 table of a pair is exact also in a pedigree far too wide for a clique tree of the whole.
@@ -6,20 +6,28 @@ table of a pair is exact also in a pedigree far too wide for a clique tree of th
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
-from quiltdp.domains.pedigree.people import Pedigree
-from quiltdp.domains.pedigree.relations import ancestors, kinship, kinship_matrix, relation
+from quiltdp.domains.pedigree.people import Pedigree, closure
 from quiltdp.errors import InvalidArgument, option
 from quiltdp.inference.trees import junction_tree
 from quiltdp.model import Model, Table
 
-__all__ = ["Kin", "ancestral_model", "kin_table", "pair_table", "relatives"]
+__all__ = [
+    "Kin",
+    "ancestors",
+    "influence_of_pair",
+    "information_of_pair",
+    "kin_table",
+    "kinship",
+    "pair_table",
+    "relation",
+    "relatives",
+]
 
-_MOST_IN_TABLE = 4_000  # people: a table of their kinships takes 128 MB
 _MOST_WORK = 5_000_000  # relatives times ancestors: some minutes
 
 
@@ -49,31 +57,21 @@ class Kin:
     record: bool
 
 
-def ancestral_model(model: Model, nodes: Collection[str]) -> Model:
-    """Return the part of a Bayesian network above ``nodes``: their joint law is the same in it."""
-    model.require(nodes)
-    parents = {f.scope[-1]: f for f in model.factors}
-    keep = dict.fromkeys(nodes)
-    frontier = list(keep)
-    for n in frontier:  # grows while it is walked
-        for p in parents[n].parents:
-            if p not in keep:
-                keep[p] = None
-                frontier.append(p)
-    order = [n for n in model.nodes if n in keep]
-    states = {n: model.states[n] for n in order}
-    return Model(states, [parents[n] for n in order], list(nodes))
-
-
 def pair_table(model: Model, first: str, second: str) -> Table:
-    """Return P(x_first, x_second) exactly.
+    """Return P(x_first, x_second) exactly, from the part of the network above the two.
 
     Raises
     ------
     ModelTooWide
         If the common ancestry alone is too wide.
     """
-    return junction_tree(ancestral_model(model, [first, second])).marginal([first, second])
+    pair = [first, second]
+    model.require(pair)
+    tables = {f.scope[-1]: f for f in model.factors}
+    above = closure(pair, lambda n: tables[n].parents)
+    order = [n for n in model.nodes if n in above]
+    ancestral = Model({n: model.states[n] for n in order}, [tables[n] for n in order], pair)
+    return junction_tree(ancestral).marginal(pair)
 
 
 def kin_table(model: Model, family: Pedigree, person: str, *, limit: int | None = None) -> tuple[Kin, ...]:
@@ -99,56 +97,113 @@ def kin_table(model: Model, family: Pedigree, person: str, *, limit: int | None 
             " cut the pedigree to the generations that matter"
         )
     shared = _kinships(family, me, above)
-    ranked = sorted(((shared[n], n) for n in above), key=lambda pair: (-pair[0], pair[1]))
     rows = []
-    for phi, name in ranked[:limit]:
+    for name in sorted(above, key=lambda n: (-shared[n], n))[:limit]:
         joint = pair_table(model, me, name)
-        rows.append(
-            Kin(
-                name,
-                relation(family, me, name),
-                phi,
-                influence_of_pair(joint),
-                information_of_pair(joint),
-                model.is_record(name),
-            )
-        )
+        tells = (influence_of_pair(joint), information_of_pair(joint))
+        rows.append(Kin(name, relation(family, me, name), shared[name], *tells, model.is_record(name)))
     return tuple(sorted(rows, key=lambda k: (-k.influence, -k.information, k.relative)))
 
 
-def _kinships(family: Pedigree, me: str, others: Collection[str]) -> dict[str, float]:
-    """Return the kinship of a person with each of some relatives, from one table where it fits."""
-    lines = {a for n in (me, *others) for a in (n, *family[n].parents)}
-    frontier = list(lines)
-    for n in frontier:  # grows while it is walked
-        for p in family[n].parents:
-            if p not in lines:
-                lines.add(p)
-                frontier.append(p)
-    if len(lines) > _MOST_IN_TABLE:
-        return {n: kinship(family, me, n) for n in others}
-    names = [p.name for p in family.ordered if p.name in lines]
-    mine = kinship_matrix(family, names)[names.index(me)]
-    place = {n: k for k, n in enumerate(names)}
-    return {n: float(mine[place[n]]) for n in others}
+def ancestors(family: Pedigree, name: str) -> dict[str, int]:
+    """Return everybody above a person with the shortest number of generations, the person at 0."""
+    return closure([family[name].name], lambda n: family[n].parents)
 
 
 def relatives(family: Pedigree, me: str) -> set[str]:
     """Return everybody else who shares an ancestor with a person: all descendants of all ancestors."""
-    found = {me}
-    frontier = [me]
-    for n in frontier:
-        for p in family[n].parents:
-            if p not in found:
-                found.add(p)
-                frontier.append(p)
-    frontier = list(found)
-    for n in frontier:
-        for c in family.children.get(n, ()):
-            if c not in found:
-                found.add(c)
-                frontier.append(c)
-    return found - {me}
+    return closure(ancestors(family, me), lambda n: family.children.get(n, ())).keys() - {me}
+
+
+def kinship(family: Pedigree, first: str, second: str) -> float:
+    """Probability that one allele of each is the same copy of an ancestral allele.
+
+    Examples
+    --------
+    >>> from quiltdp.domains.pedigree import Pedigree, Person
+    >>> sibs = Pedigree((Person("f"), Person("m"), Person("a", "f", "m"), Person("b", "f", "m")))
+    >>> kinship(sibs, "a", "b"), kinship(sibs, "a", "f"), kinship(sibs, "f", "m")
+    (0.25, 0.25, 0.0)
+    """
+    other = family[second].name
+    return _kinships(family, family[first].name, [other])[other]
+
+
+def _kinships(family: Pedigree, me: str, others: Iterable[str]) -> dict[str, float]:
+    """Return the kinship of a person with each of the others.
+
+    The classical recursion: φ(i, j) = ½(φ(father_i, j) + φ(mother_i, j)) for i not an ancestor of j,
+    φ(i, i) = ½(1 + φ(father_i, mother_i)), founders unrelated.
+    """
+    rank = {p.name: k for k, p in enumerate(family.ordered)}
+    known: dict[tuple[str, str], float] = {}
+
+    def parts(pair: tuple[str, str]) -> list[tuple[str, str]]:
+        earlier, later = sorted(pair, key=rank.__getitem__)
+        parents = family[later].parents
+        pairs = [parents] if earlier == later else [(p, earlier) for p in parents]
+        return [(a, b) if rank[a] <= rank[b] else (b, a) for a, b in filter(None, pairs)]
+
+    pairs = {name: (me, name) if rank[me] <= rank[name] else (name, me) for name in others}
+    for wanted in pairs.values():
+        stack = [wanted]
+        while stack:
+            pair = stack[-1]
+            waiting = [p for p in parts(pair) if p not in known]
+            if waiting:
+                stack.extend(waiting)
+            else:
+                known[pair] = 0.5 * ((pair[0] == pair[1]) + sum(known[p] for p in parts(pair)))
+                stack.pop()
+    return {name: known[pair] for name, pair in pairs.items()}
+
+
+def relation(family: Pedigree, person: str, relative: str) -> str:
+    """Return what ``relative`` is to ``person``: parent, full sib, first cousin, partner and so on."""
+    me, other = family[person], family[relative]
+    if me.name == other.name:
+        return "self"
+    mine, theirs = ancestors(family, me.name), ancestors(family, other.name)
+    if other.name in mine:
+        return _line(mine[other.name], "parent")
+    if me.name in theirs:
+        return _line(theirs[me.name], "child")
+    shared = set(mine) & set(theirs)
+    if not shared:
+        return _unrelated(family, me.name, other.name)
+    up, down = min((mine[a], theirs[a]) for a in shared)
+    nearest = [a for a in shared if (mine[a], theirs[a]) == (up, down)]
+    half = "half-" if len(nearest) < 2 else ""
+    if (up, down) == (1, 1):
+        return f"{half}sib" if half else "full sib"
+    if up == 1:
+        return _generations(down - 1, "nibling", half)
+    if down == 1:
+        return _generations(up - 1, "avuncular", half)
+    removed = abs(up - down)
+    nth = {2: "first", 3: "second", 4: "third"}.get(min(up, down), f"{min(up, down) - 1}th")
+    times = {0: "", 1: " once removed", 2: " twice removed"}.get(removed, f" {removed} times removed")
+    return f"{half}{nth} cousin{times}"
+
+
+def _line(steps: int, word: str) -> str:
+    if steps == 1:
+        return word
+    return f"{_great(steps - 2)}grand{word}"
+
+
+def _generations(steps: int, word: str, half: str) -> str:
+    return half + _great(steps - 1) + word
+
+
+def _great(times: int) -> str:
+    return "great-" * times if times <= 4 else f"{times} times great-"
+
+
+def _unrelated(family: Pedigree, me: str, other: str) -> str:
+    if (me, other) in family.couples or (other, me) in family.couples:
+        return "partner"
+    return "not related by blood"
 
 
 def influence_of_pair(joint: Table) -> float:

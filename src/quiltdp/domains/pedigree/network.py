@@ -18,7 +18,7 @@ from quiltdp.model import Model, Table
 if TYPE_CHECKING:
     from quiltdp.domains.pedigree.linked import LinkedLoci
 
-__all__ = ["Locus", "frequencies_of", "load", "loci_by_frequency", "pedigree"]
+__all__ = ["Locus", "frequencies_of", "load", "pedigree"]
 
 _TRUE = ":true"
 
@@ -154,99 +154,60 @@ def pedigree(
         linked = _linked(allele_frequency, recombination, ld, haplotypes, genetics)
         return _linked_model(family, linked, study)
     if ld is not None or haplotypes is not None:
-        raise InvalidArgument(
-            f"{option('ld' if ld is not None else 'haplotypes')} is about linked loci:"
-            f" give {option('recombination', 0.01)} too"
-        )
-    loci = _loci(allele_frequency, family.source, **genetics)
-    some = next(iter(loci.values()))
-    warnings = _check(family, some)
+        name = option("ld" if ld is not None else "haplotypes")
+        raise InvalidArgument(f"{name} is about linked loci: give {option('recombination', 0.01)} too")
+    loci = _loci(allele_frequency, family.source, genetics)
+    warnings = _check(family, next(iter(loci.values())))
     members = study_members(family, study)
     tables: Tables = {}
-    people: dict[str, int] = {}
     for name, locus in loci.items():
-        suffix = f"@{name}" if name else ""
-        tables.update(_tables(family, locus, members, suffix))
-        people |= {f"{r}{suffix}": k for r, k in _people(family, members, layered=error_rate > 0).items()}
+        tables.update(_tables(family, locus, members, f"@{name}" if name else ""))
+    people = _people(family, members, list(loci), layered=error_rate > 0)
     notes = (*_genetics(loci), *_who(family, members), *warnings)
-    return Model.from_tables(
-        tables, list(people), people=people, notes=notes, provenance=_provenance(family, loci, members)
-    )
+    provenance = _provenance(family, loci, members)
+    return Model.from_tables(tables, list(people), people=people, notes=notes, provenance=provenance)
 
 
 def frequencies_of(linked: Model) -> dict[str, float]:
     """Return the allele frequencies of a model of linked loci: for the unlinked model beside it."""
-    found: dict[str, float] = json.loads(linked.provenance["allele_frequencies"])
-    return found
+    return dict(json.loads(linked.provenance["allele_frequencies"]))
 
 
 def load(path: str | Path, **options: object) -> Model:
     """Load a pedigree file as a model: what ``load_model("family.fam", allele_frequency=0.1)`` calls."""
     if "records" in options:
         if "study" in options:
-            raise InvalidArgument(
-                f"{option('records')} and {option('study')} both say who is a record; give one of them"
-            )
+            both = f"{option('records')} and {option('study')} both say who is a record"
+            raise InvalidArgument(f"{both}; give one of them")
         options["study"] = options.pop("records")
     return pedigree(path, **options)  # type: ignore[arg-type]  # options come by name from the caller
 
 
-def loci_by_frequency(
-    source: str | Path | Pedigree, frequencies: Mapping[str, float], **options: object
-) -> tuple[tuple[float, tuple[str, ...], Model], ...]:
-    """Group unlinked loci that share an allele frequency: one model per group, analysed once.
-
-    Unlinked loci are independent, so a panel of thousands needs only one analysis per distinct
-    frequency.  Returns (frequency, loci, model) for each, in order of frequency.
-
-    Examples
-    --------
-    >>> from quiltdp.domains.pedigree import Pedigree, Person
-    >>> pair = Pedigree((Person("a"), Person("b")))
-    >>> [(f, names) for f, names, _ in loci_by_frequency(pair, {"rs1": 0.1, "rs2": 0.3, "rs3": 0.1})]
-    [(0.1, ('rs1', 'rs3')), (0.3, ('rs2',))]
-    """
-    family = source if isinstance(source, Pedigree) else None
-    groups: dict[float, list[str]] = {}
-    for locus, frequency in frequencies.items():
-        groups.setdefault(float(frequency), []).append(locus)
-    return tuple(
-        (f, tuple(groups[f]), pedigree(family or source, f, **options))  # type: ignore[arg-type]  # by name
-        for f in sorted(groups)
-    )
-
-
-def _family(source: str | Path | Pedigree, reading: Mapping[str, object]) -> Pedigree:
+def _family(source: str | Path | Pedigree, reading: Mapping[str, Any]) -> Pedigree:
     if isinstance(source, Pedigree):
-        if reading:
-            raise InvalidArgument(
-                f"{next(iter(reading))!r} says how to read a file, and this pedigree is read"
-            )
+        for name in reading:
+            raise InvalidArgument(f"{name!r} says how to read a file, and this pedigree is read")
         return source
-    known = set(read_pedigree.__kwdefaults__ or {})
+    known = sorted(read_pedigree.__kwdefaults__ or {})
     for name in reading:
         if name not in known:
-            raise InvalidArgument(
-                f"{name!r} is not an option of pedigrees; reading takes {', '.join(sorted(known))}"
-            )
-    return read_pedigree(source, **reading)  # type: ignore[arg-type]  # names checked above
+            raise InvalidArgument(f"{name!r} is not an option of pedigrees; reading takes {', '.join(known)}")
+    return read_pedigree(source, **reading)
 
 
 def _loci(
-    frequency: float | Mapping[str, float] | Sequence[str] | None,
-    source: str,
-    **genetics: Any,
+    frequency: float | Mapping[str, float] | Sequence[str] | None, source: str, genetics: Mapping[str, Any]
 ) -> dict[str, Locus]:
     if frequency is None:
+        example = f"for example {option('allele_frequency', 0.1)}"
         raise InvalidArgument(
-            f"{source}: a pedigree needs the frequency of the alternative allele,"
-            f" for example {option('allele_frequency', 0.1)}"
+            f"{source}: a pedigree needs the frequency of the alternative allele, {example}"
         )
     if isinstance(frequency, Sequence):
         raise InvalidArgument(
             f"{option('allele_frequency')}: every locus needs a frequency, or give haplotypes"
         )
-    named = dict(frequency) if isinstance(frequency, Mapping) else {"": frequency}
+    named = frequency if isinstance(frequency, Mapping) else {"": frequency}
     if not named:
         raise InvalidArgument(f"{option('allele_frequency')}: the mapping of loci is empty")
     return {str(n): Locus(f, **genetics) for n, f in named.items()}
@@ -261,51 +222,40 @@ def _linked(
 ) -> LinkedLoci:
     from quiltdp.domains.pedigree.linked import LinkedLoci
 
-    if haplotypes is not None:
-        if ld is not None:
-            raise InvalidArgument(f"{option('ld')} and haplotypes both say what founders carry together")
-        names = list(frequency) if isinstance(frequency, Mapping | Sequence) else None
-        found = LinkedLoci.of_haplotypes(haplotypes, names, recombination=recombination, **genetics)
-        if isinstance(frequency, Mapping):
-            for locus, p in frequency.items():
-                if abs(p - found.frequencies[locus]) > 1e-6:
-                    raise InvalidArgument(
-                        f"{option('allele_frequency')}: {locus!r} has {p:g}, the haplotypes give"
-                        f" {found.frequencies[locus]:g}"
-                    )
-        return found
-    if not isinstance(frequency, Mapping):
-        raise InvalidArgument(
-            f"{option('recombination')} needs two loci or more with their frequencies:"
-            f" {option('allele_frequency', 0.1, key='rs1')}, and another"
-        )
-    return LinkedLoci.of(frequency, recombination=recombination, ld=0.0 if ld is None else ld, **genetics)
+    if haplotypes is None:
+        if not isinstance(frequency, Mapping):
+            example = f"{option('allele_frequency', 0.1, key='rs1')}, and another"
+            needs = "needs two loci or more with their frequencies"
+            raise InvalidArgument(f"{option('recombination')} {needs}: {example}")
+        return LinkedLoci.of(frequency, recombination=recombination, ld=0.0 if ld is None else ld, **genetics)
+    if ld is not None:
+        raise InvalidArgument(f"{option('ld')} and haplotypes both say what founders carry together")
+    names = list(frequency) if isinstance(frequency, Mapping | Sequence) else None
+    linked = LinkedLoci.of_haplotypes(haplotypes, names, recombination=recombination, **genetics)
+    for locus, p in frequency.items() if isinstance(frequency, Mapping) else ():
+        if abs(p - linked.frequencies[locus]) > 1e-6:
+            both = f"{locus!r} has {p:g}, the haplotypes give {linked.frequencies[locus]:g}"
+            raise InvalidArgument(f"{option('allele_frequency')}: {both}")
+    return linked
 
 
 def _linked_model(family: Pedigree, loci: LinkedLoci, study: Any) -> Model:
     """Return the network of haplotypes, with a record for every member and locus."""
     from quiltdp.domains.pedigree.linked import linked_tables
 
-    single = {
-        n: Locus(p, loci.mutation_rate, loci.error_rate, loci.inbreeding, loci.x_linked)
-        for n, p in loci.frequencies.items()
-    }
+    rates = (loci.mutation_rate, loci.error_rate, loci.inbreeding, loci.x_linked)
+    single = {n: Locus(p, *rates) for n, p in loci.frequencies.items()}
     warnings = _check(family, next(iter(single.values())))
     members = study_members(family, study)
-    counts = _people(family, members, layered=loci.error_rate > 0)
-    people = {f"{r}@{n}": k for n in loci.names for r, k in counts.items()}
-    theta = ", ".join(f"{t:g}" for t in loci.recombination)
-    return Model.from_tables(
-        linked_tables(family, loci, members),
-        list(people),
-        people=people,
-        notes=(*loci.explanation, *_who(family, members), *warnings),
-        provenance={
-            **_provenance(family, single, members),
-            "recombination": theta,
-            "allele_frequencies": json.dumps(loci.frequencies),
-        },
-    )
+    people = _people(family, members, loci.names, layered=loci.error_rate > 0)
+    provenance = {
+        **_provenance(family, single, members),
+        "recombination": ", ".join(f"{t:g}" for t in loci.recombination),
+        "allele_frequencies": json.dumps(loci.frequencies),
+    }
+    tables = linked_tables(family, loci, members)
+    notes = (*loci.explanation, *_who(family, members), *warnings)
+    return Model.from_tables(tables, list(people), people=people, notes=notes, provenance=provenance)
 
 
 def _check(family: Pedigree, locus: Locus) -> tuple[str, ...]:
@@ -313,18 +263,16 @@ def _check(family: Pedigree, locus: Locus) -> tuple[str, ...]:
     sexes = checks.sex_against_role(family)
     if locus.x_linked:
         checks.refuse_if_any(family.source, sexes, "an X-linked locus needs the sex of everybody")
-        unknown = [p for p in family.people if p.sex == "unknown"]
+        unknown = [
+            f"line {p.line}: the sex of {p.name!r} is unknown" for p in family.people if p.sex == "unknown"
+        ]
         if unknown:
-            p = unknown[0]
-            raise InvalidModel(
-                f"{family.source}: line {p.line}: the sex of {p.name!r} is unknown, and an X-linked locus"
-                f" needs the sex of everybody ({len(unknown)} unknown)"
-            )
+            needs = f"and an X-linked locus needs the sex of everybody ({len(unknown)} unknown)"
+            raise InvalidModel(f"{family.source}: {unknown[0]}, {needs}")
     violations = checks.mendel_violations(family)
     if locus.mutation_rate == 0 and locus.error_rate == 0:
-        checks.refuse_if_any(
-            family.source, violations, "genotypes that Mendel forbids (set a mutation or an error rate)"
-        )
+        what = "genotypes that Mendel forbids (set a mutation or an error rate)"
+        checks.refuse_if_any(family.source, violations, what)
     return (*family.warnings, *sexes, *violations)
 
 
@@ -349,35 +297,30 @@ def _tables(family: Pedigree, locus: Locus, members: Collection[str], suffix: st
     return {**tables, **calls}
 
 
-def _people(family: Pedigree, members: Sequence[str], *, layered: bool) -> Mapping[str, int]:
+def _people(
+    family: Pedigree, members: Sequence[str], loci: Sequence[str], *, layered: bool
+) -> dict[str, int]:
     """Return how many members each record stands for: a called genotype for one, a genome for its twins."""
-    return Counter(members if layered else (family[m].name for m in members))
+    counts = Counter(members if layered else (family[m].name for m in members))
+    return {f"{r}@{n}" if n else r: k for n in loci for r, k in counts.items()}
 
 
 def _laws(locus: Locus) -> dict[tuple[int, int], Table]:
     """Return the table of a genotype by how many parents it depends on and how many alleles it has."""
-    found = {
-        (0, k): mendel.founder_table(locus.allele_frequency, inbreeding=locus.inbreeding, copies=k)
-        for k in (1, 2)
-    }
-    if locus.x_linked:
-        found[1, 1] = mendel.son_table(locus.mutation_rate)
-        found[2, 2] = mendel.x_daughter_table(locus.mutation_rate)
-    else:
-        found[2, 2] = mendel.child_table(locus.mutation_rate)
-    return found
+    p, inbreeding, mutation = locus.allele_frequency, locus.inbreeding, locus.mutation_rate
+    founders = {(0, k): mendel.founder_table(p, inbreeding=inbreeding, copies=k) for k in (1, 2)}
+    if not locus.x_linked:
+        return {**founders, (2, 2): mendel.child_table(mutation)}
+    return {**founders, (1, 1): mendel.son_table(mutation), (2, 2): mendel.x_daughter_table(mutation)}
 
 
-def _genetics(loci: Mapping[str, Locus]) -> list[str]:
+def _genetics(loci: Mapping[str, Locus]) -> tuple[str, ...]:
+    explanation = next(iter(loci.values())).explanation()
     if len(loci) == 1:
-        return list(next(iter(loci.values())).explanation())
-    first = next(iter(loci.values()))
+        return explanation
     frequencies = ", ".join(f"{n} {x.allele_frequency:g}" for n, x in list(loci.items())[:8])
     more = f", … {len(loci)} in all" if len(loci) > 8 else ""
-    return [
-        f"{len(loci)} unlinked loci, independent of each other: {frequencies}{more}",
-        *first.explanation(),
-    ]
+    return (f"{len(loci)} unlinked loci, independent of each other: {frequencies}{more}", *explanation)
 
 
 def _who(family: Pedigree, members: Sequence[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""What the field expects back: a table per person (TSV), a kin table, JSON."""
+"""What the field expects back: a table per person (TSV, JSON), what a pedigree file contains."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ import csv
 import io
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from decimal import ROUND_CEILING, Context
 from typing import Any
 
-from quiltdp.domains.pedigree.kin import Kin
 from quiltdp.domains.pedigree.people import Pedigree
 from quiltdp.domains.pedigree.queries import records_by_person
 from quiltdp.graph.moral import moralize
@@ -21,7 +20,7 @@ from quiltdp.printable import printable
 
 _SIX_UP = Context(prec=6, rounding=ROUND_CEILING)  # a leakage is never shown below its value
 
-__all__ = ["PersonLeakage", "kin_tsv", "leakage_tsv", "person_table", "summary"]
+__all__ = ["PersonLeakage", "as_json", "leakage_tsv", "person_table", "summary"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,19 +110,19 @@ def _split(family: Pedigree, node: str) -> tuple[str, str]:
 def _driver(family: Pedigree, name: str, members: set[str]) -> str:
     """Return the near relatives in the study, counted by what they are."""
     me = family[name]
+    children = family.children.get(name, ())
     sibs = dict.fromkeys(c for q in me.parents for c in family.children.get(q, ()) if c != name)
-    near = [(q, "parent") for q in me.parents]
-    near += [(c, "child") for c in family.children.get(name, ())]
+    near = [(q, "parent") for q in me.parents] + [(c, "child") for c in children]
     near += [(c, "full sib" if family[c].parents == me.parents else "half-sib") for c in sibs]
-    found = Counter(word for n, word in near if n in members)
-    if not found:
+    if not members & {n for n, _ in near}:
         above = dict.fromkeys(g for q in me.parents for g in family[q].parents)
-        below = dict.fromkeys(c for q in family.children.get(name, ()) for c in family.children.get(q, ()))
-        found = Counter("grandparent" for n in above if n in members)
-        found.update("grandchild" for n in below if n in members)
+        below = dict.fromkeys(c for q in children for c in family.children.get(q, ()))
+        near = [(n, "grandparent") for n in above] + [(n, "grandchild") for n in below]
+    counts = Counter(word for n, word in near if n in members)
     if me.also:
-        found["monozygotic twin"] = len(me.also)
-    return ", ".join(_plural(count, word) for word, count in found.items()) or "no near relative in the study"
+        counts["monozygotic twin"] = len(me.also)
+    words = (_plural(count, word) for word, count in counts.items())
+    return ", ".join(words) or "no near relative in the study"
 
 
 def _plural(count: int, word: str) -> str:
@@ -134,47 +133,24 @@ def _plural(count: int, word: str) -> str:
 
 def leakage_tsv(rows: Iterable[PersonLeakage]) -> str:
     """Return the table per person as tab-separated text, ``inf`` where the leakage is unbounded."""
-    found = list(rows)
-    labelled = any(r.label for r in found)
-    table = [
-        (
-            r.family,
-            r.person,
-            *([r.label] if labelled else []),
-            r.locus,
-            r.informed,
-            r.prior,
-            ",".join(r.quilt),
-            r.driver,
-        )
-        for r in found
-    ]
+    listed = list(rows)
+    labelled = any(r.label for r in listed)
     name = ("NAME",) if labelled else ()
     header = ("FID", "IID", *name, "LOCUS", "LEAKAGE_INFORMED", "LEAKAGE_PRIOR", "NEAREST_QUILT", "DRIVEN_BY")
-    return _tsv(header, table)
-
-
-def kin_tsv(rows: Iterable[Kin]) -> str:
-    """Return a kin table as tab-separated text."""
-    table = [
-        (k.relative, k.relation, k.kinship, k.influence, k.information, "yes" if k.record else "no")
-        for k in rows
-    ]
-    return _tsv(("RELATIVE", "RELATION", "KINSHIP", "MAX_INFLUENCE", "INFORMATION_BITS", "IN_STUDY"), table)
-
-
-def _tsv(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     out = io.StringIO()
     writer = csv.writer(out, delimiter="\t", lineterminator="\n")
     writer.writerow(header)
-    writer.writerows([_cell(c) for c in row] for row in rows)
+    for r in listed:
+        label = (r.label,) if labelled else ()
+        row = (r.family, r.person, *label, r.locus, r.informed, r.prior, ",".join(r.quilt), r.driver)
+        writer.writerow([_cell(c) for c in row])
     return out.getvalue()
 
 
-def _cell(value: object) -> str:
+def _cell(value: str | float) -> str:
     if isinstance(value, float):
         return "inf" if math.isinf(value) else f"{_SIX_UP.create_decimal_from_float(value):g}"
-    return printable(str(value))
+    return printable(value)
 
 
 def summary(family: Pedigree) -> dict[str, Any]:
@@ -198,7 +174,6 @@ def summary(family: Pedigree) -> dict[str, Any]:
     }
 
 
-def as_json(rows: Iterable[PersonLeakage | Kin]) -> list[dict[str, Any]]:
-    """Return the rows of any of the tables as dictionaries."""
-    found = [asdict(r) for r in rows]
-    return [{k: v for k, v in row.items() if k != "asked" or v is not None} for row in found]
+def as_json(rows: Iterable[PersonLeakage]) -> list[dict[str, Any]]:
+    """Return the rows of the table as dictionaries."""
+    return [{k: v for k, v in asdict(row).items() if k != "asked" or v is not None} for row in rows]

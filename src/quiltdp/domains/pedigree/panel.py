@@ -116,26 +116,28 @@ class PanelProfile:
         """Return the certified leakage of every person when locus l gets Laplace noise weights_l · σ."""
         if not (sigma > 0 and math.isfinite(sigma)):
             raise InvalidArgument(f"sigma must be a finite number above 0, not {sigma!r}")
-        who = adversary_from(adversary)
+        who, scale = adversary_from(adversary), up(1.0 / sigma, 4.0)
         w = np.ones(len(self.panel)) if weights is None else weights
-        return self.answer(lambda: self._leakage(up(1.0 / sigma, 4.0), who, w))
 
-    def _leakage(self, scale: float, adversary: Adversary, weights: Vector) -> Vector:
-        total = np.zeros(len(self.people))
-        for kind, at in self._places():
-            total[at] += kind.leakage(adversary, weights[kind.loci], scale)
-        return round_up_digits_array(up_array(total, 8.0))
+        def question() -> Vector:
+            total = np.zeros(len(self.people))
+            for kind, at in self._places():
+                total[at] += kind.leakage(who, w[kind.loci], scale)
+            return round_up_digits_array(up_array(total, 8.0))
+
+        return self.answer(question)
 
     def leakage_per_locus(self, sigma: float, adversary: str | Adversary) -> Vector:
         """Return the certified leakage of every person at the worst single locus, noise σ at each."""
-        who = adversary_from(adversary)
-        return self.answer(lambda: self._worst_locus(up(1.0 / sigma, 4.0), who))
+        who, scale = adversary_from(adversary), up(1.0 / sigma, 4.0)
 
-    def _worst_locus(self, scale: float, adversary: Adversary) -> Vector:
-        worst = np.zeros(len(self.people))
-        for kind, at in self._places():
-            worst[at] = np.maximum(worst[at], kind.worst_locus(adversary, scale))
-        return round_up_digits_array(up_array(worst, 8.0))
+        def question() -> Vector:
+            worst = np.zeros(len(self.people))
+            for kind, at in self._places():
+                worst[at] = np.maximum(worst[at], kind.worst_locus(who, scale))
+            return round_up_digits_array(up_array(worst, 8.0))
+
+        return self.answer(question)
 
     def _places(self) -> Iterator[tuple[Kind, NDArray[np.intp]]]:
         """Yield every kind of loci, and where its records stand among the people."""
@@ -166,7 +168,6 @@ def analyze_panel(
     inbreeding: float = 0.0,
     study: str | Path | Collection[str] | None = None,
     nodes: int = NODES,
-    adversaries: Sequence[str | Adversary] = ADVERSARIES,
     work: str | WorkBudget = "normal",
     time_limit: Limit = None,
     progress: Progress | None = None,
@@ -188,8 +189,6 @@ def analyze_panel(
         As for :func:`quiltdp.pedigree`.
     nodes
         How many frequencies are analysed at most; more is tighter and slower.
-    adversaries
-        Against whom: ``informed``, ``prior`` or who knows some people, at all their loci.
     work
         How far searches go at every frequency, as for :func:`quiltdp.analyze`; ``level:stage`` ends both
         adversaries at that place of one list of stages
@@ -214,14 +213,13 @@ def analyze_panel(
     [0.45, 0.45, 0.6]
     """
     family = source if isinstance(source, Pedigree) else read_pedigree(source, **reading)
-    for who in adversaries:
-        adversary_from(who)
-    how = {"progress": progress, "executor": executor, "journal": journal}
     genetics = {"mutation_rate": mutation_rate, "error_rate": error_rate, "inbreeding": inbreeding}
-    loci = panel if isinstance(panel, Panel) else _panel(panel)
+    if isinstance(panel, Mapping):
+        panel = Panel.of(dict(panel))
+    loci = panel if isinstance(panel, Panel) else read_frequencies(panel)
     return panel_profile(
         family, loci, query, study=study, genetics=genetics, nodes=nodes,
-        shared=SharedWork(work, time_limit), **how,
+        shared=SharedWork(work, time_limit), progress=progress, executor=executor, journal=journal,
     )  # fmt: skip
 
 
@@ -239,13 +237,15 @@ def panel_profile(
     """Return the profile of :func:`analyze_panel` with a work budget and a limit that others share."""
     if nodes < 1:
         raise InvalidArgument(f"{option('nodes')} must be at least 1, not {nodes!r}")
-    wanted = [(x, np.flatnonzero(loci.x_linked == x)) for x in (False, True)]
-    kinds = [
-        Kind.of(family, query, at, loci.frequency[at], loci.counts[at], study, {**genetics, "x_linked": x},
-                nodes, shared=shared, **how)
-        for x, at in wanted
-        if len(at)
-    ]  # fmt: skip
+    how["shared"] = shared
+    kinds = []
+    for x_linked in (False, True):
+        at = np.flatnonzero(loci.x_linked == x_linked)
+        if len(at):
+            here = {**genetics, "x_linked": x_linked}
+            kinds.append(
+                Kind.of(family, query, at, loci.frequency[at], loci.counts[at], study, here, nodes, **how)
+            )
     people = dict.fromkeys(r for kind in kinds for r in kind.model.records)
     notes = (*loci.notes, *kinds[0].model.notes[1:], *_notes(loci, kinds))
     members = study_members(family, study)
@@ -253,27 +253,21 @@ def panel_profile(
     return PanelProfile(family, loci, query, tuple(people), tuple(kinds), members, notes, provenance, shared)
 
 
-def _panel(given: str | Path | Mapping[str, float]) -> Panel:
-    return Panel.of(dict(given)) if isinstance(given, Mapping) else read_frequencies(given)
-
-
 def _notes(panel: Panel, kinds: Sequence[Kind]) -> tuple[str, ...]:
-    said = [
+    unlinked = (
         f"{panel.loci:,} loci, taken as unlinked: independent of each other given the pedigree; what linked"
         " loci tell about each other is not counted"
-    ]
+    )
     distinct, analysed = sum(k.distinct for k in kinds), sum(len(k.nodes) for k in kinds)
+    how = ", each analysed"
     if analysed < distinct:
-        said.append(
-            f"{distinct:,} distinct frequencies: {analysed} were analysed, and what lies between two of them"
-            " is bounded by both, its certified price included"
+        how = (
+            f": {analysed} were analysed, and what lies between two of them is bounded by both, its certified"
         )
-    else:
-        said.append(f"{distinct:,} distinct frequencies, each analysed")
+        how += " price included"
+    notes = (unlinked, f"{distinct:,} distinct frequencies{how}")
     unknown = sum(int(k.counts[np.isnan(k.frequency)].sum()) for k in kinds)
-    if unknown:
-        said.append(
-            f"{unknown:,} loci have no frequency, or one of 0 or 1: a bound that holds for every frequency"
-            " is used for them"
-        )
-    return tuple(said)
+    if not unknown:
+        return notes
+    without = f"{unknown:,} loci have no frequency, or one of 0 or 1"
+    return (*notes, f"{without}: a bound that holds for every frequency is used for them")

@@ -69,8 +69,7 @@ class PanelCalibration:
     @property
     def sigmas(self) -> Vector:
         """The Laplace scale of every locus."""
-        scales: Vector = self.sigma * self.weights
-        return scales
+        return np.asarray(self.sigma * self.weights)
 
     @property
     def binding(self) -> str:
@@ -184,31 +183,23 @@ def calibrate_panel(
     unit = "one person at one locus" if per_locus else profile.unit
 
     def question() -> PanelCalibration:
-        sigma, weights, found = _noise(profile, epsilon, who, split, per_locus=per_locus)
-        people = dict(zip(profile.people, found.tolist(), strict=True))
+        weights = np.ones(len(profile.panel))
+        enough = _enough(profile, epsilon, per_locus=per_locus)
+        if split == "least-error":
+            for kind in profile.kinds:
+                weights[kind.loci] = np.cbrt(kind.slopes(who, 1.0 / enough))
+            weights /= float(np.average(weights, weights=profile.panel.counts))
+
+        def leakage(sigma: float) -> Vector:
+            if per_locus:
+                return profile.leakage_per_locus(sigma, who)
+            return profile.leakage(sigma, who, weights)
+
+        sigma, leakages = _smallest(leakage, epsilon, enough / float(weights.min()))
+        people = dict(zip(profile.people, leakages.tolist(), strict=True))
         return PanelCalibration(profile, sigma, weights, epsilon, who.name, unit, people, profile.done)
 
     return profile.answer(question)
-
-
-def _noise(
-    profile: PanelProfile, epsilon: float, adversary: Adversary, split: str, *, per_locus: bool
-) -> tuple[float, Vector, Vector]:
-    """Return σ, the weights of the loci, and the leakage of every person."""
-    weights = np.ones(len(profile.panel))
-    enough = _enough(profile, epsilon, per_locus=per_locus)
-    if split == "least-error":
-        for kind in profile.kinds:
-            weights[kind.loci] = np.cbrt(kind.slopes(adversary, 1.0 / enough))
-        weights /= float(np.average(weights, weights=profile.panel.counts))
-
-    def leakage(sigma: float) -> Vector:
-        if per_locus:
-            return profile.leakage_per_locus(sigma, adversary)
-        return profile.leakage(sigma, adversary, weights)
-
-    sigma, found = _smallest(leakage, epsilon, enough / float(weights.min()))
-    return sigma, weights, found
 
 
 def _enough(profile: PanelProfile, epsilon: float, *, per_locus: bool) -> float:

@@ -105,13 +105,11 @@ def nodes_of(frequencies: Vector, most: int, counts: NDArray[np.int64] | None = 
     many = np.bincount(place, None if counts is None else counts[known])
     way = np.cumsum(np.cbrt(many[1:] + many[:-1]) * np.diff(_logit(distinct)) ** (2 / 3))
     steps = np.searchsorted(way, np.linspace(0.0, way[-1], max(2, most))[1:-1] * (1.0 + 4 * EPS))
-    found: Vector = distinct[np.unique([0, *(steps + 1), len(distinct) - 1])]
-    return found
+    return np.asarray(distinct[np.unique([0, *(steps + 1), len(distinct) - 1])])
 
 
 def _logit(p: Vector) -> Vector:
-    found: Vector = np.log(p) - np.log1p(-p)
-    return found
+    return np.asarray(np.log(p) - np.log1p(-p))
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,18 +161,18 @@ class Kind:
     ) -> Kind:
         """Look at a family once, and choose the frequencies where it will be analysed."""
         model = pedigree(family, 0.25, study=study, **genetics)
-        asked = query_by_name(model, query)
-        prices = asked.mechanism.prices(model)
+        counted = query_by_name(model, query)
+        prices = counted.mechanism.prices(model)
         folded = frequency.copy()
         if all(np.array_equal(table, table[::-1, ::-1]) for table in prices.values()):
             folded = np.minimum(frequency, 1.0 - frequency)
         folded[(folded == 0.0) | (folded == 1.0)] = np.nan
         seen = seen_people(family, study_members(family, study))
-        whole, others, alleles = _surroundings(seen, Locus(0.25, **genetics), asked.sensitivities)
+        whole, others, alleles = _surroundings(seen, Locus(0.25, **genetics), counted.sensitivities)
         wanted = _enough_nodes(folded, float(alleles.max(initial=0.0, where=others > 0)))
         nodes = nodes_of(folded, min(most, wanted), counts)
-        analyses = NodeAnalyses(seen, study, genetics, asked, model.fingerprint, **how)
-        return cls(model, asked, loci, counts, folded, nodes, whole, others, alleles, analyses)
+        analyses = NodeAnalyses(seen, study, genetics, counted, model.fingerprint, **how)
+        return cls(model, counted, loci, counts, folded, nodes, whole, others, alleles, analyses)
 
     @property
     def size(self) -> int:
@@ -213,8 +211,8 @@ class Kind:
     def slopes(self, adversary: Adversary, scale: float) -> Vector:
         """Return about what the worst-off record loses at each locus, the same for loci between two nodes."""
         groups, place = np.unique(self._between[0], return_inverse=True)
-        found = self._at(adversary, np.stack([groups, np.ones(len(groups))]), scale)
-        return np.array([one.below.max() for one in found])[place]
+        brackets = self._at(adversary, np.stack([groups, np.ones(len(groups))]), scale)
+        return np.array([one.below.max() for one in brackets])[place]
 
     def _at(self, adversary: Adversary, groups: Vector, scale: float) -> list[_Bracket]:
         """Return what is certified at both ends of brackets, and of the noise 1/scale in each."""
@@ -225,14 +223,14 @@ class Kind:
                 who = (adversary, float(self.nodes[k])) if low >= 0 else (ANY_FREQUENCY, 0.25)
                 ends[k, w] = (*who, up(scale / w))
         at = dict(zip(ends, self.analyses.leakages(list(ends.values())), strict=True))
-        found = []
+        brackets = []
         for low, w in groups.T.tolist():
             cost = up(scale / w) * self.others
             bend = 2.0 * self.alleles**2 * np.minimum(cost / (6.0 * math.sqrt(3.0)), 0.25)
             high = min(int(low) + 1, last) if low >= 0 else -1
             group = up(scale / w) * self.whole
-            found.append(_Bracket(up_array(group), at[int(low), w], at[high, w], up_array(bend)))
-        return found
+            brackets.append(_Bracket(up_array(group), at[int(low), w], at[high, w], up_array(bend)))
+        return brackets
 
     @cached_property
     def _between(self) -> tuple[Vector, Vector, Vector, Vector]:
@@ -343,7 +341,7 @@ class NodeAnalyses:
         mine: dict[str, Any] = dict.fromkeys(("executor", "journal", "progress", "shared"))
         return {**self.__dict__, **mine, "_profiles": OrderedDict()}
 
-    def leakages(self, asked: Sequence[tuple[Adversary | str, float, float]]) -> list[Vector]:
+    def leakages(self, points: Sequence[tuple[Adversary | str, float, float]]) -> list[Vector]:
         """Return the leakage of every record, for every adversary, frequency and 1/σ.
 
         Raises
@@ -352,14 +350,11 @@ class NodeAnalyses:
             If one of them was cut short.
         """
         assert self.shared is not None, "questions are put where the analyses were made"
-        shared, questions = self.shared, []
-        for who, frequency, scale in asked:
-            if isinstance(who, str):  # one pass: never cut short
-                questions.append(_Question(who, frequency, scale, shared.asked, NO_GUARD))
-            else:
-                questions.append(_Question(who, frequency, scale, shared.budget, shared.guard))
-        found = each_kept(
-            _leakage,
+        limits = {True: (self.shared.asked, NO_GUARD), False: (self.shared.budget, self.shared.guard)}
+        # at any frequency it is one pass, which is never cut short
+        questions = [_Question(*point, *limits[isinstance(point[0], str)]) for point in points]
+        answers = each_kept(
+            NodeAnalyses.ask,
             questions,
             key=self._key,
             journal=self.journal,
@@ -369,37 +364,34 @@ class NodeAnalyses:
             label="what the noise leaks, frequency by frequency",
             total=len(questions),
         )
-        return [np.array(values) for _, values in found]
+        return [np.array(values) for _, values in answers]
 
-    def _key(self, asked: _Question) -> str:
-        who = asked.adversary if isinstance(asked.adversary, str) else asked.adversary.name
-        return key_of(self._name, self.query.name, who, asked.frequency, asked.scale, asked.budget.to_dict())
+    def _key(self, question: _Question) -> str:
+        who, frequency, scale, budget, _ = question
+        name = who if isinstance(who, str) else who.name
+        return key_of(self._name, self.query.name, name, frequency, scale, budget.to_dict())
 
-    def ask(self, asked: _Question) -> list[float]:
+    def ask(self, question: _Question) -> list[float]:
         """Return the leakage of every record from the analysis behind it, made now if it is not there."""
-        place = (asked.adversary, asked.frequency, asked.budget)
+        place = (question.adversary, question.frequency, question.budget)
         if place not in self._profiles:
-            self._profiles[place] = self._profile(asked)
+            self._profiles[place] = self._profile(question)
             if len(self._profiles) > _KEPT:
                 self._profiles.popitem(last=False)
         self._profiles.move_to_end(place)
         profile = self._profiles[place]
-        alpha = {r: up(d * asked.scale, 4.0) for r, d in self.query.sensitivities.items()}
+        alpha = {r: up(d * question.scale, 4.0) for r, d in self.query.sensitivities.items()}
         try:
-            found = ask_until(asked.guard, profile, lambda: profile.per_unit(alpha))
+            leakage = ask_until(question.guard, profile, lambda: profile.per_unit(alpha))
         finally:
             if profile.reached:  # what was finished of it answers nothing
                 del self._profiles[place]
-        return [found[r] for r in self.query.terms]
+        return [leakage[r] for r in self.query.terms]
 
-    def _profile(self, asked: _Question) -> LeakageProfile:
+    def _profile(self, question: _Question) -> LeakageProfile:
         family, study, genetics = self._source
-        model = pedigree(family, asked.frequency, study=study, **genetics)
-        if isinstance(asked.adversary, str):  # a founder's own table has spread 0: the frequency cancels
+        model = pedigree(family, question.frequency, study=study, **genetics)
+        if isinstance(question.adversary, str):  # a founder's own table has spread 0: the frequency cancels
             return LeakageProfile(model, method="propagation")
         prices = self.query.mechanism.prices(model)
-        return LeakageProfile(model, adversary=asked.adversary, work=asked.budget, prices=prices)
-
-
-def _leakage(analyses: NodeAnalyses, asked: _Question) -> list[float]:
-    return analyses.ask(asked)
+        return LeakageProfile(model, adversary=question.adversary, work=question.budget, prices=prices)

@@ -15,19 +15,15 @@ from functools import cached_property
 
 import numpy as np
 
+from quiltdp.domains.pedigree.people import grouped
 from quiltdp.errors import InvalidArgument, option
 from quiltdp.mechanisms import Laplace
 from quiltdp.model import Model, Table
 
 __all__ = [
-    "QUERIES",
-    "GenotypeQuery",
-    "allele_count",
-    "carrier_count",
-    "genotype_histogram",
-    "query_by_name",
-    "records_by_person",
-]
+    "QUERIES", "GenotypeQuery", "allele_count", "carrier_count", "genotype_histogram",
+    "query_by_name", "records_by_person",
+]  # fmt: skip
 
 
 def records_by_person(model: Model) -> dict[str, tuple[str, ...]]:
@@ -41,10 +37,7 @@ def records_by_person(model: Model) -> dict[str, tuple[str, ...]]:
     {'a': ('a@rs1', 'a@rs2'), 'b': ('b@rs1', 'b@rs2')}
     """
     named = all("@" in r for r in model.records)
-    found: dict[str, list[str]] = {}
-    for record in model.records:
-        found.setdefault(record.rpartition("@")[0] if named else record, []).append(record)
-    return {person: tuple(records) for person, records in found.items()}
+    return grouped((r.rpartition("@")[0] if named else r, r) for r in model.records)
 
 
 @dataclass(frozen=True)
@@ -174,9 +167,8 @@ def allele_count(model: Model) -> GenotypeQuery:
     >>> allele_count(two).sensitivity, allele_count(two).unit
     (4.0, 'one person, all 2 loci together')
     """
-    return _sum(
-        model, "allele count", ("alternative alleles",), {k: np.arange(float(k))[:, None] for k in (2, 3)}
-    )
+    rows = {k: np.arange(float(k))[:, None] for k in (2, 3)}
+    return _sum(model, "allele count", ("alternative alleles",), rows)
 
 
 def carrier_count(model: Model) -> GenotypeQuery:
@@ -199,7 +191,6 @@ QUERIES = {
 
 def query_by_name(model: Model, name: str) -> GenotypeQuery:
     """Return a query by the name the command line uses."""
-    make = QUERIES.get(name)
-    if make is None:
+    if name not in QUERIES:
         raise InvalidArgument(f"{option('query')} {name!r} does not exist; choose from {', '.join(QUERIES)}")
-    return make(model)
+    return QUERIES[name](model)

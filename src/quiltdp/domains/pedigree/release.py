@@ -93,8 +93,7 @@ def noisy_counts(
     mechanism = LaplaceMechanism(spec, panel.sigma, dimension=true.size, smallest=smallest, noise=noise)
     weights = panel.weights[:, None]
     noisy = mechanism.release((true / weights).ravel(), ledger=ledger, label=label)
-    found: NDArray[np.float64] = np.asarray(noisy).reshape(true.shape) * weights
-    return found
+    return np.asarray(np.asarray(noisy).reshape(true.shape) * weights)
 
 
 def release_table(
@@ -111,20 +110,19 @@ def release_table(
     above, said = judge_table(noisy, panel.sigmas[:, None])
     notes = (*notes, said if above else f"{said}: nothing in it can be told from noise")
     described: dict[str, Any] = {**panel.to_dict(), "people": people, "notes": notes}
-    observed = np.zeros(len(loci), dtype=np.int64)
-    for kind in profile.kinds:
-        alleles = sum(len(t) - 1 for t in kind.query.terms.values()) if profile.query == "allele-count" else 0
-        extra = sum((k - 1) * (len(kind.query.terms[r]) - 1) for r, k in kind.model.people.items())
-        observed[kind.loci] = alleles + extra if profile.query == "allele-count" else people
+    observed = np.full(len(loci), people)
+    if profile.query == "allele-count":
+        for kind in profile.kinds:
+            persons = kind.model.people  # behind each record
+            observed[kind.loci] = sum((len(t) - 1) * persons.get(r, 1) for r, t in kind.query.terms.items())
     head = ["#CHROM", "ID", "REF", "ALT", *released_columns(profile.query), "OBS_CT", "SIGMA"]
     lines = [
         f"##quiltdp={json_text(described)}",
         f"##missing_calls={missing_calls(profile.query)}",
         "\t".join(head),
     ]
-    sigmas = panel.sigmas
-    for k, name in enumerate(loci.names):
-        cells = [loci.chromosome[k], name, loci.reference[k], loci.alternative[k]]
-        numbers = [f"{v:.3f}" for v in noisy[k]]
-        lines.append("\t".join([*map(printable, cells), *numbers, str(observed[k]), f"{sigmas[k]:.12g}"]))
+    described_loci = zip(loci.chromosome, loci.names, loci.reference, loci.alternative, strict=True)
+    for cells, values, count, sigma in zip(described_loci, noisy, observed, panel.sigmas, strict=True):
+        numbers = [*(f"{v:.3f}" for v in values), str(count), f"{sigma:.12g}"]
+        lines.append("\t".join([*map(printable, cells), *numbers]))
     return "\n".join(lines) + "\n"
