@@ -76,17 +76,17 @@ MOST_CODE_LINES = {
     "accountant": 3269,
     "accountant/bounds": 3896,
     "accountant/ledger": 1801,
-    "base": 1916,
-    "cli": 4437,
+    "base": 1902,
+    "cli": 4436,
     "compiled": 107,
-    "domains": 6991,
+    "domains": 6989,
     "generalization": 2059,
     "graph": 774,
     "inference": 3404,
-    "io": 1680,
+    "io": 1634,
     "mechanisms": 2714,
     "papers": 1318,
-    "report": 1374,
+    "report": 1350,
     "web": 393,
 }
 
@@ -227,7 +227,7 @@ quiltdp.inference.ancestry quiltdp.inference.brute_force quiltdp.accountant.boun
 quiltdp.inference.interaction quiltdp.inference.uncertain
 quiltdp.domains.series quiltdp.domains.trace quiltdp.generalization quiltdp.journal quiltdp.mechanisms.cells
 quiltdp.mechanisms.holdout quiltdp.mechanisms.queries
-quiltdp.io.json_read quiltdp.io.uai quiltdp.io.xml_networks quiltdp.parallel quiltdp.report
+quiltdp.io.json_models quiltdp.io.uai quiltdp.io.declared quiltdp.parallel quiltdp.report
 networkx pgmpy pandas multiprocessing sqlite3 scipy.stats
 """
 UNNEEDED = set(SMALL.split())  # by a small answer: the exact limit settles it

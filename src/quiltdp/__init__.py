@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from quiltdp.inference.spread import spread
     from quiltdp.inference.trees import junction_tree
     from quiltdp.io.examples import example
-    from quiltdp.io.json_write import save_model
+    from quiltdp.io.json_models import save_model
     from quiltdp.io.load import load_model
     from quiltdp.io.networkx import from_networkx, to_networkx
     from quiltdp.io.pgmpy import from_pgmpy, to_pgmpy
@@ -116,7 +116,7 @@ _PUBLIC = {
     "quilt_influences": "quiltdp.inference.influence",
     "quilts": "quiltdp.graph.quilts",
     "robust": "quiltdp.accountant.robust",
-    "save_model": "quiltdp.io.json_write",
+    "save_model": "quiltdp.io.json_models",
     "spread": "quiltdp.inference.spread",
     "to_networkx": "quiltdp.io.networkx",
     "to_pgmpy": "quiltdp.io.pgmpy",

@@ -358,7 +358,7 @@ def test_a_map_that_fails_leaves_the_release(job: Job, monkeypatch) -> None:
     def fails(*_: Any, **__: Any) -> bytes:
         raise FileFormatError("m.png", None, "the file cannot be written")
 
-    monkeypatch.setattr("quiltdp.report.trace_map.map_picture", fails)
+    monkeypatch.setattr("quiltdp.report.plots.map_picture", fails)
     assert job.run("--map", job.folder / "m.png").code == 2
     assert job.out.exists()
 

@@ -11,7 +11,7 @@ import pytest
 from quiltdp.domains.trace import location_study, visits_per_cell
 from quiltdp.domains.trace.area import over_area
 from quiltdp.errors import InvalidArgument
-from quiltdp.report.trace_map import draw_cells
+from quiltdp.report.plots import draw_cells
 
 GOOGLE = Path(__file__).parents[2] / "models" / "location" / "trackintel_google_trajectory.csv"
 AREA = (47.36, 8.51, 47.39, 8.57)

@@ -8,13 +8,9 @@ import pytest
 
 from quiltdp import Model, save_model
 from quiltdp.errors import FileFormatError, InvalidModel
-from quiltdp.io.declared import Declared
-from quiltdp.io.json_parse import parse_json
-from quiltdp.io.json_read import SCHEMA_VERSION, read_json
-from quiltdp.io.net import read_net
-from quiltdp.io.text import Source
-from quiltdp.io.xml_networks import read_xdsl, read_xmlbif
-from quiltdp.io.xml_parse import MAX_DEPTH, parse_xml
+from quiltdp.io.declared import MAX_DEPTH, Declared, parse_xml, read_net, read_xdsl, read_xmlbif
+from quiltdp.io.json_models import SCHEMA_VERSION, read_json
+from quiltdp.io.text import Source, parse_json
 
 MODEL = Model.from_tables({"A": ([], [0.25, 0.75]), "B": (["A"], [[0.5, 0.5], [0.125, 0.875]])})
 

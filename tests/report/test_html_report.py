@@ -15,11 +15,9 @@ from quiltdp.errors import InvalidArgument
 from quiltdp.numbers import format_down
 from quiltdp.parallel import Workers
 from quiltdp.report.html_report import render
-from quiltdp.report.places import picture_of
-from quiltdp.report.report_analyses import ReportRequest
+from quiltdp.report.places import picture_of, state_map
+from quiltdp.report.report_analyses import OFF_BY, ReportRequest, attackable
 from quiltdp.report.report_data import bracket_told, report_data
-from quiltdp.report.report_reasons import OFF_BY, attackable
-from quiltdp.report.state_map import state_map
 
 MODELS = Path(__file__).parents[2] / "models"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")

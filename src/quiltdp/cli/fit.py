@@ -95,7 +95,7 @@ def fit(
     with guarded():
         from quiltdp.domains.series.read import read_columns
         from quiltdp.errors import InvalidArgument
-        from quiltdp.io.json_write import save_model
+        from quiltdp.io.json_models import save_model
         from quiltdp.io.replace import check_writable
 
         check_writable(output, data)

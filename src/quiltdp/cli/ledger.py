@@ -228,8 +228,7 @@ def export(
 def _verify_export(path: Path) -> Any:
     from quiltdp.accountant.ledger import verify_export
     from quiltdp.errors import FileFormatError, LedgerCorrupt
-    from quiltdp.io.json_parse import parse_json
-    from quiltdp.io.text import Source, read_bytes
+    from quiltdp.io.text import Source, parse_json, read_bytes
 
     text = read_bytes(path).decode("utf-8", errors="replace")  # what is replaced fits no hash
     try:

@@ -311,7 +311,7 @@ def _draw(
     from quiltdp.cli.show import number
     from quiltdp.domains.trace.area import over_area
     from quiltdp.domains.trace.queries import visits_per_cell
-    from quiltdp.report.trace_map import map_picture
+    from quiltdp.report.plots import map_picture
 
     query, outlines = visits_per_cell(study.steps), study.steps.cells.outlines
     values, title = query.values, "Visits per cell: true counts, not for publication"

@@ -65,7 +65,7 @@ def check_trace(
     if output is not None and not output.lower().endswith((".json", ".json.gz")):
         raise InvalidArgument(f"{output}: models are saved as .json or .json.gz files")
     if map_file is not None:
-        from quiltdp.report.trace_map import check_map
+        from quiltdp.report.plots import check_map
 
         check_map(map_file)
     _check_extras(cell)

@@ -26,12 +26,12 @@ __all__ = ["known_suffixes", "load_model", "register_reader"]
 # Suffix -> "module:function" of its reader, imported when the first such file is read.
 _NETWORKS: dict[str, str] = {
     ".bif": "quiltdp.io.bif:read_bif",
-    ".json": "quiltdp.io.json_read:read_json",
-    ".net": "quiltdp.io.net:read_net",
+    ".json": "quiltdp.io.json_models:read_json",
+    ".net": "quiltdp.io.declared:read_net",
     ".uai": "quiltdp.io.uai:read_uai",
-    ".xdsl": "quiltdp.io.xml_networks:read_xdsl",
-    ".xml": "quiltdp.io.xml_networks:read_xmlbif",
-    ".xmlbif": "quiltdp.io.xml_networks:read_xmlbif",
+    ".xdsl": "quiltdp.io.declared:read_xdsl",
+    ".xml": "quiltdp.io.declared:read_xmlbif",
+    ".xmlbif": "quiltdp.io.declared:read_xmlbif",
 }
 _DOMAINS: dict[str, str] = {
     ".csv": "quiltdp.domains.pedigree:load",

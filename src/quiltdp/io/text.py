@@ -1,15 +1,20 @@
-"""Reading a file into text, compressed or not, with errors that name file and line."""
+"""Reading a file, compressed or not, into text or JSON, with errors that name file and line.
+
+JSON is as strict as a model needs: no NaN, no key twice, no nest without end, no number without end.
+"""
 
 from __future__ import annotations
 
 import gzip
 import io
+import json
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from quiltdp.errors import FileFormatError, InvalidArgument, InvalidModel, UnknownNode
 from quiltdp.user_files import opened
@@ -21,6 +26,8 @@ __all__ = [
     "Source",
     "blaming",
     "bounded_product",
+    "is_number",
+    "parse_json",
     "read_bytes",
     "read_source",
     "read_text",
@@ -38,6 +45,7 @@ MAX_AXES = 32
 _GZIP_MAGIC = b"\x1f\x8b"
 _SMALL_GZIP = 1 << 26
 _GZIP_RATIO = 128
+_MOST_DIGITS = 400  # of a number in JSON: more than the largest double has
 
 
 @dataclass(frozen=True)
@@ -186,3 +194,46 @@ def blaming(path: object, lines: Mapping[str, int] | None = None) -> Iterator[No
         line = lines.get(node) if lines is not None and node is not None else None
         where = f"{path}:{line}" if line is not None else f"{path}"
         raise type(error)(f"{where}: {error.text}") from None
+
+
+def is_number(word: str) -> bool:
+    """Return whether a word reads as a number."""
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
+
+
+def parse_json(source: Source) -> Any:
+    """Return the document that a text holds.
+
+    Raises
+    ------
+    FileFormatError
+        With the line where there is one.
+    """
+
+    def constant(word: str) -> Any:
+        place = re.search(rf"(?<![\w\"]){re.escape(word)}\b", source.text)
+        raise source.error(place and place.start(), f"{word} is not a number that a file may hold")
+
+    def whole(word: str) -> int:
+        if len(word) > _MOST_DIGITS:
+            raise source.error(source.text.find(word), f"a number has {len(word):,} digits, too many")
+        return int(word)
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        members: dict[str, Any] = {}
+        for key, value in pairs:
+            if key in members:
+                raise source.error(None, f"the key {key!r} occurs twice in one object")
+            members[key] = value
+        return members
+
+    try:
+        return json.loads(source.text, parse_constant=constant, parse_int=whole, object_pairs_hook=unique)
+    except json.JSONDecodeError as error:
+        raise source.error(error.pos, f"this is not JSON: {error.msg} (column {error.colno})") from None
+    except RecursionError:
+        raise source.error(None, "the document is nested too deeply") from None

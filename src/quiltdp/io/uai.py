@@ -16,7 +16,7 @@ from typing import NoReturn
 import numpy as np
 
 from quiltdp.factor import Table
-from quiltdp.io.text import MAX_AXES, Source, blaming, read_source
+from quiltdp.io.text import MAX_AXES, Source, blaming, is_number, read_source
 from quiltdp.model import Model
 
 __all__ = ["read_uai"]
@@ -163,7 +163,7 @@ class _Words:
         if len(values) != count:
             for word in part:
                 self.position += 1
-                if not _is_number(word):
+                if not is_number(word):
                     self.fail(f"a number of table {k}")
             self.position += 1
             self.fail(f"{count} numbers for table {k}")
@@ -175,12 +175,3 @@ class _Words:
         if self.position < len(self.words):
             self.position += 1
             self.fail("the end of the file")
-
-
-def _is_number(word: str) -> bool:
-    """Return whether the word reads as a number."""
-    try:
-        float(word)
-    except ValueError:
-        return False
-    return True

@@ -23,10 +23,16 @@ from quiltdp.inference.witness import QuiltInfluence
 from quiltdp.inference.workspace import Workspace
 from quiltdp.model import Model
 from quiltdp.numbers import format_down
-from quiltdp.report.places import Picture, picture_of
-from quiltdp.report.report_analyses import STEPS, Analysed, ReportRequest, analysed
-from quiltdp.report.report_reasons import attackable, if_the_model_is_wrong, theorem_of
-from quiltdp.report.state_map import state_map
+from quiltdp.report.places import Picture, picture_of, state_map
+from quiltdp.report.report_analyses import (
+    STEPS,
+    Analysed,
+    ReportRequest,
+    analysed,
+    attackable,
+    if_the_model_is_wrong,
+    theorem_of,
+)
 
 __all__ = ["bracket_told", "report_data"]
 
@@ -41,7 +47,7 @@ def report_data(
     executor: Executor | None = None,
 ) -> dict[str, Any]:
     """Return what the page shows: answer, comparison, curves, picture, records, assumptions."""
-    tell = progress if progress is not None else _silent
+    tell = progress or (lambda label, share: None)
     cal, model = request.calibration, request.model
     found = analysed(request, executor, lambda label, share: tell(label, 0.8 * share))
     tell("picture", 0.8)
@@ -77,10 +83,6 @@ def report_data(
     return plain
 
 
-def _silent(label: str, share: float) -> None:
-    """Tell nobody."""
-
-
 def _targets(cal: Calibration, found: Analysed) -> dict[str, Any]:
     sigmas = {step: cal.sigma if step == 1.0 else found.sigma[cal.adversary, step] for step in STEPS}
     pairs = [(cal.epsilon * step, sigma) for step, sigma in sigmas.items() if sigma is not None]
@@ -106,6 +108,7 @@ def _curves(request: ReportRequest, found: Analysed) -> dict[str, Any]:
 
 
 def _sentence(cal: Calibration, records: int) -> str:
+    unit = "a record" if cal.protected == "single records" else f"a protected unit ({cal.protected})"
     promise = f"ε = {cal.epsilon:g}" + (f", δ = {cal.delta:g}" if cal.delta else "")
     who = {
         "informed": "someone who knows the model and any of the other records",
@@ -113,13 +116,9 @@ def _sentence(cal: Calibration, records: int) -> str:
     }.get(cal.adversary, f"someone who knows the model and {cal.adversary.removeprefix('knows').strip(':=')}")
     return (
         f"With noise of this size, what is published about these {records:,} correlated records moves the"
-        f" odds that {who} gives to any two values of {_unit(cal)} by a factor of at most"
+        f" odds that {who} gives to any two values of {unit} by a factor of at most"
         f" {math.exp(min(cal.epsilon, 700.0)):.4g} ({promise})."
     )
-
-
-def _unit(cal: Calibration) -> str:
-    return "a record" if cal.protected == "single records" else f"a protected unit ({cal.protected})"
 
 
 def _bars(cal: Calibration, found: Analysed) -> list[dict[str, Any]]:
@@ -207,10 +206,8 @@ def _graph(model: Model, picture: Picture, leaks: Mapping[str, float]) -> dict[s
         if model.directed
         else "Neighbours depend on each other.",
     }[picture.kind]
-    left = (
-        f" {picture.left_out:,} nodes are not drawn; all records are in the table."
-        if picture.left_out
-        else ""
+    left = f" {picture.left_out:,} nodes are not drawn; all records are in the table." * bool(
+        picture.left_out
     )
     return {
         "kind": picture.kind,
@@ -362,6 +359,8 @@ def _cut_short(found: Analysed) -> list[list[str]]:
 
 def _how(cal: Calibration) -> list[list[str]]:
     alpha = cal.dp_epsilon
+    work = cal.certificate.to_dict().get("work") or {}
+    work = work if isinstance(work, Mapping) else {"level": work}
     cost = "unequal, per record" if isinstance(alpha, Mapping) else "–" if alpha is None else f"{alpha:.12g}"
     return [
         ["method", cal.method],
@@ -369,12 +368,7 @@ def _how(cal: Calibration) -> list[list[str]]:
         ["forced by", str(cal.binding)],
         ["plain DP cost α", cost],
         ["certified leakage", f"{cal.leakage:.12g}"],
-        ["work budget", ", ".join(f"{k} {v}" for k, v in _work(cal).items() if v != "") or "–"],
+        ["work budget", ", ".join(f"{k} {v}" for k, v in work.items() if v != "") or "–"],
         ["model fingerprint", cal.fingerprint],
         ["version", f"quiltdp {__version__}"],
     ]
-
-
-def _work(cal: Calibration) -> Mapping[str, Any]:
-    work = cal.certificate.to_dict().get("work") or {}
-    return work if isinstance(work, Mapping) else {"level": work}

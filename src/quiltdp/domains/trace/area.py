@@ -10,8 +10,7 @@ import numpy as np
 from quiltdp.domains.trace.cells import Cells, Rings, ring, square_corners
 from quiltdp.domains.trace.queries import CellQuery
 from quiltdp.errors import FileFormatError, InvalidArgument, need, option
-from quiltdp.io.json_parse import parse_json
-from quiltdp.io.text import read_source
+from quiltdp.io.text import parse_json, read_source
 
 __all__ = ["Area", "AreaQuery", "Rings", "over_area", "parse_area"]
 

@@ -8,8 +8,7 @@ from typing import Any
 
 from quiltdp.domains.trace.readers.rows import Rows, first_of
 from quiltdp.errors import FileFormatError
-from quiltdp.io.json_parse import parse_json
-from quiltdp.io.text import read_source
+from quiltdp.io.text import parse_json, read_source
 
 __all__ = ["google_rows", "read_geojson"]
 

@@ -8,8 +8,8 @@ from xml.etree import ElementTree
 
 from quiltdp.domains.trace.readers.rows import Rows
 from quiltdp.errors import FileFormatError, need
+from quiltdp.io.declared import read_xml
 from quiltdp.io.text import read_text
-from quiltdp.io.xml_parse import read_xml
 
 __all__ = ["read_gpx", "read_plt", "user_of"]
 

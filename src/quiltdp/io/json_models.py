@@ -1,21 +1,25 @@
-"""The JSON reader: networks, Markov networks and chains (the schema is beside this file)."""
+"""Models in JSON, exact to the last bit: networks, Markov networks and chains (the schema is beside this)."""
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from quiltdp.chain import ChainModel, ChainSegment, markov_chain, markov_chains
-from quiltdp.errors import InvalidModel
+from quiltdp.errors import InvalidArgument, InvalidModel
 from quiltdp.factor import Factor
-from quiltdp.io.json_parse import parse_json
-from quiltdp.io.text import Source, blaming, read_source
+from quiltdp.interface import any_model
+from quiltdp.io.replace import write_whole
+from quiltdp.io.text import Source, blaming, parse_json, read_source
 from quiltdp.model import Model
+from quiltdp.printable import json_text
 
-__all__ = ["SCHEMA_VERSION", "read_json"]
+__all__ = ["SCHEMA_VERSION", "read_json", "save_model"]
 
 SCHEMA_VERSION = 1
 
@@ -132,6 +136,18 @@ class _Document:
                     raise self.fail(f"{where} must hold numbers, found {_kind_of(item)}")
         return value
 
+    def nodes(self, known: set[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield every node with its name; refuse unknown keys and a name that is listed twice."""
+        seen: set[str] = set()
+        for k, entry in enumerate(self.list(self.required(self.root, "nodes", "the document"), "'nodes'")):
+            node = self.object(entry, f"nodes[{k}]")
+            name = self.string(self.required(node, "name", f"nodes[{k}]"), f"the name of nodes[{k}]")
+            self.only(known, node, f"node {name!r}")
+            if name in seen:
+                raise InvalidModel(f"node {name!r} is listed twice", name)
+            seen.add(name)
+            yield name, node
+
     def extras(self) -> dict[str, Any]:
         """Return notes and provenance as keyword arguments."""
         notes = self.strings(self.root.get("notes", []), "'notes'")
@@ -163,15 +179,8 @@ def _network(document: _Document, records: Collection[str] | None) -> Model:
     """Return a Bayesian network."""
     document.only(_EVERYWHERE | {"nodes", "records", "people"}, document.root, "the document")
     tables, states = {}, {}
-    for k, entry in enumerate(
-        document.list(document.required(document.root, "nodes", "the document"), "'nodes'")
-    ):
-        node = document.object(entry, f"nodes[{k}]")
-        name = document.string(document.required(node, "name", f"nodes[{k}]"), f"the name of nodes[{k}]")
+    for name, node in document.nodes({"name", "states", "parents", "table"}):
         where = f"node {name!r}"
-        document.only({"name", "states", "parents", "table"}, node, where)
-        if name in tables:
-            raise InvalidModel(f"{where} is listed twice", name)
         parents = document.strings(node.get("parents", []), f"{where}: 'parents'")
         table = document.table(document.required(node, "table", where), f"{where}: 'table'")
         tables[name] = (parents, table)
@@ -189,14 +198,7 @@ def _markov_network(document: _Document, records: Collection[str] | None) -> Mod
     """Return a network of potentials."""
     document.only(_EVERYWHERE | {"nodes", "records", "people", "factors"}, document.root, "the document")
     states: dict[str, tuple[str, ...]] = {}
-    for k, entry in enumerate(
-        document.list(document.required(document.root, "nodes", "the document"), "'nodes'")
-    ):
-        node = document.object(entry, f"nodes[{k}]")
-        name = document.string(document.required(node, "name", f"nodes[{k}]"), f"the name of nodes[{k}]")
-        document.only({"name", "states"}, node, f"node {name!r}")
-        if name in states:
-            raise InvalidModel(f"node {name!r} is listed twice", name)
+    for name, node in document.nodes({"name", "states"}):
         states[name] = document.strings(
             document.required(node, "states", f"node {name!r}"), f"node {name!r}: 'states'"
         )
@@ -327,3 +329,123 @@ class _NodeLines(Mapping[str, int]):
 
     def __len__(self) -> int:
         return 0
+
+
+@any_model
+def save_model(model: Model, path: str | os.PathLike[str]) -> None:
+    """Write a model to a ``.json`` (or ``.json.gz``) file.
+
+    :func:`quiltdp.load_model` reads it back with the same fingerprint: numbers are written with as
+    many digits as it takes.  The file is replaced in one step, or left as it was.
+
+    Raises
+    ------
+    InvalidArgument
+        If the suffix is another one.
+    FileFormatError
+        If the file cannot be written.
+
+    Examples
+    --------
+    >>> import quiltdp as qd, tempfile, pathlib
+    >>> asia = qd.load_model("models/asia.bif")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder) / "asia.json"
+    ...     qd.save_model(asia, file)
+    ...     qd.load_model(file).fingerprint == asia.fingerprint
+    True
+    """
+    name = Path(path)
+    if not name.name.lower().endswith((".json", ".json.gz")):
+        raise InvalidArgument(f"{path}: models are saved as .json or .json.gz files")
+    document = _chain_document(model) if isinstance(model, ChainModel) else _network_document(model)
+    data = _pretty(document).encode("utf-8")
+    if name.suffix.lower() == ".gz":
+        data = gzip.compress(data, mtime=0)
+    write_whole(name, data)
+
+
+def _head(kind: str) -> dict[str, Any]:
+    return {"schema": f"quiltdp/{kind}", "version": SCHEMA_VERSION}
+
+
+def _tail(model: Model) -> dict[str, Any]:
+    """Return records, provenance and notes, as far as there are any."""
+    tail: dict[str, Any] = {}
+    if len(model.latents):
+        tail["records"] = list(model.records)
+    if model.people:
+        tail["people"] = dict(model.people)
+    if model.provenance:
+        tail["provenance"] = dict(model.provenance)
+    if model.notes:
+        tail["notes"] = list(model.notes)
+    return tail
+
+
+def _network_document(model: Model) -> dict[str, Any]:
+    """Return the document of a network."""
+    if not model.directed:
+        factors: list[dict[str, Any]] = [
+            {"scope": list(f.scope), "table": f.table.tolist(), **({"child": f.child} if f.child else {})}
+            for f in model.factors
+        ]
+        nodes = [{"name": n, "states": list(model.states[n])} for n in model.nodes]
+        return {**_head("markov-network"), "nodes": nodes, "factors": factors, **_tail(model)}
+    own = {f.child: f for f in model.factors}
+    tables = [
+        {
+            "name": n,
+            "states": list(model.states[n]),
+            "parents": list(own[n].parents),
+            "table": own[n].table.tolist(),
+        }
+        for n in model.nodes
+    ]
+    return {**_head("network"), "nodes": tables, **_tail(model)}
+
+
+def _chain_document(model: ChainModel) -> dict[str, Any]:
+    """Return the document of chains, the short form where all have one matrix and one law."""
+    first = model.segments[0]
+    sizes = {len(first.initial), *(m.shape[1] for m in first.transitions)}
+    names = model.states[model.nodes[0]]
+    document = _head("chain")
+    if len(sizes) == 1 and names != tuple(str(k) for k in range(len(names))):
+        document["states"] = list(names)
+    alike = all(
+        s.homogeneous and s.initial is first.initial and s.transitions[0] is first.transitions[0]
+        for s in model.segments
+    )
+    if not alike:
+        document["chains"] = [_segment_fields(s) for s in model.segments]
+    elif len(model.segments) == 1:
+        document.update(_segment_fields(first))
+    else:
+        document["lengths"] = {s.prefix: s.length for s in model.segments}
+        document["initial"] = first.initial.tolist()
+        document["transition"] = first.transitions[0].tolist()
+    return {**document, **_tail(model)}
+
+
+def _segment_fields(segment: ChainSegment) -> dict[str, Any]:
+    """Return the fields of one chain."""
+    fields: dict[str, Any] = {"prefix": segment.prefix, "length": segment.length}
+    fields["initial"] = segment.initial.tolist()
+    if segment.homogeneous:
+        fields["transition"] = segment.transitions[0].tolist()
+    else:
+        fields["transitions"] = [m.tolist() for m in segment.transitions]
+    return fields
+
+
+def _pretty(value: Any, indent: str = "") -> str:
+    """Return JSON with objects and lists of objects spread out, and innermost rows on one line."""
+    deeper = indent + "  "
+    if isinstance(value, Mapping) and value:
+        items = [f"{deeper}{json_text(k)}: {_pretty(v, deeper)}" for k, v in value.items()]
+        return "{\n" + ",\n".join(items) + f"\n{indent}}}" + ("\n" if not indent else "")
+    if isinstance(value, list) and value and isinstance(value[0], (list, dict)):
+        items = [deeper + _pretty(v, deeper) for v in value]
+        return "[\n" + ",\n".join(items) + f"\n{indent}]"
+    return json_text(value)
