@@ -61,35 +61,29 @@ class EventProfile(OneByOne):
         if not accountant.supports(event):
             raise InvalidArgument(f"the accountant does not support the event {event!r}")
         self._shifts = _Shifts.of(event, accounting)
-        self._stepped: SteppedProfile | None = None
-        self._losses: Losses | None = None
+        self._profile: OneByOne
         if self._shifts is None:
             composed = accountant.compose(event)
-            self._stepped = SteppedProfile(lambda e: float(composed.get_delta(e)) + _CONVOLVED, steps=2)
+            self._profile = SteppedProfile(lambda e: float(composed.get_delta(e)) + _CONVOLVED, steps=2)
         else:
-            self._losses = Losses(self._shifts.loss, self._shifts.loss_range, {})
+            self._profile = Losses(self._shifts.loss, self._shifts.loss_range, {})
 
     @property
     def counts_records(self) -> bool:
         """Whether only whole records have a cost: where the event is not shifted noise."""
-        return self._stepped is not None
+        return self._shifts is None
 
     def delta(self, epsilon: float, weight: float) -> float:
         """Return δ(ε), rounded up, for a group of this weight, any ε.
 
         Weights are records; fractions of one only for shifted noise.
         """
-        if self._stepped is not None:
-            return self._stepped.delta(epsilon, weight)
-        assert self._shifts is not None
-        assert self._losses is not None
-        if self._shifts.public and weight > 0.0:
+        if self._shifts is not None and self._shifts.public and weight > 0.0:
             return 1.0
-        if not self._shifts.others:  # Gaussian releases are one
+        if self._shifts is not None and not self._shifts.others:  # Gaussian releases are one
             shift = weight * self._shifts.gaussian
-            shift = up(shift) if shift > 0.0 else 0.0
-            return gaussian_delta(epsilon, shift)
-        return self._losses.delta(epsilon, weight)
+            return gaussian_delta(epsilon, up(shift) if shift > 0.0 else 0.0)
+        return self._profile.delta(epsilon, weight)
 
 
 class _Shifts:
@@ -126,7 +120,7 @@ class _Shifts:
         if isinstance(event, a.LaplaceDpEvent):
             return self._other("laplace", event.noise_multiplier, 1, times)
         if isinstance(event, a.DiscreteLaplaceDpEvent):
-            return self._other("discrete laplace", event.noise_parameter, event.sensitivity, times)
+            return self._other("discrete_laplace", event.noise_parameter, event.sensitivity, times)
         return False
 
     def _other(self, kind: str, noise: float, sensitivity: int, times: int) -> bool:
@@ -158,16 +152,9 @@ class _Shifts:
                 pld.from_gaussian_mechanism(1.0, sensitivity=shift, value_discretization_interval=interval)
             )
         for (kind, noise, sensitivity), times in self.others.items():
-            if kind == "laplace":
-                one = pld.from_laplace_mechanism(
-                    noise, sensitivity=up(weight), value_discretization_interval=interval
-                )
-            else:
-                one = pld.from_discrete_laplace_mechanism(
-                    noise,
-                    sensitivity=math.ceil(weight * (1.0 - 1e-8)) * sensitivity,
-                    value_discretization_interval=interval,
-                )
+            make = getattr(pld, f"from_{kind}_mechanism")
+            moved = up(weight) if kind == "laplace" else math.ceil(weight * (1.0 - 1e-8)) * sensitivity
+            one = make(noise, sensitivity=moved, value_discretization_interval=interval)
             whole = whole.compose(one if times == 1 else one.self_compose(times))
         return whole
 

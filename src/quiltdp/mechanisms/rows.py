@@ -82,16 +82,12 @@ def _column(column: Any) -> Any:
     return list(column) if isinstance(column, tuple) else column  # elsewhere a tuple is parts
 
 
-def _holds_objects(kind: Any) -> bool:
-    return isinstance(kind, np.dtype) and kind.hasobject
-
-
 def _copied_frame(frame: Any) -> Any:
     """Return a DataFrame or Series whose cells are copies too: pandas shares those that are objects."""
     if frame.ndim == 1:
-        return _copied_frame(frame.to_frame()).iloc[:, 0] if _holds_objects(frame.dtype) else frame
+        return _copied_frame(frame.to_frame()).iloc[:, 0]
     for k, kind in enumerate(frame.dtypes):
-        if _holds_objects(kind):
+        if isinstance(kind, np.dtype) and kind.hasobject:
             frame.isetitem(k, copy.deepcopy(frame.iloc[:, k].to_numpy(copy=True)))
     return frame
 
