@@ -447,6 +447,8 @@ class PrintedReconstruction:
         w = (t − 1)/4 − log(1/δ)/ε, below which the second step answers.
     needs
         2e(t − 1) = 16e log(1/δ)/ε: what n must exceed for (17); the theorem says 64e.
+    code_needs
+        The least n ≥ 3 t log n, from which on the code exists.
     answer_chance
         s (4es/n)^s + δ with s = (t − 1)/4: the bound (17) on answering alone; above 2δ nothing is promised.
     """
@@ -455,6 +457,7 @@ class PrintedReconstruction:
     published_bits: float
     threshold: float
     needs: float
+    code_needs: int
     answer_chance: float
 
 
@@ -464,10 +467,8 @@ def printed_reconstruction(*, n: int, dp_epsilon: float, delta: float) -> Printe
     Examples
     --------
     >>> small = printed_reconstruction(n=200, dp_epsilon=0.1, delta=0.01)     # n > 64e = 174, as printed
-    >>> round(small.needs), small.answer_chance > 1
-    (2890, True)
-    >>> printed_reconstruction(n=3000, dp_epsilon=0.1, delta=0.01).answer_chance <= 0.02
-    True
+    >>> round(small.needs), small.code_needs, small.answer_chance > 1
+    (2890, 23164, True)
 
     References
     ----------
@@ -480,9 +481,12 @@ def printed_reconstruction(*, n: int, dp_epsilon: float, delta: float) -> Printe
     logs = math.log2(1 / small)
     t = 8 * logs / eps + 1
     s = (t - 1) / 4
+    code = math.ceil(3 * t)  # n − 3 t log₂ n grows from here on
+    while code < 3 * t * math.log2(code):
+        code = math.ceil(3 * t * math.log2(code))
     ball = math.exp(min(s * math.log(4 * math.e * s / size) + math.log(s), 700.0))
     return PrintedReconstruction(
-        t, 3 * t * math.log2(size), s - logs / eps, 2 * math.e * (t - 1), ball + small
+        t, 3 * t * math.log2(size), s - logs / eps, 2 * math.e * (t - 1), code, ball + small
     )
 
 

@@ -18,7 +18,7 @@ on a chain of n ≥ 2d steps, ε-Bayesian DP follows from h-DP, where
 
 d is the half-width of the quilt {i − d, i + d} in the middle; s enters through d + s, at the ends of the
 chain.  The lemma itself does not define s (its t and ξ are never used); the definition stands after (33).
-Because c < 1/6 makes s ≤ d, the second term is always the smaller one.  The chain is homogeneous, aperiodic,
+The second term is always the smaller one, since 3(d + s) > 2d − 1.  The chain is homogeneous, aperiodic,
 irreducible and reversible; it may start in any law.
 """
 
