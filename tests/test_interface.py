@@ -156,3 +156,11 @@ def test_fits_are_models() -> None:
 def test_the_old_keyword_warns() -> None:
     with pytest.warns(FutureWarning, match="epsilon="):
         assert qd.dp_epsilon(CANCER, bdp_epsilon=1.0) == qd.dp_epsilon(CANCER, epsilon=1.0)
+
+
+def test_names_that_left_the_top_level_say_where_they_are() -> None:
+    for module, names in qd._MOVED.items():
+        for name in names.split():
+            with pytest.warns(FutureWarning, match=f"from {module} import {name}"):
+                assert getattr(qd, name) is not None
+    assert len(qd.__all__) <= 34

@@ -912,8 +912,8 @@ MUTANTS = (
     ),
     Mutant(
         LEAK + "mqm_chain.py",
-        "ChainInfluences(4.0 * found.left,",
-        "ChainInfluences(3.0 * found.left,",
+        "ChainInfluences(self.times * found.left,",
+        "ChainInfluences(0.75 * self.times * found.left,",
         "Lemma 2 on chains with 3b on one side",
         PRINTED,
     ),

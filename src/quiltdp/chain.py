@@ -341,7 +341,7 @@ def markov_chains(
 
     Examples
     --------
-    >>> from quiltdp import markov_chains
+    >>> from quiltdp.chain import markov_chains
     >>> m = markov_chains([[0.9, 0.1], [0.1, 0.9]], {"ann/": 3, "bob/": 2})
     >>> list(m.nodes)
     ['ann/0', 'ann/1', 'ann/2', 'bob/0', 'bob/1']

@@ -10,10 +10,11 @@ from strategies import random_network
 
 import quiltdp as qd
 from quiltdp.accountant.attack_search import AttackSearch
+from quiltdp.accountant.audit import audit
 from quiltdp.accountant.bracket import bracket, quick_bracket
 from quiltdp.errors import InvalidArgument, ModelTooWide
 from quiltdp.inference.sums import WeightedSums
-from quiltdp.mechanisms import Repeated
+from quiltdp.mechanisms import DiscreteGaussian, Repeated
 
 
 def loopy(seed):
@@ -56,7 +57,7 @@ def test_unequal_records_are_attacked_with_their_own_alpha():
 def test_where_there_is_no_bracket():
     model = qd.example("cancer")
     twice = qd.calibrate(
-        model, 1.0, Repeated(qd.DiscreteGaussian(1.0, 1e-6), times=2, delta=1e-6), method="group"
+        model, 1.0, Repeated(DiscreteGaussian(1.0, 1e-6), times=2, delta=1e-6), method="group"
     )
     with pytest.raises(InvalidArgument, match="pure"):
         twice.bracket()
@@ -99,7 +100,7 @@ def test_audit_shows_the_bracket_of_models_without_a_limit(cli):
     assert "an attack attains" in shown
     assert "bracket: certified ≤" in shown
     assert "no bound is below the limit" in shown
-    large = qd.audit(qd.example("asia"), 0.1, "prior")
+    large = audit(qd.example("asia"), 0.1, "prior")
     assert large.bracket.ratio < 1.05
 
 

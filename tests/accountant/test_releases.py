@@ -16,7 +16,8 @@ import pytest
 
 import quiltdp as qd
 from quiltdp.accountant.approximate import DeltaProfile
-from quiltdp.accountant.composition import concentrated
+from quiltdp.accountant.composition import compose, concentrated
+from quiltdp.accountant.verify import leakage_of
 from quiltdp.errors import InvalidArgument, QuiltdpError
 from quiltdp.generalization.plan_result import read_holdout_arguments
 from quiltdp.mechanisms import (
@@ -54,14 +55,14 @@ def test_sigma_is_the_scale_of_each_release(spec: qd.Laplace, count: int) -> Non
     uses = [cal.mechanism.share_of(spec, cal.sigma, cal.sigma)] * count
     assert 1 - Fraction(1, 2**30) < sum(uses) <= 1
     assert f"for each of {count} releases" in str(cal)
-    assert qd.leakage_of(CHAIN, cal).epsilon <= 1.0
+    assert leakage_of(CHAIN, cal).epsilon <= 1.0
 
 
 def test_twelve_releases_together_leak_what_was_calibrated() -> None:
     """The composition of the twelve, converted once, is at most ε; a thirteenth would be more."""
     each = Laplace(1.0).dp_epsilon(qd.calibrate(CHAIN, 1.0, Laplace(1.0), releases=12).sigma)
-    assert qd.leakage(CHAIN, qd.compose([each] * 12)).epsilon <= 1.0
-    assert qd.leakage(CHAIN, qd.compose([each] * 13)).epsilon > 1.0
+    assert qd.leakage(CHAIN, compose([each] * 12)).epsilon <= 1.0
+    assert qd.leakage(CHAIN, compose([each] * 13)).epsilon > 1.0
     noisy = qd.calibrate(CHAIN, 1.0, Gaussian(1.0, 1e-6), releases=12)
     together = noisy.gaussian_std / math.sqrt(12) * (1 - 1e-12)
     assert DeltaProfile(CHAIN).delta(GaussianProfile(together), 1.0) <= 1e-6 * (1 + 1e-6)

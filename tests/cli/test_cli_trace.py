@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import quiltdp as qd
+from quiltdp.chain import ChainModel
 
 GOOGLE = "models/location/trackintel_google_trajectory.csv"
 PANEL = "models/pedigree/panel.afreq"
@@ -43,7 +44,7 @@ def test_the_chain_file_is_the_model(cli: Callable[..., Any], tmp_path: Path, mo
     )
     facts = json.loads(done.out)
     model = qd.load_model(chain)
-    assert isinstance(model, qd.ChainModel)
+    assert isinstance(model, ChainModel)
     direct = qd.location_chain(TOY, "h3:7", "1h", time_zone="Europe/Rome")
     assert model.fingerprint == facts["fingerprint"] == direct.fingerprint
     assert model.provenance["estimator"] == "mle"

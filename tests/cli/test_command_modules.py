@@ -22,7 +22,6 @@ MODULES = (
     "quiltdp.cli.fit",
     "quiltdp.cli.genome",
     "quiltdp.cli.holdout",
-    "quiltdp.cli.influence",
     "quiltdp.cli.info",
     "quiltdp.cli.leakage",
     "quiltdp.cli.ledger",

@@ -59,7 +59,7 @@ TAKES_A_NUMBER = [
     (("calibrate", SMALL), "--epsilon"),
     (("leakage", SMALL), "--dp-epsilon"),
     (("audit", SMALL), "--dp-epsilon"),
-    (("quilts", SMALL, "Alarm", "--influence"), "--dp-epsilon"),
+    (("quilts", SMALL, "Alarm"), "--dp-epsilon"),
     (("pedigree", "models/pedigree/ceph1463.fam", "--allele-frequency", "0.1"), "--epsilon"),
     (("pedigree", "models/pedigree/ceph1463.fam", "--allele-frequency", "0.1"), "--dp-epsilon"),
     (("trace", "POINTS", "--robust"), "--epsilon"),
@@ -260,7 +260,7 @@ def test_a_map_that_cannot_be_drawn_leaves_no_chain(cli, tmp_path: Path) -> None
         (("calibrate", ASIA, "--epsilon", 1, "--records", "@none"), "--records @none: there is no such file"),
         (("calibrate", ASIA, "--epsilon", 1, "--protect", "x=lungs"), "--protect 'x=lungs': node 'lungs' is"),
         (("calibrate", ASIA, "--epsilon", 1, "--protect", "x=lung", "--window", 2), "--protect or --window"),
-        (("influence", ASIA, "--of", "smoke", "--on", "smoke"), "'smoke' is in both --of and --on"),
+        (("quilts", ASIA, "smoke", "--on", "smoke"), "'smoke' is in both of and --on"),
         (("holdout", "init", "x.db", "--calibration", ASIA, "--threshold", 0.1), "expected what this prints"),
         (
             ("holdout", "init", "/nowhere/x.db", "--calibration", "CAL", "--threshold", 0.1),

@@ -46,7 +46,7 @@ COMMANDS = [
     ("audit",),
     ("info",),
     ("quilts", HOSTILE),
-    ("influence", "--of", HOSTILE, "--on", FORGED),
+    ("quilts", HOSTILE, "--on", FORGED),
     ("leakage", "--dp-epsilon", 0.1, "--protect", f"{HOSTILE}={FORGED}"),
     ("leakage", "--dp-epsilon", 0.1, "--protect", f"x=q{HOSTILE}"),
     ("quilts", f"nobody{HOSTILE}"),

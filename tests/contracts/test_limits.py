@@ -16,6 +16,10 @@ import pytest
 from limited import partial_answer
 
 import quiltdp as qd
+from quiltdp.accountant.audit import audit
+from quiltdp.accountant.compare import calibrate_adversaries
+from quiltdp.accountant.leakage import analyze
+from quiltdp.accountant.verify import leakage_of
 from quiltdp.errors import LimitReached, QuiltdpError
 from quiltdp.work import Guard, GuardStruck
 
@@ -80,12 +84,12 @@ def test_it_travels_and_is_one_of_ours() -> None:
 CALLS: dict[str, Any] = {
     "leakage": lambda m, **o: qd.leakage(m, 0.1, **o).epsilon,
     "dp_epsilon": lambda m, **o: 1 / qd.dp_epsilon(m, 1.0, **o),
-    "analyze": lambda m, **o: qd.analyze(m, **o) and 0,
+    "analyze": lambda m, **o: analyze(m, **o) and 0,
     "laplace": lambda m, **o: qd.calibrate(m, 1.0, qd.Laplace(1.0), **o).sigma,
     "gaussian": lambda m, **o: qd.calibrate(m, 1.0, qd.Gaussian(1.0, 1e-6), **o).sigma,
-    "adversaries": lambda m, **o: [c.sigma for c in qd.calibrate_adversaries(m, 1.0, qd.Laplace(1.0), **o)],
-    "audit": lambda m, **o: qd.audit(m, 0.1, **o).bracket.certified,
-    "leakage_of": lambda m, **o: qd.leakage_of(m, qd.Laplace(1.0), 10.0, **o).epsilon,
+    "adversaries": lambda m, **o: [c.sigma for c in calibrate_adversaries(m, 1.0, qd.Laplace(1.0), **o)],
+    "audit": lambda m, **o: audit(m, 0.1, **o).bracket.certified,
+    "leakage_of": lambda m, **o: leakage_of(m, qd.Laplace(1.0), 10.0, **o).epsilon,
 }
 
 

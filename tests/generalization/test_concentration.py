@@ -11,12 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import bayesian_networks, chains, markov_networks
 
-from quiltdp import Model, effective_sample_size, markov_chain, markov_chains
+from quiltdp import Model, markov_chain
+from quiltdp.chain import markov_chains
 from quiltdp.errors import InvalidArgument, ModelTooWide
 from quiltdp.generalization import concentration
 from quiltdp.generalization.concentration import (
     additive_concentration,
     contraction,
+    effective_sample_size,
     exact_sum_law,
     influence_sums,
 )

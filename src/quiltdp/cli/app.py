@@ -52,8 +52,7 @@ COMMANDS = {
     "trace": Command("quiltdp.cli.trace", "From points to the Markov chain of a location trace."),
     "pedigree": Command("quiltdp.cli.pedigree", "A family file: summary, leakage per person, kin table."),
     "genome": Command("quiltdp.cli.genome", "Many families at many loci, streamed; resumable."),
-    "quilts": Command("quiltdp.cli.quilts", "The Markov quilts of a node, smallest first."),
-    "influence": Command("quiltdp.cli.influence", "How strongly some nodes tell about another."),
+    "quilts": Command("quiltdp.cli.quilts", "Quilts, b and a of every record, or the quilts of one."),
     "holdout": Command("quiltdp.cli.holdout", "A reusable holdout from the shell: init, ask, status."),
     "ledger": Command("quiltdp.cli.ledger", "The account of releases: init, charge, show, verify, export."),
     "plan": Command("quiltdp.cli.plan", "How many queries a reusable holdout can answer, how accurately."),
@@ -65,7 +64,7 @@ _EPILOG = """\b
 Examples:
   quiltdp calibrate models/asia.bif --epsilon 1 --budget 10
   quiltdp info models/alarm.bif
-  quiltdp quilts models/asia.bif smoke --max-nearby 2
+  quiltdp quilts models/asia.bif smoke
   quiltdp COMMAND --help"""
 
 

@@ -37,13 +37,13 @@ def audit(
     $ quiltdp audit models/cancer.bif --dp-epsilon 1 --adversary prior
     """
     with guarded(), limited(time_limit, json=json) as limits:
-        import quiltdp as qd
         from quiltdp import parallel
+        from quiltdp.accountant.audit import audit as audit_of
 
         loaded = load(model, **options)
         with parallel.workers(workers) as executor, progress_bar() as progress:
             how: dict[str, Any] = {"time_limit": limits.guard, "progress": progress, "executor": executor}
-            found = limits.answer(lambda: qd.audit(loaded, dp_epsilon, adversary, work=work, **how))
+            found = limits.answer(lambda: audit_of(loaded, dp_epsilon, adversary, work=work, **how))
         if json:
             emit_json("audit", {"model": model, **found.to_dict()}, limits.reached)
             return

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from quiltdp.accountant.bracket import Bracket
     from quiltdp.accountant.calibration import Calibration
     from quiltdp.accountant.composition import Concentrated
+    from quiltdp.accountant.result import Binding
     from quiltdp.mechanisms import Mechanism
     from quiltdp.model import Model
 
@@ -141,10 +142,12 @@ def calibrate(
             found = limits.answer(lambda: qd.calibrate(loaded, epsilon, spec, **shares, **asked))
             others: tuple[Calibration, ...] = ()
             if adversaries:
+                from quiltdp.accountant.compare import calibrate_adversaries
+
                 rest = {"compare": False, "known": [found], **asked}
                 del rest["adversary"]
                 noise = found.mechanism
-                others = limits.answer(lambda: qd.calibrate_adversaries(loaded, epsilon, noise, **rest))
+                others = limits.answer(lambda: calibrate_adversaries(loaded, epsilon, noise, **rest))
             instead = None
             if at_group_privacy(found) and not limits.reached:
                 how: dict[str, Any] = {"time_limit": limits.guard, "executor": executor}
@@ -344,11 +347,25 @@ def _show(
     prior = adversary_from(found.adversary).knows_nothing
     for name, sigma in found.compared.items():
         known = f"{name}, prior" if prior and name == "published" else name
-        rows.append((_NAMES[known], f"{sigma:.6g}", f"{sigma / found.sigma:.3g}", _remark(known)))
+        remark = _remark(known)
+        if name == "published" and found.published is not None:
+            remark += _quilt(found.published)
+        rows.append((_NAMES[known], f"{sigma:.6g}", f"{sigma / found.sigma:.3g}", remark))
     show_table(["answer", "σ", "× this", "remark"], rows, title="\nHow it compares", right=["σ", "× this"])
     if found.per_record:
         top = [(timed(model, n), number(v, 6, up=True)) for n, v in found.per_record]
         show_table(["record", "leakage"], top, title="Largest leakages", right=["leakage"])
+
+
+def _quilt(forced: Binding) -> str:
+    """Return which quilt a published number used, with |N| and b."""
+    from quiltdp.cli.show import listed, number
+
+    quilt = forced.witness
+    if "nearby_records" not in quilt:
+        return ""
+    around = f"{{{listed(quilt['separator'])}}}" if quilt["separator"] else "the whole component"
+    return f": {forced.unit}, {around}, |N| = {quilt['nearby_records']:,}, b = {number(quilt['b'], up=True)}"
 
 
 _NAMES = {

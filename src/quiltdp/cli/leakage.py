@@ -139,7 +139,7 @@ def _check(
     limits: Limits,
 ) -> None:
     """Certify a calibration anew, and refuse one that leaks more than it says."""
-    import quiltdp as qd
+    from quiltdp.accountant.verify import leakage_of
     from quiltdp.cli.holdout import read_calibration
     from quiltdp.cli.show import show_facts, show_line
     from quiltdp.numbers import shown_up
@@ -150,7 +150,7 @@ def _check(
     read = read_calibration(calibration)
     span = window if window > 1 else None
     found = limits.answer(
-        lambda: qd.leakage_of(loaded, read, protect=protect, window=span, time_limit=limits.guard)
+        lambda: leakage_of(loaded, read, protect=protect, window=span, time_limit=limits.guard)
     )
     if found.epsilon > read.epsilon and not limits.reached:
         raise InvalidArgument(

@@ -328,7 +328,7 @@ def compose_max_information(steps: Sequence[MaxInformation]) -> MaxInformation:
 
     The order matters: after step 1 the data given its output follow some other law, so a bound
     for product laws or for one model says nothing about step 2.
-    :mod:`quiltdp.generalization.lower_bound` runs the counterexample.  Two Bayesian-DP steps
+    ``benchmarks/reconstruction.py`` runs the counterexample.  Two Bayesian-DP steps
     compose by adding their DP costs first and converting once.
 
     Raises
@@ -379,7 +379,7 @@ def approximate_dp_max_information(epsilon: float, delta: float, n: int, beta: f
     optimised here over κ and δ̂ for the given β (any choice is valid, so the search needs no proof).
 
     Assumes independent records.  For dependent ones no such bound exists
-    (:mod:`quiltdp.generalization.lower_bound`); use ``bayesian_dp_max_information``.
+    (:func:`~quiltdp.papers.rogers.no_product_bound`); use ``bayesian_dp_max_information``.
 
     Raises
     ------

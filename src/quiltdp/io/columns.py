@@ -77,10 +77,10 @@ def recognise(
     InvalidArgument
         If a column that was named is not there.
     """
-    found = {role: find_column(header, column, source, say(role, column)) for role, column in given.items()}
-    taken = set(found.values())
+    places = {role: find_column(header, column, source, say(role, column)) for role, column in given.items()}
+    taken = set(places.values())
     for role, kind in roles.items():
-        if role in found:
+        if role in places:
             continue
         ranked = [(r, k) for k, n in enumerate(header) if k not in taken and (r := kind.rank(n)) is not None]
         first = min((rank for rank, _ in ranked), default=0)
@@ -91,8 +91,8 @@ def recognise(
                 source, line, f"columns {several} could each be the {kind.says}: say which with {say(role)}"
             )
         if best:
-            found[role] = best[0]
-    return found
+            places[role] = best[0]
+    return places
 
 
 def find_column(header: Sequence[str], column: str | int, source: object, said: str) -> int:

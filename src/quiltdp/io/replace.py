@@ -42,8 +42,8 @@ def check_output(path: str | os.PathLike[str], *inputs: str | os.PathLike[str] |
         name = os.path.realpath(path)
     except (OSError, ValueError) as error:
         raise _unwritable(path, error) from None
-    for given in inputs:
-        if given is not None and (os.path.realpath(given) == name or _same(given, name)):
+    for source in inputs:
+        if source is not None and (os.path.realpath(source) == name or _same(source, name)):
             raise FileFormatError(path, None, "this is an input of the command; write to another file")
     if _is_database(name):
         raise FileFormatError(

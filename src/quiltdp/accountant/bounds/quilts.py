@@ -206,7 +206,8 @@ class MarkovQuiltBound(BestQuilt):
 
     def _leakage(self, quilt: Quilt, alpha: Vector) -> tuple[float, dict[str, object]]:
         told = self._influence(quilt) + _SLACK
-        return up(self._paid(quilt, alpha) + told), {"closed": sorted(quilt.closed)}
+        reasons = {"closed": sorted(quilt.closed), "nearby_records": quilt.nearby_records, "b": told}
+        return up(self._paid(quilt, alpha) + told), reasons
 
 
 @register("swing", against=INFORMED, kind="certified bound", says="swing of the best quilt")

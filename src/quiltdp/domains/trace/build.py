@@ -140,7 +140,7 @@ def whole_traces(model: ChainModel) -> dict[str, tuple[str, ...]]:
 
     Examples
     --------
-    >>> from quiltdp import markov_chains
+    >>> from quiltdp.chain import markov_chains
     >>> whole_traces(markov_chains([[0.9, 0.1], [0.1, 0.9]], {"ann/0/": 2, "ann/1/": 1, "bob/0/": 1}))
     {'ann': ('ann/0/0', 'ann/0/1', 'ann/1/0'), 'bob': ('bob/0/0',)}
     """
