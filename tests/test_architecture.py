@@ -65,7 +65,6 @@ HEAVY = (
     "scipy.optimize",
     "scipy.stats",
     "sklearn",
-    "typer",
 )
 MAX_LINES = 400  # code lines of a file
 
@@ -73,16 +72,16 @@ MAX_LINES = 400  # code lines of a file
 # not blank.  They fall, or the change that raises one says what the lines buy.
 MOST_CODE_LINES = {
     "C": 447,
-    "accountant": 3283,
-    "accountant/bounds": 3897,
+    "accountant": 3288,
+    "accountant/bounds": 3893,
     "accountant/ledger": 1802,
-    "base": 1857,
-    "cli": 4441,
+    "base": 1861,
+    "cli": 3764,
     "compiled": 107,
     "domains": 6988,
     "generalization": 2059,
     "graph": 774,
-    "inference": 3404,
+    "inference": 3458,
     "io": 1634,
     "mechanisms": 2699,
     "papers": 1322,

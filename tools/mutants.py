@@ -56,6 +56,7 @@ CHAIN_WALK = (
     "tests/accountant/bounds/test_chain_bound.py "
     "tests/accountant/bounds/test_known_sets.py"
 )
+CHAIN_TWIN = "tests/accountant/bounds/test_chain_twin.py " + CHAIN_WALK
 LISTED = (
     "tests/accountant/bounds/test_listed_evidence.py "
     "tests/accountant/bounds/test_known_sets.py "
@@ -580,7 +581,28 @@ MUTANTS = (
         "            if (found[-1] <= trial).all():",
         "            if True:",
         "a fixed point without its certificate",
+        CHAIN_TWIN,
+    ),
+    Mutant(
+        "inference/chain_schedule.py",
+        "            if not np.array_equal(free.tilt > 0, then.tilt > 0):",
+        "            if False:",
+        "a law settles while states die out",
         CHAIN_WALK,
+    ),
+    Mutant(
+        "inference/chain_schedule.py",
+        "        if any(r is None for r in reaching):",
+        "        if False:",
+        "merged evidence allows other states than the tail",
+        CHAIN_TWIN,
+    ),
+    Mutant(
+        "inference/chain_schedule.py",
+        "return all(_reaching(further, row, free.tilt[0] > 0) is not None for row in column.tilt > 0)",
+        "return True",
+        "evidence is merged whatever it rules out",
+        CHAIN_TWIN,
     ),
     Mutant(
         LEAK + "chain.py",

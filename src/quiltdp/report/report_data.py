@@ -285,8 +285,8 @@ class _Parts:
         def here(inside: Collection[str]) -> list[str]:
             return [nodes[int(copy[place[n]])] for n in inside]
 
-        sets = [here(names) for names in (quilt.separator, quilt.nearby, quilt.remote)]
-        described = _quilt(*sets, influence.b, influence.swing)
+        separator, nearby, remote = map(here, (quilt.separator, quilt.nearby, quilt.remote))
+        described = _quilt(separator, nearby, remote, influence.b, influence.swing)
         others = len(nodes) - len(kind.model.nodes)  # other components are remote from everything
         return {**described, "remote_count": described["remote_count"] + others}
 
