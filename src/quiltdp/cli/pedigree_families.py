@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["account"]
 
 _WHO = ("informed", "prior")
+_QUICK = {"nodes": 4}  # frequencies that --work quick analyses: the rest is bounded from them
 
 
 def account(
@@ -62,6 +63,7 @@ def account(
     ):
         study: dict[str, Any] = {
             "epsilon": epsilon, "work": work, "time_limit": limits.guard if timed else None, **rates,
+            **(_QUICK if work == "quick" else {}),
         }  # fmt: skip
         how: dict[str, Any] = {"executor": executor, "journal": kept, "progress": progress, "total": total}
         found = account_families(families(), panel, query, **study, **how)
