@@ -66,7 +66,6 @@ HEAVY = (
     "scipy.optimize",
     "scipy.stats",
     "sklearn",
-    "typer",
 )
 MAX_LINES = 400  # code lines of a file
 
@@ -74,17 +73,17 @@ MAX_LINES = 400  # code lines of a file
 # not blank.  They fall, or the change that raises one says what the lines buy.
 MOST_CODE_LINES = {
     "C": 447,
-    "accountant": 3283,
-    "accountant/bounds": 3897,
+    "accountant": 3288,
+    "accountant/bounds": 3893,
     "accountant/ledger": 1801,
-    "base": 1862,
-    "cli": 4437,
+    "base": 1866,
+    "cli": 3763,
     "compiled": 107,
     "domains": 6995,
     "generalization": 3377,
     "graph": 774,
-    "inference": 3404,
-    "io": 1647,
+    "inference": 3458,
+    "io": 1645,
     "mechanisms": 2699,
     "papers": 184,
     "report": 1350,

@@ -1,6 +1,5 @@
 """σ for several adversaries side by side (quiltdp.accountant.compare): monotone, certified for each."""
 
-import json
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -70,16 +69,6 @@ def test_bad_requests():
         calibrate_adversaries(model, 1.0, qd.Laplace(1.0), adversaries=())
     with pytest.raises(InvalidArgument, match="adversaries"):
         calibrate_adversaries(model, 1.0, qd.Laplace(1.0), adversary="prior")
-
-
-def test_from_the_command_line(cli):
-    call = ("calibrate", "models/cancer.bif", "--epsilon", 1, "--adversaries")
-    told = json.loads(cli(*call, "--json").out)
-    sigmas = [row["sigma"] for row in told["adversaries"]]
-    assert sigmas == sorted(sigmas)
-    assert told["adversaries"][-1]["sigma"] == told["sigma"]
-    shown = cli(*call).out
-    assert "knows any two records" in shown
 
 
 def test_one_limit_is_shared_and_every_row_says_where_it_stopped(monkeypatch):

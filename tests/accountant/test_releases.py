@@ -77,21 +77,18 @@ def test_python_text_and_json_say_the_same_sigma(cli: Callable[..., Any], tmp_pa
         (Repeated(Laplace(1.0), 12, 1e-6), ("--delta", "1e-6")),
         (DiscreteGaussian(1, 1e-6), ("--mechanism", "discrete-gaussian", "--delta", "1e-6")),
     ):
-        for more in ((), ("--disjoint",)):
-            if more and spec.kind == "repeated":
-                continue
-            call = ("calibrate", model, "--epsilon", 1, *words, "--releases", 12, *more)
-            cal = qd.calibrate(PAIR, 1.0, spec, releases=12, disjoint=bool(more))
-            told = json.loads(cli(*call, "--json").out)
-            assert told["version"] == json.loads(cal.to_json())["version"] == 2
-            assert told["sigma"] == cal.sigma == told["releases"]["sigma"]
-            assert (told["releases"]["count"], told["releases"]["disjoint"]) == (12, bool(more))
-            assert told["releases"] == json.loads(cal.to_json())["releases"]
-            first = cli(*call).out.splitlines()[0]
-            assert float(first.split()[2]) == pytest.approx(cal.sigma, rel=1e-5)
-            assert "for each of 12 releases" in first
-            back = qd.Calibration.from_json(json.dumps(told))
-            assert (back.sigma, back.releases, back.mechanism) == (cal.sigma, 12, cal.mechanism)
+        call = ("calibrate", model, "--epsilon", 1, *words, "--releases", 12)
+        cal = qd.calibrate(PAIR, 1.0, spec, releases=12)
+        told = json.loads(cli(*call, "--json").out)
+        assert told["version"] == json.loads(cal.to_json())["version"] == 2
+        assert told["sigma"] == cal.sigma == told["releases"]["sigma"]
+        assert (told["releases"]["count"], told["releases"]["disjoint"]) == (12, False)
+        assert told["releases"] == json.loads(cal.to_json())["releases"]
+        first = cli(*call).out.splitlines()[0]
+        assert float(first.split()[2]) == pytest.approx(cal.sigma, rel=1e-5)
+        assert "for each of 12 releases" in first
+        back = qd.Calibration.from_json(json.dumps(told))
+        assert (back.sigma, back.releases, back.mechanism) == (cal.sigma, 12, cal.mechanism)
 
 
 def test_other_libraries_get_each_release() -> None:
@@ -301,9 +298,7 @@ def test_the_command_line_tells_zcdp_and_renyi(cli: Callable[..., Any], tmp_path
         "each": pytest.approx(2 * rho, rel=1e-9),
         "together": pytest.approx(24 * rho, rel=1e-9),
     }
-    shown = cli(*call, "--renyi").out
-    assert "zCDP" in shown
-    assert "Rényi DP" in shown
+    assert "zCDP" in cli(*call).out
     (tmp_path / "cal.json").write_text(found.out)
     made = cli("ledger", "init", tmp_path / "l.db", "--calibration", tmp_path / "cal.json", "--model", model)
     assert made.code == 0, made.err

@@ -43,7 +43,7 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 COMMANDS = [
     ("calibrate", "--epsilon", 1),
     ("leakage", "--dp-epsilon", 0.1),
-    ("audit",),
+    ("leakage", "--audit"),
     ("info",),
     ("quilts", HOSTILE),
     ("quilts", HOSTILE, "--on", FORGED),
@@ -82,7 +82,7 @@ def test_a_pedigree_and_a_trace_with_hostile_names(cli, tmp_path: Path, monkeypa
         ("--dp-epsilon", 0.5),
         ("--kin", f"{bad}k"),
         ("--kin", f"{bad}z"),
-        ("--tsv", "t.tsv", "--epsilon", 1),
+        ("-o", "t.tsv", "--epsilon", 1),
     ):
         result = cli("pedigree", fam, "--allele-frequency", 0.1, *words)
         assert hidden(result.out + result.err) == set()

@@ -241,13 +241,13 @@ def test_hexagons_are_a_map():
 
 def test_from_the_command_line(cli, tmp_path):
     out = tmp_path / "cancer.html"
-    found = cli("report", "models/cancer.bif", "--epsilon", "1", "-o", out, "--json")
-    assert json.loads(found.out)["file"] == str(out)
+    found = cli("calibrate", "models/cancer.bif", "--epsilon", "1", "--report", out, "--json")
+    assert json.loads(found.out)["report"] == str(out)
     assert out.stat().st_size > 100_000
 
 
 def test_a_folder_that_is_not_there_is_told_before_any_work(cli, tmp_path):
-    found = cli("report", "models/alarm.bif", "--epsilon", "1", "-o", tmp_path / "no" / "x.html")
+    found = cli("calibrate", "models/alarm.bif", "--epsilon", "1", "--report", tmp_path / "no" / "x.html")
     assert found.code == 2
     assert "its folder does not exist" in found.err
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from quiltdp.cli.accounting import AsJson, ModelFile
-from quiltdp.cli.app import emit_json, guarded
-from quiltdp.cli.model_options import load, model_options
-from quiltdp.cli.option_words import arg, opt, switch
+from quiltdp.cli.app import emit_json
+from quiltdp.cli.options import load
+from quiltdp.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from quiltdp.graph.quilt import Quilt
@@ -18,39 +17,54 @@ if TYPE_CHECKING:
 __all__ = ["quilts"]
 
 
-@model_options
 def quilts(
-    model: ModelFile,
-    record: Annotated[
-        str | None, arg("[RECORD]", "The record under attack; without one, a table of all records.")
-    ] = None,
+    model: str,
+    record: str | None = None,
     *,
-    epsilon: Annotated[float, opt("E", "The Bayesian DP target that decides which quilt is the best.")] = 1.0,
-    dp_epsilon: Annotated[float | None, opt("A", "α itself, instead of what the target allows.")] = None,
-    moral: Annotated[
-        bool, switch("--moral", "The edges of the moral graph, and which of them moralization joined.")
-    ] = False,
-    on: Annotated[
-        str | None,
-        opt("NAMES", "Only the max-influence of these nodes (separated by commas) on the record.", "--on"),
-    ] = None,
-    given: Annotated[
-        str,
-        opt("NAMES", "Nodes known already; without --on the rest of its blanket is seen.", "--given"),
-    ] = "",
-    max_nearby: Annotated[
-        int | None, opt("K", "At most this many nearby records; latents are not counted.", min=0)
-    ] = None,
-    max_separator: Annotated[int | None, opt("K", "At most this many nodes in the separator.", min=0)] = None,
-    limit: Annotated[int, opt("N", "At most this many quilts, or rows.", min=1)] = 100,
-    json: AsJson = False,
-    options: dict[str, Any],
+    moral: bool = False,
+    on: str | None = None,
+    given: str = "",
+    max_nearby: int | None = None,
+    max_separator: int | None = None,
+    limit: int = 100,
+    records: str | None = None,
+    allele_frequency: list[str] | None = None,
+    epsilon: float = 1.0,
+    dp_epsilon: float | None = None,
+    json: bool = False,
 ) -> None:
     """Show which quilt forces the published noise: b, a and the best quilt of every record, or of one.
 
     A quilt is a separator that cuts the record off from the remote rest; the nearby nodes N are on its own
     side. b is the max-influence of the separator on the record, whatever nearby records are known; a that of
     the Markov blanket. The published leakage is |C| α + 4 b of the best quilt, C the record and N together.
+
+    Arguments
+    ---------
+    record : RECORD
+        The record under attack; without one, a table of all records.
+
+    Model
+    -----
+    moral
+        The edges of the moral graph, and which of them moralization joined.
+    on : NAMES
+        Only the max-influence of these nodes (separated by commas) on the record.
+    given : NAMES
+        Nodes known already; without --on the rest of its blanket is seen.
+    max_nearby : K >= 0
+        At most this many nearby records; latents are not counted.
+    max_separator : K >= 0
+        At most this many nodes in the separator.
+    limit : N >= 1
+        At most this many quilts, or rows.
+
+    Release
+    -------
+    epsilon : E
+        The Bayesian DP target that decides which quilt is the best.
+    dp_epsilon : A
+        α itself, instead of what the target allows.
 
     Examples
     --------
@@ -60,22 +74,19 @@ def quilts(
     $ quiltdp quilts models/asia.bif lung --on xray --given either
     $ quiltdp quilts models/alarm.bif HR --dp-epsilon 0.1 --max-nearby 2 --max-separator 6
     """
-    with guarded():
-        from quiltdp.errors import InvalidArgument
-
-        if record is None and (on is not None or given):
-            raise InvalidArgument("--on and --given ask about one record: name it after the model")
-        loaded = load(model, **options)
-        if moral:
-            _moral(model, loaded, json)
-        elif record is None:
-            _table(model, loaded, epsilon, dp_epsilon, limit, json)
-        elif on is not None or given:
-            _influence(model, loaded, record, on, given, json)
-        else:
-            loaded.require([record])
-            limits = (max_nearby, max_separator, limit)
-            _of_one(model, loaded, record, epsilon, dp_epsilon, limits, json)
+    if record is None and (on is not None or given):
+        raise InvalidArgument("--on and --given ask about one record: name it after the model")
+    loaded = load(model, records, allele_frequency)
+    if moral:
+        _moral(model, loaded, json)
+    elif record is None:
+        _table(model, loaded, epsilon, dp_epsilon, limit, json)
+    elif on is not None or given:
+        _influence(model, loaded, record, on, given, json)
+    else:
+        loaded.require([record])
+        limits = (max_nearby, max_separator, limit)
+        _of_one(model, loaded, record, epsilon, dp_epsilon, limits, json)
 
 
 def _moral(path: str, model: Model, json: bool) -> None:

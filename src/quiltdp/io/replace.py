@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
-from quiltdp.errors import FileFormatError, option
+from quiltdp.errors import FileFormatError
 
 __all__ = ["check_new", "check_output", "check_writable", "keep", "write_whole"]
 
@@ -117,9 +117,7 @@ def write_whole(
 def check_new(path: str | os.PathLike[str]) -> None:
     """Refuse to replace a file; a pipe or a device is none."""
     if os.path.isfile(path) or os.path.islink(path):
-        raise FileFormatError(
-            path, None, f"this file exists: choose another, or replace it ({option('force')})"
-        )
+        raise FileFormatError(path, None, "this file exists: choose another name, or move it away")
 
 
 def keep(name: str, data: str, *folders: str | os.PathLike[str]) -> Path | None:
