@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 import quiltdp as qd
+import quiltdp.papers  # importing it registers the comparisons
 from quiltdp.accountant.leakage import analyze
 
 ROOT = Path(__file__).parents[1]

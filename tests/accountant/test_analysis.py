@@ -15,6 +15,7 @@ from limited import partial_answer
 from strategies import models
 
 import quiltdp as qd
+import quiltdp.papers  # importing it registers the comparisons
 from quiltdp.accountant import analysis
 from quiltdp.accountant.leakage import analyze
 from quiltdp.accountant.verify import leakage_of

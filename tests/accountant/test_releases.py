@@ -19,7 +19,7 @@ from quiltdp.accountant.approximate import DeltaProfile
 from quiltdp.accountant.composition import compose, concentrated
 from quiltdp.accountant.verify import leakage_of
 from quiltdp.errors import InvalidArgument, QuiltdpError
-from quiltdp.generalization.plan_apply import read_holdout_arguments
+from quiltdp.generalization.plan_result import read_holdout_arguments
 from quiltdp.mechanisms import (
     DiscreteGaussian,
     Gaussian,

@@ -20,8 +20,8 @@ from quiltdp.domains.pedigree.genome import account_families
 from quiltdp.domains.pedigree.panel import Panel, analyze_panel
 from quiltdp.domains.pedigree.panel_calibration import calibrate_panel
 from quiltdp.errors import InvalidArgument, LimitReached, Refused, WorkerLost
-from quiltdp.generalization.plan_accountant import ProfileAccountant
-from quiltdp.generalization.plan_apply import plan_calibration
+from quiltdp.generalization.plan_result import plan_calibration
+from quiltdp.generalization.plan_search import ProfileAccountant
 from quiltdp.journal import Journal
 from quiltdp.parallel import Workers
 from quiltdp.work import NO_GUARD, GuardStruck, WorkBudget

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import quiltdp as qd
+import quiltdp.papers  # importing it registers the comparisons
 from quiltdp.errors import WorkerLost
 
 SMALL = "models/earthquake.bif"

@@ -9,15 +9,14 @@ import pytest
 
 import quiltdp as qd
 from quiltdp.generalization import (
-    bayesian_dp_bounds,
     bayesian_dp_max_information,
     compose_max_information,
     correct_p_values,
-    description_length_max_information,
-    either_bound,
     holdout_arguments,
     thresholdout_transcripts,
 )
+from quiltdp.generalization.max_information import bayesian_dp_bounds, description_length_max_information
+from quiltdp.generalization.pvalues import either_bound
 
 
 def test_steps_add_in_the_right_order(cli) -> None:

@@ -15,7 +15,6 @@ from quiltdp.cli.options import parser_of
 from quiltdp.cli.pedigree_tables import for_people
 from quiltdp.errors import QuiltdpError
 
-
 MODULES = (
     "quiltdp.cli.calibrate",
     "quiltdp.cli.fit",

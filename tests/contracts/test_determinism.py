@@ -13,6 +13,7 @@ import pytest
 from limited import partial_answer
 
 import quiltdp as qd
+import quiltdp.papers  # importing it registers the comparisons
 from quiltdp import work
 from quiltdp.accountant.adversaries import adversary_from
 from quiltdp.accountant.leakage import analyze

@@ -17,6 +17,7 @@ from scipy.optimize import linprog
 from strategies import example_models, models
 
 import quiltdp as qd
+import quiltdp.papers  # importing it registers the comparisons
 from quiltdp.accountant.leakage import LeakageProfile, analyze
 from quiltdp.accountant.methods import available
 from quiltdp.errors import QuiltdpError

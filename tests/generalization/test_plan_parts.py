@@ -12,8 +12,9 @@ import quiltdp as qd
 from quiltdp.accountant.leakage import LeakageProfile
 from quiltdp.errors import InvalidArgument
 from quiltdp.generalization import _checks
-from quiltdp.generalization.plan_accountant import ProfileAccountant
-from quiltdp.generalization.plan_result import AccuracyPromise, Alternative, BudgetPromise
+from quiltdp.generalization.plan_result import AccuracyPromise, BudgetPromise
+from quiltdp.generalization.plan_search import ProfileAccountant
+from quiltdp.generalization.routes import Alternative
 from quiltdp.generalization.sum_law import sum_law
 
 STEP = np.array([[0.9, 0.1], [0.3, 0.7]])

@@ -16,13 +16,12 @@ from quiltdp import Model, markov_chain
 from quiltdp.accountant.verify import leakage_of
 from quiltdp.chain import markov_chains
 from quiltdp.errors import InvalidArgument, Refused
-from quiltdp.generalization import AnyLawRoute, Task, additive_concentration, plan, plan_length
+from quiltdp.generalization import plan, plan_length
 from quiltdp.generalization.baselines import split_accuracy
-from quiltdp.generalization.concentration import contraction
-from quiltdp.generalization.plan_choice import Contender
-from quiltdp.generalization.plan_search import Candidate, Need
-from quiltdp.generalization.routes import grid_answers, log_questions, nice_resolution
-from quiltdp.generalization.thresholdout_accuracy import expected_excess, sample_failure
+from quiltdp.generalization.concentration import additive_concentration, contraction
+from quiltdp.generalization.plan_search import Candidate, Contender, Need
+from quiltdp.generalization.routes import AnyLawRoute, Task, grid_answers, log_questions, nice_resolution
+from quiltdp.papers.zhao import expected_excess, sample_failure
 
 
 class Proportional:

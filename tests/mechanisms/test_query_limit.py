@@ -16,7 +16,7 @@ import quiltdp as qd
 from quiltdp import Ledger, ReusableHoldout
 from quiltdp.chain import ChainModel
 from quiltdp.errors import BudgetSpent, InvalidArgument, Refused
-from quiltdp.generalization import extend_plan, holdout_arguments, plan_apply
+from quiltdp.generalization import extend_plan, holdout_arguments, plan_result
 from quiltdp.generalization.concentration import additive_concentration
 from quiltdp.generalization.routes import DescriptionRoute, Task, nice_resolution
 from quiltdp.mechanisms import InsecureDeterministicNoise
@@ -150,12 +150,12 @@ def test_of_two_extensions_at_once_one_is_made(path: Path, monkeypatch: pytest.M
     """Each was certified for the queries that were allowed when it began."""
     h = study(path, queries=2)
 
-    def meanwhile(*terms: Any) -> plan_apply.Extension:
+    def meanwhile(*terms: Any) -> plan_result.Extension:
         monkeypatch.undo()
         extend_plan(Ledger.open(path))
-        return plan_apply.Extension(*terms)
+        return plan_result.Extension(*terms)
 
-    monkeypatch.setattr(plan_apply, "Extension", meanwhile)
+    monkeypatch.setattr(plan_result, "Extension", meanwhile)
     with pytest.raises(Refused, match="another process"):
         extend_plan(h.ledger)
     assert h.odometer().query_limit == 4

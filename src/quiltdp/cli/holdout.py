@@ -226,7 +226,7 @@ def extend(
     from dataclasses import asdict
 
     from quiltdp.accountant.ledger import Ledger
-    from quiltdp.generalization.plan_apply import extend_plan
+    from quiltdp.generalization.plan_result import extend_plan
     from quiltdp.io.load import load_model
     from quiltdp.numbers import shown_up
 
@@ -260,7 +260,7 @@ def read_terms(
     """Return calibration, threshold and the rest, from a plan or as they were given."""
     from json import loads
 
-    from quiltdp.generalization.plan_apply import read_holdout_arguments
+    from quiltdp.generalization.plan_result import read_holdout_arguments
     from quiltdp.io.text import read_text
 
     if plan is None:

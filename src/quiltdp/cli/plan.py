@@ -74,7 +74,7 @@ def plan(
     $ quiltdp plan models/location_chain.json --budget 1 --queries 10 --accuracy 0.3 --shortest
     """
     with limited(time_limit, allow_partial=allow_partial, json=json) as limits:
-        from quiltdp.generalization.plan_apply import columns_asked
+        from quiltdp.generalization.plan_result import columns_asked
 
         if apply is not None and apply.exists():
             raise InvalidArgument(
@@ -116,7 +116,7 @@ def plan(
 
 def _calibrated(model: Any, plan: Any, shortest: bool, wanted: bool, **how: Any) -> Any:
     """Return the plan's noise as a calibration; None where no holdout of this model runs it."""
-    from quiltdp.generalization.plan_apply import plan_calibration
+    from quiltdp.generalization.plan_result import plan_calibration
 
     if not wanted or (shortest and plan.fingerprint != model.fingerprint):
         return None
@@ -125,7 +125,7 @@ def _calibrated(model: Any, plan: Any, shortest: bool, wanted: bool, **how: Any)
 
 def _apply(ledger: Path, plan: Any, calibration: Any, model: Any) -> None:
     from quiltdp.accountant.ledger import Ledger
-    from quiltdp.generalization.plan_apply import columns_asked, plan_calibration
+    from quiltdp.generalization.plan_result import columns_asked, plan_calibration
     from quiltdp.mechanisms.holdout import checked_settings
 
     if calibration is None:
@@ -145,9 +145,10 @@ def _planned(model: Any, shortest: bool, **options: Any) -> Any:
     from quiltdp.chain import ChainModel
     from quiltdp.generalization.planner import plan as make_plan
     from quiltdp.generalization.planner import plan_length
+    from quiltdp.papers.zhao import with_published
 
     if not shortest:
-        return make_plan(model, **options)
+        return with_published(model, make_plan(model, **options), overfit=options["overfit"])
     if not isinstance(model, ChainModel):
         raise InvalidArgument("--shortest needs a Markov chain, this model is not one")
     if options["queries"] is None or options["accuracy"] is None:

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from quiltdp.accountant.ledger import Ledger
-    from quiltdp.generalization import MaxInformation, Transcripts
+    from quiltdp.generalization import MaxInformation
+    from quiltdp.generalization.pvalues import Transcripts
 
 __all__ = ["pvalues"]
 
@@ -89,8 +90,8 @@ def pvalues(
     $ quiltdp pvalues --step leakage=0.002 --step bits=12 --records 10000 --beta 0.001
     $ quiltdp pvalues 0.0004 --bits 3 --beta 0.001
     """
-    from quiltdp.generalization import best_correction, correct_p_values
     from quiltdp.generalization._checks import probability
+    from quiltdp.generalization.pvalues import best_correction, correct_p_values
 
     probability("level", level)
     sources = (account, step, bits is not None, mutual_bits is not None)
@@ -181,7 +182,7 @@ def _read_steps(steps: list[str], records: int | None, beta: float) -> list[MaxI
 
 
 def _bound(step: str, kind: str, value: str, records: int | None, beta: float) -> MaxInformation:
-    import quiltdp.generalization as g
+    from quiltdp.generalization import max_information as g
 
     numbers = _numbers(step, value, 2 if kind in ("approximate", "mutual") else 1)
     if kind == "bits":
@@ -238,7 +239,8 @@ def _from_ledger(
 ) -> tuple[Sequence[MaxInformation | Transcripts], str]:
     """Bound the max-information of what was spent, converted once, at many β; count a holdout's answers."""
     from quiltdp.accountant.ledger import Ledger
-    from quiltdp.generalization import bayesian_dp_bounds, either_bound
+    from quiltdp.generalization.max_information import bayesian_dp_bounds
+    from quiltdp.generalization.pvalues import either_bound
     from quiltdp.io.load import load_model
 
     if model is None:

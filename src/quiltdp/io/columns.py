@@ -9,12 +9,28 @@ decides before one of the second.  Names are compared by letters and digits alon
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 from quiltdp.errors import FileFormatError, InvalidArgument
 
-__all__ = ["Role", "find_column", "listed", "plain", "recognise"]
+__all__ = ["Role", "as_file", "find_column", "listed", "plain", "recognise"]
+
+
+@contextmanager
+def as_file(table: Any) -> Iterator[Any]:
+    """Yield a DataFrame as a CSV file, readable by its owner only and gone afterwards; else what it got."""
+    if not hasattr(table, "to_csv"):
+        yield table
+        return
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "DataFrame.csv")
+        table.to_csv(path, index=False)
+        yield path
 
 
 @dataclass(frozen=True)
