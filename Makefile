@@ -18,7 +18,7 @@ export OMP_NUM_THREADS ?= 1
 .PHONY: help setup compiled demo test test-all chromium test-lowest lint types docs figures notebooks mutants soundness fuzz bench bench-quick clean
 
 help:
-	@echo 'make demo       set up, then calibrate the noise for a bundled model'
+	@echo 'make demo       set up, then moral graph, quilts, influence table and noise of a bundled model'
 	@echo 'make test       set up, then lint, types, doctests and all quick tests'
 	@echo 'make test-all   the same with the slow tests'
 	@echo 'make test-lowest  the quick tests with the oldest dependencies that pyproject.toml allows'
@@ -69,6 +69,9 @@ $(KERNELS): $(wildcard src/quiltdp/compiled/*.[ch]) src/quiltdp/compiled/build.p
 	@$(BIN)/python -m quiltdp.compiled.build
 
 demo: $(DEMO) $(KERNELS)
+	$(BIN)/quiltdp quilts models/asia.bif --moral
+	$(BIN)/quiltdp quilts models/asia.bif smoke --max-nearby 1
+	$(BIN)/quiltdp quilts models/asia.bif
 	$(BIN)/quiltdp calibrate models/asia.bif --epsilon 1 --budget 10
 
 test: lint types compiled

@@ -11,6 +11,7 @@ import numpy as np
 from bench_peers import spread
 
 import quiltdp as qd
+import quiltdp.papers  # importing it registers the comparisons
 
 MODELS = Path(__file__).resolve().parents[1] / "models"
 EPSILON = 1.0

@@ -14,6 +14,7 @@ import numpy as np
 import readers
 
 import quiltdp as qd
+from quiltdp.inference.influence import quilt_influences
 
 PEERS = {
     "pgmpy by definition": quilts.with_pgmpy_conditionals,
@@ -41,7 +42,7 @@ def influence(quick: bool) -> list[dict[str, Any]]:
             q for q in quilts.nontrivial_quilts(model, 2) if quilts.joint_size(model, q) <= quilts.JOINT_LIMIT
         ]
         chosen = every[:: max(1, len(every) // sample)]
-        qd.quilt_influences(qd.load_model(path), chosen)  # imports are not what is measured
+        quilt_influences(qd.load_model(path), chosen)  # imports are not what is measured
         ratios: dict[str, list[float]] = {peer: [] for peer in PEERS}
         ours = []
         for k in range(rounds):

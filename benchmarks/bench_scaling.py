@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 import quiltdp as qd
+from quiltdp.accountant.leakage import analyze
 from quiltdp.chain import ChainModel, ChainSegment
 from quiltdp.parallel import Workers, each
 
@@ -60,7 +61,7 @@ def tree_of_nodes(count: int) -> Callable[[], Any]:
     tables: dict[str, tuple[list[str], object]] = {"n0": ([], [0.5, 0.5])}
     tables |= {f"n{k}": ([f"n{rng.integers(max(0, k - 50), k)}"], cpt) for k in range(1, count)}
     model = qd.Model.from_tables(tables)
-    return lambda: qd.analyze(model, method="propagation").epsilon(0.01)
+    return lambda: analyze(model, method="propagation").epsilon(0.01)
 
 
 def grid_of_width(width: int) -> Callable[[], Any]:

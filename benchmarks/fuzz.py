@@ -148,7 +148,7 @@ def _anchor(path: Path) -> Any:
 
 
 def _holdout_table(path: Path) -> Any:
-    from quiltdp.cli.columns import read_columns
+    from quiltdp.cli.holdout import read_columns
     from quiltdp.mechanisms.identity import data_identity
 
     return data_identity(read_columns(path))

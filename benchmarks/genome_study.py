@@ -2,7 +2,7 @@
 
     python benchmarks/genome_study.py [--families 10000] [--loci 1000] [--folder DIR] [--docs FILE]
 
-``quiltdp genome`` is asked for the first eighth of the families, the first quarter, half, all of them,
+``quiltdp pedigree`` is asked for the first eighth of the families, the first quarter, half, all of them,
 with one journal: every part is killed once on its way and begun again.  At the end the first families are
 asked for without a journal; their lines must be the same.  With ``--folder`` the study and its journal stay
 there, and the same command goes on where it was.
@@ -42,9 +42,11 @@ class Run(NamedTuple):
 
 
 def run(words: list[str], journal: Path | None, kill_after: int | None) -> Run:
-    """Run ``quiltdp genome``; kill it once its journal has grown by ``kill_after`` lines."""
+    """Run ``quiltdp pedigree``; kill it once its journal has grown by ``kill_after`` lines."""
     before = kept(journal)
-    started = subprocess.Popen([sys.executable, "-m", "quiltdp", "genome", *words], stdout=subprocess.DEVNULL)
+    started = subprocess.Popen(
+        [sys.executable, "-m", "quiltdp", "pedigree", *words], stdout=subprocess.DEVNULL
+    )
     killed = False
     while True:
         pid, status, used = os.wait4(started.pid, os.WNOHANG)
@@ -81,8 +83,8 @@ def study(folder: Path, most: int, loci: int, workers: int) -> list[tuple[int, l
         with part.open("w") as file:
             for line in chain.from_iterable(fam_lines(f"F{k}", one) for k, one in enumerate(drawn[:size])):
                 file.write(line + "\n")
-        given = ["--frequencies", str(frequencies), "--epsilon", "1", "--nodes", "4"]
-        return [str(part), *given, "--workers", str(workers), "--tsv", str(folder / f"{size}.tsv")]
+        given = ["--allele-frequency", str(frequencies), "--epsilon", "1", "--work", "quick"]
+        return [str(part), *given, "--workers", str(workers), "-o", str(folder / f"{size}.tsv")]
 
     parts = []
     for size in sorted({max(2, most // k) for k in (8, 4, 2, 1)}):
@@ -93,7 +95,7 @@ def study(folder: Path, most: int, loci: int, workers: int) -> list[tuple[int, l
         parts.append((size, runs))
         print(f"{size:,} families:", *runs, sep="\n  ", flush=True)
     few = min(COMPARED, most)
-    run(words(few), None, None)
+    run([*words(few), "--journal", "none"], None, None)
     with (folder / f"{few}.tsv").open() as alone, (folder / f"{most}.tsv").open() as together:
         if list(alone) != list(islice(together, few + 1)):
             raise SystemExit("a study that was killed answers differently")

@@ -24,6 +24,7 @@ import numpy as np
 
 import quiltdp as qd
 from quiltdp.accountant.calibration import calibrate_profile
+from quiltdp.accountant.leakage import analyze
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "golden"))
@@ -45,7 +46,7 @@ def measured(path: str, before: list[Any]) -> Iterator[tuple[list[Any], list[str
     name = Path(path).name.partition(".")[0]
     for adversary in ("informed", "prior"):
         started = time.process_time()
-        profile = qd.analyze(model, adversary=adversary, time_limit=3600.0)
+        profile = analyze(model, adversary=adversary, time_limit=3600.0)
         prepared = time.process_time() - started
         for _, epsilon, old in (row for row in before if row[0] == adversary):
             started = time.process_time()

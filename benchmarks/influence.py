@@ -26,6 +26,8 @@ import numpy as np
 
 import quiltdp as qd
 from quiltdp.errors import ModelTooWide
+from quiltdp.graph.quilt import Quilt
+from quiltdp.inference.influence import quilt_influences
 from quiltdp.inference.workspace import Workspace
 
 MODELS = Path(__file__).resolve().parent.parent / "models"
@@ -34,7 +36,7 @@ JOINT_LIMIT = 10**6
 Numbers = tuple[float, float]
 
 
-def nontrivial_quilts(model: qd.Model, max_nearby: int) -> Iterator[qd.Quilt]:
+def nontrivial_quilts(model: qd.Model, max_nearby: int) -> Iterator[Quilt]:
     graph = qd.moralize(model)
     for node in model.nodes:
         for quilt in qd.quilts(graph, node, max_nearby=max_nearby):
@@ -42,7 +44,7 @@ def nontrivial_quilts(model: qd.Model, max_nearby: int) -> Iterator[qd.Quilt]:
                 yield quilt
 
 
-def joint_size(model: qd.Model, quilt: qd.Quilt) -> int:
+def joint_size(model: qd.Model, quilt: Quilt) -> int:
     return math.prod(model.cardinality(n) for n in {quilt.target} | quilt.nearby | quilt.separator)
 
 
@@ -72,13 +74,13 @@ def _tail(joint: np.ndarray, nearby: int) -> int:
     return int(np.prod(joint.shape[1 + nearby :]))
 
 
-def timed_batch(path: Path, quilts: Sequence[qd.Quilt], rounds: int = 5) -> tuple[float, list[Numbers]]:
+def timed_batch(path: Path, quilts: Sequence[Quilt], rounds: int = 5) -> tuple[float, list[Numbers]]:
     """The mean of a few batches, each on a model loaded afresh."""
     spent, found = 0.0, ()
     for _ in range(rounds):
         model = qd.load_model(path)
         start = time.process_time()
-        found = qd.quilt_influences(model, quilts)
+        found = quilt_influences(model, quilts)
         spent += time.process_time() - start
     return spent / rounds, [(f.b, f.swing) for f in found]
 
@@ -97,13 +99,13 @@ def pgmpy_network(model: qd.Model) -> Any:
     return network
 
 
-def with_pgmpy_joint(model: qd.Model, path: Path) -> Callable[[qd.Quilt], Numbers]:
+def with_pgmpy_joint(model: qd.Model, path: Path) -> Callable[[Quilt], Numbers]:
     """One query per quilt, for the joint of target, nearby and separator."""
     from pgmpy.inference import VariableElimination
 
     engine = VariableElimination(pgmpy_network(model))
 
-    def ask(quilt: qd.Quilt) -> Numbers:
+    def ask(quilt: Quilt) -> Numbers:
         names = [quilt.target, *sorted(quilt.nearby), *sorted(quilt.separator)]
         found = engine.query(names, show_progress=False)
         joint = found.values.transpose([found.variables.index(n) for n in names])
@@ -112,13 +114,13 @@ def with_pgmpy_joint(model: qd.Model, path: Path) -> Callable[[qd.Quilt], Number
     return ask
 
 
-def with_pgmpy_known_sets(model: qd.Model, path: Path) -> Callable[[qd.Quilt], Numbers]:
+def with_pgmpy_known_sets(model: qd.Model, path: Path) -> Callable[[Quilt], Numbers]:
     """One query per known set L, for the joint of target, L and separator."""
     from pgmpy.inference import VariableElimination
 
     engine = VariableElimination(pgmpy_network(model))
 
-    def ask(quilt: qd.Quilt) -> Numbers:
+    def ask(quilt: Quilt) -> Numbers:
         b = swing = 0.0
         near = sorted(quilt.nearby)
         for known in (k for size in range(len(near) + 1) for k in combinations(near, size)):
@@ -132,19 +134,19 @@ def with_pgmpy_known_sets(model: qd.Model, path: Path) -> Callable[[qd.Quilt], N
     return ask
 
 
-def with_pgmpy_conditionals(model: qd.Model, path: Path) -> Callable[[qd.Quilt], Numbers]:
+def with_pgmpy_conditionals(model: qd.Model, path: Path) -> Callable[[Quilt], Numbers]:
     """One query P(X_Q | x_i, x_L) per known set and values, as the definition of b reads."""
     from pgmpy.inference import VariableElimination
 
     engine = VariableElimination(pgmpy_network(model))
 
-    def row(quilt: qd.Quilt, evidence: dict[str, int]) -> np.ndarray | None:
+    def row(quilt: Quilt, evidence: dict[str, int]) -> np.ndarray | None:
         names = sorted(quilt.separator)
         found = engine.query(names, evidence=evidence, show_progress=False)
         values = found.values.transpose([found.variables.index(n) for n in names]).ravel()
         return None if np.isnan(values).any() else values
 
-    def ask(quilt: qd.Quilt) -> Numbers:
+    def ask(quilt: Quilt) -> Numbers:
         b = swing = 0.0
         near = sorted(quilt.nearby)
         for known in (k for size in range(len(near) + 1) for k in combinations(near, size)):
@@ -167,7 +169,7 @@ def with_pgmpy_conditionals(model: qd.Model, path: Path) -> Callable[[qd.Quilt],
     return ask
 
 
-def with_pyagrum(model: qd.Model, path: Path) -> Callable[[qd.Quilt], Numbers]:
+def with_pyagrum(model: qd.Model, path: Path) -> Callable[[Quilt], Numbers]:
     import pyagrum as gum
 
     network = gum.BayesNet()
@@ -183,7 +185,7 @@ def with_pyagrum(model: qd.Model, path: Path) -> Callable[[qd.Quilt], Numbers]:
         ]
         cpt.fillWith(f.table.transpose(order).ravel().tolist())
 
-    def ask(quilt: qd.Quilt) -> Numbers:
+    def ask(quilt: Quilt) -> Numbers:
         names = [quilt.target, *sorted(quilt.nearby), *sorted(quilt.separator)]
         engine = gum.LazyPropagation(network)
         wanted = {model.index[n] for n in names}
@@ -197,7 +199,7 @@ def with_pyagrum(model: qd.Model, path: Path) -> Callable[[qd.Quilt], Numbers]:
     return ask
 
 
-def timed(ask: Callable[[qd.Quilt], Numbers], quilts: Sequence[qd.Quilt]) -> tuple[float, list[Numbers]]:
+def timed(ask: Callable[[Quilt], Numbers], quilts: Sequence[Quilt]) -> tuple[float, list[Numbers]]:
     start = time.process_time()
     found = [ask(q) for q in quilts]
     return time.process_time() - start, found
@@ -220,7 +222,7 @@ def side_by_side(names: Sequence[str], sample: int | None) -> None:
         path = MODELS / f"{name}.bif"
         model = qd.load_model(path)
         quilts = [q for q in nontrivial_quilts(model, 2) if joint_size(model, q) <= JOINT_LIMIT]
-        qd.quilt_influences(qd.load_model(path), quilts[:20])  # imports are not what is measured
+        quilt_influences(qd.load_model(path), quilts[:20])  # imports are not what is measured
         ours, numbers = timed_batch(path, quilts)
         cells, factors = [], []
         for peer, make in peers.items():
@@ -295,7 +297,7 @@ def growth() -> None:
         )
 
 
-def star(nearby: int, separator: int, states: int) -> tuple[qd.Model, qd.Quilt]:
+def star(nearby: int, separator: int, states: int) -> tuple[qd.Model, Quilt]:
     """A target, a chain of nearby nodes after it, and separator children spread over them."""
     rng = np.random.default_rng(1)
     inner = ["T", *(f"N{k}" for k in range(nearby))]
@@ -307,7 +309,7 @@ def star(nearby: int, separator: int, states: int) -> tuple[qd.Model, qd.Quilt]:
         tables[f"Q{k}"] = ([inner[k % len(inner)]], rng.dirichlet(np.ones(states), size=(states,)))
     model = qd.Model.from_tables(tables)
     around = [f"Q{k}" for k in range(separator)]
-    return model, qd.Quilt(qd.moralize(model), "T", around, inner[1:], [])
+    return model, Quilt(qd.moralize(model), "T", around, inner[1:], [])
 
 
 def peak() -> int:

@@ -27,7 +27,9 @@ import numpy as np
 from scipy.special import erfc
 
 from quiltdp import correct_p_values, markov_chain
-from quiltdp.generalization import MaxInformation, description_length_max_information, exact_sum_law
+from quiltdp.generalization import MaxInformation
+from quiltdp.generalization.concentration import exact_sum_law
+from quiltdp.generalization.max_information import description_length_max_information
 
 ATTRIBUTES = 64
 ROWS = 1_000

@@ -16,20 +16,21 @@ from collections.abc import Callable
 import numpy as np
 
 import quiltdp as qd
+from quiltdp.graph.types import DependencyGraph
 
 SIZES = (1_000, 3_162, 10_000, 31_623, 100_000)
 
 
-def path_graph(n: int, rng: np.random.Generator) -> qd.DependencyGraph:
+def path_graph(n: int, rng: np.random.Generator) -> DependencyGraph:
     return qd.moralize(qd.markov_chain([[0.9, 0.1], [0.1, 0.9]], length=n))
 
 
-def binary_tree(n: int, rng: np.random.Generator) -> qd.DependencyGraph:
+def binary_tree(n: int, rng: np.random.Generator) -> DependencyGraph:
     child = np.arange(1, n)
     return from_pairs(n, np.stack(((child - 1) // 2, child), axis=1))
 
 
-def grid(n: int, rng: np.random.Generator) -> qd.DependencyGraph:
+def grid(n: int, rng: np.random.Generator) -> DependencyGraph:
     side = int(n**0.5)
     place = np.arange(side * side).reshape(side, side)
     right = np.stack((place[:, :-1].ravel(), place[:, 1:].ravel()), axis=1)
@@ -37,7 +38,7 @@ def grid(n: int, rng: np.random.Generator) -> qd.DependencyGraph:
     return from_pairs(side * side, np.concatenate((right, down)))
 
 
-def pedigree(n: int, rng: np.random.Generator) -> qd.DependencyGraph:
+def pedigree(n: int, rng: np.random.Generator) -> DependencyGraph:
     """Generations of 100: every child has two parents of the generation before, married to each other."""
     size = 100
     parts = []
@@ -49,13 +50,13 @@ def pedigree(n: int, rng: np.random.Generator) -> qd.DependencyGraph:
     return from_pairs(n, np.concatenate(parts))
 
 
-def from_pairs(n: int, pairs: np.ndarray) -> qd.DependencyGraph:
+def from_pairs(n: int, pairs: np.ndarray) -> DependencyGraph:
     names = [f"N{k}" for k in range(n)]
     index = {name: k for k, name in enumerate(names)}
-    return qd.DependencyGraph.from_pairs(names, index, pairs.astype(np.int64), np.ones(n, dtype=bool))
+    return DependencyGraph.from_pairs(names, index, pairs.astype(np.int64), np.ones(n, dtype=bool))
 
 
-FAMILIES: dict[str, tuple[Callable[[int, np.random.Generator], qd.DependencyGraph], int]] = {
+FAMILIES: dict[str, tuple[Callable[[int, np.random.Generator], DependencyGraph], int]] = {
     "chain": (path_graph, 20),
     "binary tree": (binary_tree, 6),
     "grid": (grid, 5),
@@ -63,7 +64,7 @@ FAMILIES: dict[str, tuple[Callable[[int, np.random.Generator], qd.DependencyGrap
 }
 
 
-def measure(graph: qd.DependencyGraph, targets: list[str], nearby: int) -> tuple[int, float]:
+def measure(graph: DependencyGraph, targets: list[str], nearby: int) -> tuple[int, float]:
     """Return the number of quilts of the targets and the seconds it took to list them."""
     graph.component_labels  # noqa: B018 - once per graph, not per quilt
     start = time.process_time()

@@ -25,6 +25,7 @@ from soundness_attacks import ascend, joint_of_records, strongest
 from soundness_models import Scenario, draw, draw_large
 
 import quiltdp as qd
+import quiltdp.papers  # importing it registers the comparisons
 from quiltdp.accountant.methods import method_names
 from quiltdp.errors import QuiltdpError
 from quiltdp.parallel import workers

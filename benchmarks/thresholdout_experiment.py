@@ -9,11 +9,14 @@ signal blocks nothing can be learned, and every accuracy above 1/2 is overfittin
 
 The analyst asks for the agreement of every attribute with the label, keeps those that are large on training
 and holdout with the same sign, lets the k best vote, and asks for the accuracy of the vote.  The holdout
-answers in one of three ways:
+answers in one of four ways:
 
 * *naive*: exactly;
 * *noise for independent rows*: Thresholdout, with σ and T from ``quiltdp.plan`` for independent rows;
-* *calibrated*: Thresholdout, with σ and T from ``quiltdp.plan`` for the chain of rows; or it is refused.
+* *plan*: Thresholdout, with σ and T from ``quiltdp.plan`` for the chain of rows (description length: it
+  promises an accuracy and no privacy); or it is refused;
+* *paper*: Zhao's approach: σ from ``quiltdp.calibrate`` so that all answers say at most ε = 1 about a row to
+  whoever knows the model, and from that σ the τ and T of Theorem 2; impossible where τ ≥ ½.
 
 ⊥ stays ⊥: an attribute without an answer is not chosen, an accuracy without an answer is not drawn.
 
@@ -35,7 +38,8 @@ from typing import Any
 
 import numpy as np
 
-from quiltdp import Thresholdout, markov_chain, plan
+from quiltdp import Thresholdout, calibrate, leakage, markov_chain, plan
+from quiltdp.chain import ChainModel
 from quiltdp.errors import Refused
 from quiltdp.generalization import Plan
 from quiltdp.mechanisms import InsecureDeterministicNoise, NoiseSource, SecureNoise, ThresholdoutMechanism
@@ -52,8 +56,11 @@ LEVELS = {  # how often a row repeats, and how many times as many rows there are
 WAYS = {
     "naive": "reused naively",
     "independent": "Thresholdout, noise for independent rows",
-    "calibrated": "Thresholdout, calibrated",
+    "plan": "Thresholdout, plan by description length",
+    "paper": "Thresholdout, σ calibrated to ε = 1",
 }
+EPSILON, SLACK, FAILURE = 1.0, 0.05, 0.05  # of the paper's approach: ε, and c and β of Theorem 2
+KINDS = 64  # of rows, for the leakage about one; with ever more kinds σ rises by another 1 %
 
 
 @dataclass(frozen=True)
@@ -92,10 +99,49 @@ def planned(rows: int, queries: int, budget: int, repeats: float) -> Plan | str:
     return found
 
 
-def plan_for(setting: Setting, way: str) -> Plan | str | None:
-    """Return the plan of one way of answering; None for the naive one."""
+@dataclass(frozen=True)
+class PaperNoise:
+    """Zhao's approach: σ for ε, then τ = 12σ ln(4m/β)/(1 − c) and T = (1 + c)τ/2 of Theorem 2."""
+
+    sigma: float
+    accuracy: float
+    threshold: float
+    resolution: float = 0.0
+    effective_sample_size: float | None = None
+
+
+def chain_of_rows(repeats: float, rows: int) -> ChainModel:
+    """Return rows of many kinds, each repeating the one before with this probability."""
+    return markov_chain(repeats * np.eye(KINDS) + (1 - repeats) / KINDS, rows)
+
+
+def of_sigma(sigma: float, queries: int) -> PaperNoise:
+    """Return Theorem 2 read from σ: what it promises, and its threshold."""
+    tau = 12 * sigma * math.log(4 * queries / FAILURE) / (1 - SLACK)
+    return PaperNoise(sigma, tau, (1 + SLACK) * tau / 2)
+
+
+@lru_cache(maxsize=64)
+def paper_noise(rows: int, queries: int, budget: int, repeats: float) -> PaperNoise | str:
+    """Return σ from a calibration to ε with Theorem 2's T, or at which size that is possible."""
+    mechanism = Thresholdout(budget, 1.0 / rows)
+    made = calibrate(chain_of_rows(repeats, rows), EPSILON, mechanism, adversary="prior", compare=False)
+    found = of_sigma(made.sigma, queries)
+    if found.accuracy < 0.5:
+        return found
+    least, tenth = (math.ceil(rows * found.accuracy / tau) for tau in (0.5, 0.1))
+    return (
+        f"ε = {EPSILON:g} needs σ = {made.sigma:.3g}, and Theorem 2 then promises only"
+        f" ± {found.accuracy:.2g}: below ½ from {least:,} rows on, ± 0.1 from {tenth:,}"
+    )
+
+
+def plan_for(setting: Setting, way: str) -> Plan | PaperNoise | str | None:
+    """Return σ and T of one way of answering, or why there are none; None for the naive one."""
     if way == "naive":
         return None
+    if way == "paper":
+        return paper_noise(setting.rows, setting.queries, setting.budget, setting.repeats)
     repeats = 0.0 if way == "independent" else setting.repeats
     return planned(setting.rows, setting.queries, setting.budget, repeats)
 
@@ -191,7 +237,8 @@ def through(
         if outcome.source == "spent":
             said[k] = np.nan
         elif outcome.source == "holdout" and outcome.units is not None:
-            said[k] = round(mechanism.grid.value(outcome.units) / resolution) * resolution
+            exact = mechanism.grid.value(outcome.units)
+            said[k] = round(exact / resolution) * resolution if resolution else exact
     return said
 
 
@@ -281,6 +328,15 @@ def promise(setting: Setting, way: str) -> dict[str, Any] | None:
     }
 
 
+def privacy(setting: Setting, way: str) -> float | None:
+    """Return ε of one way: what its answers say about a row to whoever knows the model."""
+    found = plan_for(setting, way)
+    if found is None or isinstance(found, str):
+        return None
+    alpha = Thresholdout(setting.budget, 1.0 / setting.rows).dp_epsilon(found.sigma)
+    return float(leakage(chain_of_rows(setting.repeats, setting.rows), alpha, adversary="prior").epsilon)
+
+
 def settings(base: Setting) -> dict[str, Setting]:
     """Return the setting of every level of correlation."""
     return {
@@ -306,7 +362,12 @@ def experiment(
             if time.monotonic() - start > 60 * minutes:
                 break
         results[level] = {
-            way: {"found": summary(runs, way), "promised": promise(setting, way)} for way in WAYS
+            way: {
+                "found": summary(runs, way),
+                "promised": promise(setting, way),
+                "epsilon": privacy(setting, way),
+            }
+            for way in WAYS
         }
     return results
 
@@ -392,6 +453,22 @@ def table(results: dict[str, Any], counts: Sequence[int], shown: Sequence[int]) 
             for k in (counts.index(c) for c in shown):
                 cells = [cell(found[w], k) for w in ("train", "holdout", "holdout itself", "fresh")]
                 lines.append(f"| {level} | {way} | {counts[k]} | {' | '.join(cells)} | {kept} |")
+    return lines
+
+
+def settings_table(results: dict[str, Any]) -> list[str]:
+    """Return the lines of a Markdown table: σ, T, τ and ε of every curve, or why there is none."""
+    lines = ["| correlation | holdout | σ | T | promised | ε about a row |", "|---|---|---:|---:|---:|---|"]
+    for level, ways in results.items():
+        for way, both in ways.items():
+            promised = both["promised"]
+            if promised is None:
+                lines.append(f"| {level} | {way} | 0 | – | – | all of it |")
+            elif "refused" in promised:
+                lines.append(f"| {level} | {way} | – | – | – | {promised['refused']} |")
+            else:
+                cells = [promised["sigma"], promised["threshold"], promised["accuracy"], both["epsilon"]]
+                lines.append(f"| {level} | {way} | " + " | ".join(f"{c:.3g}" for c in cells) + " |")
     return lines
 
 

@@ -23,6 +23,7 @@ from soundness_models import draw, draw_large
 
 import quiltdp as qd
 from quiltdp.accountant.approximate import DeltaProfile
+from quiltdp.accountant.leakage import analyze
 from quiltdp.mechanisms import GaussianProfile
 from quiltdp.work import GuardStruck
 
@@ -74,7 +75,7 @@ def pure(
     """Yield, for every component, what each prepared bound says by itself."""
     from quiltdp.accountant.units import alpha_vector
 
-    profile = qd.analyze(model, adversary=adversary, time_limit=limit, **options)
+    profile = analyze(model, adversary=adversary, time_limit=limit, **options)
     costs = alpha_vector(model, alpha)
     for piece in profile._pieces:
         component, values = piece.component, {}

@@ -32,19 +32,18 @@ MAY_IMPORT = {
     "inference": {BASE, "graph", "compiled", "inference"},
     "mechanisms": {BASE, "mechanisms"},
     "accountant": {BASE, "graph", "compiled", "inference", "mechanisms", "accountant"},
-    "generalization": {BASE, "graph", "inference", "mechanisms", "accountant", "papers", "generalization"},
+    "generalization": {BASE, "graph", "inference", "mechanisms", "accountant", "generalization"},
     "holdout": {BASE, "mechanisms", "accountant"},
-    "papers": {BASE, "graph", "inference", "accountant", "papers"},
+    "papers": {BASE, "graph", "inference", "mechanisms", "accountant", "generalization", "papers"},
     "io": {BASE, "io"},
     "domains": {*BELOW_THE_EDGES, "io", "domains"},
     "report": {*BELOW_THE_EDGES, "io", "domains", "report"},
-    "cli": {*BELOW_THE_EDGES, "io", "domains", "report", "cli"},
+    "cli": {*BELOW_THE_EDGES, "papers", "io", "domains", "report", "cli"},
 }
 # A mechanism's cost stands below the accountant, the reusable holdout with its ledger above it.
 OF_ANOTHER_LAYER = {"quiltdp.__main__": "cli", "quiltdp.mechanisms.holdout": "holdout"}
 # The tables of names through which a lower layer reaches a higher one, and which each may reach.
 TABLES = {
-    "quiltdp.accountant.bounds": {"papers"},
     "quiltdp.edges": {"report"},
     "quiltdp.interface": {"io"},
     "quiltdp.io.load": {"domains"},
@@ -66,7 +65,6 @@ HEAVY = (
     "scipy.optimize",
     "scipy.stats",
     "sklearn",
-    "typer",
 )
 MAX_LINES = 400  # code lines of a file
 
@@ -74,20 +72,20 @@ MAX_LINES = 400  # code lines of a file
 # not blank.  They fall, or the change that raises one says what the lines buy.
 MOST_CODE_LINES = {
     "C": 447,
-    "accountant": 3269,
-    "accountant/bounds": 3896,
-    "accountant/ledger": 1801,
-    "base": 1902,
-    "cli": 4432,
+    "accountant": 3288,
+    "accountant/bounds": 3893,
+    "accountant/ledger": 1802,
+    "base": 1866,
+    "cli": 3767,
     "compiled": 107,
-    "domains": 6972,
-    "generalization": 3377,
+    "domains": 6995,
+    "generalization": 2059,
     "graph": 774,
-    "inference": 3404,
-    "io": 1634,
-    "mechanisms": 2714,
-    "papers": 184,
-    "report": 1347,
+    "inference": 3469,
+    "io": 1645,
+    "mechanisms": 2699,
+    "papers": 1322,
+    "report": 1350,
     "web": 393,
 }
 
@@ -163,7 +161,7 @@ def test_no_forbidden_arrow(path: Path) -> None:
         ("graph/quilts.py", "from quiltdp import leakage"),
         ("inference/spread.py", "from quiltdp.accountant.bounds import base"),
         ("accountant/specs.py", "from quiltdp.mechanisms.holdout import Answer"),
-        ("accountant/bounds/mqm_chain.py", "from quiltdp.papers.gk16 import GK16Bound"),
+        ("accountant/bounds/mqm_chain.py", "from quiltdp.papers.comparisons import GK16Bound"),
         ("mechanisms/laplace.py", "from quiltdp.accountant.ledger import Ledger"),
         ("mechanisms/laplace.py", "from quiltdp.cli.app import fail"),
         ("io/bif.py", "from quiltdp.graph.moral import moralize"),

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quiltdp import ChainModel, Model, markov_chain, markov_chains
-from quiltdp.chain import ChainSegment, stationary_distribution
+from quiltdp import Model, markov_chain
+from quiltdp.chain import ChainModel, ChainSegment, markov_chains, stationary_distribution
 from quiltdp.errors import InvalidModel, UnknownNode
 
 P = [[0.9, 0.1], [0.2, 0.8]]

@@ -156,3 +156,33 @@ def test_fits_are_models() -> None:
 def test_the_old_keyword_warns() -> None:
     with pytest.warns(FutureWarning, match="epsilon="):
         assert qd.dp_epsilon(CANCER, bdp_epsilon=1.0) == qd.dp_epsilon(CANCER, epsilon=1.0)
+
+
+def test_names_that_left_the_top_level_say_where_they_are() -> None:
+    for module, names in qd._MOVED.items():
+        for name in names.split():
+            with pytest.warns(FutureWarning, match=f"from {module} import {name}"):
+                assert getattr(qd, name) is not None
+    assert len(qd.__all__) <= 34
+
+
+def test_a_frame_of_transitions_names_the_states() -> None:
+    pandas = pytest.importorskip("pandas")
+    rows = [[0.9, 0.1], [0.2, 0.8]]
+    frame = pandas.DataFrame(rows, index=["home", "work"], columns=["home", "work"])
+    chain = qd.markov_chain(frame, length=5)
+    assert chain.states["X0"] == ("home", "work")
+    assert chain.fingerprint == qd.markov_chain(rows, length=5, states=["home", "work"]).fingerprint
+    with pytest.raises(InvalidModel, match="same states"):
+        qd.markov_chain(frame.set_axis(["work", "home"], axis=0), length=5)
+
+
+def test_frames_of_families_and_points_are_read_like_their_files() -> None:
+    pandas = pytest.importorskip("pandas")
+    people = {"id": ["kid", "dad", "mum"], "father": ["dad", "0", "0"], "mother": ["mum", "0", "0"]}
+    family = qd.pedigree(pandas.DataFrame({**people, "sex": [1, 1, 2]}), allele_frequency=0.1)
+    assert sorted(family.records) == ["dad", "kid", "mum"]
+    path = "models/location/trackintel_google_trajectory.csv"
+    how: dict[str, Any] = {"cell": "2km", "interval": "5min", "estimator": "additive:1"}
+    frame = pandas.read_csv(path, dtype=str)
+    assert qd.location_chain(frame, **how).fingerprint == qd.location_chain(path, **how).fingerprint

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from strategies import bayesian_networks
 
 import quiltdp as qd
-from quiltdp import Factor, Model
+from quiltdp import Model
 from quiltdp.errors import FileFormatError, InvalidModel, UnknownNode
 from quiltdp.factor import normalised_rows
+from quiltdp.model import Factor
 
 COIN = [0.3, 0.7]
 FLIP = [[0.9, 0.1], [0.2, 0.8]]

@@ -15,6 +15,7 @@ pytest.importorskip("mpi4py")
 SCRIPT = """
 import os
 import quiltdp as qd
+from quiltdp.accountant.compare import calibrate_adversaries
 from mpi4py.futures import MPIPoolExecutor
 from quiltdp import parallel
 from quiltdp.errors import ModelTooWide
@@ -47,8 +48,8 @@ if __name__ == "__main__":
         assert there.to_json() == qd.calibrate(model, 1.0, noise, work="quick").to_json()
         assert len(sent) >= 12, sent
         cancer = qd.example("cancer")
-        there = qd.calibrate_adversaries(cancer, 1.0, qd.Laplace(1.0), executor=pool)
-        here = qd.calibrate_adversaries(cancer, 1.0, qd.Laplace(1.0))
+        there = calibrate_adversaries(cancer, 1.0, qd.Laplace(1.0), executor=pool)
+        here = calibrate_adversaries(cancer, 1.0, qd.Laplace(1.0))
         assert [c.to_json() for c in there] == [c.to_json() for c in here]
         table = list(range(10_000))  # too large to go with every task
         assert list(each(look_up, range(40), shared=table, executor=pool)) == list(range(40))

@@ -56,6 +56,10 @@ CHAIN_WALK = (
     "tests/accountant/bounds/test_chain_bound.py "
     "tests/accountant/bounds/test_known_sets.py"
 )
+CHAIN_TWIN = "tests/accountant/bounds/test_chain_twin.py " + CHAIN_WALK
+PAPERS = (
+    "tests/papers/test_published_formulas.py tests/papers/test_zhao_records.py tests/papers/test_errata.py"
+)
 LISTED = (
     "tests/accountant/bounds/test_listed_evidence.py "
     "tests/accountant/bounds/test_known_sets.py "
@@ -580,7 +584,28 @@ MUTANTS = (
         "            if (found[-1] <= trial).all():",
         "            if True:",
         "a fixed point without its certificate",
+        CHAIN_TWIN,
+    ),
+    Mutant(
+        "inference/chain_schedule.py",
+        "            if not np.array_equal(free.tilt > 0, then.tilt > 0):",
+        "            if False:",
+        "a law settles while states die out",
         CHAIN_WALK,
+    ),
+    Mutant(
+        "inference/chain_schedule.py",
+        "        if any(r is None for r in reaching):",
+        "        if False:",
+        "merged evidence allows other states than the tail",
+        CHAIN_TWIN,
+    ),
+    Mutant(
+        "inference/chain_schedule.py",
+        "return all(_reaching(further, row, free.tilt[0] > 0) is not None for row in column.tilt > 0)",
+        "return True",
+        "evidence is merged whatever it rules out",
+        CHAIN_TWIN,
     ),
     Mutant(
         LEAK + "chain.py",
@@ -912,13 +937,13 @@ MUTANTS = (
     ),
     Mutant(
         LEAK + "mqm_chain.py",
-        "ChainInfluences(4.0 * found.left,",
-        "ChainInfluences(3.0 * found.left,",
+        "ChainInfluences(self.times * found.left,",
+        "ChainInfluences(0.75 * self.times * found.left,",
         "Lemma 2 on chains with 3b on one side",
         PRINTED,
     ),
     Mutant(
-        "generalization/published.py",
+        "papers/zhao.py",
         "9 * b * size / (4 * scale * room)",
         "8 * b * size / (4 * scale * room)",
         "Thresholdout of 8B in n_#",
@@ -930,6 +955,21 @@ MUTANTS = (
         "round_up(8 * self.budget / (4 * sigma * self.records))",
         "Thresholdout calibrated with 8B",
         "tests/generalization/test_planner.py tests/generalization/test_plan_parts.py",
+    ),
+    Mutant("papers/zhao.py", "tau / 3 - 4 * influence)", "tau / 3 - 3 * influence)", "n_# with 3b", PAPERS),
+    Mutant(
+        "papers/zhao.py", "2 * math.exp(-(non_negative", "1 * math.exp(-(non_negative", "one tail", PAPERS
+    ),
+    Mutant("papers/zhao.py", "4 * math.exp(-(tau**2)", "3 * math.exp(-(tau**2)", "Lemma 1 with 3", PAPERS),
+    Mutant("papers/zhao.py", "tau / (12 * math.log(4", "tau / (11 * math.log(4", "σ of Theorem 2", PAPERS),
+    Mutant("papers/zhao.py", "(1 / 3 - 2 * c) * epsilon", "(1 / 3 - c) * epsilon", "h of Lemma 4", PAPERS),
+    Mutant("papers/rogers.py", "72 * eps**2 +", "71 * eps**2 +", "ν of Lemma 3.7", PAPERS),
+    Mutant(
+        "papers/cao.py",
+        "* growth + 1) / (np",
+        "* growth + 2) / (np",
+        "L of Cao et al.",
+        "tests/papers/test_cao.py",
     ),
 )
 

@@ -309,7 +309,7 @@ def markov_chain(
     Parameters
     ----------
     transition
-        One square matrix (row = from), or a list of ``length − 1`` matrices.
+        One square matrix (row = from), or a list of ``length − 1`` matrices.  A DataFrame names its states.
     length
         The number of steps; may be left out for a list.
     initial
@@ -324,6 +324,11 @@ def markov_chain(
     >>> m, m.nodes[999_999]
     (<Markov chain: 1000000 steps, 2 states>, 'X999999')
     """
+    if hasattr(transition, "columns"):
+        names = [str(c) for c in transition.columns]
+        if [str(r) for r in transition.index] != names:
+            raise InvalidModel("rows and columns of the transition frame must name the same states in order")
+        states, transition = states if states is not None else names, transition.to_numpy()
     segment, remarks = _segment(prefix, transition, length, initial, TablePool())
     return ChainModel([segment], states, notes=(*notes, *remarks), provenance=provenance)
 
@@ -341,7 +346,7 @@ def markov_chains(
 
     Examples
     --------
-    >>> from quiltdp import markov_chains
+    >>> from quiltdp.chain import markov_chains
     >>> m = markov_chains([[0.9, 0.1], [0.1, 0.9]], {"ann/": 3, "bob/": 2})
     >>> list(m.nodes)
     ['ann/0', 'ann/1', 'ann/2', 'bob/0', 'bob/1']

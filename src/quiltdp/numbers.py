@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,7 @@ __all__ = [
     "UNDERFLOW",
     "down",
     "format_up",
+    "is_one_number",
     "plus_error",
     "round_down",
     "round_down_digits",
@@ -73,6 +75,11 @@ def scaled(weights: NDArray[np.float64], s: float) -> NDArray[np.float64]:
     if weights.strides == (0,):
         return np.broadcast_to(weights[0] * s, len(weights))
     return weights * s
+
+
+def is_one_number(values: NDArray[Any]) -> bool:
+    """Return whether all values are equal; one number that stands for all is not compared with itself."""
+    return values.strides == (0,) or bool((values == values[0]).all())
 
 
 def plus_error(value: float, error: float) -> float:

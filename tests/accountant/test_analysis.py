@@ -15,7 +15,10 @@ from limited import partial_answer
 from strategies import models
 
 import quiltdp as qd
+import quiltdp.papers  # importing it registers the comparisons
 from quiltdp.accountant import analysis
+from quiltdp.accountant.leakage import analyze
+from quiltdp.accountant.verify import leakage_of
 from quiltdp.errors import InvalidArgument
 
 FAMILY = {
@@ -49,7 +52,7 @@ def test_equal_components_are_analysed_once(monkeypatch: pytest.MonkeyPatch) -> 
     built = []
     real = analysis.Component
     monkeypatch.setattr(analysis, "Component", lambda p, *a, **k: built.append(p.model) or real(p, *a, **k))
-    found = qd.analyze(families(200))
+    found = analyze(families(200))
     assert len(built) == 1
     assert len(built[0].nodes) == 3
     assert found.leakage(0.1).binding.unit.startswith(("mother", "father", "child"))
@@ -129,7 +132,7 @@ def test_windows_grow_to_the_whole_chain() -> None:
 @given(models(max_nodes=4), st.sampled_from([0.1, 1.0]), st.sampled_from(["informed", "prior"]))
 def test_a_mapping_of_equal_alphas_is_one_alpha(model: qd.Model, alpha: float, adversary: str) -> None:
     assume(len(model.records) <= 4)
-    profile = qd.analyze(model, adversary=adversary)
+    profile = analyze(model, adversary=adversary)
     one = profile.leakage(alpha)
     mapped = profile.leakage(dict.fromkeys(model.records, alpha))
     assert dict(mapped.per_record) == pytest.approx(dict(one.per_record), rel=1e-6)
@@ -150,7 +153,7 @@ def test_what_is_not_read_leaks_through_what_is() -> None:
 @settings(max_examples=8)
 @given(models(max_nodes=3), st.sampled_from([0.05, 1.0, 10.0]))
 def test_the_inverse_passes_and_is_the_largest(model: qd.Model, epsilon: float) -> None:
-    profile = qd.analyze(model)
+    profile = analyze(model)
     alpha = profile.dp_epsilon(epsilon)
     assert profile.epsilon(alpha) <= epsilon
     assert alpha <= epsilon
@@ -159,7 +162,7 @@ def test_the_inverse_passes_and_is_the_largest(model: qd.Model, epsilon: float) 
 
 
 def test_a_curve_is_the_leakage_at_every_alpha() -> None:
-    profile = qd.analyze(TRIPLE)
+    profile = analyze(TRIPLE)
     assert [p.epsilon for p in profile.curve([0.1, 0.2])] == [profile.epsilon(0.1), profile.epsilon(0.2)]
 
 
@@ -179,7 +182,7 @@ def test_a_leakage_explains_itself() -> None:
 
 def test_infinite_influence_is_no_infinite_leakage() -> None:
     copy = qd.Model.from_tables({"a": ([], [0.5, 0.5]), "b": (["a"], [[1.0, 0.0], [0.0, 1.0]])})
-    gaussian = qd.leakage_of(copy, qd.Gaussian(1.0, 1e-6), 10.0)
+    gaussian = leakage_of(copy, qd.Gaussian(1.0, 1e-6), 10.0)
     assert math.isinf(gaussian.dp_epsilon)  # type: ignore[arg-type]  # no pure guarantee
     assert json.loads(gaussian.to_json())["dp_epsilon"] == "inf"
     assert math.isinf(qd.leakage(copy, 0.1, method="published-blanket").epsilon)  # Lemma 3 has nothing else
@@ -190,7 +193,7 @@ def test_infinite_influence_is_no_infinite_leakage() -> None:
 
 def test_progress_ends_at_one() -> None:
     seen: list[float] = []
-    qd.analyze(families(2), progress=lambda _, share: seen.append(share))
+    analyze(families(2), progress=lambda _, share: seen.append(share))
     assert seen == sorted(seen)
     assert seen[-1] == 1.0
 
@@ -277,7 +280,7 @@ def test_the_largest_alpha_does_not_depend_on_how_it_was_looked_for() -> None:
             options: Any = {"adversary": adversary, "method": method}
             cal = qd.calibrate(model, 0.7, mechanism, compare=False, **options)
             sigmas = (cal.sigma, cal.sigma * (1 - 1e-6))
-            fresh = [qd.leakage_of(model, mechanism, scale=s, **options).epsilon for s in sigmas]
+            fresh = [leakage_of(model, mechanism, scale=s, **options).epsilon for s in sigmas]
             assert fresh[0] <= 0.7 < fresh[1]
             assert fresh[0] == pytest.approx(0.7, rel=1e-8)
 

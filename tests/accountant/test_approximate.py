@@ -12,6 +12,7 @@ import quiltdp as qd
 from quiltdp import work
 from quiltdp.accountant.approximate import DeltaProfile, approximate_leakage
 from quiltdp.accountant.bounds.approximate import GroupDelta, TransportDelta
+from quiltdp.accountant.verify import leakage_of
 from quiltdp.errors import InvalidArgument
 from quiltdp.mechanisms import GaussianProfile
 from quiltdp.work import GuardStruck, WorkBudget
@@ -47,7 +48,7 @@ def test_a_stage_that_does_not_exist_is_refused(stage: str) -> None:
     with pytest.raises(InvalidArgument, match=r"is not a stage; stages are group, transport"):
         calibrated(TREE, f"normal:{stage}")
     with pytest.raises(InvalidArgument, match="is not a stage"):
-        qd.leakage_of(TREE, NOISE, 10.0, work=f"quick:{stage}")
+        leakage_of(TREE, NOISE, 10.0, work=f"quick:{stage}")
 
 
 def test_a_stage_that_says_nothing_here_is_the_one_before() -> None:
@@ -76,7 +77,7 @@ def test_a_limit_in_the_middle_of_a_search_leaves_the_stage_before(monkeypatch: 
     partial = partial_answer(lambda: approximate_leakage(TREE, NOISE, found.sigma, work="quick"))
     assert partial.certificate.stage == "group"
     monkeypatch.undo()
-    assert qd.leakage_of(TREE, qd.Calibration.from_json(found.to_json())).epsilon <= 1.0
+    assert leakage_of(TREE, qd.Calibration.from_json(found.to_json())).epsilon <= 1.0
 
 
 def test_a_limit_while_bounds_are_prepared_leaves_the_stage_before(monkeypatch: pytest.MonkeyPatch) -> None:

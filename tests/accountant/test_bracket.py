@@ -10,10 +10,11 @@ from strategies import random_network
 
 import quiltdp as qd
 from quiltdp.accountant.attack_search import AttackSearch
+from quiltdp.accountant.audit import audit
 from quiltdp.accountant.bracket import bracket, quick_bracket
 from quiltdp.errors import InvalidArgument, ModelTooWide
 from quiltdp.inference.sums import WeightedSums
-from quiltdp.mechanisms import Repeated
+from quiltdp.mechanisms import DiscreteGaussian, Repeated
 
 
 def loopy(seed):
@@ -56,7 +57,7 @@ def test_unequal_records_are_attacked_with_their_own_alpha():
 def test_where_there_is_no_bracket():
     model = qd.example("cancer")
     twice = qd.calibrate(
-        model, 1.0, Repeated(qd.DiscreteGaussian(1.0, 1e-6), times=2, delta=1e-6), method="group"
+        model, 1.0, Repeated(DiscreteGaussian(1.0, 1e-6), times=2, delta=1e-6), method="group"
     )
     with pytest.raises(InvalidArgument, match="pure"):
         twice.bracket()
@@ -92,14 +93,16 @@ def test_the_search_is_bounded_by_the_size_of_the_tree():
 
 
 def test_audit_shows_the_bracket_of_models_without_a_limit(cli):
-    told = json.loads(cli("audit", "models/sachs.bif", "--dp-epsilon", 0.1, "--work", "quick", "--json").out)
+    told = json.loads(
+        cli("leakage", "--audit", "models/sachs.bif", "--dp-epsilon", 0.1, "--work", "quick", "--json").out
+    )
     assert told["sound"] is True
     assert told["bracket"]["attained"] <= told["bracket"]["certified"]
-    shown = cli("audit", "models/cancer.bif", "--dp-epsilon", 0.1, "--adversary", "knows:1").out
+    shown = cli("leakage", "--audit", "models/cancer.bif", "--dp-epsilon", 0.1, "--adversary", "knows:1").out
     assert "an attack attains" in shown
     assert "bracket: certified ≤" in shown
     assert "no bound is below the limit" in shown
-    large = qd.audit(qd.example("asia"), 0.1, "prior")
+    large = audit(qd.example("asia"), 0.1, "prior")
     assert large.bracket.ratio < 1.05
 
 
@@ -108,12 +111,11 @@ def test_calibrate_brackets_by_default(cli):
     told = json.loads(cli(*call, "--json").out)["bracket"]
     assert told["attained"] <= told["certified"] <= 1.0
     assert told["target"] == "Cancer"
-    assert json.loads(cli(*call, "--no-bracket", "--json").out)["bracket"] is None
     together = (*call, "--protect", "two=Smoker,Xray")
     told = json.loads(cli(*together, "--json").out)["bracket"]
     assert told["target"] == "Smoker+Xray"
     assert 0.9 < told["attained"] <= told["certified"] <= 1.0
-    assert "certified ≤" in cli(*together, "--bracket").out
+    assert "certified ≤" in cli(*together).out
 
 
 @pytest.mark.parametrize("adversary", ["prior", "knows:1", "informed"])

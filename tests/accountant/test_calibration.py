@@ -18,6 +18,8 @@ from strategies import models
 import quiltdp as qd
 from quiltdp.accountant.approximate import DeltaProfile
 from quiltdp.accountant.calibration import calibrate_profile
+from quiltdp.accountant.leakage import analyze
+from quiltdp.accountant.verify import leakage_of
 from quiltdp.errors import InvalidArgument, NoCertificate, QuiltdpError
 from quiltdp.inference import brute_force
 from quiltdp.mechanisms import gaussian_delta
@@ -60,8 +62,8 @@ def test_the_scale_passes_its_own_certificate_and_hardly_a_smaller_one_does(name
     spec = SPECS[name]
     cal = qd.calibrate(CHAIN, 1.0, spec)
     assert cal.leakage <= 1.0
-    assert qd.leakage_of(CHAIN, spec, cal.sigma).epsilon == cal.leakage
-    assert qd.leakage_of(CHAIN, spec, cal.sigma * (1 - 1e-6)).epsilon > 1.0
+    assert leakage_of(CHAIN, spec, cal.sigma).epsilon == cal.leakage
+    assert leakage_of(CHAIN, spec, cal.sigma * (1 - 1e-6)).epsilon > 1.0
     stated, cost = (
         a if isinstance(a, dict) else {"": a} for a in (cal.dp_epsilon, spec.dp_epsilon(cal.sigma))
     )
@@ -73,7 +75,7 @@ def test_the_scale_passes_its_own_certificate_and_hardly_a_smaller_one_does(name
 @given(st.floats(0.05, 20.0), st.sampled_from(["informed", "prior"]))
 def test_sigma_to_epsilon_to_sigma(sigma: float, adversary: str) -> None:
     spec = qd.Laplace(sensitivity=1.0)
-    epsilon = qd.leakage_of(TRIPLE, spec, sigma, adversary=adversary).epsilon
+    epsilon = leakage_of(TRIPLE, spec, sigma, adversary=adversary).epsilon
     cal = qd.calibrate(TRIPLE, epsilon, spec, adversary=adversary, compare=False)
     assert cal.sigma == pytest.approx(sigma, rel=1e-5)
 
@@ -96,7 +98,7 @@ def test_between_independent_records_and_one_group(model: qd.Model, epsilon: flo
 
 
 def test_one_profile_serves_several_targets_and_mechanisms() -> None:
-    profile = qd.analyze(CHAIN)
+    profile = analyze(CHAIN)
     for epsilon in (0.1, 1.0):
         spec = qd.Laplace(sensitivity=1.0)
         assert calibrate_profile(profile, epsilon, spec).sigma == qd.calibrate(CHAIN, epsilon, spec).sigma
@@ -108,7 +110,7 @@ def test_unequal_sensitivities_cost_less_than_the_largest_everywhere() -> None:
     assert full.compared["independent"] < half.sigma < full.sigma
     assert isinstance(half.dp_epsilon, dict)
     assert half.dp_epsilon["X1"] == 0.0
-    assert dict(qd.leakage_of(CHAIN, SPECS["unequal"], half.sigma).per_record)["X1"] > 0  # still attacked
+    assert dict(leakage_of(CHAIN, SPECS["unequal"], half.sigma).per_record)["X1"] > 0  # still attacked
 
 
 def test_an_independent_record_costs_plain_dp() -> None:
@@ -199,7 +201,7 @@ def test_gaussian_both_directions() -> None:
     assert cal.gaussian_std == cal.sigma
     assert DeltaProfile(weak).delta(GaussianProfile(cal.sigma), 1.0) <= 1e-5
     assert DeltaProfile(weak).delta(GaussianProfile(cal.sigma * (1 - 1e-6)), 1.0) > 1e-5
-    assert qd.leakage_of(weak, spec, cal.sigma).epsilon == pytest.approx(1.0, rel=1e-6)
+    assert leakage_of(weak, spec, cal.sigma).epsilon == pytest.approx(1.0, rel=1e-6)
     assert cal.compared["independent"] < cal.sigma < cal.compared["group"]
     assert (cal.delta, cal.dp_epsilon) == (1e-5, None)
 
@@ -414,7 +416,7 @@ def test_laplace_has_no_standard_deviation() -> None:
 def test_leakage_of_refuses_a_bad_scale(bad: Any) -> None:
     for spec in (qd.Laplace(1.0), qd.Gaussian(1.0, 1e-6)):
         with pytest.raises(InvalidArgument, match="scale"):
-            qd.leakage_of(PAIR, spec, bad)
+            leakage_of(PAIR, spec, bad)
 
 
 def test_pictures_show_every_answer() -> None:
@@ -422,7 +424,7 @@ def test_pictures_show_every_answer() -> None:
     cal = qd.calibrate(PAIR, 1.0, qd.Laplace(1.0))
     ax = cal.plot()
     assert len(ax.patches) == 1 + len(cal.compared)
-    lines = qd.analyze(PAIR).plot([0.1, 1.0]).get_lines()
+    lines = analyze(PAIR).plot([0.1, 1.0]).get_lines()
     assert {"certified", "independent records"} <= {line.get_label() for line in lines}
 
 
@@ -432,7 +434,7 @@ def test_gaussian_noise_names_the_method_that_accounts_for_it(method: str) -> No
     with pytest.raises(InvalidArgument, match="transport"):
         qd.calibrate(chain, 1.0, qd.Gaussian(1.0, 1e-6), method=method)
     with pytest.raises(InvalidArgument, match="transport"):
-        qd.leakage_of(chain, qd.Gaussian(1.0, 1e-6), 10.0, method=method)
+        leakage_of(chain, qd.Gaussian(1.0, 1e-6), 10.0, method=method)
 
 
 @pytest.mark.parametrize("mechanism", [qd.Laplace(sensitivity=2.0), qd.Gaussian(sensitivity=2.0, delta=1e-6)])

@@ -1,6 +1,5 @@
 """σ for several adversaries side by side (quiltdp.accountant.compare): monotone, certified for each."""
 
-import json
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -12,6 +11,7 @@ from strategies import random_network
 import quiltdp as qd
 from quiltdp import parallel, work
 from quiltdp.accountant import compare
+from quiltdp.accountant.compare import calibrate_adversaries
 from quiltdp.errors import InvalidArgument
 from quiltdp.parallel import Workers
 
@@ -23,7 +23,7 @@ def test_noise_never_falls_as_more_is_known(seed, spec):
     names = [f"n{k}" for k in range(4)]
     parents = {n: [p for p in names[:k] if rng.random() < 0.6] for k, n in enumerate(names)}
     model = random_network(seed, parents, dict.fromkeys(names, 2), zeros=0.2 * (seed % 2))
-    found = qd.calibrate_adversaries(model, 1.0, spec, work="quick")
+    found = calibrate_adversaries(model, 1.0, spec, work="quick")
     assert [c.adversary for c in found] == ["prior", "knows:1", "knows:2", "informed"]
     sigmas = [c.sigma for c in found]
     assert sigmas == sorted(sigmas)
@@ -47,7 +47,7 @@ def test_a_looser_method_for_a_weaker_adversary_gives_way(monkeypatch):
         )
 
     monkeypatch.setattr(compare, "calibrate", poor)
-    prior, one, two, informed = qd.calibrate_adversaries(model, 1.0, qd.Laplace(1.0))
+    prior, one, two, informed = calibrate_adversaries(model, 1.0, qd.Laplace(1.0))
     assert one.sigma == two.sigma
     assert one.adversary == "knows:1"
     assert any("knows:2" in n for n in one.notes)
@@ -58,7 +58,7 @@ def test_a_looser_method_for_a_weaker_adversary_gives_way(monkeypatch):
 def test_declared_sets_stand_beside_the_others():
     model = qd.example("asia")
     who = ("prior", "knows=tub", "knows=tub,bronc", "informed")
-    found = qd.calibrate_adversaries(model, 1.0, qd.Laplace(1.0), adversaries=who)
+    found = calibrate_adversaries(model, 1.0, qd.Laplace(1.0), adversaries=who)
     assert [c.sigma for c in found] == sorted(c.sigma for c in found)
     assert found[0].sigma < found[-1].sigma
 
@@ -66,19 +66,9 @@ def test_declared_sets_stand_beside_the_others():
 def test_bad_requests():
     model = qd.example("cancer")
     with pytest.raises(InvalidArgument, match="adversaries"):
-        qd.calibrate_adversaries(model, 1.0, qd.Laplace(1.0), adversaries=())
+        calibrate_adversaries(model, 1.0, qd.Laplace(1.0), adversaries=())
     with pytest.raises(InvalidArgument, match="adversaries"):
-        qd.calibrate_adversaries(model, 1.0, qd.Laplace(1.0), adversary="prior")
-
-
-def test_from_the_command_line(cli):
-    call = ("calibrate", "models/cancer.bif", "--epsilon", 1, "--adversaries")
-    told = json.loads(cli(*call, "--json").out)
-    sigmas = [row["sigma"] for row in told["adversaries"]]
-    assert sigmas == sorted(sigmas)
-    assert told["adversaries"][-1]["sigma"] == told["sigma"]
-    shown = cli(*call).out
-    assert "knows any two records" in shown
+        calibrate_adversaries(model, 1.0, qd.Laplace(1.0), adversary="prior")
 
 
 def test_one_limit_is_shared_and_every_row_says_where_it_stopped(monkeypatch):
@@ -93,7 +83,7 @@ def test_one_limit_is_shared_and_every_row_says_where_it_stopped(monkeypatch):
 
     monkeypatch.setattr(compare, "calibrate", slow)
     asked = (qd.example("cancer"), 1.0, qd.Laplace(1.0))
-    found = partial_answer(lambda: qd.calibrate_adversaries(*asked, time_limit=30.0))
+    found = partial_answer(lambda: calibrate_adversaries(*asked, time_limit=30.0))
     assert not any("limit" in note for note in found[0].notes)
     for c in found[1:]:
         assert any(f"limit was reached after stage {c.certificate.stage!r}" in note for note in c.notes)
@@ -103,9 +93,7 @@ def test_what_is_known_is_not_made_again(monkeypatch):
     model = qd.example("cancer")
     one = qd.calibrate(model, 1.0, qd.Laplace(1.0))
     monkeypatch.setattr(compare, "calibrate", None)
-    assert qd.calibrate_adversaries(model, 1.0, qd.Laplace(1.0), adversaries=["informed"], known=[one]) == (
-        one,
-    )
+    assert calibrate_adversaries(model, 1.0, qd.Laplace(1.0), adversaries=["informed"], known=[one]) == (one,)
 
 
 @pytest.mark.parametrize("spec", [qd.Laplace(1.0), qd.Gaussian(1.0, 1e-5)], ids=["laplace", "gaussian"])
@@ -125,8 +113,8 @@ def test_adversaries_are_asked_in_workers_with_the_same_answers(spec, monkeypatc
         note = lambda self, items: sent.append(self.task[0].__name__) or usual(self, items)  # noqa: E731
         monkeypatch.setattr(parallel._Sender, "submit", note)
         for model in (one, two):
-            there = qd.calibrate_adversaries(model, 1.0, spec, executor=pool)
-            here = qd.calibrate_adversaries(model, 1.0, spec)
+            there = calibrate_adversaries(model, 1.0, spec, executor=pool)
+            here = calibrate_adversaries(model, 1.0, spec)
             assert [c.to_json() for c in there] == [c.to_json() for c in here]
             assert all(c.origin[0] is model for c in there)
             assert [c.origin[1] for c in there] == [c.origin[1] for c in here]

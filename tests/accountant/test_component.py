@@ -13,6 +13,7 @@ from quiltdp.accountant.adversaries import INFORMED, PRIOR
 from quiltdp.accountant.bounds.contract import ALL, Bounds, Need, Problem, Registered
 from quiltdp.accountant.bounds.table import Line
 from quiltdp.accountant.component import Component, Preparation
+from quiltdp.accountant.leakage import analyze
 from quiltdp.errors import InvalidArgument, ModelTooWide
 from quiltdp.inference.workspace import Workspace
 from quiltdp.work import WorkBudget
@@ -170,7 +171,7 @@ def test_a_worker_gets_what_is_asked_and_prepares_the_same_bounds() -> None:
 
 
 def test_answers_of_a_whole_model_name_the_unit_that_binds() -> None:
-    profile = qd.analyze(CHAIN, adversary=PRIOR)
+    profile = analyze(CHAIN, adversary=PRIOR)
     found, stage = profile.answer(lambda stage, before: profile.evaluate(ALPHA, stage, known=before))
     binding, entry, bounds = profile.binding(found)
     told = profile.explain(found, stage, 0.1)

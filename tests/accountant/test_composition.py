@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import quiltdp as qd
-from quiltdp.accountant.composition import compose_gaussian
+from quiltdp.accountant.composition import compose, compose_gaussian
+from quiltdp.accountant.leakage import analyze
 from quiltdp.errors import InvalidArgument
 from quiltdp.mechanisms import gaussian_delta
 
@@ -32,23 +33,23 @@ RARE_FLAG = qd.Model.from_tables(
 @given(st.lists(st.floats(0, 1e6), max_size=30))
 def test_costs_add_and_round_up(costs: list[float]) -> None:
     exact = sum(map(Fraction, costs), Fraction(0))
-    found = qd.compose(costs)
+    found = compose(costs)
     assert isinstance(found, float)
     assert exact <= Fraction(found) <= exact * (1 + Fraction(1, 2**50)) + Fraction(5e-324)
 
 
 def test_a_count_equals_a_list() -> None:
-    assert qd.compose([0.1] * 10) == math.nextafter(1.0, 2.0)  # 0.1 is a little more than a tenth
-    assert qd.compose([]) == 0.0
+    assert compose([0.1] * 10) == math.nextafter(1.0, 2.0)  # 0.1 is a little more than a tenth
+    assert compose([]) == 0.0
 
 
 def test_mappings_and_numbers_together() -> None:
-    assert qd.compose([{"a": 0.25, "b": 0.0}, 0.5, {"b": 1.0, "a": 0.25}]) == {"a": 1.0, "b": 1.5}
+    assert compose([{"a": 0.25, "b": 0.0}, 0.5, {"b": 1.0, "a": 0.25}]) == {"a": 1.0, "b": 1.5}
 
 
 @pytest.mark.parametrize("adversary", ["informed", "prior"])
 def test_leakages_do_not_add(adversary: str) -> None:
-    profile = qd.analyze(RARE_FLAG, adversary=adversary)
+    profile = analyze(RARE_FLAG, adversary=adversary)
     once, twice = (profile.leakage(a).per_record["x"] for a in (1.0, 2.0))
     for alpha, found in ((1.0, once), (2.0, twice)):
         exact = alpha + math.log(0.99 + 0.01 * math.exp(4 * alpha))
@@ -92,7 +93,7 @@ def test_two_real_releases_leak_more_than_the_sum_of_both() -> None:
 )
 def test_what_does_not_add_is_refused(costs: Any, culprit: str) -> None:
     with pytest.raises(InvalidArgument) as refused:
-        qd.compose(costs)
+        compose(costs)
     assert culprit in str(refused.value)
     assert "\n" not in str(refused.value)
 

@@ -20,7 +20,7 @@ from quiltdp.accountant.noise_attack import (
     gaussian_mixture_delta,
 )
 from quiltdp.errors import InvalidArgument, ModelTooWide
-from quiltdp.mechanisms import Repeated
+from quiltdp.mechanisms import DiscreteGaussian, Repeated
 
 SPEC = qd.Gaussian(sensitivity=1.0, delta=1e-6)
 
@@ -118,14 +118,14 @@ def test_discrete_noise_is_bracketed_as_closely_as_gaussian_noise(adversary: str
     model = qd.example("cancer")
     both = [
         qd.calibrate(model, 1.0, spec, adversary=adversary, compare=False).bracket()
-        for spec in (SPEC, qd.DiscreteGaussian(sensitivity=1, delta=1e-6))
+        for spec in (SPEC, DiscreteGaussian(sensitivity=1, delta=1e-6))
     ]
     for found in both:
         assert 0.9 < found.attained <= found.certified <= 1.0
     assert both[0].attained == pytest.approx(both[1].attained, rel=0.01)
     unequal = {n: 1.0 + k % 3 for k, n in enumerate(model.records)}
     cal = qd.calibrate(
-        model, 1.0, qd.DiscreteGaussian(unequal, 1e-6), adversary=adversary, compare=False, method="group"
+        model, 1.0, DiscreteGaussian(unequal, 1e-6), adversary=adversary, compare=False, method="group"
     )
     found = cal.bracket()
     assert isinstance(found.attack, NoiseAttack)

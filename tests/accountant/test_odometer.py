@@ -7,6 +7,7 @@ import pytest
 
 import quiltdp as qd
 from quiltdp.accountant.ledger import Ledger, Outcome, Request, Terms
+from quiltdp.accountant.verify import leakage_of
 from quiltdp.errors import InvalidArgument
 from quiltdp.mechanisms import Gaussian, Laplace, Thresholdout
 
@@ -113,7 +114,7 @@ def test_gaussian_releases_are_read_as_the_one_they_amount_to(tmp_path: Path) ->
     for found, adversary in ((reading.informed, "informed"), (reading.prior, "prior")):
         assert found is not None
         at, below = (
-            qd.leakage_of(CHAIN, spec, 12.0 / 0.75**0.5 * off, adversary=adversary).epsilon
+            leakage_of(CHAIN, spec, 12.0 / 0.75**0.5 * off, adversary=adversary).epsilon
             for off in (1.0, 1.0 - 1e-9)
         )
         assert at <= found.epsilon <= below

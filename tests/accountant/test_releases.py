@@ -16,9 +16,10 @@ import pytest
 
 import quiltdp as qd
 from quiltdp.accountant.approximate import DeltaProfile
-from quiltdp.accountant.composition import concentrated
+from quiltdp.accountant.composition import compose, concentrated
+from quiltdp.accountant.verify import leakage_of
 from quiltdp.errors import InvalidArgument, QuiltdpError
-from quiltdp.generalization.plan_apply import read_holdout_arguments
+from quiltdp.generalization.plan_result import read_holdout_arguments
 from quiltdp.mechanisms import (
     DiscreteGaussian,
     Gaussian,
@@ -54,14 +55,14 @@ def test_sigma_is_the_scale_of_each_release(spec: qd.Laplace, count: int) -> Non
     uses = [cal.mechanism.share_of(spec, cal.sigma, cal.sigma)] * count
     assert 1 - Fraction(1, 2**30) < sum(uses) <= 1
     assert f"for each of {count} releases" in str(cal)
-    assert qd.leakage_of(CHAIN, cal).epsilon <= 1.0
+    assert leakage_of(CHAIN, cal).epsilon <= 1.0
 
 
 def test_twelve_releases_together_leak_what_was_calibrated() -> None:
     """The composition of the twelve, converted once, is at most ε; a thirteenth would be more."""
     each = Laplace(1.0).dp_epsilon(qd.calibrate(CHAIN, 1.0, Laplace(1.0), releases=12).sigma)
-    assert qd.leakage(CHAIN, qd.compose([each] * 12)).epsilon <= 1.0
-    assert qd.leakage(CHAIN, qd.compose([each] * 13)).epsilon > 1.0
+    assert qd.leakage(CHAIN, compose([each] * 12)).epsilon <= 1.0
+    assert qd.leakage(CHAIN, compose([each] * 13)).epsilon > 1.0
     noisy = qd.calibrate(CHAIN, 1.0, Gaussian(1.0, 1e-6), releases=12)
     together = noisy.gaussian_std / math.sqrt(12) * (1 - 1e-12)
     assert DeltaProfile(CHAIN).delta(GaussianProfile(together), 1.0) <= 1e-6 * (1 + 1e-6)
@@ -76,21 +77,18 @@ def test_python_text_and_json_say_the_same_sigma(cli: Callable[..., Any], tmp_pa
         (Repeated(Laplace(1.0), 12, 1e-6), ("--delta", "1e-6")),
         (DiscreteGaussian(1, 1e-6), ("--mechanism", "discrete-gaussian", "--delta", "1e-6")),
     ):
-        for more in ((), ("--disjoint",)):
-            if more and spec.kind == "repeated":
-                continue
-            call = ("calibrate", model, "--epsilon", 1, *words, "--releases", 12, *more)
-            cal = qd.calibrate(PAIR, 1.0, spec, releases=12, disjoint=bool(more))
-            told = json.loads(cli(*call, "--json").out)
-            assert told["version"] == json.loads(cal.to_json())["version"] == 2
-            assert told["sigma"] == cal.sigma == told["releases"]["sigma"]
-            assert (told["releases"]["count"], told["releases"]["disjoint"]) == (12, bool(more))
-            assert told["releases"] == json.loads(cal.to_json())["releases"]
-            first = cli(*call).out.splitlines()[0]
-            assert float(first.split()[2]) == pytest.approx(cal.sigma, rel=1e-5)
-            assert "for each of 12 releases" in first
-            back = qd.Calibration.from_json(json.dumps(told))
-            assert (back.sigma, back.releases, back.mechanism) == (cal.sigma, 12, cal.mechanism)
+        call = ("calibrate", model, "--epsilon", 1, *words, "--releases", 12)
+        cal = qd.calibrate(PAIR, 1.0, spec, releases=12)
+        told = json.loads(cli(*call, "--json").out)
+        assert told["version"] == json.loads(cal.to_json())["version"] == 2
+        assert told["sigma"] == cal.sigma == told["releases"]["sigma"]
+        assert (told["releases"]["count"], told["releases"]["disjoint"]) == (12, False)
+        assert told["releases"] == json.loads(cal.to_json())["releases"]
+        first = cli(*call).out.splitlines()[0]
+        assert float(first.split()[2]) == pytest.approx(cal.sigma, rel=1e-5)
+        assert "for each of 12 releases" in first
+        back = qd.Calibration.from_json(json.dumps(told))
+        assert (back.sigma, back.releases, back.mechanism) == (cal.sigma, 12, cal.mechanism)
 
 
 def test_other_libraries_get_each_release() -> None:
@@ -300,9 +298,7 @@ def test_the_command_line_tells_zcdp_and_renyi(cli: Callable[..., Any], tmp_path
         "each": pytest.approx(2 * rho, rel=1e-9),
         "together": pytest.approx(24 * rho, rel=1e-9),
     }
-    shown = cli(*call, "--renyi").out
-    assert "zCDP" in shown
-    assert "Rényi DP" in shown
+    assert "zCDP" in cli(*call).out
     (tmp_path / "cal.json").write_text(found.out)
     made = cli("ledger", "init", tmp_path / "l.db", "--calibration", tmp_path / "cal.json", "--model", model)
     assert made.code == 0, made.err

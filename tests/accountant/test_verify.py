@@ -14,6 +14,7 @@ from limited import answer_or_partial, partial_answer
 import quiltdp as qd
 from quiltdp import work
 from quiltdp.accountant.ledger import Ledger
+from quiltdp.accountant.verify import leakage_of
 from quiltdp.errors import InvalidArgument
 
 CHAIN = qd.markov_chain([[0.9, 0.1], [0.2, 0.8]], length=5)
@@ -66,12 +67,12 @@ def test_a_calibration_cut_short_anywhere_is_confirmed_by_its_own_search(
     cal, partial = answer_or_partial(
         lambda: qd.calibrate(model, 1.0, mechanism, work="quick", time_limit=limit, compare=False, **options)
     )
-    found = qd.leakage_of(model, cal)
+    found = leakage_of(model, cal)
     assert 0.0 < found.epsilon <= 1.0
     assert (found.adversary, found.protected) == (cal.adversary, cal.protected)
     read = qd.Calibration.from_json(cal.to_json())
     again = {"protect": options["protect"]} if "protect" in options else {}
-    assert qd.leakage_of(model, read, **again).epsilon == found.epsilon
+    assert leakage_of(model, read, **again).epsilon == found.epsilon
     typed = f"quick:{cal.certificate.stage}"  # what the note says
     same = qd.calibrate(model, 1.0, mechanism, work=typed, compare=False, **options)
     assert (same.sigma, same.certificate.stage) == (cal.sigma, cal.certificate.stage)
@@ -80,33 +81,33 @@ def test_a_calibration_cut_short_anywhere_is_confirmed_by_its_own_search(
     else:
         assert not any("limit was reached" in note for note in cal.notes)
     if mechanism.pure:
-        assert qd.leakage_of(model, cal, 3.0 * cal.sigma).epsilon < found.epsilon
-        assert qd.leakage_of(model, cal, 0.5 * cal.sigma).epsilon > 1.0
+        assert leakage_of(model, cal, 3.0 * cal.sigma).epsilon < found.epsilon
+        assert leakage_of(model, cal, 0.5 * cal.sigma).epsilon > 1.0
 
 
 @pytest.mark.parametrize("name", ["laplace", "sets", "gaussian", "gaussian sets"])
 def test_a_limit_that_is_too_short_raises_and_carries_a_looser_number(looks: None, name: str) -> None:
     model, mechanism, options = REQUESTS[name]
     cal = qd.calibrate(model, 1.0, mechanism, work="quick", compare=False, **options)
-    partial = partial_answer(lambda: qd.leakage_of(model, cal, time_limit=1.5))
-    assert partial.epsilon >= qd.leakage_of(model, cal).epsilon
+    partial = partial_answer(lambda: leakage_of(model, cal, time_limit=1.5))
+    assert partial.epsilon >= leakage_of(model, cal).epsilon
 
 
 def test_a_shorter_search_may_say_more_and_the_calibrations_own_never_does() -> None:
     mechanism = qd.Laplace(1.0)
     cal = qd.calibrate(LOOP, 1.0, mechanism, adversary="prior", compare=False)
     short = {"adversary": "prior", "work": "quick:propagation"}
-    assert qd.leakage_of(LOOP, mechanism, cal.sigma, **short).epsilon > 1.0
-    assert qd.leakage_of(LOOP, cal).epsilon <= 1.0
+    assert leakage_of(LOOP, mechanism, cal.sigma, **short).epsilon > 1.0
+    assert leakage_of(LOOP, cal).epsilon <= 1.0
     quick = qd.calibrate(LOOP, 1.0, mechanism, compare=False, **short)
     assert quick.sigma > cal.sigma
-    assert qd.leakage_of(LOOP, qd.Calibration.from_json(quick.to_json())).epsilon <= 1.0
+    assert leakage_of(LOOP, qd.Calibration.from_json(quick.to_json())).epsilon <= 1.0
 
 
 @pytest.mark.parametrize("method", ["group", "propagation", "swing", "exact"])
 def test_a_method_by_name_is_confirmed_by_that_method(method: str) -> None:
     cal = qd.calibrate(LOOP, 1.0, qd.Laplace(1.0), method=method, compare=False)
-    found = qd.leakage_of(LOOP, qd.Calibration.from_json(cal.to_json()))
+    found = leakage_of(LOOP, qd.Calibration.from_json(cal.to_json()))
     assert found.epsilon <= 1.0
     assert found.certificate.asked == method
 
@@ -126,7 +127,7 @@ def test_an_edited_calibration_is_found_out_whatever_search_it_names() -> None:
     for stage in (cal.certificate.stage, "group", "propagation", "quilts"):
         document["certificate"]["stage"] = stage
         edited = qd.Calibration.from_json(json.dumps(document))
-        assert qd.leakage_of(LOOP, edited).epsilon > 1.0
+        assert leakage_of(LOOP, edited).epsilon > 1.0
     for wrong in (
         {"stage": "nonsense"},
         {"asked": "nonsense"},
@@ -141,22 +142,22 @@ def test_an_edited_calibration_is_found_out_whatever_search_it_names() -> None:
     ):
         document["certificate"] = {**cal.certificate.to_dict(), **wrong}
         with pytest.raises(InvalidArgument):
-            qd.leakage_of(LOOP, qd.Calibration.from_json(json.dumps(document)))
+            leakage_of(LOOP, qd.Calibration.from_json(json.dumps(document)))
 
 
 def test_what_a_calibration_says_itself_is_not_asked_for() -> None:
     cal = qd.calibrate(CHAIN, 1.0, qd.Laplace(1.0), window=2, compare=False)
     for options in ({"method": "group"}, {"adversary": "prior"}, {"work": "quick"}):
         with pytest.raises(InvalidArgument, match="says its own"):
-            qd.leakage_of(CHAIN, cal, **options)
+            leakage_of(CHAIN, cal, **options)
     with pytest.raises(
         InvalidArgument, match="it protects runs of 2 steps, this check is for single records"
     ):
-        qd.leakage_of(CHAIN, cal, window=1)
+        leakage_of(CHAIN, cal, window=1)
     with pytest.raises(InvalidArgument, match="another model"):
-        qd.leakage_of(LOOP, cal)
+        leakage_of(LOOP, cal)
     with pytest.raises(InvalidArgument, match="scale is missing"):
-        qd.leakage_of(CHAIN, qd.Laplace(1.0))
+        leakage_of(CHAIN, qd.Laplace(1.0))
     sets = qd.calibrate(CHAIN, 1.0, qd.Laplace(1.0), protect=[["X0", "X1"]], compare=False)
     with pytest.raises(InvalidArgument, match="protects sets of records"):
-        qd.leakage_of(CHAIN, qd.Calibration.from_json(sets.to_json()))
+        leakage_of(CHAIN, qd.Calibration.from_json(sets.to_json()))

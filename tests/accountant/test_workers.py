@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import quiltdp as qd
+from quiltdp.accountant.leakage import analyze
 from quiltdp.errors import InvalidArgument, LimitReached
 from quiltdp.parallel import Workers
 
@@ -78,7 +79,7 @@ def test_refusals_are_those_of_a_run_without_workers(pool: Executor) -> None:
         qd.leakage(model, 0.1, "exact", work="quick", time_limit=1e-9, executor=pool)
     assert str(here.value) == str(there.value)
     with pytest.raises(InvalidArgument, match="chain"):
-        qd.analyze(model, method="chain", executor=pool)
+        analyze(model, method="chain", executor=pool)
 
 
 class Pickling(Executor):

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import quiltdp as qd
+import quiltdp.papers  # importing it registers the comparisons
 from quiltdp.errors import WorkerLost
 
 SMALL = "models/earthquake.bif"
@@ -48,13 +49,17 @@ def test_calibrate_gaussian(cli) -> None:
 
 @pytest.mark.parametrize(
     "command",
-    [("calibrate", "--epsilon", 1), ("leakage", "--dp-epsilon", 0.1), ("audit", "--dp-epsilon", 0.1)],
-    ids=lambda command: command[0],
+    [
+        ("calibrate", "--epsilon", 1),
+        ("leakage", "--dp-epsilon", 0.1),
+        ("leakage", "--dp-epsilon", 0.1, "--audit"),
+    ],
+    ids=["calibrate", "leakage", "audit"],
 )
 def test_workers_change_nothing_but_the_time(cli, command: tuple[Any, ...]) -> None:
     name, *options = command
-    file = SMALL if name == "audit" else "models/two_families.json"
-    extra = () if name == "audit" else ("--method", "propagation")
+    file = SMALL if "--audit" in options else "models/two_families.json"
+    extra = () if "--audit" in options else ("--method", "propagation")
     here = cli(name, file, *options, *extra, "--json")
     there = cli(name, file, *options, *extra, "--workers", 2, "--json")
     assert (there.code, there.err, there.out) == (0, "", here.out)
@@ -63,7 +68,7 @@ def test_workers_change_nothing_but_the_time(cli, command: tuple[Any, ...]) -> N
 def test_a_page_and_a_plan_with_workers_are_those_without(cli, tmp_path) -> None:
     pages = [tmp_path / f"{k}.html" for k in (1, 2)]
     for k, page in enumerate(pages, 1):
-        told = cli("report", SMALL, "--epsilon", 1, "-o", page, "--workers", k)
+        told = cli("calibrate", SMALL, "--epsilon", 1, "--report", page, "--workers", k)
         assert (told.code, told.err) == (0, "")
     first, second = (page.read_text().replace(str(page), "").replace(f"--workers {k}", "")
                      for k, page in enumerate(pages, 1))  # fmt: skip
@@ -127,7 +132,7 @@ def test_a_mechanism_that_reads_nothing(cli) -> None:
 
 @pytest.mark.parametrize("adversary", ["informed", "prior"])
 def test_audit(cli, adversary: str) -> None:
-    result = cli("audit", SMALL, "--dp-epsilon", 0.5, "--adversary", adversary, "--json")
+    result = cli("leakage", "--audit", SMALL, "--dp-epsilon", 0.5, "--adversary", adversary, "--json")
     assert (result.code, result.err) == (0, "")
     document = json.loads(result.out)
     assert document["schema"] == "quiltdp/audit"
@@ -135,7 +140,7 @@ def test_audit(cli, adversary: str) -> None:
     assert document["laplace_sum"] <= document["limit"] * (1 + 1e-9)
     for row in document["methods"]:
         assert row["epsilon"] is None or row["epsilon"] >= document["limit"] * (1 - 1e-9)
-    shown = cli("audit", SMALL, "--dp-epsilon", 0.5, "--adversary", adversary)
+    shown = cli("leakage", "--audit", SMALL, "--dp-epsilon", 0.5, "--adversary", adversary)
     assert "Mark\n" not in shown.out  # a remark is folded between words, and no letter is cut off
     assert "no bound is below the limit" in shown.out
 
@@ -195,8 +200,8 @@ BAD = [
     (("leakage", SMALL, "--dp-epsilon", 0.1, "--protect", "a=Alarm", "--protect", "a=Alarm"), "twice"),
     (("leakage", CHAIN, "--dp-epsilon", 0.1, "--protect", "a=hour_0", "--window", 2), "not both"),
     (("leakage", "models/SOURCES.md", "--dp-epsilon", 0.1), "SOURCES.md"),
-    (("audit", SMALL, "--dp-epsilon", 0), "--dp-epsilon"),
-    (("audit", SMALL, "--adversary", "nobody"), "'nobody'"),
+    (("leakage", "--audit", SMALL, "--dp-epsilon", 0), "--dp-epsilon"),
+    (("leakage", "--audit", SMALL, "--adversary", "nobody"), "'nobody'"),
 ]
 
 
@@ -221,7 +226,7 @@ def test_infinity_is_written_as_a_word(cli) -> None:
     [
         ("calibrate", "models/asia.bif", "--epsilon", "1e200"),
         ("leakage", "models/asia.bif", "--dp-epsilon", "1e308"),
-        ("pedigree", "models/pedigree/ceph1463.fam", "--plot", "family.foo"),
+        ("pedigree", "models/pedigree/ceph1463.fam", "-o", "family.foo"),
     ],
 )
 def test_absurd_numbers_and_pictures_are_refused_in_one_line(

@@ -61,7 +61,7 @@ def test_version(cli) -> None:
         (["nonsense"], "nonsense"),
         (["--nonsense"], "--nonsense"),
         (["quilts"], "MODEL"),
-        (["quilts", "models/asia.bif"], "NODE"),
+        (["quilts", "models/asia.bif", "--on", "smoke"], "name it after the model"),
         (["quilts", "models/asia.bif", "smoke", "--nonsense"], "--nonsense"),
         (["quilts", "models/asia.bif", "smoke", "--max-nearby"], "--max-nearby"),
         (["quilts", "models/asia.bif", "smoke", "--max-nearby", "two"], "--max-nearby"),

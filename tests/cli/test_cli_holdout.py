@@ -278,8 +278,8 @@ def test_an_export_overwrites_neither_ledger_nor_anchor(
     "words",
     [
         ("trace", "points.csv", "-o", "study.json"),
-        ("pedigree", "models/pedigree/ceph1463.fam", "--allele-frequency", "0.1", "--epsilon", "1", "--tsv"),
-        ("report", "models/asia.bif", "--epsilon", "1", "-o"),
+        ("pedigree", "models/pedigree/ceph1463.fam", "--allele-frequency", "0.1", "--epsilon", "1", "-o"),
+        ("calibrate", "models/asia.bif", "--epsilon", "1", "--report"),
     ],
     ids=["trace", "pedigree", "report"],
 )
@@ -299,7 +299,7 @@ def test_no_command_overwrites_its_input(cli: Callable[..., Any], tmp_path: Path
     family.write_bytes(Path("models/pedigree/ceph1463.fam").read_bytes())
     (tmp_path / "link").symlink_to(family)
     for target in (family, tmp_path / "link"):
-        done = cli("pedigree", family, "--allele-frequency", "0.1", "--epsilon", "1", "--tsv", target)
+        done = cli("pedigree", family, "--allele-frequency", "0.1", "--epsilon", "1", "-o", target)
         assert (done.code, "input" in done.err) == (2, True)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import quiltdp as qd
-from quiltdp.generalization.plan_apply import holdout_arguments, plan_calibration, read_holdout_arguments
+from quiltdp.generalization.plan_result import holdout_arguments, plan_calibration, read_holdout_arguments
 
 LENGTH = 3000
 

@@ -9,19 +9,29 @@ import pytest
 
 import quiltdp as qd
 from quiltdp.generalization import (
-    bayesian_dp_bounds,
     bayesian_dp_max_information,
     compose_max_information,
     correct_p_values,
-    description_length_max_information,
-    either_bound,
     holdout_arguments,
     thresholdout_transcripts,
 )
+from quiltdp.generalization.max_information import bayesian_dp_bounds, description_length_max_information
+from quiltdp.generalization.pvalues import either_bound
 
 
 def test_steps_add_in_the_right_order(cli) -> None:
-    result = cli("maxinfo", "leakage=0.002", "bits=12", "--records", 10_000, "--beta", 0.001, "--json")
+    result = cli(
+        "pvalues",
+        "--step",
+        "leakage=0.002",
+        "--step",
+        "bits=12",
+        "--records",
+        10_000,
+        "--beta",
+        0.001,
+        "--json",
+    )
     assert result.code == 0
     document = json.loads(result.out)
     both = [
@@ -35,10 +45,10 @@ def test_steps_add_in_the_right_order(cli) -> None:
 
 def test_every_kind_of_step(cli) -> None:
     for step in ("pure=0.01", "product=0.01", "approximate=0.01:1e-20", "bits=3", "mutual=0.1:60"):
-        result = cli("maxinfo", step, "--records", 100, "--event", 1e-6)
+        result = cli("pvalues", 1e-6, "--step", step, "--records", 100)
         assert result.code == 0, result.err
         assert step in result.out
-        assert "p = 1e-06: at most" in result.out
+        assert "p = 1e-06: " in result.out
 
 
 @pytest.mark.parametrize(
@@ -52,8 +62,9 @@ def test_every_kind_of_step(cli) -> None:
         (("bits=3", "--beta", 2), "beta"),
     ],
 )
-def test_mistakes_of_maxinfo(cli, arguments, words) -> None:
-    result = cli("maxinfo", *arguments)
+def test_mistakes_in_steps(cli, arguments, words) -> None:
+    steps = [word for a in arguments if "=" in str(a) for word in ("--step", a)]
+    result = cli("pvalues", *steps, *(a for a in arguments if "=" not in str(a)))
     assert result.code == 2
     assert words in result.err
     assert len(result.err.strip().splitlines()) == 1

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import quiltdp as qd
+from quiltdp.chain import markov_chains
 from quiltdp.cli.info import describe
 from quiltdp.cli.show import listed, number
 
@@ -83,7 +84,7 @@ def test_info_for_people(cli) -> None:
 
 @pytest.mark.parametrize("lengths", [{"X": 1}, {"X": 2}, {"X": 5}, {"a/": 3, "b/": 1, "c/": 4}])
 def test_chain_facts_equal_those_of_the_unrolled_network(lengths: dict[str, int]) -> None:
-    chain = qd.markov_chains([[0.9, 0.1, 0.0], [0.1, 0.8, 0.1], [0.0, 0.2, 0.8]], lengths)
+    chain = markov_chains([[0.9, 0.1, 0.0], [0.1, 0.8, 0.1], [0.0, 0.2, 0.8]], lengths)
     same = qd.Model(dict(chain.states), tuple(chain.factors))
     fast, slow = describe(chain), describe(same)
     for key in ("kind", "fingerprint"):

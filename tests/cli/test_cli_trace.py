@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import quiltdp as qd
+from quiltdp.chain import ChainModel
 
 GOOGLE = "models/location/trackintel_google_trajectory.csv"
 PANEL = "models/pedigree/panel.afreq"
@@ -43,7 +44,7 @@ def test_the_chain_file_is_the_model(cli: Callable[..., Any], tmp_path: Path, mo
     )
     facts = json.loads(done.out)
     model = qd.load_model(chain)
-    assert isinstance(model, qd.ChainModel)
+    assert isinstance(model, ChainModel)
     direct = qd.location_chain(TOY, "h3:7", "1h", time_zone="Europe/Rome")
     assert model.fingerprint == facts["fingerprint"] == direct.fingerprint
     assert model.provenance["estimator"] == "mle"
@@ -71,8 +72,8 @@ def test_columns_by_name(cli: Callable[..., Any], tmp_path: Path) -> None:
     path = tmp_path / "p.csv"
     path.write_text("n;e;when;who\n47,1;8,5;01.02.2020 10:00;a\n47,1;8,5;01.02.2020 10:05;a\n")
     done = cli(
-        "trace", path, "--lat-column", "n", "--lon-column", "e", "--time-column", "when",
-        "--user-column", "who", "--time-format", "%d.%m.%Y %H:%M", "--timezone", "UTC", "--json",
+        "trace", path, "--read", "lat=n", "--read", "lon=e", "--read", "time=when",
+        "--read", "user=who", "--read", "time-format=%d.%m.%Y %H:%M", "--timezone", "UTC", "--json",
     )  # fmt: skip
     facts = json.loads(done.out)
     assert facts["diagnostics"]["states"] == 1
@@ -89,20 +90,20 @@ def test_columns_by_name(cli: Callable[..., Any], tmp_path: Path) -> None:
         ((TOY, "--interval", "1h", "--estimator", "reversible"), "reversible: the cells fall into"),
         ((TOY, "--interval", "1h", "--estimator", "additive"), "additive smoothing must be positive"),
         ((TOY, "--interval", "1h", "--timezone", "Rome"), "timezone 'Rome' is not known"),
-        ((TOY, "--interval", "1h", "--lat-column", "north"), "--lat-column 'north' is not a column"),
-        ((TOY, "--interval", "1h", "-o", "chain.csv"), "models are saved as .json"),
+        ((TOY, "--interval", "1h", "--read", "lat=north"), "--read lat 'north' is not a column"),
+        ((TOY, "--interval", "1h", "-o", "chain.csv"), "-o chain.csv: its ending says what is written"),
         (("nowhere.csv",), "nowhere.csv: there is no such file"),
         (("models/asia.bif",), "unknown ending '.bif'"),
-        ((TOY, "--interval", "1h", "--map", "map.doc"), "a map is written as .png, .svg or .pdf"),
-        ((GOOGLE, "--map", "m.png", "--area", "1,2,3"), "must be four numbers (south,west,north,east)"),
-        ((GOOGLE, "--map", "m.png", "--area", "3,2,1,4"), "south must be below north"),
-        ((GOOGLE, "--map", "m.png", "--area", "46,7,49,11"), "limit is 20000"),
-        ((GOOGLE, "--map", "m.png", "--cell", "stay", "--area", "47,8,48,9"), "stay points are places found"),
+        ((TOY, "--interval", "1h", "--read", "place=x"), "--read place=…: the keys are lat"),
+        ((GOOGLE, "-o", "m.png", "--area", "1,2,3"), "must be four numbers (south,west,north,east)"),
+        ((GOOGLE, "-o", "m.png", "--area", "3,2,1,4"), "south must be below north"),
+        ((GOOGLE, "-o", "m.png", "--area", "46,7,49,11"), "limit is 20000"),
+        ((GOOGLE, "-o", "m.png", "--cell", "stay", "--area", "47,8,48,9"), "stay points are places found"),
         ((GOOGLE, "--release", "m.csv", "--sigma", "0"), "--sigma must be a positive finite number"),
-        ((GOOGLE, "--sigma", "2"), "--sigma belongs to a release: give --release FILE too; --map draws it"),
+        ((GOOGLE, "--sigma", "2"), "--sigma belongs to a release: give --release FILE too"),
         (
             (GOOGLE, "--area", "47,8,48,9"),
-            "--area belongs to a map or a release: give --map or --release FILE too",
+            "--area belongs to a map or a release: give -o map.png or --release FILE too",
         ),
         ((TOY, "--interval", "1h", "--initial", "x"), "--initial must be occupancy"),
     ],
@@ -120,9 +121,9 @@ def test_mistakes_are_one_line(cli: Callable[..., Any], arguments: tuple[str, ..
     [
         (("-o", "x.txt"), "models are saved as .json"),
         (("-o", "/proc/x.json"), "/proc/x.json: the file cannot be written"),
-        (("--map", "x.gif"), "a map is written as .png, .svg or .pdf"),
+        (("-o", "x.gif"), "a map is written as .png, .svg or .pdf"),
         (("--area", "nowhere.geojson", "--release", "x.csv"), "nowhere.geojson: there is no such file"),
-        (("--area", "1,2,3", "--map", "x.png"), "must be four numbers"),
+        (("--area", "1,2,3", "-o", "x.png"), "must be four numbers"),
         (("--outline", "x.geojson"), "--outline is drawn on a map"),
         (("--area", "1,2,3,4", "--release", "x.csv", "--level", "people"), "--level must be step or user"),
         (("--area", "1,2,3,4", "--release", "x.csv", "--adversary", "me"), "or 'knows:2'"),
@@ -190,13 +191,13 @@ def test_window_costs_more(cli: Callable[..., Any]) -> None:
 
 def test_maps(cli: Callable[..., Any], tmp_path: Path) -> None:
     plain, noisy = tmp_path / "plain.png", tmp_path / "noisy.svg"
-    done = cli("trace", GOOGLE, "--map", plain)
+    done = cli("trace", GOOGLE, "-o", plain)
     assert "true counts, no noise: not for publication" in " ".join(done.out.split())
     assert plain.read_bytes().startswith(b"\x89PNG")
     done = cli(
-        "trace", GOOGLE, "--cell", "h3:8", "--map", noisy, "--sigma", "400",
+        "trace", GOOGLE, "--cell", "h3:8", "-o", noisy, "--sigma", "400",
         "--area", "47.36,8.51,47.39,8.57",
-        "--estimator", "additive:1", "--release", tmp_path / "visits.csv", "--no-ledger",
+        "--estimator", "additive:1", "--release", tmp_path / "visits.csv", "--ledger", "none",
     )  # fmt: skip
     assert "noise scale 400, dp_epsilon 0.005" in " ".join(done.out.split())
     assert "<svg" in noisy.read_text()
@@ -216,10 +217,10 @@ def test_maps(cli: Callable[..., Any], tmp_path: Path) -> None:
             "v.csv",
             "--sigma",
             "5000",
-            "--no-ledger",
-            "--force",
+            "--ledger",
+            "none",
         ),
-        ("pedigree", "models/pedigree/ceph1463.fam", "--frequencies", PANEL, "--epsilon", 1, "--nodes", 2),
+        ("pedigree", "models/pedigree/ceph1463.fam", "--allele-frequency", "t.afreq", "--epsilon", 1),
     ],
     ids=["rows", "series", "visits", "panel"],
 )
@@ -229,7 +230,8 @@ def test_long_work_is_told_on_a_terminal_only(
     """Every command of a whole job reports where it is; a pipe stays silent."""
     lines = [f"{a},{b}\n" for a, b in np.random.default_rng(0).integers(0, 2, (120, 2))]
     (tmp_path / "train.csv").write_text("a,b\n" + "".join(lines))
-    mine = ("train.csv", "rows.json", "a.json", "v.csv")
+    (tmp_path / "t.afreq").write_text("#CHROM\tID\tREF\tALT\tALT_FREQS\n1\trs1\tA\tG\t0.2\n")
+    mine = ("train.csv", "rows.json", "a.json", "v.csv", "t.afreq")
     words = [tmp_path / w if w in mine else w for w in job]
     quiet = cli(*words)
     assert (quiet.code, quiet.err) == (0, "")
@@ -239,7 +241,8 @@ def test_long_work_is_told_on_a_terminal_only(
     def bar() -> Iterator[Any]:
         yield lambda label, share: said.append((label, share))
 
-    for module in ("fit", "trace", "accounting"):
+    (tmp_path / "v.csv").unlink(missing_ok=True)
+    for module in ("fit", "trace", "running"):
         monkeypatch.setattr(f"quiltdp.cli.{module}.progress_bar", bar)
     assert cli(*words).code == 0
     assert said

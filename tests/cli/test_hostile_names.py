@@ -43,10 +43,10 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 COMMANDS = [
     ("calibrate", "--epsilon", 1),
     ("leakage", "--dp-epsilon", 0.1),
-    ("audit",),
+    ("leakage", "--audit"),
     ("info",),
     ("quilts", HOSTILE),
-    ("influence", "--of", HOSTILE, "--on", FORGED),
+    ("quilts", HOSTILE, "--on", FORGED),
     ("leakage", "--dp-epsilon", 0.1, "--protect", f"{HOSTILE}={FORGED}"),
     ("leakage", "--dp-epsilon", 0.1, "--protect", f"x=q{HOSTILE}"),
     ("quilts", f"nobody{HOSTILE}"),
@@ -82,7 +82,7 @@ def test_a_pedigree_and_a_trace_with_hostile_names(cli, tmp_path: Path, monkeypa
         ("--dp-epsilon", 0.5),
         ("--kin", f"{bad}k"),
         ("--kin", f"{bad}z"),
-        ("--tsv", "t.tsv", "--epsilon", 1),
+        ("-o", "t.tsv", "--epsilon", 1),
     ):
         result = cli("pedigree", fam, "--allele-frequency", 0.1, *words)
         assert hidden(result.out + result.err) == set()

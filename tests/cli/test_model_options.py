@@ -1,130 +1,83 @@
-"""The options of MODEL reach the reader, and only the ones given."""
+"""The model of a command: records, frequencies, and the files that ``pedigree`` writes for the others."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import Annotated, Any
 
 import pytest
-import typer
-from typer.testing import CliRunner
 
-from quiltdp.cli.app import guarded
-from quiltdp.cli.model_options import load, model_options
-from quiltdp.cli.option_words import arg, opt, switch
-from quiltdp.errors import InvalidArgument
+import quiltdp as qd
+from quiltdp.cli.options import load
 
 FAM = Path(__file__).parents[1] / "data" / "pedigree" / "peddy_ceph1463.ped"
 ASIA = Path(__file__).parents[2] / "models" / "asia.bif"
 
 
-def run(*words: str):
-    app = typer.Typer()
-
-    @app.command()
-    @model_options
-    def show(path: Path, epsilon: float = 1.0, *, options: dict[str, Any]) -> None:
-        with guarded():
-            model = load(path, **options)
-            typer.echo(f"{sorted(options)} {len(model.nodes)} {len(model.records)} {epsilon}")
-
-    return CliRunner().invoke(app, list(words))
-
-
-def test_only_given_options_are_passed():
-    result = run(str(FAM), "--allele-frequency", "0.1", "--epsilon", "2")
-    assert result.output.strip() == "['allele_frequency'] 17 17 2.0"
-
-
-def test_every_pedigree_option_parses(tmp_path):
-    study = tmp_path / "ids.txt"
+def test_every_option_of_a_pedigree_reaches_its_model(cli, tmp_path: Path) -> None:
+    study, model = tmp_path / "ids.txt", tmp_path / "model.json"
     study.write_text("NA12877\nCEPH1463 NA12878\n")
-    result = run(
-        str(FAM),
-        "--allele-frequency",
-        "rs1=0.1",
-        "--allele-frequency",
-        "rs2=0.3",
-        "--study",
-        str(study),
-        "--mutation-rate",
-        "1e-4",
-        "--error-rate",
-        "0.01",
-        "--inbreeding",
-        "0.02",
-        "--x-linked",
-        "--missing",
-        "-9",
-        "--unknown-parents",
-        "shared",
-        "--join-families",
-        "--format",
-        "plink",
-        "--male",
-        "1",
-        "--female",
-        "2",
-        "--twins",
-        "NA12879,NA12880",
-    )
-    assert result.exit_code == 0, result.output
-    assert result.output.split("]")[1].split() == ["36", "4", "1.0"]
+    done = cli(
+        "pedigree", FAM, "--allele-frequency", "rs1=0.1", "--allele-frequency", "rs2=0.3", "--study", study,
+        "--mutation-rate", "1e-4", "--error-rate", "0.01", "--inbreeding", "0.02", "--x-linked",
+        "--read", "missing=-9", "--read", "unknown-parents=shared", "--read", "join-families=yes",
+        "--read", "format=plink", "--read", "male=1", "--read", "female=2",
+        "--read", "twins=NA12879,NA12880", "-o", model,
+    )  # fmt: skip
+    assert (done.code, done.err) == (0, "")
+    found = qd.load_model(model)
+    assert (len(found.nodes), len(found.records)) == (36, 4)
 
 
-def test_columns_and_records(tmp_path):
-    table = tmp_path / "family.csv"
+def test_other_commands_take_the_model_that_pedigree_wrote(cli, tmp_path: Path) -> None:
+    model = tmp_path / "model.json"
+    assert cli("pedigree", FAM, "--allele-frequency", 0.1, "-o", model, "--json").code == 0
+    call = ("--epsilon", 1, "--query", "allele-count", "--json")
+    written, read = cli("calibrate", model, *call), cli("calibrate", FAM, "--allele-frequency", 0.1, *call)
+    assert json.loads(written.out)["sigma"] == json.loads(read.out)["sigma"]
+    assert "name the query" in cli("calibrate", model, "--epsilon", 1).err
+
+
+def test_columns_and_people_of_the_study(cli, tmp_path: Path) -> None:
+    table, model = tmp_path / "family.csv", tmp_path / "model.json"
     table.write_text("who,papa,mama\nkid,dad,mum\ndad,,\nmum,,\n")
-    named = ["--column", "id=who", "--column", "father=papa", "--column", "mother=mama"]
-    result = run(str(table), "--allele-frequency", "0.2", *named, "--records", "kid,dad")
-    assert result.output.split("]")[1].split() == ["3", "2", "1.0"]
+    named = ["--read", "id=who", "--read", "father=papa", "--read", "mother=mama"]
+    done = cli("pedigree", table, "--allele-frequency", 0.2, *named, "--study", "kid,dad", "-o", model)
+    assert done.code == 0, done.err
+    assert len(qd.load_model(model).records) == 2
 
 
-def test_records_from_a_file(tmp_path):
+def test_records_from_a_file(tmp_path: Path) -> None:
     names = tmp_path / "rows.txt"
     names.write_text("asia\nsmoke\n")
-    assert len(load(ASIA, records=f"@{names}").records) == 2
+    assert len(load(ASIA, f"@{names}").records) == 2
 
 
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        ((str(ASIA), "--allele-frequency", "0.1"), "--allele-frequency is for pedigree files"),
-        ((str(ASIA), "--x-linked"), "--x-linked is for pedigree files"),
-        ((str(FAM),), "needs the frequency"),
-        ((str(FAM), "--allele-frequency", "often"), "'often' is not a number"),
-        ((str(FAM), "--allele-frequency", "1.5"), "between 0 and 1"),
-        ((str(FAM), "--allele-frequency", "a=0.1", "--allele-frequency", "a=0.2"), "given twice"),
-        ((str(FAM), "--allele-frequency", "0.1", "--column", "id"), "expected NAME=VALUE"),
+        (("info", ASIA, "--allele-frequency", "0.1"), "--allele-frequency is for pedigree files"),
+        (("info", FAM), "needs the frequency"),
+        (("info", FAM, "--allele-frequency", "often"), "'often' is not a number"),
+        (
+            ("pedigree", FAM, "--allele-frequency", "often"),
+            "'often' is not a number, nor LOCUS=P, nor a file",
+        ),
+        (("info", FAM, "--allele-frequency", "1.5"), "between 0 and 1"),
+        (("info", FAM, "--allele-frequency", "a=0.1", "--allele-frequency", "a=0.2"), "given twice"),
+        (("pedigree", FAM, "--read", "id"), "expected NAME=VALUE"),
+        (("pedigree", FAM, "--read", "aunt=x"), "--read aunt=…: the keys are id, father"),
+        (("pedigree", FAM, "-o", "x.doc"), "-o x.doc: its ending says what is written (model: .json"),
+        (("pedigree", FAM, "-o", "a.json", "-o", "b.json"), "-o b.json: a.json is a model already"),
+        (
+            ("calibrate", FAM, "--epsilon", 1, "--mutation-rate", 0.1),
+            "--mutation-rate is gone: quiltdp pedigree",
+        ),
+        (("pedigree", FAM, FAM, "--kin", "x"), "--kin: families are taken one by one"),
+        (("pedigree", FAM, FAM, "--epsilon", 1), "need --allele-frequency FILE and --epsilon"),
     ],
 )
-def test_refusals_are_one_line(words, complaint):
-    result = run(*words)
-    assert result.exit_code == 2
-    assert complaint in result.output
-    assert len(result.output.strip().splitlines()) == 1
-
-
-def test_a_command_must_take_options():
-    with pytest.raises(TypeError, match="options"):
-        model_options(lambda path: None)
-
-
-def test_load_refuses_for_python_callers_too():
-    with pytest.raises(InvalidArgument, match="--study"):
-        load(ASIA, study="ids.txt")
-
-
-def test_options_are_told_in_one_line() -> None:
-    app = typer.Typer()
-
-    @app.command()
-    def show(
-        name: Annotated[str, arg("NAME", "Who.")],
-        size: Annotated[int, opt("N", "How many.", "--count", min=1)] = 2,
-        loud: Annotated[bool, switch("--loud/--quiet", "How.")] = False,
-    ) -> None:
-        typer.echo(f"{name} {size} {loud}")
-
-    assert CliRunner().invoke(app, ["ann", "--count", "3", "--loud"]).output == "ann 3 True\n"
-    assert CliRunner().invoke(app, ["ann", "--count", "0"]).exit_code == 2
+def test_refusals_are_one_line(cli, words, complaint: str) -> None:
+    result = cli(*words)
+    assert (result.code, result.out, result.err.count("\n")) == (2, "", 1)
+    assert complaint in result.err

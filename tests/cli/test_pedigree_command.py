@@ -51,7 +51,7 @@ def test_kin_table(cli):
 
 def test_leakage_of_both_adversaries_side_by_side(cli, trio, tmp_path):
     out = tmp_path / "leakage.tsv"
-    found = cli("pedigree", trio, "--allele-frequency", 0.1, "--dp-epsilon", 0.5, "--tsv", out, "--json")
+    found = cli("pedigree", trio, "--allele-frequency", 0.1, "--dp-epsilon", 0.5, "-o", out, "--json")
     assert found.code == 0, found.err
     payload = json.loads(found.out)
     leakage = payload["leakage"]
@@ -126,7 +126,7 @@ def test_calibrate_protects_the_loci_of_a_person_together(cli, trio):
 def test_drawing(cli, trio, tmp_path):
     pytest.importorskip("matplotlib")
     picture = tmp_path / "family.png"
-    assert cli("pedigree", trio, "--plot", picture).code == 0
+    assert cli("pedigree", trio, "-o", picture).code == 0
     assert picture.stat().st_size > 2000
 
 
@@ -134,7 +134,7 @@ def test_drawing(cli, trio, tmp_path):
     ("words", "complaint"),
     [
         (("--dp-epsilon", 1, "--epsilon", 1), "not both"),
-        (("--tsv", "out.tsv"), "needs --dp-epsilon or --epsilon"),
+        (("-o", "out.tsv"), "needs --dp-epsilon or --epsilon"),
         (("--kin", "kid"), "needs the frequency"),
         (("--kin", "nobody", "--allele-frequency", 0.1), "'nobody' is not in the pedigree"),
     ],
@@ -166,12 +166,12 @@ def test_linked_loci_say_what_independence_would_have_missed(cli, tmp_path):
         assert cost["one_locus"] > 1.9 * cost["one_locus_if_unlinked"]
     assert {p["locus"] for p in found["people"]} == {"all 2 loci"}
     assert "if unlinked" in cli(*asked).out
-    rows = ("--haplotype", "00=0.9", "--haplotype", "11=0.1", "--recombination", 0.01)
-    same = json.loads(cli("pedigree", family, *loci, *rows, "--epsilon", 1, "--json").out)
+    rows = ("--ld", "00=0.9", "--ld", "11=0.1", "--recombination", 0.01)
+    model = tmp_path / "model.json"
+    same = json.loads(cli("pedigree", family, *loci, *rows, "--epsilon", 1, "-o", model, "--json").out)
     assert same["linkage"] == found["linkage"]
-    sigma = json.loads(
-        cli("calibrate", family, *loci, *rows, "--query", "allele-count", "--epsilon", 1, "--json").out
-    )["sigma"]
+    call = ("calibrate", model, "--query", "allele-count", "--epsilon", 1, "--json")
+    sigma = json.loads(cli(*call).out)["sigma"]
     assert sigma == pytest.approx(found["linkage"][0]["sigma"], rel=1e-9)
 
 
@@ -180,8 +180,8 @@ def test_linked_loci_say_what_independence_would_have_missed(cli, tmp_path):
     [
         (("--recombination", 0.1), "needs two loci"),
         (("--allele-frequency", 0.1, "--ld", 0.5), "--ld is about linked loci: give --recombination 0.01"),
-        (("--frequencies", "models/pedigree/panel.afreq", "--recombination", 0.1), "taken as unlinked"),
-        (("--haplotype", "0", "--recombination", 0.1), "--haplotype: expected NAME=VALUE"),
+        (("--allele-frequency", "models/pedigree/panel.afreq", "--recombination", 0.1), "taken as unlinked"),
+        (("--ld", "0=", "--recombination", 0.1), "--ld: expected NAME=VALUE"),
     ],
 )
 def test_linkage_that_makes_no_sense_is_refused(cli, trio, given, words):

@@ -31,7 +31,7 @@ def trio(tmp_path: Path) -> tuple[Path, Path, Path]:
 
 def test_a_panel_protects_all_loci_of_a_person_together(cli, trio) -> None:
     fam, afreq, _ = trio
-    found = json.loads(cli("pedigree", fam, "--frequencies", afreq, "--epsilon", 1, "--json").out)
+    found = json.loads(cli("pedigree", fam, "--allele-frequency", afreq, "--epsilon", 1, "--json").out)
     assert found["unit"] == "one person, all 2 loci together"
     panel = found["panel"]
     assert (panel["loci"], panel["sensitivity"], panel["query"]) == (2, 4.0, "allele-count")
@@ -53,37 +53,36 @@ def test_a_panel_protects_all_loci_of_a_person_together(cli, trio) -> None:
     sigma = {q["query"]: q["sigma_informed"] for q in named["noise"]}["allele-count"]
     assert panel["informed"]["sigma"] == pytest.approx(sigma, rel=2e-3)
     alone = json.loads(
-        cli("pedigree", fam, "--frequencies", afreq, "--epsilon", 1, "--per-locus", "--json").out
+        cli(
+            "pedigree", fam, "--allele-frequency", afreq, "--epsilon", 1, "--split", "per-locus", "--json"
+        ).out
     )
     assert alone["unit"] == "one person at one locus"
     assert alone["panel"]["informed"]["sigma"] < 0.6 * panel["informed"]["sigma"]
-    said = cli("pedigree", fam, "--frequencies", afreq, "--epsilon", 1).out
+    said = cli("pedigree", fam, "--allele-frequency", afreq, "--epsilon", 1).out
     assert "the noise hides everything" in said
     assert "about one person, all 2 loci together" in said
 
 
+@pytest.mark.slow
 def test_the_bundled_panel(cli) -> None:
     found = json.loads(
         cli(
             "pedigree",
             FAM,
-            "--frequencies",
+            "--allele-frequency",
             PANEL,
             "--epsilon",
             1,
             "--adversary",
             "prior",
-            "--nodes",
-            6,
             "--json",
         ).out
     )
     assert found["panel"]["informed"]["sigma"] < 1360  # group privacy
     assert found["panel"]["prior"]["sigma"] < 1100
     assert found["panel"]["leakage"]["informed"] > 0.99  # at the noise that is enough against the prior one
-    at = json.loads(
-        cli("pedigree", FAM, "--frequencies", PANEL, "--dp-epsilon", 0.05, "--nodes", 1, "--json").out
-    )
+    at = json.loads(cli("pedigree", FAM, "--allele-frequency", PANEL, "--dp-epsilon", 0.05, "--json").out)
     assert at["panel"]["leakage"]["sigma"] == 1600
     assert 0.5 < at["panel"]["leakage"]["informed"] <= 0.85
 
@@ -92,7 +91,7 @@ def test_a_release_is_written_once_it_is_whole(cli, trio, tmp_path: Path, monkey
     fam, afreq, raw = trio
     counts, ledger = tmp_path / "counts.tsv", tmp_path / "study.db"
     arguments = (
-        "pedigree", fam, "--frequencies", afreq, "--epsilon", 1,
+        "pedigree", fam, "--allele-frequency", afreq, "--epsilon", 1,
         "--genotypes", raw, "--release", counts, "--ledger", ledger,
     )  # fmt: skip
     done = cli(*arguments)
@@ -118,8 +117,8 @@ def test_a_release_is_written_once_it_is_whole(cli, trio, tmp_path: Path, monkey
         (("--release", "c.tsv"), "--release needs --genotypes"),
         (("--genotypes", "RAW"), "--release needs --genotypes"),
         (("--ledger", "x.db"), "--ledger belongs to a release: give --release FILE too"),
-        (("--allele-frequency", 0.1), "--frequencies or --allele-frequency, not both"),
-        (("--kin", "kid"), "--kin needs --allele-frequency"),
+        (("--allele-frequency", 0.1), "expected NAME=VALUE"),
+        (("--kin", "kid"), "--kin needs --allele-frequency P"),
         (("--split", "fair"), "--split must be one of equal, least-error"),
         (("--adversary", "nobody"), "or 'knows:2'"),
         (("--adversary", "knows:2"), "choose informed or prior"),
@@ -128,8 +127,7 @@ def test_a_release_is_written_once_it_is_whole(cli, trio, tmp_path: Path, monkey
             ("--query", "chi-square-cells", "--genotypes", "RAW", "--release", "c.tsv"),
             "choose from allele-count",
         ),
-        (("--epsilon", 0), "--epsilon must be a finite number above 0"),
-        (("--per-locus", "--split", "least-error"), "--per-locus has one σ"),
+        (("--epsilon", 0), "--epsilon must be above 0 and finite"),
         (("--x-linked",), "the chromosome column"),
         (("--genotypes", "RAW", "--release", "RAW"), "this is an input of the command"),
         (("--genotypes", "RAW", "--release", "/nowhere/c.tsv"), "its folder does not exist"),
@@ -146,18 +144,18 @@ def test_what_cannot_work_is_refused_before_the_work(cli, trio, tmp_path, monkey
     fam, afreq, raw = trio
     names = {"RAW": raw, "FAM": fam, "c.tsv": tmp_path / "c.tsv", "x.db": tmp_path / "x.db"}
     extra = () if "--epsilon" in words else ("--epsilon", 1)
-    done = cli("pedigree", fam, "--frequencies", afreq, *extra, *(names.get(w, w) for w in words))
+    done = cli("pedigree", fam, "--allele-frequency", afreq, *extra, *(names.get(w, w) for w in words))
     assert done.code == 2
     assert any(part in done.err for part in said.split("|"))
     assert done.err.count("\n") == 1
     assert sorted(p.name for p in tmp_path.iterdir()) == ["t.afreq", "t.fam", "t.raw"]
 
 
-@pytest.mark.parametrize("flag", ["--genotypes", "--release", "--per-locus", "--split"])
+@pytest.mark.parametrize("flag", ["--genotypes", "--release", "--split"])
 def test_options_of_panels_need_a_panel(cli, trio, flag) -> None:
-    value = {"--per-locus": (), "--split": ("least-error",)}.get(flag, ("x",))
+    value = {"--split": ("least-error",)}.get(flag, ("x",))
     done = cli("pedigree", trio[0], flag, *value)
-    assert (done.code, "give --frequencies FILE too" in done.err) == (2, True)
+    assert (done.code, "give --allele-frequency FILE too" in done.err) == (2, True)
 
 
 def test_one_family_only(cli, trio) -> None:
@@ -167,7 +165,7 @@ def test_one_family_only(cli, trio) -> None:
     same = json.loads(cli("pedigree", fam, "--family", "kid", "--json").out)["pedigree"]
     assert (everybody["people"], one["people"], same["people"]) == (4, 1, 3)
     found = json.loads(
-        cli("pedigree", fam, "--frequencies", afreq, "--family", "G", "--epsilon", 1, "--json").out
+        cli("pedigree", fam, "--allele-frequency", afreq, "--family", "G", "--epsilon", 1, "--json").out
     )
     assert found["panel"]["informed"]["sigma"] == pytest.approx(4.0, rel=2e-3)  # nobody is related
     assert [p["person"] for p in found["people"]] == ["lone"]
@@ -203,7 +201,7 @@ def test_names_of_a_gedcom_file_are_shown_and_accepted(cli, tmp_path: Path) -> N
     assert "could be 'I1' (line 3), 'I3' (line 11)" in unclear.err
     assert "I2 (Mark Antony)" in cli("pedigree", path, "--allele-frequency", 0.1, "--dp-epsilon", 1).out
     table = tmp_path / "t.tsv"
-    assert cli("pedigree", path, "--allele-frequency", 0.1, "--dp-epsilon", 1, "--tsv", table).code == 0
+    assert cli("pedigree", path, "--allele-frequency", 0.1, "--dp-epsilon", 1, "-o", table).code == 0
     assert table.read_text().splitlines()[0].split("\t")[:3] == ["FID", "IID", "NAME"]
     path.write_text(GED.replace("@I2@ INDI", "@I1@ INDI"))
     twice = cli("pedigree", path)

@@ -34,8 +34,16 @@ PROCESS = [sys.executable, "-c", "from quiltdp.cli import main; main()"]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
 
 
-def parameter(name: str, *opts: str, flag: bool = False) -> SimpleNamespace:
-    return SimpleNamespace(name=name, opts=list(opts), is_flag=flag, metavar=None)
+def parameters(**flags: str) -> dict[str, SimpleNamespace]:
+    """Return options by name: ``--flag VALUE``, ``--flag``, or "" for an argument."""
+    return {
+        name: SimpleNamespace(
+            option_strings=[flag.split()[0]] if flag else [],
+            nargs=None if flag.endswith(" VALUE") else 0,
+            metavar=None,
+        )
+        for name, flag in flags.items()
+    }
 
 
 def test_an_option_is_spelled_where_the_error_is_shown() -> None:
@@ -43,21 +51,21 @@ def test_an_option_is_spelled_where_the_error_is_shown() -> None:
         "f.csv", 1, f"say {option('columns', '…', key='id')} or {option('missing', 'n a')}"
     )
     assert str(error) == "f.csv:1: say columns={'id': …} or missing='n a'"
-    with speaking_for([parameter("columns", "--column"), parameter("missing", "--missing")]):
-        assert error_line(error) == "f.csv:1: say --column id=… or --missing 'n a'"
+    with speaking_for(parameters(read="--read VALUE")):
+        assert error_line(error) == "f.csv:1: say --read id=… or --read missing='n a'"
     assert str(UnknownNode("node 'x'")) == "node 'x'"
     assert options_in(error.text) == ("columns", "missing")
 
 
 def test_an_option_that_the_command_lacks_is_no_flag() -> None:
     error = InvalidArgument(f"{option('sigma')} must be small")
-    with speaking_for([parameter("epsilon", "--epsilon")]):
+    with speaking_for(parameters(epsilon="--epsilon VALUE")):
         assert error_line(error) == "sigma must be small"
     assert error_line(error) == "--sigma must be small"
     error = InvalidArgument(f"accept any speed: {option('max_speed', None)}, {option('path')}")
     assert str(error) == "accept any speed: max_speed=None, path"
-    with speaking_for([parameter("any_speed", "--any-speed", flag=True), parameter("path", "path")]):
-        assert error_line(error) == "accept any speed: --any-speed, PATH"
+    with speaking_for(parameters(accept="--accept VALUE", path="")):
+        assert error_line(error) == "accept any speed: --accept any-speed, PATH"
 
 
 def test_a_remedy_is_told_only_where_it_can_be_taken() -> None:
@@ -65,9 +73,9 @@ def test_a_remedy_is_told_only_where_it_can_be_taken() -> None:
     assert str(error) == "too wide: use another method or raise max_entries"
     assert error.reason == "too wide"
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
-    with speaking_for([parameter("method", "--method")]):
+    with speaking_for(parameters(method="--method VALUE")):
         assert error_line(error) == "too wide: use another --method"
-    with speaking_for([]):
+    with speaking_for({}):
         assert error_line(error) == "too wide"
 
 
@@ -87,11 +95,14 @@ def test_a_name_that_is_no_identifier_stays() -> None:
         (("leakage", "models/asia.bif", "--dp-epsilon", 0.1, "--adversary", "me"), "--adversary must be"),
         (("info", FAM), "for example --allele-frequency 0.1"),
         (("info", FAM, "--allele-frequency", 2), "--allele-frequency must lie between"),
-        (("info", FAM, "--allele-frequency", 0.1, "--mutation-rate", 3), "--mutation-rate must lie between"),
-        (("info", FAM, "--allele-frequency", 0.1, "--format", "x"), "--format must be one of"),
-        (("info", FAM, "--allele-frequency", 0.1, "--unknown-parents", "x"), "--unknown-parents must be"),
-        (("info", FAM, "--allele-frequency", 0.1, "--twins", "a,b"), "--twins: 'a'"),
-        (("info", FAM, "--allele-frequency", 0.1, "--male", "m"), "--male"),
+        (
+            ("pedigree", FAM, "--allele-frequency", 0.1, "--mutation-rate", 3),
+            "--mutation-rate must lie between",
+        ),
+        (("pedigree", FAM, "--read", "format=x"), "--read format must be one of"),
+        (("pedigree", FAM, "--read", "unknown-parents=x"), "--read unknown-parents must be"),
+        (("pedigree", FAM, "--read", "twins=a,b"), "--read twins: 'a'"),
+        (("pedigree", FAM, "--read", "male=m"), "--read male"),
         (("plan", "models/asia.bif", "--budget", 2), "give --queries or --accuracy"),
         (("plan", "models/asia.bif", "--budget", 2, "--accuracy", 3), "--accuracy must be"),
         (
@@ -266,7 +277,7 @@ def test_no_ledger_is_a_corrupt_ledger_for_programs() -> None:
     [
         ("quilts", "models/asia.bif", "smoke", "--max-nearby", "2"),
         ("calibrate", "models/cancer.bif", "--epsilon", "1"),
-        ("audit", "models/cancer.bif", "--dp-epsilon", "0.5"),
+        ("leakage", "--audit", "models/cancer.bif", "--dp-epsilon", "0.5"),
     ],
 )
 def test_tables_fit_eighty_columns_where_nobody_says_how_wide(cli, call):

@@ -13,8 +13,10 @@ import pytest
 from limited import partial_answer
 
 import quiltdp as qd
+import quiltdp.papers  # importing it registers the comparisons
 from quiltdp import work
 from quiltdp.accountant.adversaries import adversary_from
+from quiltdp.accountant.leakage import analyze
 from quiltdp.accountant.methods import method_names
 from quiltdp.work import GuardStruck
 
@@ -46,7 +48,7 @@ slow = {"work": "quick", "time_limit": 3600}  # a busy machine gives the same
 
 def profile(name, adversary):
     if (name, adversary) not in PROFILES:
-        PROFILES[name, adversary] = qd.analyze(MODELS[name], adversary=adversary, **slow)
+        PROFILES[name, adversary] = analyze(MODELS[name], adversary=adversary, **slow)
     return PROFILES[name, adversary]
 
 def calibrated(name, adversary):
@@ -160,7 +162,7 @@ def test_every_question_has_its_own_limit(monkeypatch: pytest.MonkeyPatch) -> No
     chain = qd.markov_chain([[0.9, 0.1], [0.2, 0.8]], 4)
     for adversary, method in [(a, m) for a in ("informed", "prior") for m in method_names(adversary_from(a))]:
         try:
-            profile = qd.analyze(chain, method=method, adversary=adversary, time_limit=5.0)
+            profile = analyze(chain, method=method, adversary=adversary, time_limit=5.0)
         except qd.QuiltdpError:
             continue  # not for chains
         now[0] += 1000.0

@@ -17,6 +17,8 @@ from scipy.optimize import linprog
 from strategies import example_models, models
 
 import quiltdp as qd
+import quiltdp.papers  # importing it registers the comparisons
+from quiltdp.accountant.leakage import LeakageProfile, analyze
 from quiltdp.accountant.methods import available
 from quiltdp.errors import QuiltdpError
 from quiltdp.inference import brute_force
@@ -66,10 +68,10 @@ def slow_limit(model: qd.Model, alpha: dict[str, float], adversary: str) -> dict
 
 
 @cache
-def profile_of(shape: str, adversary: str, method: str) -> qd.LeakageProfile | None:
+def profile_of(shape: str, adversary: str, method: str) -> LeakageProfile | None:
     """The method on one shape, or ``None`` where it does not apply."""
     try:
-        return qd.analyze(example_models()[shape], method=method, adversary=adversary)
+        return analyze(example_models()[shape], method=method, adversary=adversary)
     except QuiltdpError:
         return None
 

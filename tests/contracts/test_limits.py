@@ -16,6 +16,10 @@ import pytest
 from limited import partial_answer
 
 import quiltdp as qd
+from quiltdp.accountant.audit import audit
+from quiltdp.accountant.compare import calibrate_adversaries
+from quiltdp.accountant.leakage import analyze
+from quiltdp.accountant.verify import leakage_of
 from quiltdp.errors import LimitReached, QuiltdpError
 from quiltdp.work import Guard, GuardStruck
 
@@ -80,12 +84,12 @@ def test_it_travels_and_is_one_of_ours() -> None:
 CALLS: dict[str, Any] = {
     "leakage": lambda m, **o: qd.leakage(m, 0.1, **o).epsilon,
     "dp_epsilon": lambda m, **o: 1 / qd.dp_epsilon(m, 1.0, **o),
-    "analyze": lambda m, **o: qd.analyze(m, **o) and 0,
+    "analyze": lambda m, **o: analyze(m, **o) and 0,
     "laplace": lambda m, **o: qd.calibrate(m, 1.0, qd.Laplace(1.0), **o).sigma,
     "gaussian": lambda m, **o: qd.calibrate(m, 1.0, qd.Gaussian(1.0, 1e-6), **o).sigma,
-    "adversaries": lambda m, **o: [c.sigma for c in qd.calibrate_adversaries(m, 1.0, qd.Laplace(1.0), **o)],
-    "audit": lambda m, **o: qd.audit(m, 0.1, **o).bracket.certified,
-    "leakage_of": lambda m, **o: qd.leakage_of(m, qd.Laplace(1.0), 10.0, **o).epsilon,
+    "adversaries": lambda m, **o: [c.sigma for c in calibrate_adversaries(m, 1.0, qd.Laplace(1.0), **o)],
+    "audit": lambda m, **o: audit(m, 0.1, **o).bracket.certified,
+    "leakage_of": lambda m, **o: leakage_of(m, qd.Laplace(1.0), 10.0, **o).epsilon,
 }
 
 
@@ -111,12 +115,11 @@ def test_every_question_raises_with_the_partial_answer(name: str) -> None:
 STRIKING = {
     "calibrate": ("calibrate", "models/asia.bif", "--epsilon", 1),
     "gaussian": ("calibrate", "models/asia.bif", "--epsilon", 1, "--mechanism", "gaussian", "--delta", 1e-6),
-    "adversaries": ("calibrate", "models/asia.bif", "--epsilon", 1, "--adversaries"),
     "leakage": ("leakage", "models/asia.bif", "--dp-epsilon", 0.1),
-    "audit": ("audit", "models/cancer.bif"),
+    "audit": ("leakage", "--audit", "models/cancer.bif"),
     "pedigree": ("pedigree", "tests/data/pedigree/trio.ped", "--allele-frequency", 0.1, "--epsilon", 1),
     "plan": ("plan", "CHAIN", "--budget", 1, "--queries", 10, "--epsilon", 1),
-    "report": ("report", "models/asia.bif", "--epsilon", 1),
+    "report": ("calibrate", "models/asia.bif", "--epsilon", 1),
 }
 
 
@@ -138,7 +141,11 @@ def test_commands_mark_the_first_line_leave_with_3_and_write_nothing(
     chain = tmp_path / "chain.json"
     qd.save_model(qd.markov_chain([[0.6, 0.4], [0.4, 0.6]], length=20_000), chain)
     asked = (*(chain if word == "CHAIN" else word for word in STRIKING[name]), "--time-limit", 5)
-    files = {"report": ("-o", "page.html"), "plan": ("--apply", "study.db"), "pedigree": ("--tsv", "people")}
+    files = {
+        "report": ("--report", "page.html"),
+        "plan": ("--apply", "study.db"),
+        "pedigree": ("-o", "people.tsv"),
+    }
     file = (files[name][0], tmp_path / files[name][1]) if name in files else ()
     shown, told = cli(*asked, *file), cli(*asked, *file, "--json")
     assert (shown.code, told.code) == (3, 3)
@@ -151,6 +158,7 @@ def test_commands_mark_the_first_line_leave_with_3_and_write_nothing(
     assert list(tmp_path.iterdir()) == [chain]
     if file and name != "plan":
         assert f"{file[1]} was not written" in shown.err
+    if name == "report":
         allowed = cli(*asked, *file, "--allow-partial")
         assert (allowed.code, allowed.err) == (3, "")
         assert allowed.out.startswith("PARTIAL ANSWER")
@@ -161,13 +169,18 @@ def test_a_release_of_a_partial_answer_is_neither_written_nor_charged(
     cli: Any, late: None, tmp_path: Path
 ) -> None:
     folder = "models/pedigree"
-    asked = ("pedigree", f"{folder}/ceph1463.fam", "--frequencies", f"{folder}/panel.afreq", "--epsilon", 1)
+    asked = (
+        "pedigree",
+        f"{folder}/ceph1463.fam",
+        "--allele-frequency",
+        f"{folder}/panel.afreq",
+        "--epsilon",
+        1,
+    )
     files = (tmp_path / "noisy.tsv", tmp_path / "ledger.db")
     asked = (*asked, "--genotypes", f"{folder}/panel.raw", "--release", files[0], "--ledger", files[1])
     result = cli(*asked, "--time-limit", 1)
     assert (result.code, list(tmp_path.iterdir())) == (3, [])
-    allowed = cli(*asked, "--time-limit", 1, "--allow-partial")
-    assert (allowed.code, files[0].exists(), files[1].exists()) == (3, True, True)
 
 
 def test_without_an_option_there_is_no_limit(cli: Any, late: None) -> None:

@@ -223,7 +223,7 @@ def test_no_release_without_a_public_area(cli, tmp_path):
     assert done.code == 2
     assert "would tell where people were" in done.err
     assert not out.exists()
-    noisy = cli("trace", GOOGLE, "--map", tmp_path / "m.png", "--sigma", 5)  # a release without an account
+    noisy = cli("trace", GOOGLE, "-o", tmp_path / "m.png", "--sigma", 5)  # a release without an account
     assert (noisy.code, "--sigma belongs to a release" in noisy.err) == (2, True)
 
 
@@ -231,7 +231,7 @@ def test_release_from_the_command_line(cli, tmp_path):
     out = tmp_path / "visits.geojson"
     done = cli(
         "trace", GOOGLE, "--cell", "2km", "--estimator", "additive:1", "--epsilon", 1,
-        "--area", "47.3,8.3,47.6,8.7", "--release", out, "--no-ledger", "--json",
+        "--area", "47.3,8.3,47.6,8.7", "--release", out, "--ledger", "none", "--json",
     )  # fmt: skip
     assert done.code == 0, done.err
     told = json.loads(done.out)["release"]
@@ -241,7 +241,7 @@ def test_release_from_the_command_line(cli, tmp_path):
     between = cli(
         "trace", GOOGLE, "--cell", "2km", "--estimator", "additive:1", "--epsilon", 1,
         "--area", "47.3,8.3,47.6,8.7", "--release", tmp_path / "v.csv", "--adversary", "knows:2",
-        "--no-ledger", "--json",
+        "--ledger", "none", "--json",
     )  # fmt: skip
     assert json.loads(between.out)["release"]["adversary"] == "knows:2"
     assert json.loads(between.out)["release"]["sigma"] <= told["sigma"]

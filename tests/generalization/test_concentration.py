@@ -11,11 +11,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import bayesian_networks, chains, markov_networks
 
-from quiltdp import Model, effective_sample_size, markov_chain, markov_chains
+from quiltdp import Model, markov_chain
+from quiltdp.chain import markov_chains
 from quiltdp.errors import InvalidArgument, ModelTooWide
-from quiltdp.generalization import additive_concentration, concentration, exact_sum_law, influence_sums
-from quiltdp.generalization.concentration import contraction
-from quiltdp.generalization.published import published_tail
+from quiltdp.generalization import concentration
+from quiltdp.generalization.concentration import (
+    additive_concentration,
+    contraction,
+    effective_sample_size,
+    exact_sum_law,
+    influence_sums,
+)
+from quiltdp.papers.zhao import published_tail
 
 seeds = st.integers(0, 2**32 - 1)
 

@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 
 import quiltdp as qd
+from quiltdp.accountant.leakage import LeakageProfile
 from quiltdp.errors import InvalidArgument
 from quiltdp.generalization import _checks
-from quiltdp.generalization.plan_accountant import ProfileAccountant
-from quiltdp.generalization.plan_result import AccuracyPromise, Alternative, BudgetPromise
+from quiltdp.generalization.plan_result import AccuracyPromise, BudgetPromise
+from quiltdp.generalization.plan_search import ProfileAccountant
+from quiltdp.generalization.routes import Alternative
 from quiltdp.generalization.sum_law import sum_law
 
 STEP = np.array([[0.9, 0.1], [0.3, 0.7]])
@@ -46,13 +48,13 @@ def test_rounding_towards_validity() -> None:
 
 def test_the_planner_asks_each_question_once(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[float] = []
-    real = qd.LeakageProfile.leakage
+    real = LeakageProfile.leakage
 
     def counted(self, alpha):
         asked.append(alpha)
         return real(self, alpha)
 
-    monkeypatch.setattr(qd.LeakageProfile, "leakage", counted)
+    monkeypatch.setattr(LeakageProfile, "leakage", counted)
     accountant = ProfileAccountant(CHAIN)
     first = accountant.informed(0.2)
     assert np.array_equal(first, accountant.informed(0.2))

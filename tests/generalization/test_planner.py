@@ -13,14 +13,15 @@ from hypothesis import strategies as st
 
 import quiltdp as qd
 from quiltdp import Model, markov_chain
+from quiltdp.accountant.verify import leakage_of
+from quiltdp.chain import markov_chains
 from quiltdp.errors import InvalidArgument, Refused
-from quiltdp.generalization import AnyLawRoute, Task, additive_concentration, plan, plan_length
+from quiltdp.generalization import plan, plan_length
 from quiltdp.generalization.baselines import split_accuracy
-from quiltdp.generalization.concentration import contraction
-from quiltdp.generalization.plan_choice import Contender
-from quiltdp.generalization.plan_search import Candidate, Need
-from quiltdp.generalization.routes import grid_answers, log_questions, nice_resolution
-from quiltdp.generalization.thresholdout_accuracy import expected_excess, sample_failure
+from quiltdp.generalization.concentration import additive_concentration, contraction
+from quiltdp.generalization.plan_search import Candidate, Contender, Need
+from quiltdp.generalization.routes import AnyLawRoute, Task, grid_answers, log_questions, nice_resolution
+from quiltdp.papers.zhao import expected_excess, sample_failure
 
 
 class Proportional:
@@ -224,7 +225,7 @@ def test_asked_privacy_is_kept_by_the_real_accountant():
     model = chain(5000, 0.7)
     found = plan(model, queries=20, budget=2, epsilon=1.0)
     spec = qd.Thresholdout(budget=2, sensitivity=1 / 5000)
-    assert qd.leakage_of(model, spec, found.sigma).epsilon <= 1.0 + 1e-9
+    assert leakage_of(model, spec, found.sigma).epsilon <= 1.0 + 1e-9
 
 
 @pytest.mark.parametrize("accuracy", [0.5, 0.7])
@@ -301,7 +302,7 @@ def test_half_the_error_takes_four_times_the_records():
 
 
 def test_smallest_length_needs_one_chain():
-    two = qd.markov_chains([[0.9, 0.1], [0.1, 0.9]], {"a/": 3, "b/": 3})
+    two = markov_chains([[0.9, 0.1], [0.1, 0.9]], {"a/": 3, "b/": 3})
     with pytest.raises(InvalidArgument, match="homogeneous"):
         plan_length(two, queries=10, budget=1, accuracy=0.1)
 
@@ -362,6 +363,6 @@ def test_splitting_pays_for_its_parts():
     assert 0.9 * 0.05 * 0.99 < 200 * part.tail(t) <= 0.05 * 0.99 * (1 + 1e-6)
     for other in (
         markov_chain([[0.7, 0.3], [0.2, 0.8]], 10_000, initial=[1.0, 0.0]),
-        qd.markov_chains([[0.9, 0.1], [0.1, 0.9]], {"a/": 3, "b/": 3}),
+        markov_chains([[0.9, 0.1], [0.1, 0.9]], {"a/": 3, "b/": 3}),
     ):
         assert math.isinf(split_accuracy(other, task))

@@ -17,20 +17,20 @@ from quiltdp.cli.pvalues import ledger_transcripts
 from quiltdp.errors import InvalidArgument
 from quiltdp.generalization import (
     MaxInformation,
-    Transcripts,
     bayesian_dp_max_information,
     correct_p_values,
-    description_length_max_information,
+    thresholdout_transcripts,
+)
+from quiltdp.generalization.max_information import description_length_max_information, exact_max_information
+from quiltdp.generalization.pvalues import (
+    Transcripts,
     either_bound,
-    exact_max_information,
-    mutual_information,
-    p_value_sensitivity,
     threshold_from_max_information,
     threshold_from_mutual_information,
-    thresholdout_transcripts,
 )
 from quiltdp.generalization.routes import grid_answers
 from quiltdp.mechanisms import InsecureDeterministicNoise
+from quiltdp.papers.rogers import mutual_information, p_value_sensitivity
 
 METHODS = ("sharp", "max-information", "published", "russo-zou")
 

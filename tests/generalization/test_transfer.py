@@ -11,23 +11,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quiltdp.errors import InvalidArgument
-from quiltdp.generalization import (
-    any_law_transfer,
-    approximate_dp_transfer,
-    bayesian_dp_max_information,
-    iid_transfer,
-    max_information_transfer,
-    p_value_sensitivity,
-    rogers_theorem,
-    sensitive_query_transfer,
-)
-from quiltdp.generalization.monitor_simulation import (
+from quiltdp.generalization import bayesian_dp_max_information
+from quiltdp.generalization.routes import any_law_transfer, max_information_transfer
+from quiltdp.papers.monitor import (
     exponential_mechanism_law,
     exponential_mechanism_loss,
     feature_selector,
+    iid_transfer,
     memoriser,
     monitor_ceiling,
     simulate_monitor,
+)
+from quiltdp.papers.rogers import (
+    approximate_dp_transfer,
+    p_value_sensitivity,
+    rogers_theorem,
+    sensitive_query_transfer,
 )
 
 seeds = st.integers(0, 2**32 - 1)

@@ -16,6 +16,7 @@ import pytest
 
 import quiltdp as qd
 from quiltdp.accountant.calibration import calibrate_profile
+from quiltdp.accountant.leakage import analyze
 
 ROOT = Path(__file__).parents[2]
 BEFORE: dict[str, list[Any]] = json.loads((Path(__file__).parent / "answers.json").read_text())
@@ -48,7 +49,7 @@ def leakages(runs: list[Any]) -> np.ndarray:
 
 def compare(path: str, adversary: str) -> None:
     model = load(path)
-    profile = qd.analyze(model, adversary=adversary)
+    profile = analyze(model, adversary=adversary)
     grown = []
     for _, epsilon, before in (row for row in BEFORE[path] if row[0] == adversary):
         found = calibrate_profile(profile, epsilon, qd.Laplace(sensitivity=1.0), compare=False)

@@ -11,6 +11,8 @@ from strategies import bayesian_networks, models
 import quiltdp as qd
 from quiltdp.errors import InvalidArgument, InvalidModel
 from quiltdp.graph.components import connected_components
+from quiltdp.graph.types import DependencyGraph
+from quiltdp.io.networkx import from_networkx, to_networkx
 
 
 @settings(max_examples=40, deadline=None)
@@ -18,7 +20,7 @@ from quiltdp.graph.components import connected_components
 def test_a_graph_goes_out_and_comes_back(model: qd.Model) -> None:
     graph = qd.moralize(model)
     made = graph.to_networkx()
-    assert qd.DependencyGraph.from_networkx(made) == graph
+    assert DependencyGraph.from_networkx(made) == graph
     assert {frozenset(c) for c in nx.connected_components(made)} == set(graph.components())
     target = next(iter(model.records))
     assert list(qd.quilts(made, target, max_nearby=2)) == list(qd.quilts(graph, target, max_nearby=2))
@@ -28,8 +30,8 @@ def test_a_graph_goes_out_and_comes_back(model: qd.Model) -> None:
 @settings(max_examples=40, deadline=None)
 @given(bayesian_networks())
 def test_a_network_goes_out_and_comes_back(model: qd.Model) -> None:
-    made = qd.to_networkx(model)
-    back = qd.from_networkx(made)
+    made = to_networkx(model)
+    back = from_networkx(made)
     assert back.fingerprint == model.fingerprint
     assert qd.moralize(made) == qd.moralize(model)
 
@@ -37,33 +39,33 @@ def test_a_network_goes_out_and_comes_back(model: qd.Model) -> None:
 def test_tables_beside_the_graph_and_their_axes() -> None:
     graph = nx.DiGraph([("B", "C"), ("A", "C")])
     table = np.array([[[0.9, 0.1], [0.2, 0.8], [0.5, 0.5]]] * 2)  # axes B (2), A (3), C
-    model = qd.from_networkx(graph, {"A": [0.2, 0.3, 0.5], "B": [0.4, 0.6], "C": table}, records=["C"])
+    model = from_networkx(graph, {"A": [0.2, 0.3, 0.5], "B": [0.4, 0.6], "C": table}, records=["C"])
     assert model.factors[1].scope == ("B", "A", "C")
     assert model.records == ("C",)
     graph.nodes["C"]["parents"] = ("A", "B")
     with pytest.raises(InvalidModel):
-        qd.from_networkx(graph, {"A": [0.2, 0.3, 0.5], "B": [0.4, 0.6], "C": table})
+        from_networkx(graph, {"A": [0.2, 0.3, 0.5], "B": [0.4, 0.6], "C": table})
     graph.nodes["C"]["parents"] = ("A",)
     with pytest.raises(InvalidModel, match="not those of the graph"):
-        qd.from_networkx(graph, {"A": [0.2, 0.3, 0.5], "B": [0.4, 0.6], "C": table})
+        from_networkx(graph, {"A": [0.2, 0.3, 0.5], "B": [0.4, 0.6], "C": table})
 
 
 def test_refusals() -> None:
     with pytest.raises(InvalidArgument, match="moralize"):
-        qd.DependencyGraph.from_networkx(nx.DiGraph([("A", "B")]))
+        DependencyGraph.from_networkx(nx.DiGraph([("A", "B")]))
     with pytest.raises(InvalidArgument, match="undirected"):
         qd.moralize(nx.Graph([("A", "B")]))
     with pytest.raises(InvalidModel, match="cycle: A → B → A"):
         qd.moralize(nx.DiGraph([("A", "B"), ("B", "A")]))
     with pytest.raises(InvalidModel, match="must be a string"):
-        qd.DependencyGraph.from_networkx(nx.path_graph(3))
+        DependencyGraph.from_networkx(nx.path_graph(3))
     with pytest.raises(InvalidModel, match="'B' has no table"):
-        qd.from_networkx(nx.DiGraph([("A", "B")]), {"A": [0.5, 0.5]})
+        from_networkx(nx.DiGraph([("A", "B")]), {"A": [0.5, 0.5]})
     with pytest.raises(InvalidArgument, match="undirected"):
-        qd.from_networkx(nx.Graph([("A", "B")]))
+        from_networkx(nx.Graph([("A", "B")]))
     square = qd.Model.from_potentials({"A": 2, "B": 2}, [(["A", "B"], [[2, 1], [1, 2]])])
     with pytest.raises(InvalidArgument, match="no directions"):
-        qd.to_networkx(square)
+        to_networkx(square)
 
 
 @pytest.mark.parametrize("edges", [0, 5, 60, 400])

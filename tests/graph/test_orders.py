@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import quiltdp as qd
 from quiltdp.graph.orders import treewidth_estimate
+from quiltdp.graph.types import DependencyGraph
 
 
 @st.composite
@@ -23,8 +24,8 @@ def graphs(draw: st.DrawFn) -> nx.Graph:
     return found
 
 
-def ours(graph: nx.Graph) -> qd.DependencyGraph:
-    return qd.DependencyGraph([str(k) for k in graph], [(str(a), str(b)) for a, b in graph.edges])
+def ours(graph: nx.Graph) -> DependencyGraph:
+    return DependencyGraph([str(k) for k in graph], [(str(a), str(b)) for a, b in graph.edges])
 
 
 def treewidth(graph: nx.Graph) -> int:
@@ -55,11 +56,11 @@ def test_grids(rows: int, columns: int) -> None:
 
 def test_known_widths() -> None:
     names = [str(k) for k in range(6)]
-    clique = qd.DependencyGraph(names, itertools.combinations(names, 2))
+    clique = DependencyGraph(names, itertools.combinations(names, 2))
     assert treewidth_estimate(clique) == 5
-    assert treewidth_estimate(qd.DependencyGraph(names)) == 0
-    assert treewidth_estimate(qd.DependencyGraph(names, [("0", "1")])) == 1
-    ring = qd.DependencyGraph(names, [*itertools.pairwise(names), ("5", "0")])
+    assert treewidth_estimate(DependencyGraph(names)) == 0
+    assert treewidth_estimate(DependencyGraph(names, [("0", "1")])) == 1
+    ring = DependencyGraph(names, [*itertools.pairwise(names), ("5", "0")])
     assert treewidth_estimate(ring) == 2
 
 
@@ -81,7 +82,7 @@ def test_large_and_wide_graphs_stop_in_time() -> None:
     pairs = rng.integers(0, n, size=(4 * n, 2))
     pairs = pairs[pairs[:, 0] != pairs[:, 1]]
     names = [str(k) for k in range(n)]
-    graph = qd.DependencyGraph.from_pairs(
+    graph = DependencyGraph.from_pairs(
         names, {x: k for k, x in enumerate(names)}, pairs, np.ones(n, dtype=bool)
     )
     assert treewidth_estimate(graph, max_work=2_000_000) < n

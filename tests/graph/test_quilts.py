@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 
 import quiltdp as qd
 from quiltdp.errors import InvalidArgument, InvalidModel, UnknownNode
+from quiltdp.graph.quilt import Quilt
 from quiltdp.graph.quilts import unit_quilts
+from quiltdp.graph.types import DependencyGraph
 
 REFERENCE = json.loads(
     (Path(__file__).parents[1] / "data" / "reference" / "networks.json").read_text(encoding="utf-8")
@@ -24,11 +26,11 @@ REFERENCE = json.loads(
 Parts = tuple[frozenset[str], frozenset[str], frozenset[str]]
 
 
-def parts(quilt: qd.Quilt) -> Parts:
+def parts(quilt: Quilt) -> Parts:
     return quilt.separator, quilt.nearby, quilt.remote
 
 
-def reachable(graph: qd.DependencyGraph, start: Collection[str], blocked: Collection[str]) -> frozenset[str]:
+def reachable(graph: DependencyGraph, start: Collection[str], blocked: Collection[str]) -> frozenset[str]:
     found = set(start)
     stack = list(found)
     while stack:
@@ -38,7 +40,7 @@ def reachable(graph: qd.DependencyGraph, start: Collection[str], blocked: Collec
     return frozenset(found)
 
 
-def slow_quilts(graph: qd.DependencyGraph, targets: Collection[str]) -> set[Parts]:
+def slow_quilts(graph: DependencyGraph, targets: Collection[str]) -> set[Parts]:
     """Every separator by brute force: all subsets Q, largest remote part, no idle node in Q."""
     start = frozenset(targets)
     others = [n for n in graph.nodes if n not in start]
@@ -54,13 +56,13 @@ def slow_quilts(graph: qd.DependencyGraph, targets: Collection[str]) -> set[Part
 
 
 @st.composite
-def graphs(draw: st.DrawFn, max_nodes: int = 7) -> qd.DependencyGraph:
+def graphs(draw: st.DrawFn, max_nodes: int = 7) -> DependencyGraph:
     n = draw(st.integers(1, max_nodes))
     names = [f"N{k}" for k in range(n)]
     pairs = list(itertools.combinations(names, 2))
     edges = draw(st.lists(st.sampled_from(pairs), unique=True)) if pairs else []
     records = draw(st.sets(st.sampled_from(names)))
-    return qd.DependencyGraph(names, edges, records)
+    return DependencyGraph(names, edges, records)
 
 
 def as_model(network: dict[str, Any]) -> qd.Model:
@@ -86,7 +88,7 @@ def test_reference_networks(number: int) -> None:
 
 @given(graphs(), st.data())
 @settings(max_examples=150, deadline=None)
-def test_slow_twin(graph: qd.DependencyGraph, data: st.DataObject) -> None:
+def test_slow_twin(graph: DependencyGraph, data: st.DataObject) -> None:
     targets = data.draw(st.sets(st.sampled_from(list(graph.nodes)), min_size=1, max_size=3))
     found = list(unit_quilts(graph, targets))
     expected = slow_quilts(graph, targets)
@@ -100,7 +102,7 @@ def test_slow_twin(graph: qd.DependencyGraph, data: st.DataObject) -> None:
 
 @given(graphs(), st.data())
 @settings(max_examples=150, deadline=None)
-def test_limits_and_order(graph: qd.DependencyGraph, data: st.DataObject) -> None:
+def test_limits_and_order(graph: DependencyGraph, data: st.DataObject) -> None:
     target = data.draw(st.sampled_from(list(graph.nodes)))
     limit = st.none() | st.integers(0, 4)
     nearby, separator, nodes = data.draw(limit), data.draw(limit), data.draw(limit)
@@ -126,15 +128,15 @@ def test_limits_and_order(graph: qd.DependencyGraph, data: st.DataObject) -> Non
 
 @given(graphs())
 @settings(max_examples=60, deadline=None)
-def test_enumerated_quilts_pass_the_full_check(graph: qd.DependencyGraph) -> None:
+def test_enumerated_quilts_pass_the_full_check(graph: DependencyGraph) -> None:
     for q in qd.quilts(graph, graph.nodes[0]):
-        again = qd.Quilt(graph, q.target, q.separator, q.nearby, q.remote)
+        again = Quilt(graph, q.target, q.separator, q.nearby, q.remote)
         assert again == q
         assert hash(again) == hash(q)
 
 
 def test_one_node() -> None:
-    graph = qd.DependencyGraph(["A"])
+    graph = DependencyGraph(["A"])
     (only,) = qd.quilts(graph, "A", max_nearby=0)
     assert parts(only) == (frozenset(), frozenset(), frozenset())
     assert only.nearby_records == 0
@@ -142,7 +144,7 @@ def test_one_node() -> None:
 
 
 def test_disconnected() -> None:
-    graph = qd.DependencyGraph("ABCD", [("A", "B"), ("C", "D")])
+    graph = DependencyGraph("ABCD", [("A", "B"), ("C", "D")])
     found = [parts(q) for q in qd.quilts(graph, "A")]
     assert found == [
         (frozenset("B"), frozenset(), frozenset("CD")),
@@ -151,7 +153,7 @@ def test_disconnected() -> None:
 
 
 def test_latents_are_free_but_finite() -> None:
-    graph = qd.DependencyGraph("ABCD", [("A", "B"), ("B", "C"), ("C", "D")], records="AD")
+    graph = DependencyGraph("ABCD", [("A", "B"), ("B", "C"), ("C", "D")], records="AD")
     found = [(q.nearby_records, sorted(q.nearby)) for q in qd.quilts(graph, "A", max_nearby=0)]
     assert found == [(0, []), (0, ["B"]), (0, ["B", "C"]), (1, ["B", "C", "D"])]
 
@@ -169,21 +171,21 @@ def test_latents_are_free_but_finite() -> None:
 def test_a_quilt_is_checked_at_birth(
     separator: list[str], nearby: list[str], remote: list[str], complaint: str
 ) -> None:
-    graph = qd.DependencyGraph("ABCD", [("A", "B"), ("B", "C"), ("C", "D")])
+    graph = DependencyGraph("ABCD", [("A", "B"), ("B", "C"), ("C", "D")])
     with pytest.raises(InvalidModel, match=complaint):
-        qd.Quilt(graph, "A", separator, nearby, remote)
+        Quilt(graph, "A", separator, nearby, remote)
 
 
 def test_a_grown_quilt_is_checked_at_birth() -> None:
-    graph = qd.DependencyGraph("ABC", [("A", "B"), ("B", "C")])
+    graph = DependencyGraph("ABC", [("A", "B"), ("B", "C")])
     with pytest.raises(InvalidModel, match="boundary"):
-        qd.Quilt._around(graph, frozenset([0]), frozenset([0]), frozenset([2]))
+        Quilt._around(graph, frozenset([0]), frozenset([0]), frozenset([2]))
     with pytest.raises(InvalidModel, match="boundary"):
-        qd.Quilt._around(graph, frozenset([0]), frozenset([1]), frozenset([0, 2]))
+        Quilt._around(graph, frozenset([0]), frozenset([1]), frozenset([0, 2]))
 
 
 def test_a_quilt_is_frozen() -> None:
-    quilt = next(qd.quilts(qd.DependencyGraph("AB", ["AB"]), "A"))  # type: ignore[list-item] # "AB" is a pair
+    quilt = next(qd.quilts(DependencyGraph("AB", ["AB"]), "A"))  # type: ignore[list-item] # "AB" is a pair
     with pytest.raises(AttributeError, match="frozen"):
         quilt.target = "B"  # type: ignore[misc] # the point of the test
     with pytest.raises(AttributeError, match="frozen"):
@@ -191,13 +193,13 @@ def test_a_quilt_is_frozen() -> None:
 
 
 def test_wider_separators_than_needed_are_allowed_when_given_explicitly() -> None:
-    graph = qd.DependencyGraph("ABCD", [("A", "B"), ("B", "C"), ("C", "D")])
-    quilt = qd.Quilt(graph, "A", ["B", "C"], [], ["D"])
+    graph = DependencyGraph("ABCD", [("A", "B"), ("B", "C"), ("C", "D")])
+    quilt = Quilt(graph, "A", ["B", "C"], [], ["D"])
     assert parts(quilt) == (frozenset("BC"), frozenset(), frozenset("D"))
 
 
 def test_a_quilt_of_several_targets() -> None:
-    graph = qd.DependencyGraph("ABCDE", [("A", "B"), ("B", "C"), ("C", "D"), ("D", "E")])
+    graph = DependencyGraph("ABCDE", [("A", "B"), ("B", "C"), ("C", "D"), ("D", "E")])
     quilt = next(q for q in unit_quilts(graph, ["A", "D"]) if q.nearby == {"B"})
     assert quilt.separator == {"C", "E"}
     assert quilt.targets == {"A", "D"}
@@ -207,7 +209,7 @@ def test_a_quilt_of_several_targets() -> None:
 
 
 def test_bad_arguments() -> None:
-    graph = qd.DependencyGraph("AB", [("A", "B")])
+    graph = DependencyGraph("AB", [("A", "B")])
     with pytest.raises(UnknownNode, match="'Z'"):
         qd.quilts(graph, "Z")
     with pytest.raises(InvalidArgument, match="max_nearby"):
@@ -221,7 +223,7 @@ def test_bad_arguments() -> None:
 def test_a_hundred_thousand_nodes() -> None:
     n = 100_000
     names = [f"N{k}" for k in range(n)]
-    graph = qd.DependencyGraph(names, [(names[(k - 1) // 2], names[k]) for k in range(1, n)])
+    graph = DependencyGraph(names, [(names[(k - 1) // 2], names[k]) for k in range(1, n)])
     found = list(qd.quilts(graph, "N777", max_nearby=3))
     assert len(found) == len({q.separator for q in found})
     trivial = found[-1]
@@ -241,7 +243,7 @@ def test_a_small_separator_is_found_without_trying_every_set() -> None:
     place = {(g, r, c): f"{g}{r}{c}" for g in "ab" for r in side for c in side}
     edges = [(place[g, r, c], place[g, r, c + 1]) for g in "ab" for r in side for c in side[:-1]]
     edges += [(place[g, r, c], place[g, r + 1, c]) for g in "ab" for r in side[:-1] for c in side]
-    graph = qd.DependencyGraph([*place.values(), "bridge"], [*edges, ("a77", "bridge"), ("bridge", "b00")])
+    graph = DependencyGraph([*place.values(), "bridge"], [*edges, ("a77", "bridge"), ("bridge", "b00")])
     found = list(qd.quilts(graph, "a33", max_separator=1))
     cutting = {(len(q.nearby), q.separator) for q in found if q.remote}
     assert cutting == {(62, frozenset(["a77"])), (63, frozenset(["bridge"])), (64, frozenset(["b00"]))}

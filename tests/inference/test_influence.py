@@ -13,6 +13,7 @@ from strategies import chains, example_models, models, reference_networks
 
 import quiltdp as qd
 from quiltdp.errors import InvalidArgument, InvalidModel, ModelTooWide, UnknownNode
+from quiltdp.graph.quilt import Quilt
 from quiltdp.graph.quilts import unit_quilts
 from quiltdp.inference import brute_force, influence
 from quiltdp.inference.influence import (
@@ -210,7 +211,7 @@ def test_max_influence_of_any_sets(model, data):
 @given(models(), st.data())
 def test_blanket_influence_is_b_of_the_smallest_quilt(model, data):
     target = data.draw(st.sampled_from(list(model.records)))
-    blanket = qd.Quilt(
+    blanket = Quilt(
         qd.moralize(model),
         target,
         qd.markov_blanket(qd.moralize(model), target),
@@ -253,12 +254,12 @@ def test_tiny_entries():
         {"A": ([], [0.5, 0.5]), "B": (["A"], flip), "C": (["B"], flip), "D": (["C"], flip)}
     )
     cost = -math.log(tiny)
-    found = quilt_influence(model, qd.Quilt(qd.moralize(model), "B", ["A", "C"], [], ["D"]))
+    found = quilt_influence(model, Quilt(qd.moralize(model), "B", ["A", "C"], [], ["D"]))
     assert found.swing == pytest.approx(4 * cost, rel=1e-12)
     assert found.b == pytest.approx(2 * cost, rel=1e-12)
     # with B hidden, two flips in a row are as likely as none seen: still about one flip's worth each
-    found = quilt_influence(model, qd.Quilt(qd.moralize(model), "A", ["C"], ["B"], ["D"]))
-    wanted = brute_force.quilt_influence(model, qd.Quilt(qd.moralize(model), "A", ["C"], ["B"], ["D"]))
+    found = quilt_influence(model, Quilt(qd.moralize(model), "A", ["C"], ["B"], ["D"]))
+    wanted = brute_force.quilt_influence(model, Quilt(qd.moralize(model), "A", ["C"], ["B"], ["D"]))
     assert found.swing == pytest.approx(wanted.swing, rel=1e-12)
 
 
@@ -283,7 +284,7 @@ def test_chain_of_thousands():
 def test_nothing_to_know_and_nothing_to_tell():
     model = example_models()["loop"]
     assert max_influence(model, of="X0", on=[]) == 0
-    trivial = qd.Quilt(qd.moralize(model), "X0", [], set(model.nodes) - {"X0"}, [])
+    trivial = Quilt(qd.moralize(model), "X0", [], set(model.nodes) - {"X0"}, [])
     found = quilt_influence(model, trivial)
     assert (found.b, found.swing, found.swing_upper) == (0, 0, 0)
     assert set(found.swing_of.values()) == {0.0}
@@ -291,7 +292,7 @@ def test_nothing_to_know_and_nothing_to_tell():
 
 def test_the_trivial_quilt_of_a_large_component_costs_nothing():
     model = qd.markov_chain([[0.9, 0.1], [0.2, 0.8]], 40)
-    found = quilt_influence(model, qd.Quilt(qd.moralize(model), "X0", [], set(model.nodes) - {"X0"}, []))
+    found = quilt_influence(model, Quilt(qd.moralize(model), "X0", [], set(model.nodes) - {"X0"}, []))
     assert (found.b, found.swing, found.exact) == (0, 0, True)
     assert found.swing_by_known == (0.0,) * 40
 
@@ -341,7 +342,7 @@ def path_quilt(model, left, target, right):
     nodes = list(model.nodes)
     near, ends = set(nodes[left + 1 : right]) - {nodes[target]}, {nodes[left], nodes[right]}
     remote = set(nodes) - near - ends - {nodes[target]}
-    return qd.Quilt(qd.moralize(model), nodes[target], ends, near, remote)
+    return Quilt(qd.moralize(model), nodes[target], ends, near, remote)
 
 
 @settings(max_examples=40, deadline=None)
@@ -384,7 +385,7 @@ def test_a_hub_makes_it_an_upper_bound():
     tables |= {f"C{k}": (["H"], [[0.6, 0.4], [0.4, 0.6]]) for k in range(40)}
     model = qd.Model.from_tables(tables)
     children = {f"C{k}" for k in range(40)}
-    quilt = qd.Quilt(qd.moralize(model), "T", children, ["H"], [])
+    quilt = Quilt(qd.moralize(model), "T", children, ["H"], [])
     found = quilt_influence(model, quilt)
     wanted = max(math.log(0.8 / 0.3), math.log(0.7 / 0.2))
     assert not found.exact

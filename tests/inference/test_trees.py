@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import example_models, markov_networks, models, random_network
 
-from quiltdp import Model, markov_chain, markov_chains
+from quiltdp import Model, markov_chain
+from quiltdp.chain import markov_chains
 from quiltdp.errors import InvalidArgument, InvalidModel, ModelTooWide, UnknownNode
 from quiltdp.inference import brute_force
 from quiltdp.inference.trees import JunctionTree, junction_tree, plan_junction_tree

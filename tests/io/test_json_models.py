@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from strategies import bayesian_networks
 
 import quiltdp
-from quiltdp import ChainModel, Factor, Model, load_model, markov_chain, markov_chains, save_model
-from quiltdp.chain import ChainSegment
+from quiltdp import Model, load_model, markov_chain, save_model
+from quiltdp.chain import ChainModel, ChainSegment, markov_chains
 from quiltdp.errors import FileFormatError, InvalidArgument, InvalidModel, UnknownNode
+from quiltdp.model import Factor
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = json.loads((Path(quiltdp.__file__).parent / "io/schema/model.schema.json").read_text())

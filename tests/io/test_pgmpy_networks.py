@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given
 from strategies import bayesian_networks
 
-from quiltdp import Factor, Model, from_pgmpy, load_model, markov_chain, to_pgmpy
+from quiltdp import Model, load_model, markov_chain
 from quiltdp.errors import InvalidArgument, InvalidModel
+from quiltdp.io.pgmpy import from_pgmpy, to_pgmpy
+from quiltdp.model import Factor
 
 ROOT = Path(__file__).parents[2]
 

@@ -14,7 +14,7 @@ import pytest
 
 import quiltdp as qd
 from quiltdp.accountant.ledger import Ledger
-from quiltdp.cli.columns import read_columns
+from quiltdp.cli.holdout import read_columns
 from quiltdp.domains.pedigree import read_pedigree
 from quiltdp.domains.pedigree.frequencies import read_frequencies
 from quiltdp.domains.pedigree.genome import _lines
@@ -96,7 +96,7 @@ def test_options_that_name_files(tmp_path: Path, cli: Any) -> None:
     family = "models/pedigree/ceph1463.fam"
     for words in (
         ("calibrate", "models/asia.bif", "--epsilon", "1", "--records", f"@{pipe}"),
-        ("pedigree", family, "--frequencies", pipe, "--epsilon", "1"),
+        ("pedigree", family, "--allele-frequency", pipe, "--epsilon", "1"),
         ("holdout", "init", tmp_path / "study.db", "--plan", pipe),
         ("holdout", "init", tmp_path / "study.db", "--calibration", pipe, "--threshold", "0.1"),
     ):

@@ -160,7 +160,7 @@ def test_what_cannot_be_drawn_is_refused_before_the_work(cli, tmp_path: Path) ->
     path = tmp_path / "old.fam"
     path.write_text(generations(300))
     picture = tmp_path / "family.svg"
-    result = cli("pedigree", path, "--plot", picture, "--allele-frequency", 0.1, "--epsilon", 1)
+    result = cli("pedigree", path, "-o", picture, "--allele-frequency", 0.1, "--epsilon", 1)
     assert result.code == 2
     assert "the largest family has 599 people, at most 400 fit a drawing" in result.err
 

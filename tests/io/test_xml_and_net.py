@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from quiltdp import load_model, to_pgmpy
+from quiltdp import load_model
 from quiltdp.errors import FileFormatError, InvalidModel, UnknownNode
+from quiltdp.io.pgmpy import to_pgmpy
 
 MODELS = Path(__file__).parents[2] / "models"
 FORMATS = [("XMLBIFWriter", ".xmlbif"), ("NETWriter", ".net"), ("XDSLWriter", ".xdsl")]

@@ -9,6 +9,7 @@ import pytest
 
 import quiltdp as qd
 from quiltdp.errors import InvalidArgument, QuiltdpError
+from quiltdp.mechanisms import DiscreteGaussian
 from quiltdp.mechanisms.additive import AdditiveNoise
 from quiltdp.mechanisms.holdout import checked_settings, setting
 from quiltdp.mechanisms.queries import TablePair, describe
@@ -34,7 +35,7 @@ def test_dp_accounting_events_carry_the_noise_per_sensitivity() -> None:
 
 
 @pytest.mark.parametrize(
-    "mechanism", [qd.Laplace(2.0), qd.Gaussian(2.0, 1e-6), qd.DiscreteGaussian(2, 1e-6)], ids=lambda m: m.kind
+    "mechanism", [qd.Laplace(2.0), qd.Gaussian(2.0, 1e-6), DiscreteGaussian(2, 1e-6)], ids=lambda m: m.kind
 )
 def test_losses_of_the_peer_are_those_of_the_profile(mechanism: AdditiveNoise) -> None:
     pytest.importorskip("dp_accounting")
@@ -47,7 +48,7 @@ def test_losses_of_the_peer_are_those_of_the_profile(mechanism: AdditiveNoise) -
 
 def test_noise_on_whole_numbers_is_no_event() -> None:
     with pytest.raises(InvalidArgument, match="no dp_accounting event"):
-        qd.DiscreteGaussian(1, 1e-6).to_dp_event(3.0)
+        DiscreteGaussian(1, 1e-6).to_dp_event(3.0)
 
 
 def test_a_query_has_an_exact_value_on_both_tables() -> None:

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 from holdout_fakes import terms
 
-from quiltdp import Answer, Ledger, ReusableHoldout
+from quiltdp import Ledger, ReusableHoldout
 from quiltdp.accountant.ledger import Terms
 from quiltdp.accountant.ledger.requests import keyed
 from quiltdp.errors import BudgetSpent, InvalidArgument, LedgerCorrupt, Refused
 from quiltdp.mechanisms import InsecureDeterministicNoise, Laplace, Thresholdout
-from quiltdp.mechanisms.holdout import checked_settings
+from quiltdp.mechanisms.holdout import Answer, checked_settings
 from quiltdp.mechanisms.identity import data_identity
 
 N = 1000

@@ -15,6 +15,7 @@ import quiltdp as qd
 from quiltdp.accountant.adversaries import adversary_from
 from quiltdp.accountant.ledger import Ledger
 from quiltdp.accountant.methods import method_names
+from quiltdp.accountant.verify import leakage_of
 from quiltdp.domains.pedigree import Pedigree, Person, pedigree
 from quiltdp.domains.pedigree.queries import QUERIES, query_by_name
 from quiltdp.errors import InvalidArgument, QuiltdpError
@@ -98,13 +99,13 @@ def test_no_noisy_sum_leaks_more_than_is_certified(make, seed):
     noise, sigma = Laplace(values=values), float(rng.uniform(0.3, 6.0))
     for who, most in (("prior", 0), ("knows:1", 1), ("informed", len(model.records))):
         truth = attacks(model, values, sigma, most, rng)
-        exact = qd.leakage_of(model, noise, scale=sigma, adversary=who, method="exact").per_record
+        exact = leakage_of(model, noise, scale=sigma, adversary=who, method="exact").per_record
         flat = qd.leakage(model, noise.dp_epsilon(sigma), adversary=who).per_record
         for name in ("auto", *method_names(adversary_from(who))):
             if name == "published":
                 continue
             try:
-                found = qd.leakage_of(model, noise, scale=sigma, adversary=who, method=name).per_record
+                found = leakage_of(model, noise, scale=sigma, adversary=who, method=name).per_record
             except QuiltdpError:
                 continue  # not for this model
             for r in model.records:
@@ -124,7 +125,7 @@ def test_alleles_cost_as_much_as_they_move_the_count(who):
     assert "for a sum of these values only" in found.certificate.statement
     again = qd.Calibration.from_json(found.to_json())
     assert again.mechanism == count
-    assert qd.leakage_of(model, again).epsilon <= 1.0
+    assert leakage_of(model, again).epsilon <= 1.0
     several = qd.calibrate(model, 1.0, count, adversary=who, releases=3)
     assert several.sigma == pytest.approx(3 * found.sigma, rel=1e-6)
 

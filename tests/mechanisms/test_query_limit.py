@@ -14,8 +14,9 @@ from holdout_fakes import terms
 
 import quiltdp as qd
 from quiltdp import Ledger, ReusableHoldout
+from quiltdp.chain import ChainModel
 from quiltdp.errors import BudgetSpent, InvalidArgument, Refused
-from quiltdp.generalization import extend_plan, holdout_arguments, plan_apply
+from quiltdp.generalization import extend_plan, holdout_arguments, plan_result
 from quiltdp.generalization.concentration import additive_concentration
 from quiltdp.generalization.routes import DescriptionRoute, Task, nice_resolution
 from quiltdp.mechanisms import InsecureDeterministicNoise
@@ -149,12 +150,12 @@ def test_of_two_extensions_at_once_one_is_made(path: Path, monkeypatch: pytest.M
     """Each was certified for the queries that were allowed when it began."""
     h = study(path, queries=2)
 
-    def meanwhile(*terms: Any) -> plan_apply.Extension:
+    def meanwhile(*terms: Any) -> plan_result.Extension:
         monkeypatch.undo()
         extend_plan(Ledger.open(path))
-        return plan_apply.Extension(*terms)
+        return plan_result.Extension(*terms)
 
-    monkeypatch.setattr(plan_apply, "Extension", meanwhile)
+    monkeypatch.setattr(plan_result, "Extension", meanwhile)
     with pytest.raises(Refused, match="another process"):
         extend_plan(h.ledger)
     assert h.odometer().query_limit == 4
@@ -172,11 +173,11 @@ def test_an_extension_needs_a_plan_and_answers_that_are_left(path: Path) -> None
 
 
 @pytest.fixture(scope="module")
-def chain() -> qd.ChainModel:
+def chain() -> ChainModel:
     return qd.markov_chain([[0.6, 0.4], [0.4, 0.6]], 3000)
 
 
-def test_what_is_promised_of_the_population_is_certified_for_all_queries(chain: qd.ChainModel) -> None:
+def test_what_is_promised_of_the_population_is_certified_for_all_queries(chain: ChainModel) -> None:
     """The theorem at (j + 1) m queries and β/2^j, with the plan's σ, T and rounding, allows the plan's T."""
     plan = qd.plan(chain, queries=20, budget=2, epsilon=1.0)
     data = [{"x": np.random.default_rng(k).random(3000)} for k in range(2)]
@@ -208,7 +209,7 @@ def test_an_extension_counts_answers_as_they_are_rounded() -> None:
     assert route.threshold(Task(3000, 40, 5, 0.05, 0.0), 1e-3, 0.4) == -np.inf
 
 
-def test_from_the_shell(cli: Any, chain: qd.ChainModel, tmp_path: Path) -> None:
+def test_from_the_shell(cli: Any, chain: ChainModel, tmp_path: Path) -> None:
     model, ledger = tmp_path / "chain.json", tmp_path / "study.db"
     qd.save_model(chain, model)
     rng = np.random.default_rng(0)

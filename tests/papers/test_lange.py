@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import quiltdp as qd
+import quiltdp.papers  # importing it registers the comparisons
 from quiltdp.errors import NoCertificate
 
 

@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 
 import quiltdp as qd
+import quiltdp.papers  # importing it registers the comparisons
+from quiltdp.chain import ChainModel
 from quiltdp.errors import NoCertificate
 
 REFERENCE = Path(__file__).parents[1] / "data" / "reference" / "mqm_binary_T100_eps1.csv"
@@ -24,7 +26,7 @@ def cases() -> list[dict[str, float]]:
         return [{k: float(v) for k, v in row.items()} for row in csv.DictReader(file)]
 
 
-def chain(case: dict[str, float]) -> qd.ChainModel:
+def chain(case: dict[str, float]) -> ChainModel:
     p01, p11 = case["p01"], case["p11"]
     return qd.markov_chain([[1 - p01, p01], [1 - p11, p11]], 100)
 

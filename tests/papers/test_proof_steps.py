@@ -8,7 +8,8 @@ import math
 import numpy as np
 import pytest
 
-import quiltdp.generalization as g
+from quiltdp.generalization import max_information
+from quiltdp.papers import kl_privacy, rogers, typical_stability
 
 
 def private_channel(rng, values, n, epsilon, delta=0.0, outputs=4):
@@ -48,7 +49,7 @@ def test_a_ratio_that_is_rarely_large_bounds_max_information():
         for k in (0.1, 0.5, 1.0):
             beta = joint[ratio >= k].sum()
             if beta < 1:
-                assert g.exact_max_information(joint, beta).nats <= k + 1e-12
+                assert max_information.exact_max_information(joint, beta).nats <= k + 1e-12
 
 
 def test_private_answers_are_nearly_independent_of_each_record():
@@ -61,7 +62,7 @@ def test_private_answers_are_nearly_independent_of_each_record():
         weight = np.array([math.prod(law[v] for v in x) for x in data]).reshape((values,) * n)
         joint = (weight[..., None] * table.reshape((values,) * n + (-1,))).astype(float)
         true = max(
-            g.indistinguishability(table[i], table[j], epsilon)
+            rogers.indistinguishability(table[i], table[j], epsilon)
             for i, x in enumerate(data)
             for j, y in enumerate(data)
             if sum(a != b for a, b in zip(x, y, strict=True)) == 1
@@ -72,16 +73,16 @@ def test_private_answers_are_nearly_independent_of_each_record():
                 here = joint[prefix].sum(axis=tuple(range(1, n - i)))  # axes: x_i, y
                 here = here / here.sum()
                 apart = np.outer(here.sum(axis=1), here.sum(axis=0))
-                assert g.indistinguishability(here, apart, epsilon) <= true + 1e-12  # Claim 3.3
+                assert rogers.indistinguishability(here, apart, epsilon) <= true + 1e-12  # Claim 3.3
                 failed = 0.0
                 for y in range(here.shape[1]):
                     given = here[:, y] / here[:, y].sum()
-                    far = g.indistinguishability(law, given, 3 * epsilon)
+                    far = rogers.indistinguishability(law, given, 3 * epsilon)
                     failed += here[:, y].sum() * (far > hat)
                     if far <= hat:  # Claim 3.5: then the ratio is within 6ε but for δ''
                         second = 2 * hat / (1 - math.exp(-3 * epsilon))
-                        assert g.pointwise_failure(given, law, 6 * epsilon) <= second + 1e-12
-                assert failed <= g.conditioning_failure(epsilon, true, hat) + 1e-12  # Claim 3.4
+                        assert rogers.pointwise_failure(given, law, 6 * epsilon) <= second + 1e-12
+                assert failed <= rogers.conditioning_failure(epsilon, true, hat) + 1e-12  # Claim 3.4
 
 
 def test_post_processing_keeps_everything():
@@ -93,8 +94,11 @@ def test_post_processing_keeps_everything():
         a, b = p @ channel, q @ channel
         assert np.sum(a * np.log(a / b)) <= np.sum(p * np.log(p / q)) + 1e-12
         for epsilon in (0.0, 0.3):
-            assert g.indistinguishability(a, b, epsilon) <= g.indistinguishability(p, q, epsilon) + 1e-12
-    step = g.TypicalStability(0.1, 0.01, 0.02)
+            assert (
+                rogers.indistinguishability(a, b, epsilon)
+                <= rogers.indistinguishability(p, q, epsilon) + 1e-12
+            )
+    step = typical_stability.TypicalStability(0.1, 0.01, 0.02)
     assert step.post_process() == step
 
 
@@ -104,7 +108,7 @@ def test_expectations_of_indistinguishable_variables():
     for _ in range(30):
         p, q = rng.dirichlet(np.ones(6)), rng.dirichlet(np.ones(6))
         epsilon = rng.uniform(0, 1)
-        delta = g.indistinguishability(p, q, epsilon)
+        delta = rogers.indistinguishability(p, q, epsilon)
         for f in (*rng.random((20, 6)), (p > math.exp(epsilon) * q).astype(float)):
             assert p @ f <= math.exp(epsilon) * (q @ f) + delta + 1e-12
 
@@ -123,12 +127,16 @@ def test_structural_loss_and_dispersion():
     """Wang-Lei-Fienberg Remarks 1 and 2: one record is any dataset; γ scales the loss, not the gap."""
     rng = np.random.default_rng(1)
     loss, law = rng.random((5, 4)), rng.dirichlet(np.ones(5))
-    whole = g.GibbsSampler(loss, 1.0)
-    assert g.on_average_kl(whole, law, 1) == pytest.approx(g.gibbs_generalization_gap(whole, law, 1))
-    scaled = g.GibbsSampler(loss, 3.0)
-    assert g.on_average_kl(scaled, law, 1) == pytest.approx(3 * g.gibbs_generalization_gap(scaled, law, 1))
-    assert g.on_average_kl(scaled, law, 1) == pytest.approx(
-        g.on_average_kl(g.GibbsSampler(3 * loss, 1.0), law, 1)
+    whole = kl_privacy.GibbsSampler(loss, 1.0)
+    assert kl_privacy.on_average_kl(whole, law, 1) == pytest.approx(
+        kl_privacy.gibbs_generalization_gap(whole, law, 1)
+    )
+    scaled = kl_privacy.GibbsSampler(loss, 3.0)
+    assert kl_privacy.on_average_kl(scaled, law, 1) == pytest.approx(
+        3 * kl_privacy.gibbs_generalization_gap(scaled, law, 1)
+    )
+    assert kl_privacy.on_average_kl(scaled, law, 1) == pytest.approx(
+        kl_privacy.on_average_kl(kl_privacy.GibbsSampler(3 * loss, 1.0), law, 1)
     )
 
 
@@ -156,9 +164,9 @@ def test_the_drift_is_bounded_on_good_outcomes():
         prior = rng.dirichlet(np.ones(6))
         posterior = prior * np.exp(rng.uniform(-3 * epsilon, 3 * epsilon, 6))
         posterior = (1 - hat / 2) * posterior / posterior.sum() + hat / 2 * rng.dirichlet(np.full(6, 0.3))
-        if g.indistinguishability(prior, posterior, 3 * epsilon) > hat:
+        if rogers.indistinguishability(prior, posterior, 3 * epsilon) > hat:
             continue
         ratio = np.log(posterior / prior)
         good = np.abs(ratio) <= 6 * epsilon
         mean = float(np.sum(posterior[good] / posterior[good].sum() * ratio[good]))
-        assert mean <= g.published_drift(epsilon, hat) + 1e-12
+        assert mean <= rogers.published_drift(epsilon, hat) + 1e-12

@@ -8,10 +8,18 @@ import numpy as np
 import pytest
 
 import quiltdp as qd
+import quiltdp.papers  # importing it registers the comparisons
 from quiltdp.errors import InvalidArgument
-from quiltdp.generalization import published_n_sharp, published_n_star, published_plan, published_records
 from quiltdp.inference.influence import blanket_influence, quilt_influence
-from quiltdp.papers.lemma4 import lemma4_distances, lemma4_dp_epsilon, lemma4_leakage
+from quiltdp.papers.zhao import (
+    lemma4_distances,
+    lemma4_dp_epsilon,
+    lemma4_leakage,
+    published_n_sharp,
+    published_n_star,
+    published_plan,
+    published_records,
+)
 
 ASKED = {"budget": 3, "sigma": 0.5, "failure": 0.05}
 
@@ -120,3 +128,41 @@ def test_the_middle_of_a_chain_forces_its_sample_size(length):
             found = published_records(chain, accuracy=accuracy, **ASKED)
             allowed = qd.dp_epsilon(chain, accuracy / 3, method="published")
             assert found.quilts == pytest.approx(9 * 3 / (4 * 0.5 * allowed), rel=1e-6)
+
+
+def test_lemma_3_takes_four_times_the_influence_of_the_blanket():
+    """ε' = min_i (ε − 4a_i), so the leakage at α is α + 4 max a_i: a_i by enumeration of a chain of three."""
+    step = np.array([[0.55, 0.45], [0.4, 0.6]])
+    start = np.array([0.5, 0.5])
+    joint = start[:, None, None] * step[:, :, None] * step[None]
+    influences = []
+    for record, blanket in ((0, (1,)), (1, (0, 2)), (2, (1,))):
+        rest = tuple(k for k in range(3) if k != record and k not in blanket)
+        table = np.moveaxis(joint.sum(axis=rest, keepdims=True), record, 0).reshape(2, -1)
+        given = table / table.sum(axis=1, keepdims=True)
+        influences.append(float(np.abs(np.log(given[0] / given[1])).max()))
+    chain = qd.markov_chain(step, 3, start)
+    found = qd.leakage(chain, 0.01, method="published-blanket")
+    assert found.epsilon == pytest.approx(0.01 + 4 * max(influences), rel=1e-9)
+    assert qd.dp_epsilon(chain, 4.0, method="published-blanket") == pytest.approx(
+        4.0 - 4 * max(influences), rel=1e-6
+    )
+    n_star = published_n_star(budget=3, sigma=0.5, accuracy=0.9, failure=0.05, influences=[0.01])
+    assert n_star == pytest.approx(max(9 * math.log(80) / 0.81, 27 / (2 * (0.3 - 0.04))))
+
+
+def test_lemma_4_takes_any_start():
+    """The lemma asks for a homogeneous, irreducible, reversible chain, not for a stationary one."""
+    step = [[0.9, 0.1], [0.2, 0.8]]
+    still = qd.markov_chain(step, 400)
+    moving = qd.markov_chain(step, 400, [0.99, 0.01])
+    values = [qd.leakage(chain, 0.001, method="lemma4").epsilon for chain in (still, moving)]
+    assert values[0] == values[1] < math.inf
+    assert qd.leakage(moving, 0.001).epsilon <= values[1]
+    short = qd.markov_chain([[0.52, 0.48], [0.5, 0.5]], 8, [0.9, 0.1])
+    assert qd.leakage(short, 0.05, method="exact").epsilon <= qd.leakage(short, 0.05, method="lemma4").epsilon
+    assert published_records(moving, budget=3, sigma=0.5, accuracy=0.9, failure=0.05).chain is not None
+    with pytest.raises(InvalidArgument, match="reversible"):
+        qd.leakage(
+            qd.markov_chain([[0.1, 0.8, 0.1], [0.1, 0.1, 0.8], [0.8, 0.1, 0.1]], 9), 0.1, method="lemma4"
+        )

@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 
 import quiltdp as qd
+from quiltdp.chain import ChainModel
 from quiltdp.errors import InvalidArgument
+from quiltdp.mechanisms import DiscreteGaussian
 from quiltdp.numbers import format_down
 from quiltdp.parallel import Workers
 from quiltdp.report.html_report import render
@@ -174,7 +176,7 @@ def test_the_theorem_and_the_bracket_are_told(asia, data):
     ("spec", "protect"),
     [
         (qd.Gaussian(sensitivity=1.0, delta=1e-6), None),
-        (qd.DiscreteGaussian(sensitivity=1, delta=1e-6), None),
+        (DiscreteGaussian(sensitivity=1, delta=1e-6), None),
         (qd.Laplace(sensitivity=1.0), [["X0", "X2"]]),
     ],
 )
@@ -215,7 +217,7 @@ def test_quilts_of_equal_families_have_their_own_names():
 def test_located_states_are_a_map():
     cells = ["x10y5", "x11y5", "x11y6"]
     chain = qd.markov_chain([[0.8, 0.2, 0.0], [0.1, 0.8, 0.1], [0.0, 0.3, 0.7]], length=50)
-    located = qd.ChainModel(chain.segments, cells, provenance={"cells": "square 1000 m, EPSG:32629"})
+    located = ChainModel(chain.segments, cells, provenance={"cells": "square 1000 m, EPSG:32629"})
     found = state_map(located)
     at = {n["id"]: (n["x"], n["y"]) for n in found["nodes"]}
     assert at["x10y5"][0] < at["x11y5"][0] == at["x11y6"][0]
@@ -233,19 +235,19 @@ def test_hexagons_are_a_map():
     h3 = pytest.importorskip("h3")
     cells = [*h3.grid_disk(h3.latlng_to_cell(47.4, 8.5, 7), 1)][:3]
     chain = qd.markov_chain(np.full((3, 3), 1 / 3), length=5)
-    located = qd.ChainModel(chain.segments, cells, provenance={"cells": "h3 resolution 7"})
+    located = ChainModel(chain.segments, cells, provenance={"cells": "h3 resolution 7"})
     assert len({(n["x"], n["y"]) for n in state_map(located)["nodes"]}) == 3
 
 
 def test_from_the_command_line(cli, tmp_path):
     out = tmp_path / "cancer.html"
-    found = cli("report", "models/cancer.bif", "--epsilon", "1", "-o", out, "--json")
-    assert json.loads(found.out)["file"] == str(out)
+    found = cli("calibrate", "models/cancer.bif", "--epsilon", "1", "--report", out, "--json")
+    assert json.loads(found.out)["report"] == str(out)
     assert out.stat().st_size > 100_000
 
 
 def test_a_folder_that_is_not_there_is_told_before_any_work(cli, tmp_path):
-    found = cli("report", "models/alarm.bif", "--epsilon", "1", "-o", tmp_path / "no" / "x.html")
+    found = cli("calibrate", "models/alarm.bif", "--epsilon", "1", "--report", tmp_path / "no" / "x.html")
     assert found.code == 2
     assert "its folder does not exist" in found.err
 

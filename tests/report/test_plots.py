@@ -6,6 +6,7 @@ import pytest
 
 import quiltdp as qd
 from quiltdp import edges
+from quiltdp.accountant.leakage import analyze
 
 pytest.importorskip("matplotlib", reason="pictures need the extra 'plot'")
 
@@ -42,7 +43,7 @@ def test_a_quilt_is_drawn_in_its_parts(cancer):
 
 
 def test_profiles_and_calibrations_are_drawn(cancer):
-    assert qd.analyze(cancer).plot([0.1, 1.0]).get_xlabel()
+    assert analyze(cancer).plot([0.1, 1.0]).get_xlabel()
     assert qd.calibrate(cancer, 1.0, qd.Laplace(sensitivity=1.0)).plot().patches
 
 

@@ -30,7 +30,7 @@ from quiltdp.accountant.solve import TOLERANCE, largest_passing
 from quiltdp.errors import InvalidArgument, LimitReached, option
 from quiltdp.graph.components import Places as Where
 from quiltdp.inference.workspace import Workspace
-from quiltdp.numbers import digits_up
+from quiltdp.numbers import digits_up, is_one_number
 from quiltdp.work import GuardStruck
 
 if TYPE_CHECKING:
@@ -265,7 +265,7 @@ class Analysis:
     def _keys(self, cost: Cost) -> tuple[_Key, ...]:
         """Return what tells every copy's component and costs apart: of equal costs nothing does."""
         numbers = cost.weights if isinstance(cost, ProfileCost) else cost
-        equal = bool(np.all(numbers == numbers[0]))
+        equal = is_one_number(numbers)
         return tuple(
             (k, b"" if equal else _taken(numbers, place).tobytes())
             for k, copies in enumerate(self._copies)

@@ -35,7 +35,7 @@ from quiltdp.errors import InvalidArgument
 from quiltdp.inference.sums import WeightedSums
 from quiltdp.interface import any_model
 from quiltdp.model import Model
-from quiltdp.numbers import shown_down
+from quiltdp.numbers import format_down
 from quiltdp.printable import json_text
 from quiltdp.work import WorkBudget
 
@@ -127,7 +127,7 @@ class Attack:
         read = sum(1 for t in self.mechanism.values() if len(set(t.values())) > 1)
         return "\n".join(
             [
-                f"leakage ≥ {shown_down(self.leakage)} is attained against the {self.adversary} adversary",
+                f"leakage ≥ {format_down(self.leakage)} is attained against the {self.adversary} adversary",
                 f"  about      {self.target}: {self.values[0]} or {self.values[1]}",
                 f"  knowing    {known}",
                 f"  mechanism  reads {read} records, each by at most its α",

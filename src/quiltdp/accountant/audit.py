@@ -98,7 +98,8 @@ def audit(
     Examples
     --------
     >>> import quiltdp as qd
-    >>> found = qd.audit(qd.markov_chain([[0.9, 0.1], [0.1, 0.9]], length=4), dp_epsilon=0.1)
+    >>> from quiltdp.accountant.audit import audit
+    >>> found = audit(qd.markov_chain([[0.9, 0.1], [0.1, 0.9]], length=4), dp_epsilon=0.1)
     >>> round(found.limit, 4), round(found.laplace_sum, 4), found.sound
     (0.3238, 0.3238, True)
     >>> str(found.bracket)

@@ -34,7 +34,7 @@ from quiltdp.interface import any_model
 from quiltdp.mechanisms import Mechanism, check_mechanism, mechanism_from_dict, several
 from quiltdp.mechanisms.sensitivities import whole_at_least_one
 from quiltdp.model import Model
-from quiltdp.numbers import digits_up, shown_up
+from quiltdp.numbers import digits_up, scaled, shown_up
 from quiltdp.printable import json_text, printable
 from quiltdp.work import LEVELS, BesideBudget, Limit
 
@@ -75,6 +75,9 @@ class Calibration:
     compared
         Scales that other answers would give: ``independent`` (too small on correlated data),
         ``group``, ``published``.
+    published
+        The record and the quilt (``separator``, ``nearby_records`` |N|, ``b``) that force
+        ``compared["published"]``; ``None`` where it was not compared.
     disjoint
         How many releases read disjoint records: they are one vector, of which no record pays twice.
     """
@@ -97,6 +100,7 @@ class Calibration:
     origin: tuple[Model, Mapping[str, Any]] | None = field(default=None, repr=False)
     """The model and the options it was made from, for :meth:`report`; not part of the JSON."""
     disjoint: int = 1
+    published: Binding | None = None
 
     def __post_init__(self) -> None:
         """Refuse a scale or target that is not positive and finite, and a leakage above the target."""
@@ -191,6 +195,7 @@ class Calibration:
             "binding": self.binding.to_dict(),
             "per_record": [list(row) for row in self.per_record],
             "compared": dict(self.compared),
+            "published": None if self.published is None else self.published.to_dict(),
             "fingerprint": self.fingerprint,
             "notes": list(self.notes),
         }
@@ -237,6 +242,7 @@ class Calibration:
                 per_record=tuple((str(n), float(v)) for n, v in d["per_record"]),
                 notes=notes,
                 disjoint=apart,
+                published=Binding.from_dict(d["published"]) if d.get("published") else None,
             )
             told = found.to_dict()["releases"]
             for name in ("count", "disjoint", "sigma") if d["version"] > 1 else ():
@@ -410,7 +416,9 @@ def calibrate_profile(
     sigma, solution, stage = smallest_noise(profile, epsilon, mechanism)
     check_scale(sigma, epsilon)
     found = profile.explain(profile.largest(solution, stage, LISTED), stage, cost_at(mechanism, sigma))
-    compared, left_out = _compared(profile, mechanism, epsilon, weights) if compare else ({}, ())
+    compared, published, left_out = (
+        _compared(profile, mechanism, epsilon, weights) if compare else ({}, None, ())
+    )
     made = Calibration(
         sigma=sigma,
         epsilon=epsilon,
@@ -428,6 +436,7 @@ def calibrate_profile(
         notes=(*found.notes, *left_out),
         origin=(profile.model, profile.request.repeatable),
         disjoint=disjoint,
+        published=published,
     )
     return profile.whole(made)
 
@@ -487,8 +496,8 @@ def _weights(model: Model, mechanism: Mechanism) -> Vector:
 
 def _compared(
     profile: LeakageProfile, mechanism: Mechanism, epsilon: float, weights: Vector
-) -> tuple[dict[str, float], tuple[str, ...]]:
-    """Return the scales of independent records, group privacy, and the published formula, with notes.
+) -> tuple[dict[str, float], Binding | None, tuple[str, ...]]:
+    """Return the scales of independent records, group privacy and the published lemma, its quilt, and notes.
 
     The published formula gets the smallest work budget, no more work than such an answer takes, and what is
     left of the answer's own limits; where they are reached, the whole answer is a partial one.
@@ -496,10 +505,13 @@ def _compared(
     budget = BesideBudget(**LEVELS["quick"].to_dict())
     alone = epsilon / heaviest(profile.units, profile.model, weights)
     compared, notes = {"independent": digits_up(mechanism.scale(alone))}, []
+    published = None
     for name in ("group", "published"):
         other = profile.with_method(name, budget)
         try:
-            compared[name] = digits_up(mechanism.scale(other.scale(epsilon, weights, tolerance=1e-6)))
+            solution, _ = other.search(lambda s: scaled(weights, s), epsilon, weights, tolerance=1e-6)
+            compared[name] = digits_up(mechanism.scale(other.whole(solution.x)))
+            published = other.binding(solution.found)[0] if name == "published" else None
         except LimitReached:
             notes.append(f"a limit was reached before the answer was compared with {name!r}")
             profile.reached = profile.reached or notes[-1]
@@ -508,7 +520,7 @@ def _compared(
             notes.append(f"not compared with {name!r}: {error.reason}; {asked}")
         except QuiltdpError:
             continue  # not for this kind of model or unit
-    return compared, tuple(notes)
+    return compared, published, tuple(notes)
 
 
 def _approximate(

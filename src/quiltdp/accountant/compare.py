@@ -71,7 +71,8 @@ def calibrate_adversaries(
     Examples
     --------
     >>> import quiltdp as qd
-    >>> found = qd.calibrate_adversaries(qd.example("asia"), 1.0, qd.Laplace(1.0))
+    >>> from quiltdp.accountant.compare import calibrate_adversaries
+    >>> found = calibrate_adversaries(qd.example("asia"), 1.0, qd.Laplace(1.0))
     >>> [f"{c.adversary} {c.sigma:.4f}" for c in found]
     ['prior 3.9650', 'knows:1 4.0210', 'knows:2 4.0361', 'informed 4.0361']
     """

@@ -57,10 +57,13 @@ class UnitBounds:
 
     def and_also(self, result: Bounds, place: int) -> UnitBounds:
         """Return the smaller of these and what the bound at a place says."""
-        better = result.values < self.values
-        by = np.where(better, np.int16(place), self.by)
+        values, mine, by = result.values, self.values, self.by
+        if values.strides == mine.strides == by.strides == (0,):  # one number that stands for all
+            values, mine, by = values[:1], mine[:1], by[:1]
+        by = np.broadcast_to(np.where(values < mine, np.int16(place), by), len(self.by))
+        values = np.broadcast_to(np.minimum(values, mine), len(self.by))
         results = (*self.results[:place], result, *self.results[place + 1 :])
-        return UnitBounds(np.minimum(self.values, result.values), by, results, max(self.asked, place + 1))
+        return UnitBounds(values, by, results, max(self.asked, place + 1))
 
 
 class Preparation(NamedTuple):

@@ -35,7 +35,7 @@ def compose(costs: Iterable[float | Mapping[str, float]]) -> float | dict[str, f
 
     Examples
     --------
-    >>> from quiltdp import compose
+    >>> from quiltdp.accountant.composition import compose
     >>> compose([0.25, 0.5])
     0.75
     >>> compose([{"ann": 0.25, "bob": 0.0}, 0.5])

@@ -26,7 +26,7 @@ from quiltdp.inference.influence import quilt_influence
 from quiltdp.inference.workspace import moral_graph
 from quiltdp.interface import any_model
 from quiltdp.model import Model
-from quiltdp.numbers import shown_up
+from quiltdp.numbers import format_up
 from quiltdp.printable import printable
 
 __all__ = ["InfluenceTable", "RecordInfluence", "influence_table"]
@@ -70,6 +70,13 @@ class RecordInfluence:
     def nearby_records(self) -> int:
         """|N|, counting records."""
         return self.quilt.nearby_records
+
+    def __str__(self) -> str:
+        """Read as one line."""
+        around = ", ".join(self.separator)
+        quilt = f"its quilt {{{around}}}" if around else "the quilt of its whole component"
+        numbers = f"|N| = {self.nearby_records}, b = {_shown(self.b, self.b_exact)}"
+        return printable(f"{self.record}: {quilt}, {numbers}")
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready dictionary."""
@@ -128,11 +135,11 @@ class InfluenceTable(Mapping[str, RecordInfluence]):
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
         more = [f"… {len(self) - _LISTED:,} more"] if len(self) > _LISTED else []
-        return "\n".join([f"influence table at α = {shown_up(self.dp_epsilon, 4)}", *lines, *more])
+        return "\n".join([f"influence table at α = {format_up(self.dp_epsilon, 4)}", *lines, *more])
 
 
 def _shown(value: float, exact: bool = True) -> str:
-    return ("" if exact else "≤ ") + ("∞" if math.isinf(value) else shown_up(value, 4))
+    return ("" if exact else "≤ ") + ("∞" if math.isinf(value) else format_up(value, 4))
 
 
 @any_model

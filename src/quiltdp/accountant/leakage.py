@@ -37,7 +37,8 @@ class LeakageProfile(Analysis):
     Examples
     --------
     >>> import quiltdp as qd
-    >>> profile = qd.analyze(qd.markov_chain([[0.9, 0.1], [0.1, 0.9]], length=5))
+    >>> from quiltdp.accountant.leakage import analyze
+    >>> profile = analyze(qd.markov_chain([[0.9, 0.1], [0.1, 0.9]], length=5))
     >>> round(profile.leakage(0.1).epsilon, 4), round(profile.dp_epsilon(1.0), 4)
     (0.3877, 0.2592)
     """

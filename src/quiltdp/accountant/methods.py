@@ -35,13 +35,13 @@ __all__ = [
 _HOME = "quiltdp.accountant.bounds"
 
 
-def _others() -> tuple[Line, ...]:
-    """Return lines for the pure bounds that other modules have registered."""
+def _others(but: str = "") -> tuple[Line, ...]:
+    """Return lines for the pure bounds that other modules have registered, but for those of one kind."""
     indexed = {line[:2] for line in (*AUTOMATIC, *ON_REQUEST)}
     return tuple(
         Line(against, name, entry.make.__module__)
         for (approximate, against, name), entry in registered().items()
-        if not approximate and (against, name) not in indexed
+        if not approximate and (against, name) not in indexed and entry.kind != but
     )
 
 
@@ -60,7 +60,7 @@ def automatic(*adversaries: Adversary, approximate: bool = False, until: str = "
 
     The table is read up to the line ``until``, whomever that holds against.
     """
-    lines = APPROXIMATE_BOUNDS if approximate else (*AUTOMATIC[:1], *_others(), *AUTOMATIC[1:])
+    lines = APPROXIMATE_BOUNDS if approximate else (*AUTOMATIC[:1], *_others("published"), *AUTOMATIC[1:])
     names = [line.name for line in lines]
     until = RENAMED_APPROXIMATE.get(until, until) if approximate else RENAMED.get(until, until)
     if until in names:

@@ -38,7 +38,7 @@ from quiltdp.inference.workspace import Workspace
 from quiltdp.interface import as_model
 from quiltdp.mechanisms import Mechanism, check_mechanism
 from quiltdp.model import Model
-from quiltdp.numbers import EPS, shown_up, up_array
+from quiltdp.numbers import EPS, format_up, up_array
 from quiltdp.work import WorkBudget
 
 __all__ = ["RobustProfile", "robust", "useless_from"]
@@ -106,7 +106,7 @@ def robust(
     worst = max(range(len(found)), key=lambda k: (found[k].sigma, -k))
     said = list(found[worst].notes)
     if len(family) > 1:
-        names = ", ".join(f"{shown_up(c.sigma)}" for c in found)
+        names = ", ".join(f"{format_up(c.sigma)}" for c in found)
         said.append(f"enough for each of {len(family)} models, whose own noise is {names}")
     return replace(found[worst], notes=tuple(said))
 

@@ -19,7 +19,8 @@ TOLERANCE = 1e-10
 
 _STEPS = 200
 _HALVINGS = 100  # from the start, until something passes
-_JUMP = 8.0  # the longest step, as a factor, while the slope of the curve is not known
+_AFAR, _OVER = 0.01, 0.0015  # how far (relatively) below the target it is aimed so far above it
+_JUMP = 1e9  # the longest step, as a factor, while the slope of the curve is not known
 
 
 def largest_passing(
@@ -75,8 +76,10 @@ def largest_passing(
         slope = _slope(points)
         if value >= target * (1.0 - tolerance * slope) or high - low <= tolerance * low:
             break
-        # half a tolerance below the target, so that what comes out passes
-        guess = _through(points, -0.5 * tolerance * slope) if points else None
+        # from afar a little above the target: values there are ceilings of all below; then half a tolerance
+        # below it, so that what comes out passes
+        goal = _OVER if value < target * (1.0 - _AFAR) and high >= ceiling else -0.5 * tolerance * slope
+        guess = _through(points, goal) if points else None
         if guess is None:
             guess = low * max(1.25, min(_JUMP, target / value if value > 0.0 else 2.0))
         if stalled > 1 or not low < guess or (guess >= high and high < ceiling):

@@ -64,11 +64,12 @@ def leakage_of(
     Examples
     --------
     >>> import quiltdp as qd
+    >>> from quiltdp.accountant.verify import leakage_of
     >>> m = qd.markov_chain([[0.9, 0.1], [0.1, 0.9]], length=100)
-    >>> round(qd.leakage_of(m, qd.Laplace(sensitivity=1.0), scale=8.652947).epsilon, 5)
+    >>> round(leakage_of(m, qd.Laplace(sensitivity=1.0), scale=8.652947).epsilon, 5)
     1.0
     >>> cal = qd.calibrate(m, epsilon=1.0, mechanism=qd.Laplace(sensitivity=1.0), work="thorough")
-    >>> qd.leakage_of(m, cal).epsilon <= 1.0
+    >>> leakage_of(m, cal).epsilon <= 1.0
     True
     """
     if isinstance(mechanism, Calibration):

@@ -2,154 +2,132 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from quiltdp.cli.accounting import (
-    Adversary,
-    AsJson,
-    Budget,
-    Epsilon,
-    Method,
-    ModelFile,
-    Protect,
-    QueryName,
-    Window,
-    Work,
-    WorkerCount,
-    progress_bar,
-    protection,
-    timed,
-    witness_facts,
-    worker_pool,
-)
-from quiltdp.cli.app import emit_json, guarded
-from quiltdp.cli.limits import MemoryLimit, TimeLimit, limited
-from quiltdp.cli.model_options import load, model_options
-from quiltdp.cli.option_words import opt, switch
+from quiltdp.cli.accounting import protection, timed, witness_facts
+from quiltdp.cli.app import emit_json
+from quiltdp.cli.options import load
+from quiltdp.cli.running import limited, progress_bar, worker_pool
+from quiltdp.cli.show import listed, number, say, show_facts, show_line, show_table
+from quiltdp.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from quiltdp.accountant.alternatives import Alternatives
     from quiltdp.accountant.bracket import Bracket
     from quiltdp.accountant.calibration import Calibration
     from quiltdp.accountant.composition import Concentrated
+    from quiltdp.accountant.result import Binding
     from quiltdp.mechanisms import Mechanism
     from quiltdp.model import Model
 
-__all__ = ["calibrate", "chosen_mechanism"]
+__all__ = ["calibrate"]
 
 
-@model_options
 def calibrate(
-    model: ModelFile,
+    model: str,
     *,
-    epsilon: Epsilon,
-    budget: Budget = None,
-    sensitivity: Annotated[
-        float | None,
-        opt(
-            "D",
-            "How far one record moves the query; default 1, for Thresholdout 1/records. A pedigree needs it"
-            " or --query; of twins who share a record, how far each of them moves it.",
-        ),
-    ] = None,
-    query: QueryName = None,
-    values: Annotated[
-        str | None,
-        opt(
-            "V,V,…",
-            "What each state of a record adds to the sum that gets Laplace noise, in the order of the states:"
-            " less noise than --sensitivity, for this sum only.",
-        ),
-    ] = None,
-    mechanism: Annotated[
-        str | None,
-        opt(
-            "KIND",
-            "laplace, gaussian, discrete-gaussian or thresholdout; default laplace, thresholdout with"
-            " --budget.",
-        ),
-    ] = None,
-    delta: Annotated[
-        float | None, opt("D", "Gaussian, or several Laplace releases together: the δ allowed.")
-    ] = None,
-    releases: Annotated[
-        int, opt("K", "How many equal releases share ε; σ is the scale to draw each of them with.", min=1)
-    ] = 1,
-    disjoint: Annotated[bool, switch("--disjoint", "No record is read by two of the releases.")] = False,
-    renyi: Annotated[
-        bool, switch("--renyi", "Also the Rényi DP (RDP) of one release and of all, order by order.")
-    ] = False,
-    method: Method = "auto",
-    adversary: Adversary = "informed",
-    window: Window = 1,
-    protect: Protect = None,
-    work: Work = "normal",
-    time_limit: TimeLimit = None,
-    memory_limit: MemoryLimit = None,
-    workers: WorkerCount = 1,
-    bracket: Annotated[
-        bool | None,
-        switch(
-            "--bracket/--no-bracket",
-            "Also attack: what no method can be below; by default a short attack on narrow models.",
-        ),
-    ] = None,
-    adversaries: Annotated[
-        bool, switch("--adversaries", "Also σ against prior, knows:1, knows:2 and informed adversaries.")
-    ] = False,
-    json: AsJson = False,
-    options: dict[str, Any],
+    epsilon: float,
+    budget: int | None = None,
+    sensitivity: float | None = None,
+    query: str | None = None,
+    mechanism: str | None = None,
+    delta: float | None = None,
+    releases: int = 1,
+    method: str = "auto",
+    adversary: str = "informed",
+    window: int = 1,
+    protect: list[str] | None = None,
+    records: str | None = None,
+    allele_frequency: list[str] | None = None,
+    report: Path | None = None,
+    ledger: Path | None = None,
+    work: str = "normal",
+    time_limit: float | None = None,
+    allow_partial: bool = False,
+    workers: int = 1,
+    json: bool = False,
 ) -> None:
     """Find the noise that is enough: the smallest σ certified to leak at most ε about any record.
 
     The answer names the record that forces it, compares it with what independent records, group
     privacy and the published lemma would ask for, and says how it was certified.
 
+    Release
+    -------
+    epsilon : E
+        The Bayesian DP target: the leakage allowed.
+    budget : B >= 1
+        Thresholdout: how many answers may come from the holdout.
+    sensitivity : D
+        How far one record moves the query; default 1, for Thresholdout 1/records. A pedigree needs it or
+        --query; of twins who share a record, how far each of them moves it.
+    query : NAME|V,V,…
+        Pedigrees: allele-count, carrier-count or genotype-histogram, whose sensitivity is known. Else what
+        each state of a record adds to the sum that gets Laplace noise, in the order of the states: less
+        noise than --sensitivity, for this sum only.
+    mechanism : KIND
+        laplace, gaussian, discrete-gaussian or thresholdout; default laplace, thresholdout with --budget.
+    delta : D
+        Gaussian, or several Laplace releases together: the δ allowed.
+    releases : K >= 1
+        How many equal releases share ε; σ is the scale to draw each of them with.
+
+    Output
+    ------
+    report : FILE
+        Also write the answer, its reasons and every record as one page to hand on (.html, no network).
+    ledger : FILE
+        Also make the ledger of these releases; it must not exist yet. (A holdout's: 'quiltdp plan --apply'.)
+
     Examples
     --------
     $ quiltdp calibrate models/asia.bif --epsilon 1 --budget 10
+    $ quiltdp calibrate models/asia.bif --epsilon 1 --report asia.html
     $ quiltdp calibrate models/location_chain.json --epsilon 1 --window 6
     $ quiltdp calibrate models/pedigree/ceph1463.fam --allele-frequency 0.1 --query allele-count --epsilon 1
     $ quiltdp calibrate models/asia.bif --epsilon 1 --mechanism gaussian --delta 1e-6 --json
     $ quiltdp calibrate models/location_chain.json --epsilon 1 --mechanism gaussian --delta 1e-6 --releases 12
     """
-    with guarded(), limited(time_limit, memory_limit, json=json) as limits:
+    with limited(time_limit, allow_partial=allow_partial, json=json) as limits:
         import quiltdp as qd
         from quiltdp.accountant.alternatives import alternatives, at_group_privacy
-        from quiltdp.errors import InvalidArgument
 
-        if disjoint and releases == 1:
-            raise InvalidArgument("--disjoint is about several releases: give --releases K too")
-        loaded = load(model, **options)
-        several = releases if not disjoint else 1
-        spec, together = chosen_mechanism(
-            loaded, mechanism, budget, sensitivity, query, delta, several, values
-        )
+        if report is not None or ledger is not None:
+            _check_files(model, report, ledger)
+        loaded = load(model, records, allele_frequency)
+        spec, together = _mechanism(loaded, mechanism, budget, sensitivity, query, delta, releases)
+        if ledger is not None and spec.answers is not None:
+            raise InvalidArgument("--ledger: a reusable holdout has its own ('quiltdp plan --apply LEDGER')")
+        sets = protection(loaded, protect) or together
         with worker_pool(workers) as executor, progress_bar() as progress:
             asked: dict[str, Any] = {
-                "method": method,
-                "protect": protection(loaded, protect) or together,
-                "window": window,
-                "work": work,
-                "time_limit": limits.guard,
-                "progress": progress,
-                "executor": executor,
-            }
-            asked |= {"adversary": adversary}
-            shares: dict[str, Any] = {"releases": releases, "disjoint": disjoint}
-            found = limits.answer(lambda: qd.calibrate(loaded, epsilon, spec, **shares, **asked))
-            others: tuple[Calibration, ...] = ()
-            if adversaries:
-                rest = {"compare": False, "known": [found], **asked}
-                del rest["adversary"]
-                noise = found.mechanism
-                others = limits.answer(lambda: qd.calibrate_adversaries(loaded, epsilon, noise, **rest))
+                "method": method, "protect": sets, "window": window, "work": work, "time_limit": limits.guard,
+            }  # fmt: skip
+            how: dict[str, Any] = {"progress": progress, "executor": executor}
+            found = limits.answer(
+                lambda: qd.calibrate(
+                    loaded, epsilon, spec, releases=releases, adversary=adversary, **asked, **how
+                )
+            )
             instead = None
             if at_group_privacy(found) and not limits.reached:
-                how: dict[str, Any] = {"time_limit": limits.guard, "executor": executor}
-                instead = limits.answer(lambda: alternatives(found, **how))
-        attained = None if limits.reached else _bracket(loaded, found, bracket)
+                instead = limits.answer(
+                    lambda: alternatives(found, time_limit=limits.guard, executor=executor)
+                )
+            if report is not None:
+                page = {"options": asked, "name": Path(model).name, "allow_partial": allow_partial, **how}
+                limits.answer(lambda: _write_report(limits, found, report, loaded, page))
+        if ledger is not None and limits.may_write(str(ledger)):
+            from quiltdp.accountant.ledger import Ledger
+
+            Ledger.create(ledger, found, model=loaded, protect=sets, window=window)
+        attained = None if limits.reached else _bracket(loaded, found)
+        files = {"report": report, "ledger": ledger} if limits.may_write() else {}
+        written = {what: str(file) for what, file in files.items() if file is not None}
         if json:
             shared: dict[str, Any] = {"concentrated": found.concentrated().to_dict()}
             shared["bracket"] = None if attained is None else attained.to_dict()
@@ -157,27 +135,43 @@ def calibrate(
             if instead is not None:
                 shared |= instead.to_dict()
                 notes = [*instead.says(attained), *notes, *instead.notes]
-            if adversaries:
-                shared["adversaries"] = [_compared(c) for c in others]
-            emit_json("calibration", {**found.to_dict(), **shared, "notes": notes}, limits.reached)
-        else:
-            cost = found.concentrated() if releases > 1 or renyi or found.delta else None
-            _show(model, loaded, found, attained, instead, cost)
-            if cost is not None and renyi:
-                _show_renyi(cost)
-            if others:
-                _show_adversaries(others, found.notes)
+            emit_json("calibration", {**found.to_dict(), **shared, "notes": notes, **written}, limits.reached)
+            return
+        cost = found.concentrated() if releases > 1 or found.delta else None
+        _show(model, loaded, found, attained, instead, cost)
+        for file in written.values():
+            say(f"wrote {file}")
 
 
-def chosen_mechanism(
+def _check_files(model: str, report: Path | None, ledger: Path | None) -> None:
+    """Refuse files that cannot be written, before any work."""
+    from quiltdp.io.replace import check_writable
+
+    if report is not None:
+        check_writable(report, model, ledger)
+    if ledger is not None:
+        check_writable(ledger, model)
+        if ledger.exists():
+            raise InvalidArgument(
+                f"{ledger}: this exists already, and a ledger is never overwritten; choose another name"
+            )
+
+
+def _write_report(limits: Any, found: Calibration, report: Path, model: Model, page: dict[str, Any]) -> None:
+    from quiltdp.report.html_report import write_report
+
+    if limits.may_write(str(report)):
+        write_report(found, report, model, command=shlex.join(["quiltdp", *sys.argv[1:]]), **page)
+
+
+def _mechanism(
     model: Model,
     mechanism: str | None,
     budget: int | None,
     sensitivity: float | None,
     query: str | None,
     delta: float | None,
-    releases: int = 1,
-    values: str | None = None,
+    releases: int,
 ) -> tuple[Mechanism, dict[str, tuple[str, ...]] | None]:
     """Return the mechanism that the options describe, and what is protected together.
 
@@ -186,35 +180,34 @@ def chosen_mechanism(
     from quiltdp.mechanisms import Repeated, mechanism_from_options, mechanism_kinds
 
     kind = mechanism or ("thresholdout" if budget is not None else "laplace")
-    if values is None:
-        moves, together = _moves(model, sensitivity, query, budget, laplace=kind == "laplace")
+    if query is not None and _numbers(query) is not None:
+        if sensitivity is not None:
+            raise InvalidArgument("the values of --query say what moves their sum: leave --sensitivity out")
+        moves, together = {"values": _numbers(query)}, None
     else:
-        moves, together = {"values": _numbers(values, sensitivity, query)}, None
-    made = mechanism_kinds().get(kind)
-    composed = releases > 1 and delta is not None and made is not None and made.pure
-    given = {"budget": budget, **moves, "delta": None if composed else delta}
-    spec = mechanism_from_options(kind, given, people=model.headcount)
+        moves, together = _moves(model, sensitivity, query, budget, laplace=kind == "laplace")
+    known = mechanism_kinds().get(kind)
+    composed = releases > 1 and delta is not None and known is not None and known.pure
+    options = {"budget": budget, **moves, "delta": None if composed else delta}
+    spec = mechanism_from_options(kind, options, people=model.headcount)
     return Repeated(spec, releases, delta) if composed and delta is not None else spec, together
 
 
-def _numbers(values: str, sensitivity: float | None, query: str | None) -> list[float]:
-    from quiltdp.errors import InvalidArgument
-
-    if sensitivity is not None or query is not None:
-        raise InvalidArgument("--values say what moves their sum: leave --sensitivity and --query out")
+def _numbers(query: str) -> list[float] | None:
+    """Return the values of a query that is written as numbers; None for a name."""
     try:
-        return [float(v) for v in values.split(",")]
+        return [float(v) for v in query.split(",")]
     except ValueError:
-        raise InvalidArgument(f"--values must be numbers between commas, not {values!r}") from None
+        if "," in query:
+            raise InvalidArgument(f"--query {query!r}: write a name, or numbers between commas") from None
+        return None
 
 
 def _moves(
     model: Model, sensitivity: float | None, query: str | None, budget: int | None, *, laplace: bool
 ) -> tuple[dict[str, Any], dict[str, tuple[str, ...]] | None]:
     """Return how far a record moves the query and what is protected together, or ask for the query."""
-    from quiltdp.errors import InvalidArgument
-
-    genetic = model.provenance.get("format", "").endswith(" pedigree")
+    genetic = {"loci", "founders"} <= model.provenance.keys()
     if query is None:
         if genetic and sensitivity is None and budget is None:
             raise InvalidArgument(
@@ -225,7 +218,9 @@ def _moves(
     if sensitivity is not None or budget is not None:
         raise InvalidArgument("--query knows its sensitivity: leave --sensitivity and --budget out")
     if not genetic:
-        raise InvalidArgument("--query is for pedigrees: give --sensitivity for other models")
+        raise InvalidArgument(
+            f"--query {query!r}: names are for pedigrees; give --sensitivity, or what each state adds (0,1,…)"
+        )
     from quiltdp.domains.pedigree.queries import query_by_name
 
     chosen = query_by_name(model, query)
@@ -239,60 +234,11 @@ def _moves(
     return {"sensitivity": dict(chosen.sensitivities)}, together
 
 
-def _bracket(model: Model, found: Calibration, asked: bool | None) -> Bracket | None:
-    """Return what an attack at the same cost attains, beside what was certified, if asked or if cheap."""
+def _bracket(model: Model, found: Calibration) -> Bracket | None:
+    """Return what an attack at the same cost attains, beside what was certified, where that is cheap."""
     from quiltdp.accountant.bracket import quick_bracket
 
-    if asked:
-        return found.bracket()
-    if asked is False:
-        return None
     return quick_bracket(found, model)
-
-
-def _compared(found: Calibration) -> dict[str, Any]:
-    """Return what is told of a calibration that stands beside others."""
-    return {
-        "adversary": found.adversary,
-        "sigma": found.sigma,
-        "leakage": found.leakage,
-        "dp_epsilon": found.dp_epsilon,
-        "method": found.method,
-        "binding": found.binding.unit,
-        "stage": found.certificate.stage,
-        "notes": list(found.notes),
-    }
-
-
-def _show_renyi(cost: Concentrated) -> None:
-    from quiltdp.cli.show import show_table
-
-    rows = [(f"{a:g}", f"{each:.6g}", f"{together:.6g}") for a, each, together in cost.curve]
-    title = "Rényi DP in one record, before any correlation"
-    show_table(
-        ["order", "one release", "together"], rows, title=title, right=["order", "one release", "together"]
-    )
-
-
-def _show_adversaries(found: tuple[Calibration, ...], said: tuple[str, ...]) -> None:
-    """Show one row per adversary, and beneath what their notes say that was not ``said`` yet."""
-    from quiltdp.cli.show import show_facts, show_table
-    from quiltdp.numbers import shown_up
-
-    says = {
-        "prior": "knows the model only",
-        "knows:1": "knows any one record",
-        "knows:2": "knows any two records",
-        "informed": "knows any records",
-    }
-    rows = [
-        (c.adversary, shown_up(c.sigma), c.binding.unit, c.method, says.get(c.adversary, "")) for c in found
-    ]
-    columns = ["adversary", "σ", "forced by", "method", "remark"]
-    show_table(columns, rows, title="What the adversary may know", right=["σ"])
-    stages = ", ".join(f"{c.adversary} {c.certificate.stage}" for c in found)
-    notes = [(c.adversary, note) for c in found for note in c.notes if note not in said]
-    show_facts([("stages", stages), *notes])
 
 
 def _show(
@@ -304,7 +250,6 @@ def _show(
     cost: Concentrated | None = None,
 ) -> None:
     from quiltdp.accountant.adversaries import adversary_from
-    from quiltdp.cli.show import number, show_facts, show_line, show_table
     from quiltdp.numbers import shown_up
 
     promise = f"ε = {found.epsilon:g}" + (f", δ = {found.delta:g}" if found.delta else "")
@@ -344,11 +289,23 @@ def _show(
     prior = adversary_from(found.adversary).knows_nothing
     for name, sigma in found.compared.items():
         known = f"{name}, prior" if prior and name == "published" else name
-        rows.append((_NAMES[known], f"{sigma:.6g}", f"{sigma / found.sigma:.3g}", _remark(known)))
+        remark = _remark(known)
+        if name == "published" and found.published is not None:
+            remark += _quilt(found.published)
+        rows.append((_NAMES[known], f"{sigma:.6g}", f"{sigma / found.sigma:.3g}", remark))
     show_table(["answer", "σ", "× this", "remark"], rows, title="\nHow it compares", right=["σ", "× this"])
     if found.per_record:
         top = [(timed(model, n), number(v, 6, up=True)) for n, v in found.per_record]
         show_table(["record", "leakage"], top, title="Largest leakages", right=["leakage"])
+
+
+def _quilt(forced: Binding) -> str:
+    """Return which quilt a published number used, with |N| and b."""
+    quilt = forced.witness
+    if "nearby_records" not in quilt:
+        return ""
+    around = f"{{{listed(quilt['separator'])}}}" if quilt["separator"] else "the whole component"
+    return f": {forced.unit}, {around}, |N| = {quilt['nearby_records']:,}, b = {number(quilt['b'], up=True)}"
 
 
 _NAMES = {

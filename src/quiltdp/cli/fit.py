@@ -3,86 +3,94 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from quiltdp.cli.accounting import AsJson, progress_bar
-from quiltdp.cli.app import emit_json, guarded
-from quiltdp.cli.option_words import arg, opt
+from quiltdp.cli.app import emit_json
+from quiltdp.cli.running import progress_bar
+from quiltdp.cli.show import show_facts, show_line
+from quiltdp.errors import InvalidArgument
 
 __all__ = ["fit"]
 
 
 def fit(
-    data: Annotated[str, arg("DATA", "A CSV file with a header.")],
+    data: str,
     *,
-    output: Annotated[Path, opt("FILE", "Where to write the model (.json).", "--output", "-o")],
-    column: Annotated[
-        str | None,
-        opt(
-            "NAME",
-            "A Markov chain of this column, rows in the order of time; without it, a Bayesian network over"
-            " all columns.",
-        ),
-    ] = None,
-    rows: Annotated[
-        str | None,
-        opt(
-            "HOW",
-            "For a holdout of rows: independent, time (a chain over the joint states of the columns) or group"
-            " (rows with one value of --unit belong together).",
-        ),
-    ] = None,
-    unit: Annotated[
-        str | None,
-        opt("NAME", "--rows group: the column that says which rows belong together; groups are independent."),
-    ] = None,
-    read: Annotated[
-        list[str] | None,
-        opt(
-            "NAME",
-            "--rows: a column that questions may read; repeat for several. Default: all but counters, dates.",
-        ),
-    ] = None,
-    group: Annotated[
-        str | None,
-        opt(
-            "NAME",
-            "Chain: rows with one value in this column belong together (a machine, a user); one chain for"
-            " each.",
-        ),
-    ] = None,
-    time: Annotated[
-        str | None,
-        opt("NAME", "Chain: the column with the time; steps that are not there are steps that nobody saw."),
-    ] = None,
-    missing: Annotated[str, opt("HOW", "Chain: refuse a missing value, or take it for a gap.")] = "refuse",
-    initial: Annotated[
-        str,
-        opt(
-            "LAW",
-            "Chain: the first step: stationary, occupancy (shares of the data) or uniform; auto is stationary"
-            " where every state is reached from every other, else occupancy.",
-        ),
-    ] = "auto",
-    states: Annotated[int, opt("K", "How many states numbers are cut into.", min=1)] = 8,
-    binning: Annotated[str, opt("RULE", "Chain: quantile or width.")] = "quantile",
-    estimator: Annotated[str, opt("NAME", "Chain: mle, additive:A or reversible.")] = "mle",
-    length: Annotated[
-        int | None,
-        opt("N", "Chain: steps to protect, with --group of each; default those of the data.", min=1),
-    ] = None,
-    edge: Annotated[
-        list[str] | None, opt("A>B", "Network: an edge; repeat for several. Default: learned (pgmpy, BIC).")
-    ] = None,
-    epsilon: Annotated[float, opt("E", "The target at which the sampling error is told.")] = 1.0,
-    confidence: Annotated[float, opt("P", "Of the region of chains.")] = 0.95,
-    json: AsJson = False,
+    column: str | None = None,
+    group: str | None = None,
+    time: str | None = None,
+    missing: str = "refuse",
+    rows: str | None = None,
+    unit: str | None = None,
+    read: list[str] | None = None,
+    states: int = 8,
+    binning: str = "quantile",
+    initial: str = "auto",
+    estimator: str = "mle",
+    length: int | None = None,
+    edge: list[str] | None = None,
+    epsilon: float = 1.0,
+    confidence: float = 0.95,
+    output: Path,
+    json: bool = False,
 ) -> None:
     """Fit a model to public or past data: a chain of one column, or a network over columns.
 
     Never fit on the records that are to be protected: the model would tell about them before any
     noise is drawn.  A chain also tells what the answer becomes if its matrix is off by the sampling
     error.
+
+    Arguments
+    ---------
+    data : DATA
+        A CSV file with a header.
+
+    Reading
+    -------
+    column : NAME
+        A Markov chain of this column, rows in the order of time; without it, a Bayesian network over all
+        columns.
+    group : NAME
+        Chain: rows with one value in this column belong together (a machine, a user); one chain for each.
+    time : NAME
+        Chain: the column with the time; steps that are not there are steps that nobody saw.
+    missing : HOW
+        Chain: refuse a missing value, or take it for a gap.
+    rows : HOW
+        For a holdout of rows: independent, time (a chain over the joint states of the columns) or group
+        (rows with one value of --unit belong together).
+    unit : NAME
+        --rows group: the column that says which rows belong together; groups are independent.
+    read : NAME
+        --rows: a column that questions may read; repeat for several. Default: all but counters, dates.
+
+    Model
+    -----
+    states : K >= 1
+        How many states numbers are cut into.
+    binning : RULE
+        Chain: quantile or width.
+    initial : LAW
+        Chain: the first step: stationary, occupancy (shares of the data) or uniform; auto is stationary
+        where every state is reached from every other, else occupancy.
+    estimator : NAME
+        Chain: mle, additive:A or reversible.
+    length : N >= 1
+        Chain: steps to protect, with --group of each; default those of the data.
+    edge : A>B
+        Network: an edge; repeat for several. Default: learned (pgmpy, BIC).
+
+    Release
+    -------
+    epsilon : E
+        The target at which the sampling error is told.
+    confidence : P
+        Of the region of chains.
+
+    Output
+    ------
+    output (-o, --output) : FILE
+        Where to write the model (.json).
 
     Examples
     --------
@@ -92,37 +100,31 @@ def fit(
     $ quiltdp fit train.csv --rows group --unit patient -o rows.json
     $ quiltdp fit meters.csv --column load --group meter --time hour -o chains.json
     """
-    with guarded():
-        from quiltdp.domains.series.read import read_columns
-        from quiltdp.errors import InvalidArgument
-        from quiltdp.io.json_models import save_model
-        from quiltdp.io.replace import check_writable
+    from quiltdp.domains.series.read import read_columns
+    from quiltdp.io.json_models import save_model
+    from quiltdp.io.replace import check_writable
 
-        check_writable(output, data)
-        _check(output, rows, column, edge, group=group, time=time, missing=missing, initial=initial)
-        if rows is None and (unit or read):
-            raise InvalidArgument(
-                f"--{'unit' if unit else 'read'} belongs to a holdout of rows: give --rows too"
-            )
-        how: dict[str, Any] = {"states": states, "length": length, "missing": missing, "initial": initial}
-        if rows is not None:
-            told, model = _rows(data, rows, unit=unit, read=read, group=group, time=time, **how)
-        elif column is not None:
-            wanted = list(dict.fromkeys(name for name in (column, group, time) if name is not None))
-            table = read_columns(data, wanted, missing=missing, optional=[column])
-            found = {"group": group and table[group], "time": time and table[time]}
-            how |= {"binning": binning, "estimator": estimator, "source": f"{data}, column {column}"}
-            told, model = _chain(table[column], epsilon, confidence, **found, **how)
-        else:
-            told, model = _network(read_columns(data, missing="gap", optional=()), states, edge, data)
-        save_model(model, output)
-        if json:
-            emit_json("fit", {"file": str(output), **told})
-        else:
-            from quiltdp.cli.show import show_facts, show_line
-
-            show_line(f"wrote {output}", style="bold green")
-            show_facts([(k.replace("_", " "), _shown(v)) for k, v in told.items()])
+    check_writable(output, data)
+    _check(output, rows, column, edge, group=group, time=time, missing=missing, initial=initial)
+    if rows is None and (unit or read):
+        raise InvalidArgument(f"--{'unit' if unit else 'read'} belongs to a holdout of rows: give --rows too")
+    how: dict[str, Any] = {"states": states, "length": length, "missing": missing, "initial": initial}
+    if rows is not None:
+        told, model = _rows(data, rows, unit=unit, read=read, group=group, time=time, **how)
+    elif column is not None:
+        wanted = list(dict.fromkeys(name for name in (column, group, time) if name is not None))
+        table = read_columns(data, wanted, missing=missing, optional=[column])
+        found = {"group": group and table[group], "time": time and table[time]}
+        how |= {"binning": binning, "estimator": estimator, "source": f"{data}, column {column}"}
+        told, model = _chain(table[column], epsilon, confidence, **found, **how)
+    else:
+        told, model = _network(read_columns(data, missing="gap", optional=()), states, edge, data)
+    save_model(model, output)
+    if json:
+        emit_json("fit", {"file": str(output), **told})
+    else:
+        show_line(f"wrote {output}", style="bold green")
+        show_facts([(k.replace("_", " "), _shown(v)) for k, v in told.items()])
 
 
 def _shown(value: Any) -> str:
@@ -135,8 +137,6 @@ def _check(
     output: Path, rows: str | None, column: str | None, edge: list[str] | None, **chain: str | None
 ) -> None:
     """Refuse options that do not belong together, before any file is read."""
-    from quiltdp.errors import InvalidArgument
-
     if not str(output).lower().endswith((".json", ".json.gz")):
         raise InvalidArgument(f"{output}: models are saved as .json or .json.gz files")
     if rows is not None and (column is not None or edge):
@@ -204,7 +204,6 @@ def _chain(values: Any, epsilon: float, confidence: float, **how: Any) -> tuple[
 
 def _network(columns: Any, states: int, edge: list[str] | None, source: str) -> tuple[dict[str, Any], Any]:
     from quiltdp.domains.series.network import fit_network
-    from quiltdp.errors import InvalidArgument
 
     edges = None
     if edge:

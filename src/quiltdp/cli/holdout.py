@@ -3,123 +3,104 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from quiltdp.cli.accounting import Work
-from quiltdp.cli.app import GroupedCommand, emit_json, guarded
-from quiltdp.cli.option_words import arg, opt, switch
-from quiltdp.cli.show import say
+from quiltdp.cli.app import emit_json
+from quiltdp.cli.show import number, say, show_facts
+from quiltdp.errors import BudgetSpent, FileFormatError, InvalidArgument, QuiltdpError, Refused
 
 if TYPE_CHECKING:
+    from quiltdp.mechanisms.cells import Written
     from quiltdp.mechanisms.holdout import Answer
 
-__all__ = ["holdout"]
-
-holdout = typer.Typer(
-    help="Ask one holdout again and again; a ledger keeps the account.",
-    rich_markup_mode=None,
-    no_args_is_help=True,
-)
-
-LedgerPath = Annotated[Path, arg("LEDGER", "The ledger file.")]
-AnchorPath = Annotated[
-    Path | None,
-    opt(
-        "FILE",
-        "A file on another disk that remembers the newest entry: an old copy of the ledger is noticed.",
-    ),
-]
-Types = Annotated[
-    list[str] | None,
-    opt(
-        "COLUMN=KIND",
-        "number, boolean or text, where the training data should not decide; repeated.",
-        "--type",
-    ),
-]
-Second = Annotated[bool, opt(None, "Another ledger for the same data is meant: what the two leak adds up.")]
-Json = Annotated[bool, switch("--json", "Plain JSON on stdout, nothing else.")]
+__all__ = ["ask", "extend", "init", "status"]
 
 
-@holdout.command(
-    cls=GroupedCommand,
-    short_help="Make the ledger of a reusable holdout.",
-    epilog="\b\nExamples:\n  quiltdp calibrate models/asia.bif --epsilon 1 --budget 10 --json > cal.json\n"
-    "  quiltdp holdout init study.db --calibration cal.json --threshold 0.04 --model models/asia.bif"
-    " --holdout holdout.csv",
-)
 def init(
-    ledger: Annotated[Path, arg("LEDGER", "The file to make; it must not exist yet.")],
+    ledger: Path,
     *,
-    plan: Annotated[
-        Path | None, opt("FILE", "What 'quiltdp plan … --json' printed: all of it is kept.")
-    ] = None,
-    calibration: Annotated[
-        Path | None, opt("FILE", "What 'quiltdp calibrate … --budget B --json' printed.")
-    ] = None,
-    threshold: Annotated[
-        float | None, opt("T", "How far training and holdout may differ before the holdout answers.")
-    ] = None,
-    failure: Annotated[float, opt("P", "How likely the stated error bounds may fail.")] = 0.05,
-    queries: Annotated[
-        int | None, opt("M", "How many queries may be asked, if that is fixed: tighter bounds.")
-    ] = None,
-    model: Annotated[Path | None, opt("MODEL", "Certify the calibration anew, against its model.")] = None,
-    data: Annotated[
-        Path | None, opt("CSV", "Bind the ledger to these data now, not when asking.", "--holdout")
-    ] = None,
-    second: Second = False,
-    anchor: AnchorPath = None,
-    json: Json = False,
+    plan: Path | None = None,
+    calibration: Path | None = None,
+    threshold: float | None = None,
+    failure: float = 0.05,
+    queries: int | None = None,
+    model: Path | None = None,
+    data: Path | None = None,
+    second: bool = False,
+    anchor: Path | None = None,
+    json: bool = False,
 ) -> None:
     """Make the ledger of a reusable holdout, from a calibration of Thresholdout.
 
     The ledger holds the secret threshold and the account of everything answered; the data stay where
     they are.  Without --model only σ and ε are compared: a calibration that was changed with care is
     noticed by the model alone.
-    """
-    with guarded():
-        from quiltdp.accountant.ledger import Ledger
-        from quiltdp.errors import InvalidArgument
-        from quiltdp.io.load import load_model
-        from quiltdp.mechanisms import Thresholdout
-        from quiltdp.mechanisms.holdout import checked_settings
 
-        terms = read_terms(plan, calibration, threshold, failure, queries)
-        found = terms.pop("calibration")
-        if not isinstance(found.mechanism, Thresholdout):
-            raise InvalidArgument(
-                f"{calibration}: this calibration is for {found.mechanism!r}, a holdout needs Thresholdout:"
-                " calibrate with --budget and without --releases"
-            )
-        if ledger.exists():
-            raise InvalidArgument(
-                f"{ledger}: this exists already, and a ledger is never overwritten; choose another name"
-            )
-        settings = checked_settings(**terms)
-        identity = None if data is None else _identity(ledger, data, second)
-        loaded = None if model is None else load_model(model)
-        made = Ledger.create(ledger, found, settings=settings, anchor=anchor, model=loaded)
-        if identity is not None:
-            made.bind_data(identity)
-        checked = made.genesis["checked"]
-        facts = {"ledger": str(ledger), "id": made.genesis["id"], "checked": checked, **status_facts(made)}
-        if json:
-            emit_json("holdout-init", facts)
-            return
-        say(f"{ledger}: {facts['remaining']} answers may come from the holdout")
-        if checked != "model":
-            say("σ was compared with ε alone; --model certifies it against the model")
-        say("keep this file private and safe: it holds the secret threshold and the account")
+    Arguments
+    ---------
+    ledger : LEDGER
+        The file to make; it must not exist yet.
+
+    Release
+    -------
+    plan : FILE
+        What 'quiltdp plan … --json' printed: all of it is kept.
+    calibration : FILE
+        What 'quiltdp calibrate … --budget B --json' printed.
+    threshold : T
+        How far training and holdout may differ before the holdout answers.
+    failure : P
+        How likely the stated error bounds may fail.
+    queries : M
+        How many queries may be asked, if that is fixed: tighter bounds.
+    model : MODEL
+        Certify the calibration anew, against its model.
+    data (--holdout) : CSV
+        Bind the ledger to these data now, not when asking.
+    second
+        Another ledger for the same data is meant: what the two leak adds up.
+
+    Examples
+    --------
+    $ quiltdp calibrate models/asia.bif --epsilon 1 --budget 10 --json > cal.json
+    $ quiltdp holdout init study.db --calibration cal.json --threshold 0.04 --model models/asia.bif
+    """
+    from quiltdp.accountant.ledger import Ledger
+    from quiltdp.io.load import load_model
+    from quiltdp.mechanisms import Thresholdout
+    from quiltdp.mechanisms.holdout import checked_settings
+
+    terms = read_terms(plan, calibration, threshold, failure, queries)
+    found = terms.pop("calibration")
+    if not isinstance(found.mechanism, Thresholdout):
+        raise InvalidArgument(
+            f"{calibration}: this calibration is for {found.mechanism!r}, a holdout needs Thresholdout:"
+            " calibrate with --budget and without --releases"
+        )
+    if ledger.exists():
+        raise InvalidArgument(
+            f"{ledger}: this exists already, and a ledger is never overwritten; choose another name"
+        )
+    settings = checked_settings(**terms)
+    identity = None if data is None else _identity(ledger, data, second)
+    loaded = None if model is None else load_model(model)
+    made = Ledger.create(ledger, found, settings=settings, anchor=anchor, model=loaded)
+    if identity is not None:
+        made.bind_data(identity)
+    checked = made.genesis["checked"]
+    facts = {"ledger": str(ledger), "id": made.genesis["id"], "checked": checked, **status_facts(made)}
+    if json:
+        emit_json("holdout-init", facts)
+        return
+    say(f"{ledger}: {facts['remaining']} answers may come from the holdout")
+    if checked != "model":
+        say("σ was compared with ε alone; --model certifies it against the model")
+    say("keep this file private and safe: it holds the secret threshold and the account")
 
 
 def _identity(ledger: Path, data: Path, second: bool) -> str | None:
     """Return what the holdout data are; refuse a second ledger for them."""
     from quiltdp.accountant.ledger import other_account
-    from quiltdp.cli.columns import read_columns
-    from quiltdp.errors import Refused
     from quiltdp.mechanisms.identity import data_identity
 
     found = data_identity(read_columns(data))
@@ -132,124 +113,137 @@ def _identity(ledger: Path, data: Path, second: bool) -> str | None:
     return found
 
 
-@holdout.command(
-    cls=GroupedCommand,
-    short_help="Ask queries of the holdout.",
-    epilog="\b\nExamples:\n  quiltdp holdout ask study.db 'guess == label' --train train.csv"
-    " --holdout holdout.csv",
-)
 def ask(
-    ledger: LedgerPath,
-    query: Annotated[list[str], arg("QUERY...", "A column, or an expression: 'age < 40'.")],
+    ledger: Path,
+    query: list[str],
     *,
-    train: Annotated[Path, opt("CSV", "The training data.")],
-    holdout: Annotated[Path, opt("CSV", "The holdout data.")],
-    key: Annotated[
-        list[str] | None, opt("KEY", "A key for each query, in order: asked again, it costs nothing.")
-    ] = None,
-    types: Types = None,
-    second: Second = False,
-    anchor: AnchorPath = None,
-    json: Json = False,
+    train: Path,
+    holdout: Path,
+    key: list[str] | None = None,
+    types: list[str] | None = None,
+    second: bool = False,
+    anchor: Path | None = None,
+    json: bool = False,
 ) -> None:
     """Ask queries: the mean over the rows of values in [0, 1] (a true comparison counts 1).
 
     Each is answered from the training data when the holdout agrees, otherwise from the holdout with
-    noise, which spends one answer.  Exit code 1 when the budget is spent, or all planned queries were asked.
+    noise, which spends one answer.  Exit code 1 when all answers are spent, or all
+    planned queries were asked.
+
+    Arguments
+    ---------
+    query : QUERY...
+        A column, or an expression: 'age < 40'.
+
+    Reading
+    -------
+    train : CSV
+        The training data.
+    holdout : CSV
+        The holdout data.
+    types (--type) : COLUMN=KIND
+        number, boolean or text, where the training data should not decide; repeated.
+
+    Release
+    -------
+    key : KEY
+        A key for each query, in order: asked again, it costs nothing.
+    second
+        Another ledger for the same data is meant: what the two leak adds up.
+
+    Examples
+    --------
+    $ quiltdp holdout ask study.db 'guess == label' --train train.csv --holdout holdout.csv
     """
-    with guarded():
-        from quiltdp.cli.columns import read_columns
-        from quiltdp.errors import BudgetSpent
-        from quiltdp.mechanisms.holdout import ReusableHoldout
+    from quiltdp.mechanisms.holdout import ReusableHoldout
 
-        made = ReusableHoldout.from_ledger(
-            read_columns(train),
-            read_columns(holdout),
-            ledger,
-            anchor=anchor,
-            types=_kinds(types or []),
-            second=second,
-            data_folders=[holdout.parent],
-        )
-        answers = made.ask_many(query, keys=key or None, labels=[q[:200] for q in query])
-        if json:
-            told = [_facts(q, a, made.failure) for q, a in zip(query, answers, strict=True)]
-            emit_json("holdout-ask", {"answers": told})
-        else:
-            for text, answer in zip(query, answers, strict=True):
-                say(_line(text, answer))
-        if any(a.value is None for a in answers):
-            raise BudgetSpent(f"{ledger}: the holdout's budget is spent; no more answers")
+    made = ReusableHoldout.from_ledger(
+        read_columns(train),
+        read_columns(holdout),
+        ledger,
+        anchor=anchor,
+        types=_kinds(types or []),
+        second=second,
+        data_folders=[holdout.parent],
+    )
+    answers = made.ask_many(query, keys=key or None, labels=[q[:200] for q in query])
+    if json:
+        told = [_facts(q, a, made.failure) for q, a in zip(query, answers, strict=True)]
+        emit_json("holdout-ask", {"answers": told})
+    else:
+        for text, answer in zip(query, answers, strict=True):
+            say(_line(text, answer))
+    if any(a.value is None for a in answers):
+        raise BudgetSpent(f"{ledger}: the budget of answers is spent")
 
 
-@holdout.command(
-    cls=GroupedCommand, epilog="\b\nExamples:\n  quiltdp holdout status study.db --model models/asia.bif"
-)
 def status(
-    ledger: LedgerPath,
-    *,
-    model: Annotated[
-        Path | None, opt("MODEL", "Also tell the leakage, from the model of the calibration.")
-    ] = None,
-    anchor: AnchorPath = None,
-    json: Json = False,
+    ledger: Path, *, model: Path | None = None, anchor: Path | None = None, json: bool = False
 ) -> None:
-    """Say what is spent and what is left."""
-    with guarded():
-        from quiltdp.accountant.ledger import Ledger
+    """Say what is spent and what is left.
 
-        facts = status_facts(Ledger.open(ledger, anchor=anchor), model)
-        if json:
-            emit_json("holdout-status", {"ledger": str(ledger), **facts})
-        else:
-            show_status(str(ledger), facts)
+    Model
+    -----
+    model : MODEL
+        Also tell the leakage, from the model of the calibration.
+
+    Examples
+    --------
+    $ quiltdp holdout status study.db --model models/asia.bif
+    """
+    from quiltdp.accountant.ledger import Ledger
+
+    facts = status_facts(Ledger.open(ledger, anchor=anchor), model)
+    if json:
+        emit_json("holdout-status", {"ledger": str(ledger), **facts})
+    else:
+        show_status(str(ledger), facts)
 
 
-@holdout.command(
-    cls=GroupedCommand,
-    short_help="Allow as many queries again as were planned.",
-    epilog="\b\nExamples:\n  quiltdp holdout extend study.db --model rows.json",
-)
 def extend(
-    ledger: LedgerPath,
+    ledger: Path,
     *,
-    model: Annotated[
-        Path | None, opt("MODEL", "The model of the plan, where it promises something about the population.")
-    ] = None,
-    work: Work = "normal",
-    anchor: AnchorPath = None,
-    json: Json = False,
+    model: Path | None = None,
+    anchor: Path | None = None,
+    json: bool = False,
 ) -> None:
     """Extend the plan by as many queries as it was made for.
 
     Noise, threshold and the answers that are left stay as they are; the extended plan is certified for all
     its queries at half the failure probability of the one before, on top of that.  Exit code 1 when no
     answer is left, or no theorem promises anything about so many queries.
+
+    Model
+    -----
+    model : MODEL
+        The model of the plan, where it promises something about the population.
+
+    Examples
+    --------
+    $ quiltdp holdout extend study.db --model rows.json
     """
-    with guarded():
-        from dataclasses import asdict
+    from dataclasses import asdict
 
-        from quiltdp.accountant.ledger import Ledger
-        from quiltdp.generalization.plan_apply import extend_plan
-        from quiltdp.io.load import load_model
-        from quiltdp.numbers import shown_up
+    from quiltdp.accountant.ledger import Ledger
+    from quiltdp.generalization.plan_result import extend_plan
+    from quiltdp.io.load import load_model
+    from quiltdp.numbers import shown_up
 
-        loaded = None if model is None else load_model(model)
-        found = extend_plan(Ledger.open(ledger, anchor=anchor), loaded, work=work)
-        if json:
-            emit_json("holdout-extend", {"ledger": str(ledger), **asdict(found)})
-            return
-        say(f"{ledger}: {found.queries} queries may be asked in all")
-        if found.accuracy is not None:
-            error = shown_up(found.accuracy, 4)
-            say(f"from now on an answer is within {error} of the population value, by {found.theorem}")
-        say(f"all promises so far hold together with probability at least {1 - found.total_failure:.4g}")
+    loaded = None if model is None else load_model(model)
+    found = extend_plan(Ledger.open(ledger, anchor=anchor), loaded)
+    if json:
+        emit_json("holdout-extend", {"ledger": str(ledger), **asdict(found)})
+        return
+    say(f"{ledger}: {found.queries} queries may be asked in all")
+    if found.accuracy is not None:
+        error = shown_up(found.accuracy, 4)
+        say(f"from now on an answer is within {error} of the population value, by {found.theorem}")
+    say(f"all promises so far hold together with probability at least {1 - found.total_failure:.4g}")
 
 
 def _kinds(words: list[str]) -> dict[str, str]:
     """Return column → kind from words like ``code=text``."""
-    from quiltdp.errors import InvalidArgument
-
     for word in words:
         if "=" not in word:
             raise InvalidArgument(f"--type: expected COLUMN=KIND, found {word!r}")
@@ -266,8 +260,7 @@ def read_terms(
     """Return calibration, threshold and the rest, from a plan or as they were given."""
     from json import loads
 
-    from quiltdp.errors import FileFormatError, InvalidArgument, QuiltdpError
-    from quiltdp.generalization.plan_apply import read_holdout_arguments
+    from quiltdp.generalization.plan_result import read_holdout_arguments
     from quiltdp.io.text import read_text
 
     if plan is None:
@@ -289,7 +282,6 @@ def read_terms(
 def read_calibration(path: Path, options: str = "") -> Any:
     """Read a calibration from its JSON file, or refuse it by name and say what prints one."""
     from quiltdp.accountant.calibration import Calibration
-    from quiltdp.errors import FileFormatError, QuiltdpError
     from quiltdp.io.text import read_text
 
     text = read_text(path)
@@ -332,7 +324,6 @@ def status_facts(ledger: Any, model: Path | None = None) -> dict[str, Any]:
 
 def _reading(ledger: Any, model: Path | None) -> Any:
     """Return the odometer's reading; a model that does not belong is refused by its file."""
-    from quiltdp.errors import InvalidArgument
     from quiltdp.io.load import load_model
 
     if model is None:
@@ -349,8 +340,6 @@ def show_status(name: str, facts: dict[str, Any]) -> None:
     import math
     from fractions import Fraction
 
-    from quiltdp.cli.show import number, show_facts
-
     def amount(value: Any) -> str:
         if isinstance(value, dict):
             return f"at most {number(max(value.values()))} for a record"
@@ -359,7 +348,7 @@ def show_status(name: str, facts: dict[str, Any]) -> None:
     share = Fraction(facts["share"])
     left = math.floor((1 - share) * 10_000) / 10_000  # never more than there is
     lines = [
-        ("budget spent", f"{number(float(share), up=True)} of 1; {left:g} left"),
+        ("privacy spent", f"{number(float(share), up=True)} of 1; {left:g} left"),
     ]
     if facts["spent_dp_epsilon"] is not None:  # pure noise
         lines += [
@@ -411,3 +400,30 @@ def _line(query: str, answer: Answer) -> str:
         f"{answer.value:.6g}  {query}  ({bounds}, {1 - answer.failure:.4g} sure of all answers;"
         f" from {answer.source}{repeated}; {answer.remaining} left)"
     )
+
+
+def read_columns(path: str | Path) -> Written:
+    """Read a CSV file: column name → cells as they are written, without blanks around them."""
+    import csv
+    import io
+
+    from quiltdp.io.text import read_bytes
+    from quiltdp.mechanisms.cells import Written
+
+    try:
+        rows = list(csv.reader(io.StringIO(read_bytes(path).decode("utf-8-sig"), newline="")))
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise FileFormatError(path, None, f"this is not a CSV file in UTF-8 ({error})") from None
+    if not rows or not any(rows[0]):
+        raise FileFormatError(path, 1, "the first line must name the columns")
+    names = [name.strip() for name in rows[0]]
+    doubled = next((n for n in names if names.count(n) > 1), None)
+    if doubled is not None:
+        raise FileFormatError(path, 1, f"the column {doubled!r} is named twice")
+    body = [(k, row) for k, row in enumerate(rows[1:], start=2) if row]
+    if not body:
+        raise FileFormatError(path, 2, "there are no rows under the column names")
+    for line, row in body:
+        if len(row) != len(names):
+            raise FileFormatError(path, line, f"{len(row)} values for {len(names)} columns")
+    return Written((name, [row[k].strip() for _, row in body]) for k, name in enumerate(names))

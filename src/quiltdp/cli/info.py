@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from quiltdp.cli.accounting import AsJson, ModelFile
-from quiltdp.cli.app import emit_json, guarded
-from quiltdp.cli.model_options import load, model_options
+from quiltdp.cli.app import emit_json
+from quiltdp.cli.options import load
+from quiltdp.cli.show import show_facts
 
 if TYPE_CHECKING:
     from quiltdp.chain import ChainModel
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 __all__ = ["info"]
 
 
-@model_options
 def info(
-    model: ModelFile,
+    model: str,
     *,
-    json: AsJson = False,
-    options: dict[str, Any],
+    records: str | None = None,
+    allele_frequency: list[str] | None = None,
+    json: bool = False,
 ) -> None:
     """Say what a model contains: nodes, states, records, components, treewidth, tables, zeros.
 
@@ -29,12 +29,11 @@ def info(
     $ quiltdp info models/alarm.bif
     $ quiltdp info models/pigs.bif --json
     """
-    with guarded():
-        facts = describe(load(model, **options))
-        if json:
-            emit_json("info", {"model": model, **facts})
-        else:
-            _for_people(model, facts)
+    facts = describe(load(model, records, allele_frequency))
+    if json:
+        emit_json("info", {"model": model, **facts})
+    else:
+        _for_people(model, facts)
 
 
 def describe(model: Model) -> dict[str, Any]:
@@ -106,8 +105,6 @@ def _chain_tables(model: ChainModel) -> dict[str, Any]:
 
 
 def _for_people(name: str, facts: dict[str, Any]) -> None:
-    from quiltdp.cli.show import show_facts
-
     states, largest = facts["states"], facts["largest_table"]
     span = (
         f"{states['smallest']}"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from quiltdp.accountant.adversaries import Adversary, adversary_from, knows
 
 if TYPE_CHECKING:
-    from quiltdp.cli.limits import Limits
+    from quiltdp.cli.running import Limits
     from quiltdp.domains.pedigree import Pedigree
     from quiltdp.model import Model
 
@@ -37,6 +37,7 @@ def account(
     from quiltdp.domains.pedigree.queries import query_by_name
 
     model = pedigree(family, **genetics)
+    payload["_model"] = model
     payload["genetics"] = {k: v for k, v in model.provenance.items() if k != "source"}
     payload["notes"] = list(model.notes)
     query_by_name(model, query)  # refused before the work
@@ -113,7 +114,7 @@ def _leakages(
 ) -> None:
     """Account for both adversaries, and the one asked for, at one α: the given one or the largest for ε."""
     from quiltdp.accountant.leakage import analyze
-    from quiltdp.cli.accounting import progress_bar
+    from quiltdp.cli.running import progress_bar
     from quiltdp.domains.pedigree.output import as_json, person_table
     from quiltdp.domains.pedigree.queries import records_by_person
     from quiltdp.numbers import down, up

@@ -12,8 +12,8 @@ import numpy as np
 if TYPE_CHECKING:
     from quiltdp.accountant.calibration import Calibration
     from quiltdp.accountant.ledger import Ledger
-    from quiltdp.cli.limits import Limits
     from quiltdp.cli.release import ReleaseOptions
+    from quiltdp.cli.running import Limits
     from quiltdp.domains.accounts import Account
     from quiltdp.domains.pedigree import Pedigree
     from quiltdp.domains.pedigree.genotypes import GenotypeCounts
@@ -33,9 +33,7 @@ def account(
     epsilon: float | None,
     adversary: str,
     query: str,
-    per_locus: bool,
     split: str,
-    nodes: int,
     genotypes: Path | None,
     published: ReleaseOptions,
     work: str,
@@ -44,7 +42,7 @@ def account(
 ) -> None:
     """Read everything, then analyse, then prepare the release: what can fail fails first."""
     from quiltdp import parallel
-    from quiltdp.cli.accounting import progress_bar
+    from quiltdp.cli.running import progress_bar
     from quiltdp.domains.pedigree.frequencies import read_frequencies
     from quiltdp.domains.pedigree.genotypes import count_genotypes
     from quiltdp.domains.pedigree.panel import analyze_panel
@@ -52,16 +50,16 @@ def account(
     from quiltdp.domains.pedigree.people import study_members
     from quiltdp.domains.pedigree.release import to_calibration
 
+    per_locus, split = split == "per-locus", "equal" if split == "per-locus" else split
     panel = read_frequencies(frequencies)
     counts = None
     if genotypes is not None:
         counts = count_genotypes(genotypes, panel, family, study_members(family, genetics.get("study")))
         kept = published.account([genotypes])
-    wanted = {k: v for k, v in genetics.items() if k != "x_linked"}
     with parallel.workers(workers) as executor, progress_bar() as progress:
         how: dict[str, Any] = {"progress": progress, "executor": executor}
         how |= {"work": work, "time_limit": limits.guard}
-        profile = analyze_panel(family, panel, query, nodes=nodes, **how, **wanted)
+        profile = analyze_panel(family, panel, query, **how, **genetics)
         payload["genetics"] = {k: v for k, v in profile.provenance.items() if k not in ("source", "loci")}
         payload["unit"] = "one person at one locus" if per_locus else profile.unit
 

@@ -27,7 +27,7 @@ def for_people(payload: dict[str, Any]) -> None:
         _people(payload)
     if "kin" in payload:
         _kin(payload["kin"])
-    for what in ("tsv", "plot", "release"):
+    for what in ("output", "tsv", "plot", "release"):
         if what in payload:
             show_line(f"written: {payload[what]}")
     if "release" in payload:
@@ -189,7 +189,7 @@ def _few(names: tuple[str, ...]) -> str:
 
 
 def _of(count: int) -> str:
-    return f" ({_SHOWN} of {count:,}; --tsv writes all)" if count > _SHOWN else ""
+    return f" ({_SHOWN} of {count:,}; -o FILE.tsv writes all)" if count > _SHOWN else ""
 
 
 def _kin(found: dict[str, Any]) -> None:

@@ -4,55 +4,67 @@ from __future__ import annotations
 
 from json import loads
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from quiltdp.cli.accounting import AsJson, Work, WorkerCount, worker_pool
-from quiltdp.cli.app import emit_json, guarded
-from quiltdp.cli.limits import AllowPartial, TimeLimit, limited
-from quiltdp.cli.model_options import load, model_options
-from quiltdp.cli.option_words import arg, opt, switch
+from quiltdp.cli.app import emit_json
+from quiltdp.cli.options import load
+from quiltdp.cli.running import limited, worker_pool
+from quiltdp.cli.show import say
+from quiltdp.errors import InvalidArgument
 
 __all__ = ["plan"]
 
 
-@model_options
 def plan(
-    model: Annotated[str, arg("MODEL", "The model file of the holdout's records.")],
+    model: str,
     *,
-    budget: Annotated[int, opt("B", "How many answers may come from the holdout.")],
-    queries: Annotated[
-        int | None, opt("M", "How many queries may be asked; default: as many as possible.")
-    ] = None,
-    accuracy: Annotated[
-        float | None, opt("X", "How far an answer may be off; default: as little as possible.")
-    ] = None,
-    confidence: Annotated[float, opt("P", "The probability of each promise.")] = 0.95,
-    threshold_share: Annotated[float, opt("S", "The threshold's least share of the accuracy.")] = 0.5,
-    overfit: Annotated[
-        float | None, opt("X", "Training values off by no more than this must spend no budget.")
-    ] = None,
-    epsilon: Annotated[
-        float | None, opt("E", "Ask for privacy too: the answers say at most this about a record.")
-    ] = None,
-    shortest: Annotated[
-        bool, switch("--shortest", "For a chain: the smallest length that is enough.")
-    ] = False,
-    apply: Annotated[
-        Path | None, opt("LEDGER", "Also make the ledger of a holdout that keeps this plan.")
-    ] = None,
-    work: Work = "normal",
-    time_limit: TimeLimit = None,
-    allow_partial: AllowPartial = False,
-    workers: WorkerCount = 1,
-    json: AsJson = False,
-    options: dict[str, Any],
+    budget: int,
+    queries: int | None = None,
+    accuracy: float | None = None,
+    confidence: float = 0.95,
+    overfit: float | None = None,
+    epsilon: float | None = None,
+    shortest: bool = False,
+    records: str | None = None,
+    allele_frequency: list[str] | None = None,
+    apply: Path | None = None,
+    work: str = "normal",
+    time_limit: float | None = None,
+    allow_partial: bool = False,
+    workers: int = 1,
+    json: bool = False,
 ) -> None:
     """Plan a reusable holdout on correlated records: noise, threshold, and what they promise.
 
     Every theorem that applies competes; the table shows what each would promise.  With both --queries
     and --accuracy the plan takes the most noise that keeps them, else it finds the best of the other.
+
+    Arguments
+    ---------
+    model : MODEL
+        The model of the holdout's records.
+
+    Release
+    -------
+    budget : B
+        How many answers may come from the holdout.
+    queries : M
+        How many queries may be asked; default: as many as possible.
+    accuracy : X
+        How far an answer may be off; default: as little as possible.
+    confidence : P
+        The probability of each promise.
+    overfit : X
+        Training values off by no more than this must spend no answer.
+    epsilon : E
+        Ask for privacy too: the answers say at most this about a record.
+    shortest
+        For a chain: the smallest length that is enough.
+
+    Output
+    ------
+    apply : LEDGER
+        Also make the ledger of a holdout that keeps this plan.
 
     Examples
     --------
@@ -61,21 +73,19 @@ def plan(
     $ quiltdp plan holdout_chain.json --budget 5 --queries 1000 --json > plan.json
     $ quiltdp plan models/location_chain.json --budget 1 --queries 10 --accuracy 0.3 --shortest
     """
-    with guarded(), limited(time_limit, allow_partial=allow_partial, json=json) as limits:
-        from quiltdp.errors import InvalidArgument
-        from quiltdp.generalization.plan_apply import columns_asked
+    with limited(time_limit, allow_partial=allow_partial, json=json) as limits:
+        from quiltdp.generalization.plan_result import columns_asked
 
         if apply is not None and apply.exists():
             raise InvalidArgument(
                 f"{apply}: this exists already, and a ledger is never overwritten; choose another name"
             )
-        loaded = load(model, **options)
+        loaded = load(model, records, allele_frequency)
         asked: dict[str, Any] = {
             "queries": queries,
             "budget": budget,
             "accuracy": accuracy,
             "confidence": confidence,
-            "threshold_share": threshold_share,
             "overfit": overfit,
             "epsilon": epsilon,
             "work": work,
@@ -95,17 +105,18 @@ def plan(
             facts = {"model": model, **found.to_dict(), **columns_asked(loaded), "calibration": made}
             emit_json("plan", facts, limits.reached)
             return
-        typer.echo(str(found))
-        typer.echo("\nThis rests on (check each):")
+        print(found, flush=True)
+        print("\nThis rests on (check each):")
         for claim in (*found.assumptions, *loaded.notes):
-            typer.echo(f"  [ ] {claim}")
+            say(f"  [ ] {claim}")
         if applied:
-            typer.echo(f"\n{apply}: made for this plan; ask with 'quiltdp holdout ask'")
+            print()
+            say(f"{apply}: made for this plan; ask with 'quiltdp holdout ask'")
 
 
 def _calibrated(model: Any, plan: Any, shortest: bool, wanted: bool, **how: Any) -> Any:
     """Return the plan's noise as a calibration; None where no holdout of this model runs it."""
-    from quiltdp.generalization.plan_apply import plan_calibration
+    from quiltdp.generalization.plan_result import plan_calibration
 
     if not wanted or (shortest and plan.fingerprint != model.fingerprint):
         return None
@@ -114,7 +125,7 @@ def _calibrated(model: Any, plan: Any, shortest: bool, wanted: bool, **how: Any)
 
 def _apply(ledger: Path, plan: Any, calibration: Any, model: Any) -> None:
     from quiltdp.accountant.ledger import Ledger
-    from quiltdp.generalization.plan_apply import columns_asked, plan_calibration
+    from quiltdp.generalization.plan_result import columns_asked, plan_calibration
     from quiltdp.mechanisms.holdout import checked_settings
 
     if calibration is None:
@@ -132,12 +143,12 @@ def _apply(ledger: Path, plan: Any, calibration: Any, model: Any) -> None:
 
 def _planned(model: Any, shortest: bool, **options: Any) -> Any:
     from quiltdp.chain import ChainModel
-    from quiltdp.errors import InvalidArgument
     from quiltdp.generalization.planner import plan as make_plan
     from quiltdp.generalization.planner import plan_length
+    from quiltdp.papers.zhao import with_published
 
     if not shortest:
-        return make_plan(model, **options)
+        return with_published(model, make_plan(model, **options), overfit=options["overfit"])
     if not isinstance(model, ChainModel):
         raise InvalidArgument("--shortest needs a Markov chain, this model is not one")
     if options["queries"] is None or options["accuracy"] is None:

@@ -8,9 +8,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from quiltdp.cli.option_words import opt, switch
 from quiltdp.cli.show import show_line
 from quiltdp.errors import FileFormatError, InvalidArgument, QuiltdpError
 
@@ -19,71 +18,43 @@ if TYPE_CHECKING:
     from quiltdp.accountant.ledger import Ledger
     from quiltdp.domains.accounts import Account
 
-__all__ = ["Force", "LedgerFile", "NoLedger", "ReleaseOptions", "TotalEpsilon", "show_account"]
-
-_PANEL = "A release and its account"
-LedgerFile = Annotated[
-    Path | None,
-    opt(
-        "FILE",
-        "Charge the release to this ledger.  [default: the one of these data, beside them]",
-        rich_help_panel=_PANEL,
-    ),
-]
-NoLedger = Annotated[
-    bool,
-    switch(
-        "--no-ledger",
-        "Release without an account: what several releases leak adds up, and nobody counts it.",
-        rich_help_panel=_PANEL,
-    ),
-]
-TotalEpsilon = Annotated[
-    float | None,
-    opt(
-        "E",
-        "With the first release: what all releases of these data may leak together.  [default: --epsilon]",
-        rich_help_panel=_PANEL,
-    ),
-]
-Force = Annotated[bool, switch("--force", "Replace the file of --release.", rich_help_panel=_PANEL)]
+__all__ = ["ReleaseOptions", "show_account"]
 
 
 @dataclass(frozen=True)
 class ReleaseOptions:
-    """The file of a release, and who keeps its account."""
+    """The file of a release, and who keeps its account: a ledger, or ``none``."""
 
     file: Path | None
-    ledger: Path | None
-    no_ledger: bool
+    ledger: str | None
     total_epsilon: float | None
-    force: bool
+
+    @property
+    def ledger_file(self) -> Path | None:
+        """The ledger that was named."""
+        return None if self.ledger in (None, "none") else Path(str(self.ledger))
 
     def check(self, epsilon: float | None) -> None:
         """Refuse what cannot be, before any file is read; an existing release is not replaced."""
         from quiltdp.io.replace import check_new
 
-        given = {
-            "--ledger": self.ledger, "--no-ledger": self.no_ledger,
-            "--total-epsilon": self.total_epsilon, "--force": self.force,
-        }  # fmt: skip
-        for flag, value in given.items():
+        for flag, value in {"--ledger": self.ledger, "--total-epsilon": self.total_epsilon}.items():
             if value and self.file is None:
                 raise InvalidArgument(f"{flag} belongs to a release: give --release FILE too")
-        if self.no_ledger and (self.ledger or self.total_epsilon):
-            raise InvalidArgument("--no-ledger keeps no account: leave --ledger and --total-epsilon out")
+        if self.ledger == "none" and self.total_epsilon:
+            raise InvalidArgument("--ledger none keeps no account: leave --total-epsilon out")
         if self.total_epsilon is not None and not (epsilon or 0.0) <= self.total_epsilon < math.inf:
             raise InvalidArgument(f"--total-epsilon must be at least --epsilon, not {self.total_epsilon!r}")
-        if self.file is not None and not self.force:
+        if self.file is not None:
             check_new(self.file)
 
     def account(self, data: Sequence[str | Path]) -> Account | None:
         """Find the account of the data; refuse one that is spent, before any long work."""
-        if self.file is None or self.no_ledger:
+        if self.file is None or self.ledger == "none":
             return None
         from quiltdp.domains.accounts import find_account
 
-        found = find_account(data, self.ledger)
+        found = find_account(data, self.ledger_file)
         found.check()
         return found
 
@@ -119,7 +90,7 @@ class ReleaseOptions:
             text = draw(ledger)
             try:
                 with interruptible():
-                    write_whole(self.file, text, replace=self.force)
+                    write_whole(self.file, text, replace=False)
             except BaseException as error:
                 raise self._kept(account, text, error) from None
         told: dict[str, Any] = {"ledger": None if ledger is None else str(ledger.path)}
@@ -147,5 +118,5 @@ def show_account(told: dict[str, Any]) -> None:
     if told["ledger"] is None:
         show_line("no account was kept: what several releases leak adds up, and nobody counts it")
         return
-    left = f": {told['ledger_left']:.4g} of the budget is left" if "ledger_left" in told else ""
+    left = f": {told['ledger_left']:.4g} is left" if "ledger_left" in told else ""
     show_line(f"charged: {told['ledger']}{left}")

@@ -8,8 +8,6 @@ from collections.abc import Iterable, Sequence
 from io import StringIO
 from typing import TYPE_CHECKING
 
-import typer
-
 from quiltdp.printable import printable
 
 if TYPE_CHECKING:
@@ -35,12 +33,12 @@ def show(renderable: RenderableType, *, style: str | None = None, width: int = P
     plain = Console(width=width, file=StringIO(), highlight=False, color_system=None)
     with plain.capture() as capture:
         plain.print(renderable, crop=False)  # a table may be a little wider, no letter is lost
-    typer.echo("\n".join(line.rstrip() for line in capture.get().rstrip("\n").split("\n")))
+    print("\n".join(line.rstrip() for line in capture.get().rstrip("\n").split("\n")), flush=True)
 
 
 def say(line: str, *, err: bool = False) -> None:
     """Print a plain line as it is, what is not visible in it escaped."""
-    typer.echo(printable(line), err=err)
+    print(printable(line), file=sys.stderr if err else sys.stdout, flush=True)
 
 
 def show_line(text: str, *, style: str | None = None) -> None:

@@ -1,16 +1,19 @@
-"""``quiltdp trace POINTS``: from a file of points to a Markov chain model."""
+"""``quiltdp trace POINTS``: from a file of points to a Markov chain model, and noisy visits per cell."""
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from quiltdp.cli.accounting import AsJson, progress_bar
-from quiltdp.cli.app import emit_json, guarded
-from quiltdp.cli.option_words import arg, opt, switch
-from quiltdp.cli.release import Force, LedgerFile, NoLedger, ReleaseOptions, TotalEpsilon
+from quiltdp.cli.app import emit_json
+from quiltdp.cli.options import by_ending, pairs
+from quiltdp.cli.release import ReleaseOptions, show_account
+from quiltdp.cli.running import progress_bar
+from quiltdp.cli.show import number, say, show_facts, show_line, show_table
+from quiltdp.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from quiltdp.chain import ChainModel
@@ -20,114 +23,112 @@ if TYPE_CHECKING:
 
 __all__ = ["trace"]
 
+_WRITTEN = {"model": (".json", ".json.gz"), "map": (".png", ".svg", ".pdf")}
+_READ = ("lat", "lon", "time", "user", "time-format", "header", "separator", "crs")
+_ACCEPTED = ("off-globe", "any-speed")
+
 
 def trace(
-    points: Annotated[
-        list[str],
-        arg("POINTS...", "Files of points (CSV, PLT, GPX, GeoJSON, Moving Features, Parquet), or folders."),
-    ],
+    points: list[str],
     *,
-    cell: Annotated[
-        str, opt("CELL", "The cells: squares (500m), hexagons (h3:7) or stay points (stay).")
-    ] = "500m",
-    interval: Annotated[str, opt("TIME", "The length of a time step.")] = "5min",
-    output: Annotated[
-        str | None, opt("FILE", "Write the chain to this .json file.", "-o", "--output")
-    ] = None,
-    estimator: Annotated[str, opt("NAME", "mle, additive:SMOOTHING or reversible.")] = "mle",
-    initial: Annotated[
-        str, opt("LAW", "Law of a stretch's first step: occupancy, stationary or uniform.")
-    ] = "occupancy",
-    max_gap: Annotated[
-        str | None,
-        opt("TIME", "A longer gap splits the trace; none: never.  [default: 15min, at least two steps]"),
-    ] = None,
-    pick: Annotated[
-        str, opt("WHICH", "The point that stands for a step: first, last or most (the commonest).")
-    ] = "first",
-    lat_column: Annotated[str | None, opt("NAME", "The latitude column, if its name does not tell.")] = None,
-    lon_column: Annotated[str | None, opt("NAME", "The longitude column, likewise.")] = None,
-    time_column: Annotated[
-        str | None, opt("NAME", "The time column, likewise; DATE+CLOCK for two columns.")
-    ] = None,
-    user_column: Annotated[
-        str | None, opt("NAME", "The user column, likewise; without one, the points are one user's.")
-    ] = None,
-    timezone: Annotated[
-        str | None, opt("ZONE", "Of times that name none, and of hours: Europe/Rome, +02:00.  [default: UTC]")
-    ] = None,
-    time_format: Annotated[
-        str | None, opt("FORMAT", "Of times that are not ISO 8601: '%d.%m.%Y %H:%M'.")
-    ] = None,
-    header: Annotated[
-        str | None, opt("NAMES", "The columns of a CSV without a header line: user,time,lon,lat.")
-    ] = None,
-    separator: Annotated[str | None, opt("MARK", "Between columns of a CSV, if it is not found.")] = None,
-    crs: Annotated[str | None, opt("CRS", "Of coordinates that are not degrees: EPSG:32650.")] = None,
-    grid_crs: Annotated[
-        str | None, opt("CRS", "The plane of the squares.  [default: their UTM zone]")
-    ] = None,
-    stay_distance: Annotated[str, opt("LENGTH", "Stay points: people stay within this distance.")] = "100m",
-    stay_time: Annotated[str, opt("TIME", "Stay points: for at least this long.")] = "5min",
-    drop_invalid: Annotated[
-        bool, switch("--drop-invalid", "Drop points off the globe instead of refusing the file.")
-    ] = False,
-    any_speed: Annotated[
-        bool, switch("--any-speed", "Accept impossible speeds instead of refusing the file.")
-    ] = False,
-    robust: Annotated[
-        bool, switch("--robust", "Compare estimators, and write the one that needs most noise.")
-    ] = False,
-    confidence: Annotated[
-        float | None, opt("P", "Also tell the noise for every chain that the counts cannot rule out: 0.95.")
-    ] = None,
-    epsilon: Annotated[float, opt("E", "The leakage at which --robust and --confidence compare.")] = 1.0,
-    window: Annotated[int, opt("W", "With --robust or --confidence: protect runs of W steps.", min=1)] = 1,
-    map_file: Annotated[
-        str | None, opt("FILE", "Draw the visits per cell (.png, .svg, .pdf).", "--map")
-    ] = None,
-    sigma: Annotated[float | None, opt("S", "With --release: a Laplace scale of your own.")] = None,
-    less_noise: Annotated[
-        bool, switch("--less-noise", "Release with a --sigma below what --epsilon asks for.")
-    ] = False,
-    area: Annotated[
-        str | None,
-        opt(
-            "S,W,N,E",
-            "The public area, every cell whose centre is in it, visited or not: south,west,north,east in"
-            " degrees, or a GeoJSON file with polygons.",
-        ),
-    ] = None,
-    outline: Annotated[
-        str | None, opt("FILE", "Draw the polygons of this GeoJSON on the map.  [default: those of --area]")
-    ] = None,
-    release: Annotated[
-        Path | None,
-        opt(
-            "FILE",
-            "Publish noisy visits per cell (.csv or .geojson), calibrated for --epsilon; needs --area.",
-        ),
-    ] = None,
-    level: Annotated[
-        str | None, opt("WHAT", "With --release: protect any step, or all that a user did (user).")
-    ] = None,
-    adversary: Annotated[
-        str, opt("WHO", "With --release: informed, prior, knows=STEP,STEP or knows:K (any K steps).")
-    ] = "informed",
-    fit_on: Annotated[
-        list[str] | None, opt("PAST", "Fit the chain on these earlier points; repeat for several.")
-    ] = None,
-    time_of_day: Annotated[bool, switch("--time-of-day", "A matrix for every hour of the day.")] = False,
-    ledger: LedgerFile = None,
-    no_ledger: NoLedger = False,
-    total_epsilon: TotalEpsilon = None,
-    force: Force = False,
-    json: AsJson = False,
+    read: list[str] | None = None,
+    timezone: str | None = None,
+    accept: list[str] | None = None,
+    fit_on: list[str] | None = None,
+    cell: str = "500m",
+    interval: str = "5min",
+    max_gap: str | None = None,
+    pick: str = "first",
+    estimator: str = "mle",
+    initial: str = "occupancy",
+    time_of_day: bool = False,
+    robust: bool = False,
+    confidence: float | None = None,
+    epsilon: float = 1.0,
+    area: str | None = None,
+    release: Path | None = None,
+    level: str | None = None,
+    window: int = 1,
+    adversary: str = "informed",
+    sigma: float | None = None,
+    less_noise: bool = False,
+    account: str | None = None,
+    total_epsilon: float | None = None,
+    output: list[str] | None = None,
+    outline: str | None = None,
+    json: bool = False,
 ) -> None:
     """Turn points into a Markov chain: cells at regular time steps, one chain per user and stretch.
 
     Nothing is repaired silently: rows sorted or dropped, gaps, dead ends and smoothing are listed, and
     stay in the chain's file. The chain is fitted to the trace: keep its file as private as the trace.
+
+    Arguments
+    ---------
+    points : POINTS...
+        Files of points (CSV, PLT, GPX, GeoJSON, Moving Features, Parquet), or folders.
+
+    Reading
+    -------
+    read : KEY=VALUE
+        How to read them, where that is not plain; repeated. The columns: lat=, lon=, time= (DATE+CLOCK for
+        two), user=; time-format='%d.%m.%Y %H:%M'; a CSV's header=user,time,lon,lat and separator=;
+        crs=EPSG:32650 of coordinates that are not degrees.
+    timezone : ZONE
+        Of times that name none, and of hours: Europe/Rome, +02:00 (default: UTC).
+    accept : WHAT
+        Do not refuse the file for points off-globe (they are dropped) or for any-speed; repeated.
+    fit_on : PAST
+        Fit the chain on these earlier points; repeat for several.
+
+    Model
+    -----
+    cell : CELL
+        The cells: squares (500m, or 500m@EPSG:2056 in a plane other than their UTM zone), hexagons (h3:7) or
+        stay points (stay, or stay:100m:5min for people who stay within 100 m for 5 minutes).
+    interval : TIME
+        The length of a time step.
+    max_gap : TIME
+        A longer gap splits the trace; none: never (default: 15min, at least two steps).
+    pick : WHICH
+        The point that stands for a step: first, last or most (the commonest).
+    estimator : NAME
+        mle, additive:SMOOTHING or reversible.
+    initial : LAW
+        Law of a stretch's first step: occupancy, stationary or uniform.
+    time_of_day
+        A matrix for every hour of the day.
+    robust
+        Compare estimators, and write the one that needs most noise.
+    confidence : P
+        Also tell the noise for every chain that the counts cannot rule out: 0.95.
+
+    Release
+    -------
+    epsilon : E
+        The leakage allowed: of a release, and where --robust and --confidence compare.
+    area : S,W,N,E
+        The public area, every cell whose centre is in it, visited or not: south,west,north,east in degrees,
+        or a GeoJSON file with polygons.
+    release : FILE
+        Publish noisy visits per cell (.csv or .geojson), calibrated for --epsilon; needs --area.
+    level : WHAT
+        With --release: protect any step, or all that a user did (user).
+    window : W >= 1
+        Protect every run of W consecutive steps.
+    adversary : WHO
+        With --release: informed, prior, knows=STEP,STEP or knows:K (any K steps).
+    sigma : S
+        With --release: a Laplace scale of your own.
+    less_noise
+        Release with a --sigma below what --epsilon asks for.
+
+    Output
+    ------
+    output (-o, --output) : FILE
+        Write the chain (.json), or a map of the visits per cell (.png .svg .pdf); repeated for both.
+    outline : FILE
+        Draw the polygons of this GeoJSON on the map (default: those of --area).
 
     Examples
     --------
@@ -136,85 +137,93 @@ def trace(
     $ quiltdp trace points.gpx --cell 1km --interval 1min --robust --confidence 0.95
     $ quiltdp trace may.csv --fit-on april.csv --epsilon 1 --area zurich.geojson --release visits.csv
     """
-    with guarded():
-        from quiltdp.cli.trace_release import check_trace, chosen_study, released
-        from quiltdp.domains.trace import location_study
-        from quiltdp.domains.trace.points import MAX_SPEED
-        from quiltdp.domains.trace.readers import point_files
-        from quiltdp.domains.trace.release import prepare_visits
-        from quiltdp.io.replace import check_writable, write_whole
+    from quiltdp.cli.trace_release import check_trace, chosen_study, released
+    from quiltdp.domains.trace import location_study
+    from quiltdp.domains.trace.points import MAX_SPEED
+    from quiltdp.domains.trace.readers import point_files
+    from quiltdp.domains.trace.release import prepare_visits
+    from quiltdp.io.replace import check_writable, write_whole
 
-        published = ReleaseOptions(release, ledger, no_ledger, total_epsilon, force)
-        for name in (output, map_file, release):
-            if name is not None:
-                check_writable(name, *points, *(fit_on or ()), ledger)
-        public, border = check_trace(
-            outline=outline, output=output, map_file=map_file, sigma=sigma, area=area, release=release,
-            level=level, adversary=adversary, epsilon=epsilon, cell=cell, confidence=confidence,
-            robust=robust, time_of_day=time_of_day,
-        )  # fmt: skip
-        published.check(epsilon)
-        read = partial(
-            location_study,
-            cell=cell,
-            interval=interval,
-            estimator=estimator,
-            initial=initial,
-            max_gap=max_gap,
-            max_speed=None if any_speed else MAX_SPEED,
-            pick=pick,
-            grid_crs=grid_crs,
-            stay_distance=stay_distance,
-            stay_time=stay_time,
-            lat=lat_column,
-            lon=lon_column,
-            time=time_column,
-            user=user_column,
-            time_zone=timezone,
-            time_format=time_format,
-            separator=separator,
-            header=header,
-            crs=crs,
-            drop_invalid=drop_invalid,
+    files = by_ending(output or (), _WRITTEN)
+    map_file = None if "map" not in files else str(files["map"])
+    published = ReleaseOptions(release, account, total_epsilon)
+    for name in (*files.values(), *([] if release is None else [release])):
+        check_writable(name, *points, *(fit_on or ()), published.ledger_file)
+    public, border = check_trace(
+        outline=outline, map_file=map_file, sigma=sigma, area=area, release=release, level=level,
+        adversary=adversary, epsilon=epsilon, cell=cell, confidence=confidence, robust=robust,
+        time_of_day=time_of_day,
+    )  # fmt: skip
+    published.check(epsilon)
+    accepted = _accepted(accept or [])
+    study_of = partial(
+        location_study, **_cells(cell), interval=interval, estimator=estimator, initial=initial,
+        max_gap=max_gap, max_speed=None if "any-speed" in accepted else MAX_SPEED, pick=pick,
+        time_zone=timezone, drop_invalid="off-globe" in accepted, **_reading(read or []),
+    )  # fmt: skip
+    with progress_bar():  # reading
+        study, past = chosen_study(study_of, points, fit_on, time_of_day=time_of_day, initial=initial)
+    kept = published.account(point_files(points)) if release is not None else None
+    model, worst = study.model, None
+    if robust or confidence is not None:
+        model, worst = _worst(
+            study, past, robust=robust, confidence=confidence, epsilon=epsilon, window=window
         )
-        with progress_bar():  # reading
-            study, past = chosen_study(read, points, fit_on, time_of_day=time_of_day, initial=initial)
-        kept = published.account(point_files(points)) if release is not None else None
-        model, worst = study.model, None
-        if robust or confidence is not None:
-            model, worst = _worst(
-                study, past, robust=robust, confidence=confidence, epsilon=epsilon, window=window
+    facts = _facts(study, model, worst, one_matrix=not time_of_day)
+    prepared = None
+    if release is not None:
+        assert public is not None
+        calibrated = partial(
+            prepare_visits, replace(study, model=model), area=public, level=level, window=window,
+            adversary=adversary, past=bool(fit_on),
+        )  # fmt: skip
+        with progress_bar() as progress:
+            prepared = calibrated(epsilon, sigma=sigma, less_noise=less_noise, progress=progress)
+            whole = published.whole(
+                kept, prepared.calibration, lambda total: calibrated(total, progress=progress).target
             )
-        facts = _facts(study, model, worst, one_matrix=not time_of_day)
-        prepared = None
-        if release is not None:
-            assert public is not None
-            calibrated = partial(
-                prepare_visits, replace(study, model=model), area=public, level=level, window=window,
-                adversary=adversary, past=bool(fit_on),
-            )  # fmt: skip
-            with progress_bar() as progress:
-                prepared = calibrated(epsilon, sigma=sigma, less_noise=less_noise, progress=progress)
-                whole = published.whole(
-                    kept, prepared.calibration, lambda total: calibrated(total, progress=progress).target
-                )
-        if output is not None:
-            from quiltdp import save_model
+    if "model" in files:
+        from quiltdp import save_model
 
-            save_model(model, output)
-            facts["output"] = output
-        shown = None
-        if prepared is not None:  # last: nothing after the draw but to write it down
-            shown, facts["release"] = released(published, kept, whole, prepared)
-        if map_file is not None:
-            picture, facts["map"] = _draw(study, map_file, public, shown, border)
-            write_whole(map_file, picture)
-        if json:
-            emit_json("trace", facts)
-        else:
-            from quiltdp.cli.trace_tables import for_people
+        save_model(model, files["model"])
+        facts["output"] = str(files["model"])
+    shown = None
+    if prepared is not None:  # last: nothing after the draw but to write it down
+        shown, facts["release"] = released(published, kept, whole, prepared)
+    if map_file is not None:
+        picture, facts["map"] = _draw(study, map_file, public, shown, border)
+        write_whole(map_file, picture)
+    if json:
+        emit_json("trace", facts)
+    else:
+        _for_people(facts)
 
-            for_people(facts)
+
+def _reading(words: list[str]) -> dict[str, Any]:
+    """Return what ``--read`` says as options of the readers."""
+    found = dict(pairs("--read", words))
+    for key in found:
+        if key not in _READ:
+            raise InvalidArgument(f"--read {key}=…: the keys are {', '.join(_READ)}")
+    return {key.replace("-", "_"): value for key, value in found.items()}
+
+
+def _accepted(words: list[str]) -> list[str]:
+    for word in words:
+        if word not in _ACCEPTED:
+            raise InvalidArgument(f"--accept must be {' or '.join(_ACCEPTED)}, not {word!r}")
+    return words
+
+
+def _cells(cell: str) -> dict[str, Any]:
+    """Return the cell with the sizes that ``--cell`` adds: a plane, or how people stay."""
+    if cell.startswith("stay:"):
+        sizes = cell.split(":")[1:]
+        if len(sizes) != 2:
+            raise InvalidArgument(f"--cell {cell!r}: write stay, or stay:LENGTH:TIME like stay:100m:5min")
+        return {"cell": "stay", "stay_distance": sizes[0], "stay_time": sizes[1]}
+    size, at, plane = cell.partition("@")
+    return {"cell": size, "grid_crs": plane} if at else {"cell": cell}
 
 
 def _worst(
@@ -308,7 +317,6 @@ def _draw(
     study: LocationStudy, file: str, area: Area | None, published: CellRelease | None, border: Rings
 ) -> tuple[bytes, dict[str, Any]]:
     """Draw what is released, or the true visits; return the picture and the facts about it."""
-    from quiltdp.cli.show import number
     from quiltdp.domains.trace.area import over_area
     from quiltdp.domains.trace.queries import visits_per_cell
     from quiltdp.report.plots import map_picture
@@ -324,3 +332,87 @@ def _draw(
     picture = map_picture(file, outlines, values, unit=query.unit, title=title, border=border)
     scale = None if published is None else published.sigma
     return picture, {"file": file, "query": query.name, "sensitivity": query.sensitivity, "sigma": scale}
+
+
+def _for_people(facts: dict[str, Any]) -> None:
+    """Print the diagnostics, then what was noticed, then what was written."""
+    from quiltdp.domains.trace.units import many
+
+    d, box = facts["diagnostics"], facts["bounding_box"]
+    stretches = f"{facts['stretches']} stretch{'es' if facts['stretches'] > 1 else ''}"
+    rows = [
+        ("points", f"{facts['points']} of {facts['users']} user{'s' if facts['users'] > 1 else ''}"),
+        (
+            "area",
+            f"latitude {box['south']:.4f} to {box['north']:.4f},"
+            f" longitude {box['west']:.4f} to {box['east']:.4f}",
+        ),
+        ("cells", f"{d['states']} ({facts['cells']})"),
+        (
+            "steps",
+            f"{facts['steps']} in {stretches}, {facts['unseen_steps']} without a point",
+        ),
+        ("transitions", f"{d['transitions']}, {100 * d['zero_fraction']:.1f} % of pairs never seen"),
+        (
+            "classes",
+            f"{d['classes']}, the largest of {many(d['largest_class'], 'cell')}, period {d['period']}",
+        ),
+        ("dead ends", str(d["dead_ends"])),
+        ("estimator", f"{facts['estimator']}, first step: {facts['initial']}"),
+        ("spectral gap", f"{number(d['gap'])} (largest class {number(d['class_gap'])})"),
+        *(
+            (f"  with {name}", f"{number(gap['all_cells'])} (largest class {number(gap['largest_class'])})")
+            for name, gap in facts["gap_by_estimator"].items()
+            if name != facts["estimator"]
+        ),
+    ]
+    show_facts(rows, title="Markov chain of a location trace")
+    for note in (*facts["warnings"], *facts["notes"]):
+        show_line(f"note: {note}")
+    if "robust" in facts:
+        _show_robust(facts["robust"], written="output" in facts)
+    if "release" in facts:
+        told = facts["release"]
+        show_line(
+            f"released {told['file']}: visits per cell with Laplace noise,"
+            f" σ = {number(told['sigma'], 6, up=True)};"
+            f" ε = {told['epsilon']:.6g} protects {told['protects']} against the {told['adversary']}"
+            " adversary",
+            style="bold green",
+        )
+        for note in told["notes"]:
+            show_line(f"note: {note}")
+        show_account(told)
+    if "map" in facts:
+        drawn = facts["map"]
+        cost = (
+            f"noise scale {number(drawn['sigma'], 6, up=True)},"
+            f" dp_epsilon {number(drawn['sensitivity'] / drawn['sigma'], up=True)}"
+            if drawn["sigma"] is not None
+            else "true counts, no noise: not for publication"
+        )
+        show_line(f"wrote {drawn['file']} ({drawn['query']}, sensitivity {drawn['sensitivity']:g}; {cost})")
+    if "output" in facts:
+        show_line(f"wrote {facts['output']}; next, for visits per cell:")
+        say(f"  quiltdp calibrate {shlex.quote(facts['output'])} --epsilon 1 --sensitivity 2")
+
+
+def _show_robust(worst: dict[str, Any], *, written: bool) -> None:
+    """Print the noise each estimator asks for."""
+    rows = [
+        (name, number(a, down=True), number(1.0 / a, up=True) if a else "∞")
+        for name, a in worst["dp_epsilon_by_estimator"].items()
+    ]
+    if "dp_epsilon_region" in worst:
+        a = worst["dp_epsilon_region"]
+        region = f"region, {100 * worst['confidence']:g} % confidence"
+        rows.append((region, number(a, down=True), number(1.0 / a, up=True)))
+    what = "each step" if worst["window"] == 1 else f"any {worst['window']} steps in a row"
+    show_table(
+        ("model", "dp_epsilon", "noise per unit"),
+        rows,
+        title=f"What epsilon {worst['epsilon']:g} for {what} costs",
+        right=("dp_epsilon", "noise per unit"),
+    )
+    wrote = "this one is written" if written else "-o FILE would write this one"
+    show_line(f"worst estimator: {worst['worst_estimator']} ({wrote})")

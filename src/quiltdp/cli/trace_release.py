@@ -28,7 +28,6 @@ _KINDS = (".csv", ".geojson")
 def check_trace(
     *,
     outline: str | None,
-    output: str | None,
     map_file: str | None,
     sigma: float | None,
     area: str | None,
@@ -46,9 +45,9 @@ def check_trace(
     Returns the public area, and the polygons to draw on the map.
     """
     if sigma is not None and release is None:
-        raise InvalidArgument("--sigma belongs to a release: give --release FILE too; --map draws it")
+        raise InvalidArgument("--sigma belongs to a release: give --release FILE too")
     if area is not None and map_file is None and release is None:
-        raise InvalidArgument("--area belongs to a map or a release: give --map or --release FILE too")
+        raise InvalidArgument("--area belongs to a map or a release: give -o map.png or --release FILE too")
     if sigma is not None and not 0.0 < sigma < math.inf:
         raise InvalidArgument(f"--sigma must be a positive finite number, not {sigma!r}")
     if not 0.0 < epsilon < math.inf:
@@ -62,8 +61,6 @@ def check_trace(
         )
     if release is not None:
         _check_release(release, area, confidence)
-    if output is not None and not output.lower().endswith((".json", ".json.gz")):
-        raise InvalidArgument(f"{output}: models are saved as .json or .json.gz files")
     if map_file is not None:
         from quiltdp.report.plots import check_map
 
@@ -75,7 +72,7 @@ def check_trace(
     if outline is None:
         return public, () if public is None else public.rings
     if map_file is None:
-        raise InvalidArgument("--outline is drawn on a map: give --map FILE too")
+        raise InvalidArgument("--outline is drawn on a map: give -o map.png too")
     return public, parse_area(outline).rings
 
 

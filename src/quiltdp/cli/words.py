@@ -2,35 +2,45 @@
 
 from __future__ import annotations
 
-import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
 from quiltdp.errors import QuiltdpError, in_python, options_in, spelled
 
-__all__ = ["error_line", "speaking_for", "usage"]
+__all__ = ["error_line", "speaking_for"]
 
-# Keyword of the library -> the option that stands for it, where their names differ.
+# Keyword of the library -> the option that stands for it where their names differ, {} for its value.
+_READ = ("format", "missing", "male", "female", "twins", "lat", "lon", "time", "user", "header", "separator")
 _OTHER_NAMES = {
-    "keys": "key",
-    "lat": "lat_column",
-    "lon": "lon_column",
-    "max_speed": "any_speed",
-    "time": "time_column",
-    "time_zone": "timezone",
-    "user": "user_column",
+    "keys": "--key {}",
+    "ledger": "--ledger {}",
+    "no_ledger": "--ledger none",
+    "max_speed": "--accept any-speed",
+    "drop_invalid": "--accept off-globe",
+    "time_zone": "--timezone {}",
+    "grid_crs": "--cell 500m@CRS",
+    "stay_distance": "--cell stay:LENGTH:TIME",
+    "stay_time": "--cell stay:LENGTH:TIME",
+    "haplotypes": "--ld {}",
+    "values": "--query {}",
+    "columns": "--read {}",
+    "crs": "--read crs={}",
+    "time_format": "--read time-format={}",
+    "unknown_parents": "--read unknown-parents={}",
+    "join_families": "--read join-families=yes",
+    **{name: f"--read {name}={{}}" for name in _READ},
 }
 
 _PARAMETERS: ContextVar[Mapping[str, Any] | None] = ContextVar("parameters", default=None)
 
 
 @contextmanager
-def speaking_for(parameters: Iterable[Any]) -> Iterator[None]:
-    """Spell errors with the options of this command while it runs."""
-    token = _PARAMETERS.set({p.name: p for p in parameters})
+def speaking_for(parameters: Mapping[str, Any]) -> Iterator[None]:
+    """Spell errors with the options of this command (name → argparse action) while it runs."""
+    token = _PARAMETERS.set(parameters)
     try:
         yield
     finally:
@@ -42,60 +52,30 @@ def error_line(error: QuiltdpError) -> str:
 
     A remedy that takes an option this command does not have is left out.
     """
-    kept = [phrase for phrase in error.remedies if _can(phrase)]
+    kept = [phrase for phrase in error.remedies if all(_flag(name) for name in options_in(phrase))]
     return spelled(": ".join(part for part in (error.text, " or ".join(kept)) if part), _as_flag)
 
 
-def _can(phrase: str) -> bool:
-    """Return whether the command has every option a phrase names."""
+def _flag(name: str) -> str | None:
+    """Return how an option is typed here, ``{}`` for its value; None where the command lacks it."""
     parameters = _PARAMETERS.get()
-    return parameters is None or all(_here(name) in parameters for name in options_in(phrase))
-
-
-def _here(name: str) -> str:
-    return _OTHER_NAMES.get(name, name)
+    if parameters is None:
+        return f"--{name.replace('_', '-')} {{}}"
+    action = parameters.get(name)
+    if action is not None:
+        if not action.option_strings:
+            return str(action.metavar or name).upper()
+        flag = str(max(action.option_strings, key=len))
+        return flag if action.nargs == 0 else f"{flag} {{}}"
+    other = _OTHER_NAMES.get(name)
+    there = other is not None and any(other.split()[0] in a.option_strings for a in parameters.values())
+    return other if there else None
 
 
 def _as_flag(name: str, key: str, value: str, literal: str) -> str:
-    """Return an option as it is typed: ``--column id=…``."""
-    parameters = _PARAMETERS.get()
-    parameter = (parameters or {}).get(_here(name))
-    flag = f"--{_here(name).replace('_', '-')}"
-    if parameter is None and parameters is not None:
+    """Return an option as it is typed: ``--read id=…``."""
+    flag = _flag(name)
+    if flag is None:
         return in_python(name, key, value, literal)
-    if parameter is not None:
-        if not parameter.opts[0].startswith("-"):
-            return str(parameter.metavar or name).upper()
-        flag = str(max(parameter.opts, key=len))
-        if getattr(parameter, "is_flag", False):
-            return flag
     shown = value if value in ("", "…") else shlex.quote(value)
-    words = f"{key}={shown}" if key else shown
-    return f"{flag} {words}" if words else flag
-
-
-# What a parser found -> what to say, with the bound it states.
-_EXPECTED = {
-    "float_parsing": "is not a number",
-    "int_parsing": "is not a whole number",
-    "int_parsing_size": "is too large",
-    "int_from_float": "is not a whole number",
-    "greater_than_equal": "must be at least {ge:g}",
-    "less_than_equal": "must be at most {le:g}",
-    "greater_than": "must be above {gt:g}",
-    "less_than": "must be below {lt:g}",
-}
-
-
-def usage(error: Any) -> str:
-    """Return in one line what is wrong with the call itself: an unknown option, a bad value."""
-    listed = getattr(error.__cause__, "errors", None)
-    found = listed()[0] if callable(listed) else {}
-    words = _EXPECTED.get(found.get("type", ""))
-    if words is not None and error.param is not None:
-        said = words.format(**found.get("ctx", {}))
-        return f"{max(error.param.opts, key=len)} {found['input']!r} {said}"
-    said = " ".join(str(error.format_message()).split()).rstrip(".")
-    said = re.sub(r"^Invalid value for '([^']+)'", r"\1", said)  # the option says it
-    said = said.replace(". Did you mean", ", did you mean").replace("(Possible options: ", "(possible: ")
-    return said[:1].lower() + said[1:]
+    return flag.format(f"{key}={shown}" if key else shown).rstrip(" =")

@@ -1,28 +1,31 @@
 """What the leakage means for conclusions drawn, adaptively, from the same correlated data.
 
-The package holds what the ``__all__`` of its modules names.
+These are the names that a plan and a corrected p-value need; each module has the rest.
 """
 
 from __future__ import annotations
 
-from quiltdp.generalization.approximate_dp import *
-from quiltdp.generalization.concentration import *
-from quiltdp.generalization.indistinguishability import *
-from quiltdp.generalization.kl_privacy import *
-from quiltdp.generalization.lower_bound import *
-from quiltdp.generalization.max_entropy import *
-from quiltdp.generalization.max_information import *
-from quiltdp.generalization.monitor_simulation import *
-from quiltdp.generalization.mutual_information import *
-from quiltdp.generalization.plan_apply import *
-from quiltdp.generalization.plan_result import *
-from quiltdp.generalization.planner import *
-from quiltdp.generalization.privacy_definitions import *
-from quiltdp.generalization.published import *
-from quiltdp.generalization.pvalues import *
-from quiltdp.generalization.query_classes import *
-from quiltdp.generalization.routes import *
-from quiltdp.generalization.thresholdout_accuracy import *
-from quiltdp.generalization.transfer import *
-from quiltdp.generalization.typical_composition import *
-from quiltdp.generalization.typical_stability import *
+from quiltdp.generalization.concentration import concentration, effective_sample_size
+from quiltdp.generalization.max_information import (
+    MaxInformation,
+    bayesian_dp_max_information,
+    compose_max_information,
+)
+from quiltdp.generalization.plan_result import Plan, extend_plan, holdout_arguments
+from quiltdp.generalization.planner import plan, plan_length
+from quiltdp.generalization.pvalues import correct_p_values, thresholdout_transcripts
+
+__all__ = [
+    "MaxInformation",
+    "Plan",
+    "bayesian_dp_max_information",
+    "compose_max_information",
+    "concentration",
+    "correct_p_values",
+    "effective_sample_size",
+    "extend_plan",
+    "holdout_arguments",
+    "plan",
+    "plan_length",
+    "thresholdout_transcripts",
+]

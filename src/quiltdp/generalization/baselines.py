@@ -20,9 +20,8 @@ from quiltdp.generalization.concentration import (
     concentration,
     contraction,
 )
-from quiltdp.generalization.plan_result import Alternative
 from quiltdp.generalization.plan_search import GUESSING
-from quiltdp.generalization.routes import Task
+from quiltdp.generalization.routes import Alternative, Task
 from quiltdp.model import Model
 
 __all__ = ["baselines", "ladder_accuracy", "log_transcripts", "split_accuracy"]

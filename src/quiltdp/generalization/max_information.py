@@ -23,19 +23,23 @@ from quiltdp.generalization._checks import (
     count,
     distribution,
     non_negative,
+    positive,
     probability,
     round_up,
     within,
 )
 
 __all__ = [
+    "MUTUAL_INFORMATION_SLACK_BITS",
     "Laws",
     "MaxInformation",
+    "approximate_dp_max_information",
     "bayesian_dp_bounds",
     "bayesian_dp_max_information",
     "compose_max_information",
     "description_length_max_information",
     "exact_max_information",
+    "max_information_from_mutual_information",
     "product_dp_max_information",
     "pure_dp_max_information",
 ]
@@ -324,7 +328,7 @@ def compose_max_information(steps: Sequence[MaxInformation]) -> MaxInformation:
 
     The order matters: after step 1 the data given its output follow some other law, so a bound
     for product laws or for one model says nothing about step 2.
-    :mod:`quiltdp.generalization.lower_bound` runs the counterexample.  Two Bayesian-DP steps
+    ``benchmarks/reconstruction.py`` runs the counterexample.  Two Bayesian-DP steps
     compose by adding their DP costs first and converting once.
 
     Raises
@@ -363,3 +367,117 @@ def compose_max_information(steps: Sequence[MaxInformation]) -> MaxInformation:
         steps[0].laws,
         " then ".join(s.theorem for s in steps),
     )
+
+
+def approximate_dp_max_information(epsilon: float, delta: float, n: int, beta: float) -> MaxInformation:
+    """Bound the max-information of an (ε, δ)-DP algorithm on n independent records.
+
+    Claim: for any κ, δ̂, t > 0, with c = ε + κ and δ'' = 2δ̂/(1 − e^{−κ}) < 1,
+
+        I^β_∞ ≤ n (c²/2 − ln(1 − δ'')) + c t √n     with β = e^{−t²/2} + n (2δ/δ̂ + δ''),
+
+    optimised here over κ and δ̂ for the given β (any choice is valid, so the search needs no proof).
+
+    Assumes independent records.  For dependent ones no such bound exists
+    (:func:`~quiltdp.papers.rogers.no_product_bound`); use ``bayesian_dp_max_information``.
+
+    Raises
+    ------
+    InvalidArgument
+        If δ is too large for this β; the message says how large it may be.
+
+    Examples
+    --------
+    >>> sharp = approximate_dp_max_information(0.01, 1e-20, 10_000, beta=0.01)
+    >>> round(sharp.nats, 2)
+    3.57
+
+    References
+    ----------
+    Rogers et al. (2016), Theorem 3.1 and its proof; :func:`rogers_theorem` has the paper's own choices.
+    """
+    eps = positive("epsilon", epsilon)
+    delta = probability("delta", delta, zero=True)
+    n = count("n", n)
+    beta = probability("beta", beta)
+    if delta == 0:
+        return product_dp_max_information(eps, n, beta)
+    best = _best_sharp(eps, delta, n, beta)
+    if best is None:
+        raise InvalidArgument(
+            f"delta = {delta:g} is too large for beta = {beta:g} on {n} records: the bound needs about"
+            f" 4 n √δ < β, so δ below {(beta / (4 * n)) ** 2:.1e}; use a smaller δ or pure DP"
+        )
+    return MaxInformation(round_up(best), beta, "product laws", "(ε, δ)-DP on product data")
+
+
+def _sharp(eps: float, delta: float, n: int, beta: float, *, kappa: float, hat: float) -> float:
+    """Evaluate the claim at κ and δ̂; ∞ where it does not apply."""
+    second = 2 * hat / -math.expm1(-kappa)
+    rest = beta - n * (2 * delta / hat + second)
+    if not (second < 1 and rest > 0):
+        return math.inf
+    t = math.sqrt(2 * math.log(1 / rest)) if rest < 1 else 0.0
+    c = eps + kappa
+    return n * (c * c / 2 - math.log1p(-second)) + c * t * math.sqrt(n)
+
+
+def _best_sharp(eps: float, delta: float, n: int, beta: float) -> float | None:
+    """Search κ and δ̂ on a logarithmic grid, refined around the best cell."""
+    best, at = math.inf, (0.0, 0.0)
+    low_k, high_k = math.log(1e-9), math.log(10.0)
+    low_h, high_h = math.log(delta) / 2 - 14, math.log(delta) / 2 + 14
+    for _ in range(4):
+        for i in range(41):
+            for j in range(41):
+                kappa = low_k + (high_k - low_k) * i / 40
+                hat = low_h + (high_h - low_h) * j / 40
+                value = _sharp(eps, delta, n, beta, kappa=math.exp(kappa), hat=math.exp(hat))
+                if value < best:
+                    best, at = value, (kappa, hat)
+        if math.isinf(best):
+            return None
+        width_k, width_h = (high_k - low_k) / 20, (high_h - low_h) / 20
+        low_k, high_k = at[0] - width_k, at[0] + width_k
+        low_h, high_h = at[1] - width_h, at[1] + width_h
+    return best
+
+
+MUTUAL_INFORMATION_SLACK_BITS = 0.54
+"""−Σ p log₂(p/q) over cells with p < q is at most (log₂ e)/e = 0.5307… bits."""
+
+
+def max_information_from_mutual_information(
+    mutual_bits: float, bits: float, *, laws: Laws = "this law"
+) -> MaxInformation:
+    """Turn mutual information into max-information: I^{β(k)}_∞ ≤ k with β(k) = (m + 0.54)/k.
+
+    Claim: ln P(x,y)/P(x)P(y) has expectation m, its negative part at most 0.54 bits, so by Markov's
+    inequality it exceeds k bits with probability at most (m + 0.54)/k.
+
+    Parameters
+    ----------
+    mutual_bits
+        I(X; Y) ≤ m bits.
+    bits
+        The k to aim at, above m + 0.54 (else β would not be below 1).
+
+    Examples
+    --------
+    >>> bound = max_information_from_mutual_information(0.46, 100)
+    >>> round(bound.beta, 6), round(bound.bits, 6)
+    (0.01, 100.0)
+
+    References
+    ----------
+    Rogers et al., "Max-information, differential privacy, and post-selection hypothesis testing"
+    (2016), Lemma 1.5, first half.
+    """
+    total = non_negative("mutual_bits", mutual_bits) + MUTUAL_INFORMATION_SLACK_BITS
+    k = non_negative("bits", bits)
+    if not total < k:
+        raise InvalidArgument(
+            f"bits = {k:g} must be above mutual information + 0.54 = {total:g}, else β is not below 1"
+        )
+    beta = round_up(total / k)
+    return MaxInformation(round_up(k * math.log(2)), beta, laws, "mutual information, Markov's inequality")

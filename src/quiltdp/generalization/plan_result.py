@@ -1,16 +1,47 @@
-"""What the planner returns: numbers, two separate promises, and every theorem that competed."""
+"""What the planner returns, and the holdout that keeps it: calibration, threshold, rounding, extensions."""
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
-from quiltdp.errors import InvalidArgument
-from quiltdp.numbers import shown_up
+from quiltdp.accountant.adversaries import INFORMED
+from quiltdp.accountant.calibration import Calibration
+from quiltdp.accountant.leakage import analyze
+from quiltdp.accountant.ledger import Ledger
+from quiltdp.accountant.shared_work import SharedWork
+from quiltdp.accountant.units import all_or_nothing
+from quiltdp.errors import BudgetSpent, InvalidArgument, Refused, option
+from quiltdp.generalization.plan_search import (
+    GUESSING,
+    LeakageSketch,
+    ProfileAccountant,
+    accuracy_at,
+    contenders_for,
+)
+from quiltdp.generalization.routes import Alternative, Task
+from quiltdp.mechanisms import Thresholdout
+from quiltdp.model import Model
+from quiltdp.numbers import format_up
+from quiltdp.work import Limit, WorkBudget
 
-__all__ = ["AccuracyPromise", "Alternative", "BudgetPromise", "Plan"]
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+__all__ = [
+    "AccuracyPromise",
+    "BudgetPromise",
+    "Extension",
+    "Plan",
+    "columns_asked",
+    "extend_plan",
+    "holdout_arguments",
+    "plan_calibration",
+    "read_holdout_arguments",
+]
 
 
 @dataclass(frozen=True)
@@ -24,7 +55,7 @@ class AccuracyPromise:
     def __str__(self) -> str:
         """Read as a sentence."""
         return (
-            f"every answer is within {shown_up(self.error, 4)} of the population value,"
+            f"every answer is within {format_up(self.error, 4)} of the population value,"
             f" with probability at least {1 - self.failure:.4g}"
         )
 
@@ -45,31 +76,11 @@ class BudgetPromise:
         """Read as a sentence."""
         if self.overfit is None:
             return f"nothing is promised about how long the budget lasts: {self.reason}"
-        off = f" by more than {shown_up(self.overfit, 4)}" if self.overfit > 1e-9 else ""
+        off = f" by more than {format_up(self.overfit, 4)}" if self.overfit > 1e-9 else ""
         return (
             f"a query spends budget only if its training value is off{off},"
             f" with probability at least {1 - self.failure:.4g}"
         )
-
-
-@dataclass(frozen=True)
-class Alternative:
-    """Another theorem: the best accuracy it could promise for the same task, or why it does not apply."""
-
-    name: str
-    theorem: str
-    accuracy: float | None
-    valid: bool = True
-    note: str = ""
-    covers: str = ""
-    leakage: float | None = None
-
-    def __str__(self) -> str:
-        """Read as a line."""
-        if not self.valid:
-            return f"{self.name}: {self.note}"
-        value = f"accuracy {shown_up(self.accuracy, 4)}" if self.accuracy is not None else "no promise"
-        return f"{self.name}: {value}{'; ' + self.note if self.note else ''}"
 
 
 @dataclass(frozen=True)
@@ -140,7 +151,7 @@ class Plan:
     def privacy(self) -> str:
         """Read as a sentence: what the answers say about a record."""
         if self.epsilon is not None:
-            most = shown_up(self.epsilon, 4)
+            most = format_up(self.epsilon, 4)
             return f"the answers say at most {most} about any record, whatever else is known"
         return (
             f"none asked for; the answers together may leak {_shown(self.leakage)} about a record"
@@ -184,8 +195,8 @@ class Plan:
 
     def _settings(self) -> str:
         return (
-            f"σ = {shown_up(self.sigma, 4)}, T = {self.threshold:.4g}, budget {self.budget},"
-            f" answers rounded to {self.resolution:g} (costs α = {shown_up(self.dp_epsilon, 4)})"
+            f"σ = {format_up(self.sigma, 4)}, T = {self.threshold:.4g}, budget {self.budget},"
+            f" answers rounded to {self.resolution:g} (costs α = {format_up(self.dp_epsilon, 4)})"
         )
 
     def table(self) -> list[str]:
@@ -196,7 +207,7 @@ class Plan:
         width = max(len(r[0]) for r in rows)
         lines = [f"  {'route':{width}}  accuracy   leaks"]
         for name, accuracy, leakage, note in rows:
-            value = shown_up(accuracy, 4) if accuracy is not None else "–"
+            value = format_up(accuracy, 4) if accuracy is not None else "–"
             leaks = _shown(leakage) if leakage is not None else "–"
             lines.append(f"  {name:{width}}  {value:>8}  {leaks:>6}  {note}".rstrip())
         return lines
@@ -207,4 +218,240 @@ class Plan:
 
 
 def _shown(leakage: float) -> str:
-    return shown_up(leakage, 3) if leakage < 1e4 else "all" if math.isinf(leakage) else f"{leakage:.0e}"
+    return format_up(leakage, 3) if leakage < 1e4 else "all" if math.isinf(leakage) else f"{leakage:.0e}"
+
+
+@all_or_nothing()
+def plan_calibration(
+    model: Model, plan: Plan, *, time_limit: Limit = None, executor: Executor | None = None
+) -> Calibration:
+    """Return the plan's noise as a calibration: σ, and the leakage that is certified at it.
+
+    ε is what the planned run leaks to the informed adversary, or what was asked for.  Searches go as far as
+    those behind the plan did.
+
+    Raises
+    ------
+    Refused
+        If the planned run has no finite leakage.
+    InvalidArgument
+        If the plan was made for another model.
+
+    Examples
+    --------
+    >>> import quiltdp as qd
+    >>> chain = qd.markov_chain([[0.7, 0.3], [0.3, 0.7]], length=20_000)
+    >>> plan = qd.plan(chain, queries=50, budget=2, epsilon=1.0)
+    >>> made = plan_calibration(chain, plan)
+    >>> made.sigma == plan.sigma, made.leakage <= made.epsilon == 1.0
+    (True, True)
+    """
+    if plan.fingerprint != model.fingerprint:
+        raise InvalidArgument("the plan was made for another model")
+    mechanism = Thresholdout(budget=plan.budget, sensitivity=1 / plan.records)
+    work = replace(WorkBudget.from_dict(plan.work), until=plan.stage or plan.work.get("until", ""))
+    profile = analyze(
+        model,
+        adversary=INFORMED,
+        work=SharedWork(work).budget,
+        time_limit=time_limit,
+        executor=executor,
+    )
+    found = profile.leakage(mechanism.dp_epsilon(plan.sigma))
+    if math.isinf(found.epsilon):
+        raise Refused("the planned run has no finite leakage to account for: ask for privacy")
+    return Calibration(
+        sigma=plan.sigma,
+        epsilon=plan.epsilon if plan.epsilon is not None else found.epsilon,
+        dp_epsilon=found.dp_epsilon,
+        leakage=found.epsilon,
+        mechanism=mechanism,
+        adversary=found.adversary,
+        method=found.method,
+        binding=found.binding,
+        certificate=found.certificate,
+        fingerprint=found.fingerprint,
+        protected=found.protected,
+        per_record=tuple(found.per_record.top(10)),
+        notes=found.notes,
+    )
+
+
+def holdout_arguments(model: Model, plan: Plan, *, time_limit: Limit = None) -> dict[str, Any]:
+    """Return what :class:`quiltdp.ReusableHoldout` takes besides data and ledger, so that it keeps the plan.
+
+    Examples
+    --------
+    >>> import quiltdp as qd
+    >>> chain = qd.markov_chain([[0.7, 0.3], [0.3, 0.7]], length=20_000)
+    >>> plan = qd.plan(chain, queries=50, budget=2)
+    >>> sorted(holdout_arguments(chain, plan))
+    ['accuracy', 'calibration', 'failure', 'queries', 'resolution', 'threshold']
+    """
+    return {
+        "calibration": plan_calibration(model, plan, time_limit=time_limit),
+        "threshold": plan.threshold,
+        "failure": 1 - plan.confidence,
+        "queries": plan.queries,
+        "resolution": plan.resolution,
+        "accuracy": plan.accuracy,
+        **columns_asked(model),
+    }
+
+
+def columns_asked(model: Model) -> dict[str, list[str]]:
+    """Return, as ``columns``, those that questions may read, where the model is one of a table's rows."""
+    if "columns" not in model.provenance:
+        return {}
+    try:
+        return {"columns": [str(name) for name in json.loads(model.provenance["columns"])]}
+    except (ValueError, TypeError, RecursionError):
+        raise InvalidArgument(
+            "the model does not say which columns questions may read: fit it anew"
+        ) from None
+
+
+def read_holdout_arguments(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the same from what ``quiltdp plan --json`` printed.
+
+    Raises
+    ------
+    InvalidArgument
+        If it is no plan, or one that a reusable holdout cannot run.
+    """
+    if document.get("schema") != "quiltdp/plan":
+        raise InvalidArgument("this is no plan: no key 'schema' with value 'quiltdp/plan'")
+    made = document.get("calibration")
+    if made is None:
+        raise InvalidArgument(
+            "this plan has no calibration, so no holdout can run it: make it anew, without --shortest"
+        )
+    try:
+        return {
+            "calibration": Calibration.from_json(json.dumps(made)),
+            "threshold": float(document["threshold"]),
+            "failure": float(document["answers"]["failure"]),
+            "queries": int(document["queries"]),
+            "resolution": float(document["resolution"]),
+            "accuracy": float(document["accuracy"]),
+            **({"columns": [str(name) for name in document["columns"]]} if "columns" in document else {}),
+        }
+    except (KeyError, TypeError, ValueError) as error:
+        raise InvalidArgument(f"the plan lacks or garbles {error}") from None
+
+
+@dataclass(frozen=True)
+class Extension:
+    """An extended plan: how many queries may be asked in all, and what is promised of them.
+
+    ``accuracy`` holds for all of these queries except with probability ``failure`` (None: nothing was
+    promised about the population), by ``theorem``; ``total_failure`` is that of all promises so far.
+    """
+
+    queries: int
+    accuracy: float | None
+    failure: float
+    total_failure: float
+    theorem: str = ""
+    covers: str = ""
+
+
+def extend_plan(
+    ledger: Ledger,
+    model: Model | None = None,
+    *,
+    work: str | WorkBudget = "normal",
+    time_limit: Limit = None,
+) -> Extension:
+    """Allow as many queries again as were planned, with the noise, the threshold and the answers left.
+
+    Claim: the j-th extension is a plan for all (j + 1) m queries at failure probability β/2^j, with the
+    σ, T, B and rounding of the first.  All of that is fixed before the first query, so that neither when nor
+    whether to extend can depend on the answers to any effect; and all plans together fail with
+    probability at most β + β/2 + … + β/2^j < 2β.  B answers in all may come from the holdout, so
+    its α, and what that leaks, is the calibrated one.
+
+    Parameters
+    ----------
+    ledger
+        Of a reusable holdout with a number of queries.
+    model
+        The model of its calibration; needed where the plan promises something about the population.
+    work, time_limit
+        As for :func:`quiltdp.plan`.
+
+    Raises
+    ------
+    BudgetSpent
+        If no answer from the holdout is left: more of them would cost more privacy than was calibrated.
+    Refused
+        If no theorem promises anything about so many queries; nothing is extended.
+
+    Examples
+    --------
+    >>> import quiltdp as qd
+    >>> chain = qd.markov_chain([[0.7, 0.3], [0.3, 0.7]], length=20_000)
+    >>> plan = qd.plan(chain, queries=50, budget=2)
+    >>> data = [{"x": [k % 2] * 20_000} for k in range(2)]
+    >>> study = qd.ReusableHoldout(*data, ledger=":memory:", **holdout_arguments(chain, plan))
+    >>> more = extend_plan(study.ledger, chain)
+    >>> more.queries, round(more.failure, 3), plan.accuracy < more.accuracy < 1.1 * plan.accuracy
+    (100, 0.025, True)
+    """
+    settings, terms, head = ledger.settings, ledger.terms, ledger.head
+    planned, budget = settings.get("queries"), terms.mechanism.answers
+    if planned is None or budget is None:
+        raise InvalidArgument(f"{ledger.path}: no number of queries was planned, so there is none to extend")
+    if head.answers >= budget:
+        raise BudgetSpent(
+            f"{ledger.path}: all {budget} answers from the holdout are used up; more would cost more than the"
+            " calibrated budget: plan anew, on other data"
+        )
+    times = len(head.extensions) + 1
+    beta = float.fromhex(settings["failure"])
+    found = Extension(planned * (times + 1), None, beta / 2**times, beta * (2.0 - 2.0**-times))
+    if "accuracy" in settings:
+        if model is None or model.fingerprint != ledger.fingerprint:
+            raise InvalidArgument(
+                f"{ledger.path}: its plan promises something about the population: give the {option('model')}"
+                " that it was made for"
+            )
+        found = _promised(found, settings, terms, model, work, time_limit)
+    with ledger.visit() as visit:
+        if len(visit.head.extensions) != times - 1:
+            raise Refused(f"{ledger.path}: another process has just extended this plan; nothing was changed")
+        visit.extend(found.accuracy)
+    return found
+
+
+def _promised(
+    asked: Extension,
+    settings: Mapping[str, Any],
+    terms: Any,
+    model: Model,
+    work: str | WorkBudget,
+    time_limit: Limit,
+) -> Extension:
+    """Return the extension with the best accuracy that a theorem promises at the ledger's σ and T."""
+    records = len(model.records)
+    if terms.mechanism.sensitivity != 1 / records:
+        raise InvalidArgument(f"the plan is for means over the {records:,} records of its model only")
+    rounding = float.fromhex(settings.get("resolution", "0x0p0"))
+    task = Task(records, asked.queries, terms.mechanism.budget, asked.failure, rounding)
+    shared = SharedWork(work, time_limit)
+    accountant = ProfileAccountant(model, shared=shared)
+
+    def best() -> Extension:
+        offers = [
+            (accuracy_at(c.candidate.exact, task, terms.sigma, float.fromhex(settings["threshold"])), c)
+            for c in contenders_for(model, accountant, LeakageSketch(accountant))[0]
+        ]
+        accuracy, winner = min(offers, key=lambda offer: offer[0])
+        if accuracy >= GUESSING:
+            raise Refused(
+                f"no theorem promises anything better than a guess for {asked.queries:,} queries with the"
+                " noise and the threshold of this plan: it cannot be extended"
+            )
+        return replace(asked, accuracy=accuracy, theorem=winner.theorem, covers=winner.covers)
+
+    return shared.answer(best)

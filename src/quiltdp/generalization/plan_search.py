@@ -1,41 +1,162 @@
-"""Searching for the best noise scale: on a sketch of the leakage, then exactly at what was found.
+"""Who competes for a plan, and at which noise: every theorem that applies, searched for its best σ.
 
-Any σ is valid, so a search needs no certificate; only the numbers reported for the σ it found are
-computed from the accountant itself.
+Any σ is valid, so a search needs no certificate: it runs on a sketch of the leakage, and only the numbers
+reported for the σ it ends with are computed from the accountant itself.  A contender says the smallest
+accuracy it can promise for a task, whether it can promise a given one, and for how many queries.
 """
 
 from __future__ import annotations
 
 import math
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from quiltdp.accountant.adversaries import INFORMED, PRIOR, Adversary
+from quiltdp.accountant.leakage import LeakageProfile
+from quiltdp.accountant.shared_work import SharedWork, ask_until
+from quiltdp.errors import InvalidArgument, InvalidModel, QuiltdpError, WorkerLost, option
+from quiltdp.generalization._checks import probability
+from quiltdp.generalization.concentration import Concentration, additive_concentration, concentration
 from quiltdp.generalization.routes import (
+    Alternative,
+    AnyLawRoute,
+    DescriptionRoute,
     Deviating,
+    IidRoute,
     LeakageAccountant,
+    MaxInformationRoute,
     Route,
     Task,
+    any_law_transfer,
     best_scale,
     untouched,
 )
-from quiltdp.generalization.transfer import any_law_transfer
+from quiltdp.model import Model
+from quiltdp.work import Limit, WorkBudget
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
 
 __all__ = [
     "GUESSING",
     "Candidate",
+    "Contender",
     "LeakageSketch",
     "Need",
     "NoCorrelation",
+    "Offer",
+    "ProfileAccountant",
     "accuracy_at",
     "best_accuracy",
+    "contenders_for",
     "highest_scale",
     "largest_threshold_of",
     "most_queries",
+    "need_of",
     "noisiest",
 ]
+
+_Found = TypeVar("_Found")
+_KEPT = 2**26  # bytes of leakages that are remembered
+
+
+class ProfileAccountant:
+    """Leakage of a model from its profiles, analysed on first use and remembered per α.
+
+    Parameters
+    ----------
+    model
+        The model of the correlation.
+    work, time_limit
+        How far searches go; seconds for every question (inside :meth:`SharedWork.answer`: for all).
+    shared
+        The same as one, where several accountants make one answer.
+    executor
+        Where components of the model are analysed, as for :func:`quiltdp.analyze`.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        *,
+        work: str | WorkBudget = "normal",
+        time_limit: Limit = None,
+        shared: SharedWork | None = None,
+        executor: Executor | None = None,
+    ) -> None:
+        self.model = model
+        self._executor = executor
+        self.shared = SharedWork(work, time_limit) if shared is None else shared
+        self._budget = self.shared.budget
+        self._profiles: dict[Adversary, LeakageProfile] = {}
+        self._known: OrderedDict[tuple[Adversary, float], NDArray[np.float64]] = OrderedDict()
+
+    def _profile(self, adversary: Adversary) -> LeakageProfile:
+        """Return the analysis against an adversary with the budget of now."""
+        if self._budget != self.shared.budget:
+            self._profiles.clear()
+            self._known.clear()
+            self._budget = self.shared.budget
+        if adversary not in self._profiles:
+            try:
+                self._profiles[adversary] = self._prepared(adversary)
+            except QuiltdpError as error:
+                if adversary != PRIOR or isinstance(error, WorkerLost):
+                    raise
+                self._profiles[PRIOR] = self._profile(INFORMED)  # he knows more: his bound covers it
+        return self._profiles[adversary]
+
+    def _prepared(self, adversary: Adversary) -> LeakageProfile:
+        profile = LeakageProfile(
+            self.model,
+            adversary=adversary,
+            work=self.shared.budget_up_to(),
+            executor=self._executor,
+        )
+        ask_until(self.shared.guard, profile, profile.prepare)
+        return profile
+
+    def _ask(self, adversary: Adversary, dp_epsilon: float) -> NDArray[np.float64]:
+        def question() -> NDArray[np.float64]:
+            profile, key = self._profile(adversary), (adversary, dp_epsilon)
+            if key not in self._known:
+                found = self._until(profile, lambda: profile.leakage(dp_epsilon)).per_record.values_array
+                self._known[key] = found
+                while len(self._known) > 1 and len(self._known) * found.nbytes > _KEPT:
+                    self._known.popitem(last=False)
+            return self._known[key]
+
+        return self.shared.answer(question)
+
+    def _until(self, profile: LeakageProfile, question: Callable[[], _Found]) -> _Found:
+        try:
+            return ask_until(self.shared.guard, profile, question)
+        finally:
+            if profile.reached:  # the next question begins anew
+                self._profiles.clear()
+
+    def prior(self, dp_epsilon: float) -> NDArray[np.float64]:
+        """Return the leakage to the prior adversary, one number per record."""
+        return self._ask(PRIOR, dp_epsilon)
+
+    def informed(self, dp_epsilon: float) -> NDArray[np.float64]:
+        """Return the leakage to the informed adversary, one number per record."""
+        return self._ask(INFORMED, dp_epsilon)
+
+    def dp_epsilon(self, epsilon: float) -> float:
+        """Return the largest DP cost that leaks at most ε to the informed adversary."""
+
+        def question() -> float:
+            profile = self._profile(INFORMED)
+            return self._until(profile, lambda: profile.dp_epsilon(epsilon))
+
+        return self.shared.answer(question)
+
 
 MOST_QUERIES = 10**15
 GUESSING = 0.5
@@ -236,3 +357,152 @@ def _bisected(true_above: Callable[[float], bool], low: float, high: float) -> f
         middle = (low + high) / 2
         low, high = (low, middle) if true_above(middle) else (middle, high)
     return high
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What a contender promises for a task: τ and how the holdout is to be set.
+
+    ``overfit`` is how far a training value may be off without spending, −∞ when nothing is promised.
+    """
+
+    accuracy: float
+    sigma: float
+    threshold: float
+    overfit: float = -math.inf
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A theorem about Thresholdout's noise that competes."""
+
+    candidate: Candidate
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        return self.candidate.exact.name
+
+    @property
+    def theorem(self) -> str:
+        """What it rests on."""
+        return self.candidate.exact.theorem
+
+    @property
+    def covers(self) -> str:
+        """Which queries it is about."""
+        return self.candidate.exact.covers
+
+    def best(self, task: Task, need: Need) -> Offer | None:
+        """Return the smallest accuracy found, below ½."""
+        accuracy, sigma = best_accuracy(self.candidate, task, need)
+        return self._offer(task, sigma, accuracy, need) if accuracy < GUESSING else None
+
+    def at(self, task: Task, accuracy: float, need: Need) -> Offer | None:
+        """Return the largest σ found whose threshold is enough: what accuracy leaves goes into the noise."""
+        _, sigma = largest_threshold_of(self.candidate, task, accuracy, need.least_sigma)
+        found = self._offer(task, sigma, accuracy, need)
+        if found is None:  # where the budget is to last, or at the σ of the best accuracy
+            found = self._offer(task, self._budget_friendly(task, accuracy, need), accuracy, need)
+        if found is None:
+            best, sigma = best_accuracy(self.candidate, task, need)
+            found = self._offer(task, sigma, accuracy, need) if best <= accuracy else None
+        return self._noisier(task, accuracy, need, found) if found is not None else None
+
+    def _noisier(self, task: Task, accuracy: float, need: Need, found: Offer) -> Offer:
+        def enough(sigma: float) -> bool:
+            threshold = self.candidate.fast.threshold(task, sigma, accuracy)
+            return need.met(task, sigma, threshold, accuracy, sketch=True)
+
+        if not enough(found.sigma):
+            return found
+        sigma = noisiest(enough, found.sigma, highest_scale(task, accuracy))
+        for factor in (1.0, 0.99, 0.95, 0.9):  # the sketch may be off by a little
+            other = self._offer(task, max(found.sigma, factor * sigma), accuracy, need)
+            if other is not None:
+                return other
+        return found
+
+    def _offer(self, task: Task, sigma: float, accuracy: float, need: Need) -> Offer | None:
+        threshold = self.candidate.exact.threshold(task, sigma, accuracy)
+        if not need.met(task, sigma, threshold, accuracy, sketch=False):
+            return None
+        width = need.width(task, sigma, threshold, accuracy, sketch=False)
+        return Offer(accuracy, sigma, threshold, width)
+
+    def _budget_friendly(self, task: Task, accuracy: float, need: Need) -> float:
+        """Return the σ that lets training values be off furthest without spending."""
+        share = need.share
+
+        def width(sigma: float) -> float:
+            threshold = self.candidate.fast.threshold(task, sigma, accuracy)
+            if threshold < share * accuracy:
+                return -math.inf
+            return need.width(task, sigma, threshold, accuracy, sketch=True)
+
+        return best_scale(width, highest_scale(task, accuracy), lowest=need.least_sigma)[0]
+
+    def most(self, task: Task, accuracy: float, need: Need) -> float:
+        """Return the most queries."""
+        return most_queries(self.candidate, task, accuracy, need)[0]
+
+
+def contenders_for(
+    model: Model, accountant: LeakageAccountant, sketch: LeakageSketch
+) -> tuple[list[Contender], list[Alternative]]:
+    """Return the theorems that apply, and those that do not with their reasons."""
+    found: list[Contender] = []  # what asks nothing of the accountant comes first
+    refused: list[Alternative] = []
+    tails: Concentration | None = None
+    try:
+        tails = concentration(model)
+        found += [
+            _thresholdout(DescriptionRoute(tails), DescriptionRoute(tails)),
+            _thresholdout(MaxInformationRoute(accountant, tails), MaxInformationRoute(sketch, tails)),
+        ]
+    except QuiltdpError as error:
+        refused += [_refused(kind, error.reason) for kind in (MaxInformationRoute, DescriptionRoute)]
+    found.append(_thresholdout(AnyLawRoute(accountant), AnyLawRoute(sketch)))
+    try:
+        adding = DescriptionRoute(
+            additive_concentration(model),
+            name="description length, additive queries",
+            theorem="description length with concentration of sums under the model",
+            covers="additive queries",
+        )
+        found.insert(0, _thresholdout(adding, adding))
+    except (InvalidArgument, InvalidModel):
+        pass  # the form for all queries is there
+    if tails is not None and not model.latents and tails.sum_of_squares <= tails.records * (1 + 1e-9):
+        found.append(_thresholdout(IidRoute(), IidRoute()))
+    else:
+        refused.append(_refused(IidRoute, "the records of this model are not independent"))
+    return found, refused
+
+
+def _thresholdout(exact: Route, fast: Route) -> Contender:
+    return Contender(Candidate(exact, fast))
+
+
+def _refused(kind: Any, reason: str) -> Alternative:
+    note = f"does not apply: {reason}"
+    return Alternative(kind.name, kind.theorem, None, note=note, covers=kind.covers)
+
+
+def need_of(
+    contenders: list[Contender], threshold_share: float, overfit: float | None, least_sigma: float
+) -> Need:
+    """Return what the threshold must reach, with the theorems behind the second promise."""
+    share = probability("threshold_share", threshold_share, zero=True)
+    wanted = probability("overfit", overfit, zero=True) if overfit is not None else None
+    exact: list[Deviating] = []
+    fast: list[Deviating] = []
+    for c in contenders:
+        for route, known in ((c.candidate.exact, exact), (c.candidate.fast, fast)):
+            if isinstance(route, (MaxInformationRoute, DescriptionRoute)):
+                known.append(route)
+    if wanted is not None and not exact:
+        raise InvalidArgument(
+            f"{option('overfit')} needs concentration, which is computed for Bayesian networks only"
+        )
+    return Need(share, wanted, tuple(exact), tuple(fast), least_sigma)

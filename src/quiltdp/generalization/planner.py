@@ -19,21 +19,23 @@ from quiltdp.errors import InvalidArgument, Refused, option
 from quiltdp.generalization._checks import count, positive, probability
 from quiltdp.generalization.baselines import baselines
 from quiltdp.generalization.concentration import concentration
-from quiltdp.generalization.plan_accountant import ProfileAccountant
-from quiltdp.generalization.plan_choice import (
+from quiltdp.generalization.plan_result import AccuracyPromise, BudgetPromise, Plan
+from quiltdp.generalization.plan_search import (
+    GUESSING,
     Contender,
+    LeakageSketch,
+    Need,
+    NoCorrelation,
     Offer,
+    ProfileAccountant,
     contenders_for,
     need_of,
-    published_baseline,
 )
-from quiltdp.generalization.plan_result import AccuracyPromise, Alternative, BudgetPromise, Plan
-from quiltdp.generalization.plan_search import GUESSING, LeakageSketch, Need, NoCorrelation
-from quiltdp.generalization.routes import LeakageAccountant, Task, nice_resolution
+from quiltdp.generalization.routes import Alternative, LeakageAccountant, Task, nice_resolution
 from quiltdp.interface import any_model
 from quiltdp.mechanisms import Thresholdout
 from quiltdp.model import Model
-from quiltdp.numbers import shown_up
+from quiltdp.numbers import format_up
 from quiltdp.work import Limit, WorkBudget
 
 if TYPE_CHECKING:
@@ -158,8 +160,7 @@ def _planned(
     winner, offer = _choose(task, contenders, accuracy, need, best)
     others = [_alternative(c, task, best.of(c), asked) for c in contenders if c is not winner]
     others.sort(key=lambda a: a.accuracy if a.accuracy is not None else math.inf)
-    slack = overfit / offer.accuracy if overfit else 0.05
-    others += [*refused, *baselines(model, task), published_baseline(model, task, offer, slack)]
+    others += [*refused, *baselines(model, task)]
     return _result(model, task, winner, offer, need, asked, epsilon, tuple(others))
 
 
@@ -390,7 +391,7 @@ def _best_of(best: _Bests) -> str:
 
 def _hopeless(task: Task, need: Need) -> str:
     noise = (
-        f" and the noise for that privacy (σ ≥ {shown_up(need.least_sigma, 3)})"
+        f" and the noise for that privacy (σ ≥ {format_up(need.least_sigma, 3)})"
         if need.least_sigma > 0
         else ""
     )

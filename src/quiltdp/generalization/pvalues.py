@@ -17,9 +17,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from quiltdp.errors import InvalidArgument
-from quiltdp.generalization._checks import count, non_negative, positive, probability, round_down, round_up
-from quiltdp.generalization.max_information import MaxInformation
-from quiltdp.generalization.mutual_information import MUTUAL_INFORMATION_SLACK_BITS
+from quiltdp.generalization._checks import non_negative, positive, probability, round_down, round_up
+from quiltdp.generalization.max_information import MUTUAL_INFORMATION_SLACK_BITS, MaxInformation
 from quiltdp.generalization.routes import grid_answers
 
 __all__ = [
@@ -28,7 +27,6 @@ __all__ = [
     "best_correction",
     "correct_p_values",
     "either_bound",
-    "p_value_sensitivity",
     "threshold_from_max_information",
     "threshold_from_mutual_information",
     "thresholdout_transcripts",
@@ -231,7 +229,7 @@ def correct_p_values(
         Raw p-values in [0, 1], any shape.
     max_information
         A bound on the analysis that chose the hypotheses (:func:`thresholdout_transcripts` is one too), or
-        several (:func:`~quiltdp.generalization.bayesian_dp_bounds`, :func:`either_bound`) that were fixed
+        several (:func:`~.max_information.bayesian_dp_bounds`, :func:`either_bound`) that were fixed
         before the p-values were seen; or
     mutual_bits
         a bound on its mutual information with the data, in bits.  Give exactly one.
@@ -250,7 +248,7 @@ def correct_p_values(
 
     Examples
     --------
-    >>> from quiltdp.generalization import product_dp_max_information
+    >>> from quiltdp.generalization.max_information import product_dp_max_information
     >>> bound = product_dp_max_information(0.002, 10_000, beta=0.001)   # an ε-DP analysis of i.i.d. data
     >>> [float(f"{p:.2g}") for p in correct_p_values([1e-6, 1e-3, 0.02], max_information=bound)]
     [0.001, 0.0025, 0.03]
@@ -273,28 +271,6 @@ def correct_p_values(
         m = non_negative("mutual_bits", mutual_bits if mutual_bits is not None else 0.0)
         fixed = [_smallest_level(p, m, method) for p in raw.ravel().tolist()]
     return np.array(fixed, dtype=np.float64).reshape(raw.shape)
-
-
-def p_value_sensitivity(n: int, level: float = 0.08) -> float:
-    """Return (½ − δ)/√((n/2) ln(1/δ)), which the sensitivity of any p-value exceeds: 0.37/√n at δ = 0.08.
-
-    Claim: a p-value is uniform under the null, so it passes 1 − δ with probability δ; a statistic of
-    sensitivity Δ passes ½ + Δ√((n/2) ln(1/δ)) with at most that (McDiarmid).  So p-values are no
-    low-sensitivity queries, and transfer theorems for those say nothing about them.
-
-    Examples
-    --------
-    >>> round(p_value_sensitivity(100) * 10, 4)
-    0.3737
-
-    References
-    ----------
-    Rogers et al. (2016), Lemma B.1 (line 704).
-    """
-    delta = probability("level", level)
-    if delta >= 0.5:
-        raise InvalidArgument(f"level must be below ½, not {level!r}")
-    return round_down((0.5 - delta) / math.sqrt(count("n", n) / 2 * math.log(1 / delta)))
 
 
 def _smallest_level(p: float, mutual_bits: float, method: MutualInformationMethod) -> float:

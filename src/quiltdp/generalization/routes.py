@@ -6,12 +6,16 @@ Everything that depends on the model is asked of an *accountant* once per σ.
 
 Four of them need the noise to hide records (*private*): their σ is set by the leakage.  The fifth,
 description length, needs none: few answers on a coarse grid cannot say much, whoever gives them.
+
+Thresholdout's answers stay close to the holdout's own values: with noise σ, threshold T, m queries and
+B' = min(B, m), any s₁, s₂ ≥ 0 and a ≥ T + s₁ + s₂, the chance that some answered query is off its holdout
+value by more than a is at most b(a) = ½ B' e^{−s₁/σ} + ½ m e^{−s₂/2σ} + B' e^{−a/4σ}.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol
@@ -20,12 +24,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quiltdp.errors import InvalidArgument
-from quiltdp.generalization._checks import round_up
+from quiltdp.generalization._checks import count, non_negative, round_up
 from quiltdp.generalization.concentration import Concentration
-from quiltdp.generalization.thresholdout_accuracy import largest_threshold
-from quiltdp.generalization.transfer import any_law_transfer, prefix_shift
+from quiltdp.numbers import format_up
 
 __all__ = [
+    "Alternative",
     "AnyLawRoute",
     "DescriptionRoute",
     "Deviating",
@@ -35,12 +39,135 @@ __all__ = [
     "Route",
     "Stated",
     "Task",
+    "any_law_transfer",
     "best_scale",
     "grid_answers",
+    "largest_threshold",
     "log_questions",
+    "max_information_transfer",
     "nice_resolution",
     "untouched",
 ]
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """Another theorem: the best accuracy it could promise for the same task, or why it does not apply."""
+
+    name: str
+    theorem: str
+    accuracy: float | None
+    valid: bool = True
+    note: str = ""
+    covers: str = ""
+    leakage: float | None = None
+
+    def __str__(self) -> str:
+        """Read as a line."""
+        if not self.valid:
+            return f"{self.name}: {self.note}"
+        value = f"accuracy {format_up(self.accuracy, 4)}" if self.accuracy is not None else "no promise"
+        return f"{self.name}: {value}{'; ' + self.note if self.note else ''}"
+
+
+def any_law_transfer(leakages: float | Iterable[float]) -> float:
+    """Bound |E[q(X) | transcript] − E q(X)| for every additive query, for any joint law of the data.
+
+    Claim: let the whole transcript leak ε_i about record i to the *prior* adversary.  The posterior
+    of X_i is within total variation tanh(ε_i/4) of its prior, so for every query
+    q(x) = (1/n) Σ f_i(x_i) with f_i in [0, 1], however adaptively chosen,
+
+        |E[q(X) | transcript] − E q(X)| ≤ (1/n) Σ tanh(ε_i/4) ≤ tanh(ε/4).
+
+    Assumes nothing about independence or concentration.  It does **not** extend to queries that
+    are not additive: n/2 pairs that share one hidden XOR bit refute it.
+
+    Parameters
+    ----------
+    leakages
+        One ε for all records, or one per record; DP costs are composed first and converted once.
+
+    Returns
+    -------
+    float
+        The bias bound, rounded up.
+
+    Examples
+    --------
+    >>> round(any_law_transfer(0.4), 6), round(any_law_transfer([0.4, 0.0]), 6)
+    (0.099668, 0.049834)
+    """
+    if isinstance(leakages, (int, float, np.floating, np.integer)):
+        values = np.array([non_negative("leakage", float(leakages))])
+    else:
+        values = np.asarray(
+            leakages if isinstance(leakages, np.ndarray) else list(leakages), dtype=np.float64
+        )
+        if values.size == 0 or np.isnan(values).any() or (values < 0).any():
+            raise InvalidArgument("leakages must be numbers of zero or more, one per record")
+    return min(1.0, round_up(float(np.mean(np.tanh(values / 4)))))
+
+
+def max_information_transfer(
+    t: float, *, effective_sample_size: float, n: int, queries: int, leakage: float | Iterable[float]
+) -> float:
+    """Bound the chance that some adaptively chosen query deviates, for any Δ = 1/n queries.
+
+    Claim: with prefix leakage ε (the informed bound covers it) and n_eff effective records,
+
+        P[ ∃ j ≤ m: |q_j(X) − q_j(P)| ≥ t ] ≤ exp( −( √(2t² n_eff − ln 2m) − ε √(n/8) )² )
+
+    when the bracket is positive, else 1.  With one ε_i per record, ε√(n/8) becomes √(Σ ε_i²/8).
+
+    Proof: W = ln P(y|x)/P(y) is a sum of steps with φ(λ) ≤ λ(λ−1)ε²/8 on independent data (see
+    :func:`~quiltdp.generalization.bayesian_dp_max_information`), and the event has probability
+    p = e^{−D}, D = 2t² n_eff − ln 2m, there.  By Hölder's inequality its true probability is at most
+    exp((λ−1)nε²/8 − (1−1/λ)D) for every λ ≥ 1; the best λ gives the claim.
+
+    Returns
+    -------
+    float
+        The failure probability, rounded up.
+
+    Examples
+    --------
+    >>> p = max_information_transfer(0.1, effective_sample_size=4000, n=10_000, queries=100, leakage=0.05)
+    >>> f"{p:.1e}"
+    '3.0e-21'
+    """
+    n, m = count("n", n), count("queries", queries)
+    size = non_negative("effective_sample_size", effective_sample_size)
+    shift = prefix_shift(leakage, n)
+    inside = 2 * non_negative("t", t) ** 2 * size - math.log(2 * m)
+    if inside <= 0 or math.isinf(shift):
+        return 1.0
+    bracket = math.sqrt(inside) - shift
+    return min(1.0, round_up(math.exp(-(bracket**2)))) if bracket > 0 else 1.0
+
+
+def prefix_shift(leakage: float | Iterable[float], n: int) -> float:
+    """Return √(Σ ε_i²/8), rounded up, from one ε for all n records or one per record."""
+    if isinstance(leakage, (int, float, np.floating, np.integer)):
+        return round_up(non_negative("leakage", float(leakage)) * math.sqrt(n / 8))
+    values = np.asarray(leakage if isinstance(leakage, np.ndarray) else list(leakage), dtype=np.float64)
+    if values.size != n or np.isnan(values).any() or (values < 0).any():
+        raise InvalidArgument(f"leakage must hold one number of zero or more for each of {n} records")
+    return round_up(math.sqrt(float(values @ values) / 8))
+
+
+def largest_threshold(a: float, *, sigma: float, queries: float, budget: int, noise_failure: float) -> float:
+    """Return the largest T with ½ B' e^{−s₁/σ} + ½ m e^{−s₂/2σ} ≤ ``noise_failure`` at s₁ + s₂ = a − T.
+
+    The best split gives a third of the failure to the threshold's noise: s₁ = σ ln(3B'/2R) and
+    s₂ = 2σ ln(3m/4R).  −∞ when nothing is left.
+    """
+    if noise_failure <= 0:
+        return -math.inf
+    spends = min(queries, budget)
+    first = max(0.0, sigma * math.log(1.5 * spends / noise_failure))
+    second = max(0.0, 2 * sigma * math.log(0.75 * queries / noise_failure))
+    return (a - first - second) - 1e-12 * abs(a)
+
 
 SAFETY = 1 - 1e-9
 """The planners aim at this share of the failure probability, so that rounding never exceeds it."""

@@ -128,7 +128,7 @@ def treewidth_estimate(graph: DependencyGraph, *, max_work: int = MAX_WORK) -> i
 
     Examples
     --------
-    >>> from quiltdp import DependencyGraph
+    >>> from quiltdp.graph.types import DependencyGraph
     >>> treewidth_estimate(DependencyGraph("ABCD", [("A", "B"), ("B", "C"), ("C", "D"), ("D", "A")]))
     2
     """

@@ -42,7 +42,8 @@ class Quilt:
 
     Examples
     --------
-    >>> from quiltdp import DependencyGraph, Quilt
+    >>> from quiltdp.graph.quilt import Quilt
+    >>> from quiltdp.graph.types import DependencyGraph
     >>> g = DependencyGraph("ABCD", [("A", "B"), ("B", "C"), ("C", "D")])
     >>> Quilt(g, "A", separator=["C"], nearby=["B"], remote=["D"])
     Quilt(A: separator {C}, nearby {B}, 1 remote)

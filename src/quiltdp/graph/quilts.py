@@ -47,7 +47,8 @@ def markov_blanket(graph: Any, node: str) -> frozenset[str]:
 
     Examples
     --------
-    >>> from quiltdp import DependencyGraph, markov_blanket
+    >>> from quiltdp import markov_blanket
+    >>> from quiltdp.graph.types import DependencyGraph
     >>> g = DependencyGraph("ABCD", [("A", "B"), ("B", "C"), ("C", "D")])
     >>> sorted(markov_blanket(g, "B"))
     ['A', 'C']
@@ -102,7 +103,8 @@ def quilts(
 
     Examples
     --------
-    >>> from quiltdp import DependencyGraph, quilts
+    >>> from quiltdp import quilts
+    >>> from quiltdp.graph.types import DependencyGraph
     >>> g = DependencyGraph("ABCD", [("A", "B"), ("B", "C"), ("C", "D")])
     >>> for q in quilts(g, "A", max_nearby=1):
     ...     print(q)
@@ -130,7 +132,7 @@ def unit_quilts(
 
     Examples
     --------
-    >>> from quiltdp import DependencyGraph
+    >>> from quiltdp.graph.types import DependencyGraph
     >>> from quiltdp.graph.quilts import unit_quilts
     >>> g = DependencyGraph("ABCDE", [("A", "B"), ("B", "C"), ("C", "D"), ("D", "E")])
     >>> for q in unit_quilts(g, ["A", "D"], max_nearby=1):

@@ -48,7 +48,7 @@ class DependencyGraph:
 
     Examples
     --------
-    >>> from quiltdp import DependencyGraph
+    >>> from quiltdp.graph.types import DependencyGraph
     >>> g = DependencyGraph("ABC", [("A", "B"), ("B", "C")])
     >>> sorted(g.neighbors("B")), g.degree("A"), len(g)
     (['A', 'C'], 1, 3)
@@ -102,7 +102,7 @@ class DependencyGraph:
         Examples
         --------
         >>> import networkx as nx
-        >>> from quiltdp import DependencyGraph
+        >>> from quiltdp.graph.types import DependencyGraph
         >>> DependencyGraph.from_networkx(nx.path_graph(["A", "B", "C"])).neighbors("A")
         frozenset({'B'})
         """
@@ -123,7 +123,7 @@ class DependencyGraph:
 
         Examples
         --------
-        >>> from quiltdp import DependencyGraph
+        >>> from quiltdp.graph.types import DependencyGraph
         >>> g = DependencyGraph("ABC", [("A", "B"), ("B", "C")], records="AC").to_networkx()
         >>> sorted(g.edges), g.nodes["B"]
         ([('A', 'B'), ('B', 'C')], {'record': False})

@@ -265,9 +265,10 @@ def quilt_influences(
     Examples
     --------
     >>> import quiltdp as qd
+    >>> from quiltdp.inference.influence import quilt_influences
     >>> m = qd.markov_chain([[0.9, 0.1], [0.1, 0.9]], length=9)
     >>> g = qd.moralize(m)
-    >>> [round(qi.swing, 3) for qi in qd.quilt_influences(m, qd.quilts(g, "X4", max_nearby=1))]
+    >>> [round(qi.swing, 3) for qi in quilt_influences(m, qd.quilts(g, "X4", max_nearby=1))]
     [8.789, 7.427, 7.427, 0.0]
     """
     space = workspace if workspace is not None else Workspace(model)

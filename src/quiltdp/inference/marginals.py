@@ -173,7 +173,8 @@ def condition(model: Model, evidence: Mapping[str, int | str]) -> Model:
 
     Examples
     --------
-    >>> from quiltdp import Model, conditional
+    >>> from quiltdp import Model
+    >>> from quiltdp.inference.marginals import conditional
     >>> m = Model.from_tables({"A": ([], [0.5, 0.5]), "B": (["A"], [[0.9, 0.1], [0.2, 0.8]])})
     >>> conditional(condition(m, {"B": 1}), ["A"]).round(4).tolist()
     [0.1111, 0.8889]

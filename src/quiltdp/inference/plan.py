@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from quiltdp.errors import ModelTooWide, option
 from quiltdp.graph.orders import eliminations
+from quiltdp.work import NO_GUARD, Guard
 
 __all__ = [
     "MAX_ENTRIES",
@@ -156,9 +157,15 @@ class EliminationPlan:
 
 
 def plan_elimination(
-    sizes: Mapping[str, int], scopes: Iterable[Collection[str]], *, max_entries: int = MAX_ENTRIES
+    sizes: Mapping[str, int],
+    scopes: Iterable[Collection[str]],
+    *,
+    max_entries: int = MAX_ENTRIES,
+    guard: Guard = NO_GUARD,
 ) -> EliminationPlan:
     """Return the best of a few greedy plans for summing out every node of ``sizes``.
+
+    The guard is looked at after every node: large models have orders that take minutes to find.
 
     Examples
     --------
@@ -170,7 +177,11 @@ def plan_elimination(
     joined = list(scopes)
 
     def by(rule: str) -> EliminationPlan:
-        return _clique_tree(sizes, list(eliminations(joined, sizes, rule=rule)), max_entries)
+        steps = []
+        for step in eliminations(joined, sizes, rule=rule):
+            guard.check()
+            steps.append(step)
+        return _clique_tree(sizes, steps, max_entries)
 
     plans = [by("size")]
     if len(sizes) <= TRY_FILL and any(len(c) > 2 for c in plans[0].cliques):

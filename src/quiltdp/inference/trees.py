@@ -86,7 +86,9 @@ def plan_junction_tree(
 
     def make() -> EliminationPlan:
         sizes = {n: model.cardinality(n) for n in model.nodes}
-        return plan_elimination(sizes, [*(f.scope for f in model.factors), *joined], max_entries=max_entries)
+        scopes = [*(f.scope for f in model.factors), *joined]
+        guard = NO_GUARD if workspace is None else workspace.guard
+        return plan_elimination(sizes, scopes, max_entries=max_entries, guard=guard)
 
     if workspace is None:
         return make()

@@ -359,7 +359,7 @@ def _careful_table(source: Source, block: _Block, axes: Sequence[tuple[str, ...]
 
 def _statements(source: Source, block: _Block) -> list[tuple[int, str]]:
     """Return the statements of a block with their positions."""
-    found = []
+    statements = []
     position = block.start
     while (match := _STATEMENT.match(source.text, position, block.stop)) is not None:
         statement = match[1].strip()
@@ -369,8 +369,8 @@ def _statements(source: Source, block: _Block) -> list[tuple[int, str]]:
                 raise source.error(match.start(1), f"expected ';' after {_excerpt(statement)}")
             break
         if statement:
-            found.append((match.start(1), statement))
-    return found
+            statements.append((match.start(1), statement))
+    return statements
 
 
 def _row(

@@ -9,12 +9,28 @@ decides before one of the second.  Names are compared by letters and digits alon
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 from quiltdp.errors import FileFormatError, InvalidArgument
 
-__all__ = ["Role", "find_column", "listed", "plain", "recognise"]
+__all__ = ["Role", "as_file", "find_column", "listed", "plain", "recognise"]
+
+
+@contextmanager
+def as_file(table: Any) -> Iterator[Any]:
+    """Yield a DataFrame as a CSV file, readable by its owner only and gone afterwards; else what it got."""
+    if not hasattr(table, "to_csv"):
+        yield table
+        return
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "DataFrame.csv")
+        table.to_csv(path, index=False)
+        yield path
 
 
 @dataclass(frozen=True)
@@ -77,10 +93,10 @@ def recognise(
     InvalidArgument
         If a column that was named is not there.
     """
-    found = {role: find_column(header, column, source, say(role, column)) for role, column in given.items()}
-    taken = set(found.values())
+    places = {role: find_column(header, column, source, say(role, column)) for role, column in given.items()}
+    taken = set(places.values())
     for role, kind in roles.items():
-        if role in found:
+        if role in places:
             continue
         ranked = [(r, k) for k, n in enumerate(header) if k not in taken and (r := kind.rank(n)) is not None]
         first = min((rank for rank, _ in ranked), default=0)
@@ -91,8 +107,8 @@ def recognise(
                 source, line, f"columns {several} could each be the {kind.says}: say which with {say(role)}"
             )
         if best:
-            found[role] = best[0]
-    return found
+            places[role] = best[0]
+    return places
 
 
 def find_column(header: Sequence[str], column: str | int, source: object, said: str) -> int:

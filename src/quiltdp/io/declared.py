@@ -133,12 +133,12 @@ def _first(pattern: re.Pattern[str], word: str, body: str) -> re.Match[str] | No
 
 def _blocks(source: Source) -> list[tuple[int, str, str, str]]:
     """Return (position, kind, head, body) of every block, read from first to last once."""
-    text, position, found = source.text, 0, []
+    text, position, blocks = source.text, 0, []
     while (head := _HEAD.match(text, position)) is not None:
         body = _BODY.match(text, head.end())
         if body is None:
             raise source.error(head.start(1), "this block is never closed, expected '}'")
-        found.append((head.start(1), head[1].split()[-1], head[2].strip(), body[1]))
+        blocks.append((head.start(1), head[1].split()[-1], head[2].strip(), body[1]))
         position = body.end()
     rest = text[position:].lstrip()
     if rest:
@@ -146,7 +146,7 @@ def _blocks(source: Source) -> list[tuple[int, str, str, str]]:
         raise source.error(
             len(text) - len(rest), f"expected 'net', 'node' or 'potential' and '{{', found {excerpt}"
         )
-    return found
+    return blocks
 
 
 def _scope(source: Source, position: int, head: str) -> tuple[str, list[str]]:
@@ -166,18 +166,18 @@ def read_xmlbif(path: str | os.PathLike[str], *, records: Collection[str] | None
         With the file, and the line where there is one.
     """
     root = read_xml(path)
-    found = root.find("NETWORK") if root.tag == "BIF" else None
-    if found is None:
+    element = root.find("NETWORK") if root.tag == "BIF" else None
+    if element is None:
         raise FileFormatError(path, None, f"expected <BIF> with <NETWORK> in it, found <{root.tag}>")
     network = Declared(path)
-    for variable in found.findall("VARIABLE"):
+    for variable in element.findall("VARIABLE"):
         outcomes = [(e.text or "").strip() for e in variable.findall("OUTCOME")]
         network.declare(_text(path, variable, "NAME", "a VARIABLE"), outcomes)
-    for definition in found.findall("DEFINITION"):
+    for definition in element.findall("DEFINITION"):
         node = _text(path, definition, "FOR", "a DEFINITION")
-        given = [(e.text or "").strip() for e in definition.findall("GIVEN")]
+        parents = [(e.text or "").strip() for e in definition.findall("GIVEN")]
         numbers = _text(path, definition, "TABLE", f"the definition of {node!r}")
-        network.add_table(node, given, numbers)
+        network.add_table(node, parents, numbers)
     return network.model("XMLBIF", records)
 
 
@@ -212,10 +212,10 @@ def read_xdsl(path: str | os.PathLike[str], *, records: Collection[str] | None =
 
 def _text(path: object, element: ElementTree.Element, tag: str, owner: str) -> str:
     """Return the text of the one child with this tag."""
-    found = [(e.text or "").strip() for e in element.findall(tag)]
-    if len(found) != 1 or not found[0]:
-        raise FileFormatError(path, None, f"{owner}: expected one <{tag}> with text, found {len(found)}")
-    return found[0]
+    texts = [(e.text or "").strip() for e in element.findall(tag)]
+    if len(texts) != 1 or not texts[0]:
+        raise FileFormatError(path, None, f"{owner}: expected one <{tag}> with text, found {len(texts)}")
+    return texts[0]
 
 
 def read_xml(path: str | os.PathLike[str]) -> ElementTree.Element:

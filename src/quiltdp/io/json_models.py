@@ -151,8 +151,8 @@ class _Document:
     def extras(self) -> dict[str, Any]:
         """Return notes and provenance as keyword arguments."""
         notes = self.strings(self.root.get("notes", []), "'notes'")
-        found = self.object(self.root.get("provenance", {}), "'provenance'")
-        origin = {k: self.string(v, f"'provenance'[{k!r}]") for k, v in found.items()}
+        fields = self.object(self.root.get("provenance", {}), "'provenance'")
+        origin = {k: self.string(v, f"'provenance'[{k!r}]") for k, v in fields.items()}
         if "file" in origin:
             origin.setdefault("original_file", origin["file"])
         return {"notes": notes, "provenance": {**origin, "file": self.source.path, "format": "JSON"}}
@@ -165,8 +165,8 @@ class _Document:
                 "this file keeps its twins in 'provenance', as an earlier version wrote them: add"
                 " 'people' (record → number of people), or save the model from its pedigree again"
             )
-        found = self.object(self.root.get("people", {}), "'people'")
-        return {r: self.whole(k, f"'people'[{r!r}]") for r, k in found.items()}
+        counts = self.object(self.root.get("people", {}), "'people'")
+        return {r: self.whole(k, f"'people'[{r!r}]") for r, k in counts.items()}
 
     def records(self, chosen: Collection[str] | None) -> Collection[str] | None:
         """Return the records: those of the caller, else those of the file, else ``None`` for all."""
@@ -248,8 +248,8 @@ def _chain(document: _Document, records: Collection[str] | None) -> Model:
             for key in ("length", "prefix", "transitions"):
                 if key in root:
                     raise document.fail(f"'lengths' and {key!r} cannot be given together")
-            found = document.object(root["lengths"], "'lengths'")
-            lengths = {p: document.whole(n, f"'lengths'[{p!r}]") for p, n in found.items()}
+            named = document.object(root["lengths"], "'lengths'")
+            lengths = {p: document.whole(n, f"'lengths'[{p!r}]") for p, n in named.items()}
             matrix = document.table(document.required(root, "transition", "the document"), "'transition'")
             model = markov_chains(matrix, lengths, _initial(document, root), states=states, **extras)
     chosen = document.records(records)
@@ -260,10 +260,10 @@ def _chain(document: _Document, records: Collection[str] | None) -> Model:
 
 def _segment(document: _Document, entry: Any, where: str) -> ChainModel:
     """Return one entry of ``chains``."""
-    found = document.object(entry, where)
-    document.only({"transition", "transitions", "length", "initial", "prefix"}, found, where)
-    document.required(found, "prefix", where)
-    return _one_chain(document, found, where)
+    fields = document.object(entry, where)
+    document.only({"transition", "transitions", "length", "initial", "prefix"}, fields, where)
+    document.required(fields, "prefix", where)
+    return _one_chain(document, fields, where)
 
 
 def _one_chain(document: _Document, entry: Mapping[str, Any], where: str, **extras: Any) -> ChainModel:
@@ -319,10 +319,10 @@ class _NodeLines(Mapping[str, int]):
     def __getitem__(self, node: str) -> int:
         written = {json.dumps(node), json.dumps(node, ensure_ascii=False)}
         places = "|".join(re.escape(w) for w in sorted(written))
-        found = re.search(rf'"name"\s*:\s*(?:{places})', self._text)
-        if found is None:
+        place = re.search(rf'"name"\s*:\s*(?:{places})', self._text)
+        if place is None:
             raise KeyError(node)
-        return self._text.count("\n", 0, found.start()) + 1
+        return self._text.count("\n", 0, place.start()) + 1
 
     def __iter__(self) -> Any:
         return iter(())

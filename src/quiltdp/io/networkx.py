@@ -45,7 +45,7 @@ def from_networkx(
     Examples
     --------
     >>> import networkx as nx
-    >>> from quiltdp import from_networkx
+    >>> from quiltdp.io.networkx import from_networkx
     >>> g = nx.DiGraph([("A", "B")])
     >>> from_networkx(g, {"A": [0.3, 0.7], "B": [[0.9, 0.1], [0.2, 0.8]]})
     <Bayesian network: 2 nodes, 2 records>
@@ -79,7 +79,8 @@ def to_networkx(model: Model) -> nx.DiGraph:
 
     Examples
     --------
-    >>> from quiltdp import markov_chain, to_networkx
+    >>> from quiltdp import markov_chain
+    >>> from quiltdp.io.networkx import to_networkx
     >>> list(to_networkx(markov_chain([[0.9, 0.1], [0.2, 0.8]], 3)).edges)
     [('X0', 'X1'), ('X1', 'X2')]
     """

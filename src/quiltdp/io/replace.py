@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
-from quiltdp.errors import FileFormatError, option
+from quiltdp.errors import FileFormatError
 
 __all__ = ["check_new", "check_output", "check_writable", "keep", "write_whole"]
 
@@ -42,8 +42,8 @@ def check_output(path: str | os.PathLike[str], *inputs: str | os.PathLike[str] |
         name = os.path.realpath(path)
     except (OSError, ValueError) as error:
         raise _unwritable(path, error) from None
-    for given in inputs:
-        if given is not None and (os.path.realpath(given) == name or _same(given, name)):
+    for source in inputs:
+        if source is not None and (os.path.realpath(source) == name or _same(source, name)):
             raise FileFormatError(path, None, "this is an input of the command; write to another file")
     if _is_database(name):
         raise FileFormatError(
@@ -117,9 +117,7 @@ def write_whole(
 def check_new(path: str | os.PathLike[str]) -> None:
     """Refuse to replace a file; a pipe or a device is none."""
     if os.path.isfile(path) or os.path.islink(path):
-        raise FileFormatError(
-            path, None, f"this file exists: choose another, or replace it ({option('force')})"
-        )
+        raise FileFormatError(path, None, "this file exists: choose another name, or move it away")
 
 
 def keep(name: str, data: str, *folders: str | os.PathLike[str]) -> Path | None:

@@ -120,8 +120,8 @@ class _Words:
 
     def line(self, position: int) -> int:
         """Return the line of a word."""
-        found = next(islice(re.finditer(r"\S+", self.source.text), position, None), None)
-        return self.source.line(len(self.source.text.rstrip()) if found is None else found.start())
+        word = next(islice(re.finditer(r"\S+", self.source.text), position, None), None)
+        return self.source.line(len(self.source.text.rstrip()) if word is None else word.start())
 
     def fail(self, expected: str, position: int | None = -1) -> NoReturn:
         """Say what was expected at a word (default the last one taken)."""

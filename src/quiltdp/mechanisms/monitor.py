@@ -109,7 +109,7 @@ class Monitor(Generic[Sample, Query]):
     def gap_floor(self, runs: int) -> float:
         """Return how far the expected gap picked may fall below E[largest gap]: 2 ln(2T) / (α n).
 
-        How large it can be at most is :func:`quiltdp.generalization.monitor_ceiling`.
+        How large it can be at most is :func:`quiltdp.papers.monitor.monitor_ceiling`.
         """
         return self.mechanism.expected_regret(2 * runs)
 

@@ -15,8 +15,10 @@ from typing import Any
 import numpy as np
 
 from quiltdp.chain import ChainModel
+from quiltdp.domains.pedigree.people import Pedigree, Person
 from quiltdp.errors import QuiltdpError
 from quiltdp.model import Model
+from quiltdp.report.pedigree_layout import layout
 
 __all__ = ["Picture", "picture_of", "state_map"]
 
@@ -76,9 +78,9 @@ def picture_of(model: Model, leaks: Mapping[str, float]) -> Picture:
         return _strip(model)
     shown = _shown_nodes(model, leaks)
     if len(shown) == len(model.nodes) and model.provenance.get("format", "").endswith("pedigree"):
-        found = _pedigree(model)
-        if found is not None:
-            return found
+        drawn = _pedigree(model)
+        if drawn is not None:
+            return drawn
     return _network(model, shown)
 
 
@@ -126,9 +128,6 @@ def _shown_nodes(model: Model, leaks: Mapping[str, float]) -> list[str]:
 
 
 def _pedigree(model: Model) -> Picture | None:
-    from quiltdp.domains.pedigree.people import Pedigree, Person
-    from quiltdp.report.pedigree_layout import layout
-
     people = []
     for factor in model.factors:
         *parents, name = factor.scope
@@ -210,8 +209,8 @@ def _springs(graph: object) -> dict[str, tuple[float, float]]:
     import networkx as nx
 
     scale = _STEP * max(4.0, 1.5 * float(np.sqrt(len(graph))))  # type: ignore[arg-type]
-    found = nx.spring_layout(graph, seed=1, iterations=80, scale=scale)
-    return {str(n): (float(p[0]), float(p[1])) for n, p in found.items()}
+    spots = nx.spring_layout(graph, seed=1, iterations=80, scale=scale)
+    return {str(n): (float(p[0]), float(p[1])) for n, p in spots.items()}
 
 
 def state_map(model: Model) -> dict[str, Any] | None:
@@ -270,10 +269,10 @@ def _cell_places(names: list[str]) -> list[tuple[float, float] | None] | None:
     if any(squares):
         spots = [None if m is None else (float(m[1]), -float(m[2])) for m in squares]
     else:
-        found = _hexagons(names)
-        if found is None:
+        hexagons = _hexagons(names)
+        if hexagons is None:
             return None
-        spots = found
+        spots = hexagons
     known = np.array([p for p in spots if p is not None])
     corner = known.min(axis=0)
     step = 1.0 if any(squares) else _nearest(known)

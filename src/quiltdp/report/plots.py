@@ -132,10 +132,10 @@ def leakage_table(title: str, facts: Sequence[tuple[str, str]], rows: Sequence[t
     >>> leakage_table("σ = 1", [("adversary", "prior")], [("<b>", 0.5)]).count("&lt;b&gt;")
     1
     """
-    told = "".join(f"<tr><th>{_text(k)}</th><td>{_text(v)}</td></tr>" for k, v in facts)
+    lines = "".join(f"<tr><th>{_text(k)}</th><td>{_text(v)}</td></tr>" for k, v in facts)
     shown = "".join(f"<tr><td>{_text(n)}</td><td>{format_up(v)}</td></tr>" for n, v in rows)
     leaks = f"<table><tr><th>record</th><th>leakage</th></tr>{shown}</table>" if rows else ""
-    return f"<p><b>{_text(title)}</b></p><table>{told}</table>{leaks}"
+    return f"<p><b>{_text(title)}</b></p><table>{lines}</table>{leaks}"
 
 
 def _text(text: str) -> str:

@@ -99,7 +99,7 @@ def analysed(
 ) -> Analysed:
     """Ask everything that the report shows of other targets, other α and other adversaries."""
     questions = _questions(request)
-    said = each(
+    answers = each(
         _ask,
         questions,
         shared=_Analyses(request),
@@ -107,13 +107,13 @@ def analysed(
         progress=progress,
         label="other targets and adversaries",
     )
-    found: dict[str, dict[Any, Any]] = {"sigma": {}, "leakage": {}, "epsilon": {}}
+    tables: dict[str, dict[Any, Any]] = {"sigma": {}, "leakage": {}, "epsilon": {}}
     cut_short: dict[str, str] = {}
-    for (kind, who, step), (answer, note) in zip(questions, said, strict=True):
-        found[kind][who if kind == "leakage" else (who, step)] = answer
+    for (kind, who, step), (answer, note) in zip(questions, answers, strict=True):
+        tables[kind][who if kind == "leakage" else (who, step)] = answer
         if note is not None:
             cut_short[who] = note
-    return Analysed(cut_short=cut_short, **found)
+    return Analysed(cut_short=cut_short, **tables)
 
 
 def _questions(request: ReportRequest) -> list[_Question]:
@@ -170,8 +170,8 @@ class _Analyses:
         return self._profiles[adversary]
 
     def _alpha(self, step: float) -> Any:
-        given = self.request.calibration.dp_epsilon
-        return {n: a * step for n, a in given.items()} if isinstance(given, Mapping) else given * step  # type: ignore[operator]  # pure
+        alpha = self.request.calibration.dp_epsilon
+        return {n: a * step for n, a in alpha.items()} if isinstance(alpha, Mapping) else alpha * step  # type: ignore[operator]  # pure
 
 
 def _ask(analyses: _Analyses, question: _Question) -> tuple[Any, str | None]:
@@ -204,9 +204,9 @@ def attackable(model: Model, unit: str) -> Model | None:
     if len(model.nodes) <= _LARGEST:
         return model
     place = model.index[unit]
-    for found in component_classes(model):
-        if any(place in copy for copy in found.copies):
-            return found.model if len(found.model.nodes) <= _LARGEST else None
+    for kind in component_classes(model):
+        if any(place in copy for copy in kind.copies):
+            return kind.model if len(kind.model.nodes) <= _LARGEST else None
     return None
 
 
@@ -233,15 +233,15 @@ def if_the_model_is_wrong(
     asked = {**options, "work": "quick", "adversary": cal.adversary}
     most = cal.compared.get("group")
     lines: list[dict[str, Any]] = []
-    found = each(_nearby, OFF_BY, shared=(model, cal.epsilon, cal.mechanism, asked), executor=executor)
+    answers = each(_nearby, OFF_BY, shared=(model, cal.epsilon, cal.mechanism, asked), executor=executor)
     for share in OFF_BY:
         reached = lines and most is not None and lines[-1]["sigma"] >= most * (1 - 1e-9)
         if not reached:
-            told = next(found)
-            if told is None:
+            answer = next(answers)
+            if answer is None:
                 break
             # the model itself is among them, and its own answer searched further
-            lines.append({"off_by": share, "sigma": max(told[0], cal.sigma), "method": told[1]})
+            lines.append({"off_by": share, "sigma": max(answer[0], cal.sigma), "method": answer[1]})
         else:
             lines.append({**lines[-1], "off_by": share})
     if not lines:
@@ -262,7 +262,7 @@ def _nearby(
     """Return σ for all models that are off by so much, and its method; ``None`` where there is no bound."""
     model, epsilon, mechanism, asked = shared
     try:
-        found = robust(model, epsilon, mechanism, off_by=share, **asked)
+        answer = robust(model, epsilon, mechanism, off_by=share, **asked)
     except QuiltdpError:
         return None
-    return found.sigma, found.binding.method
+    return answer.sigma, answer.binding.method

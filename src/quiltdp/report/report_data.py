@@ -49,11 +49,11 @@ def report_data(
     """Return what the page shows: answer, comparison, curves, picture, records, assumptions."""
     tell = progress or (lambda label, share: None)
     cal, model = request.calibration, request.model
-    found = analysed(request, executor, lambda label, share: tell(label, 0.8 * share))
+    answers = analysed(request, executor, lambda label, share: tell(label, 0.8 * share))
     tell("picture", 0.8)
-    leaks = dict(found.leakage.get(cal.adversary, {}))
+    leaks = dict(answers.leakage.get(cal.adversary, {}))
     picture = picture_of(model, leaks)
-    rows, says = _records(cal, found)
+    rows, says = _records(cal, answers)
     tell("models nearby", 0.85)
     wrong = if_the_model_is_wrong(cal, model, request.options, executor)
     tell("quilts", 0.9)
@@ -62,16 +62,16 @@ def report_data(
         "sigma": cal.sigma,
         "scale_name": cal.mechanism.scale_name + cal.each,
         "sentence": _sentence(cal, len(model.records)),
-        "bars": _bars(cal, found),
+        "bars": _bars(cal, answers),
         "bracket": bracket_told(cal, model),
-        "targets": _targets(cal, found),
-        "leakage": _curves(request, found),
+        "targets": _targets(cal, answers),
+        "leakage": _curves(request, answers),
         "graph": _graph(model, picture, leaks),
         "records": rows,
         "records_say": says,
         "details": _details(model, cal, [r["name"] for r in rows[:_DETAILS]]),
         "binding": cal.binding.unit if cal.binding.unit in leaks else None,
-        "assumptions": [*_assumptions(cal, model), *_cut_short(found)],
+        "assumptions": [*_assumptions(cal, model), *_cut_short(answers)],
         "how": _how(cal),
         "command": request.command,
         "theorem": theorem_of(cal),
@@ -83,8 +83,8 @@ def report_data(
     return plain
 
 
-def _targets(cal: Calibration, found: Analysed) -> dict[str, Any]:
-    sigmas = {step: cal.sigma if step == 1.0 else found.sigma[cal.adversary, step] for step in STEPS}
+def _targets(cal: Calibration, answers: Analysed) -> dict[str, Any]:
+    sigmas = {step: cal.sigma if step == 1.0 else answers.sigma[cal.adversary, step] for step in STEPS}
     pairs = [(cal.epsilon * step, sigma) for step, sigma in sigmas.items() if sigma is not None]
     return {
         "epsilon": [e for e, _ in pairs],
@@ -93,7 +93,7 @@ def _targets(cal: Calibration, found: Analysed) -> dict[str, Any]:
     }
 
 
-def _curves(request: ReportRequest, found: Analysed) -> dict[str, Any]:
+def _curves(request: ReportRequest, answers: Analysed) -> dict[str, Any]:
     """Return leakage against α, one line per adversary; nothing where the mechanism is not pure."""
     alpha = request.calibration.dp_epsilon
     if alpha is None:
@@ -101,7 +101,7 @@ def _curves(request: ReportRequest, found: Analysed) -> dict[str, Any]:
     top = max(alpha.values()) if isinstance(alpha, Mapping) else alpha
     alphas = [top * step for step in STEPS]
     series = [
-        {"label": f"to the {who} adversary", "values": [found.epsilon[who, step] for step in STEPS]}
+        {"label": f"to the {who} adversary", "values": [answers.epsilon[who, step] for step in STEPS]}
         for who in request.adversaries
     ]
     return {"alpha": alphas, "series": [*series, {"label": "independent records", "values": alphas}]}
@@ -121,7 +121,7 @@ def _sentence(cal: Calibration, records: int) -> str:
     )
 
 
-def _bars(cal: Calibration, found: Analysed) -> list[dict[str, Any]]:
+def _bars(cal: Calibration, answers: Analysed) -> list[dict[str, Any]]:
     compared = cal.compared
     bars: list[dict[str, Any]] = []
 
@@ -131,7 +131,7 @@ def _bars(cal: Calibration, found: Analysed) -> list[dict[str, Any]]:
 
     add("independent records", compared.get("independent"), "too little if records are correlated")
     lines: list[tuple[str, float | None, bool]] = [(cal.adversary, cal.sigma, True)]
-    lines += [(who, sigma, False) for (who, step), sigma in found.sigma.items() if step == 1.0]
+    lines += [(who, sigma, False) for (who, step), sigma in answers.sigma.items() if step == 1.0]
     for who, sigma, ours in sorted(lines, key=lambda line: line[0] != "prior"):
         add(f"quiltdp, {who}", sigma, "this answer" if ours else "for comparison", ours)
     add("published lemma", compared.get("published"), "|C| α + 4 b of the best quilt")
@@ -165,8 +165,8 @@ def _attained(cal: Calibration, model: Model) -> float | None:
     """Return what an attack beside the answer attains, on what forces it or on what is protected."""
     try:
         if cal.dp_epsilon is None or cal.protected != "single records":
-            found = quick_bracket(cal, model)
-            return None if found is None else found.attained
+            bracket = quick_bracket(cal, model)
+            return None if bracket is None else bracket.attained
         part = attackable(model, cal.binding.unit)
         if part is None:
             return None
@@ -218,14 +218,14 @@ def _graph(model: Model, picture: Picture, leaks: Mapping[str, float]) -> dict[s
     }
 
 
-def _records(cal: Calibration, found: Analysed) -> tuple[list[dict[str, Any]], str]:
+def _records(cal: Calibration, answers: Analysed) -> tuple[list[dict[str, Any]], str]:
     """Return the table's rows, the ones that leak most to the chosen adversary first."""
-    if not found.leakage:
+    if not answers.leakage:
         return [], "Every record has the same (ε, δ): there is no table for this mechanism."
-    own = found.leakage[cal.adversary]
+    own = answers.leakage[cal.adversary]
     rows: list[dict[str, Any]] = []
     for name, leak in own.top(_ROWS):
-        to = {who: leaks[name] for who, leaks in found.leakage.items()}
+        to = {who: leaks[name] for who, leaks in answers.leakage.items()}
         rows.append({"name": name, "leaks": leak, "leaks_to": to, "method": None})
     if rows:
         rows[0]["method"] = cal.binding.method
@@ -235,25 +235,25 @@ def _records(cal: Calibration, found: Analysed) -> tuple[list[dict[str, Any]], s
 
 def _details(model: Model, cal: Calibration, names: Sequence[str]) -> dict[str, Any]:
     """Describe a quilt of each record: the one that forces the answer, or the record's Markov blanket."""
-    found: dict[str, Any] = {}
+    details: dict[str, Any] = {}
     parts = _Parts(model)
     for name in names:
         if name not in model.index:
             continue  # a window or a named set
         described = parts.describe(name)
         if described is not None:
-            found[name] = described
+            details[name] = described
     witness = cal.binding.witness
-    if cal.binding.unit in found and "closed" in witness:
+    if cal.binding.unit in details and "closed" in witness:
         separator, closed = frozenset(witness["separator"]), frozenset(witness["closed"])
         rest = [n for n in model.nodes if n not in separator and n not in closed]
         described = _quilt(separator, closed - {cal.binding.unit}, rest, None, witness["swing"])
-        found[cal.binding.unit] = described
+        details[cal.binding.unit] = described
     if witness and cal.binding.unit in model.index:
-        own = found.setdefault(cal.binding.unit, {})
+        own = details.setdefault(cal.binding.unit, {})
         own["known"] = [str(n) for n in witness["known"]] if "known" in witness else None
         own["told_apart"] = _told_apart(model, cal.binding.unit, witness.get("values"))
-    return found
+    return details
 
 
 class _Parts:
@@ -274,10 +274,10 @@ class _Parts:
         c, k, at = self._where[self._model.index[name]]
         if (c, at) not in self._known:
             self._known[c, at] = self._quilt(c, at)
-        found = self._known[c, at]
-        if found is None:
+        known = self._known[c, at]
+        if known is None:
             return None
-        quilt, told = found
+        quilt, influence = known
         kind, nodes = self._classes[c], self._model.nodes
         place = kind.model.index
         copy = kind.copies[k]
@@ -285,7 +285,8 @@ class _Parts:
         def here(inside: Collection[str]) -> list[str]:
             return [nodes[int(copy[place[n]])] for n in inside]
 
-        described = _quilt(here(quilt.separator), here(quilt.nearby), here(quilt.remote), told.b, told.swing)
+        separator, nearby, remote = map(here, (quilt.separator, quilt.nearby, quilt.remote))
+        described = _quilt(separator, nearby, remote, influence.b, influence.swing)
         others = len(nodes) - len(kind.model.nodes)  # other components are remote from everything
         return {**described, "remote_count": described["remote_count"] + others}
 
@@ -350,11 +351,10 @@ def _released(cal: Calibration) -> str:
     return f"{often}{where}; costs add up before they are converted: for more, ask for that many releases"
 
 
-def _cut_short(found: Analysed) -> list[list[str]]:
+def _cut_short(answers: Analysed) -> list[list[str]]:
     """Say which numbers beside the answer are those of an earlier stage."""
-    return [
-        ["note", f"numbers beside the answer, {who} adversary: {why}"] for who, why in found.cut_short.items()
-    ]
+    notes = answers.cut_short.items()
+    return [["note", f"numbers beside the answer, {who} adversary: {why}"] for who, why in notes]
 
 
 def _how(cal: Calibration) -> list[list[str]]:

@@ -13,8 +13,7 @@ from quiltdp.accountant.bounds.chain_contraction import ContractionBound
 from quiltdp.accountant.bounds.contract import ready
 from quiltdp.accountant.bounds.mqm_chain import MarkovQuiltChainBound
 from quiltdp.errors import InvalidArgument
-from quiltdp.papers.gk16 import GK16Bound
-from quiltdp.papers.mqm_approx import MarkovQuiltApproxBound
+from quiltdp.papers.comparisons import GK16Bound, MarkovQuiltApproxBound
 
 REFERENCE = Path(__file__).parents[2] / "data" / "reference" / "mqm_binary_T100_eps1.csv"
 ROWS = list(csv.DictReader(REFERENCE.open()))

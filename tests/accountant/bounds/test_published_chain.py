@@ -60,3 +60,16 @@ def test_the_budget_of_a_comparison_is_the_quick_one_and_refuses_more_work() -> 
     short = qd.markov_chain(matrices(3, [4] * 30), initial=np.full(4, 0.25))
     alone = qd.dp_epsilon(short, 1.0, "published", work=quick)
     assert qd.dp_epsilon(short, 1.0, "published", work=beside) == alone
+
+
+def test_units_far_from_both_ends_pay_for_whole_sides_as_long_as_they_are():
+    """On a slow chain no quilt within reach is cheap: a whole side costs more the longer it is."""
+    chain = qd.markov_chain([[1 - 1e-6, 1e-6], [1e-6, 1 - 1e-6]], length=3000)
+    every = qd.leakage(chain, 0.01, method="published", adversary="prior").per_record
+    for k in (0, 399, 401, 1400, 1500, 2998):
+        name = chain.nodes[k]
+        alone = qd.leakage(chain, 0.01, method="published", adversary="prior", protect={"u": [name]})
+        assert every[name] == pytest.approx(alone.epsilon, rel=1e-9)
+    alpha = qd.dp_epsilon(chain, 1.0, method="published", adversary="prior")
+    found = qd.leakage(chain, alpha, method="published", adversary="prior")
+    assert found.epsilon == max(found.per_record.values()) <= 1.0

@@ -141,7 +141,7 @@ def test_families_of_one_shape_are_asked_once(tmp_path: Path) -> None:
 
 def test_the_command_goes_on_after_a_kill(cli: Any, files: tuple[Path, Path], tmp_path: Path) -> None:
     journal, tsv = tmp_path / "run.jsonl", tmp_path / "out.tsv"
-    words = [str(files[0]), "--frequencies", str(files[1]), "--epsilon", "1", "--nodes", "3", "--json"]
+    words = [str(files[0]), "--allele-frequency", str(files[1]), "--epsilon", "1", "--json"]
     script = (
         "import os, signal, sys\n"
         "from quiltdp import journal\n"
@@ -153,12 +153,12 @@ def test_the_command_goes_on_after_a_kill(cli: Any, files: tuple[Path, Path], tm
         "from quiltdp.cli import main\n"
         "main()\n"
     )
-    call = [sys.executable, "-c", script, "genome", *words, "--journal", str(journal)]
+    call = [sys.executable, "-c", script, "pedigree", *words, "--journal", str(journal)]
     assert subprocess.run(call, capture_output=True, env={**os.environ}).returncode == -signal.SIGKILL
     with Journal(journal) as found:
         assert len(found) == 1
-    whole = cli("genome", *words)
-    again = cli("genome", *words, "--journal", journal, "--tsv", tsv, "--workers", 2)
+    whole = cli("pedigree", *words, "--journal", "none")
+    again = cli("pedigree", *words, "--journal", journal, "-o", tsv, "--workers", 2)
     assert (again.code, again.err, again.out) == (0, "", whole.out)
     document = json.loads(again.out)
     assert (document["families"], document["people"], document["loci"]) == (3, 10, 61)
@@ -166,6 +166,6 @@ def test_the_command_goes_on_after_a_kill(cli: Any, files: tuple[Path, Path], tm
     lines = [line.split("\t") for line in tsv.read_text().splitlines()]
     assert lines[0][:3] == ["family", "people", "sigma_informed"]
     assert max(float(line[2]) for line in lines[1:]) == document["informed"]["sigma"]
-    shown = cli("genome", *words[:-1], "--journal", journal)
+    shown = cli("pedigree", *words[:-1], "--journal", journal)
     assert "memory " in shown.out
-    assert cli("genome", *words, "--journal", files[0]).code == 2
+    assert cli("pedigree", *words, "--journal", files[0]).code == 2

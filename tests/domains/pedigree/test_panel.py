@@ -10,6 +10,7 @@ import pytest
 
 import quiltdp as qd
 from quiltdp.accountant.shared_work import SharedWork
+from quiltdp.accountant.verify import leakage_of
 from quiltdp.domains.pedigree import Pedigree, Person, pedigree
 from quiltdp.domains.pedigree.frequencies import Panel, read_frequencies
 from quiltdp.domains.pedigree.panel import analyze_panel
@@ -34,7 +35,7 @@ def test_the_sum_over_loci_is_what_one_large_model_says(family, query, adversary
     found = analyze_panel(family, LOCI, query).leakage(sigma, adversary)
     model = pedigree(family, LOCI)
     noise = query_by_name(model, query).mechanism
-    whole = qd.leakage_of(model, noise, sigma, adversary=adversary, protect=records_by_person(model))
+    whole = leakage_of(model, noise, sigma, adversary=adversary, protect=records_by_person(model))
     assert found == pytest.approx([whole.per_record[n] for n in ("dad", "mum", "kid")], rel=1e-9)
 
 
@@ -102,7 +103,7 @@ def test_more_frequencies_than_nodes_cost_a_little_and_never_less(query, adversa
     for p in loci.values():
         model = pedigree(TRIO, p)
         noise = query_by_name(model, query).mechanism
-        worst = max(worst, qd.leakage_of(model, noise, alone.sigma, adversary=adversary).epsilon)
+        worst = max(worst, leakage_of(model, noise, alone.sigma, adversary=adversary).epsilon)
     assert worst <= 1.0
 
 
@@ -233,7 +234,7 @@ def test_loci_on_the_x_chromosome_are_x_linked(tmp_path):
     noises = [query_by_name(model, "allele-count").mechanism for model in models]
     assert noises[1].deltas["dad"] == 1.0
     auto, linked = (
-        qd.leakage_of(model, noise, 10.0, adversary="prior").per_record
+        leakage_of(model, noise, 10.0, adversary="prior").per_record
         for model, noise in zip(models, noises, strict=True)
     )
     for name in ("dad", "mum", "kid"):

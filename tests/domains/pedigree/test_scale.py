@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import quiltdp as qd
+from quiltdp.accountant.leakage import analyze
 from quiltdp.graph.components import component_classes
 
 MODELS = Path(__file__).parents[3] / "models" / "pedigree"
@@ -16,7 +17,7 @@ MODELS = Path(__file__).parents[3] / "models" / "pedigree"
 @pytest.mark.parametrize("adversary", ["informed", "prior"])
 def test_thousand_genomes_calibrates_exactly(shared_data, adversary):
     model = qd.pedigree(shared_data / "tests-only" / "akt_20130606_g1k.fam", allele_frequency=0.1)
-    profile = qd.analyze(model, adversary=adversary)
+    profile = analyze(model, adversary=adversary)
     alpha = profile.dp_epsilon(1.0)
     found = profile.leakage(alpha)
     assert found.epsilon <= 1

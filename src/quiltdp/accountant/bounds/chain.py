@@ -42,7 +42,7 @@ from quiltdp.accountant.trade_offs import CHAIN_MERGED, CHAIN_POSITIONS, CHAIN_T
 from quiltdp.errors import ModelTooWide
 from quiltdp.inference.chain_schedule import DRIFT, Column, SideSchedule, Step, repeating_end, side_schedule
 from quiltdp.inference.workspace import Workspace
-from quiltdp.numbers import EPS, up_array
+from quiltdp.numbers import EPS, is_one_number, up_array
 from quiltdp.work import WorkBudget
 
 if TYPE_CHECKING:
@@ -81,6 +81,7 @@ class ChainBound:
         self._problem, self._units = problem, PathUnits(problem)
         self._path, self._length, self._record = self._units.path, self._units.length, self._units.record
         self._first, self._last = self._units.first, self._units.last
+        self._longest = float((self._last - self._first).max(initial=0))
         # shorter chains have an exact limit, and trees know what the gaps of a set say
         self.settles = self._length > LIMIT_RECORDS and not self._units.gaps
         self._tables = self._price_tables()
@@ -117,23 +118,24 @@ class ChainBound:
         self._schedules(np.where(self._record, 0, -1))
 
     def evaluate(self, alpha: Vector, need: Need = ALL) -> Bounds:
-        """Return the leakage of every unit."""
+        """Return the leakage of every unit; on a long chain, where only the largest decides, that of all."""
         a = self._units.costs(alpha)
         prices, classes = self._prices(a)
-        sides, found = self._schedules(classes), np.full(len(self._first), np.inf)
+        sides = self._schedules(classes)
         if sides is not None:
             try:
-                found = self._by_pairs(sides, prices, classes)
+                found = self._by_pairs(sides, prices, classes, need)
             except ModelTooWide:
                 sides = None
         if sides is None:
-            found = np.minimum(found, self._fallback().evaluate(alpha).values)
+            found = self._fallback().evaluate(alpha).values
         total = float(a.sum()) * (1.0 + (len(a) + 8.0) * EPS)
-        return Bounds(np.minimum(found, total, out=found), "chain")
+        worst = np.minimum(found[:1] if found.strides == (0,) else found, total)
+        return Bounds(np.broadcast_to(worst, len(found)), "chain", partial=found.strides == (0,))
 
     def _prices(self, a: Vector) -> tuple[list[Price], Classes]:
         """Return the distinct prices, and for every position which it is; −1: it costs nothing."""
-        if self._tables is None and np.all(a == a[0]):
+        if self._tables is None and is_one_number(a):
             every = np.broadcast_to(np.intp(0 if a[0] else -1), len(a))
             return [Price(float(a[0]), None)], every
         kinds = np.zeros(len(a), dtype=np.intp) if self._tables is None else self._tables[0]
@@ -198,7 +200,7 @@ class ChainBound:
         return np.logical_and(self._record, [n in adversary.records for n in self._path.nodes])
 
     def _by_pairs(
-        self, sides: tuple[SideSchedule, SideSchedule], prices: list[Price], classes: Classes
+        self, sides: tuple[SideSchedule, SideSchedule], prices: list[Price], classes: Classes, need: Need
     ) -> Vector:
         """Return own prices + what both sides say at worst about a pair of values, for every unit."""
         after, before = (_messages(side, prices, self._check) for side in sides)
@@ -220,12 +222,14 @@ class ChainBound:
         if not period or count <= 2 * edge + 2 * period:
             worst = np.array([leakage(k) for k in range(count)])
         else:  # far from both ends units of one phase are alike
-            worst = np.empty(count)
-            worst[:edge] = [leakage(k) for k in range(edge)]
-            for k in range(edge, edge + period):
-                worst[k : count - edge : period] = leakage(k)
-            worst[count - edge :] = [leakage(k) for k in range(count - edge, count)]
-        return up_array(worst, 64.0 + float((self._last - self._first).max(initial=0)))
+            ends = [leakage(k) for k in (*range(edge), *range(count - edge, count))]
+            inside = [leakage(k) for k in range(edge, edge + period)]
+            worst = np.array([max(*ends, *inside)])
+            if not need.limited:
+                middle = np.resize(inside, count - 2 * edge)
+                worst = np.concatenate([ends[:edge], middle, ends[edge:]])
+        worst = up_array(worst, 64.0 + self._longest)
+        return np.broadcast_to(worst, count)
 
     def _words(self, first: int, run: list[Price], possible: Flags, after: Array, before: Array) -> float:
         """Return the worst pair of different words of a run: its own prices, and both sides at its ends."""

@@ -48,6 +48,7 @@ from quiltdp.work import Guard, WorkBudget
 __all__ = ["ListedEvidenceBound"]
 
 _GRID = 2.0**-43  # how far ln l of merged evidences may be apart
+_MIX = np.int64(-7046029254386353131)  # an odd number, of mixed bits
 _LEAST = 1e-250  # a product of conditional probabilities that is smaller may have lost its digits
 _PAIR = 10  # pairs of the budget that one transport counts as
 _JOINS = 64  # pairs of states of a sum take as long as one transport
@@ -68,7 +69,9 @@ class _Listed:
         with np.errstate(divide="ignore"):
             logs = np.log(likelihood[rows] / likelihood[rows].max(axis=1, keepdims=True))
         keys = np.column_stack([np.round(logs / _GRID), 0 * count[rows] if most is None else count[rows]])
-        order = np.lexsort(keys.T)
+        # equal rows have equal bits (−0 + 0 is 0) and one hash; should others share it, equal ones stay apart
+        bits = (keys + 0.0).view(np.int64)
+        order = np.argsort(bits @ np.cumprod(np.full(bits.shape[1], _MIX)), kind="stable")
         fresh = np.concatenate([[True], (keys[order[1:]] != keys[order[:-1]]).any(axis=1)])
         group = np.empty(len(order), dtype=np.int64)
         group[order] = np.argsort(np.argsort(order[fresh]))[np.cumsum(fresh) - 1]  # by their first rows
@@ -369,7 +372,7 @@ class ListedEvidenceBound:
         beyond: _Listed = _Nothing(len(task.clique.states), self._most)
         for place, level in reversed(list(enumerate(order.levels))):
             for part in shown[place + 1]:
-                beyond = _Joined(beyond, part, room)
+                beyond = part if isinstance(beyond, _Nothing) else _Joined(beyond, part, room)
             room.take(len(beyond) * level.work)
             beyond = _Node(place, level, beyond, level.nodes[0] in self._may_know)
         parts = (beyond, *shown[0]) if order.levels or not shown[0] else tuple(shown[0])

@@ -31,7 +31,7 @@ from quiltdp.chain import as_chain
 from quiltdp.errors import ModelTooWide, option
 from quiltdp.inference.chains import ChainLaws
 from quiltdp.inference.workspace import Workspace
-from quiltdp.numbers import up_array
+from quiltdp.numbers import is_one_number, up_array
 from quiltdp.work import WorkBudget
 
 __all__ = ["ChainInfluences", "MarkovQuiltChainBound", "PublishedChainBound"]
@@ -88,38 +88,55 @@ class MarkovQuiltChainBound:
     def evaluate(self, alpha: Vector, need: Need = ALL) -> Bounds:
         """Return min over quilts of Σ_C α + I for every unit."""
         a, first, last = np.asarray(alpha, dtype=np.float64), self._units.first, self._units.last
-        sums = np.concatenate([[0.0], np.cumsum(a, dtype=np.longdouble)])
         count, edge, alike = len(first), self._influences.left.shape[1], len(self._influences.left) == 1
-        if self._listed or not alike or not np.all(a == a[0]) or count <= 2 * edge + 1:
+        if self._listed or not alike or not is_one_number(a) or count <= 2 * edge + 2:
+            sums = _sums(a)
             values = np.array([self.best(int(f), int(t), sums)[0] for f, t in zip(first, last, strict=True)])
-        else:  # far from both ends all units have the same quilts
-            values = np.full(count, self.best(int(first[edge]), int(last[edge]), sums)[0])
-            for k in (*range(edge), *range(count - edge, count)):
-                values[k] = self.best(int(first[k]), int(last[k]), sums)[0]
-        slack = float(4.0 * np.finfo(np.longdouble).eps * len(a) * sums[-1])
-        return Bounds(up_array(values + slack), self.name, "published", _Quilts(self, sums))
+        else:  # far from both ends units have the same quilts, and whole sides that cost more and more
+            wide = int(last[0]) + 1
+            sums = np.longdouble(a[0]) * np.arange(2 * edge + wide + 1)
+            ways = [(x, y) for x in (np.inf, 0.0) for y in (np.inf, 0.0)]
+            best = [self.best(edge, edge + wide - 1, sums, whole)[0] for whole in ways]
+            places = np.arange(count)
+            if need.limited:  # only the largest decides: it is where both sides weigh the same
+                middle = (count - 1 + (best[1] - best[2]) / a[0]) / 2
+                middle = int(np.clip(middle, edge + 1, count - edge - 2))
+                places = np.r_[:edge, middle - 1 : middle + 2, count - edge : count]
+            left, right = a[0] * places, a[0] * (count - 1 - places)
+            values = np.minimum(best[0], np.minimum(right + best[1], left + best[2]))
+            for k in range(edge):
+                values[k] = self.best(k, k + wide - 1, sums, (left[k], right[k]))[0]
+                values[~k] = self.best(2 * edge - k, 2 * edge + wide - 1 - k, sums, (left[~k], right[~k]))[0]
+            np.minimum(values, a[0] * len(a), out=values)
+            values = values.max(keepdims=True) if need.limited else values
+        slack = float(4.0 * np.finfo(np.longdouble).eps * len(a) ** 2 * a.max())
+        values = np.broadcast_to(up_array(values + slack), count)
+        return Bounds(values, self.name, "published", _Quilts(self, a), partial=values.strides == (0,))
 
-    def quilt(self, k: int, sums: NDArray[np.longdouble]) -> dict[str, object]:
+    def quilt(self, k: int, alpha: Vector) -> dict[str, object]:
         """Return the best quilt of a unit: its separator, |N|, and the influence b."""
-        first, last, n = int(self._units.first[k]), int(self._units.last[k]), len(sums) - 1
-        _, a, b, influence = self.best(first, last, sums)
+        first, last, n = int(self._units.first[k]), int(self._units.last[k]), len(alpha)
+        _, a, b, influence = self.best(first, last, _sums(alpha))
         start, stop = first - a if a else -1, last + b if b else n
         separator = [str(self._nodes[t]) for t in (start, stop) if 0 <= t < n]
         nearby = stop - start - 2 - (last - first)
         return {"separator": separator, "nearby_records": nearby, "b": influence / self.times, "exact": True}
 
-    def best(self, first: int, last: int, sums: NDArray[np.longdouble]) -> tuple[float, int, int, float]:
+    def best(
+        self, first: int, last: int, sums: NDArray[np.longdouble], whole: tuple[float, float] | None = None
+    ) -> tuple[float, int, int, float]:
         """Return the smallest over quilts of one window, the distances to its separator, and its influence.
 
-        Distance 0 is no quilt: a whole side is nearby.
+        Distance 0 is no quilt: a whole side is nearby.  ``whole`` is what the sides cost where the chain is
+        longer than ``sums``.
         """
         self._check()
         found, n = self._influences, len(sums) - 1
         width, many = found.left.shape[1] - 1, len(found.left) > 1
         back, ahead = np.arange(1, min(width, first) + 1), np.arange(1, min(width, n - 1 - last) + 1)
-        left = np.concatenate([[sums[first]], sums[first] - sums[first - back + 1]]).astype(np.float64)
-        right = np.concatenate([[sums[n] - sums[last + 1]], sums[last + ahead] - sums[last + 1]])
-        right = right.astype(np.float64)
+        sides = (sums[first], sums[n] - sums[last + 1]) if whole is None else whole
+        left = np.concatenate([[sides[0]], sums[first] - sums[first - back + 1]]).astype(np.float64)
+        right = np.concatenate([[sides[1]], sums[last + ahead] - sums[last + 1]]).astype(np.float64)
         before = found.left[first if many else 0, : len(left)]
         after = found.right[last if many else 0, : len(right)]
         a, b = int((left + before).argmin()), int((right + after).argmin())
@@ -133,17 +150,23 @@ class MarkovQuiltChainBound:
                 a, b = (int(k) for k in np.unravel_index(int(joint.argmin()), joint.shape))
                 value, influence = float(joint[a, b]), float(both[a, b])
         value += float(sums[last + 1] - sums[first])
-        return (value, a, b, influence) if value < float(sums[n]) else (float(sums[n]), 0, 0, 0.0)
+        if whole is not None or value < float(sums[n]):
+            return value, a, b, influence
+        return float(sums[n]), 0, 0, 0.0
+
+
+def _sums(alpha: Vector) -> NDArray[np.longdouble]:
+    return np.concatenate([[0.0], np.cumsum(alpha, dtype=np.longdouble)])
 
 
 class _Quilts(Mapping[int, Mapping[str, object]]):
     """The best quilt of every unit, looked up when somebody asks for it."""
 
-    def __init__(self, bound: MarkovQuiltChainBound, sums: NDArray[np.longdouble]) -> None:
-        self._bound, self._sums = bound, sums
+    def __init__(self, bound: MarkovQuiltChainBound, alpha: Vector) -> None:
+        self._bound, self._alpha = bound, alpha
 
     def __getitem__(self, k: int) -> Mapping[str, object]:
-        return self._bound.quilt(k, self._sums)
+        return self._bound.quilt(k, self._alpha)
 
     def __iter__(self) -> Iterator[int]:
         return iter(range(len(self)))

@@ -9,7 +9,7 @@ For any set C ∋ i grown from the unit under attack, with separator Q = ∂C,
 
 where L ranges over the records near the unit that the adversary may know.  The maximum over L is needed:
 L = ∅ alone is unsound.  The quilt without a separator, C a whole component, is group privacy.  The lemmas are
-as printed: where Lemma 3 says nothing, its bound is ∞.  Lemma 4 stands in :mod:`~quiltdp.papers.lemma4`, the
+as printed: where Lemma 3 says nothing, its bound is ∞.  Lemma 4 stands in :mod:`quiltdp.papers`, the
 forms for Markov chains in :mod:`.mqm_chain`.
 
 *Assumes*: the Markov Quilt Mechanism assumes that nothing is known; all else holds for any model and any
@@ -206,7 +206,8 @@ class MarkovQuiltBound(BestQuilt):
 
     def _leakage(self, quilt: Quilt, alpha: Vector) -> tuple[float, dict[str, object]]:
         told = self._influence(quilt) + _SLACK
-        return up(self._paid(quilt, alpha) + told), {"closed": sorted(quilt.closed)}
+        reasons = {"closed": sorted(quilt.closed), "nearby_records": quilt.nearby_records, "b": told}
+        return up(self._paid(quilt, alpha) + told), reasons
 
 
 @register("swing", against=INFORMED, kind="certified bound", says="swing of the best quilt")

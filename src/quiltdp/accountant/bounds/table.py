@@ -5,9 +5,9 @@ knows less; ``auto`` takes it where ``when`` says so and it does not refuse the 
 ``last`` no more are taken (unless it says, once prepared, that it is rough on this model).  A module is
 imported when its line is reached.
 
-``ON_REQUEST`` are asked for by name only; the papers' other statements stand outside the engine and are named
-in full.  ``APPROXIMATE_BOUNDS`` are those on δ.  ``RENAMED`` are names of the version before, which are still
-understood, with a warning.
+``ON_REQUEST`` are asked for by name only; so are comparisons of other papers, which importing
+:mod:`quiltdp.papers` registers.  ``APPROXIMATE_BOUNDS`` are those on δ.  ``RENAMED`` are names of the
+version before, which are still understood, with a warning.
 """
 
 from __future__ import annotations
@@ -81,11 +81,7 @@ ON_REQUEST = (
     Line("informed", "swing", "quilts"),
     Line("informed", "published", "quilts"),
     Line("informed", "published-blanket", "quilts"),
-    Line("informed", "lemma4", "quiltdp.papers.lemma4"),
-    Line("informed", "lange", "quiltdp.papers.lange"),
     Line("prior", "published", "quilts"),
-    Line("prior", "mqm-approx", "quiltdp.papers.mqm_approx"),
-    Line("prior", "gk16", "quiltdp.papers.gk16"),
 )
 APPROXIMATE_BOUNDS = (
     Line("informed", "group", "approximate"),

@@ -21,13 +21,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quiltdp.accountant.bounds.network_simplex import MOST_NODES, optimal_trees, proved
 from quiltdp.accountant.bounds.transport import FARTHEST, as_possible, transport
+from quiltdp.inference.linear_program import largest_ratio
 from quiltdp.numbers import EPS, up
 from quiltdp.work import NO_GUARD, Guard
 
@@ -35,7 +35,6 @@ __all__ = ["TRANSPORTED", "by_linear_program", "by_transport", "staged_ceiling",
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.intp]
-_ACCURACY = 1e-10  # of the solver, whose answers are certified
 TRANSPORTED = MOST_NODES // 2  # joint values up to which the maximum is a transport
 
 
@@ -129,7 +128,7 @@ def by_linear_program(
     """
     source, target, moves = _edges(tuple(len(c) for c in costs))
     growth = np.exp(np.concatenate([c[move] for c, move in zip(costs, moves, strict=True)]) * (1 + 8 * EPS))
-    answer = _solved(p, q, source, target, growth, guard)
+    answer = largest_ratio(p, q, source, target, growth, guard)
     if answer is None:
         return math.inf, 0.0
     log_h = _allowed(np.log(np.maximum(answer[0], 1e-300)), costs)
@@ -141,42 +140,6 @@ def by_linear_program(
     with np.errstate(divide="ignore"):  # H(u) ≤ e^{d(u,v)} H(v) and q(v) H(v) ≤ E_q H
         price = np.minimum(_allowed(-np.log(q), costs), top)
     return _certify(p, q, np.exp(price) * (1 + 4096 * EPS), gain, loss), max(below, 0.0)
-
-
-def _solved(
-    p: Array, q: Array, source: Ints, target: Ints, growth: Array, guard: Guard
-) -> tuple[Array, Array] | None:
-    """Maximise Σ p x over x ≥ 0 with Σ q x = 1 and x_source ≤ growth · x_target; return x and dual values.
-
-    The solver stops where the guard's time ends, and the guard raises.  ``None`` if there is no answer.
-    """
-    from scipy.optimize import linprog
-    from scipy.sparse import csr_array
-
-    guard.check()
-    solve: Any = linprog  # its stubs know no sparse constraints
-    edges = np.arange(len(source))
-    cells = (
-        np.concatenate([np.ones(len(source)), -growth]),
-        (
-            np.tile(edges, 2),
-            np.concatenate([source, target]),
-        ),
-    )
-    options = {"primal_feasibility_tolerance": _ACCURACY, "dual_feasibility_tolerance": _ACCURACY}
-    if math.isfinite(guard.seconds_left):
-        options["time_limit"] = guard.seconds_left
-    answer = solve(
-        -p,
-        A_ub=csr_array(cells, shape=(len(source), len(p))),
-        b_ub=np.zeros(len(source)),
-        A_eq=q[None, :],
-        b_eq=[1.0],
-        method="highs",
-        options=options,
-    )
-    guard.check()
-    return None if answer.status != 0 else (np.array(answer.x), -np.array(answer.ineqlin.marginals))
 
 
 def _allowed(table: Array, costs: Sequence[Array]) -> Array:

@@ -87,7 +87,8 @@ def _reading(
 ) -> AdversaryReading:
     if share == 0:
         return AdversaryReading(adversary, 0.0, dict.fromkeys(model.records, 0.0))
-    from quiltdp import leakage, leakage_of
+    from quiltdp import leakage
+    from quiltdp.accountant.verify import leakage_of
 
     if spent is not None:
         result = leakage(model, dp_epsilon=spent, adversary=adversary, **options)

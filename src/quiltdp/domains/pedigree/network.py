@@ -13,6 +13,7 @@ from quiltdp.domains.pedigree import checks, mendel
 from quiltdp.domains.pedigree.people import Pedigree, Person, study_members
 from quiltdp.domains.pedigree.read import read_pedigree
 from quiltdp.errors import InvalidArgument, InvalidModel, option
+from quiltdp.io.columns import as_file
 from quiltdp.model import Model, Table
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ class Locus:
 
 
 def pedigree(
-    source: str | Path | Pedigree,
+    source: Any,
     allele_frequency: float | Mapping[str, float] | Sequence[str] | None = None,
     *,
     mutation_rate: float = 0.0,
@@ -99,7 +100,8 @@ def pedigree(
     Parameters
     ----------
     source
-        A pedigree file (PLINK .fam .ped .psam, LINKAGE, CSV, GEDCOM) or a :class:`Pedigree`.
+        A pedigree file (PLINK .fam .ped .psam, LINKAGE, CSV, GEDCOM), a DataFrame with the columns of such
+        a CSV, or a :class:`Pedigree`.
     allele_frequency
         Frequency of the alternative allele; a mapping locus → frequency builds one independent copy
         of the family per locus, nodes called ``person@locus``.
@@ -182,7 +184,7 @@ def load(path: str | Path, **options: object) -> Model:
     return pedigree(path, **options)  # type: ignore[arg-type]  # options come by name from the caller
 
 
-def _family(source: str | Path | Pedigree, reading: Mapping[str, Any]) -> Pedigree:
+def _family(source: Any, reading: Mapping[str, Any]) -> Pedigree:
     if isinstance(source, Pedigree):
         for name in reading:
             raise InvalidArgument(f"{name!r} says how to read a file, and this pedigree is read")
@@ -191,7 +193,8 @@ def _family(source: str | Path | Pedigree, reading: Mapping[str, Any]) -> Pedigr
     for name in reading:
         if name not in known:
             raise InvalidArgument(f"{name!r} is not an option of pedigrees; reading takes {', '.join(known)}")
-    return read_pedigree(source, **reading)
+    with as_file(source) as path:
+        return read_pedigree(path, **reading)
 
 
 def _loci(

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from quiltdp.accountant.bounds.chain_contraction import SetChainBound
@@ -209,9 +210,7 @@ def first_step(
         raise InvalidArgument(
             f"{option('initial')} must be auto, stationary, occupancy, uniform or a vector, not {wanted!r}"
         )
-    from scipy.sparse.csgraph import connected_components
-
-    if connected_components(matrix > 0, directed=True, connection="strong")[0] == 1:
+    if scipy.sparse.csgraph.connected_components(matrix > 0, directed=True, connection="strong")[0] == 1:
         return "stationary", "stationary", ()
     said = "not every state is reached from every other: the first step follows the shares of the data"
     return shares, "occupancy", (said,)

@@ -30,6 +30,7 @@ from quiltdp.domains.trace.readers import read_points
 from quiltdp.domains.trace.steps import Pick, Steps, make_steps
 from quiltdp.domains.trace.times import CLOCK, clock_of
 from quiltdp.errors import InvalidArgument, InvalidModel, QuiltdpError, option
+from quiltdp.io.columns import as_file
 
 __all__ = [
     "ELSEWHERE",
@@ -140,7 +141,7 @@ def whole_traces(model: ChainModel) -> dict[str, tuple[str, ...]]:
 
     Examples
     --------
-    >>> from quiltdp import markov_chains
+    >>> from quiltdp.chain import markov_chains
     >>> whole_traces(markov_chains([[0.9, 0.1], [0.1, 0.9]], {"ann/0/": 2, "ann/1/": 1, "bob/0/": 1}))
     {'ann': ('ann/0/0', 'ann/0/1', 'ann/1/0'), 'bob': ('bob/0/0',)}
     """
@@ -187,7 +188,11 @@ def location_study(
     """Read points and return every intermediate result with the model; see :func:`location_chain`."""
     how = parse_estimator(estimator, smoothing)
     stepping = {name: options.pop(name) for name in signature(discretise).parameters if name in options}
-    points = path if isinstance(path, Points) else read_points(path, **options)
+    if isinstance(path, Points):
+        points = path
+    else:
+        with as_file(path) as file:
+            points = read_points(file, **options)
     steps = discretise(points, cell, interval, **stepping)
     if len(steps.cells.names) > max_states:
         raise InvalidArgument(
@@ -212,7 +217,7 @@ def location_chain(
     Parameters
     ----------
     path
-        CSV, GeoLife PLT, GPX, GeoJSON / Moving Features or Parquet; several files; a folder; or
+        CSV, GeoLife PLT, GPX, GeoJSON / Moving Features or Parquet; several files; a folder; a DataFrame; or
         :class:`~quiltdp.domains.trace.points.Points`.
     cell
         ``500m`` (squares), ``h3:7`` (hexagons) or ``stay`` (places where someone stayed).

@@ -66,21 +66,21 @@ class Diagnostics:
 
     def warnings(self) -> tuple[str, ...]:
         """Say, in a sentence each, what in this chain makes privacy expensive or the model doubtful."""
-        said = []
+        says = []
         if self.states == 1:
             return ("one cell only: every step is the same, so a record tells nothing that is not public",)
         if self.closed_classes > 1:
-            said.append(f"the chain has {self.closed_classes} closed classes: a user never changes class")
+            says.append(f"the chain has {self.closed_classes} closed classes: a user never changes class")
         if self.absorbing_states:
-            said.append(f"absorbing: {many(self.absorbing_states, 'cell')}, once there always there")
+            says.append(f"absorbing: {many(self.absorbing_states, 'cell')}, once there always there")
         if self.period > 1:
-            said.append(f"the largest class has period {self.period}: inside it the phase is never forgotten")
+            says.append(f"the largest class has period {self.period}: inside it the phase is never forgotten")
         if self.memory_after is not None and self.memory_after > 0.05:
-            said.append(
+            says.append(
                 f"at the shortest gap that splits the trace the chain still remembers (total variation"
                 f" {self.memory_after:.2g}): a longer gap (max_gap, --max-gap) is safer"
             )
-        return tuple(said)
+        return tuple(says)
 
 
 def diagnose(counts: Ints, matrix: Floats, *, gap_steps: int | None = None) -> Diagnostics:
@@ -120,11 +120,11 @@ def gap_by_estimator(
     >>> {name: round(gap, 3) for name, (gap, _) in found.items()}
     {'mle': 0.2, 'additive:0.1': 0.202, 'additive:1': 0.216}
     """
-    found = {}
+    gaps = {}
     for name in estimators:
         facts = diagnose(counts, estimate_transitions(counts, name).matrix)
-        found[name] = (facts.class_gap, facts.gap)
-    return found
+        gaps[name] = (facts.class_gap, facts.gap)
+    return gaps
 
 
 def _closed(matrix: Floats) -> tuple[int, int]:
@@ -172,7 +172,7 @@ def period_of(counts: Ints | Floats) -> int:
     """
     level = np.full(len(counts), -1, dtype=np.int64)
     level[0] = 0
-    found = 0
+    period = 0
     queue = [0]
     for x in queue:  # grows while it is walked: breadth first
         for y in np.flatnonzero(counts[x]).tolist():
@@ -180,8 +180,8 @@ def period_of(counts: Ints | Floats) -> int:
                 level[y] = level[x] + 1
                 queue.append(y)
             else:
-                found = gcd(found, int(level[x] + 1 - level[y]))
-    return found or 1
+                period = gcd(period, int(level[x] + 1 - level[y]))
+    return period or 1
 
 
 def _memory(matrix: Floats, steps: int) -> float:

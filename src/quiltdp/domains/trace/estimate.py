@@ -142,24 +142,24 @@ def _rows(table: Floats) -> Floats:
 
 def _notes(how: Estimator, dead: tuple[int, ...], size: int) -> tuple[str, ...]:
     """Say what the estimator did to the data."""
-    said = []
+    notes = []
     if how.smoothing:
-        said.append(
+        notes.append(
             f"smoothed: {how.smoothing:g} added to each of {size}² counts; this makes memory look shorter"
             " and the noise smaller than the data alone say"
         )
     if dead and how.kind == "mle":
-        said.append(
+        notes.append(
             f"never left (dead ends): {many(len(dead), 'cell')}, taken as absorbing, which the data"
             " cannot confirm"
         )
     if dead and how.kind != "mle":
-        said.append(
+        notes.append(
             f"never left (dead ends): {many(len(dead), 'cell')}; smoothing alone decides where they lead"
         )
     if how.kind == "reversible":
-        said.append("forced reversible: the chain looks the same backwards in time")
-    return tuple(said)
+        notes.append("forced reversible: the chain looks the same backwards in time")
+    return tuple(notes)
 
 
 def _reversible(counts: Floats) -> Floats:

@@ -166,8 +166,8 @@ def _in_order(points: Points) -> Points:
     """Sort by user and time; count the rows that were not."""
     behind = sum(int((np.diff(points.time[mine]) < 0).sum()) for mine in points.by_user())
     order = np.lexsort((np.arange(len(points)), points.time, points.who))
-    said = (f"{many(behind, 'row')} earlier than the row before them: sorted by time",) if behind else ()
-    return points.select(order, said)
+    notes = (f"{many(behind, 'row')} earlier than the row before them: sorted by time",) if behind else ()
+    return points.select(order, notes)
 
 
 def _without_duplicates(points: Points, max_speed: float | None) -> Points:
@@ -187,15 +187,15 @@ def _without_duplicates(points: Points, max_speed: float | None) -> Points:
                 f" joined in one trace (name the user column with {option('user')}, or accept any speed:"
                 f" {option('max_speed', None)})",
             )
-    said = []
+    notes = []
     if repeated:
-        said.append(f"{many(repeated, 'repeated point')} dropped")
+        notes.append(f"{many(repeated, 'repeated point')} dropped")
     if moved:
         line = int(points.lines[1:][apart][0])
-        said.append(
+        notes.append(
             f"{many(moved, 'point')} at a second place at the same time dropped (first at line {line})"
         )
-    return points.select(np.concatenate([[True], ~same]), tuple(said))
+    return points.select(np.concatenate([[True], ~same]), tuple(notes))
 
 
 def _speeds(points: Points, max_speed: float) -> Points:
@@ -223,8 +223,8 @@ def _speeds(points: Points, max_speed: float) -> Points:
             " latitude and longitude mixed up (name the columns, or accept any speed:"
             f" {option('max_speed', None)})",
         )
-    said = f"{many(count, 'move')} faster than {max_speed * 3.6:,.0f} km/h (first: {where})"
-    return points.select(np.ones(len(points), dtype=np.bool_), (said,))
+    note = f"{many(count, 'move')} faster than {max_speed * 3.6:,.0f} km/h (first: {where})"
+    return points.select(np.ones(len(points), dtype=np.bool_), (note,))
 
 
 def move_distances(lat: Floats, lon: Floats) -> Floats:

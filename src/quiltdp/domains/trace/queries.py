@@ -17,6 +17,7 @@ import numpy as np
 from quiltdp.domains.trace.points import Floats
 from quiltdp.domains.trace.steps import UNSEEN, Steps
 from quiltdp.errors import InvalidArgument
+from quiltdp.mechanisms.laplace import Laplace, LaplaceMechanism
 from quiltdp.numbers import EPS
 
 if TYPE_CHECKING:
@@ -55,11 +56,11 @@ class CellQuery:
 
     def per_record(self, steps: Steps) -> dict[str, float]:
         """Return Δ_j by record: 0 for steps without a point, which the query never reads."""
-        found = {}
+        moves = {}
         for s in steps.stretches:
             for t, cell in enumerate(s.cells.tolist()):
-                found[f"{s.prefix}{t}"] = 0.0 if cell == UNSEEN else self.sensitivity
-        return found
+                moves[f"{s.prefix}{t}"] = 0.0 if cell == UNSEEN else self.sensitivity
+        return moves
 
 
 def visits_per_cell(steps: Steps) -> CellQuery:
@@ -113,9 +114,6 @@ def release_cells(
     noise
         A noise source of :mod:`quiltdp.mechanisms`; the default is secure.
     """
-    from quiltdp.mechanisms import Laplace
-    from quiltdp.mechanisms.laplace import LaplaceMechanism
-
     spec = Laplace(sensitivity=query.sensitivity)
     mechanism = LaplaceMechanism(spec, scale, dimension=len(query.cells), noise=noise)
     return np.array(mechanism.release(query.values, ledger=ledger, label=label), dtype=np.float64)

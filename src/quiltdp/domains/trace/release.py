@@ -129,18 +129,18 @@ class PreparedVisits:
         values = release_cells(
             self.query, scale, ledger=ledger, label=f"visits per cell, {self.level}", noise=noise
         )
-        above, said = judge_table(values, scale)
-        return self._with(values, said if above else f"{said}: {_REMEDY}")
+        above, verdict = judge_table(values, scale)
+        return self._with(values, verdict if above else f"{verdict}: {_REMEDY}")
 
     def rehearse(self) -> CellRelease:
         """Return what :meth:`draw` will, with other numbers: neither counts nor noise."""
         return self._with(np.full(len(self.query.cells), -1e9 / 3.0), _REMEDY)
 
-    def _with(self, values: Floats, said: str) -> CellRelease:
+    def _with(self, values: Floats, verdict: str) -> CellRelease:
         paid = self.calibration
         return CellRelease(
             self.query.cells, self.centres, self.outlines, values, paid.sigma, paid.epsilon, self.level,
-            self.target, (*self.notes, said),
+            self.target, (*self.notes, verdict),
         )  # fmt: skip
 
 
@@ -199,10 +199,10 @@ def prepare_visits(
     protect = whole_traces(study.model) if chosen == "user" else None
     asked = {"adversary": adversary, "protect": protect, "window": window, **options}
     spec = Laplace(sensitivity=query.sensitivity)
-    found = calibrate(study.model, epsilon, spec, progress=progress, **asked)
-    paid = found if sigma is None else _at_scale(study, found, sigma, less_noise, asked)
-    notes = _notes(study, found, past=past)
-    return PreparedVisits(query, centres, outlines, _protects(chosen, window), paid, found, notes)
+    target = calibrate(study.model, epsilon, spec, progress=progress, **asked)
+    paid = target if sigma is None else _at_scale(study, target, sigma, less_noise, asked)
+    notes = _notes(study, target, past=past)
+    return PreparedVisits(query, centres, outlines, _protects(chosen, window), paid, target, notes)
 
 
 def _level(steps: Steps, level: str | None) -> str:
@@ -241,24 +241,24 @@ def _over(steps: Steps, area: Area) -> tuple[CellQuery, tuple[tuple[float, float
 
 
 def _at_scale(
-    study: LocationStudy, found: Calibration, sigma: float, less_noise: bool, asked: Mapping[str, Any]
+    study: LocationStudy, target: Calibration, sigma: float, less_noise: bool, asked: Mapping[str, Any]
 ) -> Calibration:
     """Return the calibration of another scale: the leakage it is certified for is its ε."""
-    if sigma == found.sigma:
-        return found
-    reached = leakage_of(study.model, found.mechanism, sigma, **asked).epsilon
-    if sigma < found.sigma and not less_noise:
+    if sigma == target.sigma:
+        return target
+    reached = leakage_of(study.model, target.mechanism, sigma, **asked).epsilon
+    if sigma < target.sigma and not less_noise:
         raise InvalidArgument(
-            f"{option('sigma')} {sigma:g} is less noise than ε = {found.epsilon:g} asks for"
-            f" ({found.sigma:.6g}): it leaks up to {reached:.4g}; leave it out, or insist with"
+            f"{option('sigma')} {sigma:g} is less noise than ε = {target.epsilon:g} asks for"
+            f" ({target.sigma:.6g}): it leaks up to {reached:.4g}; leave it out, or insist with"
             f" {option('less_noise')}"
         )
-    cost = found.mechanism.dp_epsilon(sigma)
-    return replace(found, sigma=sigma, epsilon=reached, leakage=reached, dp_epsilon=cost, compared={})
+    cost = target.mechanism.dp_epsilon(sigma)
+    return replace(target, sigma=sigma, epsilon=reached, leakage=reached, dp_epsilon=cost, compared={})
 
 
-def _notes(study: LocationStudy, found: Calibration, *, past: bool) -> tuple[str, ...]:
-    forced = f"forced by {name_step(study.steps, found.binding.unit)}"
+def _notes(study: LocationStudy, target: Calibration, *, past: bool) -> tuple[str, ...]:
+    forced = f"forced by {name_step(study.steps, target.binding.unit)}"
     if past:
         return (forced,)
     fitted = "the model was fitted on the steps that are counted here, which tells about them itself"

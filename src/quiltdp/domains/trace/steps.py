@@ -222,19 +222,19 @@ def _only_used(cells: Cells, stretches: list[Stretch]) -> tuple[Cells, tuple[Str
 
 def _gap_notes(steps: Steps, users: int) -> tuple[str, ...]:
     """Say what happened at gaps."""
-    said = []
+    notes = []
     hidden, splits = steps.total - steps.seen, len(steps.stretches) - users
     if hidden:
-        said.append(
+        notes.append(
             f"{hidden} of {steps.total} steps have no point: kept in the chain as unseen steps, not filled"
             " in, and counted in no transition"
         )
     if splits:
-        said.append(
+        notes.append(
             f"{many(splits, 'gap')} longer than {say_duration(steps.max_gap)} split the trace (shortest"
             f" {say_duration(steps.shortest_split)}): the stretches are taken as independent"
         )
-    return tuple(said)
+    return tuple(notes)
 
 
 def _no_transition(points: Points, interval: float) -> str:

@@ -101,12 +101,12 @@ def _zone_notes(stamps: list[datetime], zone: tzinfo | None, name: str | None) -
     doubtful = sum(
         s.replace(tzinfo=zone).utcoffset() != s.replace(tzinfo=zone, fold=1).utcoffset() for s in stamps
     )
-    said: tuple[str, ...] = (f"times without a zone read as {name}",)
+    notes: tuple[str, ...] = (f"times without a zone read as {name}",)
     if doubtful:
-        said += (
+        notes += (
             f"{doubtful} times fall in an hour that a change of clocks repeats or skips: first one taken",
         )
-    return said
+    return notes
 
 
 def _stamp(text: str, line: int, source: object, time_format: str | None) -> datetime:
@@ -178,11 +178,11 @@ def when(provenance: Mapping[str, str], unit: str) -> str | None:
     if begin is None:
         return None
     user = first.rsplit("/", 2)[0]
-    said = f"{user}, {begin:%a %Y-%m-%d %H:%M}"
+    text = f"{user}, {begin:%a %Y-%m-%d %H:%M}"
     end = _moment(clock, last) if last else None
     if end is not None:
-        said += f" to {end:%H:%M}" if end.date() == begin.date() else f" to {end:%a %Y-%m-%d %H:%M}"
-    return f"{said} {clock['zone']}"
+        text += f" to {end:%H:%M}" if end.date() == begin.date() else f" to {end:%a %Y-%m-%d %H:%M}"
+    return f"{text} {clock['zone']}"
 
 
 @lru_cache(maxsize=4)

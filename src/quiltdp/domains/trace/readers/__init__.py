@@ -93,21 +93,21 @@ def read_points(
 
 def point_files(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[Path]:
     """Return the files to read, folders opened."""
-    given = [path] if isinstance(path, (str, os.PathLike)) else list(path)
-    if not given:
+    paths = [path] if isinstance(path, (str, os.PathLike)) else list(path)
+    if not paths:
         raise InvalidArgument("no file of points was given")
-    found: list[Path] = []
-    for item in map(Path, given):
+    files: list[Path] = []
+    for item in map(Path, paths):
         if _is_folder(item):
             inside = sorted(_inside(item))
             if any(_ending(f) == ".plt" for f in inside):  # GeoLife folders also hold labels.txt
                 inside = [f for f in inside if _ending(f) == ".plt"]
             if not inside:
                 raise FileFormatError(item, None, f"the folder has no file ending in {', '.join(FORMATS)}")
-            found.extend(inside)
+            files.extend(inside)
         else:
-            found.append(item)
-    return found
+            files.append(item)
+    return files
 
 
 def _is_folder(path: Path) -> bool:
@@ -125,10 +125,10 @@ def _inside(folder: Path) -> list[Path]:
         where = error.filename or folder
         raise FileFormatError(where, None, f"the folder cannot be searched ({error.strerror})") from None
 
-    found = []
+    files = []
     for root, _, names in os.walk(folder, onerror=refuse):
-        found += [Path(root, name) for name in names if _ending(Path(name)) in FORMATS]
-    return [file for file in found if file.is_file()]
+        files += [Path(root, name) for name in names if _ending(Path(name)) in FORMATS]
+    return [file for file in files if file.is_file()]
 
 
 def _rows(path: Path, columns: dict[str, str | None], separator: str | None, header: str | None) -> Rows:

@@ -17,7 +17,7 @@ _LISTS = ("coordtimes", "times", "datetimes", "timestamps")
 _USERS = ("user", "user_id", "uid", "userid", "id", "tracker", "name")
 
 
-def read_geojson(path: Path, given: Mapping[str, str | None]) -> Rows:
+def read_geojson(path: Path, columns: Mapping[str, str | None]) -> Rows:
     """Read a FeatureCollection, Feature, or a list of Moving Features.
 
     A Moving Feature is one user (its ``id``).  A Point feature has its time in its properties; a
@@ -33,7 +33,7 @@ def read_geojson(path: Path, given: Mapping[str, str | None]) -> Rows:
         return google_rows(document["locations"], path)
     rows = Rows(str(path), provenance={"format": "geojson"})
     for number, feature in enumerate(_features(document, path), start=1):
-        _feature(rows, feature, number, path, given)
+        _feature(rows, feature, number, path, columns)
     if rows.provenance["format"] == "geojson" and len(set(rows.user)) == 1 and rows.user[0] == "user":
         rows.notes.append("no user property: all points are taken as one user's")
     return rows
@@ -50,7 +50,7 @@ def _features(document: Any, path: Path) -> Iterable[Any]:
     raise FileFormatError(path, None, "not a trace in JSON: a Feature or a FeatureCollection is expected")
 
 
-def _feature(rows: Rows, feature: Any, number: int, path: Path, given: Mapping[str, str | None]) -> None:
+def _feature(rows: Rows, feature: Any, number: int, path: Path, columns: Mapping[str, str | None]) -> None:
     """Add the points of one feature."""
     if not isinstance(feature, dict):
         raise FileFormatError(path, None, f"feature {number} is not an object")
@@ -60,20 +60,20 @@ def _feature(rows: Rows, feature: Any, number: int, path: Path, given: Mapping[s
     moving = feature.get("temporalGeometry")
     if moving is not None:
         rows.provenance["format"] = "moving-features"
-        user = str(_user(feature, properties, given) or number)
+        user = str(_user(feature, properties, columns) or number)
         prisms = moving.get("prisms", [moving]) if isinstance(moving, dict) else [moving]
         for part in prisms if isinstance(prisms, list) else [prisms]:
             if not isinstance(part, dict) or part.get("type") not in ("MovingPoint", "MovingGeomPoint"):
                 raise FileFormatError(path, None, f"feature {number}: only MovingPoint has a trace")
             _add(rows, part.get("coordinates"), part.get("datetimes"), user, number=number, path=path)
         return
-    user = str(_user(feature, properties, given, point=True) or "user")
+    user = str(_user(feature, properties, columns, point=True) or "user")
     kind = geometry.get("type")
     if kind == "Point":
-        time = properties.get(given["time"]) if given.get("time") else first_of(properties, _TIMES)
+        time = properties.get(columns["time"]) if columns.get("time") else first_of(properties, _TIMES)
         _add(rows, [geometry.get("coordinates")], [time], user, number=number, path=path)
     elif kind in ("LineString", "MultiPoint"):
-        times = properties.get(given["time"]) if given.get("time") else first_of(properties, _LISTS)
+        times = properties.get(columns["time"]) if columns.get("time") else first_of(properties, _LISTS)
         nested = properties.get("coordinateProperties")
         if times is None and isinstance(nested, dict):
             times = first_of(nested, _LISTS)
@@ -87,16 +87,16 @@ def _feature(rows: Rows, feature: Any, number: int, path: Path, given: Mapping[s
 def _user(
     feature: Mapping[str, Any],
     properties: Mapping[str, Any],
-    given: Mapping[str, str | None],
+    columns: Mapping[str, str | None],
     *,
     point: bool = False,
 ) -> object | None:
     """Return whose feature it is; an ``id`` of a single point numbers the point, not the user."""
-    if given.get("user"):
-        return properties.get(str(given["user"]))
+    if columns.get("user"):
+        return properties.get(str(columns["user"]))
     names = tuple(n for n in _USERS if not (point and n in ("id", "name")))
-    found = first_of(properties, names)
-    return found if found is not None or point else feature.get("id")
+    user = first_of(properties, names)
+    return user if user is not None or point else feature.get("id")
 
 
 def _add(rows: Rows, coordinates: Any, times: Any, user: str, *, number: int, path: Path) -> None:

@@ -67,10 +67,10 @@ def make_points(
         raise FileFormatError(rows.source, None, "the file holds no points")
     notes = list(rows.notes)
     if rows.time:
-        seconds, found = parse_times(
+        seconds, time_notes = parse_times(
             rows.time, rows.line, rows.source, time_zone=time_zone, time_format=time_format
         )
-        notes.extend(found)
+        notes.extend(time_notes)
     else:
         seconds = np.array(rows.seconds, dtype=np.float64)
     lat, lon = np.array(rows.lat, dtype=np.float64), np.array(rows.lon, dtype=np.float64)

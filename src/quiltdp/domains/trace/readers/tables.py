@@ -73,24 +73,24 @@ def find_columns(header: Sequence[str], source: object, given: Mapping[str, str 
     InvalidArgument
         If a given column is absent.
     """
-    said = {role: name for role, name in given.items() if name}
-    parts = _clock(header, said.get("time", ""))
+    named = {role: name for role, name in given.items() if name}
+    parts = _clock(header, named.get("time", ""))
     clock = tuple(find_column(header, part, source, _said("time", part)) for part in parts)
     if clock:
-        said.pop("time")
+        named.pop("time")
     names = [name.strip().strip('"') for name in header]
     roles = {role: kind for role, kind in _ROLES.items() if not (role == "time" and clock)}
-    found = recognise(names, roles, said, source=source, line=1, say=_said)
+    place = recognise(names, roles, named, source=source, line=1, say=_said)
     for role in ("lat", "lon", *(() if clock else ("time",))):
-        if role not in found:
+        if role not in place:
             what = _ROLES[role].says
             raise FileFormatError(
                 source, 1, f"no {what} column among {listed(header)}: name it with {option(role)}"
             )
-    time = clock or (found["time"],)
-    if len({found["lat"], found["lon"], *time}) < 2 + len(time):
+    time = clock or (place["time"],)
+    if len({place["lat"], place["lon"], *time}) < 2 + len(time):
         raise FileFormatError(source, 1, "latitude, longitude and time must be three different columns")
-    return Columns(found["lat"], found["lon"], time, found.get("user"))
+    return Columns(place["lat"], place["lon"], time, place.get("user"))
 
 
 def _clock(header: Sequence[str], said: str) -> list[str]:
@@ -152,12 +152,12 @@ def _header(reader: Any, header: str | None, path: Path) -> list[str]:
     if header is not None:
         return [n.strip() for n in header.split(",")]
     try:
-        found = next((row for row in reader if any(field.strip() for field in row)), None)
+        first = next((row for row in reader if any(field.strip() for field in row)), None)
     except csv.Error as error:
         raise FileFormatError(path, reader.line_num, f"not a table ({error})") from None
-    if found is None:
+    if first is None:
         raise FileFormatError(path, None, "the file has no column names and no rows")
-    return [str(name) for name in found]
+    return [str(name) for name in first]
 
 
 def _fill(rows: Rows, reader: Any, columns: Columns, *, width: int, mark: str, path: Path) -> None:
@@ -195,10 +195,10 @@ def _user(fields: list[str], column: int | None, path: Path, line: int) -> str:
 
 
 def _wrong_width(fields: list[str], width: int, mark: str) -> str:
-    said = f"the row has {len(fields)} fields, the header has {width}"
+    reason = f"the row has {len(fields)} fields, the header has {width}"
     if mark == "," and len(fields) > width:
-        return f"{said}: decimal commas in a comma-separated file? Use another separator or decimal points"
-    return said
+        return f"{reason}: decimal commas in a comma-separated file? Use another separator or decimal points"
+    return reason
 
 
 def _is_number(text: str) -> bool:

@@ -1,41 +1,64 @@
-"""The published sample-size theorems for the reusable holdout, as printed, for comparison only.
+"""Zhao (2017) as printed: Lemmas 1 and 4, the sample sizes of Theorem 1, σ and T of Theorem 2.
 
-They apply McDiarmid's inequality to dependent records, so **they are not valid** unless the records
-are independent: see ``docs/errata``.  They are offered because people will want to compare.
+Lemma 1 applies McDiarmid's inequality to dependent records, so **it and the theorems are not valid** unless
+the records are independent: see ``docs/errata``.  They are here because people will want to compare.
+Lemmas 2 and 3 are bounds of the engine (``method="published"`` and ``"published-blanket"``); Theorem 3 is a
+method of :func:`~quiltdp.generalization.bayesian_dp_max_information`.
 
 n_* (7) goes through Lemma 3 (the Markov blanket of every record), n_# (8) through Lemma 2 (its best
 quilt).  The second terms are 9B/(4σ ε'(τ/3)), with ε'(ε) the DP cost that the lemma allows for ε: the
 paper says so itself, between (32) and (33).
+
+**Lemma 4.**  With g the spectral gap, ρ the smallest stationary probability and any constant c in (0, 1/6),
+on a chain of n ≥ 2d steps, ε-Bayesian DP follows from h-DP, where
+
+    h = min{ (1 − 6c) ε / (2d − 1),  (1/3 − 2c) ε / (d + s) },
+    d = ⌈(1/g) ln( (e^{cε} + 1) / (ρ (e^{cε} − 1)) )⌉,
+    s = ⌈(1/g) ln( (e^{ε/6} + 1) / (ρ (e^{ε/6} − 1)) )⌉.
+
+d is the half-width of the quilt {i − d, i + d} in the middle; s enters through d + s, at the ends of the
+chain.  The lemma itself does not define s (its t and ξ are never used); the definition stands after (33).
+The second term is always the smaller one, since 3(d + s) > 2d − 1.  The chain is homogeneous, aperiodic,
+irreducible and reversible; it may start in any law.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from quiltdp.accountant.leakage import analyze
 from quiltdp.chain import ChainModel, ChainSegment
-from quiltdp.errors import InvalidArgument, ModelTooWide, QuiltdpError
+from quiltdp.errors import InvalidArgument, ModelTooWide, QuiltdpError, option
 from quiltdp.generalization._checks import count, non_negative, positive, probability, round_up
+from quiltdp.generalization.plan_result import Plan
+from quiltdp.generalization.routes import (
+    Alternative,
+)
 from quiltdp.inference.chains import spectral_gap
 from quiltdp.inference.influence import blanket_influence
 from quiltdp.inference.workspace import Workspace
 from quiltdp.model import Model
-from quiltdp.papers.lemma4 import lemma4_dp_epsilon
 
 __all__ = [
     "NOT_VALID",
     "PublishedPlan",
     "PublishedRecords",
+    "expected_excess",
+    "lemma4_distances",
+    "lemma4_dp_epsilon",
+    "lemma4_leakage",
     "published_deviation",
     "published_n_sharp",
     "published_n_star",
     "published_plan",
     "published_records",
     "published_tail",
+    "sample_failure",
+    "with_published",
 ]
 
 _MOST_BLANKETS = 2_000
@@ -356,3 +379,183 @@ def published_plan(
     if model is not None:
         records = published_records(model, budget=b, sigma=sigma, accuracy=inner, failure=chance)
     return PublishedPlan(sigma, (1 + c) * tau / 2, inner, chance, c, records)
+
+
+_STEPS = 10**7  # no chain the library takes is wider than so many steps of a quilt
+
+
+def lemma4_distances(epsilon: float, *, gap: float, rho: float, c: float) -> tuple[int, int]:
+    """Return (d, s) of Lemma 4.
+
+    Examples
+    --------
+    >>> lemma4_distances(1.0, gap=0.2, rho=0.5, c=0.1)
+    (19, 16)
+
+    References
+    ----------
+    Zhao (2017), Lemma 4 (line 255) and (33) (line 420).
+    """
+    if not (epsilon > 0.0 and 0.0 < gap <= 1.0 and 0.0 < rho <= 1.0):
+        raise InvalidArgument("Lemma 4 needs ε > 0, a spectral gap and a stationary probability in (0, 1]")
+    if not 0.0 < c < 1 / 6:
+        raise InvalidArgument(f"{option('c')} must lie strictly between 0 and 1/6, not {c!r}")
+    return _distance(c * epsilon, gap, rho), _distance(epsilon / 6, gap, rho)
+
+
+def _distance(share: float, gap: float, rho: float) -> int:
+    """Return ⌈(1/g) ln((e^x + 1)/(ρ(e^x − 1)))⌉ for a share x of ε; tanh keeps small x exact."""
+    return math.ceil(-(math.log(rho) + math.log(math.tanh(share / 2))) / gap)
+
+
+def lemma4_dp_epsilon(
+    epsilon: float, *, gap: float, rho: float, length: int, c: float | None = None
+) -> tuple[float, float]:
+    """Return (h, c): the DP cost that Lemma 4 allows for ε, and the constant it takes.
+
+    With ``c=None`` the best constant is taken: for each whole d the smallest c that has it.  0 where
+    the lemma does not apply (n < 2d for every c).
+
+    Examples
+    --------
+    >>> h, c = lemma4_dp_epsilon(1.0, gap=0.2, rho=0.5, length=10_000, c=0.1)
+    >>> round(h, 6), round(lemma4_dp_epsilon(1.0, gap=0.2, rho=0.5, length=10_000)[0], 6)
+    (0.00381, 0.006912)
+
+    References
+    ----------
+    Zhao (2017), Lemma 4, (11) (line 257).
+    """
+    if c is not None:
+        d, s = lemma4_distances(epsilon, gap=gap, rho=rho, c=c)
+        return (_h(epsilon, c, d, s) if length >= 2 * d else 0.0), c
+    _, s = lemma4_distances(epsilon, gap=gap, rho=rho, c=0.1)
+    best, at = 0.0, 0.1
+    for d in range(s, min(length // 2, s + _STEPS) + 1):
+        grown = rho * math.exp(min(gap * d, 700.0))
+        if grown <= 1.0:
+            continue
+        smallest = 2 * math.atanh(1 / grown) / epsilon * (1 + 1e-12)  # below it the half-width is d + 1
+        if smallest < 1 / 6:
+            found = _h(epsilon, smallest, d, s)
+            if found > best:
+                best, at = found, smallest
+        if epsilon / (3 * (d + s)) <= best:  # no larger d can do better
+            break
+    return best, at
+
+
+def _h(epsilon: float, c: float, d: int, s: int) -> float:
+    return min((1 - 6 * c) * epsilon / (2 * d - 1), (1 / 3 - 2 * c) * epsilon / (d + s))
+
+
+def lemma4_leakage(dp_epsilon: float, *, gap: float, rho: float, length: int) -> float:
+    """Return the smallest ε whose h(ε) is at least ``dp_epsilon``, rounded up; ∞ where there is none.
+
+    h grows with ε (d and s fall), so bisection finds it.
+
+    Examples
+    --------
+    >>> round(lemma4_leakage(0.0069116, gap=0.2, rho=0.5, length=10_000), 3)
+    1.0
+    """
+    if dp_epsilon <= 0.0:
+        return 0.0
+
+    def enough(epsilon: float) -> bool:
+        return lemma4_dp_epsilon(epsilon, gap=gap, rho=rho, length=length)[0] >= dp_epsilon
+
+    low, high = 0.0, 1e-6
+    while not enough(high):
+        low, high = high, 2 * high
+        if high > 1e9:
+            return math.inf
+    for _ in range(100):
+        middle = (low + high) / 2
+        if not low < middle < high:
+            break
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high * (1 + 1e-12)
+
+
+def _parts(a: float, sigma: float, threshold: float, queries: int, spends: int) -> tuple[float, float]:
+    """Return the two halves of b(a) at the best split: threshold and comparison noise, answer noise."""
+    room = a - threshold
+    first = 2 * sigma / 3 * (math.log(2 * spends / queries) + room / (2 * sigma))
+    first = min(max(first, 0.0), room)
+    noise = 0.5 * spends * math.exp(-first / sigma) + 0.5 * queries * math.exp(-(room - first) / (2 * sigma))
+    return noise, spends * math.exp(-a / (4 * sigma))
+
+
+def sample_failure(a: float, *, sigma: float, threshold: float, queries: int, budget: int) -> float:
+    """Return b(a), at the best s₁ + s₂ = a − T, at most 1, rounded up.
+
+    Examples
+    --------
+    >>> round(sample_failure(0.1, sigma=0.002, threshold=0.05, queries=100, budget=10), 5)
+    0.01058
+
+    References
+    ----------
+    Theorem 2 of Zhao (2017), with every constant kept.
+    """
+    spends = _checked(a, sigma, threshold, queries, budget)
+    return min(1.0, round_up(sum(_parts(a, sigma, threshold, queries, spends))))
+
+
+def expected_excess(a: float, *, sigma: float, threshold: float, queries: int, budget: int) -> float:
+    """Bound ∫_a^∞ b: the expected amount by which the worst answer is off by more than a; rounded up.
+
+    Claim: when a grows by x, give a third of it to s₁ and two thirds to s₂: the first two terms of b fall
+    like e^{−x/3σ} and the last like e^{−x/4σ}, so the integral is at most 3σ times the former plus
+    4σ times the latter, which is at most 4σ b(a).
+
+    Examples
+    --------
+    >>> excess = expected_excess(0.1, sigma=0.002, threshold=0.05, queries=100, budget=10)
+    >>> excess <= 4 * 0.002 * sample_failure(0.1, sigma=0.002, threshold=0.05, queries=100, budget=10)
+    True
+    """
+    spends = _checked(a, sigma, threshold, queries, budget)
+    noise, answers = _parts(a, sigma, threshold, queries, spends)
+    return round_up(3 * sigma * noise + 4 * sigma * answers)
+
+
+def _checked(a: float, sigma: float, threshold: float, queries: int, budget: int) -> int:
+    positive("sigma", sigma)
+    non_negative("threshold", threshold)
+    m, b = count("queries", queries), count("budget", budget)
+    if not a >= threshold:
+        raise InvalidArgument(f"a = {a:g} must not be below the threshold {threshold:g}")
+    return min(m, b)
+
+
+def with_published(model: Model, plan: Plan, *, overfit: float | None = None) -> Plan:
+    """Return the plan with one more alternative: what Theorem 2 would have asked for, and its warning.
+
+    c is the plan's ``overfit`` as a share of its accuracy, 0.05 without one.
+    """
+    sizes = published_plan(
+        model,
+        queries=plan.queries,
+        budget=plan.budget,
+        accuracy=plan.accuracy,
+        failure=1 - plan.confidence,
+        slack=min(overfit / plan.accuracy if overfit else 0.05, 0.99),
+    ).records
+    assert sizes is not None
+    needed = f"n_* = {_count(sizes.n_star)} or n_# = {_count(sizes.n_sharp)} records"
+    if sizes.n_chain is not None:
+        needed += f" ({_count(sizes.n_chain)} by its Markov-chain form)"
+    row = Alternative(
+        "published",
+        "Zhao (2017), Theorem 2",
+        plan.accuracy if min(sizes.n_star, sizes.n_sharp) <= plan.records else None,
+        valid=False,
+        note=f"Theorem 2 of Zhao asks for {needed}; {NOT_VALID}",
+    )
+    return replace(plan, alternatives=(*plan.alternatives, row))
+
+
+def _count(records: float) -> str:
+    return f"{math.ceil(records):,}" if math.isfinite(records) else "∞"

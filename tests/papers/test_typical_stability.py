@@ -12,30 +12,26 @@ from strategies import bayesian_networks
 
 from quiltdp import Model, markov_chain
 from quiltdp.errors import InvalidArgument
-from quiltdp.generalization import (
+from quiltdp.generalization import concentration
+from quiltdp.generalization.concentration import exact_sum_law
+from quiltdp.mechanisms import gaussian_delta
+from quiltdp.papers.typical_stability import (
     TypicalStability,
-    concentration,
-    exact_sum_law,
-    gaussian_typical,
-    laplace_typical,
-    near_independence,
-    published_gaussian_error,
-    typical_generalization,
-)
-from quiltdp.generalization.query_classes import (
-    concentrated_queries,
-    exact_sum_query,
-    model_queries,
-    sensitive_queries,
-    subexponential_queries,
-    subgaussian_queries,
-)
-from quiltdp.generalization.typical_composition import (
     compose_typical,
     compose_typical_adaptively,
     compose_typical_adaptively_approximate,
+    concentrated_queries,
+    exact_sum_query,
+    gaussian_typical,
+    laplace_typical,
+    model_queries,
+    near_independence,
+    published_gaussian_error,
+    sensitive_queries,
+    subexponential_queries,
+    subgaussian_queries,
+    typical_generalization,
 )
-from quiltdp.mechanisms import gaussian_delta
 
 seeds = st.integers(0, 2**32 - 1)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from quiltdp.errors import InvalidArgument
-from quiltdp.generalization import (
+from quiltdp.papers.rogers import (
     conditioning_failure,
     indistinguishability,
     pointwise_failure,

@@ -11,9 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quiltdp.errors import InvalidArgument, ModelTooWide
-from quiltdp.generalization import (
+from quiltdp.generalization.max_information import product_dp_max_information, pure_dp_max_information
+from quiltdp.papers.kl_privacy import (
     GibbsSampler,
     compose_on_average_kl,
+    conditional_entropy,
+    dataset_types,
     estimate_on_average_kl,
     gap_bounds_from_mutual_information,
     gibbs_generalization_gap,
@@ -21,14 +24,11 @@ from quiltdp.generalization import (
     kl_gaussian,
     kl_laplace,
     kl_privacy_from_max_information,
-    mutual_information,
+    max_entropy_objective,
     on_average_kl,
-    product_dp_max_information,
-    pure_dp_max_information,
 )
-from quiltdp.generalization.kl_privacy import dataset_types
-from quiltdp.generalization.max_entropy import conditional_entropy, max_entropy_objective
-from quiltdp.generalization.privacy_definitions import adaptive_on_average_kl, compare_privacy_definitions
+from quiltdp.papers.privacy_definitions import adaptive_on_average_kl, compare_privacy_definitions
+from quiltdp.papers.rogers import mutual_information
 
 seeds = st.integers(0, 2**32 - 1)
 

@@ -23,17 +23,57 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from quiltdp.errors import InvalidArgument
-from quiltdp.generalization._checks import count, positive, probability, round_up
+from quiltdp.generalization._checks import count, positive, probability, round_up, within
 
 __all__ = [
     "MonitorRun",
     "exponential_mechanism_law",
     "exponential_mechanism_loss",
     "feature_selector",
+    "iid_transfer",
     "memoriser",
     "monitor_ceiling",
     "simulate_monitor",
 ]
+
+
+def iid_transfer(epsilon: float, delta: float, n: int) -> tuple[float, float]:
+    """Transfer for **independent, identically distributed** records and [0, 1] statistical queries.
+
+    Claim: if A is (ε, δ)-DP and returns a query q, then P[|q(S) − q(D)| ≥ 6ε] ≤ max(4δ/ε, e^{−ε²n/8}),
+    for ε ∈ [√(12/n), 1/8] and δ ≤ ε/16.
+
+    Returns
+    -------
+    tuple of float
+        The deviation 6ε and the failure probability, both rounded up.
+
+    Raises
+    ------
+    InvalidArgument
+        Outside the range.
+
+    Examples
+    --------
+    >>> deviation, failure = iid_transfer(0.1, 1e-9, 10_000)
+    >>> round(deviation, 6), f"{failure:.1e}"
+    (0.6, '3.7e-06')
+
+    References
+    ----------
+    Lecture on the transfer theorem, Theorem 0.2 (line 14), after Bassily et al., "Algorithmic stability for
+    adaptive data analysis" (2016); its proof runs in :mod:`quiltdp.generalization.monitor_simulation`.
+    """
+    n = count("n", n)
+    least = math.sqrt(12 / n)
+    if least > 1 / 8:
+        raise InvalidArgument(f"n = {n} is below 768, where the theorem starts (√(12/n) ≤ 1/8)")
+    eps = within(
+        "epsilon", epsilon, least, 1 / 8, instead="use any_law_transfer, which has no range, with the leakage"
+    )
+    d = within("delta", delta, 0.0, eps / 16, instead="the theorem needs δ ≤ ε/16: use a smaller δ")
+    return round_up(6 * eps), round_up(max(4 * d / eps, math.exp(-(eps**2) * n / 8)))
+
 
 Array = NDArray[np.float64]
 

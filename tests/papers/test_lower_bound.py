@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import importlib.util
 import math
+import sys
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from quiltdp.errors import InvalidArgument
-from quiltdp.generalization import no_product_bound, printed_reconstruction, reconstruction
+from quiltdp.papers.rogers import no_product_bound, printed_reconstruction
 
 pytest.importorskip("galois")
+SCRIPT = Path(__file__).parents[2] / "benchmarks" / "reconstruction.py"
+SPEC = importlib.util.spec_from_file_location("reconstruction", SCRIPT)
+assert SPEC is not None
+assert SPEC.loader is not None
+module = importlib.util.module_from_spec(SPEC)
+sys.modules["reconstruction"] = module
+SPEC.loader.exec_module(module)
+reconstruction = module.reconstruction
 
 
 @pytest.fixture(scope="module")
