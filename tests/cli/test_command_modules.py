@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,26 @@ from quiltdp.cli.holdout import read_columns
 from quiltdp.cli.options import parser_of
 from quiltdp.cli.pedigree_tables import for_people
 from quiltdp.errors import QuiltdpError
+
+MODULES = (
+    "quiltdp.cli.calibrate",
+    "quiltdp.cli.fit",
+    "quiltdp.cli.holdout",
+    "quiltdp.cli.info",
+    "quiltdp.cli.leakage",
+    "quiltdp.cli.ledger",
+    "quiltdp.cli.pedigree",
+    "quiltdp.cli.plan",
+    "quiltdp.cli.pvalues",
+    "quiltdp.cli.quilts",
+    "quiltdp.cli.trace",
+)
+BESIDE = ("quiltdp.cli.pedigree_families", "quiltdp.cli.running")  # tested through their commands
+
+
+def test_every_command_has_its_module() -> None:
+    assert tuple(sorted(f"quiltdp.cli.{name}" for name in COMMANDS)) == MODULES
+    assert all(find_spec(module) for module in BESIDE)
 
 
 @pytest.mark.parametrize("name", COMMANDS)

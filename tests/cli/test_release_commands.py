@@ -286,6 +286,7 @@ def broken(job: Job, monkeypatch: pytest.MonkeyPatch) -> Path:
         raise OSError(errno.EIO, "Input/output error")
 
     monkeypatch.setattr(Path, "replace", fails)
+    monkeypatch.setattr(os, "link", fails)
     return job.out
 
 

@@ -96,7 +96,8 @@ def calibrate(
         import quiltdp as qd
         from quiltdp.accountant.alternatives import alternatives, at_group_privacy
 
-        _check_files(model, report, ledger)
+        if report is not None or ledger is not None:
+            _check_files(model, report, ledger)
         loaded = load(model, records, allele_frequency)
         spec, together = _mechanism(loaded, mechanism, budget, sensitivity, query, delta, releases)
         if ledger is not None and spec.answers is not None:
