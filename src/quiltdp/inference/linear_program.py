@@ -1,4 +1,4 @@
-"""One kind of linear program, by HiGHS, the solver behind ``scipy.optimize.linprog``.
+"""One kind of linear program, by HiGHS.
 
 Its answers are suggestions: who uses them certifies them.
 
@@ -7,11 +7,7 @@ Its answers are suggestions: who uses them certifies them.
 
 from __future__ import annotations
 
-import sys
-from importlib.machinery import PathFinder
-from importlib.util import find_spec, module_from_spec
-from typing import Any
-
+import highspy
 import numpy as np
 from numpy.typing import NDArray
 
@@ -33,14 +29,10 @@ def largest_ratio(
     """
     guard.check()
     edges, points = len(source), len(p)
-    try:
-        highs = _highs()
-        program, options, solver = highs.HighsLp(), highs.HighsOptions(), highs._Highs()
-    except (ImportError, AttributeError):  # a version of scipy whose solver is another
-        return None
+    program, options, solver = highspy.HighsLp(), highspy.HighsOptions(), highspy.Highs()
     program.num_col_ = program.a_matrix_.num_col_ = points
     program.num_row_ = program.a_matrix_.num_row_ = edges + 1
-    program.a_matrix_.format_ = highs.MatrixFormat.kRowwise
+    program.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
     program.a_matrix_.start_ = np.append(2 * np.arange(edges + 1), 2 * edges + points).astype(np.int32)
     both = np.stack([source, target], axis=1).ravel()
     program.a_matrix_.index_ = np.append(both, np.arange(points)).astype(np.int32)
@@ -55,21 +47,7 @@ def largest_ratio(
     solver.passModel(program)
     solver.run()
     guard.check()
-    if solver.getModelStatus() != highs.HighsModelStatus.kOptimal:
+    if solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
         return None
     answer = solver.getSolution()
     return np.array(answer.col_value), -np.array(answer.row_dual)[:edges]
-
-
-def _highs() -> Any:
-    """Return scipy's solver, alone: all of scipy.optimize takes longer to load than programs to solve."""
-    name = "scipy.optimize._highspy._core"
-    if name not in sys.modules:
-        scipy = find_spec("scipy")
-        folders = [] if scipy is None else list(scipy.submodule_search_locations or ())
-        spec = PathFinder.find_spec(name, [f"{folder}/optimize/_highspy" for folder in folders])
-        if spec is None or spec.loader is None:
-            raise ImportError("scipy 1.15 or later is needed, with its solver HiGHS")
-        sys.modules[name] = module_from_spec(spec)
-        spec.loader.exec_module(sys.modules[name])
-    return sys.modules[name]

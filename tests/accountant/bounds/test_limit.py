@@ -7,6 +7,7 @@ import math
 from types import SimpleNamespace
 from typing import Any
 
+import highspy
 import loopy
 import numpy as np
 import pytest
@@ -270,13 +271,14 @@ def test_a_limit_of_time_is_kept(adversary: str, monkeypatch: pytest.MonkeyPatch
         tables[f"N{k}"] = (parents, rng.dirichlet(np.ones(2), size=[2] * len(parents)))
     limits: list[float] = []
 
-    def solver(*words: object, **options: Any) -> Any:
-        limits.append(options["options"]["time_limit"])
-        return linprog(*words, **options)
+    class Solver(highspy.Highs):  # type: ignore[misc]
+        def run(self) -> Any:
+            limits.append(self.getOptions().time_limit)
+            return super().run()
 
     clock = SimpleNamespace(monotonic=lambda: 9.0 if limits else 0.0)
     monkeypatch.setattr("quiltdp.work.time", clock)
-    monkeypatch.setattr("scipy.optimize.linprog", solver)
+    monkeypatch.setattr("highspy.Highs", Solver)
     with pytest.raises(LimitReached):
         qd.calibrate(
             qd.Model.from_tables(tables),
