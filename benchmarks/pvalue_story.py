@@ -28,8 +28,8 @@ from scipy.special import erfc
 
 from quiltdp import correct_p_values, markov_chain
 from quiltdp.generalization import MaxInformation
-from quiltdp.generalization.concentration import exact_sum_law
 from quiltdp.generalization.max_information import description_length_max_information
+from quiltdp.generalization.sum_law import sum_law
 
 ATTRIBUTES = 64
 ROWS = 1_000
@@ -50,7 +50,7 @@ def two_sided(rows: int, flip: float) -> np.ndarray:
     """Return P[|S − n/2| ≥ |s − n/2|] for every s, S the number of rows on which two such chains agree."""
     together = 2 * flip * (1 - flip)  # their agreement is a chain too
     model = markov_chain([[1 - together, together], [together, 1 - together]], rows)
-    law = exact_sum_law(model, dict.fromkeys(model.nodes, (0, 1)))
+    law = sum_law(model, dict.fromkeys(model.nodes, (0, 1)))
     far = np.abs(law.values - rows / 2)
     order = np.argsort(-far, kind="stable")
     beyond = np.cumsum(law.chances[order])

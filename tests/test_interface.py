@@ -10,12 +10,18 @@ import numpy as np
 import pytest
 
 import quiltdp as qd
+from quiltdp import generalization
+from quiltdp.accountant.compare import calibrate_adversaries
 from quiltdp.errors import InvalidArgument, InvalidModel
+from quiltdp.generalization.concentration import additive_concentration
+from quiltdp.generalization.sum_law import sum_law
 from quiltdp.graph.types import DependencyGraph
 from quiltdp.inference.influence import blanket_influence
 from quiltdp.interface import any_model, as_model
 from quiltdp.io.networkx import to_networkx
 from quiltdp.io.pgmpy import from_pgmpy, to_pgmpy
+from quiltdp.papers import zhao
+from quiltdp.papers.typical_stability import model_queries
 
 PATH = "models/cancer.bif"
 CANCER = qd.load_model(PATH)
@@ -41,6 +47,17 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "blanket_influence": lambda m: blanket_influence(m, "Cancer"),
     "quilt_influence": lambda m: qd.quilt_influence(m, next(qd.quilts(m, "Cancer"))).b,
     "influence_table": lambda m: [row.to_dict() for row in qd.influence_table(m).values()],
+    "effective_sample_size": generalization.effective_sample_size,
+    "concentration": generalization.concentration,
+    "additive_concentration": additive_concentration,
+    "sum_law": lambda m: sum_law(m, {"Cancer": (0, 1), "Xray": (0, 1)}).chances.tolist(),
+    "published_records": lambda m: zhao.published_records(m, budget=1, sigma=1.0, accuracy=0.9, failure=0.1),
+    "published_plan": lambda m: zhao.published_plan(
+        m, queries=2, budget=1, accuracy=0.9, failure=0.1, slack=0.1
+    ),
+    "model_queries": lambda m: model_queries(m).radius(0.1),
+    "calibrate_adversaries": lambda m: [c.sigma for c in calibrate_adversaries(m, 1.0, LAPLACE)],
+    "plan_length": lambda m: generalization.plan_length(m, queries=1, budget=1, accuracy=0.3),
     "plan": lambda m: str(qd.plan(m, queries=1, budget=1, accuracy=0.99)),
 }
 
@@ -55,6 +72,16 @@ def test_any_form_of_a_model_has_the_same_answer(name: str, form: str, forms: di
             return str(error)
 
     assert answer(forms[form]) == answer(CANCER)
+
+
+def test_a_plan_is_kept_and_extended_for_any_form_of_its_model() -> None:
+    rows = [{"x": [k, 1 - k] * 250} for k in range(2)]
+    form = to_networkx(qd.markov_chain([[0.5, 0.5], [0.5, 0.5]], length=500))
+    made = qd.plan(form, queries=2, budget=1)
+    settings = generalization.holdout_arguments(form, made)
+    assert settings["calibration"].sigma == made.sigma
+    study = qd.ReusableHoldout(*rows, ledger=":memory:", **settings)
+    assert generalization.extend_plan(study.ledger, form).queries == 4
 
 
 def test_the_model_may_be_a_keyword() -> None:

@@ -19,9 +19,9 @@ from quiltdp.generalization.concentration import (
     additive_concentration,
     contraction,
     effective_sample_size,
-    exact_sum_law,
     influence_sums,
 )
+from quiltdp.generalization.sum_law import sum_law
 from quiltdp.papers.zhao import published_tail
 
 seeds = st.integers(0, 2**32 - 1)
@@ -92,7 +92,7 @@ def test_tail_holds_for_a_latent_coin_copied_ten_times():
 def test_published_lemma_is_refuted_by_identical_bits():
     """n copies of one fair bit: the published tail says 2 exp(−n/8), the truth is 1."""
     model = markov_chain([[1.0, 0.0], [0.0, 1.0]], length=60, initial=[0.5, 0.5])
-    law = exact_sum_law(model, dict.fromkeys(model.nodes, (0, 1)))
+    law = sum_law(model, dict.fromkeys(model.nodes, (0, 1)))
     assert law.tail(30) == pytest.approx(1.0)
     assert published_tail(0.5, 60) == pytest.approx(2 * math.exp(-60 / 8))
     assert concentration(model).tail(0.5) == 1.0
@@ -177,12 +177,12 @@ def test_segments_add():
     ),
     seeds,
 )
-def test_exact_sum_law_against_brute_force(model, seed):
+def test_the_law_of_a_sum_against_brute_force(model, seed):
     rng = np.random.default_rng(seed)
     weights = {n: tuple(int(v) for v in rng.integers(-2, 4, len(model.states[n]))) for n in model.records}
     points, chances, place = joint_law(model)
     sums = np.array([sum(w[x[place[n]]] for n, w in weights.items()) for x in points])
-    law = exact_sum_law(model, weights)
+    law = sum_law(model, weights)
     assert law.chances.sum() == pytest.approx(1)
     assert law.mean == pytest.approx(chances @ sums, abs=1e-9)
     for value, chance in zip(law.values, law.chances, strict=True):
@@ -194,15 +194,15 @@ def test_exact_sums_refuse_what_is_too_wide():
     pairs = [((a, b), [[2, 1], [1, 2]]) for a, b in itertools.combinations(names, 2)]
     model = Model.from_potentials(dict.fromkeys(names, 2), pairs)
     with pytest.raises(ModelTooWide, match="concentration bound"):
-        exact_sum_law(model, dict.fromkeys(names, (0, 1)))
+        sum_law(model, dict.fromkeys(names, (0, 1)))
 
 
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda m: exact_sum_law(m, {"nobody": (0, 1)}), "nobody"),
-        (lambda m: exact_sum_law(m, {"X0": (0, 1, 2)}), "3 weights"),
-        (lambda m: exact_sum_law(m, {"X0": (0, 0.5)}), "whole numbers"),
+        (lambda m: sum_law(m, {"nobody": (0, 1)}), "nobody"),
+        (lambda m: sum_law(m, {"X0": (0, 1, 2)}), "3 weights"),
+        (lambda m: sum_law(m, {"X0": (0, 0.5)}), "whole numbers"),
         (lambda m: concentration(m).tail(-1), "t must"),
         (lambda m: concentration(m).radius(0), "chance"),
         (lambda m: concentration(m).tail(1, sensitivity=0), "sensitivity"),
@@ -227,7 +227,7 @@ def test_sums_over_chains_concentrate(seed, reversible):
     flow = flow + flow.T if reversible else flow
     model = markov_chain(flow / flow.sum(axis=1, keepdims=True), int(rng.integers(20, 80)))
     weights = {node: tuple(int(v) for v in rng.integers(0, 4, size)) for node in model.nodes}
-    law = exact_sum_law(model, weights)
+    law = sum_law(model, weights)
     found = additive_concentration(model)
     squares = sum((max(w) - min(w)) ** 2 for w in weights.values())
     scale = found.sum_of_squares / len(model.nodes)  # (1 + λ)/(1 − λ)
@@ -250,7 +250,7 @@ def test_sums_over_groups_that_copy_a_hidden_value_concentrate(copying):
     model = Model.from_tables({**groups, **rows}, list(rows))
     found = additive_concentration(model)
     for ends in ((0, 1, 1), (1, 0, 0), (0, 1, 0)):
-        law = exact_sum_law(model, dict.fromkeys(rows, ends))
+        law = sum_law(model, dict.fromkeys(rows, ends))
         for t in np.arange(0.5, 10):
             assert law.tail(t) <= found.tail(t / 10) + 1e-9
     assert found.tail(found.within(3.0)) <= 2 * math.exp(-3.0) * (1 + 1e-3)

@@ -12,7 +12,8 @@ import pytest
 from quiltdp import dp_epsilon, markov_chain
 from quiltdp.errors import InvalidArgument
 from quiltdp.generalization import max_information, pvalues
-from quiltdp.generalization.concentration import concentration, exact_sum_law
+from quiltdp.generalization.concentration import concentration
+from quiltdp.generalization.sum_law import sum_law
 from quiltdp.papers import monitor, privacy_definitions, rogers, typical_stability, zhao
 from quiltdp.papers.zhao import lemma4_distances, lemma4_dp_epsilon
 
@@ -114,7 +115,7 @@ def test_04_concentration_of_dependent_records():
     assert zhao.published_tail(tau, n) < 1e-8
     assert zhao.published_deviation(leakage * (1 - 1e-9), tau, n) <= beta
     assert concentration(small).tail(deviation) == 1.0
-    law = exact_sum_law(
+    law = sum_law(
         markov_chain([[1.0, 0.0], [0.0, 1.0]], 40, [0.5, 0.5]), {f"X{k}": (0, 1) for k in range(40)}
     )
     assert law.tail(20) == pytest.approx(1.0)

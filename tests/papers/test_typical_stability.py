@@ -13,7 +13,7 @@ from strategies import bayesian_networks
 from quiltdp import Model, markov_chain
 from quiltdp.errors import InvalidArgument
 from quiltdp.generalization import concentration
-from quiltdp.generalization.concentration import exact_sum_law
+from quiltdp.generalization.sum_law import sum_law
 from quiltdp.mechanisms import gaussian_delta
 from quiltdp.papers.typical_stability import (
     TypicalStability,
@@ -45,7 +45,7 @@ def indistinguishable(p, q, eta):
 @given(bayesian_networks(max_nodes=5, max_states=3, max_joint=200, latents=False), st.floats(0.01, 0.9))
 def test_exact_radius_is_valid_and_smallest(model, chance):
     weights = {n: tuple(range(len(model.states[n]))) for n in model.records}
-    law = exact_sum_law(model, weights)
+    law = sum_law(model, weights)
     radius = exact_sum_query(model, weights).radius(chance)
     distance = np.abs(law.values - law.mean)
     assert law.chances[distance > radius].sum() <= chance + 1e-9

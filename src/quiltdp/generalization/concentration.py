@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 from quiltdp.chain import ChainModel, ChainSegment
 from quiltdp.errors import InvalidArgument
 from quiltdp.generalization._checks import count, non_negative, positive, probability, round_down, round_up
-from quiltdp.generalization.sum_law import SumLaw, sum_law
 from quiltdp.interface import any_model
 from quiltdp.model import Factor, Model, Table
 
@@ -35,7 +34,6 @@ __all__ = [
     "concentration",
     "contraction",
     "effective_sample_size",
-    "exact_sum_law",
     "influence_sums",
     "parent_distances",
 ]
@@ -131,6 +129,7 @@ def _binomial(size: int, chance: float) -> Floats:
     return np.asarray(ways + k * math.log(chance) + (size - k) * math.log1p(-chance))
 
 
+@any_model
 def concentration(model: Model) -> Concentration:
     """Compute Σ h_i² of a model, and with it tail bounds and the effective sample size.
 
@@ -164,6 +163,7 @@ def concentration(model: Model) -> Concentration:
     return Concentration(len(model.records), round_up(total))
 
 
+@any_model
 def additive_concentration(model: Model) -> Concentration:
     """Return Σ h² for *additive* queries of chains: n (1 + λ)/(1 − λ); or of groups of copies.
 
@@ -271,6 +271,7 @@ def effective_sample_size(model: Model) -> float:
     return concentration(model).effective_sample_size
 
 
+@any_model
 def influence_sums(model: Model) -> dict[str, float]:
     """Return h_i for every node, latent ones included (for a Bayesian network).
 
@@ -369,23 +370,6 @@ def _forgetting(segment: ChainSegment) -> tuple[np.ndarray, float]:
             break
         power = power @ step
     return np.array(sums), round_up(best)
-
-
-def exact_sum_law(model: Model, weights: Mapping[str, Sequence[int]]) -> SumLaw:
-    """Compute the exact law of a sum query, to see how loose the bound is.
-
-    Assumes small width; see :func:`quiltdp.generalization.sum_law.sum_law`.
-
-    Examples
-    --------
-    >>> from quiltdp import markov_chain
-    >>> m = markov_chain([[0.6, 0.4], [0.4, 0.6]], length=400)
-    >>> law = exact_sum_law(m, {node: (0, 1) for node in m.nodes})
-    >>> exact, bound = law.tail(40), concentration(m).tail(0.1)
-    >>> round(exact, 6), round(bound, 4)
-    (0.001206, 0.0119)
-    """
-    return sum_law(model, weights)
 
 
 ROUNDING = 1e-15

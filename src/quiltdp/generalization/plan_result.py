@@ -23,6 +23,7 @@ from quiltdp.generalization.plan_search import (
     contenders_for,
 )
 from quiltdp.generalization.routes import Alternative, Task
+from quiltdp.interface import any_model, as_model
 from quiltdp.mechanisms import Thresholdout
 from quiltdp.model import Model
 from quiltdp.numbers import format_up
@@ -221,6 +222,7 @@ def _shown(leakage: float) -> str:
     return format_up(leakage, 3) if leakage < 1e4 else "all" if math.isinf(leakage) else f"{leakage:.0e}"
 
 
+@any_model
 @all_or_nothing()
 def plan_calibration(
     model: Model, plan: Plan, *, time_limit: Limit = None, executor: Executor | None = None
@@ -277,6 +279,7 @@ def plan_calibration(
     )
 
 
+@any_model
 def holdout_arguments(model: Model, plan: Plan, *, time_limit: Limit = None) -> dict[str, Any]:
     """Return what :class:`quiltdp.ReusableHoldout` takes besides data and ledger, so that it keeps the plan.
 
@@ -358,7 +361,7 @@ class Extension:
 
 def extend_plan(
     ledger: Ledger,
-    model: Model | None = None,
+    model: Any = None,
     *,
     work: str | WorkBudget = "normal",
     time_limit: Limit = None,
@@ -411,6 +414,7 @@ def extend_plan(
     beta = float.fromhex(settings["failure"])
     found = Extension(planned * (times + 1), None, beta / 2**times, beta * (2.0 - 2.0**-times))
     if "accuracy" in settings:
+        model = None if model is None else as_model(model)
         if model is None or model.fingerprint != ledger.fingerprint:
             raise InvalidArgument(
                 f"{ledger.path}: its plan promises something about the population: give the {option('model')}"

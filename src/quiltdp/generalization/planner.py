@@ -231,8 +231,9 @@ def _leakage(accountant: LeakageAccountant, task: Task, sigma: float) -> float:
     return float(accountant.prior(task.dp_epsilon(sigma)).max()) if sigma > 0 else math.inf
 
 
+@any_model
 def plan_length(
-    model: ChainModel,
+    model: Model,
     *,
     queries: int,
     budget: int,
@@ -265,9 +266,8 @@ def plan_length(
     >>> found.records < 500
     True
     """
-    if len(model.segments) != 1 or not model.segments[0].homogeneous:
-        raise InvalidArgument("the smallest length needs one homogeneous chain")
-
+    if not isinstance(model, ChainModel) or len(model.segments) != 1 or not model.segments[0].homogeneous:
+        raise InvalidArgument("the smallest length needs one homogeneous chain (markov_chain, fit_chain)")
     segment = model.segments[0]
     shared = SharedWork(work, time_limit)
 

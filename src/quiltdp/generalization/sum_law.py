@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from quiltdp.chain import ChainModel, ChainSegment
 from quiltdp.errors import InvalidArgument, ModelTooWide
+from quiltdp.interface import any_model
 from quiltdp.model import Model
 
 __all__ = ["SumLaw", "sum_law"]
@@ -47,8 +48,11 @@ class SumLaw:
         return float(min(1.0, self.chances[far].sum()))
 
 
+@any_model
 def sum_law(model: Model, weights: Mapping[str, Sequence[int]]) -> SumLaw:
     """Compute the exact law of Σ_j w_j(X_j), w_j a whole number for every state of node j.
+
+    It shows how loose a bound of :func:`~quiltdp.generalization.concentration.concentration` is.
 
     Parameters
     ----------

@@ -22,7 +22,9 @@ import numpy as np
 
 from quiltdp.errors import InvalidArgument
 from quiltdp.generalization._checks import count, non_negative, positive, probability, round_up, within
-from quiltdp.generalization.concentration import concentration, exact_sum_law
+from quiltdp.generalization.concentration import concentration
+from quiltdp.generalization.sum_law import sum_law
+from quiltdp.interface import any_model
 from quiltdp.mechanisms import gaussian_delta
 from quiltdp.model import Model
 
@@ -136,6 +138,7 @@ def subexponential_queries(std: float, scale: float) -> QueryClass:
     return QueryClass(f"({sigma:g}, {b:g})-subexponential", radius)
 
 
+@any_model
 def model_queries(model: Model, sensitivity: float | None = None) -> QueryClass:
     """Return the Δ-sensitive queries of correlated records, concentrated under this model.
 
@@ -155,6 +158,7 @@ def model_queries(model: Model, sensitivity: float | None = None) -> QueryClass:
     )
 
 
+@any_model
 def exact_sum_query(model: Model, weights: Mapping[str, Sequence[int]], *, scale: float = 1.0) -> QueryClass:
     """Return the class of one sum query, scale · Σ w_j(X_j), with its exact radius.
 
@@ -166,7 +170,7 @@ def exact_sum_query(model: Model, weights: Mapping[str, Sequence[int]], *, scale
     >>> round(cls.radius(0.005), 4)                                          # independent: 0.0443
     0.005
     """
-    law = exact_sum_law(model, weights)
+    law = sum_law(model, weights)
     factor = positive("scale", scale)
     distance = np.abs(law.values - law.mean)
     order = np.argsort(-distance)

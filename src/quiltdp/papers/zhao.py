@@ -27,6 +27,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -35,12 +36,11 @@ from quiltdp.chain import ChainModel, ChainSegment
 from quiltdp.errors import InvalidArgument, ModelTooWide, QuiltdpError, option
 from quiltdp.generalization._checks import count, non_negative, positive, probability, round_up
 from quiltdp.generalization.plan_result import Plan
-from quiltdp.generalization.routes import (
-    Alternative,
-)
+from quiltdp.generalization.routes import Alternative
 from quiltdp.inference.chains import spectral_gap
 from quiltdp.inference.influence import blanket_influence
 from quiltdp.inference.workspace import Workspace
+from quiltdp.interface import any_model
 from quiltdp.model import Model
 
 __all__ = [
@@ -211,6 +211,7 @@ class PublishedRecords:
         return None if self.chain is None else max(self.first, self.chain)
 
 
+@any_model
 def published_records(
     model: Model, *, budget: int, sigma: float, accuracy: float, failure: float
 ) -> PublishedRecords:
@@ -339,7 +340,7 @@ class PublishedPlan:
 
 
 def published_plan(
-    model: Model | None = None,
+    model: Any = None,
     *,
     queries: int,
     budget: int,
@@ -530,6 +531,7 @@ def _checked(a: float, sigma: float, threshold: float, queries: int, budget: int
     return min(m, b)
 
 
+@any_model
 def with_published(model: Model, plan: Plan, *, overfit: float | None = None) -> Plan:
     """Return the plan with one more alternative: what Theorem 2 would have asked for, and its warning.
 
