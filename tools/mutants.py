@@ -850,7 +850,7 @@ MUTANTS = (
     ),
     Mutant(
         "accountant/analysis.py",
-        "equal = bool(np.all(numbers == numbers[0]))",
+        "equal = is_one_number(numbers)",
         "equal = True",
         "copies at other costs are one",
         SEARCH,

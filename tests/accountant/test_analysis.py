@@ -238,7 +238,7 @@ def test_progress_ends_at_one() -> None:
         ({"protect": {"kids": [["child"]]}}, "'kids'"),
         ({"protect": {"kids": ["aunt"]}}, "'aunt'"),
         ({"protect": {"both": ["child", "mother"]}, "method": "published"}, "single records"),
-        ({"model": "models/asia.bif"}, "load_model"),
+        ({"model": 5}, "load_model"),
     ],
     ids=str,
 )

@@ -157,4 +157,3 @@ def test_calibrate_shows_the_bracket_of_gaussian_noise(cli: Callable[..., Any]) 
     assert 0.9 < told["attained"] <= told["certified"] <= 1.0
     quick = ("--method", "group")
     assert "certified ≤" in cli(*call, *quick).out
-    assert json.loads(cli(*call, *quick, "--no-bracket", "--json").out)["bracket"] is None

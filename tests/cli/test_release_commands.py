@@ -282,11 +282,19 @@ def vanished(job: Job, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def broken(job: Job, monkeypatch: pytest.MonkeyPatch) -> Path:
-    def fails(*_: Any, **__: Any) -> None:
-        raise OSError(errno.EIO, "Input/output error")
+    """The disk takes the ledger, and refuses the release its name."""
+    rename, link = Path.replace, os.link
 
-    monkeypatch.setattr(Path, "replace", fails)
-    monkeypatch.setattr(os, "link", fails)
+    def unless_out(act: Any) -> Any:
+        def fails(source: Any, target: Any) -> Any:
+            if Path(target) == job.out:
+                raise OSError(errno.EIO, "Input/output error")
+            return act(source, target)
+
+        return fails
+
+    monkeypatch.setattr(Path, "replace", unless_out(rename))
+    monkeypatch.setattr(os, "link", unless_out(link))
     return job.out
 
 

@@ -25,6 +25,7 @@ ROOT = Path(__file__).parents[2]
 PROGRAM = """
 import json, sys
 import quiltdp as qd
+from quiltdp.accountant.leakage import analyze
 
 TRIO = {
     "mother": ([], [0.8, 0.2]), "father": ([], [0.8, 0.2]),

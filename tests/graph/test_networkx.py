@@ -80,6 +80,6 @@ def test_components_by_both_ways(edges: int, large: bool, monkeypatch: pytest.Mo
     assert [np.flatnonzero(labels == k).tolist() for k in range(len(groups))] == groups
 
 
-def test_a_model_is_no_graph_and_the_way_out_is_named() -> None:
-    with pytest.raises(InvalidArgument, match="moralize"):
-        list(qd.quilts(qd.example("asia"), "lung"))  # type: ignore[arg-type]
+def test_a_model_stands_for_its_moral_graph() -> None:
+    model = qd.example("asia")
+    assert list(qd.quilts(model, "lung")) == list(qd.quilts(qd.moralize(model), "lung"))

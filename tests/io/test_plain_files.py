@@ -78,7 +78,7 @@ def test_what_is_no_plain_file_is_refused(name: str, tmp_path: Path) -> None:
         ("fit", "-o", "chain.json"),
         ("ledger", "verify"),
         ("ledger", "show"),
-        ("audit",),
+        ("leakage", "--dp-epsilon", "1", "--audit"),
     ],
 )
 def test_commands_end_at_once(words: tuple[str, ...], tmp_path: Path, cli: Any) -> None:
@@ -119,6 +119,7 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
     path = tmp_path / "large.bif"
     with path.open("wb") as file:
         file.truncate(MAX_BYTES + 1)  # sparse: it takes no room
+    qd.load_model("models/asia.bif")  # what is imported for a first file is not counted
     tracemalloc.start()
     try:
         with pytest.raises(FileFormatError, match="holds more than 1,073,741,824 bytes"):
@@ -148,6 +149,10 @@ def test_what_goes_wrong_names_the_file(tmp_path: Path) -> None:
             pass
 
 
+# modules whose `read_text` opens through quiltdp.user_files
+OPENERS = ("text", "table_cells")
+
+
 def test_one_function_opens_what_people_name() -> None:
     """No reader of the edges opens a file by itself; what is left opens files of the program's own."""
     own = {"io/replace.py", "domains/accounts.py", "cli/app.py", "cli/__init__.py"}
@@ -163,6 +168,6 @@ def test_one_function_opens_what_people_name() -> None:
             of = getattr(node.func, "value", None)
             if called in ("open", "fromfile", "genfromtxt", "loadtxt") and getattr(of, "id", "") != "Ledger":
                 found.add(place)
-            if called in ("read_text", "read_bytes") and of is not None and getattr(of, "id", "") != "shared":
+            if called in ("read_text", "read_bytes") and of is not None and getattr(of, "id", "") not in OPENERS:
                 found.add(place)
     assert not found

@@ -5,6 +5,7 @@ from __future__ import annotations
 from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -115,7 +116,7 @@ def audit(
         reached = float(LaplaceSum(model, who).evaluate(alpha).max(initial=0.0))
         limit = exact.epsilon
     shared = (model, alpha, who, work, guard)
-    asked = list(available(who))
+    asked = [(name, entry.make.__module__) for name, entry in available(who).items()]
     said = list(each(_row, asked, shared=shared, executor=executor, progress=progress, label="methods"))
     rows = [row for row, _ in said]
     short = next((limit for _, limit in said if limit), "")
@@ -130,9 +131,13 @@ def audit(
     return made
 
 
-def _row(shared: tuple[Model, float, Adversary, Work, Guard], name: str) -> tuple[AuditRow, str]:
+def _row(
+    shared: tuple[Model, float, Adversary, Work, Guard], method: tuple[str, str]
+) -> tuple[AuditRow, str]:
     """Return what one method says, or why it has no answer, and which limit was reached."""
     model, alpha, who, work, guard = shared
+    name, module = method
+    import_module(module)  # a worker may not have registered it yet
     kind = available(who)[name].kind
     try:
         found = leakage_at(model, alpha, name, who, work=work, time_limit=guard)

@@ -62,7 +62,7 @@ def temporal_leakage(chain: ChainSegment, dp_epsilon: float) -> NDArray[np.float
     >>> from quiltdp import markov_chain
     >>> chain = markov_chain([[0.8, 0.2], [0.2, 0.8]], length=3).segments[0]
     >>> temporal_leakage(chain, 0.1).round(4).tolist()
-    [0.1957, 0.2199, 0.1957]
+    [0.1958, 0.2199, 0.1958]
 
     References
     ----------

@@ -230,6 +230,7 @@ def rogers_theorem(epsilon: float, delta: float, n: int) -> RogersTheorem:
 
     Examples
     --------
+    >>> from quiltdp.generalization.max_information import approximate_dp_max_information
     >>> found = rogers_theorem(0.1, 1e-20, 1000)
     >>> f"{found.beta:.3g}", round(found.printed, 1), round(found.nats, 1)
     ('5.49e-05', 804.9, 578.1)
