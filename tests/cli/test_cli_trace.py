@@ -230,7 +230,9 @@ def test_long_work_is_told_on_a_terminal_only(
     """Every command of a whole job reports where it is; a pipe stays silent."""
     lines = [f"{a},{b}\n" for a, b in np.random.default_rng(0).integers(0, 2, (120, 2))]
     (tmp_path / "train.csv").write_text("a,b\n" + "".join(lines))
-    (tmp_path / "t.afreq").write_text("#CHROM\tID\tREF\tALT\tALT_FREQS\n1\trs1\tA\tG\t0.2\n1\trs2\tA\tG\t0.4\n")
+    (tmp_path / "t.afreq").write_text(
+        "#CHROM\tID\tREF\tALT\tALT_FREQS\n1\trs1\tA\tG\t0.2\n1\trs2\tA\tG\t0.4\n"
+    )
     mine = ("train.csv", "rows.json", "a.json", "v.csv", "t.afreq")
     words = [tmp_path / w if w in mine else w for w in job]
     quiet = cli(*words)

@@ -141,6 +141,26 @@ def test_an_interruption_is_one_line_and_exit_code_130(wait: float) -> None:
     assert (work.returncode, out, err) == (130, "", "quiltdp: interrupted\n")
 
 
+def test_an_interruption_that_a_loading_module_turns_into_another_error(monkeypatch, capsys) -> None:
+    """An extension module that is interrupted while it loads may raise an ImportError instead."""
+
+    def run(_: object) -> None:
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            raise ImportError("cannot load the clock") from None
+
+    monkeypatch.setattr("quiltdp.cli.app.main", run)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(SystemExit) as left:
+            main([])
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert (left.value.code, capsys.readouterr().err) == (130, "quiltdp: interrupted\n")
+
+
 def test_an_interruption_in_a_finaliser_is_not_lost(monkeypatch, capsys) -> None:
     """Python cannot raise there (nor in callbacks of weak references, as while importing): it comes again."""
 

@@ -168,6 +168,10 @@ def test_one_function_opens_what_people_name() -> None:
             of = getattr(node.func, "value", None)
             if called in ("open", "fromfile", "genfromtxt", "loadtxt") and getattr(of, "id", "") != "Ledger":
                 found.add(place)
-            if called in ("read_text", "read_bytes") and of is not None and getattr(of, "id", "") not in OPENERS:
+            if (
+                called in ("read_text", "read_bytes")
+                and of is not None
+                and getattr(of, "id", "") not in OPENERS
+            ):
                 found.add(place)
     assert not found

@@ -6,6 +6,7 @@ import _thread
 import atexit
 import gc
 import os
+import signal
 import sys
 import threading
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs
+    from types import FrameType
 
 __all__ = ["main"]
 
@@ -29,13 +31,27 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - open to the end
     sys.unraisablehook = _interrupted_again
+    pressed: list[int] = []  # Ctrl-C: a module that is interrupted while it loads may raise what it likes
+
+    def note(number: int, frame: FrameType | None) -> None:
+        pressed.append(number)
+        signal.default_int_handler(number, frame)
+
+    usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     try:
+        if usual and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, note)
         from quiltdp.cli.app import main as run
 
         run(arguments)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, Exception) as error:
+        if not pressed and not isinstance(error, KeyboardInterrupt):
+            raise
         print("quiltdp: interrupted", file=sys.stderr)
         sys.exit(130)
+    finally:
+        if signal.getsignal(signal.SIGINT) is note:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _interrupted_again(lost: UnraisableHookArgs) -> None:
