@@ -779,8 +779,8 @@ MUTANTS = (
     ),
     Mutant(
         LEAK + "listed_evidence.py",
-        "(orders[t].signature, *(n in self._may_know for n in t.new))",
-        "(orders[t].signature, len(t.new))",
+        "key = (order.signature, *knowable,",
+        "key = (order.signature, len(task.new),",
         "equal tasks whoever may be known in them",
         LISTED,
     ),

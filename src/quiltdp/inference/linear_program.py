@@ -7,7 +7,6 @@ Its answers are suggestions: who uses them certifies them.
 
 from __future__ import annotations
 
-import highspy
 import numpy as np
 from numpy.typing import NDArray
 
@@ -27,6 +26,8 @@ def largest_ratio(
 
     The solver stops where the guard's time ends, and the guard raises.  ``None`` if there is no answer.
     """
+    import highspy  # few problems need it, and it takes its time to load
+
     guard.check()
     edges, points = len(source), len(p)
     program, options, solver = highspy.HighsLp(), highspy.HighsOptions(), highspy.Highs()

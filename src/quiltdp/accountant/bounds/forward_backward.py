@@ -146,7 +146,8 @@ class ForwardBackwardBound:
         own = [a * price for a, price in zip(alpha.tolist(), self._prices, strict=True)]
         forward, messages = self._forward.run(own, self._guard)
         asked = [k for k, unit in enumerate(self._units) if len(unit) == 1 and values[k] > low]
-        if max((forward[self._units[k][0]].max() for k in asked), default=0.0) <= high:
+        whole = max((forward[self._units[k][0]].max() for k in asked), default=0.0) <= high
+        if whole:
             backward = self._backward(forward, messages, self._behind([self._units[k][0] for k in asked]))
             for k in asked:
                 i = self._units[k][0]
@@ -154,7 +155,8 @@ class ForwardBackwardBound:
                 alive = slice(None) if law is None else np.flatnonzero(law > 0)
                 top = float((forward[i] + backward[i])[alive][:, alive].max())  # 0 for one possible value
                 values[k] = min(values[k], up(top))
-        return Bounds(values, "forward-backward", notes=self._notes, partial=need.limited)
+        partial = not whole or bool((known <= low).any())
+        return Bounds(values, "forward-backward", notes=self._notes, partial=partial)
 
     def _behind(self, nodes: list[int]) -> set[int]:
         """Return the nodes whose bk the bk of ``nodes`` is made from, themselves included."""

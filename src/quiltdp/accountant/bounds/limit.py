@@ -222,7 +222,7 @@ class _Search:
             if programs < 0:
                 return
             place = np.searchsorted(self._ends, rows, side="right")
-            for k in np.unique(place).tolist():
+            for k in sorted(set(place.tolist())):
                 group, some = self._groups[k], rows[place == k]
                 self._sharpen(group, some, some - self._ends[k] + len(group.p))
 

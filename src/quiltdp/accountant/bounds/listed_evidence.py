@@ -28,7 +28,7 @@ is the one of an adversary who exists.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -342,17 +342,21 @@ class ListedEvidenceBound:
         )
         self._guard = workspace.guard
         room = _Room(budget.pairs // _PAIR)
-        orders = {task: task.order() for task in walk.tasks}
-        same = walk.classes(lambda t: (orders[t].signature, *(n in self._may_know for n in t.new)))
+        first: dict[Hashable, int] = {}
         self._lists: list[_TaskLists] = []
-        self._class, self._number = same, {task: number for number, task in enumerate(walk.tasks)}
+        self._class: list[int] = []  # for every task the first that is equal to it
+        self._number = {task: number for number, task in enumerate(walk.tasks)}
         for number, task in enumerate(walk.tasks):
             self._guard.check()
-            if same[number] < number:
-                self._lists.append(self._lists[same[number]])
+            order = task.order()  # here, not of all at once: the lists of most wide models end soon
+            knowable = (n in self._may_know for n in task.new)
+            key = (order.signature, *knowable, *(self._class[c] for c, _ in task.children))
+            self._class.append(first.setdefault(key, number))
+            if self._class[number] < number:
+                self._lists.append(self._lists[self._class[number]])
                 continue
             below = [self._lists[c].whole for c, _ in task.children]
-            self._lists.append(self._listed(task, orders[task], below, room, join=number < walk.edges))
+            self._lists.append(self._listed(task, order, below, room, join=number < walk.edges))
         # a law is a quotient of sums of products of conditional probabilities, a few roundings for each;
         # merged likelihoods are off by one grid for every list below
         states = max(model.cardinality(n) for n in model.nodes)

@@ -118,29 +118,27 @@ class _Children:
         states = len(seen.task.clique.states)
         self.none = np.zeros((states, states))
         self._roots = [frozenset(root) for root in seen.task.roots]
-        self._gain: dict[
-            int, Array
-        ] = {}  # m1 − m0 where positive, of every child that may hold known records
-        self._loss: dict[int, Array] = {}  # m0 − m1 where positive
+        self._gain: dict[int, Array] = {}  # m1 − m0 where positive, of children that may hold known records
+        self._loss: dict[int, Array] = {}  # m0 − m1 where positive, of those where it is anywhere
         for c, ((_, label), (none, some)) in enumerate(zip(seen.task.children, below, strict=True)):
-            lifted = none[label].take(label, axis=1)
-            self.none += lifted
+            self.none += none[label].take(label, axis=1)
             if seen.knowable[c]:
-                more = some[label].take(label, axis=1) - lifted
-                self._gain[c], self._loss[c] = np.maximum(more, 0.0), np.maximum(-more, 0.0)
+                self._gain[c] = np.maximum(some - none, 0.0)[label].take(label, axis=1)
+                if (none > some).any():
+                    self._loss[c] = np.maximum(none - some, 0.0)[label].take(label, axis=1)
 
     def distance(self, choice: Choice) -> Array:
         """Return the largest sum: records known beyond ``choice.children``, none beyond the others."""
         total = self.none + sum(self._gain[c] for c in choice.children)
         if choice.only:
-            return total - sum(self._loss[c] for c in choice.children)
+            return total - sum(self._loss[c] for c in choice.children if c in self._loss)
         # A tilted node is tilted by some child that touches it; with nothing known in the clique and nothing
         # tilted, some child knows.  That one counts with m1, not with the larger of both.
         reasons = [[c for c in choice.children if n in self._roots[c]] for n in choice.tilted]
         if not choice.known and not choice.tilted:
             reasons.append(list(choice.children))
         lost: Array | float = 0.0
-        for touching in reasons:
+        for touching in (some for some in reasons if self._loss.keys() >= set(some)):
             lost = np.maximum(lost, np.minimum.reduce([self._loss[c] for c in touching]))
         return total - lost
 
@@ -375,7 +373,11 @@ class WorstEvidenceBound:
             if start and (worst[0] > high or np.count_nonzero(worst > known[asked[start]]) >= count):
                 break
             some = asked[start : start + step]
-            floor = max(low, _BESIDE * float(worst[0])) if start and need.limited else low
+            floor = low
+            if start and need.limited:
+                floor = max(low, _BESIDE * float(worst[0]))
+            elif count <= start:  # those below the last that is needed get its value
+                floor = max(low, float(worst[count - 1]))
             for k, clique, leak in self._leakages(some, alpha, floor):
                 if leak < values[k]:
                     values[k], witness[k] = leak, {"clique": clique.nodes}
