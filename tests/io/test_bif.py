@@ -66,19 +66,6 @@ def test_every_table_is_the_one_that_pgmpy_reads(name, monkeypatch):
         assert np.array_equal(factor.table, expected)
 
 
-@pytest.mark.parametrize("name", [n for n in SHIPPED if not n.endswith(".gz") or "barley" in n])
-def test_the_quick_path_and_its_careful_twin_read_the_same(name, monkeypatch):
-    quick = load_model(MODELS / name)
-    monkeypatch.setattr(bif, "_quick_table", lambda *_: None)
-    assert load_model(MODELS / name).fingerprint == quick.fingerprint
-
-
-def test_the_quick_path_is_the_one_taken(monkeypatch):
-    monkeypatch.setattr(bif, "_careful_table", None)
-    for name in SHIPPED:
-        load_model(MODELS / name)
-
-
 @pytest.mark.parametrize(
     ("name", "nodes", "edges", "entries"),
     [("asia.bif", 8, 8, 36), ("child.bif", 20, 25, 344), ("link.bif", 724, 1125, 20502)],

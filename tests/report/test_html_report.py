@@ -57,6 +57,16 @@ def test_the_table_is_the_leakage_of_both_adversaries(asia, data):
             assert row["leaks_to"][who] == pytest.approx(found.per_record[row["name"]], rel=1e-9)
 
 
+def test_a_sum_by_its_values_is_priced_by_them_on_the_whole_page():
+    model = qd.pedigree(MODELS / "pedigree" / "ceph1463.fam", allele_frequency=0.1)
+    found = qd.calibrate(model, 1.0, qd.Laplace(values=(0, 1, 2)))
+    told = report_data(ReportRequest(found, model, found.origin[1], "ceph", "quiltdp calibrate ceph.json"))
+    assert max(row["leaks"] for row in told["records"]) == found.leakage <= 1.0
+    assert told["bracket"]["attained"] is None  # an attack would choose another mechanism
+    assert told["targets"]["sigma"] == sorted(told["targets"]["sigma"], reverse=True)
+    assert told["targets"]["sigma"][0] < 10.1 * found.sigma
+
+
 def test_the_quilt_of_a_record_is_the_one_of_the_api(asia, data):
     model, _ = asia.origin
     for name, told in data["details"].items():

@@ -1,9 +1,7 @@
 """The BIF reader: Bayesian networks of the *Interchange Format*, in double precision.
 
 A file is a row of blocks ``network``, ``variable`` and ``probability``.  Blocks are cut out with
-compiled patterns and their numbers are parsed in bulk; a block that is not laid out the usual way
-(quoted names, ``property`` lines, ``default`` rows, mistakes) goes through a careful twin that reads
-statement by statement and knows the line of every complaint.
+compiled patterns; a table is read statement by statement, and every complaint has its line.
 """
 
 from __future__ import annotations
@@ -251,73 +249,6 @@ def _table(
             block.head, f"node {block.child!r} has {len(block.parents)} parents, at most {MAX_AXES - 1} fit"
         )
     axes = [states[name][0] for name in (*block.parents, block.child)]
-    table = _quick_table(source.text[block.start : block.stop - 1], axes)
-    return table if table is not None else _careful_table(source, block, axes, room)
-
-
-def _quick_table(body: str, axes: Sequence[tuple[str, ...]]) -> Table | None:
-    """Parse a block of plain rows in bulk; ``None`` if anything about it is unusual."""
-    if '"' in body:
-        return None
-    rows = body.split(";")
-    if rows.pop().strip():
-        return None
-    size = len(axes[-1])
-    shape = [len(a) for a in axes]
-    if len(axes) == 1:
-        head, _, numbers = rows[0].strip().partition("table") if len(rows) == 1 else ("?", "", "")
-        flat = None if head or numbers.count(",") != size - 1 else _numbers(numbers)
-        return None if flat is None or len(flat) != size else flat
-    if len(rows) != prod(shape[:-1]):
-        return None
-    keys, values = [], []
-    for row in rows:
-        key, _, numbers = row.partition(")")
-        keys.append(key)
-        values.append(numbers)
-        if numbers.count(",") != size - 1:
-            return None
-    flat = _numbers(",".join(values))
-    places = _places(keys, axes[:-1])
-    if flat is None or places is None or len(flat) != len(rows) * size:
-        return None
-    table = np.empty((len(rows), size))
-    table[places] = flat.reshape(len(rows), size)
-    return table.reshape(shape)
-
-
-def _numbers(text: str) -> Table | None:
-    """Parse numbers separated by commas in one go; ``None`` if one of them is not a number."""
-    try:
-        return np.array(text.split(","), dtype=np.float64)
-    except ValueError:
-        return None
-
-
-def _places(keys: Sequence[str], axes: Sequence[tuple[str, ...]]) -> Sequence[int] | None:
-    """Return the row number of each ``(state, …``; ``None`` unless each row occurs exactly once."""
-    stripped = [key.strip() for key in keys]
-    if any(not key.startswith("(") for key in stripped):
-        return None
-    width = len(axes)
-    words = [w.strip() for w in ",".join([key[1:] for key in stripped]).split(",")]
-    if len(words) != width * len(keys):
-        return None
-    places = np.zeros(len(keys), dtype=np.intp)
-    for k, names in enumerate(axes):
-        number = {name: j for j, name in enumerate(names)}
-        column = [number.get(w, -1) for w in words[k::width]]
-        if min(column) < 0:
-            return None
-        places *= len(names)
-        places += column
-    if len(set(places.tolist())) != len(keys):  # numpy.unique would load the masked arrays
-        return None
-    return places  # type: ignore[return-value]  # an integer array indexes rows like a sequence does
-
-
-def _careful_table(source: Source, block: _Block, axes: Sequence[tuple[str, ...]], room: int) -> Table:
-    """Read a block statement by statement; slow, complete, and exact about the line of a mistake."""
     shape = tuple(len(a) for a in axes)
     if bounded_product(shape, room) is None:
         raise source.error(
@@ -382,7 +313,8 @@ def _row(
         raise source.error(position, f"expected '( state, … )' and then numbers, found {_excerpt(statement)}")
     words = _state_names(match[1])
     if len(words) != len(block.parents) and '"' not in match[1]:
-        words = tuple(match[1].replace(",", " ").split())
+        whole = match[1].strip()  # of one parent, a state may hold blanks
+        words = (whole,) if len(axes) == 2 and whole in axes[0] else tuple(whole.replace(",", " ").split())
     if len(words) != len(block.parents):
         raise source.error(
             position,

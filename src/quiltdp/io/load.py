@@ -33,19 +33,8 @@ _NETWORKS: dict[str, str] = {
     ".xml": "quiltdp.io.declared:read_xmlbif",
     ".xmlbif": "quiltdp.io.declared:read_xmlbif",
 }
-_DOMAINS: dict[str, str] = {
-    ".csv": "quiltdp.domains.pedigree:load",
-    ".dat": "quiltdp.domains.pedigree:load",
-    ".fam": "quiltdp.domains.pedigree:load",
-    ".ged": "quiltdp.domains.pedigree:load",
-    ".gedcom": "quiltdp.domains.pedigree:load",
-    ".ped": "quiltdp.domains.pedigree:load",
-    ".pre": "quiltdp.domains.pedigree:load",
-    ".psam": "quiltdp.domains.pedigree:load",
-    ".tab": "quiltdp.domains.pedigree:load",
-    ".tsv": "quiltdp.domains.pedigree:load",
-    ".txt": "quiltdp.domains.pedigree:load",
-}
+_PEDIGREES = (".csv", ".dat", ".fam", ".ged", ".gedcom", ".ped", ".pre", ".psam", ".tab", ".tsv", ".txt")
+_DOMAINS: dict[str, str] = dict.fromkeys(_PEDIGREES, "quiltdp.domains.pedigree:load")
 
 _TRACES = (".geojson", ".gpx", ".mfjson", ".parquet", ".plt", ".pq")
 _PLACES = ({"lat", "latitude", "y"}, {"lon", "lng", "long", "longitude", "x"})

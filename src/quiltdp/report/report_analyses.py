@@ -165,8 +165,9 @@ class _Analyses:
 
     def _profile(self, adversary: str) -> LeakageProfile:
         if adversary not in self._profiles:
-            how = self.request.options
-            self._profiles[adversary] = LeakageProfile(self.request.model, adversary=adversary, **how)
+            model, how = self.request.model, self.request.options
+            prices = self.request.calibration.mechanism.prices(model)
+            self._profiles[adversary] = LeakageProfile(model, adversary=adversary, prices=prices, **how)
         return self._profiles[adversary]
 
     def _alpha(self, step: float) -> Any:

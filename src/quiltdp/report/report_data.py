@@ -163,6 +163,8 @@ def bracket_told(cal: Calibration, model: Model) -> dict[str, Any]:
 
 def _attained(cal: Calibration, model: Model) -> float | None:
     """Return what an attack beside the answer attains, on what forces it or on what is protected."""
+    if cal.mechanism.prices(model):  # an attack would choose a mechanism of its own, not this sum
+        return None
     try:
         if cal.dp_epsilon is None or cal.protected != "single records":
             bracket = quick_bracket(cal, model)
