@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,13 +11,29 @@ from typing import TYPE_CHECKING, Any
 from quiltdp.cli.app import emit_json
 from quiltdp.cli.options import by_ending, frequencies, number_of, pairs
 from quiltdp.cli.release import ReleaseOptions
-from quiltdp.cli.running import limited
+from quiltdp.cli.running import Limits, limited
 from quiltdp.errors import DependencyMissing, InvalidArgument
 
 if TYPE_CHECKING:
     from quiltdp.domains.pedigree import Pedigree
 
-__all__ = ["pedigree"]
+__all__ = ["Question", "pedigree"]
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked about a family: a target or an α, of which query, against whom, how far searched."""
+
+    dp_epsilon: float | None
+    epsilon: float | None
+    adversary: str
+    query: str
+    kin: str | None
+    split: str
+    work: str
+    workers: int
+    limits: Limits
+
 
 _WRITTEN = {"model": (".json", ".json.gz"), "table": (".tsv",), "drawing": (".png", ".svg", ".pdf")}
 _ROLES = ("id", "father", "mother", "sex", "family", "twin", "zygosity")
@@ -154,6 +171,8 @@ def pedigree(
     outputs = by_ending(output or (), _WRITTEN)
     published = ReleaseOptions(release, account, total_epsilon)
     inputs = (*files, panel, genotypes, published.ledger_file)
+    from quiltdp.domains.pedigree.output import summary
+
     with limited(time_limit, json=json) as limits:
         _check_files(outputs, release, inputs)
         _need(dp_epsilon is None or epsilon is None, "give --dp-epsilon or --epsilon, not both")
@@ -179,35 +198,23 @@ def pedigree(
                 work=work, limits=limits, timed=time_limit is not None, workers=workers, json=json,
             )  # fmt: skip
             return
-        _check(panel, genetics, adversary=adversary, split=split, kin=kin, workers=workers, epsilon=epsilon,
-               genotypes=genotypes, release=release, outputs=outputs, dp_epsilon=dp_epsilon)  # fmt: skip
+        asked = Question(dp_epsilon, epsilon, adversary, query, kin, split, work, workers, limits)
+        _check(panel, genetics, asked, outputs, genotypes, release)
         published.check(epsilon)
         people = _family(files[0], family, reading)
         _check_drawing(outputs, people)
         payload: dict[str, Any] = {
-            "model": str(files[0]),
-            "pedigree": _summary(people),
-            "adversary": adversary,
-        }
-        asked: dict[str, Any] = {
-            "dp_epsilon": dp_epsilon,
-            "epsilon": epsilon,
-            "adversary": adversary,
-            "query": query,
-        }
-        how: dict[str, Any] = {"work": work, "limits": limits}
+            "model": str(files[0]), "pedigree": summary(people), "adversary": adversary
+        }  # fmt: skip
         if panel is not None:
             from quiltdp.cli.pedigree_panel import account as account_panel
 
             rest = {k: v for k, v in genetics.items() if k not in ("allele_frequency", "x_linked")}
-            account_panel(
-                payload, people, panel, rest, **asked, split=split, genotypes=genotypes,
-                published=published, workers=workers, **how,
-            )  # fmt: skip
+            account_panel(payload, people, panel, rest, asked, genotypes, published)
         elif kin is not None or dp_epsilon or epsilon or genetics or "model" in outputs:
             from quiltdp.cli.pedigree_locus import account as account_locus
 
-            account_locus(payload, people, genetics, **asked, kin=kin, **how)
+            account_locus(payload, people, genetics, asked)
         named = ", ".join(str(name) for name in (*outputs.values(), release) if name is not None)
         if limits.may_write(named):
             _write(outputs, payload, people, inputs, published)
@@ -288,46 +295,46 @@ def _family(file: Path, family: str | None, reading: Mapping[str, Any]) -> Pedig
     return people if family is None else people.only(family)
 
 
-def _summary(people: Pedigree) -> dict[str, Any]:
-    from quiltdp.domains.pedigree.output import summary
-
-    return summary(people)
-
-
 # -- refused before the work --------------------------------------------------------------------------
 
 
-def _check(panel: Path | None, genetics: Mapping[str, Any], **given: Any) -> None:
+def _check(
+    panel: Path | None,
+    genetics: Mapping[str, Any],
+    asked: Question,
+    outputs: Mapping[str, Path],
+    genotypes: Path | None,
+    release: Path | None,
+) -> None:
     """Refuse options that need another one, before any file is read."""
     from quiltdp.accountant.adversaries import adversary_from
 
-    adversary_from(given["adversary"])
-    targets = (given["dp_epsilon"], given["epsilon"])
-    _need(
-        "table" not in given["outputs"] or targets != (None, None),
-        "-o FILE.tsv needs --dp-epsilon or --epsilon",
-    )
+    adversary_from(asked.adversary)
+    targets = (asked.dp_epsilon, asked.epsilon)
+    _need("table" not in outputs or targets != (None, None), "-o FILE.tsv needs --dp-epsilon or --epsilon")
     if panel is None:
-        for flag in ("genotypes", "release"):
-            _need(given[flag] is None, f"--{flag} belongs to a panel: give --allele-frequency FILE too")
-        _need(given["workers"] == 1, "--workers belongs to a panel: give --allele-frequency FILE too")
-        _need(given["split"] == "equal", "--split belongs to a panel: give --allele-frequency FILE too")
+        for_panels = {
+            "genotypes": genotypes, "release": release, "workers": asked.workers > 1,
+            "split": asked.split != "equal",
+        }  # fmt: skip
+        for flag, used in for_panels.items():
+            _need(not used, f"--{flag} belongs to a panel: give --allele-frequency FILE too")
         return
     splits = ("equal", "least-error", "per-locus")
-    _need(given["split"] in splits, f"--split must be one of {', '.join(splits)}, not {given['split']!r}")
+    _need(asked.split in splits, f"--split must be one of {', '.join(splits)}, not {asked.split!r}")
     _need(
-        given["adversary"] in ("informed", "prior"),
-        f"--adversary {given['adversary']!r}: of a panel, choose informed or prior",
+        asked.adversary in ("informed", "prior"),
+        f"--adversary {asked.adversary!r}: of a panel, choose informed or prior",
     )
     _need(
         not _LINKED & genetics.keys(),
         "a panel's loci are taken as unlinked; a few linked ones go into one model with --recombination"
         " and --allele-frequency LOCUS=P, repeated",
     )
-    _need(given["kin"] is None, "--kin needs --allele-frequency P, of one locus")
-    _need("model" not in given["outputs"], "-o FILE.json: a panel is no one model; name a few loci LOCUS=P")
-    _need((given["release"] is None) == (given["genotypes"] is None), "--release needs --genotypes")
-    _need(given["release"] is None or given["epsilon"] is not None, "--release needs --epsilon")
+    _need(asked.kin is None, "--kin needs --allele-frequency P, of one locus")
+    _need("model" not in outputs, "-o FILE.json: a panel is no one model; name a few loci LOCUS=P")
+    _need((release is None) == (genotypes is None), "--release needs --genotypes")
+    _need(release is None or asked.epsilon is not None, "--release needs --epsilon")
     _need("x_linked" not in genetics, "--x-linked: the chromosome column of the frequencies tells")
 
 

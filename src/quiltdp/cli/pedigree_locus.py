@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from quiltdp.accountant.adversaries import Adversary, adversary_from, knows
 
 if TYPE_CHECKING:
+    from quiltdp.cli.pedigree import Question
     from quiltdp.cli.running import Limits
     from quiltdp.domains.pedigree import Pedigree
     from quiltdp.model import Model
@@ -19,19 +21,7 @@ __all__ = ["account"]
 _MOST_KIN = 100
 
 
-def account(
-    payload: dict[str, Any],
-    family: Pedigree,
-    genetics: dict[str, Any],
-    *,
-    dp_epsilon: float | None,
-    epsilon: float | None,
-    adversary: str,
-    query: str,
-    kin: str | None,
-    work: str,
-    limits: Limits,
-) -> None:
+def account(payload: dict[str, Any], family: Pedigree, genetics: dict[str, Any], asked: Question) -> None:
     """Fill in leakage and kin table, whichever were asked for."""
     from quiltdp.domains.pedigree import pedigree
     from quiltdp.domains.pedigree.queries import query_by_name
@@ -40,19 +30,16 @@ def account(
     payload["_model"] = model
     payload["genetics"] = {k: v for k, v in model.provenance.items() if k != "source"}
     payload["notes"] = list(model.notes)
-    query_by_name(model, query)  # refused before the work
-    if kin is not None:
-        family.find(kin, "--kin: ")
+    query_by_name(model, asked.query)  # refused before the work
+    if asked.kin is not None:
+        family.find(asked.kin, "--kin: ")
     alone = _unlinked(model, family, genetics) if "recombination" in genetics else model
-    if dp_epsilon is not None or epsilon is not None:
-        _leakages(
-            payload, model, alone, family, dp_epsilon, epsilon,
-            adversary=adversary, work=work, limits=limits,
-        )  # fmt: skip
-    if alone is not model and epsilon is not None and not limits.reached:
-        payload["linkage"] = _linkage(model, alone, epsilon, query, work=work, limits=limits)
-    if kin is not None:
-        payload["kin"] = _kin(model, family, kin)
+    if asked.dp_epsilon is not None or asked.epsilon is not None:
+        _leakages(payload, model, alone, family, asked)
+    if alone is not model and asked.epsilon is not None and not asked.limits.reached:
+        payload["linkage"] = _linkage(model, alone, asked.epsilon, asked)
+    if asked.kin is not None:
+        payload["kin"] = _kin(model, family, asked.kin)
 
 
 def _unlinked(model: Model, family: Pedigree, genetics: dict[str, Any]) -> Model:
@@ -65,21 +52,12 @@ def _unlinked(model: Model, family: Pedigree, genetics: dict[str, Any]) -> Model
     return pedigree(family, frequencies_of(model), **rest)
 
 
-def _linkage(
-    linked: Model, unlinked: Model, epsilon: float, query: str, *, work: str, limits: Limits
-) -> list[dict[str, Any]]:
+def _linkage(linked: Model, unlinked: Model, epsilon: float, asked: Question) -> list[dict[str, Any]]:
     from quiltdp.domains.pedigree.linked import linkage_cost
 
+    how: dict[str, Any] = {"query": asked.query, "work": asked.work, "time_limit": asked.limits.guard}
     return [
-        linkage_cost(
-            linked,
-            unlinked,
-            epsilon,
-            query=query,
-            adversary=who,
-            work=work,
-            time_limit=limits.guard,
-        ).to_dict()
+        linkage_cost(linked, unlinked, epsilon, adversary=who, **how).to_dict()
         for who in ("informed", "prior")
     ]
 
@@ -90,28 +68,11 @@ def _kin(model: Model, family: Pedigree, who: str) -> dict[str, Any]:
     person = family[family.find(who)]
     everybody = len(relatives(family, person.name))
     rows = kin_table(model, family, person.name, limit=_MOST_KIN)
-    found = [
-        {
-            "relative": k.relative, "shown": family[k.relative].shown, "relation": k.relation,
-            "kinship": k.kinship, "influence": k.influence, "information": k.information, "record": k.record,
-        }
-        for k in rows
-    ]  # fmt: skip
-    return {"person": person.name, "shown": person.shown, "of": everybody, "relatives": found}
+    relations = [{"shown": family[k.relative].shown, **asdict(k)} for k in rows]
+    return {"person": person.name, "shown": person.shown, "of": everybody, "relatives": relations}
 
 
-def _leakages(
-    payload: dict[str, Any],
-    model: Model,
-    shape: Model,
-    family: Pedigree,
-    dp_epsilon: float | None,
-    epsilon: float | None,
-    *,
-    adversary: str,
-    work: str,
-    limits: Limits,
-) -> None:
+def _leakages(payload: dict[str, Any], model: Model, shape: Model, family: Pedigree, asked: Question) -> None:
     """Account for both adversaries, and the one asked for, at one α: the given one or the largest for ε."""
     from quiltdp.accountant.leakage import analyze
     from quiltdp.cli.running import progress_bar
@@ -119,46 +80,36 @@ def _leakages(
     from quiltdp.domains.pedigree.queries import records_by_person
     from quiltdp.numbers import down, up
 
+    answer, adversary = asked.limits.answer, asked.adversary
     own = records_by_person(model)
     loci = max(map(len, own.values()))
-    together = own if loci > 1 else None
+    how: dict[str, Any] = {"work": asked.work, "time_limit": asked.limits.guard}
+    how["protect"] = own if loci > 1 else None
     against = _adversaries(adversary, own, family)
     with progress_bar() as progress:
-        how: dict[str, Any] = {"protect": together, "time_limit": limits.guard, "progress": progress}
         profiles = {
-            a: limits.answer(partial(analyze, model, adversary=who, work=work, **how))
+            a: answer(partial(analyze, model, adversary=who, progress=progress, **how))
             for a, who in against.items()
         }
-    if epsilon is not None:
-        shares = {
-            a: limits.answer(partial(p.dp_epsilon, epsilon)) for a, p in profiles.items()
-        }  # of one locus
-        found = {a: down(loci * s, 160.0) if loci > 1 else s for a, s in shares.items()}
-        payload["dp_epsilon_for"] = {"epsilon": epsilon, **found}
-        payload["noise"] = _noise(model, epsilon, found, against, together, work=work, limits=limits)
-        alpha = found[adversary]
+    if asked.epsilon is not None:
+        shares = {a: answer(partial(p.dp_epsilon, asked.epsilon)) for a, p in profiles.items()}  # of a locus
+        largest = {a: down(loci * s, 160.0) if loci > 1 else s for a, s in shares.items()}
+        payload["dp_epsilon_for"] = {"epsilon": asked.epsilon, **largest}
+        payload["noise"] = _noise(model, asked.epsilon, largest, against, asked.limits, how)
+        alpha = largest[adversary]
     else:
-        assert dp_epsilon is not None
-        alpha = dp_epsilon
+        assert asked.dp_epsilon is not None
+        alpha = asked.dp_epsilon
     each = up(alpha / loci) if loci > 1 else alpha
-    results = {a: limits.answer(partial(p.leakage, each)) for a, p in profiles.items()}
+    results = {a: answer(partial(p.leakage, each)) for a, p in profiles.items()}
     payload["unit"] = "one person" if loci == 1 else f"one person, all {loci} loci together"
-    payload["leakage"] = {
-        "dp_epsilon": alpha,
-        **{
-            a: {
-                "epsilon": r.epsilon,
-                "method": r.method,
-                "certificate": str(r.certificate),
-                "binding": str(r.binding),
-                "notes": list(r.notes),
-            }
-            for a, r in results.items()
-        },
-    }
+    payload["leakage"] = {"dp_epsilon": alpha}
+    for a, r in results.items():
+        said = {"certificate": str(r.certificate), "binding": str(r.binding), "notes": list(r.notes)}
+        payload["leakage"][a] = {"epsilon": r.epsilon, "method": r.method, **said}
     payload["width"] = _width(model, {a: r.method for a, r in results.items()})
-    asked = None if adversary in ("informed", "prior") else results[adversary].per_record
-    rows = person_table(shape, family, results["informed"].per_record, results["prior"].per_record, asked)
+    third = None if adversary in ("informed", "prior") else results[adversary].per_record
+    rows = person_table(shape, family, results["informed"].per_record, results["prior"].per_record, third)
     payload["people"] = as_json(rows)
     payload["_rows"] = rows
 
@@ -180,10 +131,8 @@ def _noise(
     epsilon: float,
     alphas: Mapping[str, float],
     adversaries: Mapping[str, str | Adversary],
-    together: Mapping[str, tuple[str, ...]] | None,
-    *,
-    work: str,
     limits: Limits,
+    how: Mapping[str, Any],
 ) -> list[dict[str, Any]]:
     """Return the Laplace scale of every query by name: by what its changes cost, else σ = Δ/α.
 
@@ -199,8 +148,7 @@ def _noise(
         scales = {a: math.nextafter(delta / x, math.inf) if x else math.inf for a, x in alphas.items()}
         if noise.prices(model) and not limits.reached:
             for a, who in adversaries.items():
-                how: dict[str, Any] = {"protect": together, "time_limit": limits.guard, "compare": False}
-                ask = partial(calibrate, model, epsilon, noise, adversary=who, work=work, **how)
+                ask = partial(calibrate, model, epsilon, noise, adversary=who, compare=False, **how)
                 scales[a] = min(scales[a], limits.answer(ask).sigma)
         rows.append(
             {

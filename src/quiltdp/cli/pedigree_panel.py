@@ -12,8 +12,8 @@ import numpy as np
 if TYPE_CHECKING:
     from quiltdp.accountant.calibration import Calibration
     from quiltdp.accountant.ledger import Ledger
+    from quiltdp.cli.pedigree import Question
     from quiltdp.cli.release import ReleaseOptions
-    from quiltdp.cli.running import Limits
     from quiltdp.domains.accounts import Account
     from quiltdp.domains.pedigree import Pedigree
     from quiltdp.domains.pedigree.genotypes import GenotypeCounts
@@ -28,17 +28,9 @@ def account(
     family: Pedigree,
     frequencies: Path,
     genetics: dict[str, Any],
-    *,
-    dp_epsilon: float | None,
-    epsilon: float | None,
-    adversary: str,
-    query: str,
-    split: str,
+    asked: Question,
     genotypes: Path | None,
     published: ReleaseOptions,
-    work: str,
-    limits: Limits,
-    workers: int,
 ) -> None:
     """Read everything, then analyse, then prepare the release: what can fail fails first."""
     from quiltdp import parallel
@@ -50,22 +42,26 @@ def account(
     from quiltdp.domains.pedigree.people import study_members
     from quiltdp.domains.pedigree.release import to_calibration
 
-    per_locus, split = split == "per-locus", "equal" if split == "per-locus" else split
+    limits, adversary, per_locus = asked.limits, asked.adversary, asked.split == "per-locus"
+    shared: dict[str, Any] = {"split": "equal" if per_locus else asked.split, "per_locus": per_locus}
     panel = read_frequencies(frequencies)
     counts = None
     if genotypes is not None:
         counts = count_genotypes(genotypes, panel, family, study_members(family, genetics.get("study")))
         kept = published.account([genotypes])
-    with parallel.workers(workers) as executor, progress_bar() as progress:
+    with parallel.workers(asked.workers) as executor, progress_bar() as progress:
         how: dict[str, Any] = {"progress": progress, "executor": executor}
-        how |= {"work": work, "time_limit": limits.guard}
-        profile = analyze_panel(family, panel, query, **how, **genetics)
+        how |= {"work": asked.work, "time_limit": limits.guard}
+        profile = analyze_panel(family, panel, asked.query, **how, **genetics)
         payload["genetics"] = {k: v for k, v in profile.provenance.items() if k not in ("source", "loci")}
         payload["unit"] = "one person at one locus" if per_locus else profile.unit
 
         def accounted() -> tuple[dict[str, PanelCalibration], dict[str, Any]]:
-            found = _calibrations(profile, epsilon, per_locus=per_locus, split=split)
-            return found, _people(profile, found, adversary, dp_epsilon, per_locus=per_locus)
+            found: dict[str, PanelCalibration] = {}
+            if asked.epsilon is not None:
+                for a in ("informed", "prior"):
+                    found[a] = calibrate_panel(profile, asked.epsilon, adversary=a, **shared)
+            return found, _people(profile, found, adversary, asked.dp_epsilon, per_locus=per_locus)
 
         found, told = limits.answer(lambda: profile.answer(accounted))  # one limit for all of it
         found = {a: replace(cal, done=profile.done) for a, cal in found.items()}
@@ -74,24 +70,11 @@ def account(
         payload["notes"] = list(profile.notes)
         if counts is not None and limits.may_write():
             chosen = found[adversary]
-            ask = partial(calibrate_panel, profile, adversary=adversary, split=split, per_locus=per_locus)
+            ask = partial(calibrate_panel, profile, adversary=adversary, **shared)
             whole = published.whole(kept, to_calibration(chosen), lambda total: to_calibration(ask(total)))
             payload["notes"] += list(counts.notes)
             payload["missing_calls"] = counts.missing
             payload["_release"] = partial(_release, chosen, counts, published, kept, whole)
-
-
-def _calibrations(
-    profile: PanelProfile, epsilon: float | None, *, per_locus: bool, split: str
-) -> dict[str, PanelCalibration]:
-    from quiltdp.domains.pedigree.panel_calibration import calibrate_panel
-
-    if epsilon is None:
-        return {}
-    return {
-        a: calibrate_panel(profile, epsilon, adversary=a, split=split, per_locus=per_locus)
-        for a in ("informed", "prior")
-    }
 
 
 def _people(
