@@ -250,7 +250,7 @@ def test_a_map_that_cannot_be_drawn_leaves_no_chain(cli, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("calibrat", ASIA), "no such command 'calibrat'"),
+        (("calibrat", ASIA), "no such command: calibrat, did you mean calibrate?"),
         (
             ("calibrate", ASIA, "--eps", 1),
             "no such option: --eps, did you mean --epsilon?",

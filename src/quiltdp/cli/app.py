@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from quiltdp import __version__
 from quiltdp.cli.old import translated
-from quiltdp.cli.options import Parser, UsageError, parser_of
+from quiltdp.cli.options import Parser, UsageError, nearest, parser_of
 from quiltdp.cli.show import say
 from quiltdp.cli.words import error_line, speaking_for
 from quiltdp.errors import QuiltdpError
@@ -176,7 +176,7 @@ def _run(args: list[str]) -> int:
                 print(_help(f"quiltdp {name}", COMMANDS[name].summary, name))
                 return 0 if words else 2
             if words[0] not in COMMANDS[name].below:
-                raise UsageError(f"no such command {words[0]!r}")
+                raise UsageError(f"no such command: {words[0]}{nearest(words[0], COMMANDS[name].below)}")
             path.append(words.pop(0))
         parser = parser_of(functions[" ".join(path[1:])], " ".join(path))
         if any(word in ("-h", "--help") for word in words):

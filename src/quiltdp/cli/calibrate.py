@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from quiltdp.cli.accounting import protection, timed, witness_facts
 from quiltdp.cli.app import emit_json
 from quiltdp.cli.options import load
+from quiltdp.cli.release import check_new_ledger
 from quiltdp.cli.running import limited, progress_bar, worker_pool
 from quiltdp.cli.show import listed, number, say, show_facts, show_line, show_table
 from quiltdp.errors import InvalidArgument
@@ -95,11 +96,13 @@ def calibrate(
     with limited(time_limit, allow_partial=allow_partial, json=json) as limits:
         import quiltdp as qd
         from quiltdp.accountant.alternatives import alternatives, at_group_privacy
+        from quiltdp.accountant.bracket import quick_bracket
 
         if report is not None or ledger is not None:
             _check_files(model, report, ledger)
         loaded = load(model, records, allele_frequency)
-        spec, together = _mechanism(loaded, mechanism, budget, sensitivity, query, delta, releases)
+        options = {"budget": budget, "sensitivity": sensitivity, "delta": delta}
+        spec, together = _mechanism(loaded, mechanism, query, releases, options)
         if ledger is not None and spec.answers is not None:
             raise InvalidArgument("--ledger: a reusable holdout has its own ('quiltdp plan --apply LEDGER')")
         sets = protection(loaded, protect) or together
@@ -125,7 +128,7 @@ def calibrate(
             from quiltdp.accountant.ledger import Ledger
 
             Ledger.create(ledger, found, model=loaded, protect=sets, window=window)
-        attained = None if limits.reached else _bracket(loaded, found)
+        attained = None if limits.reached else quick_bracket(found, loaded)
         files = {"report": report, "ledger": ledger} if limits.may_write() else {}
         written = {what: str(file) for what, file in files.items() if file is not None}
         if json:
@@ -151,10 +154,7 @@ def _check_files(model: str, report: Path | None, ledger: Path | None) -> None:
         check_writable(report, model, ledger)
     if ledger is not None:
         check_writable(ledger, model)
-        if ledger.exists():
-            raise InvalidArgument(
-                f"{ledger}: this exists already, and a ledger is never overwritten; choose another name"
-            )
+        check_new_ledger(ledger)
 
 
 def _write_report(limits: Any, found: Calibration, report: Path, model: Model, page: dict[str, Any]) -> None:
@@ -165,13 +165,7 @@ def _write_report(limits: Any, found: Calibration, report: Path, model: Model, p
 
 
 def _mechanism(
-    model: Model,
-    mechanism: str | None,
-    budget: int | None,
-    sensitivity: float | None,
-    query: str | None,
-    delta: float | None,
-    releases: int,
+    model: Model, mechanism: str | None, query: str | None, releases: int, options: dict[str, Any]
 ) -> tuple[Mechanism, dict[str, tuple[str, ...]] | None]:
     """Return the mechanism that the options describe, and what is protected together.
 
@@ -179,6 +173,7 @@ def _mechanism(
     """
     from quiltdp.mechanisms import Repeated, mechanism_from_options, mechanism_kinds
 
+    budget, sensitivity, delta = options["budget"], options["sensitivity"], options["delta"]
     kind = mechanism or ("thresholdout" if budget is not None else "laplace")
     if query is not None and _numbers(query) is not None:
         if sensitivity is not None:
@@ -232,13 +227,6 @@ def _moves(
     if together is None and len({d / model.people.get(r, 1) for r, d in chosen.sensitivities.items()}) == 1:
         return {"sensitivity": chosen.sensitivity}, None
     return {"sensitivity": dict(chosen.sensitivities)}, together
-
-
-def _bracket(model: Model, found: Calibration) -> Bracket | None:
-    """Return what an attack at the same cost attains, beside what was certified, where that is cheap."""
-    from quiltdp.accountant.bracket import quick_bracket
-
-    return quick_bracket(found, model)
 
 
 def _show(

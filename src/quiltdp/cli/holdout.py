@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from quiltdp.cli.app import emit_json
+from quiltdp.cli.release import check_new_ledger
 from quiltdp.cli.show import number, say, show_facts
 from quiltdp.errors import BudgetSpent, FileFormatError, InvalidArgument, QuiltdpError, Refused
 
@@ -77,10 +79,7 @@ def init(
             f"{calibration}: this calibration is for {found.mechanism!r}, a holdout needs Thresholdout:"
             " calibrate with --budget and without --releases"
         )
-    if ledger.exists():
-        raise InvalidArgument(
-            f"{ledger}: this exists already, and a ledger is never overwritten; choose another name"
-        )
+    check_new_ledger(ledger)
     settings = checked_settings(**terms)
     identity = None if data is None else _identity(ledger, data, second)
     loaded = None if model is None else load_model(model)
@@ -223,8 +222,6 @@ def extend(
     --------
     $ quiltdp holdout extend study.db --model rows.json
     """
-    from dataclasses import asdict
-
     from quiltdp.accountant.ledger import Ledger
     from quiltdp.generalization.plan_result import extend_plan
     from quiltdp.io.load import load_model
@@ -374,16 +371,8 @@ def show_status(name: str, facts: dict[str, Any]) -> None:
 
 
 def _facts(query: str, answer: Answer, failure: float) -> dict[str, Any]:
-    return {
-        "query": query,
-        "value": answer.value,
-        "source": answer.source,
-        "remaining": answer.remaining,
-        "error_bound": answer.error_bound,
-        "population_bound": answer.population_bound,
-        "confidence": 1 - (failure if answer.failure is None else answer.failure),
-        "repeated": answer.repeated,
-    }
+    facts = {"query": query, **asdict(answer)}
+    return facts | {"confidence": 1 - (failure if facts.pop("failure") is None else answer.failure)}
 
 
 def _line(query: str, answer: Answer) -> str:

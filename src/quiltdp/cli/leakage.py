@@ -87,12 +87,13 @@ def leakage(
         loaded = load(model, records, allele_frequency)
         sets = protection(loaded, protect)
         if calibration is not None:
-            said = {
-                "--method": (method, "auto"),
-                "--adversary": (adversary, "informed"),
-                "--work": (work, "normal"),
-            }
-            _check(loaded, model, calibration, said, sets, window, json, limits)
+            usual = {"--method": method == "auto", "--adversary": adversary == "informed"}
+            odd = next(
+                (flag for flag, unsaid in {**usual, "--work": work == "normal"}.items() if not unsaid), None
+            )
+            if odd is not None:
+                raise InvalidArgument(f"{odd}: a calibration says its own; leave it out")
+            _check(loaded, model, calibration, sets, window, json, limits)
             return
         assert dp_epsilon is not None
         if attack:
@@ -119,26 +120,32 @@ def leakage(
             else:
                 _show_audit(compared, f"{model} at α = {dp_epsilon:g}, {adversary} adversary")
         elif json:
-            document = found.to_dict(top if len(found.per_record) > 10_000 else None)
-            notes = [*loaded.notes, *found.notes]
-            emit_json("leakage", {"model": model, **document, "notes": notes}, limits.reached)
+            emit_json("leakage", _document(model, loaded, found, top), limits.reached)
         else:
             _show(model, loaded, found, dp_epsilon, top)
+
+
+def _document(name: str, model: Model, found: Any, top: int) -> dict[str, Any]:
+    """Return a leakage for JSON; of very many records, those that leak most."""
+    document = found.to_dict(top if len(found.per_record) > 10_000 else None)
+    return {"model": name, **document, "notes": [*model.notes, *found.notes]}
+
+
+def _facts(name: str, model: Model, found: Any, certificate: str = "") -> list[tuple[str, str]]:
+    return [
+        ("model", f"{name}: {len(model.records):,} records of {len(model.nodes):,} nodes"),
+        ("adversary", f"{found.adversary}; protects {found.protected}"),
+        ("binding", f"{timed(model, found.binding.unit)}, method {found.binding.method}"),
+        *witness_facts(found.binding.witness),
+        ("certificate", f"{found.certificate}{certificate}"),
+        *(("note", n) for n in (*model.notes, *found.notes)),
+    ]
 
 
 def _show(name: str, model: Model, found: Any, dp_epsilon: float, top: int) -> None:
     """Print the largest leakage, what forces it, the records that leak most, and every method."""
     show_line(f"leakage ≤ {number(found.epsilon, 6, up=True)} at α = {dp_epsilon:g}", style="bold green")
-    show_facts(
-        [
-            ("model", f"{name}: {len(model.records):,} records of {len(model.nodes):,} nodes"),
-            ("adversary", f"{found.adversary}; protects {found.protected}"),
-            ("binding", f"{timed(model, found.binding.unit)}, method {found.binding.method}"),
-            *witness_facts(found.binding.witness),
-            ("certificate", str(found.certificate)),
-            *(("note", n) for n in (*model.notes, *found.notes)),
-        ]
-    )
+    show_facts(_facts(name, model, found))
     if top:
         rows = [
             (timed(model, n), number(v, 6, up=True), _ratio(v, dp_epsilon))
@@ -199,7 +206,6 @@ def _check(
     loaded: Model,
     model: str,
     calibration: Path,
-    said: dict[str, tuple[str, str]],
     protect: Any,
     window: int,
     json: bool,
@@ -210,9 +216,6 @@ def _check(
     from quiltdp.cli.holdout import read_calibration
     from quiltdp.numbers import shown_up
 
-    given = next((name for name, (value, usual) in said.items() if value != usual), None)
-    if given is not None:
-        raise InvalidArgument(f"{given}: a calibration says its own; leave it out")
     read = read_calibration(calibration)
     span = window if window > 1 else None
     found = limits.answer(
@@ -225,9 +228,7 @@ def _check(
         )
     if json:
         extra = {"sigma": read.sigma, "promised": read.epsilon, "delta": read.delta}
-        document = found.to_dict(10 if len(found.per_record) > 10_000 else None)
-        notes = [*loaded.notes, *found.notes]
-        emit_json("leakage", {"model": model, **document, **extra, "notes": notes}, limits.reached)
+        emit_json("leakage", {**_document(model, loaded, found, 10), **extra}, limits.reached)
         return
     promise = f"ε = {read.epsilon:g}" + (f", δ = {read.delta:g}" if read.delta else "")
     holds = f"{promise} holds" if found.epsilon <= read.epsilon else f"{promise} is not decided"
@@ -235,16 +236,8 @@ def _check(
         f"leakage ≤ {shown_up(found.epsilon)} at σ = {shown_up(read.sigma)}{read.each}: {holds}",
         style="bold green",
     )
-    show_facts(
-        [
-            ("model", f"{model}: {len(loaded.records):,} records of {len(loaded.nodes):,} nodes"),
-            ("mechanism", str(read.mechanism)),
-            ("adversary", f"{found.adversary}; protects {found.protected}"),
-            ("binding", f"{found.binding.unit}, method {found.binding.method}"),
-            ("certificate", f"{found.certificate}; searched for as the calibration was made"),
-            *(("note", n) for n in (*loaded.notes, *found.notes)),
-        ]
-    )
+    facts = _facts(model, loaded, found, "; searched for as the calibration was made")
+    show_facts([facts[0], ("mechanism", str(read.mechanism)), *facts[1:]])
 
 
 def _ratio(value: float, unit: float | None) -> str:

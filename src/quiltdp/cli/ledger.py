@@ -7,6 +7,7 @@ from typing import Any
 
 from quiltdp.cli.app import emit_json
 from quiltdp.cli.holdout import read_calibration, show_status, status_facts
+from quiltdp.cli.release import check_new_ledger
 from quiltdp.cli.show import say, show_table
 from quiltdp.errors import FileFormatError, InvalidArgument, LedgerCorrupt
 
@@ -49,10 +50,7 @@ def init(
     found = read_calibration(calibration)
     if found.mechanism.answers is not None:
         raise InvalidArgument(f"{calibration}: this is for a reusable holdout; use 'quiltdp holdout init'")
-    if ledger.exists():
-        raise InvalidArgument(
-            f"{ledger}: this exists already, and a ledger is never overwritten; choose another name"
-        )
+    check_new_ledger(ledger)
     loaded = None if model is None else load_model(model)
     made = Ledger.create(ledger, found, anchor=anchor, model=loaded)
     facts = {"ledger": str(ledger), "id": made.genesis["id"], "checked": made.genesis["checked"]}
@@ -249,7 +247,6 @@ def _verify_export(path: Path) -> Any:
 
 
 def _show_entries(entries: list[dict[str, Any]]) -> None:
-
     rows = [
         (
             str(e["seq"]),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from quiltdp.cli.options import UsageError
+from quiltdp.cli.options import UsageError, nearest
 from quiltdp.cli.show import say
 
 __all__ = ["translated"]
@@ -47,7 +47,7 @@ _OPTIONS: dict[str, dict[str, str]] = {
     "leakage": {**_SHARED, **_MODEL},
     "info": _MODEL,
     "plan": {**_MODEL, "--threshold-share": "refused: in Python, plan(threshold_share=…)"},
-    "holdout": {"--work": "refused: the work is that of the plan"},
+    "holdout": {"--work": "refused: the work is that of the plan", "--no-second": "it is the default"},
     "quilts": {**_MODEL, "--influence": "b is always shown"},
     "pedigree": {
         "--frequencies": "--allele-frequency {}",
@@ -56,6 +56,7 @@ _OPTIONS: dict[str, dict[str, str]] = {
         "--per-locus": "--split per-locus",
         "--no-ledger": "--ledger none",
         "--force": "refused: move the old release away, or choose another name",
+        "--metrics": "the entropies of a release are no longer computed: --kin has the bits of each relative",
         "--nodes": "refused: in Python, analyze_panel(nodes=…)",
         "--allow-partial": "refused: leave --time-limit out, or choose --work quick",
         "--haplotype": "--ld {}",
@@ -88,7 +89,7 @@ def translated(command: str, words: Sequence[str], known: Sequence[str]) -> tupl
     """
     new, added = _COMMANDS.get(command, (command, ()))
     if new not in known:
-        raise UsageError(f"no such command {command!r}")
+        raise UsageError(f"no such command: {command}{nearest(command, known)}")
     table = {**_OPTIONS.get(new, {}), **_OPTIONS.get(command, {})}
     found: list[str] = [*added]
     changed, walk = command != new, iter(words)

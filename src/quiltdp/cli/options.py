@@ -12,7 +12,7 @@ import inspect
 import re
 import textwrap
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, get_args, get_origin, get_type_hints
@@ -112,6 +112,12 @@ class UsageError(Exception):
     """The call itself is wrong: an unknown option, a missing argument, a bad value."""
 
 
+def nearest(word: str, known: Iterable[str]) -> str:
+    """Return the question whether the nearest known word was meant; nothing if none is near."""
+    near = get_close_matches(word, list(known), 1)
+    return f", did you mean {near[0]}?" if near else ""
+
+
 class _Help(argparse.HelpFormatter):
     def __init__(self, prog: str) -> None:
         super().__init__(prog, max_help_position=24, width=_WIDTH)
@@ -142,8 +148,7 @@ class Parser(argparse.ArgumentParser):
         options = [w.partition("=")[0] for w in words[: [*words, "--"].index("--")] if w.startswith("--")]
         strange = next((flag for flag in options if flag not in self._option_string_actions), None)
         if strange is not None:
-            near = get_close_matches(strange, self._option_string_actions, 1)
-            raise UsageError(f"no such option: {strange}" + (f", did you mean {near[0]}?" if near else ""))
+            raise UsageError(f"no such option: {strange}{nearest(strange, self._option_string_actions)}")
         found, unknown = self.parse_known_intermixed_args(list(words))
         if unknown:
             raise UsageError(f"got an unexpected argument ({unknown[0]})")

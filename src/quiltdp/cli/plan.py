@@ -8,6 +8,7 @@ from typing import Any
 
 from quiltdp.cli.app import emit_json
 from quiltdp.cli.options import load
+from quiltdp.cli.release import check_new_ledger
 from quiltdp.cli.running import limited, worker_pool
 from quiltdp.cli.show import say
 from quiltdp.errors import InvalidArgument
@@ -76,10 +77,8 @@ def plan(
     with limited(time_limit, allow_partial=allow_partial, json=json) as limits:
         from quiltdp.generalization.plan_result import columns_asked
 
-        if apply is not None and apply.exists():
-            raise InvalidArgument(
-                f"{apply}: this exists already, and a ledger is never overwritten; choose another name"
-            )
+        if apply is not None:
+            check_new_ledger(apply)
         loaded = load(model, records, allele_frequency)
         asked: dict[str, Any] = {
             "queries": queries,

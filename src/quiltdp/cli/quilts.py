@@ -205,13 +205,14 @@ def _influences(model: Model, chosen: list[Quilt]) -> list[QuiltInfluence | None
     from quiltdp.inference.workspace import Workspace
 
     space = Workspace(model)
-    influences: list[QuiltInfluence | None] = []
-    for q in chosen:
+
+    def influence(quilt: Quilt) -> QuiltInfluence | None:
         try:
-            influences.append(quilt_influence(model, q, workspace=space))
+            return quilt_influence(model, quilt, workspace=space)
         except ModelTooWide:
-            influences.append(None)
-    return influences
+            return None
+
+    return [influence(q) for q in chosen]
 
 
 def _parts(q: Quilt, influence: QuiltInfluence | None, leakage: float) -> dict[str, Any]:

@@ -18,7 +18,15 @@ if TYPE_CHECKING:
     from quiltdp.accountant.ledger import Ledger
     from quiltdp.domains.accounts import Account
 
-__all__ = ["ReleaseOptions", "show_account"]
+__all__ = ["ReleaseOptions", "check_new_ledger", "show_account"]
+
+
+def check_new_ledger(ledger: Path) -> None:
+    """Refuse a name that is taken."""
+    if ledger.exists():
+        raise InvalidArgument(
+            f"{ledger}: this exists already, and a ledger is never overwritten; choose another name"
+        )
 
 
 @dataclass(frozen=True)
