@@ -8,9 +8,10 @@ import pytest
 import quiltdp as qd
 from quiltdp.domains.trace import Points, location_study
 from quiltdp.domains.trace.area import Area, parse_area
-from quiltdp.domains.trace.build import robust_models_of_past, study_from_past
+from quiltdp.domains.trace.build import study_from_past
 from quiltdp.domains.trace.hours import hourly_chain, hourly_fit, hours_hint
 from quiltdp.domains.trace.release import name_step, release_visits
+from quiltdp.domains.trace.robust import robust_models_of_past
 from quiltdp.domains.trace.times import hours_of_day, when
 from quiltdp.errors import FileFormatError, InvalidArgument
 

@@ -170,11 +170,11 @@ def test_worst_case_over_a_family() -> None:
     worst = worst_case_leakage(models, 0.1, method="chain")
     each = [qd.leakage(m, 0.1, method="chain").epsilon for m in models]
     assert worst.by_model == pytest.approx(each)
-    assert worst.epsilon == max(each)
+    assert worst.value == max(each)
     assert worst.model is models[int(np.argmax(each))]
     cost = worst_case_dp_epsilon(models, 1.0, method="chain")
-    assert all(qd.leakage(m, cost.dp_epsilon, method="chain").epsilon <= 1.0 for m in models)
-    assert cost.dp_epsilon == min(cost.by_model)
+    assert all(qd.leakage(m, cost.value, method="chain").epsilon <= 1.0 for m in models)
+    assert cost.value == min(cost.by_model)
     for function in (worst_case_leakage, worst_case_dp_epsilon):
         with pytest.raises(InvalidArgument, match="empty"):
             function([], 1.0)

@@ -236,11 +236,12 @@ def _worst(
     window: int,
 ) -> tuple[ChainModel, dict[str, Any]]:
     """Compare the estimators, and the confidence region, at one ε; return the neediest model."""
-    from quiltdp.domains.trace.build import past_counts, robust_models_of_past
+    from quiltdp.domains.trace.build import past_counts
     from quiltdp.domains.trace.robust import (
         ROBUST_ESTIMATORS,
         RegionBound,
         robust_models,
+        robust_models_of_past,
         worst_case_dp_epsilon,
     )
 
@@ -260,7 +261,7 @@ def _worst(
             m.provenance["estimator"]: a for m, a in zip(models, found.by_model, strict=True)
         },
         "worst_estimator": found.model.provenance["estimator"],
-        "dp_epsilon": found.dp_epsilon,
+        "dp_epsilon": found.value,
     }
     if confidence is not None:
         counts = None if past is None else past_counts(past.steps, len(study.estimate.counts))[0]
@@ -268,7 +269,7 @@ def _worst(
         listed["confidence"] = confidence
         listed["dp_epsilon_region"] = region.dp_epsilon(epsilon)
         listed["spreads_region"] = list(region.spreads[:8])
-        listed["dp_epsilon"] = min(found.dp_epsilon, listed["dp_epsilon_region"])
+        listed["dp_epsilon"] = min(found.value, listed["dp_epsilon_region"])
     return found.model, listed
 
 

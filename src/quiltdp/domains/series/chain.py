@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from quiltdp.accountant.bounds.chain_contraction import SetChainBound
@@ -21,11 +20,18 @@ from quiltdp.chain import ChainModel, markov_chain, markov_chains
 from quiltdp.domains.series.bins import Bins, find_bins
 from quiltdp.domains.series.parts import UNSEEN, Part, make_parts, plain_values, windows
 from quiltdp.domains.trace.diagnostics import Diagnostics, diagnose
-from quiltdp.domains.trace.estimate import Estimate, estimate_transitions, transition_region
+from quiltdp.domains.trace.estimate import (
+    Estimate,
+    estimate_transitions,
+    first_law,
+    log_likelihood,
+    transition_region,
+)
+from quiltdp.domains.trace.robust import region_dp_epsilon
 from quiltdp.errors import InvalidArgument, option
 from quiltdp.inference.uncertain import SetChain
 
-__all__ = ["ChainFit", "first_step", "fit_chain"]
+__all__ = ["ChainFit", "fit_chain"]
 
 Ints = NDArray[np.int64]
 _WARNING = "fit on public or past data: a model fitted on the records to be protected tells about them itself"
@@ -73,18 +79,7 @@ class ChainFit:
         Guaranteed with the stated confidence over the series, if it is a first-order chain.
         """
         lengths = [s.length for s in self.model.segments]
-        bound = SetChainBound(self.region(confidence), lengths, window=window)
-
-        def leaks(alpha: float) -> float:
-            return float(bound.evaluate(np.array([alpha])).values.max())
-
-        low, high = 0.0, float(epsilon)
-        if leaks(high) <= epsilon:
-            return high
-        for _ in range(60):
-            middle = 0.5 * (low + high)
-            low, high = (middle, high) if leaks(middle) <= epsilon else (low, middle)
-        return low  # its own certificate passed
+        return region_dp_epsilon(SetChainBound(self.region(confidence), lengths, window=window), epsilon)
 
     def _groups(self) -> str:
         count = len(self.model.segments)
@@ -174,7 +169,7 @@ def fit_chain(
     scores = tuple(_bic(windows(parts, of_row, _ORDERS + 1), size, order) for order in range(_ORDERS + 1))
     order = int(np.argmin(scores))
     halves = _halves(parts, of_row, size)
-    law, named, said = first_step(initial, np.asarray(estimate.matrix), occupied)
+    law, named, said = first_law(initial, occupied / occupied.sum(), estimate.matrix)
     notes = (*noticed, *_notes(estimate, order, halves), *said, _WARNING)
     provenance = {
         "source": source,
@@ -193,27 +188,6 @@ def fit_chain(
         model = markov_chains(estimate.matrix, named_lengths, law, **told)
     seen_of = diagnose(counts, np.asarray(estimate.matrix))
     return model._with_fit(ChainFit(model, bins, counts, order, "BIC", scores, halves, seen_of))
-
-
-def first_step(
-    wanted: str | ArrayLike, matrix: NDArray[np.float64], occupied: Ints
-) -> tuple[str | NDArray[np.float64], str, tuple[str, ...]]:
-    """Return the law of the first step, its name, and what there is to say about it."""
-    shares = occupied / occupied.sum()
-    if not isinstance(wanted, str):
-        return np.asarray(wanted, dtype=np.float64), "given", ()
-    if wanted in ("stationary", "uniform"):
-        return wanted, wanted, ()
-    if wanted == "occupancy":
-        return shares, wanted, ()
-    if wanted != "auto":
-        raise InvalidArgument(
-            f"{option('initial')} must be auto, stationary, occupancy, uniform or a vector, not {wanted!r}"
-        )
-    if scipy.sparse.csgraph.connected_components(matrix > 0, directed=True, connection="strong")[0] == 1:
-        return "stationary", "stationary", ()
-    said = "not every state is reached from every other: the first step follows the shares of the data"
-    return shares, "occupancy", (said,)
 
 
 def _counts(pairs: Ints, size: int) -> Ints:
@@ -236,10 +210,7 @@ def _bic(runs: Ints, size: int, order: int) -> float:
     seen, label = np.unique(context, return_inverse=True)
     table = np.zeros((len(seen), size))
     np.add.at(table, (label, runs[:, _ORDERS]), 1.0)
-    rows = table.sum(axis=1, keepdims=True)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        likelihood = float(np.where(table > 0, table * np.log(table / rows), 0.0).sum())
-    return -2.0 * likelihood + len(seen) * (size - 1) * float(np.log(n))
+    return -2.0 * log_likelihood(table) + len(seen) * (size - 1) * float(np.log(n))
 
 
 def _halves(parts: Sequence[Part], of_row: Ints, size: int) -> float | None:

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quiltdp.domains.series.bins import find_bins
+from quiltdp.domains.trace.estimate import log_likelihood
 from quiltdp.errors import InvalidArgument, option
 
 __all__ = ["MOST", "JointStates", "joint_chain", "joint_states"]
@@ -173,13 +174,6 @@ class _Tree:
         table = table[table.sum(axis=1) > 0]
         if len(table) < 2:
             return 0.0
-        return 2 * (_likelihood(table) - _likelihood(table.sum(axis=0, keepdims=True))) - self.price * (
+        return 2 * (log_likelihood(table) - log_likelihood(table.sum(axis=0, keepdims=True))) - self.price * (
             (len(table) - 1) * (size - 1)
         )
-
-
-def _likelihood(table: Floats) -> float:
-    """Return Σ n ln(n / Σ n) over the rows of a table of counts."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        terms = table * np.log(table / table.sum(axis=1, keepdims=True))
-    return float(np.nansum(terms))

@@ -26,11 +26,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quiltdp.chain import markov_chain, markov_chains
-from quiltdp.domains.series.chain import first_step
 from quiltdp.domains.series.dependence import Feature, find_violation, make_features
 from quiltdp.domains.series.groups import group_model, largest_correlation, means_of_groups
 from quiltdp.domains.series.joint import joint_chain, joint_states
 from quiltdp.domains.series.parts import UNSEEN, make_parts, plain_values, windows
+from quiltdp.domains.trace.estimate import first_law
 from quiltdp.errors import InvalidArgument, option
 from quiltdp.model import Model
 from quiltdp.parallel import Progress
@@ -269,7 +269,8 @@ def _chain(
         "the holdout moves like the data the chain was fitted on, which are not the holdout, and nothing"
         " changes so slowly that those data have seen one side of it only",
     )
-    law, named, also = first_step(initial, matrix, np.bincount(joint.of_row[joint.of_row != UNSEEN]))
+    occupied = np.bincount(joint.of_row[joint.of_row != UNSEEN])
+    law, named, also = first_law(initial, occupied / occupied.sum(), matrix)
     provenance = {**_provenance("time", source, columns), "format": "fitted chain", "initial": named}
     told: dict[str, Any] = {
         "states": joint.names,

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from inspect import signature
 from typing import Any
@@ -23,13 +23,19 @@ from numpy.typing import ArrayLike
 from quiltdp.chain import ChainModel, markov_chains, stationary_distribution
 from quiltdp.domains.trace.cells import assign_cells
 from quiltdp.domains.trace.diagnostics import Diagnostics, diagnose
-from quiltdp.domains.trace.estimate import Estimate, Estimator, estimate_transitions, parse_estimator
-from quiltdp.domains.trace.hours import counts_by_hour, fit_hours, hourly_chain
-from quiltdp.domains.trace.points import MAX_SPEED, Floats, Ints, Points, check_points
+from quiltdp.domains.trace.estimate import (
+    Estimate,
+    Estimator,
+    estimate_transitions,
+    first_law,
+    parse_estimator,
+)
+from quiltdp.domains.trace.hours import fit_hours, hourly_chain
+from quiltdp.domains.trace.points import MAX_SPEED, Ints, Points, check_points
 from quiltdp.domains.trace.readers import read_points
 from quiltdp.domains.trace.steps import Pick, Steps, make_steps
 from quiltdp.domains.trace.times import CLOCK, clock_of
-from quiltdp.errors import InvalidArgument, InvalidModel, QuiltdpError, option
+from quiltdp.errors import InvalidArgument, option
 from quiltdp.io.columns import as_file
 
 __all__ = [
@@ -40,7 +46,6 @@ __all__ = [
     "location_chain",
     "location_study",
     "past_counts",
-    "robust_models_of_past",
     "study_from_past",
     "whole_traces",
 ]
@@ -112,8 +117,15 @@ def chain_from_steps(
     A homogeneous first-order chain, the same for all users; stretches independent of each other.
     """
     fit = estimate if isinstance(estimate, Estimate) else estimate_transitions(steps.counts(), estimate)
-    law, named = _initial(steps, fit, initial)
-    unseen = _impossible(steps, law) if named == "stationary" else ()
+    visits = steps.visits()
+    law, named, _ = first_law(initial, visits / visits.sum())
+    unseen: tuple[str, ...] = ()
+    if named == "stationary":
+        law = stationary_distribution(fit.matrix)
+        gone = int(((law == 0) & (visits > 0)).sum())
+        if gone:
+            cells = f"gives {gone} visited cells probability 0: a stretch cannot begin there"
+            unseen = (f"the stationary law {cells}",)
     return markov_chains(
         fit.matrix,
         {s.prefix: len(s) for s in steps.stretches},
@@ -150,28 +162,6 @@ def whole_traces(model: ChainModel) -> dict[str, tuple[str, ...]]:
         user = s.prefix.rsplit("/", 2)[0]
         steps.setdefault(user, []).extend(f"{s.prefix}{t}" for t in range(s.length))
     return {user: tuple(nodes) for user, nodes in steps.items()}
-
-
-def _initial(steps: Steps, fit: Estimate, initial: str | ArrayLike) -> tuple[Any, str]:
-    if not isinstance(initial, str):
-        return np.asarray(initial, dtype=np.float64), "given"
-    if initial == "occupancy":
-        visits = steps.visits().astype(np.float64)
-        return visits / visits.sum(), initial
-    if initial == "uniform":
-        return np.full(len(fit.matrix), 1.0 / len(fit.matrix)), initial
-    if initial == "stationary":
-        return stationary_distribution(fit.matrix), initial
-    raise InvalidArgument(
-        f"{option('initial')} must be occupancy, stationary, uniform or a vector, not {initial!r}"
-    )
-
-
-def _impossible(steps: Steps, law: Any) -> tuple[str, ...]:
-    gone = int(((law == 0) & (steps.visits() > 0)).sum())
-    if not gone:
-        return ()
-    return (f"the stationary law gives {gone} visited cells probability 0: a stretch cannot begin there",)
 
 
 def location_study(
@@ -282,7 +272,14 @@ def study_from_past(
     states = (*before.cells.names, ELSEWHERE) if how.smoothing else before.cells.names
     counts = past_counts(before, len(states), by_hour=time_of_day)
     fit = estimate_transitions(counts.sum(axis=0), how)
-    law = _law(before, how, initial, len(states), time_of_day=time_of_day)
+    if time_of_day and initial != "occupancy":
+        raise InvalidArgument(
+            f"{option('initial')} {initial!r}: with a matrix for every hour the first step follows the"
+            " occupancy"
+        )
+    visits = np.full(len(states), how.smoothing)
+    visits[: len(before.cells.names)] += before.visits()
+    law, _, _ = first_law(initial, visits / visits.sum())
     note = f"fitted on earlier data ({past.points.source}), of which nothing is released here"
     if how.smoothing:
         note += "; cells that it never saw are one state, elsewhere"
@@ -302,25 +299,9 @@ def study_from_past(
 
 def past_counts(before: Steps, size: int, *, by_hour: bool = False) -> Ints:
     """Return the moves of the past, per hour or all together, with room for states it never saw."""
-    old = counts_by_hour(before) if by_hour else before.counts()[None]
-    room = size - old.shape[1]
-    counts: Ints = np.pad(old, ((0, 0), (0, room), (0, room)))
-    return counts
-
-
-def robust_models_of_past(
-    past: LocationStudy, present: LocationStudy, estimators: Sequence[str], *, initial: str = "occupancy"
-) -> tuple[ChainModel, ...]:
-    """Return one model of the present steps per estimator, each fitted on the past.
-
-    An estimator that does not exist for these counts, or that cannot have a cell that only the present
-    has, is left out, and a note of every model that remains says so.
-    """
-
-    def fit(how: Estimator) -> ChainModel:
-        return study_from_past(past, present, initial=initial, estimator=how).model
-
-    return family_of(fit, estimators, (InvalidModel, InvalidArgument))
+    room = size - len(before.cells.names)
+    old = before.counts(by_hour=True) if by_hour else before.counts()[None]
+    return np.pad(old, ((0, 0), (0, room), (0, room)))
 
 
 def _alike(before: Steps, now: Steps) -> None:
@@ -345,42 +326,3 @@ def _no_new_cells(before: Steps, now: Steps, how: Estimator) -> None:
             f"{len(new)} of {len(now.cells.names)} cells were never seen in the past: add to every count"
             f" ({option('estimator', 'additive:0.1')}), or use larger cells"
         )
-
-
-def _law(before: Steps, how: Estimator, initial: str, size: int, *, time_of_day: bool) -> Floats | str:
-    """Return the law of the first step of a stretch."""
-    if initial == "occupancy":
-        visits = np.full(size, how.smoothing)
-        visits[: len(before.cells.names)] += before.visits()
-        law: Floats = visits / visits.sum()
-        return law
-    if initial not in ("stationary", "uniform"):
-        raise InvalidArgument(
-            f"{option('initial')} must be occupancy, stationary or uniform, not {initial!r}"
-        )
-    if time_of_day:
-        raise InvalidArgument(
-            f"{option('initial')} {initial!r}: with a matrix for every hour the first step follows the"
-            " occupancy"
-        )
-    return np.full(size, 1.0 / size) if initial == "uniform" else initial
-
-
-def family_of(
-    fit: Callable[[Estimator], ChainModel],
-    estimators: Sequence[str | Estimator],
-    refusals: tuple[type[QuiltdpError], ...] = (InvalidModel,),
-) -> tuple[ChainModel, ...]:
-    """Return what every estimator fits; notes of all say which of them was refused, and why."""
-    models, gone = [], []
-    for how in map(parse_estimator, estimators):
-        try:
-            models.append(fit(how))
-        except refusals as error:
-            gone.append(f"{how} left out of the robust family: {error.reason}")
-    if not models:
-        raise InvalidArgument(f"robust: no estimator exists for these counts ({'; '.join(gone)})")
-    return tuple(
-        ChainModel(m.segments, m.states[m.nodes[0]], notes=(*m.notes, *gone), provenance=m.provenance)
-        for m in models
-    )

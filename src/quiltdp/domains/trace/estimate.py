@@ -17,6 +17,7 @@ from typing import Literal
 
 import numpy as np
 import scipy
+from numpy.typing import ArrayLike
 
 from quiltdp.domains.trace.points import Floats, Ints
 from quiltdp.domains.trace.units import many
@@ -27,6 +28,8 @@ __all__ = [
     "Estimate",
     "Estimator",
     "estimate_transitions",
+    "first_law",
+    "log_likelihood",
     "parse_estimator",
     "row_intervals",
     "transition_region",
@@ -135,6 +138,41 @@ def estimate_transitions(counts: Ints, estimator: str | Estimator = "mle") -> Es
     return Estimate(matrix, table, how, dead, _notes(how, dead, len(table)))
 
 
+def log_likelihood(counts: Ints | Floats) -> float:
+    """Return Σ n ln(n / Σ n) over the rows of one table of counts or of several."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        terms = counts * np.log(counts / counts.sum(axis=-1, keepdims=True))
+    return float(np.where(counts > 0, terms, 0.0).sum())
+
+
+def first_law(
+    wanted: str | ArrayLike, shares: Floats, matrix: Floats | None = None
+) -> tuple[str | Floats, str, tuple[str, ...]]:
+    """Return the law of the first step as a chain takes it, its name, and what there is to say about it.
+
+    ``auto``, where there is a matrix, is the stationary law if every state is reached from every other,
+    else the shares of the data.
+    """
+    if not isinstance(wanted, str):
+        return np.asarray(wanted, dtype=np.float64), "given", ()
+    if wanted == "auto" and matrix is not None:
+        if _strong_classes(matrix) == 1:
+            return "stationary", "stationary", ()
+        said = "not every state is reached from every other: the first step follows the shares of the data"
+        return shares, "occupancy", (said,)
+    if wanted not in ("occupancy", "stationary", "uniform"):
+        auto = "auto, " if matrix is not None else ""
+        raise InvalidArgument(
+            f"{option('initial')} must be {auto}stationary, occupancy, uniform or a vector, not {wanted!r}"
+        )
+    return shares if wanted == "occupancy" else wanted, wanted, ()
+
+
+def _strong_classes(table: Floats) -> int:
+    graph = scipy.sparse.csgraph.connected_components(table > 0, directed=True, connection="strong")
+    return int(graph[0])
+
+
 def _rows(table: Floats) -> Floats:
     matrix = table / table.sum(axis=1, keepdims=True)
     return np.asarray(matrix / matrix.sum(axis=1, keepdims=True))
@@ -170,7 +208,7 @@ def _reversible(counts: Floats) -> Floats:
 
     Reference: Trendelkamp-Schroer, Wu, Paul, Noé, J. Chem. Phys. 143, 174101 (2015), eq. 25.
     """
-    classes = scipy.sparse.csgraph.connected_components(counts > 0, directed=True, connection="strong")[0]
+    classes = _strong_classes(counts)
     if classes > 1:
         raise InvalidModel(
             f"reversible: the cells fall into {classes} classes that do not all reach each other, so the"

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from quiltdp.chain import ChainModel, ChainSegment
-from quiltdp.domains.trace.estimate import Estimate, Estimator, estimate_transitions
+from quiltdp.domains.trace.estimate import Estimate, Estimator, estimate_transitions, log_likelihood
 from quiltdp.domains.trace.points import Floats, Ints
-from quiltdp.domains.trace.steps import UNSEEN, Steps, Stretch
-from quiltdp.domains.trace.times import CLOCK, clock_of, hours_of_day, zone_of
+from quiltdp.domains.trace.steps import Steps
+from quiltdp.domains.trace.times import CLOCK, clock_of, zone_of
 
-__all__ = ["HourlyFit", "counts_by_hour", "fit_hours", "hourly_chain", "hourly_fit", "hours_hint"]
+__all__ = ["HourlyFit", "fit_hours", "hourly_chain", "hourly_fit", "hours_hint"]
 
 _MOST_CELLS = 400  # a table of counts per hour stays below 32 MB
 
@@ -41,7 +41,7 @@ class HourlyFit:
 
 def hourly_fit(steps: Steps, estimator: str = "mle") -> HourlyFit:
     """Return the matrices of the hours of the day."""
-    return fit_hours(counts_by_hour(steps), estimator)
+    return fit_hours(steps.counts(by_hour=True), estimator)
 
 
 def fit_hours(counts: Ints, estimator: str | Estimator = "mle") -> HourlyFit:
@@ -64,7 +64,7 @@ def hours_hint(steps: Steps) -> str | None:
     """
     if len(steps.cells.names) > _MOST_CELLS:
         return None
-    counts = counts_by_hour(steps)
+    counts = steps.counts(by_hour=True)
     all_moves = counts.sum(axis=(1, 2))
     stays = np.trace(counts, axis1=1, axis2=2)
     shares = np.stack([stays, all_moves - stays], axis=1)[:, None, :]  # 24 × one row × (stay, move)
@@ -89,7 +89,7 @@ def hourly_chain(
     tables = [np.array(m) for m in fit.matrices]
     segments = []
     for s in steps.stretches:
-        hours = _hours(steps, s)
+        hours = steps.hours(s)
         moves = tuple(tables[h] for h in hours[:-1].tolist()) or (tables[0],)
         segments.append(ChainSegment(s.prefix, len(s), initial, moves))
     return ChainModel(
@@ -111,31 +111,12 @@ def _said(fit: HourlyFit, zone: str) -> str:
     return f"a matrix for every hour of the day ({zone}); by BIC {verdict}"
 
 
-def _hours(steps: Steps, stretch: Stretch) -> Ints:
-    return hours_of_day(stretch.start, len(stretch), steps.interval, zone_of(steps.provenance))
-
-
-def counts_by_hour(steps: Steps) -> Ints:
-    """Return the transitions counted in each hour of the day, 24 × cells × cells."""
-    size = len(steps.cells.names)
-    table = np.zeros((24, size, size), dtype=np.int64)
-    for s in steps.stretches:
-        a, b = s.cells[:-1], s.cells[1:]
-        both = (a != UNSEEN) & (b != UNSEEN)
-        hours = _hours(steps, s)[:-1]
-        np.add.at(table, (hours[both], a[both], b[both]), 1)
-    return table
-
-
 def _bic(counts: Ints) -> float:
     """Return −2 ln L + k ln n over a stack of count tables.
 
     A row has one parameter less than moves were seen from its cell in any table: a move never seen is no
     parameter, or few data over many cells could never show anything.
     """
-    rows = counts.sum(axis=2, keepdims=True)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        terms = np.where(counts > 0, counts * np.log(counts / rows), 0.0)
     moves = (counts.sum(axis=0) > 0).sum(axis=1)
-    free = int(((rows[:, :, 0] > 0) * np.maximum(moves - 1, 0)).sum())
-    return float(-2.0 * terms.sum() + free * np.log(max(int(counts.sum()), 1)))
+    free = int(((counts.sum(axis=2) > 0) * np.maximum(moves - 1, 0)).sum())
+    return float(-2.0 * log_likelihood(counts) + free * np.log(max(int(counts.sum()), 1)))

@@ -16,7 +16,7 @@ traces over many cells honestly get a bound near group privacy: use larger cells
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,18 +26,18 @@ from quiltdp.accountant import leakage as accounting
 from quiltdp.accountant.bounds.chain_contraction import SetChainBound
 from quiltdp.accountant.units import all_or_nothing
 from quiltdp.chain import ChainModel
-from quiltdp.domains.trace.build import chain_from_steps, family_of
-from quiltdp.domains.trace.estimate import Estimator, transition_region
+from quiltdp.domains.trace.build import LocationStudy, chain_from_steps, study_from_past
+from quiltdp.domains.trace.estimate import Estimator, parse_estimator, transition_region
 from quiltdp.domains.trace.points import Ints
 from quiltdp.domains.trace.steps import Steps
-from quiltdp.errors import InvalidArgument, option
+from quiltdp.errors import InvalidArgument, InvalidModel, QuiltdpError, option
 
 __all__ = [
     "ROBUST_ESTIMATORS",
     "RegionBound",
     "WorstCase",
-    "WorstCost",
     "robust_models",
+    "robust_models_of_past",
     "worst_case_dp_epsilon",
     "worst_case_leakage",
 ]
@@ -59,29 +59,60 @@ def robust_models(
     InvalidArgument
         If no estimator is left.
     """
-    models = family_of(lambda how: chain_from_steps(steps, how, initial=initial), estimators)
+    return _family(lambda how: chain_from_steps(steps, how, initial=initial), estimators)
+
+
+def robust_models_of_past(
+    past: LocationStudy, present: LocationStudy, estimators: Sequence[str], *, initial: str = "occupancy"
+) -> tuple[ChainModel, ...]:
+    """Return one model of the present steps per estimator, each fitted on the past.
+
+    Also left out is an estimator that cannot have a cell that only the present has.
+    """
+
+    def fit(how: Estimator) -> ChainModel:
+        return study_from_past(past, present, initial=initial, estimator=how).model
+
+    return _family(fit, estimators, (InvalidModel, InvalidArgument))
+
+
+def _family(
+    fit: Callable[[Estimator], ChainModel],
+    estimators: Sequence[str | Estimator],
+    refusals: tuple[type[QuiltdpError], ...] = (InvalidModel,),
+) -> tuple[ChainModel, ...]:
+    models, gone = [], []
+    for how in map(parse_estimator, estimators):
+        try:
+            models.append(fit(how))
+        except refusals as error:
+            gone.append(f"{how} left out of the robust family: {error.reason}")
+    if not models:
+        raise InvalidArgument(f"robust: no estimator exists for these counts ({'; '.join(gone)})")
     family = {"robust_family": ", ".join(m.provenance["estimator"] for m in models)}
     return tuple(
-        ChainModel(m.segments, steps.cells.names, notes=m.notes, provenance={**m.provenance, **family})
+        ChainModel(
+            m.segments, m.states[m.nodes[0]], notes=(*m.notes, *gone), provenance={**m.provenance, **family}
+        )
         for m in models
     )
 
 
 @dataclass(frozen=True, eq=False)
 class WorstCase:
-    """The largest leakage over a family of models.
+    """The model of a family that needs most.
 
     Attributes
     ----------
-    epsilon
-        The largest certified leakage: no member of the family leaks more.
+    value
+        The largest certified leakage, or the smallest α: no member of the family needs more.
     model
         The member that attains it.
     by_model
-        The leakage of each member, in the order given.
+        The same for each member, in the order of the family.
     """
 
-    epsilon: float
+    value: float
     model: ChainModel
     by_model: tuple[float, ...]
 
@@ -105,34 +136,11 @@ def worst_case_leakage(models: Sequence[ChainModel], dp_epsilon: float, **option
     -------
     The truth is a member of the family.
     """
-    if not models:
-        raise InvalidArgument("robust: the family of models is empty")
-    leaks = tuple(accounting.leakage(m, dp_epsilon, **options).epsilon for m in models)
-    worst = int(np.argmax(leaks))
-    return WorstCase(leaks[worst], models[worst], leaks)
-
-
-@dataclass(frozen=True, eq=False)
-class WorstCost:
-    """The smallest α over a family of models, for one target leakage.
-
-    Attributes
-    ----------
-    dp_epsilon
-        With this α every member of the family leaks at most the target.
-    model
-        The member that forces it.
-    by_model
-        The α of each member, in the order given.
-    """
-
-    dp_epsilon: float
-    model: ChainModel
-    by_model: tuple[float, ...]
+    return _worst(models, max, lambda m: accounting.leakage(m, dp_epsilon, **options).epsilon)
 
 
 @all_or_nothing()
-def worst_case_dp_epsilon(models: Sequence[ChainModel], epsilon: float, **options: Any) -> WorstCost:
+def worst_case_dp_epsilon(models: Sequence[ChainModel], epsilon: float, **options: Any) -> WorstCase:
     """Return the largest α with which no member of a finite family leaks more than ``epsilon``.
 
         α = min_m dp_epsilon(m; ε)
@@ -144,11 +152,19 @@ def worst_case_dp_epsilon(models: Sequence[ChainModel], epsilon: float, **option
     -------
     The truth is a member of the family.
     """
+    return _worst(models, min, lambda m: accounting.dp_epsilon(m, epsilon, **options))
+
+
+def _worst(
+    models: Sequence[ChainModel],
+    choose: Callable[[Sequence[float]], float],
+    value_of: Callable[[ChainModel], float],
+) -> WorstCase:
     if not models:
         raise InvalidArgument("robust: the family of models is empty")
-    costs = tuple(accounting.dp_epsilon(m, epsilon, **options) for m in models)
-    worst = int(np.argmin(costs))
-    return WorstCost(costs[worst], models[worst], costs)
+    values = tuple(map(value_of, models))
+    worst = choose(values)
+    return WorstCase(worst, models[values.index(worst)], values)
 
 
 class RegionBound:
@@ -197,12 +213,19 @@ class RegionBound:
         """Return the largest α found with leakage ≤ ``epsilon`` over the region, rounded down."""
         if not (math.isfinite(epsilon) and epsilon > 0):
             raise InvalidArgument(f"{option('epsilon')} must be positive and finite, not {epsilon!r}")
-        low, high = 0.0, epsilon
-        if self.leakage(high) <= epsilon:
-            return high
-        while high - low > 1e-9 * epsilon:
-            middle = 0.5 * (low + high)
-            low, high = (middle, high) if self.leakage(middle) <= epsilon else (low, middle)
-            if low == 0.0 and high < 1e-12 * epsilon:
-                break
-        return low  # its own certificate passed
+        return region_dp_epsilon(self.bound, epsilon)
+
+
+def region_dp_epsilon(bound: SetChainBound, epsilon: float) -> float:
+    """Return the largest α found whose leakage is at most ε for every chain of a region, rounded down."""
+
+    def leaks(alpha: float) -> float:
+        return float(bound.evaluate(np.array([alpha])).values.max())
+
+    low, high = 0.0, float(epsilon)
+    if leaks(high) <= epsilon:
+        return high
+    while high - low > 1e-9 * epsilon and high > 1e-12 * epsilon:
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if leaks(middle) <= epsilon else (low, middle)
+    return low  # its own certificate passed

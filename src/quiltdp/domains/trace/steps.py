@@ -16,6 +16,7 @@ import numpy as np
 
 from quiltdp.domains.trace.cells import Cells
 from quiltdp.domains.trace.points import Floats, Ints, Points
+from quiltdp.domains.trace.times import hours_of_day, zone_of
 from quiltdp.domains.trace.units import many, parse_duration, say_duration
 from quiltdp.errors import InvalidArgument, option
 
@@ -91,15 +92,23 @@ class Steps:
         """The users, in order."""
         return tuple(dict.fromkeys(s.user for s in self.stretches))
 
-    def counts(self) -> Ints:
-        """Return how often each cell was followed by each cell one step later (both seen)."""
+    def counts(self, *, by_hour: bool = False) -> Ints:
+        """Return how often each cell was followed by each cell one step later (both seen).
+
+        ``by_hour`` returns 24 tables, one for each hour of the day in which the first of both steps begins.
+        """
         size = len(self.cells.names)
-        table = np.zeros((size, size), dtype=np.int64)
+        tables = np.zeros((24 if by_hour else 1, size, size), dtype=np.int64)
         for s in self.stretches:
             a, b = s.cells[:-1], s.cells[1:]
             both = (a != UNSEEN) & (b != UNSEEN)
-            np.add.at(table, (a[both], b[both]), 1)
-        return table
+            hour = self.hours(s)[:-1][both] if by_hour else 0
+            np.add.at(tables, (hour, a[both], b[both]), 1)
+        return tables if by_hour else tables[0]
+
+    def hours(self, stretch: Stretch) -> Ints:
+        """Return the hour of the day, in the time zone of the data, in which each step begins."""
+        return hours_of_day(stretch.start, len(stretch), self.interval, zone_of(self.provenance))
 
     def visits(self) -> Ints:
         """Return the number of seen steps in each cell."""
