@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
 
 from quiltdp.domains.pedigree.people import Alleles, Pedigree, Row, RowFile
 from quiltdp.errors import FileFormatError, InvalidModel, option
@@ -58,23 +59,13 @@ def refuse_missing_code_as_parent(file: RowFile, absent: Iterable[tuple[Key, Row
 
 def refuse_cycle(source: str, parents: Mapping[str, Sequence[str]], lines: Mapping[str, int | None]) -> None:
     """Refuse a person who is their own ancestor, and print the way round."""
-    finished: set[str] = set()
-    for start in parents:
-        path = {} if start in finished else {start: iter(parents[start])}  # the way up, in order
-        while path:
-            child = next(reversed(path))
-            parent = next((p for p in path[child] if p not in finished), None)
-            if parent is None:
-                finished.add(child)
-                path.popitem()
-            elif parent in path:
-                way = list(path)
-                cycle = [*way[way.index(parent) :], parent]
-                shown = " ← ".join(f"{n} (line {lines[n]})" if lines.get(n) else n for n in cycle)
-                reason = f"{parent!r} is their own ancestor: {shown} (child ← parent)"
-                raise FileFormatError(source, lines.get(parent), reason)
-            else:
-                path[parent] = iter(parents.get(parent, ()))
+    try:
+        TopologicalSorter(parents).prepare()
+    except CycleError as error:
+        cycle = error.args[1][::-1]  # there a parent comes before the child
+        shown = " ← ".join(f"{n} (line {lines[n]})" if lines.get(n) else n for n in cycle)
+        reason = f"{cycle[0]!r} is their own ancestor: {shown} (child ← parent)"
+        raise FileFormatError(source, lines.get(cycle[0]), reason) from None
 
 
 def sex_against_role(pedigree: Pedigree) -> tuple[str, ...]:

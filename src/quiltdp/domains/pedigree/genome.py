@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import codecs
 import gzip
+import math
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -27,7 +28,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from quiltdp.accountant.adversaries import Adversary, adversary_from
 from quiltdp.accountant.shared_work import SharedWork, WorkDone
@@ -47,7 +47,6 @@ from quiltdp.work import NO_GUARD, Guard, Limit, WorkBudget
 __all__ = ["FamilyNoise", "account_families", "count_frequencies", "read_families"]
 
 _GZIP = b"\x1f\x8b"
-_BUFFER = 1 << 16  # loci that are counted together
 _LONGEST = 1 << 24  # bytes of one line: no text has longer ones
 
 Shape = tuple[tuple[int, int, Sex, bool, int], ...]
@@ -270,48 +269,25 @@ def count_frequencies(path: str | os.PathLike[str]) -> Panel:
         With the line, as :func:`read_frequencies`.
     """
     file = Path(path)
-    tallies = (_Tally(), _Tally())  # autosomal loci, loci on the X
+    tallies: tuple[Counter[float], Counter[float]] = (Counter(), Counter())  # autosomal loci, loci on the X
     left_out: Counter[str] = Counter()
     for locus in loci_in(file, _lines(file)):
         if locus.left_out:
             left_out[locus.left_out] += 1
         else:
-            tallies[locus.on_x].add(locus.frequency)
+            tallies[locus.on_x][locus.frequency] += 1  # unknown ones are one object, math.nan
     notes = notes_on(left_out)
-    (values, counts), (on_x, counts_on_x) = (tally.counted() for tally in tallies)
-    names = (*(repr(p) for p in values.tolist()), *(f"X {p!r}" for p in on_x.tolist()))
-    if not names:
+    lines = [
+        (f"X {p!r}" if on_x else repr(p), p, on_x, count)
+        for on_x, tally in zip((False, True), tallies, strict=True)
+        for p, count in sorted(tally.items(), key=lambda item: (math.isnan(item[0]), item))
+    ]
+    if not lines:
         raise FileFormatError(path, None, "; ".join(("there are no loci in this file", *notes)))
-    x_linked = np.arange(len(names)) >= len(values)
-    every, blank = np.concatenate([values, on_x]), (".",) * len(names)
-    many = np.concatenate([counts, counts_on_x])
-    return Panel(names, every, x_linked, blank, blank, blank, str(path), notes, many)
-
-
-class _Tally:
-    """How often each number was added; unknown ones (NaN) are one number."""
-
-    def __init__(self) -> None:
-        self._values = np.zeros(0)
-        self._counts = np.zeros(0, dtype=np.int64)
-        self._new: list[float] = []
-
-    def add(self, value: float) -> None:
-        self._new.append(value)
-        if len(self._new) >= _BUFFER:
-            self._merge()
-
-    def _merge(self) -> None:
-        values = np.concatenate([self._values, np.array(self._new)])
-        counts = np.concatenate([self._counts, np.ones(len(self._new), dtype=np.int64)])
-        self._values, place = np.unique(values, return_inverse=True)
-        self._counts = np.bincount(place, counts, minlength=len(self._values)).astype(np.int64)
-        self._new.clear()
-
-    def counted(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """Return the numbers in order, and how often each was added."""
-        self._merge()
-        return self._values, self._counts
+    names, every, x_linked, counts = zip(*lines, strict=True)
+    blank = (".",) * len(names)
+    numbers = (np.array(every), np.array(x_linked))
+    return Panel(names, *numbers, blank, blank, blank, str(path), notes, np.array(counts))
 
 
 def read_families(path: str | os.PathLike[str]) -> Iterator[Pedigree]:

@@ -26,10 +26,11 @@ from numpy.typing import NDArray
 
 from quiltdp.domains.pedigree.frequencies import Panel
 from quiltdp.domains.pedigree.people import Pedigree
+from quiltdp.domains.pedigree.queries import QUERIES
 from quiltdp.errors import FileFormatError
 from quiltdp.io.text import read_text
 
-__all__ = ["GenotypeCounts", "count_genotypes", "missing_calls", "released_columns"]
+__all__ = ["GenotypeCounts", "count_genotypes"]
 
 Ints = NDArray[np.int64]
 Body = Sequence[tuple[int, str]]
@@ -37,14 +38,6 @@ Body = Sequence[tuple[int, str]]
 _MISSING = frozenset({"0", "N", "n", ".", "-", "-9"})
 _NONE = 3  # the code of a call that is missing
 _CALLS = {"0": 0, "1": 1, "2": 2, **dict.fromkeys(("NA", ".", "-9", "NAN", ""), _NONE)}
-_RELEASED = {  # the columns of a released table, as PLINK calls them; what 0, 1 and 2 alleles add to them
-    "allele-count": (("ALT_CTS",), ((0,), (1,), (2,))),
-    "carrier-count": (("CARRIER_CT",), ((0,), (1,), (1,))),
-    "genotype-histogram": (
-        ("HOM_REF_CT", "HET_REF_ALT_CTS", "TWO_ALT_GENO_CTS"),
-        ((1, 0, 0), (0, 1, 0), (0, 0, 1)),
-    ),
-}
 _RAW = ("fid", "iid", "pat", "mat", "sex", "phenotype")
 _VCF = ("chrom", "pos", "id", "ref", "alt", "qual", "filter", "info", "format")
 
@@ -63,7 +56,7 @@ class GenotypeCounts:
 
     def answer(self, query: str) -> NDArray[np.float64]:
         """Return the true numbers of a query, loci × cells."""
-        return self.counts.astype(np.float64) @ np.array(_RELEASED[query][1], dtype=np.float64)
+        return self.counts.astype(np.float64) @ np.array(QUERIES[query].table, dtype=np.float64)
 
 
 def count_genotypes(
@@ -336,17 +329,3 @@ def _position(chromosome: str, position: str) -> tuple[str, str]:
     """Return a place on the genome as all files agree on it: chr1 and 1, chrX and 23 are one chromosome."""
     plain = chromosome.lower().removeprefix("chr")
     return {"23": "x"}.get(plain, plain), position
-
-
-def released_columns(query: str) -> tuple[str, ...]:
-    """Return the columns of a released table, as PLINK calls them."""
-    return _RELEASED[query][0]
-
-
-def missing_calls(query: str) -> str:
-    """Say what a missing call is in a released table, in words that are the same for all data."""
-    where = "in none of the columns" if query == "genotype-histogram" else "counted as REF"
-    return (
-        f"a call that is missing is {where}; OBS_CT is of everybody in the study, called or not: how many"
-        " were called would be a fact about the data"
-    )

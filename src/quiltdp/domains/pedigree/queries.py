@@ -142,15 +142,42 @@ def _largest_change(table: Table) -> float:
     return float(np.abs(table[:, None, :] - table[None, :, :]).sum(axis=-1).max())
 
 
-def _sum(model: Model, name: str, cells: tuple[str, ...], rows: Mapping[int, Table]) -> GenotypeQuery:
-    """Build a query whose vector depends only on the number of genotypes (3, or 2 on a male's X)."""
-    terms = {}
-    for record in model.records:
-        size = model.cardinality(record)
-        if size not in rows:
-            raise InvalidArgument(f"query {name}: record {record!r} has {size} states, not genotypes")
-        terms[record] = rows[size] * model.people.get(record, 1)  # everybody behind it
-    return GenotypeQuery(name, cells, terms, model.people, records_by_person(model))
+@dataclass(frozen=True)
+class QueryKind:
+    """A query by name: its cells, the columns of a released table as PLINK calls them, and what they count.
+
+    ``table[g]`` is what a person with g = 0, 1, 2 alternative alleles adds to the cells.
+    """
+
+    name: str
+    cells: tuple[str, ...]
+    columns: tuple[str, ...]
+    table: tuple[tuple[int, ...], ...]
+
+    def of(self, model: Model) -> GenotypeQuery:
+        """Return the query of everybody in a model; a man has two genotypes on the X, not three."""
+        table = np.array(self.table, dtype=np.float64)
+        terms = {}
+        for record in model.records:
+            size = model.cardinality(record)
+            if size not in (2, 3):
+                raise InvalidArgument(
+                    f"query {self.name}: record {record!r} has {size} states, not genotypes"
+                )
+            terms[record] = table[:size] * model.people.get(record, 1)  # everybody behind it
+        return GenotypeQuery(self.name, self.cells, terms, model.people, records_by_person(model))
+
+
+QUERIES = {
+    "allele-count": QueryKind("allele count", ("alternative alleles",), ("ALT_CTS",), ((0,), (1,), (2,))),
+    "carrier-count": QueryKind("carrier count", ("carriers",), ("CARRIER_CT",), ((0,), (1,), (1,))),
+    "genotype-histogram": QueryKind(
+        "genotype histogram",
+        ("0", "1", "2"),
+        ("HOM_REF_CT", "HET_REF_ALT_CTS", "TWO_ALT_GENO_CTS"),
+        ((1, 0, 0), (0, 1, 0), (0, 0, 1)),
+    ),
+}
 
 
 def allele_count(model: Model) -> GenotypeQuery:
@@ -167,30 +194,21 @@ def allele_count(model: Model) -> GenotypeQuery:
     >>> allele_count(two).sensitivity, allele_count(two).unit
     (4.0, 'one person, all 2 loci together')
     """
-    rows = {k: np.arange(float(k))[:, None] for k in (2, 3)}
-    return _sum(model, "allele count", ("alternative alleles",), rows)
+    return QUERIES["allele-count"].of(model)
 
 
 def carrier_count(model: Model) -> GenotypeQuery:
     """Number of people with at least one alternative allele; one person moves it by 1 per locus."""
-    rows = {k: (np.arange(k) > 0).astype(np.float64)[:, None] for k in (2, 3)}
-    return _sum(model, "carrier count", ("carriers",), rows)
+    return QUERIES["carrier-count"].of(model)
 
 
 def genotype_histogram(model: Model) -> GenotypeQuery:
     """Number of people with 0, 1 and 2 alternative alleles; Δ = 2 per locus (one cell loses, one gains)."""
-    return _sum(model, "genotype histogram", ("0", "1", "2"), {k: np.eye(3)[:k] for k in (2, 3)})
-
-
-QUERIES = {
-    "allele-count": allele_count,
-    "carrier-count": carrier_count,
-    "genotype-histogram": genotype_histogram,
-}
+    return QUERIES["genotype-histogram"].of(model)
 
 
 def query_by_name(model: Model, name: str) -> GenotypeQuery:
     """Return a query by the name the command line uses."""
     if name not in QUERIES:
         raise InvalidArgument(f"{option('query')} {name!r} does not exist; choose from {', '.join(QUERIES)}")
-    return QUERIES[name](model)
+    return QUERIES[name].of(model)

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from quiltdp.accountant.calibration import Calibration
 from quiltdp.accountant.result import Binding, Certificate
-from quiltdp.domains.pedigree.genotypes import GenotypeCounts, missing_calls, released_columns
+from quiltdp.domains.pedigree.genotypes import GenotypeCounts
 from quiltdp.domains.pedigree.panel_calibration import PanelCalibration
+from quiltdp.domains.pedigree.queries import QUERIES
 from quiltdp.domains.usefulness import judge_table
 from quiltdp.errors import InvalidArgument
 from quiltdp.mechanisms import Laplace
@@ -115,10 +116,12 @@ def release_table(
         for kind in profile.kinds:
             persons = kind.model.people  # behind each record
             observed[kind.loci] = sum((len(t) - 1) * persons.get(r, 1) for r, t in kind.query.terms.items())
-    head = ["#CHROM", "ID", "REF", "ALT", *released_columns(profile.query), "OBS_CT", "SIGMA"]
+    head = ["#CHROM", "ID", "REF", "ALT", *QUERIES[profile.query].columns, "OBS_CT", "SIGMA"]
+    missing = "in none of the columns" if profile.query == "genotype-histogram" else "counted as REF"
     lines = [
         f"##quiltdp={json_text(described)}",
-        f"##missing_calls={missing_calls(profile.query)}",
+        f"##missing_calls=a call that is missing is {missing}; OBS_CT is of everybody in the study, called or"
+        " not: how many were called would be a fact about the data",
         "\t".join(head),
     ]
     described_loci = zip(loci.chromosome, loci.names, loci.reference, loci.alternative, strict=True)
