@@ -22,9 +22,8 @@ from quiltdp.domains.pedigree import Pedigree, Person, read_pedigree
 from quiltdp.domains.pedigree.frequencies import read_frequencies
 from quiltdp.domains.pedigree.genotypes import count_genotypes
 from quiltdp.domains.pedigree.panel import analyze_panel
-from quiltdp.domains.pedigree.panel_calibration import calibrate_panel
+from quiltdp.domains.pedigree.panel_calibration import calibrate_panel, to_calibration
 from quiltdp.domains.pedigree.queries import GenotypeQuery, query_by_name
-from quiltdp.domains.pedigree.release import to_calibration
 from quiltdp.domains.trace import Points, location_study, over_area, time_per_cell, visits_per_cell
 from quiltdp.domains.trace.build import whole_traces
 from quiltdp.mechanisms.queries import TablePair

@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 
 import quiltdp as qd
+from quiltdp.domains.series.bins import joint_chain, joint_states
 from quiltdp.domains.series.dependence import LEVEL
-from quiltdp.domains.series.groups import largest_correlation
-from quiltdp.domains.series.joint import joint_chain, joint_states
-from quiltdp.domains.series.rows import fit_rows
+from quiltdp.domains.series.rows import fit_rows, largest_correlation
 from quiltdp.errors import InvalidArgument
 from quiltdp.generalization import holdout_arguments
 

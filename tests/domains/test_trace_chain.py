@@ -27,10 +27,9 @@ from quiltdp.domains.trace import (
     read_points,
 )
 from quiltdp.domains.trace.cells import MOVING, find_stays
-from quiltdp.domains.trace.diagnostics import gap_by_estimator, period_of, spectral_gap
-from quiltdp.domains.trace.estimate import parse_estimator
+from quiltdp.domains.trace.estimate import gap_by_estimator, parse_estimator, period_of, spectral_gap
 from quiltdp.domains.trace.steps import UNSEEN
-from quiltdp.domains.trace.units import parse_duration, parse_length
+from quiltdp.domains.trace.times import parse_duration, parse_length
 from quiltdp.errors import DependencyMissing, InvalidArgument, InvalidModel
 
 ROOT = Path(__file__).parents[2]

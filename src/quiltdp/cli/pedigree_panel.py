@@ -38,9 +38,8 @@ def account(
     from quiltdp.domains.pedigree.frequencies import read_frequencies
     from quiltdp.domains.pedigree.genotypes import count_genotypes
     from quiltdp.domains.pedigree.panel import analyze_panel
-    from quiltdp.domains.pedigree.panel_calibration import calibrate_panel
+    from quiltdp.domains.pedigree.panel_calibration import calibrate_panel, to_calibration
     from quiltdp.domains.pedigree.people import study_members
-    from quiltdp.domains.pedigree.release import to_calibration
 
     limits, adversary, per_locus = asked.limits, asked.adversary, asked.split == "per-locus"
     shared: dict[str, Any] = {"split": "equal" if per_locus else asked.split, "per_locus": per_locus}
@@ -129,7 +128,7 @@ def _release(
     whole: Calibration,
 ) -> dict[str, Any]:
     """Charge, draw and write the noisy table; return what is told about it."""
-    from quiltdp.domains.pedigree.release import noisy_counts, release_table
+    from quiltdp.domains.pedigree.panel_calibration import noisy_counts, release_table
     from quiltdp.domains.usefulness import judge_table
 
     notes = (*cal.profile.assumed, *cal.notes)

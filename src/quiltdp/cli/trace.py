@@ -306,7 +306,7 @@ def _facts(
 
 def _gaps(study: LocationStudy) -> dict[str, dict[str, float]]:
     """Return what smoothing would do to the spectral gap; nothing for very many cells."""
-    from quiltdp.domains.trace.diagnostics import gap_by_estimator
+    from quiltdp.domains.trace.estimate import gap_by_estimator
 
     if study.diagnostics.states > 600:
         return {}
@@ -337,7 +337,7 @@ def _draw(
 
 def _for_people(facts: dict[str, Any]) -> None:
     """Print the diagnostics, then what was noticed, then what was written."""
-    from quiltdp.domains.trace.units import many
+    from quiltdp.domains.trace.times import many
 
     d, box = facts["diagnostics"], facts["bounding_box"]
     stretches = f"{facts['stretches']} stretch{'es' if facts['stretches'] > 1 else ''}"

@@ -14,8 +14,12 @@ from quiltdp.domains.pedigree import Pedigree, Person, read_pedigree
 from quiltdp.domains.pedigree.frequencies import Panel, read_frequencies
 from quiltdp.domains.pedigree.genotypes import count_genotypes
 from quiltdp.domains.pedigree.panel import analyze_panel
-from quiltdp.domains.pedigree.panel_calibration import calibrate_panel
-from quiltdp.domains.pedigree.release import noisy_counts, release_table, to_calibration
+from quiltdp.domains.pedigree.panel_calibration import (
+    calibrate_panel,
+    noisy_counts,
+    release_table,
+    to_calibration,
+)
 from quiltdp.errors import BudgetSpent, FileFormatError, InvalidArgument
 
 FAMILY = Pedigree(

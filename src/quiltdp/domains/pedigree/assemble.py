@@ -8,12 +8,12 @@ have one genome, hence one node.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from graphlib import CycleError, TopologicalSorter
 
-from quiltdp.domains.pedigree import checks
 from quiltdp.domains.pedigree.people import Pedigree, Person, Row, RowFile, Sex, grouped
-from quiltdp.errors import InvalidArgument, InvalidModel, option
+from quiltdp.errors import FileFormatError, InvalidArgument, InvalidModel, option
 
 __all__ = ["assemble", "merge_twins"]
 
@@ -54,11 +54,11 @@ def assemble(
             f"{option('unknown_parents')} must be 'separate' or 'shared', not {unknown_parents!r}"
         )
     build = _Build(file, shared=unknown_parents == "shared", join=join_families)
-    checks.refuse_duplicates(file, build.keys)
-    checks.refuse_same_parents(file)
-    checks.refuse_missing_code_as_parent(file, build.absent)
+    refuse_duplicates(file, build.keys)
+    refuse_same_parents(file)
+    refuse_missing_code_as_parent(file, build.absent)
     parents = {build.names[k]: [build.names[p] for p in ps if p] for k, ps in build.parents.items()}
-    checks.refuse_cycle(file.source, parents, {build.names[k]: r.line for k, r in build.rows.items()})
+    refuse_cycle(file.source, parents, {build.names[k]: r.line for k, r in build.rows.items()})
     people, notes = merge_twins(file.source, build.people(), build.twin_groups(twins))
     warnings = (*file.warnings, *build.warnings, *build.summaries(), *notes)
     return Pedigree(tuple(people), file.source, file.format, warnings, loci=file.loci, facts=build.facts())
@@ -290,3 +290,52 @@ def merge_twins(
         if p.name not in stands_for
     ]
     return merged, notes
+
+
+# -- what a family tree cannot be, by line and person ------------------------------------------------
+
+
+def refuse_duplicates(file: RowFile, keys: Sequence[Key]) -> None:
+    """Refuse a second row for one person."""
+    first: dict[Key, int | None] = {}
+    for key, row in zip(keys, file.rows, strict=True):
+        if not row.id:
+            raise FileFormatError(file.source, row.line, "the id is empty")
+        if key in first:
+            where = f" of family {row.family!r}" if row.family and not file.global_ids else ""
+            reason = f"{row.id!r}{where} already has a row on line {first[key]}; keep one, or give the two"
+            raise FileFormatError(file.source, row.line, f"{reason} people different ids")
+        first[key] = row.line
+
+
+def refuse_same_parents(file: RowFile) -> None:
+    """Refuse a person whose father and mother are one."""
+    for row in file.rows:
+        if row.father is not None and row.father == row.mother:
+            unknown = f"if {row.father!r} means 'unknown', declare it with {option('missing', row.father)}"
+            reason = f"{row.id!r} has {row.father!r} as father and as mother; {unknown}"
+            raise FileFormatError(file.source, row.line, reason)
+
+
+def refuse_missing_code_as_parent(file: RowFile, absent: Iterable[tuple[Key, Row, str]]) -> None:
+    """Refuse a parent without a row who is father to some and mother to others: a code for 'unknown'."""
+    roles: dict[Key, dict[str, Row]] = {}
+    for key, row, role in absent:
+        roles.setdefault(key, {}).setdefault(role, row)
+    for key, child in roles.items():
+        if len(child) == 2:
+            dad, mum = child["father"], child["mother"]
+            unknown = f"if it means 'unknown', declare it with {option('missing', key[1])}"
+            both = f"the mother of {mum.id!r} and the father of {dad.id!r} (line {dad.line})"
+            raise FileFormatError(file.source, mum.line, f"{key[1]!r} has no row, and is {both}; {unknown}")
+
+
+def refuse_cycle(source: str, parents: Mapping[str, Sequence[str]], lines: Mapping[str, int | None]) -> None:
+    """Refuse a person who is their own ancestor, and print the way round."""
+    try:
+        TopologicalSorter(parents).prepare()
+    except CycleError as error:
+        cycle = error.args[1][::-1]  # there a parent comes before the child
+        shown = " ← ".join(f"{n} (line {lines[n]})" if lines.get(n) else n for n in cycle)
+        reason = f"{cycle[0]!r} is their own ancestor: {shown} (child ← parent)"
+        raise FileFormatError(source, lines.get(cycle[0]), reason) from None

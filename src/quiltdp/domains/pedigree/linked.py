@@ -177,12 +177,7 @@ class LinkedLoci:
             "correlation of neighbouring alleles among founders: "
             + ", ".join(f"{a} and {b} r = {r:.3g}" for (a, b), r in self.correlations.items()),
         ]
-        if self.mutation_rate == 0 and self.error_rate == 0:
-            notes.append(
-                "mutation rate 0 and error rate 0 are exact Mendel: a relative's genotype can rule one of"
-                " yours out with certainty; a positive rate makes every influence finite"
-            )
-        return tuple(notes)
+        return (*notes, *mendel.exactness(self.mutation_rate, self.error_rate))
 
     @property
     def correlations(self) -> dict[tuple[str, str], float]:

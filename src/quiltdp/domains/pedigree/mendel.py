@@ -11,7 +11,15 @@ import numpy as np
 from quiltdp.errors import InvalidArgument, option
 from quiltdp.model import Table
 
-__all__ = ["call_table", "child_table", "founder_table", "gamete", "son_table", "x_daughter_table"]
+__all__ = [
+    "call_table",
+    "child_table",
+    "exactness",
+    "founder_table",
+    "gamete",
+    "son_table",
+    "x_daughter_table",
+]
 
 
 def _probability(name: str, value: float, upper: float = 1.0) -> float:
@@ -104,3 +112,14 @@ def call_table(error_rate: float, states: int = 3) -> Table:
     table = np.full((states, states), e / (states - 1))
     np.fill_diagonal(table, 1.0 - e)
     return table
+
+
+def exactness(mutation_rate: float, error_rate: float) -> tuple[str, ...]:
+    """Say what it means that neither mutations nor wrong calls are possible; nothing where they are."""
+    if mutation_rate > 0 or error_rate > 0:
+        return ()
+    return (
+        "mutation rate 0 and error rate 0 are exact Mendel: a relative's genotype can rule one of"
+        " yours out with certainty (a parent's and a child's always can), so such relatives count in"
+        " full towards the leakage; a positive rate makes every influence finite",
+    )

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quiltdp.domains.pedigree import checks, mendel
-from quiltdp.domains.pedigree.people import Pedigree, Person, study_members
+from quiltdp.domains.pedigree import mendel
+from quiltdp.domains.pedigree.people import Alleles, Pedigree, Person, study_members
 from quiltdp.domains.pedigree.read import read_pedigree
 from quiltdp.errors import InvalidArgument, InvalidModel, option
 from quiltdp.io.columns import as_file
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Locus", "frequencies_of", "load", "pedigree"]
 
 _TRUE = ":true"
+_UNTYPED = frozenset({"0", "-9", ".", "N", "n", "-"})
 
 Tables = dict[str, tuple[list[str], Table]]
 
@@ -64,18 +65,12 @@ class Locus:
     def explanation(self) -> tuple[str, ...]:
         """Say in words what was assumed, and what exactness implies."""
         where = "X-linked" if self.x_linked else "autosomal"
-        notes = [
+        law = (
             f"{where} biallelic locus, founders in Hardy–Weinberg proportions: allele frequency"
             f" {self.allele_frequency:g}, inbreeding {self.inbreeding:g},"
             f" mutation rate {self.mutation_rate:g}, genotyping error {self.error_rate:g}"
-        ]
-        if self.mutation_rate == 0 and self.error_rate == 0:
-            notes.append(
-                "mutation rate 0 and error rate 0 are exact Mendel: a relative's genotype can rule one of"
-                " yours out with certainty (a parent's and a child's always can), so such relatives count in"
-                " full towards the leakage; a positive rate makes every influence finite"
-            )
-        return tuple(notes)
+        )
+        return (law, *mendel.exactness(self.mutation_rate, self.error_rate))
 
 
 def pedigree(
@@ -151,21 +146,31 @@ def pedigree(
         "mutation_rate": mutation_rate, "error_rate": error_rate,
         "inbreeding": inbreeding, "x_linked": x_linked,
     }  # fmt: skip
+    linked = None
     if recombination is not None:
         linked = _linked(allele_frequency, recombination, ld, haplotypes, genetics)
-        return _linked_model(family, linked, study)
-    if ld is not None or haplotypes is not None:
+        allele_frequency = linked.frequencies
+    elif ld is not None or haplotypes is not None:
         name = option("ld" if ld is not None else "haplotypes")
         raise InvalidArgument(f"{name} is about linked loci: give {option('recombination', 0.01)} too")
     loci = _loci(allele_frequency, family.source, genetics)
     warnings = _check(family, next(iter(loci.values())))
     members = study_members(family, study)
-    tables: Tables = {}
-    for name, locus in loci.items():
-        tables.update(_tables(family, locus, members, f"@{name}" if name else ""))
-    people = _people(family, members, list(loci), layered=error_rate > 0)
-    notes = (*_genetics(loci), *_who(family, members), *warnings)
     provenance = _provenance(family, loci, members)
+    tables: Tables = {}
+    if linked is None:
+        explanation = _genetics(loci)
+        for name, locus in loci.items():
+            tables.update(_tables(family, locus, members, f"@{name}" if name else ""))
+    else:
+        from quiltdp.domains.pedigree.linked import linked_tables
+
+        explanation = linked.explanation
+        tables = linked_tables(family, linked, members)
+        provenance["recombination"] = ", ".join(f"{t:g}" for t in linked.recombination)
+        provenance["allele_frequencies"] = json.dumps(linked.frequencies)
+    people = _people(family, members, list(loci), layered=error_rate > 0)
+    notes = (*explanation, *_who(family, members), *warnings)
     return Model.from_tables(tables, list(people), people=people, notes=notes, provenance=provenance)
 
 
@@ -241,40 +246,21 @@ def _linked(
     return linked
 
 
-def _linked_model(family: Pedigree, loci: LinkedLoci, study: Any) -> Model:
-    """Return the network of haplotypes, with a record for every member and locus."""
-    from quiltdp.domains.pedigree.linked import linked_tables
-
-    rates = (loci.mutation_rate, loci.error_rate, loci.inbreeding, loci.x_linked)
-    single = {n: Locus(p, *rates) for n, p in loci.frequencies.items()}
-    warnings = _check(family, next(iter(single.values())))
-    members = study_members(family, study)
-    people = _people(family, members, loci.names, layered=loci.error_rate > 0)
-    provenance = {
-        **_provenance(family, single, members),
-        "recombination": ", ".join(f"{t:g}" for t in loci.recombination),
-        "allele_frequencies": json.dumps(loci.frequencies),
-    }
-    tables = linked_tables(family, loci, members)
-    notes = (*loci.explanation, *_who(family, members), *warnings)
-    return Model.from_tables(tables, list(people), people=people, notes=notes, provenance=provenance)
-
-
 def _check(family: Pedigree, locus: Locus) -> tuple[str, ...]:
     """Refuse what the locus cannot be computed with; return the rest as warnings."""
-    sexes = checks.sex_against_role(family)
+    sexes = sex_against_role(family)
     if locus.x_linked:
-        checks.refuse_if_any(family.source, sexes, "an X-linked locus needs the sex of everybody")
+        refuse_if_any(family.source, sexes, "an X-linked locus needs the sex of everybody")
         unknown = [
             f"line {p.line}: the sex of {p.name!r} is unknown" for p in family.people if p.sex == "unknown"
         ]
         if unknown:
             needs = f"and an X-linked locus needs the sex of everybody ({len(unknown)} unknown)"
             raise InvalidModel(f"{family.source}: {unknown[0]}, {needs}")
-    violations = checks.mendel_violations(family)
+    violations = mendel_violations(family)
     if locus.mutation_rate == 0 and locus.error_rate == 0:
         what = "genotypes that Mendel forbids (set a mutation or an error rate)"
-        checks.refuse_if_any(family.source, violations, what)
+        refuse_if_any(family.source, violations, what)
     return (*family.warnings, *sexes, *violations)
 
 
@@ -348,3 +334,62 @@ def _provenance(family: Pedigree, loci: Mapping[str, Locus], members: Sequence[s
         "inbreeding": f"{locus.inbreeding:g}",
         "x_linked": "yes" if locus.x_linked else "no",
     }
+
+
+# -- what looks like a mistake, by line and person ----------------------------------------------------
+
+
+def sex_against_role(pedigree: Pedigree) -> tuple[str, ...]:
+    """Return one line per person whose sex contradicts being a father or a mother; suggest the cause."""
+    fathers = {p.father: p for p in reversed(pedigree.people) if p.father}
+    mothers = {p.mother: p for p in reversed(pedigree.people) if p.mother}
+    wrong: list[str] = []
+    for role, children, expected in (("father", fathers, "male"), ("mother", mothers, "female")):
+        for name, child in children.items():
+            sex, line = pedigree[name].sex, pedigree[name].line
+            if sex not in (expected, "unknown"):
+                whose = f"the {role} of {child.name!r} (line {child.line})"
+                wrong.append(f"line {line}: {name!r} is {sex} and {whose}")
+    stated = sum(pedigree[n].sex != "unknown" for n in (*fathers, *mothers))
+    if wrong and len(wrong) == stated:
+        hint = "every parent disagrees: are the father and mother columns swapped, or is sex coded 0/1?"
+    else:
+        hint = "is it a swapped pair of columns for these rows, sex coded 0/1, or a typing error?"
+    for n, child in fathers.items():
+        if n in mothers:
+            both = f"the father of {child.name!r} and the mother of {mothers[n].name!r}"
+            wrong.append(f"line {pedigree[n].line}: {n!r} is {both}")
+    return tuple(f"{text}; {hint}" for text in wrong)
+
+
+def mendel_violations(pedigree: Pedigree) -> tuple[str, ...]:
+    """Return one line per trio and locus whose genotypes Mendel forbids (missing alleles pass)."""
+    violations = []
+    for p in pedigree.people:
+        if p.founder or not p.alleles:
+            continue
+        father, mother = (pedigree[q] for q in p.parents)
+        for k, locus in enumerate(pedigree.loci):
+            child, dad, mum = (_typed(q.alleles, k) for q in (p, father, mother))
+            ways = () if child is None else (child, child[::-1])
+            if ways and not any((dad is None or a in dad) and (mum is None or b in mum) for a, b in ways):
+                violations.append(
+                    f"line {p.line}: at {locus}, {p.name!r} has {_show(child)}, which the parents"
+                    f" {father.name!r} {_show(dad)} and {mother.name!r} {_show(mum)} cannot give"
+                )
+    return tuple(violations)
+
+
+def _typed(alleles: Sequence[Alleles], k: int) -> Alleles | None:
+    return None if k >= len(alleles) or _UNTYPED & set(alleles[k]) else alleles[k]
+
+
+def _show(genotype: Alleles | None) -> str:
+    return "untyped" if genotype is None else "/".join(genotype)
+
+
+def refuse_if_any(source: str, problems: Sequence[str], what: str) -> None:
+    """Refuse with the first problem, and the number of others."""
+    if problems:
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        raise InvalidModel(f"{source}: {what}: {problems[0]}{more}")

@@ -167,7 +167,9 @@ def _rows_of_table(
     )
     coding = table_cells.sex_codes(reading.male, reading.female)
     if coding is None and "sex" in where:
-        coding = _zero_one(column("sex"), ids, fathers, mothers)
+        position = {i: k for k, i in enumerate(ids)}
+        parents = ({position[p] for p in role if p in position} for role in (fathers, mothers))
+        coding = table_cells.zero_one_coding(column("sex"), *parents)
         if coding is not None:
             meaning = ", ".join(f"{code} = {sex}" for code, sex in sorted(coding.items()))
             warnings.append(f"the sex column holds 0 and 1; every parent agrees that {meaning}")
@@ -199,15 +201,6 @@ def _twin_labels(ids: list[str], families: list[str], twins: list[str | None]) -
         if person not in label:
             label |= dict.fromkeys(closure([person], linked.__getitem__), person)
     return [label.get(f"{family}|{person}", "") for person, family in zip(ids, families, strict=True)]
-
-
-def _zero_one(
-    values: list[str], ids: list[str], fathers: list[str | None], mothers: list[str | None]
-) -> Mapping[str, Sex] | None:
-    """Return what 0 and 1 mean in the sex column, if it holds nothing else and the parents agree."""
-    position = {i: k for k, i in enumerate(ids)}
-    dads, mums = ({position[p] for p in parents if p in position} for parents in (fathers, mothers))
-    return table_cells.zero_one_coding(values, dads, mums)
 
 
 # -- PLINK and its relatives: .fam, .ped, .psam, and headed or headless files of 4 to 7 columns -------

@@ -19,9 +19,10 @@ from quiltdp.accountant.bounds.chain_contraction import SetChainBound
 from quiltdp.chain import ChainModel, markov_chain, markov_chains
 from quiltdp.domains.series.bins import Bins, find_bins
 from quiltdp.domains.series.parts import UNSEEN, Part, make_parts, plain_values, windows
-from quiltdp.domains.trace.diagnostics import Diagnostics, diagnose
 from quiltdp.domains.trace.estimate import (
+    Diagnostics,
     Estimate,
+    diagnose,
     estimate_transitions,
     first_law,
     log_likelihood,

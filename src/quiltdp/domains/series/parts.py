@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quiltdp.domains.trace.times import parse_times
-from quiltdp.domains.trace.units import many, say_duration
+from quiltdp.domains.trace.times import many, parse_times, say_duration
 from quiltdp.errors import InvalidArgument, option
 
 __all__ = ["UNSEEN", "Part", "is_missing", "make_parts", "plain_values", "seconds_of", "windows"]

@@ -8,7 +8,6 @@ from __future__ import annotations
 from quiltdp.domains.trace.area import *
 from quiltdp.domains.trace.build import *
 from quiltdp.domains.trace.cells import *
-from quiltdp.domains.trace.diagnostics import *
 from quiltdp.domains.trace.estimate import *
 from quiltdp.domains.trace.points import *
 from quiltdp.domains.trace.queries import *

@@ -22,10 +22,11 @@ from numpy.typing import ArrayLike
 
 from quiltdp.chain import ChainModel, markov_chains, stationary_distribution
 from quiltdp.domains.trace.cells import assign_cells
-from quiltdp.domains.trace.diagnostics import Diagnostics, diagnose
 from quiltdp.domains.trace.estimate import (
+    Diagnostics,
     Estimate,
     Estimator,
+    diagnose,
     estimate_transitions,
     first_law,
     parse_estimator,

@@ -23,7 +23,7 @@ import numpy as np
 import scipy
 
 from quiltdp.domains.trace.points import Floats, Ints, Points
-from quiltdp.domains.trace.units import parse_duration, parse_length, say_duration
+from quiltdp.domains.trace.times import parse_duration, parse_length, say_duration
 from quiltdp.errors import InvalidArgument, need, option
 
 __all__ = ["MOVING", "Cells", "Rings", "assign_cells", "find_stays", "projection_for", "square_corners"]

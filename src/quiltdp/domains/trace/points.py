@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from quiltdp.domains.trace.units import many
+from quiltdp.domains.trace.times import many
 from quiltdp.errors import FileFormatError, InvalidArgument, need, option
 
 __all__ = ["JOINED_SHARE", "MAX_SPEED", "Points", "check_points", "move_distances"]

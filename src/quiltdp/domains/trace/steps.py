@@ -16,8 +16,7 @@ import numpy as np
 
 from quiltdp.domains.trace.cells import Cells
 from quiltdp.domains.trace.points import Floats, Ints, Points
-from quiltdp.domains.trace.times import hours_of_day, zone_of
-from quiltdp.domains.trace.units import many, parse_duration, say_duration
+from quiltdp.domains.trace.times import hours_of_day, many, parse_duration, say_duration, zone_of
 from quiltdp.errors import InvalidArgument, option
 
 __all__ = ["UNSEEN", "Steps", "Stretch", "make_steps"]

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from quiltdp.domains.trace.points import Floats, Points
-from quiltdp.domains.trace.times import parse_times
-from quiltdp.domains.trace.units import many
+from quiltdp.domains.trace.times import many, parse_times
 from quiltdp.errors import FileFormatError, InvalidArgument, need, option
 
 __all__ = ["Rows", "first_of", "make_points"]

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from quiltdp.domains.trace.readers.rows import Rows
-from quiltdp.domains.trace.units import many
+from quiltdp.domains.trace.times import many
 from quiltdp.errors import FileFormatError, InvalidArgument, need, option
 from quiltdp.io.columns import Role, find_column, listed, recognise
 from quiltdp.io.text import read_text
