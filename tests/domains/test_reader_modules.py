@@ -123,7 +123,7 @@ def places(rows: Rows) -> list[tuple[float, float]]:
 
 def test_points_from_a_table_of_text(tmp_path: Path) -> None:
     path = write(tmp_path / "p.csv", "user;lat;lon;time\nu;1,5;2,5;2020-01-01 00:00:00\n")
-    rows = read_csv(path, dict(NONE))
+    rows = read_csv(path)
     assert places(rows) == [(1.5, 2.5)]
     points = make_points(rows)
     assert len(points.lat) == 1
@@ -140,7 +140,7 @@ def test_points_from_json(tmp_path: Path) -> None:
         "geometry": {"type": "Point", "coordinates": [2.5, 1.5]},
     }
     path = write(tmp_path / "p.geojson", json.dumps({"type": "FeatureCollection", "features": [feature]}))
-    assert places(read_geojson(path, NONE)) == [(1.5, 2.5)]
+    assert places(read_geojson(path)) == [(1.5, 2.5)]
     location = {"latitudeE7": 15000000, "longitudeE7": 25000000, "timestamp": "2020-01-01T00:00:00Z"}
     assert places(google_rows([location], path)) == [(1.5, 2.5)]
     assert first_of({"Time": 1, "t": 2}, ["time"]) == 1
@@ -161,7 +161,7 @@ def test_points_from_parquet(tmp_path: Path) -> None:
 
     table = pa.table({"user": ["u"], "lat": [1.5], "lon": [2.5], "time": ["2020-01-01 00:00:00"]})
     parquet.write_table(table, tmp_path / "p.parquet")
-    assert places(read_parquet(tmp_path / "p.parquet", dict(NONE))) == [(1.5, 2.5)]
+    assert places(read_parquet(tmp_path / "p.parquet")) == [(1.5, 2.5)]
 
 
 def test_points_from_geolife(tmp_path: Path) -> None:

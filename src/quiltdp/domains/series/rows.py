@@ -185,18 +185,58 @@ def fit_rows(
     columns = {name: columns[name] for name in columns if (name in read if read else name not in skipped)}
     if not columns:
         raise InvalidArgument("no column is left that questions could read")
+    data = _Data(columns, skipped, length, states, source, progress)
     if rows == "independent":
-        return _independent(columns, skipped, length, source, progress)
+        return _independent(data)
     if rows == "group":
-        return _groups(columns, skipped, named["unit"], length, states, source, progress)
-    how: dict[str, Any] = {
-        "length": length,
-        "missing": missing,
-        "initial": initial,
-        "source": source,
-        "progress": progress,
-    }
-    return _chain(columns, skipped, named.get("group"), named.get("time"), states, **how)
+        return _groups(data, named["unit"])
+    return _chain(data, named.get("group"), named.get("time"), missing, initial)
+
+
+@dataclass(frozen=True, eq=False)
+class _Data:
+    """The columns that questions may read, and what all three rules need besides."""
+
+    columns: Columns
+    skipped: Mapping[str, str]
+    length: int | None
+    states: int
+    source: str
+    progress: Progress | None
+
+    def test(self, rule: str, *rows: Any) -> None:
+        """Refuse rows that depend on each other beyond the model."""
+        violation = find_violation(*rows, self.progress)
+        if violation is None:
+            return
+        words = {"time": option("rows", "time"), "group": option("rows", "group"), "read": option("read")}
+        of = "groups depend" if rule == "group" else "rows depend"
+        raise InvalidArgument(
+            f"the {of} on each other beyond {option('rows', rule)}: {violation};"
+            f" {_REMEDY[rule].format(**words)}"
+        )
+
+    def features(self, joint: Ints) -> list[Feature]:
+        """Return functions of every row; 0 where a cell has no value."""
+        seen = np.flatnonzero(joint != UNSEEN)
+        read = {name: [values[int(k)] for k in seen] for name, values in self.columns.items()}
+        features = []
+        for f in make_features(read, joint[seen]):
+            values = np.zeros(len(joint))
+            values[seen] = f.values
+            features.append(Feature(f.name, values))
+        return features
+
+    def provenance(self, rows: str) -> dict[str, str]:
+        """Return where a model by this rule comes from."""
+        columns = json.dumps(list(self.columns))
+        return {"source": self.source, "format": "model of rows", "rows": rows, "columns": columns}
+
+    def fitted(
+        self, model: Model, rule: str, sizes: Mapping[str, int], assumptions: tuple[str, ...]
+    ) -> Model:
+        """Return the model with how it was chosen."""
+        return model._with_fit(RowsFit(model, rule, sizes, self.skipped, assumptions))
 
 
 def _refuse_few(count: int, rows: str) -> None:
@@ -227,123 +267,90 @@ def _counting(columns: Columns, group: Sequence[Any] | None) -> dict[str, str]:
     return found
 
 
-def _independent(
-    columns: Columns, skipped: Mapping[str, str], length: int | None, source: str, progress: Progress | None
-) -> Model:
-    joint = joint_states(columns, 2, most=1 << 62).of_row
+def _independent(data: _Data) -> Model:
+    joint = joint_states(data.columns, 2, most=1 << 62).of_row
     seen = np.flatnonzero(joint != UNSEEN)
     alone = np.zeros(len(joint), dtype=np.int64)
-    _test("independent", _features(columns, joint), alone, np.ones((1, 1)), seen, seen, progress)
+    data.test("independent", data.features(joint), alone, np.ones((1, 1)), seen, seen)
     said = ("every row is on its own: nobody is in two rows, and no row was drawn because of another",)
-    told = {"source": source, "format": "model of rows", "rows": "independent"}
-    size = len(joint) if length is None else length
+    told = {"source": data.source, "format": "model of rows", "rows": "independent"}
+    size = len(joint) if data.length is None else data.length
     model = markov_chain(_COIN, size, initial=_COIN[0], notes=said, provenance=told)
-    return model._with_fit(RowsFit(model, "independent", dict.fromkeys(columns, 1), skipped, said))
+    return data.fitted(model, "independent", dict.fromkeys(data.columns, 1), said)
 
 
 def _chain(
-    columns: Columns,
-    skipped: Mapping[str, str],
-    group: Sequence[Any] | None,
-    time: Sequence[Any] | None,
-    states: int,
-    *,
-    length: int | None,
-    missing: str,
-    initial: str,
-    source: str,
-    progress: Progress | None,
+    data: _Data, group: Sequence[Any] | None, time: Sequence[Any] | None, missing: str, initial: str
 ) -> Model:
     """Return the chain over the joint states of the columns."""
-    joint = joint_states(columns, states)
+    joint = joint_states(data.columns, data.states)
     cells = [None if state == UNSEEN else state for state in joint.of_row]
     parts, noticed = make_parts(cells, group=group, time=time, missing=missing)
     pairs = windows(parts, joint.of_row, 2)
     if len(pairs) < _LEAST_ROWS - 1:
         raise InvalidArgument(f"only {len(pairs)} rows follow another one step later: too few for a chain")
     matrix = joint_chain(joint, pairs)
-    features = _features(columns, joint.of_row)
+    features = data.features(joint.of_row)
     line = np.concatenate([part.rows for part in parts])
     before = np.concatenate([np.r_[UNSEEN, part.rows[:-1]] for part in parts])
-    _test("time", features, joint.of_row, matrix, line, before, progress)
+    data.test("time", features, joint.of_row, matrix, line, before)
     if len(parts) > 1 and all((np.diff(part.rows[part.rows != UNSEEN]) > 0).all() for part in parts):
         earlier = np.full(len(joint.of_row), UNSEEN)  # rows as they stand in the table: groups side by side
         earlier[line[line != UNSEEN]] = before[line != UNSEEN]
-        _test("time", features, joint.of_row, matrix, np.arange(len(earlier)), earlier, progress)
+        data.test("time", features, joint.of_row, matrix, np.arange(len(earlier)), earlier)
     together = () if group is None else ("groups are independent of each other, and move alike",)
+    read = ", ".join(map(repr, data.columns))
     said = (
         "the rows are in the order of time, one step apart" + (", within each group" if together else ""),
         *together,
-        f"given the joint state of {', '.join(map(repr, columns))}, a row tells no more about later rows",
-        f"questions read {', '.join(map(repr, columns))}, and no other column",
+        f"given the joint state of {read}, a row tells no more about later rows",
+        f"questions read {read}, and no other column",
         "the holdout moves like the data the chain was fitted on, which are not the holdout, and nothing"
         " changes so slowly that those data have seen one side of it only",
     )
     occupied = np.bincount(joint.of_row[joint.of_row != UNSEEN])
     law, named, also = first_law(initial, occupied / occupied.sum(), matrix)
-    provenance = {**_provenance("time", source, columns), "format": "fitted chain", "initial": named}
+    provenance = {**data.provenance("time"), "format": "fitted chain", "initial": named}
     told: dict[str, Any] = {
         "states": joint.names,
         "notes": (*noticed, *also, *said),
         "provenance": provenance,
     }
-    lengths = {f"{part.name}/": len(part.rows) if length is None else length for part in parts}
+    lengths = {f"{part.name}/": len(part.rows) if data.length is None else data.length for part in parts}
     model = (
         markov_chain(matrix, length=lengths["/"], initial=law, **told)
         if group is None
         else markov_chains(matrix, lengths, law, **told)
     )
-    return model._with_fit(RowsFit(model, "time", joint.sizes, skipped, said))
+    return data.fitted(model, "time", joint.sizes, said)
 
 
-def _groups(
-    columns: Columns,
-    skipped: Mapping[str, str],
-    unit: Sequence[Any],
-    length: int | None,
-    states: int,
-    source: str,
-    progress: Progress | None,
-) -> Model:
+def _groups(data: _Data, unit: Sequence[Any]) -> Model:
     """Return groups whose rows depend on each other as much as any function of a row does."""
     groups = [part.rows for part in make_parts([0] * len(unit), group=unit)[0]]
     if len(groups) < 2:
         raise InvalidArgument(
             f"{option('unit')}: all rows belong to one group, and nothing is known of others"
         )
-    joint = joint_states(columns, states, most=_MOST_IN_GROUPS)
+    joint = joint_states(data.columns, data.states, most=_MOST_IN_GROUPS)
     if (joint.of_row == UNSEEN).any():
         raise InvalidArgument("rows in groups need a value in every cell")
-    features = _features(columns, joint.of_row)
+    features = data.features(joint.of_row)
     one, order = np.zeros(len(groups), dtype=np.int64), np.arange(len(groups))
-    _test("group", means_of_groups(features, groups), one, np.ones((1, 1)), order, order, progress)
+    data.test("group", means_of_groups(features, groups), one, np.ones((1, 1)), order, order)
     correlation = largest_correlation(joint.of_row, features, groups)
     said = (
         "nobody is in two groups, and no group was drawn because of another",
         f"no function of a row has a correlation above {correlation:.3g} with another row of its group",
-        f"questions read {', '.join(map(repr, columns))}, and no other column",
+        f"questions read {', '.join(map(repr, data.columns))}, and no other column",
         "the groups of the holdout are as large as those of the data, and alike",
     )
     share = np.bincount(joint.of_row) / len(joint.of_row)
     sizes = [len(rows) for rows in groups]
-    told = _provenance("group", source, columns)
-    model = group_model(correlation, share, sizes, length, notes=said, provenance=told)
-    return model._with_fit(RowsFit(model, "group", joint.sizes, skipped, said))
-
-
-def _features(columns: Columns, joint: NDArray[np.int64]) -> list[Feature]:
-    """Return functions of every row; 0 where a cell has no value."""
-    seen = np.flatnonzero(joint != UNSEEN)
-    found = make_features(
-        {name: [values[int(k)] for k in seen] for name, values in columns.items()}, joint[seen]
+    model = group_model(
+        correlation, share, sizes, data.length, notes=said, provenance=data.provenance("group")
     )
-    return [Feature(f.name, _spread_out(f.values, seen, len(joint))) for f in found]
-
-
-def _spread_out(values: NDArray[np.float64], rows: NDArray[np.int64], count: int) -> NDArray[np.float64]:
-    found = np.zeros(count)
-    found[rows] = values
-    return found
+    return data.fitted(model, "group", joint.sizes, said)
 
 
 _REMEDY = {
@@ -353,22 +360,6 @@ _REMEDY = {
     " other ({group}), or name only the columns that questions read ({read})",
     "group": "take units that are independent of each other",
 }
-
-
-def _test(rule: str, *data: Any) -> None:
-    """Refuse rows that depend on each other beyond the model."""
-    found = find_violation(*data)
-    if found is None:
-        return
-    words = {"time": option("rows", "time"), "group": option("rows", "group"), "read": option("read")}
-    of = "groups depend" if rule == "group" else "rows depend"
-    raise InvalidArgument(
-        f"the {of} on each other beyond {option('rows', rule)}: {found}; {_REMEDY[rule].format(**words)}"
-    )
-
-
-def _provenance(rows: str, source: str, columns: Columns) -> dict[str, str]:
-    return {"source": source, "format": "model of rows", "rows": rows, "columns": json.dumps(list(columns))}
 
 
 # -- groups --------------------------------------------------------------------------------------------

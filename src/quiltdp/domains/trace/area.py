@@ -166,17 +166,12 @@ def _squares(cells: Cells, area: Box) -> tuple[tuple[str, ...], Rings]:
     pyproj = need("pyproj", "a square grid", "geo")
     transform = pyproj.Transformer.from_crs("EPSG:4326", cells.plane, always_xy=True)
     south, west, north, east = area
-    edge = np.linspace(0.0, 1.0, 21)
-    lat = np.concatenate([south + (north - south) * edge] * 2 + [np.full(21, south), np.full(21, north)])
-    lon = np.concatenate([np.full(21, west), np.full(21, east)] + [west + (east - west) * edge] * 2)
-    x, y = (np.floor(np.asarray(v) / cells.size) for v in transform.transform(lon, lat))
-    if not (np.isfinite(x).all() and np.isfinite(y).all()):
+    bounds = transform.transform_bounds(west, south, east, north, densify_pts=21)
+    if not np.isfinite(bounds).all():
         raise InvalidArgument(f"{option('area')} {area}: the plane {cells.plane} does not reach it")
-    columns, rows = int(x.max() - x.min()) + 1, int(y.max() - y.min()) + 1
-    _check_size(columns * rows)
-    index = np.array(
-        [(x.min() + a, y.min() + b) for a in range(columns) for b in range(rows)], dtype=np.int64
-    )
+    left, bottom, right, top = np.floor(np.asarray(bounds) / cells.size).astype(np.int64).tolist()
+    _check_size((right - left + 1) * (top - bottom + 1))
+    index = np.array([(a, b) for a in range(left, right + 1) for b in range(bottom, top + 1)])
     lats, lons = square_corners(index, cells.size, transform)
     inside = (lats[:, 4] >= south) & (lats[:, 4] <= north) & (lons[:, 4] >= west) & (lons[:, 4] <= east)
     keep = np.flatnonzero(inside)

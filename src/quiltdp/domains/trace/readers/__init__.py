@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -12,25 +12,20 @@ import numpy as np
 from quiltdp.domains.trace.points import Points
 from quiltdp.domains.trace.readers.geojson import read_geojson
 from quiltdp.domains.trace.readers.gps import read_gpx, read_plt
-from quiltdp.domains.trace.readers.rows import Rows, make_points
+from quiltdp.domains.trace.readers.rows import Layout, Rows, make_points
 from quiltdp.domains.trace.readers.tables import read_csv, read_parquet
 from quiltdp.errors import FileFormatError, InvalidArgument
 
 __all__ = ["FORMATS", "point_files", "read_points"]
 
-FORMATS = {
-    ".csv": "csv",
-    ".tsv": "csv",
-    ".txt": "csv",
-    ".plt": "plt",
-    ".gpx": "gpx",
-    ".json": "geojson",
-    ".geojson": "geojson",
-    ".mfjson": "geojson",
-    ".parquet": "parquet",
-    ".pq": "parquet",
+FORMATS: dict[str, Callable[[Path, Layout], Rows]] = {
+    **dict.fromkeys((".csv", ".tsv", ".txt"), read_csv),
+    ".plt": read_plt,
+    ".gpx": read_gpx,
+    **dict.fromkeys((".json", ".geojson", ".mfjson"), read_geojson),
+    **dict.fromkeys((".parquet", ".pq"), read_parquet),
 }
-"""File name ending -> reader."""
+"""File name ending → reader: from a file, and what is said of its layout, to rows."""
 
 _COLUMNS = ("time", "lat", "lon", "line")
 
@@ -77,10 +72,10 @@ def read_points(
         ``path:line: what is wrong, what to do``.
     """
     files = point_files(path)
-    columns = {"lat": lat, "lon": lon, "time": time, "user": user}
+    layout = Layout({"lat": lat, "lon": lon, "time": time, "user": user}, separator, header)
     read = [
         make_points(
-            _rows(file, columns, separator, header),
+            _reader(file)(file, layout),
             time_zone=time_zone,
             time_format=time_format,
             crs=crs,
@@ -131,20 +126,10 @@ def _inside(folder: Path) -> list[Path]:
     return [file for file in files if file.is_file()]
 
 
-def _rows(path: Path, columns: dict[str, str | None], separator: str | None, header: str | None) -> Rows:
-    """Choose the reader by the file's ending."""
-    match FORMATS.get(_ending(path)):
-        case "csv":
-            return read_csv(path, columns, separator=separator, header=header)
-        case "plt":
-            return read_plt(path)
-        case "gpx":
-            return read_gpx(path)
-        case "geojson":
-            return read_geojson(path, columns)
-        case "parquet":
-            return read_parquet(path, columns)
-    raise FileFormatError(path, None, f"unknown ending {path.suffix!r}: {', '.join(FORMATS)} are read")
+def _reader(path: Path) -> Callable[[Path, Layout], Rows]:
+    if _ending(path) not in FORMATS:
+        raise FileFormatError(path, None, f"unknown ending {path.suffix!r}: {', '.join(FORMATS)} are read")
+    return FORMATS[_ending(path)]
 
 
 def _ending(path: Path) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from quiltdp.domains.trace.readers.rows import Rows, first_of
+from quiltdp.domains.trace.readers.rows import Layout, Rows, first_of
 from quiltdp.errors import FileFormatError
 from quiltdp.io.text import parse_json, read_source
 
@@ -17,7 +17,7 @@ _LISTS = ("coordtimes", "times", "datetimes", "timestamps")
 _USERS = ("user", "user_id", "uid", "userid", "id", "tracker", "name")
 
 
-def read_geojson(path: Path, columns: Mapping[str, str | None]) -> Rows:
+def read_geojson(path: Path, layout: Layout = Layout()) -> Rows:  # noqa: B008 - frozen
     """Read a FeatureCollection, Feature, or a list of Moving Features.
 
     A Moving Feature is one user (its ``id``).  A Point feature has its time in its properties; a
@@ -33,7 +33,7 @@ def read_geojson(path: Path, columns: Mapping[str, str | None]) -> Rows:
         return google_rows(document["locations"], path)
     rows = Rows(str(path), provenance={"format": "geojson"})
     for number, feature in enumerate(_features(document, path), start=1):
-        _feature(rows, feature, number, path, columns)
+        _feature(rows, feature, number, path, layout.columns)
     if rows.provenance["format"] == "geojson" and len(set(rows.user)) == 1 and rows.user[0] == "user":
         rows.notes.append("no user property: all points are taken as one user's")
     return rows

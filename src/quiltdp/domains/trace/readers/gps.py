@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from xml.etree import ElementTree
 
-from quiltdp.domains.trace.readers.rows import Rows
+from quiltdp.domains.trace.readers.rows import Layout, Rows
 from quiltdp.errors import FileFormatError, need
 from quiltdp.io.declared import read_xml
 from quiltdp.io.text import read_text
@@ -16,7 +16,7 @@ __all__ = ["read_gpx", "read_plt", "user_of"]
 _PLT_HEADER = 6  # lines before the points
 
 
-def read_gpx(path: Path) -> Rows:
+def read_gpx(path: Path, _: Layout = Layout()) -> Rows:  # noqa: B008 - frozen
     """Read the track points of a GPX file; GPX times are UTC by definition.
 
     Points without a time are left out and counted; a file without timed points is refused.
@@ -64,7 +64,7 @@ def user_of(path: Path) -> str:
     return path.stem
 
 
-def read_plt(path: Path) -> Rows:
+def read_plt(path: Path, _: Layout = Layout()) -> Rows:  # noqa: B008 - frozen
     """Read one PLT file: six header lines, then lat, lon, 0, feet, day number, date, time in GMT.
 
     Raises

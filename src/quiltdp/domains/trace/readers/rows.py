@@ -12,7 +12,16 @@ from quiltdp.domains.trace.points import Floats, Points
 from quiltdp.domains.trace.times import many, parse_times
 from quiltdp.errors import FileFormatError, InvalidArgument, need, option
 
-__all__ = ["Rows", "first_of", "make_points"]
+__all__ = ["Layout", "Rows", "first_of", "make_points"]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What the caller says of a file: columns by role, and of a table its separator and its header."""
+
+    columns: Mapping[str, str | None] = field(default_factory=dict)
+    separator: str | None = None
+    header: str | None = None
 
 
 @dataclass

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from quiltdp.domains.trace.readers.rows import Rows
+from quiltdp.domains.trace.readers.rows import Layout, Rows
 from quiltdp.domains.trace.times import many
 from quiltdp.errors import FileFormatError, InvalidArgument, need, option
 from quiltdp.io.columns import Role, find_column, listed, recognise
-from quiltdp.io.text import read_text
+from quiltdp.io.text import is_number, read_text
 from quiltdp.user_files import opened
 
 __all__ = ["Columns", "find_columns", "read_csv", "read_parquet"]
@@ -104,9 +104,7 @@ def _said(role: str, name: str | int = "") -> str:
     return f"{option(role)} {name!r}" if name != "" else option(role)
 
 
-def read_csv(
-    path: Path, given: dict[str, str | None], *, separator: str | None = None, header: str | None = None
-) -> Rows:
+def read_csv(path: Path, layout: Layout = Layout()) -> Rows:  # noqa: B008 - frozen
     """Read latitude, longitude, time and user from a table.
 
     The first line names the columns, unless ``header`` does (``"user,time,lon,lat"``).
@@ -124,19 +122,20 @@ def read_csv(
     first = next((line for line in text.splitlines() if line.strip()), None)
     if first is None:
         raise FileFormatError(path, None, "the file is empty")
-    mark = separator or max(";,\t|", key=first.count)
+    header = layout.header
+    mark = layout.separator or max(";,\t|", key=first.count)
     if len(mark) != 1 or mark in '\r\n"':
         raise InvalidArgument(f"{option('separator')} must be one character, not {mark!r}")
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=mark)
     names = _header(reader, header, path)
-    if header is None and any(_is_number(n) for n in names):
+    if header is None and any(is_number(n.replace(",", ".")) for n in names):
         raise FileFormatError(
             path,
             1,
             "the first line holds numbers, not column names: name the columns with "
             + option("header", "user,time,lon,lat"),
         )
-    columns = find_columns(names, path, given)
+    columns = find_columns(names, path, layout.columns)
     rows = Rows(str(path), provenance={"format": "csv"})
     try:
         _fill(rows, reader, columns, width=len(names), mark=mark, path=path)
@@ -201,14 +200,6 @@ def _wrong_width(fields: list[str], width: int, mark: str) -> str:
     return reason
 
 
-def _is_number(text: str) -> bool:
-    try:
-        float(text.replace(",", "."))
-    except ValueError:
-        return False
-    return True
-
-
 def _number(text: str, what: str, path: Path, line: int) -> float:
     try:
         return float(text)
@@ -216,7 +207,7 @@ def _number(text: str, what: str, path: Path, line: int) -> float:
         raise FileFormatError(path, line, f"the {what} {text!r} is not a number") from None
 
 
-def read_parquet(path: Path, given: dict[str, str | None]) -> Rows:
+def read_parquet(path: Path, layout: Layout = Layout()) -> Rows:  # noqa: B008 - frozen
     """Read latitude, longitude, time and user columns of a Parquet file.
 
     A timestamp column with a time zone is exact; one without is treated like a text without a zone.
@@ -231,7 +222,7 @@ def read_parquet(path: Path, given: dict[str, str | None]) -> Rows:
                 raise FileFormatError(
                     path, None, f"the file claims {rows_there:,} rows, more than it can hold"
                 )
-            columns = find_columns(schema.names, path, given)
+            columns = find_columns(schema.names, path, layout.columns)
             if len(columns.time) > 1:
                 raise FileFormatError(path, None, "the time of a Parquet file is one column")
             wanted = [k for k in (columns.lat, columns.lon, columns.time[0], columns.user) if k is not None]
