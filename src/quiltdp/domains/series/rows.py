@@ -206,7 +206,7 @@ class _Data:
 
     def test(self, rule: str, *rows: Any) -> None:
         """Refuse rows that depend on each other beyond the model."""
-        violation = find_violation(*rows, self.progress)
+        violation = find_violation(*rows, progress=self.progress)
         if violation is None:
             return
         words = {"time": option("rows", "time"), "group": option("rows", "group"), "read": option("read")}
