@@ -917,14 +917,14 @@ MUTANTS = (
         "np.where(value > 0.0, value + 2.0 * self._schedule.slack, 0.0)",
         "value",
         "laws of a clique count as exact",
-        COUPLING,
+        COUPLING + " tests/accountant/bounds/test_errors_of_laws.py",
     ),
     Mutant(
         "inference/chain_schedule.py",
         "return 4.0 * (self.steps + 2) * (int(states) + 3) * EPS",
         "return 0.0 * int(states)",
         "laws of a chain count as exact",
-        CHAIN_TWIN + " tests/accountant/bounds/test_fifty_digits.py",
+        CHAIN_TWIN + " tests/accountant/bounds/test_errors_of_laws.py",
     ),
     # -- a second choice: skips on chains
     Mutant(
@@ -1081,7 +1081,7 @@ MUTANTS = (
         "np.flatnonzero(found > values[given.units])",
         "np.flatnonzero(found > 2.0 * values[given.units])",
         "evidence that is less than twice as bad is passed over",
-        LISTED,
+        LISTED + " tests/accountant/bounds/test_parts.py",
     ),
     Mutant(
         "inference/interaction.py",

@@ -122,6 +122,24 @@ def test_conditioning_on_what_may_be_known_is_the_limit_of_a_small_model() -> No
         assert bound == pytest.approx(limit, rel=1e-6)
 
 
+def test_conditioning_counts_what_tells_a_little_more_than_nothing_known() -> None:
+    model = qd.Model.from_tables(
+        {
+            "A": ([], [0.5, 0.5]),
+            "B": ([], [0.8, 0.2]),
+            "C": (["A", "B"], [[[0.95, 0.05], [0.05, 0.95]], [[0.05, 0.95], [0.95, 0.05]]]),
+        }
+    )
+    alpha = {"A": 0.1, "B": 0.0, "C": 1.5}  # nothing is read of B, but it may be known
+    free = qd.leakage(model, alpha, "exact", PRIOR).per_record.values_array
+    for who in (knows("B"), knows(1)):
+        models = ConditionedModels(Problem(model, None, who), Workspace(model), WorkBudget())
+        bound = models.evaluate(np.array([*alpha.values()]), ALL).values
+        limit = qd.leakage(model, alpha, "exact", who).per_record.values_array
+        assert 1.1 * free[0] < limit[0] < 2.0 * free[0]
+        assert np.all(bound >= limit - 1e-9)
+
+
 def test_conditioning_keeps_the_prices_of_what_is_left() -> None:
     law = np.array([[0.7, 0.2, 0.1], [0.2, 0.5, 0.3], [0.1, 0.3, 0.6]])
     model = qd.Model.from_tables({"A": ([], law[0]), "B": (["A"], law), "C": (["B"], law[::-1])})
