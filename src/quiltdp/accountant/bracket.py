@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from quiltdp.accountant.adversaries import Adversary
 from quiltdp.accountant.attack import Attack, attack, attackable
 from quiltdp.accountant.trade_offs import BRACKET_ENTRIES, BRACKET_NODES
-from quiltdp.accountant.units import DpEpsilon, Protect
+from quiltdp.accountant.units import DpEpsilon
 from quiltdp.errors import InvalidArgument, ModelTooWide, option
 from quiltdp.model import Model
 from quiltdp.work import WorkBudget
@@ -72,12 +72,9 @@ def bracket(
     certified: float,
     dp_epsilon: DpEpsilon,
     adversary: str | Adversary = "informed",
-    *,
-    protect: Protect = None,
-    window: int = 1,
-    work: str | WorkBudget = "normal",
+    **options: Any,
 ) -> Bracket:
-    """Return a certified leakage beside what an attack at the same cost attains.
+    """Return a certified leakage beside what an attack at the same cost attains; options are the attack's.
 
     Raises
     ------
@@ -92,7 +89,7 @@ def bracket(
     >>> found.attained <= found.certified, found.ratio < 1.05
     (True, True)
     """
-    return Bracket(certified, attack(model, dp_epsilon, adversary, protect=protect, window=window, work=work))
+    return Bracket(certified, attack(model, dp_epsilon, adversary, **options))
 
 
 def bracket_of(calibration: Calibration, work: str | WorkBudget = "normal") -> Bracket:

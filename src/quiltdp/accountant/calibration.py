@@ -11,20 +11,19 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from quiltdp import edges
 from quiltdp.accountant.adversaries import adversary_from
 from quiltdp.accountant.analysis import Solution, Stage
 from quiltdp.accountant.bounds.contract import Vector
 from quiltdp.accountant.leakage import LeakageProfile
-from quiltdp.accountant.request import Progress, Who, Work
+from quiltdp.accountant.request import Options, Who, Work
 from quiltdp.accountant.result import Binding, Certificate, jsonable
 from quiltdp.accountant.units import (
     LARGEST,
     SMALLEST_TARGET,
     DpEpsilon,
-    Protect,
     alphas,
     heaviest,
     positive_epsilon,
@@ -36,7 +35,7 @@ from quiltdp.mechanisms.sensitivities import whole_at_least_one
 from quiltdp.model import Model
 from quiltdp.numbers import digits_up, scaled, shown_up
 from quiltdp.printable import json_text, printable
-from quiltdp.work import LEVELS, BesideBudget, Limit
+from quiltdp.work import LEVELS, BesideBudget
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -331,14 +330,8 @@ def calibrate(
     disjoint: bool = False,
     method: str = "auto",
     adversary: Who = "informed",
-    protect: Protect = None,
-    window: int = 1,
-    work: Work = "normal",
-    time_limit: Limit = None,
-    memory_limit: float | None = None,
     compare: bool = True,
-    progress: Progress | None = None,
-    executor: Executor | None = None,
+    **options: Unpack[Options],
 ) -> Calibration:
     """Return the smallest noise scale certified to leak at most ``epsilon`` about any unit.
 
@@ -380,27 +373,13 @@ def calibrate(
         apart = whole_at_least_one(releases, "releases")
     else:
         mechanism, apart = several(mechanism, releases), 1
-    options: dict[str, Any] = {
-        "method": method,
-        "adversary": adversary,
-        "protect": protect,
-        "window": window,
-        "work": work,
-        "time_limit": time_limit,
-        "memory_limit": memory_limit,
-        "progress": progress,
-        "executor": executor,
-    }
-    if not mechanism.pure:
-        found, pure = _approximate(model, target, mechanism, apart, **options), mechanism.as_pure()
-        if pure is None or method != "auto":
-            return found
-        alone = calibrate(  # the same noise, with δ = 0
-            model, target, pure, releases=apart, disjoint=disjoint, compare=compare, **options
-        )
-        return min(alone, found, key=lambda calibration: calibration.sigma)
-    profile = LeakageProfile(model, prices=mechanism.prices(model), **options)
-    return calibrate_profile(profile, target, mechanism, compare=compare, disjoint=apart)
+    search = {"method": method, "adversary": adversary, **options}
+    pure = mechanism if mechanism.pure else mechanism.as_pure()
+    found = [] if mechanism.pure else [_approximate(model, target, mechanism, apart, **search)]
+    if pure is not None and (not found or method == "auto"):  # the same noise with δ = 0 may need less of it
+        profile = LeakageProfile(model, prices=pure.prices(model), **search)
+        found.append(calibrate_profile(profile, target, pure, compare=compare, disjoint=apart))
+    return min(reversed(found), key=lambda calibration: calibration.sigma)
 
 
 def calibrate_profile(

@@ -9,21 +9,17 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, Unpack
 
 from quiltdp import edges
 from quiltdp.accountant.analysis import Analysis, Evaluation, Solution, Stage
 from quiltdp.accountant.bounds.contract import Vector
-from quiltdp.accountant.request import Progress, Request, Who, Work
+from quiltdp.accountant.request import Options, Request, Who, Work
 from quiltdp.accountant.result import Leakage, PerUnit
-from quiltdp.accountant.units import SMALLEST_TARGET, DpEpsilon, Protect, alphas, positive_epsilon
+from quiltdp.accountant.units import SMALLEST_TARGET, DpEpsilon, alphas, positive_epsilon
 from quiltdp.interface import any_model, old_keyword
 from quiltdp.model import Model
 from quiltdp.numbers import digits_down, digits_up, digits_up_array, down, scaled
-from quiltdp.work import Limit
-
-if TYPE_CHECKING:
-    from concurrent.futures import Executor
 
 __all__ = ["LeakageProfile", "analyze", "dp_epsilon", "leakage"]
 
@@ -159,17 +155,7 @@ class LeakageProfile(Analysis):
 
 @any_model
 def analyze(
-    model: Model,
-    *,
-    method: str = "auto",
-    adversary: Who = "informed",
-    protect: Protect = None,
-    window: int = 1,
-    work: Work = "normal",
-    time_limit: Limit = None,
-    memory_limit: float | None = None,
-    progress: Progress | None = None,
-    executor: Executor | None = None,
+    model: Model, *, method: str = "auto", adversary: Who = "informed", **options: Unpack[Options]
 ) -> LeakageProfile:
     """Do the α-independent work once and return the profile.
 
@@ -197,9 +183,7 @@ def analyze(
         Any ``concurrent.futures.Executor``: components of the model are analysed there, with the same
         answer (see :mod:`quiltdp.parallel`).
     """
-    profile = LeakageProfile(
-        model, method, adversary, protect, window, work, time_limit, memory_limit, progress, executor
-    )
+    profile = LeakageProfile(model, method, adversary, **options)
     profile.prepare()
     return profile
 
@@ -210,14 +194,7 @@ def leakage(
     dp_epsilon: DpEpsilon,
     method: str = "auto",
     adversary: Who = "informed",
-    *,
-    protect: Protect = None,
-    window: int = 1,
-    work: Work = "normal",
-    time_limit: Limit = None,
-    memory_limit: float | None = None,
-    progress: Progress | None = None,
-    executor: Executor | None = None,
+    **options: Unpack[Options],
 ) -> Leakage:
     """Return how much an α-DP mechanism leaks about each record of correlated data.
 
@@ -243,10 +220,7 @@ def leakage(
       binding    X2 (by chain)
       certified  certified bound: messages on pairs of states along the chain; rounded up in floating point
     """
-    profile = LeakageProfile(
-        model, method, adversary, protect, window, work, time_limit, memory_limit, progress, executor
-    )
-    return profile.leakage(dp_epsilon)
+    return LeakageProfile(model, method, adversary, **options).leakage(dp_epsilon)
 
 
 @old_keyword("bdp_epsilon", "epsilon")
@@ -256,14 +230,7 @@ def dp_epsilon(
     epsilon: float,
     method: str = "auto",
     adversary: Who = "informed",
-    *,
-    protect: Protect = None,
-    window: int = 1,
-    work: Work = "normal",
-    time_limit: Limit = None,
-    memory_limit: float | None = None,
-    progress: Progress | None = None,
-    executor: Executor | None = None,
+    **options: Unpack[Options],
 ) -> float:
     """Return the largest α for which every α-DP mechanism is certified to leak at most ε.
 
@@ -274,7 +241,4 @@ def dp_epsilon(
     >>> round(1 / qd.dp_epsilon(m, epsilon=1.0), 3)
     8.653
     """
-    profile = LeakageProfile(
-        model, method, adversary, protect, window, work, time_limit, memory_limit, progress, executor
-    )
-    return profile.dp_epsilon(epsilon)
+    return LeakageProfile(model, method, adversary, **options).dp_epsilon(epsilon)

@@ -32,12 +32,11 @@ from numpy.typing import NDArray
 from quiltdp.accountant.adversaries import Adversary
 from quiltdp.accountant.attack import Attack, attack, attackable
 from quiltdp.accountant.trade_offs import SUM_GRID, SUM_OUTPUTS, SUM_PARTS, SUM_VALUES
-from quiltdp.accountant.units import Protect, alphas
+from quiltdp.accountant.units import alphas
 from quiltdp.errors import InvalidArgument, ModelTooWide, option
 from quiltdp.inference.sums import WeightedSums
 from quiltdp.model import Model
 from quiltdp.numbers import EPS, down
-from quiltdp.work import WorkBudget
 
 __all__ = ["NoiseAttack", "attack_gaussian", "discrete_mixture_delta", "gaussian_mixture_delta"]
 
@@ -95,11 +94,9 @@ def attack_gaussian(
     *,
     sensitivity: float | Mapping[str, float] = 1.0,
     whole: bool = False,
-    protect: Protect = None,
-    window: int = 1,
-    work: str | WorkBudget = "normal",
     max_entries: int = 2**20,
     in_passing: bool = False,
+    **options: Any,
 ) -> NoiseAttack:
     """Return a noisy sum that tells two values of a record apart, and the ε it attains at a given δ.
 
@@ -109,11 +106,11 @@ def attack_gaussian(
         Standard deviation of the noise (σ of discrete noise), and the δ allowed.
     whole
         Whether the noise is discrete; sensitivities are whole numbers then.
-    protect, window
-        What is protected: single records by default, named sets of them, or runs of steps of a chain.
     dp_epsilon
         α of the heaviest record in the product-form attack that suggests the terms: about ε times the
         deviation that one record alone needs for ε, over ``scale``.
+    max_entries, in_passing, **options
+        Those of :func:`quiltdp.attack`: ``protect``, ``window``, ``work``.
 
     Raises
     ------
@@ -135,17 +132,8 @@ def attack_gaussian(
         raise InvalidArgument("no record moves the query")
     records = {n: float(weights[model.index[n]]) * (dp_epsilon / top) for n in model.records}
     steps = _GLANCE if in_passing else _STEPS
-    found = attack(
-        model,
-        records,
-        adversary,
-        protect=protect,
-        window=window,
-        work=work,
-        max_entries=max_entries,
-        in_passing=in_passing,
-        steps=steps,
-    )
+    options |= {"max_entries": max_entries, "in_passing": in_passing, "steps": steps}
+    found = attack(model, records, adversary, **options)
     part = attackable(model, steps)
     equal = all(w in (0.0, top) for w in weights.tolist())
     unit = top if equal else (1.0 if whole else top / SUM_PARTS)

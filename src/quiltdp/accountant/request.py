@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from quiltdp.accountant.adversaries import INFORMED, PRIOR, Adversary, adversary_from, check_known
 from quiltdp.accountant.bounds.contract import Vector
@@ -18,11 +18,30 @@ from quiltdp.work import Guard, Limit, WorkBudget
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-__all__ = ["Progress", "Request", "Who", "Work"]
+__all__ = ["Options", "Progress", "Request", "SearchOptions", "Who", "Work"]
 
 Progress = Callable[[str, float], None]
 Work = str | WorkBudget
 Who = str | Adversary
+
+
+class Options(TypedDict, total=False):
+    """The options that every analysis takes besides its method and adversary; see :func:`quiltdp.analyze`."""
+
+    protect: Protect
+    window: int
+    work: Work
+    time_limit: Limit
+    memory_limit: float | None
+    progress: Progress | None
+    executor: Executor | None
+
+
+class SearchOptions(Options, total=False):
+    """The same, and the method and the adversary."""
+
+    method: str
+    adversary: Who
 
 
 @dataclass(frozen=True, eq=False)

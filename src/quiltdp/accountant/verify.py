@@ -9,19 +9,20 @@ in its certificate, and then never leaks more than it promised.
 from __future__ import annotations
 
 import re
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Unpack
 
 from quiltdp.accountant.approximate import approximate_leakage
 from quiltdp.accountant.calibration import Calibration, cost_at, smallest_noise
 from quiltdp.accountant.leakage import LeakageProfile
-from quiltdp.accountant.request import Who, Work
+from quiltdp.accountant.request import SearchOptions
 from quiltdp.accountant.result import Leakage
-from quiltdp.accountant.units import Protect, make_units, positive_epsilon
+from quiltdp.accountant.units import make_units, positive_epsilon
 from quiltdp.errors import InvalidArgument, option
 from quiltdp.interface import any_model
 from quiltdp.mechanisms import Mechanism, check_mechanism
 from quiltdp.model import Model
-from quiltdp.work import Limit, WorkBudget
+from quiltdp.work import WorkBudget
 
 __all__ = ["leakage_of"]
 
@@ -31,14 +32,7 @@ def leakage_of(
     model: Model,
     mechanism: Mechanism | Calibration,
     scale: float | None = None,
-    *,
-    method: str | None = None,
-    adversary: Who | None = None,
-    protect: Protect = None,
-    window: int | None = None,
-    work: Work | None = None,
-    time_limit: Limit = None,
-    memory_limit: float | None = None,
+    **options: Unpack[SearchOptions],
 ) -> Leakage:
     """Return the leakage of a mechanism used at a given noise scale, certified: σ → ε.
 
@@ -49,10 +43,9 @@ def leakage_of(
     mechanism
         A mechanism with its sensitivity; or a calibration, which is certified anew by the search it was
         made with: at its own scale (the default) or more noise it never leaks more than its ε.
-    method, adversary, window, work, time_limit, memory_limit
-        As for :func:`quiltdp.leakage`, with its defaults.  A calibration says all but the limits itself.
-    protect
-        As for :func:`quiltdp.leakage`; needed again for a calibration for sets that was read from a file.
+    **options
+        Those of :func:`quiltdp.leakage`, with its defaults.  A calibration says all but the limits itself;
+        ``protect`` is needed again for one for sets that was read from a file.
 
     Raises
     ------
@@ -72,40 +65,25 @@ def leakage_of(
     >>> leakage_of(m, cal).epsilon <= 1.0
     True
     """
+    search = {name: value for name, value in options.items() if value is not None}
     if isinstance(mechanism, Calibration):
-        said = {"method": method, "adversary": adversary, "work": work}
-        given = next((name for name, value in said.items() if value is not None), None)
-        if given is not None:
-            raise InvalidArgument(f"{option(given)}: a calibration says its own; leave it out")
+        stated = next((name for name in ("method", "adversary", "work") if name in search), None)
+        if stated is not None:
+            raise InvalidArgument(f"{option(stated)}: a calibration says its own; leave it out")
         number = mechanism.sigma if scale is None else positive_epsilon(scale, "scale")
-        return _certified_anew(model, mechanism, number, protect, window, time_limit, memory_limit)
+        return _certified_anew(model, mechanism, number, search)
     check_mechanism(mechanism)
     if scale is None:
         raise InvalidArgument(f"{option('scale')} is missing: give the noise scale of the mechanism")
     number = positive_epsilon(scale, "scale")
-    options: dict[str, Any] = {
-        "method": "auto" if method is None else method,
-        "adversary": "informed" if adversary is None else adversary,
-        "protect": protect,
-        "window": 1 if window is None else window,
-        "work": "normal" if work is None else work,
-        "time_limit": time_limit,
-        "memory_limit": memory_limit,
-    }
     if not mechanism.pure:
-        return approximate_leakage(model, mechanism, number, **options)
-    profile = LeakageProfile(model, prices=mechanism.prices(model), **options)
+        return approximate_leakage(model, mechanism, number, **search)
+    profile = LeakageProfile(model, prices=mechanism.prices(model), **search)
     return profile.leakage(cost_at(mechanism, number))
 
 
 def _certified_anew(
-    model: Model,
-    calibration: Calibration,
-    scale: float,
-    protect: Protect,
-    window: int | None,
-    time_limit: Limit,
-    memory_limit: float | None,
+    model: Model, calibration: Calibration, scale: float, options: Mapping[str, Any]
 ) -> Leakage:
     """Return the leakage by the search in a calibration's certificate."""
     if model.fingerprint != calibration.fingerprint:
@@ -113,41 +91,35 @@ def _certified_anew(
             f"calibration: it was made for another model ({calibration.fingerprint[:12]}…),"
             f" not for this one ({model.fingerprint[:12]}…)"
         )
-    certificate = calibration.certificate
-    options: dict[str, Any] = {
+    certificate, mechanism = calibration.certificate, calibration.mechanism
+    search = {
+        **options,
+        **_protection(model, calibration, options),
         "method": certificate.asked,
         "adversary": calibration.adversary,
-        "time_limit": time_limit,
-        **_protection(model, calibration, protect, window),
-    }
-    options |= {
         "work": WorkBudget.from_dict(certificate.work, certificate.stage),
-        "memory_limit": memory_limit,
     }
-    if not calibration.mechanism.pure:
-        return approximate_leakage(model, calibration.mechanism, scale, known=calibration.epsilon, **options)
-    options["prices"] = calibration.mechanism.prices(model)
-    profile = LeakageProfile(model, **options)
-    found = profile.leakage(cost_at(calibration.mechanism, scale))
-    if found.epsilon > calibration.epsilon:  # a search may know better than one look: it is repeated
-        profile = LeakageProfile(model, **options)
-        sigma, solution, stage = smallest_noise(profile, calibration.epsilon, calibration.mechanism)
+    if not mechanism.pure:
+        return approximate_leakage(model, mechanism, scale, known=calibration.epsilon, **search)
+    search["prices"] = mechanism.prices(model)
+    profile = LeakageProfile(model, **search)
+    found = profile.leakage(cost_at(mechanism, scale))
+    if found.epsilon > calibration.epsilon:  # a search may know better than one evaluation: it is repeated
+        profile = LeakageProfile(model, **search)
+        sigma, solution, stage = smallest_noise(profile, calibration.epsilon, mechanism)
         if sigma <= scale:
-            found = profile.explain(solution.found, stage, cost_at(calibration.mechanism, sigma))
+            found = profile.explain(solution.found, stage, cost_at(mechanism, sigma))
     return profile.whole(found)
 
 
-def _protection(
-    model: Model, calibration: Calibration, protect: Protect, window: int | None
-) -> dict[str, Any]:
-    """Return what a calibration protects: what is given, else what it was made from, else what it says."""
-    chosen: dict[str, Any] = {"protect": protect, "window": 1 if window is None else window}
-    if protect is None and window is None:
-        run = re.fullmatch(r"runs of (\d{1,9}) steps", calibration.protected)
-        if calibration.origin is not None:
-            chosen = {name: calibration.origin[1].get(name, value) for name, value in chosen.items()}
-        elif run:
-            chosen["window"] = int(run[1])
+def _protection(model: Model, calibration: Calibration, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a calibration protects: as the options say, else what it was made from, or what it says."""
+    chosen: dict[str, Any] = {name: options[name] for name in ("protect", "window") if name in options}
+    if not chosen and calibration.origin is not None:
+        made = calibration.origin[1]
+        chosen = {name: made[name] for name in ("protect", "window") if name in made}
+    elif not chosen and (run := re.fullmatch(r"runs of (\d{1,9}) steps", calibration.protected)):
+        chosen["window"] = int(run[1])
     kind = make_units(model, **chosen).kind
     if kind != calibration.protected:
         raise InvalidArgument(
