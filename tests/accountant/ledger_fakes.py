@@ -6,7 +6,7 @@ import sqlite3
 from pathlib import Path
 
 from quiltdp.accountant.ledger import Ledger, Terms
-from quiltdp.accountant.ledger.schema import SCHEMA
+from quiltdp.accountant.ledger.sqlite import SCHEMA
 from quiltdp.mechanisms import Laplace
 
 PRINT = "a" * 64

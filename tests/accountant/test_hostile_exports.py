@@ -13,8 +13,7 @@ import pytest
 
 import quiltdp as qd
 from quiltdp.accountant.ledger import Entry, Ledger, verify_export
-from quiltdp.accountant.ledger.entries import Head, genesis_digest
-from quiltdp.accountant.ledger.written import read_count, read_double, read_share
+from quiltdp.accountant.ledger.entries import Head, genesis_digest, read_count, read_double, read_share
 from quiltdp.cli.ledger import _verify_export
 from quiltdp.errors import LedgerCorrupt, QuiltdpError
 

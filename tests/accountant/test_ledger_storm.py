@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 from ledger_fakes import terms
 
-from quiltdp.accountant.ledger import Ledger, store
-from quiltdp.accountant.ledger.store import Store
+from quiltdp.accountant.ledger import Ledger, sqlite
+from quiltdp.accountant.ledger.sqlite import SQLiteStore
 from quiltdp.cli import main
 from quiltdp.errors import BudgetSpent
 
@@ -128,13 +128,13 @@ def test_a_dying_store_is_given_to_nobody(quick_path: Path, monkeypatch: pytest.
     """The last user of a file goes while another comes: the newcomer's connection stays open."""
     path = quick_path / "study.db"
     Ledger.create(path, terms()).close()
-    connected, newcomers = Store._connected, []
+    connected, newcomers = SQLiteStore._connected, []
 
-    def watched(self: Store, where: str) -> Any:
-        return _Connection(connected(self, where), lambda: newcomers.append(Store.at(path)))
+    def watched(self: SQLiteStore, where: str) -> Any:
+        return _Connection(connected(self, where), lambda: newcomers.append(SQLiteStore.at(path)))
 
     with monkeypatch.context() as patched:
-        patched.setattr(Store, "_connected", watched)
+        patched.setattr(SQLiteStore, "_connected", watched)
         Ledger.open(path)  # and gone again
     assert len(newcomers) == 1
     assert Ledger(newcomers[0]).charge(0.5).share == Fraction(1, 2)
@@ -145,19 +145,22 @@ def test_a_child_forked_in_the_middle_undoes_nothing_when_it_ends(quick_path: Pa
     """It has the parent's connection and journal open, and closes neither."""
     ledger = Ledger.create(quick_path / "study.db", terms())
     committed, tell = os.pipe()
-    with ledger.store.held(1.0, writing=True), ledger.store.transaction("IMMEDIATE") as connection:
-        connection.execute("UPDATE head SET document = document || ' '")
+    with ledger.store.held(1.0, writing=True), ledger.store.transaction(writing=True) as rows:
+        rows.connection.execute("UPDATE head SET document = document || ' '")
         child = os.fork()
         if child == 0:  # as an interpreter that ends would, once the parent has committed
             os.read(committed, 1)
-            del connection, ledger
-            store._CONNECTIONS.clear()
+            del rows, ledger
+            sqlite._CONNECTIONS.clear()
             gc.collect()
             os._exit(0)
     os.write(tell, b"!")
     assert os.waitpid(child, 0)[1] == 0
     for end in (committed, tell):
         os.close(end)
-    with ledger.store.held(1.0, writing=False), ledger.store.transaction("DEFERRED", afresh=True) as after:
-        assert after.execute("SELECT document FROM head").fetchone()[0].endswith("  ")
+    with (
+        ledger.store.held(1.0, writing=False),
+        ledger.store.transaction(writing=False, afresh=True) as after,
+    ):
+        assert after.connection.execute("SELECT document FROM head").fetchone()[0].endswith("  ")
     assert ledger.charge(1.0).share == 1

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import quiltdp as qd
-from quiltdp.accountant.ledger.siblings import other_account
+from quiltdp.accountant.ledger.sqlite import other_account
 
 
 @pytest.fixture(scope="module")

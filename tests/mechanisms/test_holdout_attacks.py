@@ -20,6 +20,7 @@ from holdout_fakes import terms
 
 from quiltdp import Gaussian, Laplace, Ledger, ReusableHoldout
 from quiltdp.accountant.ledger import Terms
+from quiltdp.accountant.ledger.sqlite import SQLiteRows
 from quiltdp.errors import InvalidArgument, QuiltdpError, Refused
 from quiltdp.mechanisms import GaussianMechanism, LaplaceMechanism
 from quiltdp.mechanisms.expressions import Expression
@@ -107,17 +108,17 @@ def test_a_failure_after_the_draw_is_charged_and_says_nothing(path: Path, monkey
     for k, gap in enumerate((0.0, 0.9)):
         place = path.with_name(f"{k}.db")
         h = holdout(place, second=True)
-        write = type(h.ledger.store).write
+        write = SQLiteRows.write
 
-        def broken(self: Any, connection: Any, entries: Any, *rest: Any, write: Any = write) -> None:
+        def broken(self: Any, entries: Any, *rest: Any, write: Any = write) -> None:
             entries = list(entries)
             if entries[0].kind != "reserve":
                 import sqlite3
 
                 raise sqlite3.OperationalError(f"{entries[0].kind} {entries[0].value}")
-            write(self, connection, entries, *rest)
+            write(self, entries, *rest)
 
-        monkeypatch.setattr(type(h.ledger.store), "write", broken)
+        monkeypatch.setattr(SQLiteRows, "write", broken)
         with pytest.raises(Refused) as caught:
             h.ask(rows(0.05, gap))
         monkeypatch.undo()
@@ -768,17 +769,17 @@ def test_an_answer_fits_into_the_room_that_was_reserved_for_it(path: Path, monke
     """Between reservation and outcome the disk fills up: the outcome still has its pages."""
     calibration = terms(budget=100, sensitivity=1 / N, dp_epsilon=400.0)
     h = ReusableHoldout(TRAIN, FRESH, calibration, 0.2, path)
-    write = type(h.ledger.store).write
+    write = SQLiteRows.write
 
-    def full(self: Any, connection: Any, entries: Any, *rest: Any) -> None:
+    def full(self: Any, entries: Any, *rest: Any) -> None:
         entries = list(entries)
         if entries[0].kind != "reserve":
-            pages = connection.execute("PRAGMA page_count").fetchone()[0]
-            connection.execute(f"PRAGMA max_page_count = {pages}")
-        write(self, connection, entries, *rest)
-        connection.execute("PRAGMA max_page_count = 1000000")
+            pages = self.connection.execute("PRAGMA page_count").fetchone()[0]
+            self.connection.execute(f"PRAGMA max_page_count = {pages}")
+        write(self, entries, *rest)
+        self.connection.execute("PRAGMA max_page_count = 1000000")
 
-    monkeypatch.setattr(type(h.ledger.store), "write", full)
+    monkeypatch.setattr(SQLiteRows, "write", full)
     for batch in (1, 1, 40, 3, 20):
         answers = h.ask_many([OVERFITTED] * batch, labels=["y" * 500] * batch)
         assert {a.source for a in answers} == {"holdout"}

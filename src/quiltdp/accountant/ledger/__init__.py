@@ -8,7 +8,7 @@ from quiltdp.accountant.ledger.interrupts import interruptible
 from quiltdp.accountant.ledger.ledger import Ledger, verify_export
 from quiltdp.accountant.ledger.odometer import AdversaryReading, Odometer
 from quiltdp.accountant.ledger.requests import Outcome, Request
-from quiltdp.accountant.ledger.siblings import other_account
+from quiltdp.accountant.ledger.sqlite import other_account
 from quiltdp.accountant.ledger.visit import Reservation, Visit
 
 __all__ = [

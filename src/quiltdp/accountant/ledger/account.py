@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from quiltdp.accountant.ledger.written import read_double
+from quiltdp.accountant.ledger.entries import read_double
 from quiltdp.errors import InvalidArgument, LedgerCorrupt, option
 from quiltdp.mechanisms import Mechanism, mechanism_from_dict
 from quiltdp.numbers import round_up

@@ -14,15 +14,30 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from dataclasses import fields as dataclass_fields
 from fractions import Fraction
 from typing import Any, Literal, get_args
 
-from quiltdp.accountant.ledger.written import MOST_BITS, read_count, read_double, read_share
 from quiltdp.errors import LedgerCorrupt
 
-__all__ = ["OUTCOMES", "Entry", "Head", "Kind", "Pending", "genesis_digest", "link", "replay"]
+__all__ = [
+    "OUTCOMES",
+    "Entry",
+    "Head",
+    "Kind",
+    "Pending",
+    "genesis_digest",
+    "link",
+    "read_count",
+    "read_double",
+    "read_head",
+    "read_share",
+    "replay",
+]
 
 _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 _NOTHING = Fraction(0)
@@ -32,20 +47,16 @@ Kind = Literal["charge", "data", "extend", "failed", "holdout", "reserve", "trai
 OUTCOMES: frozenset[str] = frozenset(("failed", "holdout", "train", "unasked"))
 """What may come of a reserved question."""
 
-_NAMES = (
-    "seq",
-    "time",
-    "kind",
-    "share",
-    "count",
-    "answers",
-    "value",
-    "key",
-    "request",
-    "label",
-    "commitment",
-    "digest",
-)
+# Numbers as they are written: one grammar, bounded, so that nobody's file can ask for long work.
+# ``Fraction("1e9999999")`` computes for seconds and ``float.fromhex("0x1p99999")`` overflows.
+_MOST_DIGITS = 4300  # what Python writes of one whole number
+_MOST_BITS = int(_MOST_DIGITS * math.log2(10))
+"""Bits of the longest number that can be written."""
+
+_SHARE = re.compile(rf"(?:0|[1-9][0-9]{{0,{_MOST_DIGITS - 1}}})(?:/[1-9][0-9]{{0,{_MOST_DIGITS - 1}}})?")
+_DOUBLE = re.compile(r"-?0x[01]\.[0-9a-f]{1,13}p[-+][0-9]{1,4}")
+_LARGEST_COUNT = 2**63 - 1  # of SQLite
+
 _COUNTS = {"seq", "count", "answers"}
 _MAYBE = {"key", "request", "label"}
 
@@ -65,15 +76,15 @@ class Entry:
     seq: int
     time: str
     kind: Kind
-    share: Fraction
-    count: int
-    answers: int
-    value: float | None
-    key: str | None
-    request: str | None
-    label: str | None
-    commitment: str | None
-    digest: str
+    share: Fraction = _NOTHING
+    count: int = 0
+    answers: int = 0
+    value: float | None = None
+    key: str | None = None
+    request: str | None = None
+    label: str | None = None
+    commitment: str | None = None
+    digest: str = ""
     repeated: bool = field(default=False, compare=False)
 
     def fields(self) -> tuple[Any, ...]:
@@ -124,17 +135,7 @@ class Entry:
     @classmethod
     def after(cls, head: Head, kind: Kind, **fields: Any) -> Entry:
         """Return the entry that follows a head, its digest computed."""
-        plain: dict[str, Any] = {
-            "share": _NOTHING,
-            "count": 0,
-            "answers": 0,
-            "value": None,
-            "key": None,
-            "request": None,
-            "label": None,
-            "commitment": None,
-        }
-        unsigned = cls(seq=head.seq + 1, kind=kind, digest="", **{**plain, **fields})
+        unsigned = cls(seq=head.seq + 1, kind=kind, **fields)
         return replace(unsigned, digest=link(head.digest, unsigned.fields()[:-1]))
 
     def public(self) -> dict[str, Any]:
@@ -159,6 +160,10 @@ class Entry:
                 f"ledger entry {entry.seq} was changed: its {changed[0]} is not what was signed"
             )
         return entry
+
+
+_NAMES = tuple(f.name for f in dataclass_fields(Entry) if f.compare)
+"""What is stored of an entry, in the order of the columns."""
 
 
 @dataclass(frozen=True)
@@ -191,6 +196,15 @@ class Head:
     commitment: str | None = None
     pending: Pending | None = None
     extensions: tuple[tuple[int, float | None], ...] = ()
+
+    def document(self) -> dict[str, Any]:
+        """Return the totals as they are stored; :func:`read_head` reads them back."""
+        held = self.pending
+        pending = None if held is None else [str(held.share), held.answers, held.count]
+        document = {**vars(self), "settled": str(self.settled), "pending": pending}
+        if not document.pop("extensions"):  # ledgers without any stay as they were
+            return document
+        return {**document, "extensions": [list(extension) for extension in self.extensions]}
 
     @property
     def asked(self) -> int:
@@ -255,6 +269,59 @@ class Head:
         )
 
 
+def read_count(value: Any) -> int:
+    """Return a whole number from 0 to 2⁶³ − 1.
+
+    Examples
+    --------
+    >>> read_count(7)
+    7
+    """
+    if type(value) is not int or not 0 <= value <= _LARGEST_COUNT:
+        raise ValueError("a count is no whole number from 0 to 2⁶³ − 1")
+    return value
+
+
+def read_share(text: Any) -> Fraction:
+    """Return a share of the calibrated privacy, ``n`` or ``n/d`` in lowest terms.
+
+    Examples
+    --------
+    >>> read_share("1/12")
+    Fraction(1, 12)
+    """
+    if isinstance(text, str) and _SHARE.fullmatch(text):
+        share = Fraction(text)
+        if str(share) == text:
+            return share
+    raise ValueError("its share is no fraction n/d in lowest terms")
+
+
+def read_double(text: Any) -> float:
+    """Return a finite double from what :meth:`float.hex` wrote.
+
+    Examples
+    --------
+    >>> read_double("0x1.8000000000000p+1")
+    3.0
+    """
+    if isinstance(text, str) and _DOUBLE.fullmatch(text):
+        try:
+            return float.fromhex(text)
+        except OverflowError:
+            pass
+    raise ValueError("a number is no double in hexadecimal")
+
+
+def read_head(document: Mapping[str, Any]) -> Head:
+    """Read back what :meth:`Head.document` made; raises whatever a strange document makes Python raise."""
+    held = document["pending"]
+    pending = None if held is None else Pending(read_share(held[0]), read_count(held[1]), read_count(held[2]))
+    settled = read_share(document["settled"])
+    extensions = tuple((seq, accuracy) for seq, accuracy in document.get("extensions", ()))
+    return Head(**{**document, "settled": settled, "pending": pending, "extensions": extensions})
+
+
 def canonical(document: Any) -> bytes:
     """Return the one way to write a JSON document."""
     return _ENCODER.encode(document).encode()
@@ -278,7 +345,7 @@ def replay(head: Head, entries: Iterable[Entry]) -> Head:
         if link(head.digest, entry.fields()[:-1]) != entry.digest:
             raise LedgerCorrupt(f"ledger entry {entry.seq} was changed: its hash does not fit")
         head = head.after(entry)
-        if head.spent.denominator.bit_length() > MOST_BITS:
+        if head.spent.denominator.bit_length() > _MOST_BITS:
             raise LedgerCorrupt(f"ledger entry {entry.seq} makes a total that no ledger could write")
         if head.spent > 1:
             raise LedgerCorrupt(f"ledger entry {entry.seq} spends more privacy than the calibration allows")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
-import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
@@ -27,8 +26,8 @@ from quiltdp.accountant.ledger.anchor import Anchor, newest_seen, note_seen
 from quiltdp.accountant.ledger.entries import Entry, Head, genesis_digest, replay
 from quiltdp.accountant.ledger.odometer import Odometer, read_adversaries
 from quiltdp.accountant.ledger.requests import Request
-from quiltdp.accountant.ledger.schema import VERSION
-from quiltdp.accountant.ledger.store import MEMORY, Store
+from quiltdp.accountant.ledger.sqlite import SQLiteStore
+from quiltdp.accountant.ledger.store import MEMORY, VERSION, Rows, Store
 from quiltdp.accountant.ledger.visit import Visit, bounded, now
 from quiltdp.errors import InvalidArgument, LedgerCorrupt, NotALedger, Refused, option
 from quiltdp.mechanisms import Mechanism
@@ -52,7 +51,7 @@ class Ledger:
     Parameters
     ----------
     store
-        The opened file.
+        Where its rows are, see :mod:`.store`: the opened file.
     anchor
         A small file elsewhere that remembers the newest entry; it notices when the whole ledger
         is replaced by an older copy, which no chain inside the file can.  A ledger that was made
@@ -68,8 +67,8 @@ class Ledger:
         self.timeout = _checked_timeout(timeout)
         self.genesis: dict[str, Any] = {}
         self._root = ""
-        with self._reading(afresh=True) as (connection, _):
-            self.store.integrity(connection)
+        with self._reading(afresh=True) as (rows, _):
+            rows.integrity()
 
     # -- life ------------------------------------------------------------------------------
 
@@ -118,7 +117,7 @@ class Ledger:
             "anchor": guard is not None,
             "salt_sha256": hashlib.sha256(salt).hexdigest(),
         }
-        store = Store.create(path, genesis, salt)
+        store = SQLiteStore.create(path, genesis, salt)
         if guard is not None:
             guard.advance(str(genesis["id"]), 0, genesis_digest(genesis))
         return cls(store, guard, timeout)
@@ -136,7 +135,7 @@ class Ledger:
         """Open an existing ledger and walk its whole chain; refuse another calibration or settings."""
         if str(path) == MEMORY or not _exists(path):
             raise InvalidArgument(f"{path}: there is no ledger here; make one first")
-        ledger = cls(Store.at(path), Anchor(anchor) if anchor is not None else None, timeout)
+        ledger = cls(SQLiteStore.at(path), Anchor(anchor) if anchor is not None else None, timeout)
         ledger.require(calibration, settings)
         return ledger
 
@@ -189,9 +188,8 @@ class Ledger:
 
     @property
     def store(self) -> Store:
-        """The file; in a forked child, the child's own."""
-        if self._store.pid != os.getpid() and self._store.path != MEMORY:
-            self._store = Store.at(self._store.path)
+        """The store; in a forked child, the child's own."""
+        self._store = self._store.here()
         return self._store
 
     @property
@@ -222,8 +220,8 @@ class Ledger:
 
     def entries(self) -> list[Entry]:
         """Return all entries, verified."""
-        with self._reading() as (connection, _):
-            return list(self.store.entries(connection))
+        with self._reading() as (rows, _):
+            return list(rows.entries())
 
     # -- integrity -------------------------------------------------------------------------
 
@@ -235,55 +233,55 @@ class Ledger:
         LedgerCorrupt
             Naming the entry, table or trigger.
         """
-        with self._reading(afresh=True) as (connection, _):  # it must still have what was seen before
-            self.store.integrity(connection)
+        with self._reading(afresh=True) as (rows, _):  # it must still have what was seen before
+            rows.integrity()
             self._seen = None
-            return self._catch_up(connection)
+            return self._catch_up(rows)
 
     @contextmanager
-    def _reading(self, *, afresh: bool = False) -> Iterator[tuple[sqlite3.Connection, Head]]:
+    def _reading(self, *, afresh: bool = False) -> Iterator[tuple[Rows, Head]]:
         """Hold the ledger for reading; what is read may be told once the anchor knows it."""
         with self.store.held(self.timeout, writing=False):
-            with self.looking("DEFERRED", afresh=afresh) as (connection, head):
-                yield connection, head
+            with self.transaction(writing=False, afresh=afresh) as (rows, head):
+                yield rows, head
             self.anchored(head)
 
     @contextmanager
-    def looking(self, mode: str, *, afresh: bool = False) -> Iterator[tuple[sqlite3.Connection, Head]]:
+    def transaction(self, *, writing: bool, afresh: bool = False) -> Iterator[tuple[Rows, Head]]:
         """Run a transaction of a held store, after walking the chain to its head."""
-        with self.store.transaction(mode, afresh=afresh) as connection:
-            yield connection, self._catch_up(connection)
+        with self.store.transaction(writing=writing, afresh=afresh) as rows:
+            yield rows, self._catch_up(rows)
 
-    def _catch_up(self, connection: sqlite3.Connection) -> Head:
+    def _catch_up(self, rows: Rows) -> Head:
         """Walk the chain from the last entry seen to the stored head, or refuse the file."""
-        store, known = self.store, self._seen
+        known = self._seen
         if known is None:
-            self._read_genesis(connection)
+            self._read_genesis(rows)
             known = Head(0, self._root)
-        elif store.digest_at(connection, known.seq) != known.digest:
+        elif rows.digest_at(known.seq) != known.digest:
             raise LedgerCorrupt(f"{self.path}: entry {known.seq} was changed or removed while in use")
         try:
-            head = replay(known, store.entries(connection, known.seq))
+            head = replay(known, rows.entries(known.seq))
         except LedgerCorrupt as error:
             raise LedgerCorrupt(f"{self.path}: {error}") from None
-        if store.head(connection) != head:
+        if rows.head() != head:
             raise LedgerCorrupt(f"{self.path}: the last entries were removed or the head was changed")
-        self._check_anchor(connection)
+        self._check_anchor(rows)
         newest = newest_seen(self._id)
-        if newest is not None and store.digest_at(connection, newest[0]) != newest[1]:
+        if newest is not None and rows.digest_at(newest[0]) != newest[1]:
             raise self._older_copy()
         self._seen = head
         return head
 
-    def _read_genesis(self, connection: sqlite3.Connection) -> None:
-        document, root = self.store.genesis(connection)
+    def _read_genesis(self, rows: Rows) -> None:
+        document, root = rows.genesis()
         if document.get("format") != VERSION:
             raise LedgerCorrupt(
                 f"{self.path}: ledger format {document.get('format')!r}, this version reads {VERSION}"
             )
         if self.genesis and document.get("id") != self.genesis["id"]:
             raise LedgerCorrupt(f"{self.path}: the file was exchanged for another ledger")
-        salt = self.store.secret(connection)[0]
+        salt = rows.secret()[0]
         if hashlib.sha256(salt).hexdigest() != document.get("salt_sha256"):
             raise LedgerCorrupt(f"{self.path}: the ledger's secret was changed")
         self.genesis, self._root = document, root
@@ -299,7 +297,7 @@ class Ledger:
             " it is an older copy, or was changed"
         )
 
-    def _check_anchor(self, connection: sqlite3.Connection) -> None:
+    def _check_anchor(self, rows: Rows) -> None:
         if self._anchor is None:
             if self.genesis.get("anchor"):
                 raise Refused(
@@ -312,7 +310,7 @@ class Ledger:
             raise LedgerCorrupt(f"{self._anchor.path}: the anchor is missing; restore it")
         if known[0] != self.genesis["id"]:
             raise LedgerCorrupt(f"{self._anchor.path}: this anchor belongs to another ledger")
-        if self.store.digest_at(connection, known[1]) != known[2]:
+        if rows.digest_at(known[1]) != known[2]:
             raise LedgerCorrupt(
                 f"{self.path}: the anchor remembers entry {known[1]}, which this file does not have:"
                 " it is an older copy"
@@ -439,8 +437,8 @@ class Ledger:
 
     def export(self) -> dict[str, Any]:
         """Return everything that may be shown: genesis and entries, never the secret threshold."""
-        with self._reading() as (connection, head):
-            entries = [entry.public() for entry in self.store.entries(connection)]
+        with self._reading() as (rows, head):
+            entries = [entry.public() for entry in rows.entries()]
         return {"genesis": self.genesis, "entries": entries, "head": {"seq": head.seq, "digest": head.digest}}
 
 

@@ -23,9 +23,8 @@ from quiltdp.accountant.ledger.requests import Outcome, Request, keyed
 from quiltdp.errors import BudgetSpent, InvalidArgument, LedgerCorrupt, QuiltdpError, Refused
 
 if TYPE_CHECKING:
-    import sqlite3
-
     from quiltdp.accountant.ledger.ledger import Ledger
+    from quiltdp.accountant.ledger.store import Rows
 
 __all__ = ["Reservation", "Visit", "bounded", "now"]
 
@@ -60,22 +59,18 @@ class Visit:
     def __init__(self, ledger: Ledger, requests: Sequence[Request]) -> None:
         self._ledger = ledger
         self._process = os.getpid()
-        self._requests = tuple(requests)
-        with ledger.looking("DEFERRED") as (connection, head):
+        with ledger.transaction(writing=False) as (rows, head):
             self.head = head
-            self._salt, self._threshold, self._nonce = ledger.store.secret(connection)
-            self.recalled = [self._recall(connection, request) for request in self._requests]
-            self.numbers = {
-                entry.seq: ledger.store.count_queries(connection, entry.seq)
-                for entry in self.recalled
-                if entry is not None
-            }
+            self._salt, self._threshold, self._nonce = rows.secret()
+            self.recalled = [self._recall(rows, request) for request in requests]
+            known = [entry.seq for entry in self.recalled if entry is not None]
+            self.numbers = {seq: rows.count_queries(seq) for seq in known}
         ledger.anchored(head)
 
-    def _recall(self, connection: sqlite3.Connection, request: Request) -> Entry | None:
+    def _recall(self, rows: Rows, request: Request) -> Entry | None:
         if request.key is None:
             return None
-        entry = self._ledger.store.find(connection, keyed(self._salt, "key", request.key))
+        entry = rows.find(keyed(self._salt, "key", request.key))
         if entry is None:
             return None
         if entry.request != keyed(self._salt, "request", request.text):
@@ -141,7 +136,7 @@ class Visit:
 
     def _append(
         self,
-        rows: Sequence[tuple[Kind, dict[str, Any]]],
+        lines: Sequence[tuple[Kind, dict[str, Any]]],
         *,
         secret: tuple[str, bytes] | None = None,
         room: tuple[int, int] | None = None,
@@ -152,17 +147,16 @@ class Visit:
         threshold, nonce = (self._threshold, self._nonce) if secret is None else secret
         time = max(now(), self.head.time)  # a clock set back changes no order
         head, entries = self.head, []
-        for kind, fields in rows:
+        for kind, fields in lines:
             entry = Entry.after(head, kind, time=time, **fields)
             head = head.after(entry)
             entries.append(entry)
-        store = self._ledger.store
-        with self._ledger.looking("IMMEDIATE") as (connection, current):
+        with self._ledger.transaction(writing=True) as (rows, current):
             if current != self.head:
                 raise Refused(f"{self._ledger.path}: another process used the ledger in between")
             if room is not None:
-                store.make_room(connection, *room)
-            store.write(connection, entries, head, threshold, nonce)
+                rows.make_room(*room)
+            rows.write(entries, head, threshold, nonce)
         self.head, self._threshold, self._nonce = head, threshold, nonce
         self._ledger.remember(head)
         self._ledger.anchored(head)
