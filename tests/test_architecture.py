@@ -72,9 +72,9 @@ MAX_LINES = 400  # code lines of a file
 # not blank.  They fall, or the change that raises one says what the lines buy.
 MOST_CODE_LINES = {
     "C": 447,
-    "accountant": 3288,
+    "accountant": 3201,
     "accountant/bounds": 3893,
-    "accountant/ledger": 1802,
+    "accountant/ledger": 1781,
     "base": 1866,
     "cli": 3693,
     "compiled": 107,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import inspect
 import io
 import json
 import multiprocessing
@@ -19,7 +20,8 @@ import pytest
 from ledger_fakes import terms
 
 from quiltdp.accountant.ledger import Ledger, sqlite
-from quiltdp.accountant.ledger.sqlite import SQLiteStore
+from quiltdp.accountant.ledger.sqlite import SQLiteRows, SQLiteStore
+from quiltdp.accountant.ledger.store import Rows, Store
 from quiltdp.cli import main
 from quiltdp.errors import BudgetSpent
 
@@ -164,3 +166,13 @@ def test_a_child_forked_in_the_middle_undoes_nothing_when_it_ends(quick_path: Pa
     ):
         assert after.connection.execute("SELECT document FROM head").fetchone()[0].endswith("  ")
     assert ledger.charge(1.0).share == 1
+
+
+def test_the_file_keeps_the_contract_of_a_store() -> None:
+    """Whatever the ledger asks of a store is in the contract, and the file has it under the same names."""
+    for contract, kept in ((Store, SQLiteStore), (Rows, SQLiteRows)):
+        asked = {name: f for name, f in vars(contract).items() if inspect.isfunction(f) and name[0] != "_"}
+        assert asked
+        for name, f in asked.items():
+            own = inspect.signature(getattr(kept, name)).parameters
+            assert list(own) == list(inspect.signature(f).parameters), name
