@@ -149,7 +149,7 @@ def _anchor(path: Path) -> Any:
 
 def _holdout_table(path: Path) -> Any:
     from quiltdp.cli.holdout import read_columns
-    from quiltdp.mechanisms.identity import data_identity
+    from quiltdp.mechanisms.rows import data_identity
 
     return data_identity(read_columns(path))
 

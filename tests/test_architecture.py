@@ -72,7 +72,7 @@ MAX_LINES = 400  # code lines of a file
 # not blank.  They fall, or the change that raises one says what the lines buy.
 MOST_CODE_LINES = {
     "C": 447,
-    "accountant": 3201,
+    "accountant": 3190,
     "accountant/bounds": 3893,
     "accountant/ledger": 1781,
     "base": 1866,
@@ -83,7 +83,7 @@ MOST_CODE_LINES = {
     "graph": 774,
     "inference": 3469,
     "io": 1580,
-    "mechanisms": 2699,
+    "mechanisms": 2692,
     "papers": 1322,
     "report": 1350,
     "web": 393,

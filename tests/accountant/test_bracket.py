@@ -9,7 +9,7 @@ import pytest
 from strategies import random_network
 
 import quiltdp as qd
-from quiltdp.accountant.attack_search import AttackSearch
+from quiltdp.accountant.attack import AttackSearch
 from quiltdp.accountant.audit import audit
 from quiltdp.accountant.bracket import bracket, quick_bracket
 from quiltdp.errors import InvalidArgument, ModelTooWide

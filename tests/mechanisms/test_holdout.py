@@ -19,7 +19,7 @@ from quiltdp.accountant.ledger.requests import keyed
 from quiltdp.errors import BudgetSpent, InvalidArgument, LedgerCorrupt, Refused
 from quiltdp.mechanisms import InsecureDeterministicNoise, Laplace, Thresholdout
 from quiltdp.mechanisms.holdout import Answer, checked_settings
-from quiltdp.mechanisms.identity import data_identity
+from quiltdp.mechanisms.rows import data_identity
 
 N = 1000
 CAL = terms(budget=3, sensitivity=1 / N, dp_epsilon=5.0)

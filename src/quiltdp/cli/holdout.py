@@ -100,7 +100,7 @@ def init(
 def _identity(ledger: Path, data: Path, second: bool) -> str | None:
     """Return what the holdout data are; refuse a second ledger for them."""
     from quiltdp.accountant.ledger import other_account
-    from quiltdp.mechanisms.identity import data_identity
+    from quiltdp.mechanisms.rows import data_identity
 
     found = data_identity(read_columns(data))
     other = None if found is None or second else other_account(ledger, found, [data.parent])

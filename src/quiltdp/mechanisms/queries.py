@@ -27,8 +27,7 @@ from numpy.typing import NDArray
 from quiltdp.errors import InvalidArgument, Refused, option
 from quiltdp.mechanisms.cells import Table, number_of, unmasked
 from quiltdp.mechanisms.expressions import Expression
-from quiltdp.mechanisms.identity import data_identity
-from quiltdp.mechanisms.rows import copy_rows, row_count, row_form
+from quiltdp.mechanisms.rows import copy_rows, data_identity, row_count, row_form
 
 __all__ = ["Query", "TablePair", "Value", "describe"]
 
