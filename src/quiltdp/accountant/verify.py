@@ -65,7 +65,7 @@ def leakage_of(
     >>> leakage_of(m, cal).epsilon <= 1.0
     True
     """
-    search = {name: value for name, value in options.items() if value is not None}
+    search: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     if isinstance(mechanism, Calibration):
         stated = next((name for name in ("method", "adversary", "work") if name in search), None)
         if stated is not None:

@@ -13,6 +13,7 @@ from quiltdp.cli.show import number, show_facts, show_line, show_table
 from quiltdp.errors import InvalidArgument
 
 if TYPE_CHECKING:
+    from quiltdp.accountant.request import SearchOptions
     from quiltdp.model import Model
 
 __all__ = ["leakage"]
@@ -217,10 +218,8 @@ def _check(
     from quiltdp.numbers import shown_up
 
     read = read_calibration(calibration)
-    span = window if window > 1 else None
-    found = limits.answer(
-        lambda: leakage_of(loaded, read, protect=protect, window=span, time_limit=limits.guard)
-    )
+    run: SearchOptions = {"window": window} if window > 1 else {}
+    found = limits.answer(lambda: leakage_of(loaded, read, protect=protect, time_limit=limits.guard, **run))
     if found.epsilon > read.epsilon and not limits.reached:
         raise InvalidArgument(
             f"{calibration}: σ = {read.sigma:.6g} leaks up to {found.epsilon:.6g} on this model, more than"
