@@ -218,8 +218,10 @@ def _check(
     from quiltdp.numbers import shown_up
 
     read = read_calibration(calibration)
-    run: SearchOptions = {"window": window} if window > 1 else {}
-    found = limits.answer(lambda: leakage_of(loaded, read, protect=protect, time_limit=limits.guard, **run))
+    asked: SearchOptions = {"protect": protect, "time_limit": limits.guard}
+    if window > 1:
+        asked["window"] = window
+    found = limits.answer(lambda: leakage_of(loaded, read, **asked))
     if found.epsilon > read.epsilon and not limits.reached:
         raise InvalidArgument(
             f"{calibration}: σ = {read.sigma:.6g} leaks up to {found.epsilon:.6g} on this model, more than"
