@@ -9,8 +9,8 @@ import pytest
 
 import quiltdp as qd
 from quiltdp.errors import InvalidArgument
-from quiltdp.generalization.baselines import ladder_accuracy, log_transcripts
 from quiltdp.generalization.concentration import concentration
+from quiltdp.generalization.routes import ladder_accuracy, log_transcripts
 
 
 def transcripts(queries, step):

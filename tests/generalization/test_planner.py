@@ -17,10 +17,16 @@ from quiltdp.accountant.verify import leakage_of
 from quiltdp.chain import markov_chains
 from quiltdp.errors import InvalidArgument, Refused
 from quiltdp.generalization import plan, plan_length
-from quiltdp.generalization.baselines import split_accuracy
 from quiltdp.generalization.concentration import additive_concentration, contraction
-from quiltdp.generalization.plan_search import Candidate, Contender, Need
-from quiltdp.generalization.routes import AnyLawRoute, Task, grid_answers, log_questions, nice_resolution
+from quiltdp.generalization.plan_search import Contender, Need
+from quiltdp.generalization.routes import (
+    AnyLawRoute,
+    Task,
+    grid_answers,
+    log_questions,
+    nice_resolution,
+    split_accuracy,
+)
 from quiltdp.papers.zhao import expected_excess, sample_failure
 
 
@@ -47,7 +53,7 @@ def chain(length, stay=0.9):
 def any_law(model_length, task, accuracy=None, share=0.5, factor=9.0):
     """The theorem for any joint law alone, on a made-up accountant."""
     route = AnyLawRoute(Proportional(factor))
-    contender = Contender(Candidate(route, route))
+    contender = Contender(route, route)
     need = Need(share)
     return contender.best(task, need) if accuracy is None else contender.at(task, accuracy, need)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -102,3 +103,22 @@ def rows(name: str, values: ArrayLike) -> NDArray[np.float64]:
         bad = int(off.argmax())
         raise InvalidArgument(f"{option(name)}: row {bad} sums to {array[bad].sum():.12g}, it must sum to 1")
     return array
+
+
+def leakages_of(values: float | Iterable[float], n: int | None = None) -> NDArray[np.float64]:
+    """Return the leakage about every record: one number that stands for all, or one for each of n."""
+    one = not isinstance(values, Iterable)
+    listed = [values] if one else values if isinstance(values, np.ndarray) else list(values)
+    array = np.asarray(listed, dtype=np.float64)
+    if array.ndim != 1 or array.size == 0 or np.isnan(array).any() or (array < 0).any():
+        raise InvalidArgument("leakages must be numbers of zero or more: one for all records, or one each")
+    if n is not None and not one and n != array.size:
+        raise InvalidArgument(f"{array.size} leakages are given for n = {n} records")
+    return array
+
+
+def sum_of_squares(values: float | Iterable[float], n: int) -> float:
+    """Return Σ ε_i², rounded up, of one leakage for all n records or one for each."""
+    array = leakages_of(values, n)
+    with np.errstate(over="ignore"):
+        return round_up(float(array @ array) * (n if array.size == 1 else 1))

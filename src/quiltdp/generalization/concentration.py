@@ -392,10 +392,7 @@ def parent_distances(factor: Factor) -> tuple[float, ...]:
     found = []
     for axis in range(table.ndim - 1):
         rows = np.moveaxis(table, axis, 0).reshape(table.shape[axis], -1, table.shape[-1])
-        worst = 0.0
-        for a in range(len(rows) - 1):
-            worst = max(worst, float(np.abs(rows[a + 1 :] - rows[a]).sum(axis=-1).max()) / 2)
-        found.append(min(1.0, worst + ROUNDING * table.shape[-1]) if worst > 0 else 0.0)
+        found.append(_row_distance(rows))
     return tuple(found)
 
 
@@ -408,7 +405,12 @@ def contraction(transition: Table) -> float:
     >>> round(contraction(np.array([[0.9, 0.1], [0.1, 0.9]])), 9)
     0.8
     """
+    return _row_distance(transition[:, None])
+
+
+def _row_distance(rows: Floats) -> float:
+    """Return the largest total variation of two laws (last axis) that differ in the first; rounded up."""
     worst = 0.0
-    for a in range(len(transition) - 1):
-        worst = max(worst, float(np.abs(transition[a + 1 :] - transition[a]).sum(axis=-1).max()) / 2)
-    return min(1.0, worst + ROUNDING * transition.shape[1]) if worst > 0 else 0.0
+    for a in range(len(rows) - 1):
+        worst = max(worst, float(np.abs(rows[a + 1 :] - rows[a]).sum(axis=-1).max()) / 2)
+    return min(1.0, worst + ROUNDING * rows.shape[-1]) if worst > 0 else 0.0

@@ -16,16 +16,18 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from quiltdp.errors import InvalidArgument
 from quiltdp.generalization._checks import (
     count,
     distribution,
+    leakages_of,
     non_negative,
     positive,
     probability,
     round_up,
+    sum_of_squares,
     within,
 )
 
@@ -144,28 +146,10 @@ def exact_max_information(joint: ArrayLike, beta: float = 0.0) -> MaxInformation
     return MaxInformation(float(ratio.max()), beta, "this law", "exact (likelihood-ratio sort)")
 
 
-def _leakages(epsilons: float | Iterable[float], n: int | None) -> np.ndarray:
-    """Return one leakage per record from a common value and a count, or from a list."""
-    if isinstance(epsilons, (int, float, np.floating, np.integer)):
-        if n is None:
-            raise InvalidArgument("one epsilon for all records needs n, the number of records")
-        return np.array([non_negative("epsilon", float(epsilons))])
-    values = np.asarray(epsilons if isinstance(epsilons, (Sequence, np.ndarray)) else list(epsilons), float)
-    if values.ndim != 1 or values.size == 0 or np.isnan(values).any() or (values < 0).any():
-        raise InvalidArgument("epsilons must be one number of zero or more per record")
-    if n is not None and n != values.size:
-        raise InvalidArgument(f"{values.size} epsilons are given for n = {n} records")
-    return values
-
-
-def _sum_of_squares(epsilons: float | Iterable[float], n: int | None) -> tuple[float, float, int]:
-    """Return Σ ε_i² (rounded up), max ε_i and the number of records."""
-    values = _leakages(epsilons, n)
-    size = count("n", n) if n is not None else int(values.size)
-    if np.isinf(values).any():
-        return math.inf, math.inf, size
-    square = float(values @ values) * (size if values.size == 1 else 1)
-    return round_up(square), float(values.max()), size
+def _counted(epsilon: float | Iterable[float], n: int | None) -> NDArray[np.float64]:
+    if n is None and not isinstance(epsilon, Iterable):
+        raise InvalidArgument("one epsilon for all records needs n, the number of records")
+    return leakages_of(epsilon, n)
 
 
 def pure_dp_max_information(epsilon: float, n: int) -> MaxInformation:
@@ -259,7 +243,9 @@ def bayesian_dp_max_information(
     """
     beta = within("beta", beta, 0.0, 1.0, open_low=True, instead="for β = 0 use pure_dp_max_information")
     beta = probability("beta", beta)
-    square, largest, size = _sum_of_squares(epsilon, n)
+    leaks = _counted(epsilon, n)
+    size, largest = count("n", n) if n is not None else leaks.size, float(leaks.max())
+    square = sum_of_squares(leaks if leaks.size > 1 else largest, size)
     if math.isinf(square):
         return MaxInformation(math.inf, beta, "this law", f"Bayesian DP, {method}")
     if method == "sharp":
@@ -288,7 +274,7 @@ def bayesian_dp_bounds(
     >>> [float(f"{p:.2g}") for p in correct_p_values([1e-6, 1e-3, 0.02], max_information=many)]
     [1.8e-06, 0.0016, 0.03]
     """
-    values = _leakages(epsilon, n)
+    values = _counted(epsilon, n)
     size = count("n", n) if n is not None else int(values.size)
     leaks = float(values[0]) if values.size == 1 else values
     found = [bayesian_dp_max_information(leaks, size, 10.0 ** (k / 8) / 2) for k in range(-118, 1)]

@@ -16,13 +16,12 @@ from quiltdp.accountant.shared_work import SharedWork
 from quiltdp.accountant.units import all_or_nothing
 from quiltdp.errors import BudgetSpent, InvalidArgument, Refused, option
 from quiltdp.generalization.plan_search import (
-    GUESSING,
     LeakageSketch,
     ProfileAccountant,
     accuracy_at,
     contenders_for,
 )
-from quiltdp.generalization.routes import Alternative, Task
+from quiltdp.generalization.routes import GUESSING, Alternative, Task
 from quiltdp.interface import any_model, as_model
 from quiltdp.mechanisms import Thresholdout
 from quiltdp.model import Model
@@ -447,7 +446,7 @@ def _promised(
 
     def best() -> Extension:
         offers = [
-            (accuracy_at(c.candidate.exact, task, terms.sigma, float.fromhex(settings["threshold"])), c)
+            (accuracy_at(c.exact, task, terms.sigma, float.fromhex(settings["threshold"])), c)
             for c in contenders_for(model, accountant, LeakageSketch(accountant))[0]
         ]
         accuracy, winner = min(offers, key=lambda offer: offer[0])

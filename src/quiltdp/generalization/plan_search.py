@@ -23,6 +23,7 @@ from quiltdp.errors import InvalidArgument, InvalidModel, QuiltdpError, WorkerLo
 from quiltdp.generalization._checks import probability
 from quiltdp.generalization.concentration import Concentration, additive_concentration, concentration
 from quiltdp.generalization.routes import (
+    GUESSING,
     Alternative,
     AnyLawRoute,
     DescriptionRoute,
@@ -43,8 +44,6 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
 __all__ = [
-    "GUESSING",
-    "Candidate",
     "Contender",
     "LeakageSketch",
     "Need",
@@ -52,11 +51,8 @@ __all__ = [
     "Offer",
     "ProfileAccountant",
     "accuracy_at",
-    "best_accuracy",
     "contenders_for",
     "highest_scale",
-    "largest_threshold_of",
-    "most_queries",
     "need_of",
     "noisiest",
 ]
@@ -159,8 +155,6 @@ class ProfileAccountant:
 
 
 MOST_QUERIES = 10**15
-GUESSING = 0.5
-"""Answering ½ to every query is never further off than this: a promise must be better."""
 ENOUGH = 1.01
 """A route that needs no noise takes the most noise that costs at most this factor."""
 
@@ -225,14 +219,6 @@ class LeakageSketch:
 
 
 @dataclass(frozen=True)
-class Candidate:
-    """One theorem twice: as it is, and on the sketch."""
-
-    exact: Route
-    fast: Route
-
-
-@dataclass(frozen=True)
 class Need:
     """What the threshold must reach, and the least noise.
 
@@ -268,49 +254,12 @@ def highest_scale(task: Task, accuracy: float) -> float:
     return 2 * accuracy / (math.log(max(2.0, spends)) + 2 * math.log(max(2.0, asked)))
 
 
-def largest_threshold_of(
-    candidate: Candidate, task: Task, accuracy: float, least_sigma: float = 0.0
-) -> tuple[float, float]:
-    """Return the largest threshold found and its σ."""
-    highest = highest_scale(task, accuracy)
-
-    def value(sigma: float) -> float:
-        return candidate.fast.threshold(task, sigma, accuracy)
-
-    sigma, best = best_scale(value, highest, lowest=least_sigma)
-    if not candidate.exact.private and math.isfinite(best) and best > 0:
-        sigma = noisiest(lambda s: value(s) >= best / ENOUGH, sigma, highest)
-    return candidate.exact.threshold(task, sigma, accuracy), sigma
-
-
-def best_accuracy(candidate: Candidate, task: Task, need: Need) -> tuple[float, float]:
-    """Return the smallest τ found whose threshold is enough, and its σ; ∞ when none below ½ is."""
-
-    def smallest(sigma: float, *, sketch: bool) -> float:
-        route = candidate.fast if sketch else candidate.exact
-
-        def enough(accuracy: float) -> bool:
-            threshold = route.threshold(task, sigma, accuracy)
-            return need.met(task, sigma, threshold, accuracy, sketch=sketch)
-
-        top = GUESSING * (1 - 1e-9)
-        return _bisected(enough, 0.0, top) if enough(top) else math.inf
-
-    highest = highest_scale(task, 1.0)
-    sigma, value = best_scale(
-        lambda s: -smallest(s, sketch=True), highest, decades=7, lowest=need.least_sigma
-    )
-    if not candidate.exact.private and math.isfinite(value):
-        sigma = noisiest(lambda s: smallest(s, sketch=True) <= -value * ENOUGH, sigma, highest)
-    return smallest(sigma, sketch=False), sigma
-
-
 def accuracy_at(route: Route, task: Task, sigma: float, threshold: float) -> float:
     """Return the smallest τ that a theorem promises at this σ and this T; ∞ when none below ½ is."""
+    return _smallest_accuracy(lambda accuracy: route.threshold(task, sigma, accuracy) >= threshold)
 
-    def enough(accuracy: float) -> bool:
-        return route.threshold(task, sigma, accuracy) >= threshold
 
+def _smallest_accuracy(enough: Callable[[float], bool]) -> float:
     top = GUESSING * (1 - 1e-9)
     return _bisected(enough, 0.0, top) if enough(top) else math.inf
 
@@ -323,32 +272,6 @@ def noisiest(enough: Callable[[float], bool], low: float, high: float) -> float:
         middle = math.sqrt(low * high)
         low, high = (middle, high) if enough(middle) else (low, middle)
     return low
-
-
-def most_queries(candidate: Candidate, task: Task, accuracy: float, need: Need) -> tuple[float, float]:
-    """Return the most queries found (−∞: not even the budget) and their σ."""
-
-    def most(sigma: float, *, sketch: bool) -> float:
-        route = candidate.fast if sketch else candidate.exact
-
-        def too_many(logarithm: float) -> bool:
-            asked = Task(task.records, math.exp(logarithm), task.budget, task.failure)
-            threshold = route.threshold(asked, sigma, accuracy)
-            return not need.met(asked, sigma, threshold, accuracy, sketch=sketch)
-
-        low, high = math.log(task.budget), math.log(MOST_QUERIES)
-        if too_many(low):
-            return -math.inf
-        return high if not too_many(high) else _bisected(too_many, low, high) - 1e-9
-
-    highest = highest_scale(task, accuracy)
-    sigma, value = best_scale(lambda s: most(s, sketch=True), highest, lowest=need.least_sigma)
-    if not candidate.exact.private and math.isfinite(value):
-        sigma = noisiest(lambda s: most(s, sketch=True) >= value / ENOUGH, sigma, highest)
-    found = most(sigma, sketch=False)
-    if found >= math.log(MOST_QUERIES) * (1 - 1e-9):
-        return float(MOST_QUERIES), sigma
-    return (math.exp(found) if math.isfinite(found) else found), sigma
 
 
 def _bisected(true_above: Callable[[float], bool], low: float, high: float) -> float:
@@ -374,45 +297,88 @@ class Offer:
 
 @dataclass(frozen=True)
 class Contender:
-    """A theorem about Thresholdout's noise that competes."""
+    """A theorem about Thresholdout's noise that competes: as it is, and on the sketch."""
 
-    candidate: Candidate
-
-    @property
-    def name(self) -> str:
-        """What people call it."""
-        return self.candidate.exact.name
-
-    @property
-    def theorem(self) -> str:
-        """What it rests on."""
-        return self.candidate.exact.theorem
-
-    @property
-    def covers(self) -> str:
-        """Which queries it is about."""
-        return self.candidate.exact.covers
+    exact: Route
+    fast: Route
 
     def best(self, task: Task, need: Need) -> Offer | None:
         """Return the smallest accuracy found, below ½."""
-        accuracy, sigma = best_accuracy(self.candidate, task, need)
+        accuracy, sigma = self._best_accuracy(task, need)
         return self._offer(task, sigma, accuracy, need) if accuracy < GUESSING else None
 
     def at(self, task: Task, accuracy: float, need: Need) -> Offer | None:
         """Return the largest σ found whose threshold is enough: what accuracy leaves goes into the noise."""
-        _, sigma = largest_threshold_of(self.candidate, task, accuracy, need.least_sigma)
+
+        def threshold(sigma: float, sketch: bool) -> float:
+            return self._route(sketch).threshold(task, sigma, accuracy)
+
+        def width(sigma: float) -> float:  # how far training values may be off without spending
+            at = threshold(sigma, True)
+            return (
+                need.width(task, sigma, at, accuracy, sketch=True)
+                if at >= need.share * accuracy
+                else -math.inf
+            )
+
+        highest = highest_scale(task, accuracy)
+        _, sigma = self._search(threshold, highest, need)
         found = self._offer(task, sigma, accuracy, need)
         if found is None:  # where the budget is to last, or at the σ of the best accuracy
-            found = self._offer(task, self._budget_friendly(task, accuracy, need), accuracy, need)
+            sigma, _ = best_scale(width, highest, lowest=need.least_sigma)
+            found = self._offer(task, sigma, accuracy, need)
         if found is None:
-            best, sigma = best_accuracy(self.candidate, task, need)
+            best, sigma = self._best_accuracy(task, need)
             found = self._offer(task, sigma, accuracy, need) if best <= accuracy else None
         return self._noisier(task, accuracy, need, found) if found is not None else None
 
+    def most(self, task: Task, accuracy: float, need: Need) -> float:
+        """Return the most queries found (−∞: not even the budget)."""
+        low, high = math.log(task.budget), math.log(MOST_QUERIES)
+
+        def most(sigma: float, sketch: bool) -> float:
+            def too_many(logarithm: float) -> bool:
+                asked = Task(task.records, math.exp(logarithm), task.budget, task.failure)
+                return not self._met(asked, sigma, accuracy, need, sketch)
+
+            if too_many(low):
+                return -math.inf
+            return high if not too_many(high) else _bisected(too_many, low, high) - 1e-9
+
+        found, _ = self._search(most, highest_scale(task, accuracy), need)
+        if found >= high * (1 - 1e-9):
+            return float(MOST_QUERIES)
+        return math.exp(found) if math.isfinite(found) else found
+
+    def _route(self, sketch: bool) -> Route:
+        return self.fast if sketch else self.exact
+
+    def _met(self, task: Task, sigma: float, accuracy: float, need: Need, sketch: bool) -> bool:
+        threshold = self._route(sketch).threshold(task, sigma, accuracy)
+        return need.met(task, sigma, threshold, accuracy, sketch=sketch)
+
+    def _search(
+        self, value: Callable[[float, bool], float], highest: float, need: Need, decades: float = 5
+    ) -> tuple[float, float]:
+        """Return the value of the theorem itself at the best σ found on the sketch, and that σ."""
+        sigma, best = best_scale(lambda s: value(s, True), highest, decades=decades, lowest=need.least_sigma)
+        if not self.exact.private and math.isfinite(best):
+            least = best * ENOUGH if best < 0 else best / ENOUGH
+            sigma = noisiest(lambda s: value(s, True) >= least, sigma, highest)
+        return value(sigma, False), sigma
+
+    def _best_accuracy(self, task: Task, need: Need) -> tuple[float, float]:
+        """Return the smallest τ found whose threshold is enough, and its σ; ∞ when none below ½ is."""
+
+        def value(sigma: float, sketch: bool) -> float:
+            return -_smallest_accuracy(lambda tau: self._met(task, sigma, tau, need, sketch))
+
+        found, sigma = self._search(value, highest_scale(task, 1.0), need, decades=7)
+        return -found, sigma
+
     def _noisier(self, task: Task, accuracy: float, need: Need, found: Offer) -> Offer:
         def enough(sigma: float) -> bool:
-            threshold = self.candidate.fast.threshold(task, sigma, accuracy)
-            return need.met(task, sigma, threshold, accuracy, sketch=True)
+            return self._met(task, sigma, accuracy, need, True)
 
         if not enough(found.sigma):
             return found
@@ -424,31 +390,15 @@ class Contender:
         return found
 
     def _offer(self, task: Task, sigma: float, accuracy: float, need: Need) -> Offer | None:
-        threshold = self.candidate.exact.threshold(task, sigma, accuracy)
+        threshold = self.exact.threshold(task, sigma, accuracy)
         if not need.met(task, sigma, threshold, accuracy, sketch=False):
             return None
         width = need.width(task, sigma, threshold, accuracy, sketch=False)
         return Offer(accuracy, sigma, threshold, width)
 
-    def _budget_friendly(self, task: Task, accuracy: float, need: Need) -> float:
-        """Return the σ that lets training values be off furthest without spending."""
-        share = need.share
-
-        def width(sigma: float) -> float:
-            threshold = self.candidate.fast.threshold(task, sigma, accuracy)
-            if threshold < share * accuracy:
-                return -math.inf
-            return need.width(task, sigma, threshold, accuracy, sketch=True)
-
-        return best_scale(width, highest_scale(task, accuracy), lowest=need.least_sigma)[0]
-
-    def most(self, task: Task, accuracy: float, need: Need) -> float:
-        """Return the most queries."""
-        return most_queries(self.candidate, task, accuracy, need)[0]
-
 
 def contenders_for(
-    model: Model, accountant: LeakageAccountant, sketch: LeakageSketch
+    model: Model, accountant: LeakageAccountant, sketch: LeakageAccountant
 ) -> tuple[list[Contender], list[Alternative]]:
     """Return the theorems that apply, and those that do not with their reasons."""
     found: list[Contender] = []  # what asks nothing of the accountant comes first
@@ -457,12 +407,12 @@ def contenders_for(
     try:
         tails = concentration(model)
         found += [
-            _thresholdout(DescriptionRoute(tails), DescriptionRoute(tails)),
-            _thresholdout(MaxInformationRoute(accountant, tails), MaxInformationRoute(sketch, tails)),
+            Contender(DescriptionRoute(tails), DescriptionRoute(tails)),
+            Contender(MaxInformationRoute(accountant, tails), MaxInformationRoute(sketch, tails)),
         ]
     except QuiltdpError as error:
         refused += [_refused(kind, error.reason) for kind in (MaxInformationRoute, DescriptionRoute)]
-    found.append(_thresholdout(AnyLawRoute(accountant), AnyLawRoute(sketch)))
+    found.append(Contender(AnyLawRoute(accountant), AnyLawRoute(sketch)))
     try:
         adding = DescriptionRoute(
             additive_concentration(model),
@@ -470,18 +420,14 @@ def contenders_for(
             theorem="description length with concentration of sums under the model",
             covers="additive queries",
         )
-        found.insert(0, _thresholdout(adding, adding))
+        found.insert(0, Contender(adding, adding))
     except (InvalidArgument, InvalidModel):
         pass  # the form for all queries is there
     if tails is not None and not model.latents and tails.sum_of_squares <= tails.records * (1 + 1e-9):
-        found.append(_thresholdout(IidRoute(), IidRoute()))
+        found.append(Contender(IidRoute(), IidRoute()))
     else:
         refused.append(_refused(IidRoute, "the records of this model are not independent"))
     return found, refused
-
-
-def _thresholdout(exact: Route, fast: Route) -> Contender:
-    return Contender(Candidate(exact, fast))
 
 
 def _refused(kind: Any, reason: str) -> Alternative:
@@ -498,7 +444,7 @@ def need_of(
     exact: list[Deviating] = []
     fast: list[Deviating] = []
     for c in contenders:
-        for route, known in ((c.candidate.exact, exact), (c.candidate.fast, fast)):
+        for route, known in ((c.exact, exact), (c.fast, fast)):
             if isinstance(route, (MaxInformationRoute, DescriptionRoute)):
                 known.append(route)
     if wanted is not None and not exact:

@@ -17,11 +17,9 @@ from quiltdp.accountant.shared_work import SharedWork
 from quiltdp.chain import ChainModel, ChainSegment
 from quiltdp.errors import InvalidArgument, Refused, option
 from quiltdp.generalization._checks import count, positive, probability
-from quiltdp.generalization.baselines import baselines
 from quiltdp.generalization.concentration import concentration
 from quiltdp.generalization.plan_result import AccuracyPromise, BudgetPromise, Plan
 from quiltdp.generalization.plan_search import (
-    GUESSING,
     Contender,
     LeakageSketch,
     Need,
@@ -31,7 +29,14 @@ from quiltdp.generalization.plan_search import (
     contenders_for,
     need_of,
 )
-from quiltdp.generalization.routes import Alternative, LeakageAccountant, Task, nice_resolution
+from quiltdp.generalization.routes import (
+    GUESSING,
+    Alternative,
+    LeakageAccountant,
+    Task,
+    baselines,
+    nice_resolution,
+)
 from quiltdp.interface import any_model
 from quiltdp.mechanisms import Thresholdout
 from quiltdp.model import Model
@@ -125,8 +130,12 @@ def plan(
     _refuse_the_hopeless(model, task, accuracy, threshold_share, epsilon)
 
     def planned(asked: LeakageAccountant) -> Plan:
-        fixed = (queries is not None, accuracy, threshold_share, overfit, epsilon)
-        return _planned(model, task, asked, *fixed)
+        wanted = {"share": threshold_share, "overfit": overfit, "epsilon": epsilon}
+        field = _Competition(model, task, asked, LeakageSketch(asked), **wanted)
+        if queries is None and accuracy is not None:
+            most = _with_most_queries(field, accuracy)
+            field = _Competition(model, most, asked, LeakageSketch(asked), **wanted)
+        return field.plan(accuracy)
 
     if accountant is not None:
         return planned(accountant)
@@ -141,94 +150,117 @@ def _with_work(found: Plan, shared: SharedWork) -> Plan:
     return replace(found, work=done.work.to_dict(), stage=done.stage or None, notes=done.notes)
 
 
-def _planned(
-    model: Model,
-    task: Task,
-    asked: LeakageAccountant,
-    counted: bool,
-    accuracy: float | None,
-    threshold_share: float,
-    overfit: float | None,
-    epsilon: float | None,
-) -> Plan:
-    """Let every theorem compete; ``counted`` says whether the number of queries is fixed."""
-    contenders, refused = contenders_for(model, asked, LeakageSketch(asked))
-    need = need_of(contenders, threshold_share, overfit, _least_sigma(asked, task, epsilon))
-    if not counted and accuracy is not None:
-        task = _with_most_queries(task, contenders, accuracy, need)
-    best = _Bests(contenders, task, need)
-    winner, offer = _choose(task, contenders, accuracy, need, best)
-    others = [_alternative(c, task, best.of(c), asked) for c in contenders if c is not winner]
-    others.sort(key=lambda a: a.accuracy if a.accuracy is not None else math.inf)
-    others += [*refused, *baselines(model, task)]
-    return _result(model, task, winner, offer, need, asked, epsilon, tuple(others))
+class _Competition:
+    """Every theorem that applies to one task, with its best offer: a budget that lasts if it can be had."""
 
-
-class _Bests:
-    """The best offer of every contender, each found once: with a budget that lasts if it can be had."""
-
-    def __init__(self, contenders: list[Contender], task: Task, need: Need) -> None:
-        self._task, self._need = task, need
-        self._lasting = replace(need, overfit=0.0) if need.overfit is None and need.exact else need
+    def __init__(
+        self,
+        model: Model,
+        task: Task,
+        accountant: LeakageAccountant,
+        sketch: LeakageAccountant,
+        *,
+        share: float,
+        overfit: float | None = None,
+        epsilon: float | None = None,
+    ) -> None:
+        self.model, self.task, self.accountant, self.epsilon = model, task, accountant, epsilon
+        self.contenders, self.refused = contenders_for(model, accountant, sketch)
+        least = 0.0
+        if epsilon is not None:  # the noise that privacy asks for
+            allowed = accountant.dp_epsilon(positive("epsilon", epsilon))
+            least = Thresholdout(budget=task.budget, sensitivity=1 / task.records).scale(allowed)
+        self.need = need = need_of(self.contenders, share, overfit, least)
+        lasting = need.overfit is None and need.exact
+        self.needs = (replace(need, overfit=0.0), need) if lasting else (need,)
         self._known: dict[str, Offer | None] = {}
-        self.contenders = contenders
 
-    @property
-    def needs(self) -> tuple[Need, ...]:
-        """What is tried, in this order."""
-        return (self._need,) if self._lasting is self._need else (self._lasting, self._need)
+    def best(self, contender: Contender) -> Offer | None:
+        """Return the best offer of one theorem, found once."""
+        name = contender.exact.name
+        if name not in self._known:
+            offers = (contender.best(self.task, need) for need in self.needs)
+            self._known[name] = next((o for o in offers if o is not None), None)
+        return self._known[name]
 
-    def of(self, contender: Contender) -> Offer | None:
-        """Return its best offer."""
-        if contender.name not in self._known:
-            offers = (contender.best(self._task, need) for need in self.needs)
-            self._known[contender.name] = next((o for o in offers if o is not None), None)
-        return self._known[contender.name]
+    def all_best(self) -> list[tuple[Contender, Offer]]:
+        """Return the best offer of everybody who has one."""
+        return [(c, o) for c in self.contenders if (o := self.best(c)) is not None]
 
-    def all(self) -> list[tuple[Contender, Offer]]:
-        """Return everybody's who has one."""
-        return [(c, o) for c in self.contenders if (o := self.of(c)) is not None]
+    def at(self, accuracy: float, need: Need) -> list[tuple[Contender, Offer]]:
+        """Return what everybody who keeps an accuracy offers."""
+        return [(c, o) for c in self.contenders if (o := c.at(self.task, accuracy, need)) is not None]
 
+    def winner(self, accuracy: float | None) -> tuple[Contender, Offer]:
+        """Return the smallest accuracy; with one given, who keeps it with the most noise."""
+        if accuracy is None:
+            if not self.all_best():
+                raise Refused(_hopeless(self.task, self.need))
+            return min(self.all_best(), key=lambda item: item[1].accuracy)
+        for need in self.needs:
+            if found := self.at(accuracy, need):
+                return max(found, key=lambda item: (item[1].sigma, item[1].overfit))
+        raise Refused(f"{_no_promise(self.task, accuracy)}{self.instead()}{_ASK_LESS}")
 
-def _choose(
-    task: Task, contenders: list[Contender], accuracy: float | None, need: Need, best: _Bests
-) -> tuple[Contender, Offer]:
-    """Return the winner: the smallest accuracy; with one given, who keeps it with the most noise."""
-    if accuracy is None:
-        if not best.all():
-            raise Refused(_hopeless(task, need))
-        return min(best.all(), key=lambda item: item[1].accuracy)
-    for wanted in best.needs:
-        found = [(c, o) for c in contenders if (o := c.at(task, accuracy, wanted)) is not None]
-        if found:
-            return max(found, key=lambda item: (item[1].sigma, item[1].overfit))
-    raise Refused(_best_instead(task, accuracy, best))
+    def instead(self) -> str:
+        """Say what is the best that can be promised."""
+        offers = [o.accuracy for _, o in self.all_best()]
+        return f"the best is {min(offers):.4g}" if offers else "nothing better than answering ½ is possible"
 
+    def leakage(self, sigma: float) -> float:
+        """Return the largest leakage to the prior adversary; ∞ without noise."""
+        return float(self.accountant.prior(self.task.dp_epsilon(sigma)).max()) if sigma > 0 else math.inf
 
-def _least_sigma(accountant: LeakageAccountant, task: Task, epsilon: float | None) -> float:
-    """Return the noise that privacy asks for, 0 when it is not asked for."""
-    if epsilon is None:
-        return 0.0
-    allowed = accountant.dp_epsilon(positive("epsilon", epsilon))
-    return Thresholdout(budget=task.budget, sensitivity=1 / task.records).scale(allowed)
+    def alternative(self, contender: Contender) -> Alternative:
+        """Return a theorem that did not win, for the table of a plan."""
+        route, offer = contender.exact, self.best(contender)
+        if offer is None:
+            note = f"no promise below {GUESSING:g}"
+            return Alternative(route.name, route.theorem, None, note=note, covers=route.covers)
+        leaks = self.leakage(offer.sigma)
+        return Alternative(route.name, route.theorem, offer.accuracy, covers=route.covers, leakage=leaks)
 
+    def plan(self, accuracy: float | None) -> Plan:
+        """Put the plan together, with both promises."""
+        winner, offer = self.winner(accuracy)
+        others = [self.alternative(c) for c in self.contenders if c is not winner]
+        others.sort(key=lambda a: a.accuracy if a.accuracy is not None else math.inf)
+        task, route = self.task, winner.exact
+        size = concentration(self.model).effective_sample_size if self.need.exact else None
+        return Plan(
+            records=task.records,
+            queries=int(task.queries),
+            budget=task.budget,
+            accuracy=offer.accuracy,
+            confidence=1 - task.failure,
+            sigma=offer.sigma,
+            threshold=offer.threshold,
+            resolution=nice_resolution(offer.accuracy),
+            dp_epsilon=task.dp_epsilon(offer.sigma) if offer.sigma > 0 else math.inf,
+            leakage=self.leakage(offer.sigma),
+            epsilon=self.epsilon,
+            effective_sample_size=size,
+            route=route.name,
+            covers=route.covers,
+            answers=AccuracyPromise(offer.accuracy, task.failure, route.theorem),
+            budget_lasts=self.budget_promise(offer),
+            alternatives=(*others, *self.refused, *baselines(self.model, task)),
+            fingerprint=self.model.fingerprint,
+        )
 
-def _alternative(
-    contender: Contender, task: Task, offer: Offer | None, accountant: LeakageAccountant
-) -> Alternative:
-    return Alternative(
-        contender.name,
-        contender.theorem,
-        offer.accuracy if offer is not None else None,
-        note="" if offer is not None else f"no promise below {GUESSING:g}",
-        covers=contender.covers,
-        leakage=_leakage(accountant, task, offer.sigma) if offer is not None else None,
-    )
-
-
-def _leakage(accountant: LeakageAccountant, task: Task, sigma: float) -> float:
-    """Return the largest leakage to the prior adversary; ∞ without noise."""
-    return float(accountant.prior(task.dp_epsilon(sigma)).max()) if sigma > 0 else math.inf
+    def budget_promise(self, offer: Offer) -> BudgetPromise:
+        """Say how far a training value may be off before a query spends budget."""
+        if not self.need.exact and offer.overfit < 0:
+            reason = "that needs concentration, which is computed for Bayesian networks only"
+            return BudgetPromise(None, self.task.failure, "", reason)
+        theorem = "concentration under the model"
+        if offer.overfit >= 0:
+            return BudgetPromise(offer.overfit, self.task.failure, theorem)
+        reason = (
+            f"the holdout's own deviation, with the noise, may exceed T = {offer.threshold:.3g}"
+            f" by {-offer.overfit:.3g}"
+        )
+        return BudgetPromise(None, self.task.failure, theorem, reason)
 
 
 @any_model
@@ -280,23 +312,16 @@ def plan_length(
         if not sketches:
             sketches.append(LeakageSketch(asked))
         task = _checked_task(length, queries, budget, accuracy, confidence)
-        contenders, _ = contenders_for(chain, asked, sketches[0])
-        need = need_of(contenders, threshold_share, None, _least_sigma(asked, task, epsilon))
-        return any(c.at(task, accuracy, need) is not None for c in contenders)
+        field = _Competition(chain, task, asked, sketches[0], share=threshold_share, epsilon=epsilon)
+        return any(c.at(task, accuracy, field.need) is not None for c in field.contenders)
 
     def shortest() -> Plan:
         sketches: list[LeakageSketch] = []  # a long chain leaks like a longer one: one serves the search
         chain = grown(_shortest(lambda length: enough(length, sketches)))
-        return plan(
-            chain,
-            queries=queries,
-            budget=budget,
-            accuracy=accuracy,
-            confidence=confidence,
-            threshold_share=threshold_share,
-            epsilon=epsilon,
-            accountant=ProfileAccountant(chain, shared=shared),
-        )
+        asked = ProfileAccountant(chain, shared=shared)
+        task = _checked_task(chain.segments[0].length, queries, budget, accuracy, confidence)
+        sketch = LeakageSketch(asked)
+        return _Competition(chain, task, asked, sketch, share=threshold_share, epsilon=epsilon).plan(accuracy)
 
     _checked_task(1, queries, budget, accuracy, confidence)
     probability("threshold_share", threshold_share, zero=True)
@@ -344,107 +369,47 @@ def _refuse_the_hopeless(
 ) -> None:
     """Refuse at once what even uncorrelated records could not do: the leakage is at least α."""
     least = NoCorrelation()  # no analysis of the model is needed for this
-    contenders, _ = contenders_for(model, least, LeakageSketch(least))
-    need = need_of(contenders, threshold_share, None, _least_sigma(least, task, epsilon))
+    field = _Competition(model, task, least, LeakageSketch(least), share=threshold_share, epsilon=epsilon)
     best = math.inf
-    for c in contenders:
-        offer = c.best(task, need)
+    for c in field.contenders:
+        offer = c.best(task, field.need)
         best = min(best, offer.accuracy if offer is not None else math.inf)
         if best <= (accuracy if accuracy is not None else GUESSING):
             return
     if math.isinf(best):
-        raise Refused(_hopeless(task, need))
+        raise Refused(_hopeless(task, field.need))
     if accuracy is not None and best > 1.05 * accuracy:  # the search itself is good to a few percent
         raise Refused(
-            f"no theorem promises accuracy {accuracy:g} for {task.queries:,.0f} queries with budget"
-            f" {task.budget} on {task.records:,} records: the best is {best:.4g} even if they"
-            " leaked no more than independent ones; ask for less accuracy, fewer queries or a smaller"
-            " budget, or use more records"
+            f"{_no_promise(task, accuracy)}the best is {best:.4g} even if they leaked no more than"
+            f" independent ones{_ASK_LESS}"
         )
 
 
-def _with_most_queries(task: Task, contenders: list[Contender], accuracy: float, need: Need) -> Task:
+def _with_most_queries(field: _Competition, accuracy: float) -> Task:
     """Return the task with the most queries that some theorem covers."""
-    most = max(c.most(task, accuracy, need) for c in contenders)
+    task = field.task
+    most = max(c.most(task, accuracy, field.need) for c in field.contenders)
     if not math.isfinite(most):
-        raise Refused(
-            f"no theorem promises accuracy {accuracy:g} even for {task.budget} queries on"
-            f" {task.records:,} records: {_best_of(_Bests(contenders, task, need))}"
-        )
+        raise Refused(f"{_no_promise(task, accuracy)}{field.instead()}")
     asked = math.floor(most * (1 - 1e-9))
     asked = max(task.budget, asked - asked % 10 ** max(0, len(str(asked)) - 6))  # six figures are enough
-    return Task(task.records, asked, task.budget, task.failure)
+    return replace(task, queries=asked)
 
 
-def _best_instead(task: Task, accuracy: float, best: _Bests) -> str:
+_ASK_LESS = "; ask for less accuracy, fewer queries or a smaller budget, or use more records"
+
+
+def _no_promise(task: Task, accuracy: float) -> str:
     return (
         f"no theorem promises accuracy {accuracy:g} for {task.queries:,.0f} queries with budget"
-        f" {task.budget} on {task.records:,} records: {_best_of(best)}"
-        "; ask for less accuracy, fewer queries or a smaller budget, or use more records"
+        f" {task.budget} on {task.records:,} records: "
     )
-
-
-def _best_of(best: _Bests) -> str:
-    offers = [o.accuracy for _, o in best.all()]
-    return f"the best is {min(offers):.4g}" if offers else "nothing better than answering ½ is possible"
 
 
 def _hopeless(task: Task, need: Need) -> str:
-    noise = (
-        f" and the noise for that privacy (σ ≥ {format_up(need.least_sigma, 3)})"
-        if need.least_sigma > 0
-        else ""
-    )
+    privacy = f" and the noise for that privacy (σ ≥ {format_up(need.least_sigma, 3)})"
     return (
         f"no accuracy better than answering ½ to everything can be promised on {task.records:,} records with"
-        f" budget {task.budget}, T ≥ {need.share:g} τ{noise}: use more records or a smaller budget"
+        f" budget {task.budget}, T ≥ {need.share:g} τ{privacy if need.least_sigma > 0 else ''}:"
+        " use more records or a smaller budget"
     )
-
-
-def _result(
-    model: Model,
-    task: Task,
-    winner: Contender,
-    offer: Offer,
-    need: Need,
-    accountant: LeakageAccountant,
-    epsilon: float | None,
-    alternatives: tuple[Alternative, ...],
-) -> Plan:
-    """Put the plan together, with both promises."""
-    alpha = task.dp_epsilon(offer.sigma) if offer.sigma > 0 else math.inf
-    size = concentration(model).effective_sample_size if need.exact else None
-    return Plan(
-        records=task.records,
-        queries=int(task.queries),
-        budget=task.budget,
-        accuracy=offer.accuracy,
-        confidence=1 - task.failure,
-        sigma=offer.sigma,
-        threshold=offer.threshold,
-        resolution=nice_resolution(offer.accuracy),
-        dp_epsilon=alpha,
-        leakage=_leakage(accountant, task, offer.sigma),
-        epsilon=epsilon,
-        effective_sample_size=size,
-        route=winner.name,
-        covers=winner.covers,
-        answers=AccuracyPromise(offer.accuracy, task.failure, winner.theorem),
-        budget_lasts=_budget_promise(task, offer, need),
-        alternatives=alternatives,
-        fingerprint=model.fingerprint,
-    )
-
-
-def _budget_promise(task: Task, offer: Offer, need: Need) -> BudgetPromise:
-    """Say how far a training value may be off before a query spends budget."""
-    if offer.overfit >= 0:
-        return BudgetPromise(offer.overfit, task.failure, "concentration under the model")
-    if not need.exact:
-        reason = "that needs concentration, which is computed for Bayesian networks only"
-        return BudgetPromise(None, task.failure, "", reason)
-    reason = (
-        f"the holdout's own deviation, with the noise, may exceed T = {offer.threshold:.3g}"
-        f" by {-offer.overfit:.3g}"
-    )
-    return BudgetPromise(None, task.failure, "concentration under the model", reason)

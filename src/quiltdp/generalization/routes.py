@@ -10,25 +10,45 @@ description length, needs none: few answers on a coarse grid cannot say much, wh
 Thresholdout's answers stay close to the holdout's own values: with noise σ, threshold T, m queries and
 B' = min(B, m), any s₁, s₂ ≥ 0 and a ≥ T + s₁ + s₂, the chance that some answered query is off its holdout
 value by more than a is at most b(a) = ½ B' e^{−s₁/σ} + ½ m e^{−s₂/2σ} + B' e^{−a/4σ}.
+
+The usual ways to reuse a holdout stand beside a plan (:func:`baselines`); they hide nothing.  *Bonferroni*:
+all queries are written down before the first answer.  *Splitting*: every answer comes from a fresh part of the
+holdout.  *The Ladder*: only the best score so far is told, when it falls by a step.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from quiltdp.errors import InvalidArgument
-from quiltdp.generalization._checks import count, non_negative, round_up
-from quiltdp.generalization.concentration import Concentration
+from quiltdp.chain import ChainModel, ChainSegment
+from quiltdp.errors import InvalidArgument, QuiltdpError
+from quiltdp.generalization._checks import (
+    count,
+    leakages_of,
+    non_negative,
+    probability,
+    round_up,
+    sum_of_squares,
+)
+from quiltdp.generalization.concentration import (
+    Concentration,
+    additive_concentration,
+    concentration,
+    contraction,
+)
+from quiltdp.model import Model
 from quiltdp.numbers import format_up
 
 __all__ = [
+    "GUESSING",
     "Alternative",
     "AnyLawRoute",
     "DescriptionRoute",
@@ -37,15 +57,18 @@ __all__ = [
     "LeakageAccountant",
     "MaxInformationRoute",
     "Route",
-    "Stated",
     "Task",
     "any_law_transfer",
+    "baselines",
     "best_scale",
     "grid_answers",
+    "ladder_accuracy",
     "largest_threshold",
     "log_questions",
+    "log_transcripts",
     "max_information_transfer",
     "nice_resolution",
+    "split_accuracy",
     "untouched",
 ]
 
@@ -97,14 +120,7 @@ def any_law_transfer(leakages: float | Iterable[float]) -> float:
     >>> round(any_law_transfer(0.4), 6), round(any_law_transfer([0.4, 0.0]), 6)
     (0.099668, 0.049834)
     """
-    if isinstance(leakages, (int, float, np.floating, np.integer)):
-        values = np.array([non_negative("leakage", float(leakages))])
-    else:
-        values = np.asarray(
-            leakages if isinstance(leakages, np.ndarray) else list(leakages), dtype=np.float64
-        )
-        if values.size == 0 or np.isnan(values).any() or (values < 0).any():
-            raise InvalidArgument("leakages must be numbers of zero or more, one per record")
+    values = leakages_of(leakages)
     return min(1.0, round_up(float(np.mean(np.tanh(values / 4)))))
 
 
@@ -137,22 +153,12 @@ def max_information_transfer(
     """
     n, m = count("n", n), count("queries", queries)
     size = non_negative("effective_sample_size", effective_sample_size)
-    shift = prefix_shift(leakage, n)
+    shift = math.sqrt(sum_of_squares(leakage, n) / 8)
     inside = 2 * non_negative("t", t) ** 2 * size - math.log(2 * m)
     if inside <= 0 or math.isinf(shift):
         return 1.0
     bracket = math.sqrt(inside) - shift
     return min(1.0, round_up(math.exp(-(bracket**2)))) if bracket > 0 else 1.0
-
-
-def prefix_shift(leakage: float | Iterable[float], n: int) -> float:
-    """Return √(Σ ε_i²/8), rounded up, from one ε for all n records or one per record."""
-    if isinstance(leakage, (int, float, np.floating, np.integer)):
-        return round_up(non_negative("leakage", float(leakage)) * math.sqrt(n / 8))
-    values = np.asarray(leakage if isinstance(leakage, np.ndarray) else list(leakage), dtype=np.float64)
-    if values.size != n or np.isnan(values).any() or (values < 0).any():
-        raise InvalidArgument(f"leakage must hold one number of zero or more for each of {n} records")
-    return round_up(math.sqrt(float(values @ values) / 8))
 
 
 def largest_threshold(a: float, *, sigma: float, queries: float, budget: int, noise_failure: float) -> float:
@@ -169,6 +175,8 @@ def largest_threshold(a: float, *, sigma: float, queries: float, budget: int, no
     return (a - first - second) - 1e-12 * abs(a)
 
 
+GUESSING = 0.5
+"""Answering ½ to every query is never further off than this: a promise must be better."""
 SAFETY = 1 - 1e-9
 """The planners aim at this share of the failure probability, so that rounding never exceeds it."""
 
@@ -178,15 +186,12 @@ class LeakageAccountant(Protocol):
 
     def prior(self, dp_epsilon: float) -> NDArray[np.float64]:
         """Return the leakage to the prior adversary, one number per record (or one for all)."""
-        ...
 
     def informed(self, dp_epsilon: float) -> NDArray[np.float64]:
         """Return the leakage to the informed adversary, one number per record (or one for all)."""
-        ...
 
     def dp_epsilon(self, epsilon: float) -> float:
         """Return the largest DP cost that leaks at most ε to the informed adversary."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -216,36 +221,27 @@ class Task:
         return min(self.queries, self.budget)
 
 
-class Stated(Protocol):
-    """What people are told of a theorem."""
+class Route(Protocol):
+    """One theorem."""
 
     @property
     def name(self) -> str:
         """What people call it."""
-        ...
 
     @property
     def theorem(self) -> str:
         """Where it is stated."""
-        ...
 
     @property
     def covers(self) -> str:
         """Which queries it is about."""
-        ...
-
-
-class Route(Stated, Protocol):
-    """One theorem."""
 
     @property
     def private(self) -> bool:
-        """Whether the theorem rests on noise that hides records."""
-        ...
+        """Whether it rests on noise that hides records."""
 
     def threshold(self, task: Task, sigma: float, accuracy: float) -> float:
         """Return the largest T that keeps the promise at σ and τ; −∞ when there is none."""
-        ...
 
 
 class Deviating(Protocol):
@@ -256,7 +252,6 @@ class Deviating(Protocol):
 
         ``resolution`` is what answers from the holdout are rounded to.
         """
-        ...
 
 
 def untouched(route: Deviating, task: Task, sigma: float, threshold: float, resolution: float) -> float:
@@ -320,13 +315,10 @@ class MaxInformationRoute:
         most = math.sqrt(2 * self.concentration.effective_sample_size)
         if task.dp_epsilon(sigma) * math.sqrt(task.records / 8) >= most:  # the leakage is at least α
             return math.inf
-        shift = self._shift(task, sigma)
+        leaks = self.accountant.informed(task.dp_epsilon(sigma))
+        shift = math.sqrt(sum_of_squares(leaks if leaks.size > 1 else float(leaks.max()), task.records) / 8)
         inside = (math.sqrt(math.log(1 / failure)) + shift) ** 2 + math.log(2 * task.queries)
         return round_up(math.sqrt(inside / (2 * self.concentration.effective_sample_size)))
-
-    def _shift(self, task: Task, sigma: float) -> float:
-        leaks = self.accountant.informed(task.dp_epsilon(sigma))
-        return prefix_shift(leaks if leaks.size > 1 else float(leaks.max()), task.records)
 
     def threshold(self, task: Task, sigma: float, accuracy: float) -> float:
         """Return the largest T over the split of the failure probability."""
@@ -487,3 +479,125 @@ def best_scale(
             if least <= candidate <= highest:
                 best = max(best, (value(candidate), candidate))
     return best[1], best[0]
+
+
+GAP_SHARE = 0.01
+"""The share of the failure probability that pays for parts of a chain not being quite independent."""
+MOST_STEPS = 4096
+_STEPS = np.geomspace(0.25, 1e-5, 120)
+
+
+def log_transcripts(queries: int, step: float) -> float:
+    """Return ln of a bound on how many queries a Ladder can ever be asked, over all its transcripts.
+
+    Claim: scores are multiples of the step η in [0, 1] rounded, V = ⌊1/η + ½⌋ + 1 of them, and every
+    score told is smaller than the one before.  A transcript of m answers with j scores told is j of m
+    places and j of V scores: at most m · Σ_j C(m, j) C(V, j) queries are ever asked.
+
+    Examples
+    --------
+    >>> round(math.exp(log_transcripts(2, 0.5)))  # V = 3: 2 · (1 + 2·3 + 1·3)
+    20
+    """
+    if queries < 1 or not 0.0 < step <= 1.0:
+        raise InvalidArgument(f"a ladder needs queries and a step from 0 to 1, not {queries!r} and {step!r}")
+    values = math.floor(1.0 / step + 0.5) + 1
+    most = min(queries, values)
+    terms = [_log_choose(queries, j) + _log_choose(values, j) for j in range(most + 1)]
+    top = max(terms)
+    return math.log(queries) + top + math.log(math.fsum(math.exp(t - top) for t in terms))
+
+
+def ladder_accuracy(tails: Concentration, queries: int, failure: float) -> float:
+    """Return how far the best score so far may be off the best population value, all along.
+
+    Claim: queries depend on the transcript alone, so with N possible ones none deviates by t on the
+    holdout except with probability 2N exp(−2t² n_eff); the score told is then within t + η of the
+    smallest population value so far.  The best η is taken.
+
+    Assumes: losses in [0, 1], means over the records; the records follow the model.
+
+    Reference: Blum and Hardt, *The Ladder* (2015), Theorem 3.1; here with the count above and under the
+    model's concentration.
+    """
+    beta = probability("failure", failure)
+    best = math.inf
+    for step in _STEPS.tolist():
+        need = math.log(2.0 / beta) + log_transcripts(queries, step)
+        best = min(best, step + math.sqrt(need / (2.0 * tails.effective_sample_size)))
+    return round_up(best)
+
+
+def _log_choose(n: int, k: int) -> float:
+    return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
+
+
+def split_accuracy(model: Model, task: Task) -> float:
+    """Return the accuracy of a threshold without noise on B parts of a chain, a fresh part after each answer.
+
+    Claim: on a part the queries are fixed while the training set answers, so at most B·m pairs of a part and
+    a query are compared.  With g steps left out between parts their joint law is within total variation
+    (B − 1) τ_{g+1} of independent ones, τ_d the contraction of the d-step matrix: the first step of a part is
+    all that the past can tell it.  None deviates by t except with probability
+    2Bm exp(−2t² n_eff(part)) + (B − 1) τ_{g+1}; with T = t every answer is within 2t.
+
+    Assumes: one homogeneous chain in its stationary law; ∞ for any other model.
+    """
+    if not isinstance(model, ChainModel) or len(model.segments) != 1 or not model.segments[0].homogeneous:
+        return math.inf
+    segment = model.segments[0]
+    step, law = np.asarray(segment.transition(0)), np.asarray(segment.initial)
+    if np.abs(law @ step - law).max() > 1e-12:
+        return math.inf
+    parts, power = max(1, math.floor(task.spends)), step
+    for gap in range(MOST_STEPS):
+        tau = min(1.0, contraction(power) + 1e-15 * (gap + 1) * len(step))
+        if (parts - 1) * tau <= GAP_SHARE * task.failure:
+            break
+        power = power @ step
+    else:
+        return math.inf
+    length = (segment.length - (parts - 1) * gap) // parts
+    if length < 1:
+        return math.inf
+    part = ChainModel([ChainSegment(segment.prefix, length, segment.initial, segment.transitions)])
+    size = concentration(part).effective_sample_size
+    with suppress(InvalidArgument):  # not reversible
+        size = max(size, additive_concentration(part).effective_sample_size)
+    inside = math.log(2 * parts * task.queries / ((1 - GAP_SHARE) * task.failure))
+    return round_up(2 * math.sqrt(inside / (2 * size)))
+
+
+def baselines(model: Model, task: Task) -> list[Alternative]:
+    """Return what Bonferroni, splitting and the Ladder promise, each of something less."""
+    try:
+        tails = concentration(model)
+    except QuiltdpError:
+        return []
+    fixed = round_up(math.sqrt(math.log(2 * task.queries / task.failure) / (2 * tails.effective_sample_size)))
+    ladder = ladder_accuracy(tails, max(1, math.ceil(task.queries)), task.failure)
+    found = [
+        Alternative(
+            "all queries fixed in advance",
+            "Bonferroni, concentration under the model",
+            fixed,
+            note="Bonferroni: only if every query is written down before the first answer",
+            covers="any 1/n-sensitive queries",
+        ),
+        Alternative(
+            "a fresh part after each answer",
+            "splitting the holdout, concentration of each part under the model",
+            split_accuracy(model, task),
+            note="answers exactly, so it hides nothing",
+            covers="means of one function of a record",
+        ),
+        Alternative(
+            "the Ladder",
+            "few transcripts, concentration under the model",
+            ladder,
+            note="tells only the smallest loss so far, exactly: it hides nothing",
+            covers="any 1/n-sensitive losses",
+        ),
+    ]
+    useful = (a.accuracy is not None and a.accuracy < GUESSING for a in found)
+    return [a if kept else replace(a, accuracy=None) for a, kept in zip(found, useful, strict=True)]
