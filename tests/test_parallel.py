@@ -19,8 +19,7 @@ import pytest
 
 import quiltdp as qd
 from quiltdp.errors import InvalidArgument, ModelTooWide, WorkerLost
-from quiltdp.parallel import each, worker_count, workers
-from quiltdp.processes import Workers
+from quiltdp.parallel import Workers, each, worker_count, workers
 
 
 class Table:

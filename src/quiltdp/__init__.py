@@ -39,42 +39,36 @@ if TYPE_CHECKING:
 
 __version__ = "0.3.0"
 
-# Public name -> module that holds it.  Names are imported on first use, so that `import quiltdp`
+# Module -> the public names that it holds.  They are imported on first use, so that `import quiltdp`
 # stays quick; keep the list above, for type checkers, equal to this one.
-_PUBLIC = {
-    "Calibration": "quiltdp.accountant.calibration",
-    "Gaussian": "quiltdp.mechanisms",
-    "Laplace": "quiltdp.mechanisms",
-    "Ledger": "quiltdp.accountant.ledger",
-    "LimitReached": "quiltdp.errors",
-    "Model": "quiltdp.model",
-    "QuiltdpError": "quiltdp.errors",
-    "ReusableHoldout": "quiltdp.mechanisms.holdout",
-    "Thresholdout": "quiltdp.mechanisms",
-    "attack": "quiltdp.accountant.attack",
-    "calibrate": "quiltdp.accountant.calibration",
-    "correct_p_values": "quiltdp.generalization.pvalues",
-    "dp_epsilon": "quiltdp.accountant.leakage",
-    "example": "quiltdp.io.examples",
-    "fit_chain": "quiltdp.domains.series.chain",
-    "fit_network": "quiltdp.domains.series.network",
-    "fit_rows": "quiltdp.domains.series.rows",
-    "influence_table": "quiltdp.accountant.influence_table",
-    "knows": "quiltdp.accountant.adversaries",
-    "leakage": "quiltdp.accountant.leakage",
-    "load_model": "quiltdp.io.load",
-    "location_chain": "quiltdp.domains.trace.build",
-    "markov_blanket": "quiltdp.graph.quilts",
-    "markov_chain": "quiltdp.chain",
-    "max_influence": "quiltdp.inference.influence",
-    "moralize": "quiltdp.graph.moral",
-    "pedigree": "quiltdp.domains.pedigree",
-    "plan": "quiltdp.generalization.planner",
-    "quilt_influence": "quiltdp.inference.influence",
-    "quilts": "quiltdp.graph.quilts",
-    "robust": "quiltdp.accountant.robust",
-    "save_model": "quiltdp.io.json_models",
+_HOMES = {
+    "quiltdp.accountant.adversaries": "knows",
+    "quiltdp.accountant.attack": "attack",
+    "quiltdp.accountant.calibration": "Calibration calibrate",
+    "quiltdp.accountant.influence_table": "influence_table",
+    "quiltdp.accountant.leakage": "dp_epsilon leakage",
+    "quiltdp.accountant.ledger": "Ledger",
+    "quiltdp.accountant.robust": "robust",
+    "quiltdp.chain": "markov_chain",
+    "quiltdp.domains.pedigree": "pedigree",
+    "quiltdp.domains.series.chain": "fit_chain",
+    "quiltdp.domains.series.network": "fit_network",
+    "quiltdp.domains.series.rows": "fit_rows",
+    "quiltdp.domains.trace.build": "location_chain",
+    "quiltdp.errors": "LimitReached QuiltdpError",
+    "quiltdp.generalization.planner": "plan",
+    "quiltdp.generalization.pvalues": "correct_p_values",
+    "quiltdp.graph.moral": "moralize",
+    "quiltdp.graph.quilts": "markov_blanket quilts",
+    "quiltdp.inference.influence": "max_influence quilt_influence",
+    "quiltdp.io.examples": "example",
+    "quiltdp.io.json_models": "save_model",
+    "quiltdp.io.load": "load_model",
+    "quiltdp.mechanisms": "Gaussian Laplace Thresholdout",
+    "quiltdp.mechanisms.holdout": "ReusableHoldout",
+    "quiltdp.model": "Model",
 }
+_PUBLIC = {name: module for module, names in _HOMES.items() for name in names.split()}
 
 # Names that were here before 0.3.0, by the module to import them from; with a warning for one version.
 _MOVED = {

@@ -165,12 +165,12 @@ class ChainModel(Model):
         arrays = [np.array(m) for m in tables.values()]
         return _revive, (arrays, chains, self._state_names, self._notes, self._provenance)
 
-    @property
+    @cached_property
     def nodes(self) -> Sequence[str]:
         """Every node, chain after chain, in time order (made on demand)."""
         return self._sequence
 
-    @property
+    @cached_property
     def records(self) -> Sequence[str]:
         """Every node: all steps of a chain are rows of the data."""
         return self._sequence

@@ -65,13 +65,16 @@ class ChainNodes(Sequence[str]):
             return False
         return True
 
+    def position(self, node: str) -> int:
+        """Return the position of a name, or raise ``KeyError``."""
+        k, t = self.where(node)
+        return int(self.starts[k]) + t
+
     def index(self, value: Any, start: int = 0, stop: int | None = None) -> int:
         """Return the position of a name."""
-        try:
-            k, t = self.where(value)
-        except KeyError:
-            raise ValueError(f"{value!r} is not a node") from None
-        return int(self.starts[k]) + t
+        if value not in self:
+            raise ValueError(f"{value!r} is not a node")
+        return self.position(value)
 
 
 class ChainMapping(Mapping[str, Any]):
@@ -94,8 +97,7 @@ class ChainIndex(ChainMapping):
     """The position of every node."""
 
     def __getitem__(self, node: str) -> int:
-        k, t = self._nodes.where(node)
-        return int(self._nodes.starts[k]) + t
+        return self._nodes.position(node)
 
 
 class ChainFactorsOf(ChainMapping):

@@ -14,6 +14,7 @@ from quiltdp.printable import printable
 __all__ = [
     "ROW_SUM_TOLERANCE",
     "Factor",
+    "Frozen",
     "Table",
     "TablePool",
     "frozen_table",
@@ -55,7 +56,21 @@ def _first(mask: NDArray[np.bool_]) -> tuple[int, ...]:
     return tuple(int(k) for k in np.argwhere(mask)[0])
 
 
-class Factor:
+class Frozen:
+    """What nobody changes after it was made."""
+
+    __slots__ = ()
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        """Refuse."""
+        raise AttributeError(f"{type(self).__name__} is frozen")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        """Refuse."""
+        raise AttributeError(f"{type(self).__name__} is frozen")
+
+
+class Factor(Frozen):
     """A non-negative table with named axes.
 
     Parameters
@@ -106,14 +121,6 @@ class Factor:
         factor = cls.__new__(cls)
         factor._fill(scope, table, child)
         return factor
-
-    def __setattr__(self, name: str, value: object) -> NoReturn:
-        """Refuse: factors are frozen."""
-        raise AttributeError("Factor is frozen")
-
-    def __delattr__(self, name: str) -> NoReturn:
-        """Refuse: factors are frozen."""
-        raise AttributeError("Factor is frozen")
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle through the constructor, so that a factor is checked wherever it arrives."""

@@ -13,13 +13,21 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from quiltdp.errors import InvalidModel, UnknownNode
-from quiltdp.factor import ROW_SUM_TOLERANCE, Factor, Table, TablePool, frozen_table, plain_names
+from quiltdp.factor import (
+    ROW_SUM_TOLERANCE,
+    Factor,
+    Frozen,
+    Table,
+    TablePool,
+    frozen_table,
+    plain_names,
+)
 
 if TYPE_CHECKING:
     from typing import Self
@@ -29,7 +37,7 @@ __all__ = ["ROW_SUM_TOLERANCE", "Factor", "Model", "Table"]
 _MOST_PEOPLE = 1_000_000
 
 
-class Model:
+class Model(Frozen):
     """A discrete distribution over named nodes, some of them records.
 
     Build one with :meth:`from_tables`, :meth:`from_potentials`, :func:`quiltdp.markov_chain`,
@@ -80,14 +88,6 @@ class Model:
         """Set the fields of a model at birth; afterwards it is frozen."""
         self.__dict__.update(fields)
 
-    def __setattr__(self, name: str, value: object) -> NoReturn:
-        """Refuse: models are frozen."""
-        raise AttributeError(f"{type(self).__name__} is frozen")
-
-    def __delattr__(self, name: str) -> NoReturn:
-        """Refuse: models are frozen."""
-        raise AttributeError(f"{type(self).__name__} is frozen")
-
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle each distinct table once, and check the model wherever it arrives."""
         tables = {id(f.table): f.table for f in self._factors}
@@ -99,22 +99,14 @@ class Model:
 
     # -- what it is ------------------------------------------------------------------------
 
-    @property
+    @cached_property
     def nodes(self) -> Sequence[str]:
         """Every node, in the order given."""
-        return self._nodes
-
-    @cached_property
-    def _nodes(self) -> tuple[str, ...]:
         return tuple(self._states)
 
-    @property
+    @cached_property
     def states(self) -> Mapping[str, tuple[str, ...]]:
         """The state names of every node."""
-        return self._states_view
-
-    @cached_property
-    def _states_view(self) -> Mapping[str, tuple[str, ...]]:
         return MappingProxyType(self._states)
 
     @property
@@ -122,13 +114,9 @@ class Model:
         """The tables whose product is the distribution (up to a constant for potentials)."""
         return self._factors
 
-    @property
+    @cached_property
     def records(self) -> Sequence[str]:
         """The nodes that are rows of the database, in node order."""
-        return self._record_order
-
-    @cached_property
-    def _record_order(self) -> tuple[str, ...]:
         return tuple(n for n in self._states if n in self._records)
 
     @property

@@ -10,8 +10,7 @@ import numpy as np
 
 import quiltdp as qd
 from quiltdp.chain import ChainModel, ChainSegment
-from quiltdp.graph.components import component_classes
-from quiltdp.graph.factor_graph import factor_graph
+from quiltdp.graph.components import component_classes, factor_graph
 
 HALF = np.array([0.5, 0.5])
 COIN = np.array([[0.9, 0.1], [0.2, 0.8]])

@@ -80,6 +80,8 @@ def test_components_by_both_ways(edges: int, large: bool, monkeypatch: pytest.Mo
     assert [np.flatnonzero(labels == k).tolist() for k in range(len(groups))] == groups
 
 
-def test_a_model_stands_for_its_moral_graph() -> None:
-    model = qd.example("asia")
-    assert list(qd.quilts(model, "lung")) == list(qd.quilts(qd.moralize(model), "lung"))
+def test_quilts_of_a_model_are_those_of_its_moral_graph() -> None:
+    asia = qd.example("asia")
+    assert list(qd.quilts(asia, "lung")) == list(qd.quilts(qd.moralize(asia), "lung"))
+    with pytest.raises(InvalidArgument, match="a model is needed, not int"):
+        list(qd.quilts(3, "lung"))

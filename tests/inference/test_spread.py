@@ -11,7 +11,7 @@ from strategies import models
 
 import quiltdp as qd
 from quiltdp.errors import InvalidArgument
-from quiltdp.graph.factor_graph import factor_graph
+from quiltdp.graph.components import factor_graph
 from quiltdp.inference.spread import all_spreads, spread, spread_of_rows, unit_spread
 
 

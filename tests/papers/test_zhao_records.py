@@ -15,6 +15,7 @@ from quiltdp.papers.zhao import (
     lemma4_distances,
     lemma4_dp_epsilon,
     lemma4_leakage,
+    published_deviation,
     published_n_sharp,
     published_n_star,
     published_plan,
@@ -67,6 +68,29 @@ def test_a_blanket_that_tells_too_much_gives_no_n_star():
     assert math.isfinite(found.n_sharp)
     assert found.n_chain is not None
     assert found.n_chain > found.n_sharp  # Lemma 4 is looser than the quilts themselves
+
+
+def test_a_quilt_whose_influence_takes_all_of_the_accuracy_is_not_used():
+    """4b just above τ/3 = 0.1 while 3b is below: (8) would divide by a negative number."""
+    asked = {"budget": 3, "sigma": 0.01, "accuracy": 0.3, "failure": 0.05}
+    assert math.isinf(published_n_sharp(quilts=[[(1, 0.03)]], **asked))
+    assert published_n_sharp(quilts=[[(1, 0.03), (4, 0.01)]], **asked) == pytest.approx(
+        9 * 3 * 4 / (4 * 0.01 * (0.1 - 0.04))
+    )
+
+
+def test_lemma_1_needs_a_third_of_the_accuracy():
+    assert published_deviation(0.0999, 0.3, 1000) == pytest.approx(4 * math.exp(-0.09 * 1000 / 9))
+    assert published_deviation(0.2, 0.3, 1000, sensitivity=1 / 2000) <= 1.0
+    with pytest.raises(InvalidArgument, match=r"τ/\(3nΔ\) = 0.1, not 0.101"):
+        published_deviation(0.101, 0.3, 1000)
+
+
+def test_the_chain_form_goes_through_lemma_4_at_a_third_of_the_accuracy():
+    chain = qd.markov_chain([[0.9, 0.1], [0.1, 0.9]], 4000)
+    found = published_records(chain, budget=3, sigma=0.5, accuracy=0.9, failure=0.05)
+    h, _ = lemma4_dp_epsilon(0.3, gap=0.2, rho=0.5, length=4000)
+    assert found.chain == pytest.approx(9 * 3 / (4 * 0.5 * h))
 
 
 def test_the_first_term_is_not_the_whole():

@@ -105,15 +105,17 @@ def rows(name: str, values: ArrayLike) -> NDArray[np.float64]:
     return array
 
 
-def leakages_of(values: float | Iterable[float], n: int | None = None) -> NDArray[np.float64]:
+def leakages_of(
+    values: float | Iterable[float], n: int | None = None, *, name: str = "leakages"
+) -> NDArray[np.float64]:
     """Return the leakage about every record: one number that stands for all, or one for each of n."""
     one = not isinstance(values, Iterable)
     listed = [values] if one else values if isinstance(values, np.ndarray) else list(values)
     array = np.asarray(listed, dtype=np.float64)
     if array.ndim != 1 or array.size == 0 or np.isnan(array).any() or (array < 0).any():
-        raise InvalidArgument("leakages must be numbers of zero or more: one for all records, or one each")
+        raise InvalidArgument(f"{name} must be numbers of zero or more: one for all records, or one each")
     if n is not None and not one and n != array.size:
-        raise InvalidArgument(f"{array.size} leakages are given for n = {n} records")
+        raise InvalidArgument(f"{array.size} {name} are given for n = {n} records")
     return array
 
 

@@ -12,8 +12,8 @@ B' = min(B, m), any s₁, s₂ ≥ 0 and a ≥ T + s₁ + s₂, the chance that 
 value by more than a is at most b(a) = ½ B' e^{−s₁/σ} + ½ m e^{−s₂/2σ} + B' e^{−a/4σ}.
 
 The usual ways to reuse a holdout stand beside a plan (:func:`baselines`); they hide nothing.  *Bonferroni*:
-all queries are written down before the first answer.  *Splitting*: every answer comes from a fresh part of the
-holdout.  *The Ladder*: only the best score so far is told, when it falls by a step.
+all queries are written down before the first answer.  *Splitting*: every answer comes from a fresh part of
+the holdout.  *The Ladder*: only the best score so far is told, when it falls by a step.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Connected components: the one routine, and the independent parts of a model, each kind once.
+"""Connected components: the one routine, the independent parts of a model, and its factor graph.
 
 Records in different connected components are independent, so a record's leakage depends on its own
 component only; and components that are copies of each other (thousands of families of one shape)
@@ -16,7 +16,14 @@ from numpy.typing import NDArray
 from quiltdp.chain import ChainModel
 from quiltdp.model import Factor, Model, Table
 
-__all__ = ["ComponentClass", "Places", "component_classes", "connected_components"]
+__all__ = [
+    "ComponentClass",
+    "FactorGraph",
+    "Places",
+    "component_classes",
+    "connected_components",
+    "factor_graph",
+]
 
 _LARGE = 2000  # components beyond it are not compared with others
 _SCIPY = 50_000  # nodes from which scipy, with its import, is quicker than a union of sets in Python
@@ -185,3 +192,46 @@ def _part(model: Model, order: Sequence[int], factors: Sequence[int]) -> Model:
     records = [n for n in names if model.is_record(n)] or names
     people = {n: k for n, k in model.people.items() if n in names}
     return Model({n: model.states[n] for n in names}, chosen, records, people=people)
+
+
+@dataclass(frozen=True, eq=False)
+class FactorGraph:
+    """Edges (node, factor) of a model, sorted by factor: what message passing runs on.
+
+    Factors over a single node carry no correlation and are left out.
+
+    ``edge_node[e]`` and ``edge_factor[e]`` are the ends of edge ``e``; ``factor_position[f]`` is the
+    place of factor ``f`` in ``model.factors``; ``component[j]`` numbers the connected component of
+    node ``j``.
+    """
+
+    nodes: int
+    edge_node: Ints
+    edge_factor: Ints
+    factor_position: Ints
+    component: Ints
+
+    @property
+    def factors(self) -> int:
+        """The number of factors with at least two nodes."""
+        return len(self.factor_position)
+
+
+def factor_graph(model: Model) -> FactorGraph:
+    """Return the factor graph of ``model``, leaving out factors over a single node."""
+    index = model.index
+    edge_node: list[int] = []
+    sizes: list[int] = []
+    kept: list[int] = []
+    for k, factor in enumerate(model.factors):
+        if len(factor.scope) > 1:
+            kept.append(k)
+            sizes.append(len(factor.scope))
+            edge_node.extend([index[n] for n in factor.scope])
+    n, f = len(model.nodes), len(kept)
+    nodes = np.array(edge_node, dtype=np.intp)
+    factors = np.repeat(np.arange(f, dtype=np.intp), np.array(sizes, dtype=np.intp))
+    starts = np.cumsum([0, *sizes[:-1]], dtype=np.intp) if f else np.zeros(0, dtype=np.intp)
+    component = connected_components(n, np.stack((nodes[starts[factors]], nodes), axis=1))
+    positions = np.array(kept, dtype=np.intp)
+    return FactorGraph(n, nodes, factors, positions, component.astype(np.intp))

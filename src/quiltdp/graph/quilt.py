@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from functools import cached_property
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from quiltdp.errors import InvalidArgument, InvalidModel
+from quiltdp.factor import Frozen
 from quiltdp.graph.types import DependencyGraph
 from quiltdp.printable import printable
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["Quilt"]
 
 
-class Quilt:
+class Quilt(Frozen):
     """A Markov quilt: the separator Q keeps the target and the nearby nodes N apart from the remote rest R.
 
     Target, ``separator``, ``nearby`` and ``remote`` partition the nodes, and no edge joins the target or
@@ -130,14 +131,6 @@ class Quilt:
             closed |= fresh
             waiting += fresh
         return cls._around(graph, frozenset([start]), frozenset(closed), around)
-
-    def __setattr__(self, name: str, value: object) -> NoReturn:
-        """Refuse: quilts are frozen."""
-        raise AttributeError(f"{type(self).__name__} is frozen")
-
-    def __delattr__(self, name: str) -> NoReturn:
-        """Refuse: quilts are frozen."""
-        raise AttributeError(f"{type(self).__name__} is frozen")
 
     # -- the parts, named on demand ------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from quiltdp import edges
 from quiltdp.errors import InvalidArgument, InvalidModel, UnknownNode
+from quiltdp.factor import Frozen
 from quiltdp.graph.components import connected_components
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ __all__ = ["DependencyGraph", "Ints"]
 Ints: TypeAlias = NDArray[np.int64]
 
 
-class DependencyGraph:
+class DependencyGraph(Frozen):
     """An undirected graph over named nodes, some of them records.
 
     Two nodes are joined when some table of the model contains both, so a set of nodes that
@@ -158,25 +159,13 @@ class DependencyGraph:
         self.__dict__.update(nodes=nodes, index=index, indptr=indptr, indices=indices, record_mask=mask)
         self.__dict__["_drawn"] = drawn
 
-    def __setattr__(self, name: str, value: object) -> None:
-        """Refuse: graphs are frozen."""
-        raise AttributeError("DependencyGraph is frozen")
-
-    def __delattr__(self, name: str) -> None:
-        """Refuse: graphs are frozen."""
-        raise AttributeError("DependencyGraph is frozen")
-
     # -- by name -----------------------------------------------------------------------------
 
-    @property
+    @cached_property
     def records(self) -> Sequence[str]:
         """The nodes that are rows of the database, in node order."""
         if self.record_mask.all():
             return self.nodes
-        return self._some_records
-
-    @cached_property
-    def _some_records(self) -> tuple[str, ...]:
         return tuple(self.nodes[k] for k in np.flatnonzero(self.record_mask).tolist())
 
     def is_record(self, node: str) -> bool:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from quiltdp.chain import ChainModel
 from quiltdp.errors import InvalidArgument
-from quiltdp.graph.factor_graph import FactorGraph
+from quiltdp.graph.components import FactorGraph
 from quiltdp.inference.plan import SUPPORT_PASSES, SUPPORT_TABLES
 from quiltdp.interface import any_model
 from quiltdp.model import Model, Table

@@ -24,9 +24,7 @@ from quiltdp.errors import InvalidArgument
 from quiltdp.generalization._checks import count, non_negative, positive, probability, round_up, within
 from quiltdp.generalization.concentration import concentration
 from quiltdp.generalization.sum_law import sum_law
-from quiltdp.interface import any_model
 from quiltdp.mechanisms import gaussian_delta
-from quiltdp.model import Model
 
 __all__ = [
     "QueryClass",
@@ -138,8 +136,7 @@ def subexponential_queries(std: float, scale: float) -> QueryClass:
     return QueryClass(f"({sigma:g}, {b:g})-subexponential", radius)
 
 
-@any_model
-def model_queries(model: Model, sensitivity: float | None = None) -> QueryClass:
+def model_queries(model: object, sensitivity: float | None = None) -> QueryClass:
     """Return the Δ-sensitive queries of correlated records, concentrated under this model.
 
     a = Δ √(Σ h_i² ln(2/p)/2) from :func:`~quiltdp.generalization.concentration`; Δ = 1/n unless given.
@@ -158,8 +155,7 @@ def model_queries(model: Model, sensitivity: float | None = None) -> QueryClass:
     )
 
 
-@any_model
-def exact_sum_query(model: Model, weights: Mapping[str, Sequence[int]], *, scale: float = 1.0) -> QueryClass:
+def exact_sum_query(model: object, weights: Mapping[str, Sequence[int]], *, scale: float = 1.0) -> QueryClass:
     """Return the class of one sum query, scale · Σ w_j(X_j), with its exact radius.
 
     Examples

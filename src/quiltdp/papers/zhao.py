@@ -27,7 +27,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -303,9 +302,8 @@ def _chain_form(model: Model, budget: int, sigma: float, epsilon: float) -> floa
         gap, rho = spectral_gap(model.segments[0])
     except InvalidArgument:
         return None
-    if gap <= 0:
-        return math.inf
-    allowed, _ = lemma4_dp_epsilon(epsilon, gap=gap, rho=rho, length=len(model.nodes))
+    length = len(model.nodes)
+    allowed = lemma4_dp_epsilon(epsilon, gap=gap, rho=rho, length=length)[0] if gap > 0 else 0.0
     return _second(budget, sigma, allowed)
 
 
@@ -340,7 +338,7 @@ class PublishedPlan:
 
 
 def published_plan(
-    model: Any = None,
+    model: object = None,
     *,
     queries: int,
     budget: int,
@@ -531,8 +529,7 @@ def _checked(a: float, sigma: float, threshold: float, queries: int, budget: int
     return min(m, b)
 
 
-@any_model
-def with_published(model: Model, plan: Plan, *, overfit: float | None = None) -> Plan:
+def with_published(model: object, plan: Plan, *, overfit: float | None = None) -> Plan:
     """Return the plan with one more alternative: what Theorem 2 would have asked for, and its warning.
 
     c is the plan's ``overfit`` as a share of its accuracy, 0.05 without one.

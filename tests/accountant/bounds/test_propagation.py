@@ -13,7 +13,7 @@ from quiltdp.accountant.bounds.contract import ready
 from quiltdp.accountant.bounds.limit import ExactBound
 from quiltdp.accountant.bounds.propagation import PropagationBound, propagate
 from quiltdp.accountant.bounds.quilts import SwingBound
-from quiltdp.graph.factor_graph import factor_graph
+from quiltdp.graph.components import factor_graph
 from quiltdp.inference.spread import all_spreads
 
 

@@ -26,7 +26,7 @@ import numpy as np
 from quiltdp.accountant.adversaries import INFORMED
 from quiltdp.accountant.bounds.contract import ALL, Bounds, Need, Problem, Vector, register
 from quiltdp.accountant.bounds.contraction import phi
-from quiltdp.graph.factor_graph import FactorGraph, factor_graph
+from quiltdp.graph.components import FactorGraph, factor_graph
 from quiltdp.inference.spread import all_spreads, unit_spread
 from quiltdp.inference.workspace import Workspace
 from quiltdp.numbers import EPS, up_array
