@@ -109,9 +109,9 @@ def leakages_of(
     values: float | Iterable[float], n: int | None = None, *, name: str = "leakages"
 ) -> NDArray[np.float64]:
     """Return the leakage about every record: one number that stands for all, or one for each of n."""
-    one = not isinstance(values, Iterable)
-    listed = [values] if one else values if isinstance(values, np.ndarray) else list(values)
-    array = np.asarray(listed, dtype=np.float64)
+    if one := not isinstance(values, Iterable):
+        values = [values]
+    array = np.asarray(values if isinstance(values, np.ndarray) else list(values), dtype=np.float64)
     if array.ndim != 1 or array.size == 0 or np.isnan(array).any() or (array < 0).any():
         raise InvalidArgument(f"{name} must be numbers of zero or more: one for all records, or one each")
     if n is not None and not one and n != array.size:

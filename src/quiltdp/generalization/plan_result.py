@@ -406,8 +406,8 @@ def extend_plan(
         raise InvalidArgument(f"{ledger.path}: no number of queries was planned, so there is none to extend")
     if head.answers >= budget:
         raise BudgetSpent(
-            f"{ledger.path}: all {budget} answers from the holdout are used up; more would cost more than the"
-            " calibrated budget: plan anew, on other data"
+            f"{ledger.path}: all {budget} answers from the holdout are used up; more would leak more than was"
+            " calibrated: plan anew, on other data"
         )
     times = len(head.extensions) + 1
     beta = float.fromhex(settings["failure"])
