@@ -455,6 +455,6 @@ def _promised(
                 f"no theorem promises anything better than a guess for {asked.queries:,} queries with the"
                 " noise and the threshold of this plan: it cannot be extended"
             )
-        return replace(asked, accuracy=accuracy, theorem=winner.theorem, covers=winner.covers)
+        return replace(asked, accuracy=accuracy, theorem=winner.exact.theorem, covers=winner.exact.covers)
 
     return shared.answer(best)

@@ -130,11 +130,11 @@ def plan(
     _refuse_the_hopeless(model, task, accuracy, threshold_share, epsilon)
 
     def planned(asked: LeakageAccountant) -> Plan:
-        wanted = {"share": threshold_share, "overfit": overfit, "epsilon": epsilon}
-        field = _Competition(model, task, asked, LeakageSketch(asked), **wanted)
+        share, sketch = threshold_share, LeakageSketch(asked)
+        field = _Competition(model, task, asked, sketch, share=share, overfit=overfit, epsilon=epsilon)
         if queries is None and accuracy is not None:
             most = _with_most_queries(field, accuracy)
-            field = _Competition(model, most, asked, LeakageSketch(asked), **wanted)
+            field = _Competition(model, most, asked, sketch, share=share, overfit=overfit, epsilon=epsilon)
         return field.plan(accuracy)
 
     if accountant is not None:
