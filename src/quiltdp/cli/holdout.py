@@ -372,7 +372,8 @@ def show_status(name: str, facts: dict[str, Any]) -> None:
 
 def _facts(query: str, answer: Answer, failure: float) -> dict[str, Any]:
     facts = {"query": query, **asdict(answer)}
-    return facts | {"confidence": 1 - (failure if facts.pop("failure") is None else answer.failure)}
+    del facts["failure"]
+    return facts | {"confidence": 1 - (failure if answer.failure is None else answer.failure)}
 
 
 def _line(query: str, answer: Answer) -> str:

@@ -69,7 +69,7 @@ def account(
         payload["notes"] = list(profile.notes)
         if counts is not None and limits.may_write():
             chosen = found[adversary]
-            ask = partial(calibrate_panel, profile, adversary=adversary, **shared)
+            ask: Any = partial(calibrate_panel, profile, adversary=adversary, **shared)
             whole = published.whole(kept, to_calibration(chosen), lambda total: to_calibration(ask(total)))
             payload["notes"] += list(counts.notes)
             payload["missing_calls"] = counts.missing

@@ -150,6 +150,7 @@ def find_violation(
     matrix: Floats,
     line: Ints,
     before: Ints,
+    *,
     progress: Progress | None = None,
 ) -> Violation | None:
     """Return the dependence beyond the model that stands out most, or ``None``.
