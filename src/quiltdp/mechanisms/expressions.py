@@ -49,6 +49,11 @@ _COMPARE: Mapping[type[ast.cmpop], Callable[[Any, Any], Any]] = {
 }
 _FUNCTIONS: Mapping[str, tuple[Callable[..., Any], int]] = {
     "abs": (np.abs, 1),
+    "exp": (np.exp, 1),
+    "log": (np.log, 1),
+    "min": (np.minimum, 2),
+    "max": (np.maximum, 2),
+    "default": (lambda x, otherwise: np.where(np.isfinite(x), x, otherwise), 2),
     "floor": (np.floor, 1),
     "sign": (np.sign, 1),
     "minimum": (np.minimum, 2),
@@ -63,7 +68,8 @@ class Expression:
 
     Names are columns (``col("odd name")`` for the others); there are numbers, texts, ``True`` and
     ``False``, ``+ - * / // %``, comparisons (chained too), ``in (…)``, ``and or not``, and the
-    functions abs, floor, sign, minimum, maximum, clip, where.  ``&`` and ``|`` are ``and`` and ``or``
+    functions abs, exp, log, floor, sign, min, max (minimum, maximum), clip, where, and default(x, c):
+    c where x is missing, infinite or undefined.  ``&`` and ``|`` are ``and`` and ``or``
     and bind as loosely, as in ``DataFrame.query``; ``~`` turns a condition round.  A missing number or
     truth value is not true, and no comparison with it holds but ``!=``; a missing text is ``''``.
 

@@ -290,6 +290,15 @@ class ReusableHoldout:
         with self.ledger.visit(requests) as visit:
             return self._answers(visit, questions, trained, requests, first)
 
+    def on_training(self, query: Query) -> float:
+        """Return the query's value on the training data; nothing is asked of the holdout."""
+        return float(self._on_training(query, None).exact)
+
+    def next_bounds(self, head: Head) -> dict[Source, float]:
+        """Return how far the next answer may be from the holdout's value, by where it comes from."""
+        number, sources = head.queries + 1, ("train", "holdout")
+        return {s: self._answer(0.0, s, 0, number, head.extensions).error_bound for s in sources}
+
     def _on_training(self, query: Query, sensitivity: float | None) -> Value:
         """Return the value on the training data; refuse what the calibration does not cover."""
         if self.columns is not None and isinstance(query, (str, Expression)):

@@ -35,7 +35,7 @@ from quiltdp.mechanisms import Mechanism
 if TYPE_CHECKING:
     from quiltdp.model import Model
 
-__all__ = ["Ledger", "verify_export"]
+__all__ = ["Ledger", "new_genesis", "verify_export"]
 
 TIMEOUT = 60.0
 
@@ -97,7 +97,7 @@ class Ledger:
             For a calibration that cannot be true.
         """
         _exists(path)  # or it is no file name
-        checked = checked_calibration(calibration, model, **protection)
+        genesis, salt = new_genesis(calibration, settings, anchor is not None, model, **protection)
         guard = Anchor(anchor) if anchor is not None else None
         if guard is not None:
             guard.refuse_beside(path)
@@ -105,18 +105,6 @@ class Ledger:
                 raise LedgerCorrupt(
                     f"{anchor}: this anchor knows a ledger already, but {path} is new; restore the ledger"
                 )
-        salt = secrets.token_bytes(32)
-        genesis = {
-            "format": VERSION,
-            "id": secrets.token_hex(16),
-            "created": now(),
-            "binding": binding_of(calibration),
-            "settings": dict(settings or {}),
-            "calibration": calibration_document(calibration),
-            "checked": checked,
-            "anchor": guard is not None,
-            "salt_sha256": hashlib.sha256(salt).hexdigest(),
-        }
         store = SQLiteStore.create(path, genesis, salt)
         if guard is not None:
             guard.advance(str(genesis["id"]), 0, genesis_digest(genesis))
@@ -440,6 +428,36 @@ class Ledger:
         with self._reading() as (rows, head):
             entries = [entry.public() for entry in rows.entries()]
         return {"genesis": self.genesis, "entries": entries, "head": {"seq": head.seq, "digest": head.digest}}
+
+
+def new_genesis(
+    calibration: Any,
+    settings: Mapping[str, Any] | None,
+    anchored: bool,
+    model: Model | None = None,
+    **protection: Any,
+) -> tuple[dict[str, Any], bytes]:
+    """Return the document of what a new ledger belongs to, and the secret that keys its hashes.
+
+    Raises
+    ------
+    InvalidArgument
+        For a calibration that cannot be true.
+    """
+    checked = checked_calibration(calibration, model, **protection)
+    salt = secrets.token_bytes(32)
+    genesis = {
+        "format": VERSION,
+        "id": secrets.token_hex(16),
+        "created": now(),
+        "binding": binding_of(calibration),
+        "settings": dict(settings or {}),
+        "calibration": calibration_document(calibration),
+        "checked": checked,
+        "anchor": anchored,
+        "salt_sha256": hashlib.sha256(salt).hexdigest(),
+    }
+    return genesis, salt
 
 
 def verify_export(document: Mapping[str, Any]) -> Head:
