@@ -32,9 +32,18 @@ if TYPE_CHECKING:
     from quiltdp.model import Model
 
 __all__ = [
-    "Member", "Role", "StudyFacts", "add_member", "close_study", "create_study", "find_member", "members_of",
-    "read_study", "revoke",
-]  # fmt: skip
+    "Member",
+    "Role",
+    "StudyFacts",
+    "add_member",
+    "close_study",
+    "create_study",
+    "find_member",
+    "member_by_id",
+    "members_of",
+    "read_study",
+    "revoke",
+]
 
 Role = Literal["owner", "analyst", "auditor"]
 
@@ -231,6 +240,12 @@ def find_member(connection: Connection, token: str) -> Member | None:
     row = connection.execute(select(*_MEMBER).where(db.members.c.token == digest_of(token))).first()
     member = None if row is None else Member(*row)
     return member if member is not None and member.active else None
+
+
+def member_by_id(connection: Connection, member: str) -> Member | None:
+    """Return a member, whatever became of the token."""
+    row = connection.execute(select(*_MEMBER).where(db.members.c.id == member)).first()
+    return None if row is None else Member(*row)
 
 
 def members_of(connection: Connection, study: str) -> list[Member]:
