@@ -914,8 +914,8 @@ MUTANTS = (
     ),
     Mutant(
         LEAK + "coupling.py",
-        "np.where(value > 0.0, value + 2.0 * self._schedule.slack, 0.0)",
-        "value",
+        "transport_of_laws(p, q, d, self._schedule.slack)",
+        "transport_of_laws(p, q, d, 0.0)",
         "laws of a clique count as exact",
         COUPLING + " tests/accountant/bounds/test_errors_of_laws.py",
     ),

@@ -43,9 +43,9 @@ import numpy as np
 
 from quiltdp.accountant.adversaries import PRIOR
 from quiltdp.accountant.bounds.contract import ALL, Bounds, Need, Problem, Vector, register
-from quiltdp.accountant.bounds.network_simplex import MOST_NODES, Array
+from quiltdp.accountant.bounds.network_simplex import Array
 from quiltdp.accountant.bounds.sparse_coupling import SparsePairs
-from quiltdp.accountant.bounds.transport import FARTHEST, transport, transport_of_columns
+from quiltdp.accountant.bounds.transport import transport_of_laws
 from quiltdp.accountant.trade_offs import (
     COSTS_AT_ONCE,
     COUPLING_ENTRIES,
@@ -264,11 +264,7 @@ class AllPairs:
                 self._guard.check()
                 parts = [self._pairs(some[k], rows) for k, rows in block]
                 p, q, d = (np.concatenate(a, axis=1) for a in zip(*parts, strict=True))
-                if d.max(initial=0.0) > FARTHEST or 2 * slots > MOST_NODES:
-                    value = transport(p.T, q.T, d.T.reshape(-1, slots, slots))
-                else:
-                    value = transport_of_columns(p, q, d)
-                value = np.where(value > 0.0, value + 2.0 * self._schedule.slack, 0.0)
+                value = transport_of_laws(p, q, d, self._schedule.slack)
                 at = 0
                 for k, rows in block:
                     size = len(tables[k])

@@ -28,8 +28,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quiltdp.accountant.bounds.contract import Vector
-from quiltdp.accountant.bounds.network_simplex import MOST_NODES, Array
-from quiltdp.accountant.bounds.transport import FARTHEST, transport, transport_of_columns
+from quiltdp.accountant.bounds.network_simplex import Array
+from quiltdp.accountant.bounds.transport import transport_of_laws
 from quiltdp.accountant.trade_offs import CHANGES_AT_ONCE, COUPLING_FAINT, COUPLING_LIGHT, COUPLING_PAIR
 from quiltdp.errors import ModelTooWide, option
 from quiltdp.inference.schedule import Ints, Order, RootedClique, Schedule
@@ -305,12 +305,8 @@ class SparsePairs:
         """Return T of some pairs of prefixes; ``d`` has axes value, value, pair."""
         values = len(law)
         d = up_array(_as_possible(d, down[:, first] >= 0, down[:, second] >= 0), 8.0)
-        p, q = law[:, first], law[:, second]
-        if 2 * values > MOST_NODES or d.max(initial=0.0) > FARTHEST:
-            found = transport(p.T, q.T, np.moveaxis(d, 2, 0))
-        else:
-            found = transport_of_columns(p, q, d.reshape(values * values, -1))
-        return np.where(found > 0.0, found + 2.0 * self._schedule.slack, 0.0)
+        cells = d.reshape(values * values, -1)
+        return transport_of_laws(law[:, first], law[:, second], cells, self._schedule.slack)
 
 
 def _effort(task: RootedClique, order: Order, sizes: Sequence[int]) -> float:

@@ -50,6 +50,7 @@ __all__ = [
     "threshold_transport",
     "transport",
     "transport_of_columns",
+    "transport_of_laws",
     "uniform_transport",
 ]
 
@@ -138,6 +139,16 @@ def transport_of_columns(p: Array, q: Array, d: Array) -> Array:
         value = np.log(proved(p, q, d, optimal_trees(p, q, d))[0])
     value = np.minimum(np.maximum(value, 0.0), top)
     return np.where(nothing_moves(p, q, d), 0.0, value)
+
+
+def transport_of_laws(p: Array, q: Array, d: Array, slack: float) -> Array:
+    """Return T as :func:`transport_of_columns` does, for any costs, of laws whose ln is off by ``slack``."""
+    n, m = len(p), len(q)
+    if d.max(initial=0.0) > FARTHEST or n + m > MOST_NODES:
+        value = transport(p.T, q.T, d.T.reshape(-1, n, m))
+    else:
+        value = transport_of_columns(p, q, d)
+    return np.where(value > 0.0, value + 2.0 * slack, 0.0)
 
 
 def nothing_moves(p: Array, q: Array, d: Array) -> NDArray[Any]:

@@ -41,8 +41,8 @@ import numpy as np
 from quiltdp.accountant.adversaries import INFORMED
 from quiltdp.accountant.bounds.contract import ALL, Bounds, Need, Problem, Vector, register
 from quiltdp.accountant.bounds.coupling import Prices
-from quiltdp.accountant.bounds.network_simplex import MOST_NODES, Array
-from quiltdp.accountant.bounds.transport import FARTHEST, transport, transport_of_columns
+from quiltdp.accountant.bounds.network_simplex import Array
+from quiltdp.accountant.bounds.transport import transport_of_laws
 from quiltdp.errors import ModelTooWide, option
 from quiltdp.inference.cliques import CliqueStates
 from quiltdp.inference.evidence import Choice, Part, Seen, seen_by_evidence
@@ -503,11 +503,7 @@ class WorstEvidenceBound:
                     parts.append((level.law[:, first], level.law[:, second], d.reshape(slots**2, -1)))
                     places[k] = first, second
                 p, q, d = (np.concatenate(a, axis=1) for a in zip(*parts, strict=True))
-                if d.max(initial=0.0) > FARTHEST or 2 * slots > MOST_NODES:
-                    value = transport(p.T, q.T, d.T.reshape(-1, slots, slots))
-                else:
-                    value = transport_of_columns(p, q, d)
-                value = np.where(value > 0.0, value + 2.0 * self._schedule.slack, 0.0)
+                value = transport_of_laws(p, q, d, self._schedule.slack)
                 ends = np.cumsum([len(places[k][0]) for k in some])[:-1]
                 for k, cost in zip(some, np.split(value, ends), strict=True):
                     tables[k][places[k]] = np.minimum(cost, tables[k][places[k]])
