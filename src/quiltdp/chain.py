@@ -22,15 +22,6 @@ from quiltdp.errors import InvalidArgument, InvalidModel, option
 from quiltdp.factor import Factor, Table, TablePool, frozen_table, plain_names
 from quiltdp.model import Model
 
-__all__ = [
-    "ChainModel",
-    "ChainSegment",
-    "as_chain",
-    "markov_chain",
-    "markov_chains",
-    "stationary_distribution",
-]
-
 MAX_STEPS = 50_000_000
 """The most steps of one model: every step has its own α and its own leakage, eight bytes each."""
 

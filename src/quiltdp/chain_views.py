@@ -13,8 +13,6 @@ from quiltdp.factor import Factor
 if TYPE_CHECKING:
     from quiltdp.chain import ChainSegment
 
-__all__ = ["ChainFactors", "ChainFactorsOf", "ChainIndex", "ChainNodes", "ChainStates"]
-
 _NODE = re.compile(r"(.*\D)(0|[1-9][0-9]{0,17})", re.DOTALL | re.ASCII)
 
 

@@ -18,28 +18,6 @@ from typing import Any, ClassVar
 
 from quiltdp.printable import printable
 
-__all__ = [
-    "BudgetSpent",
-    "DependencyMissing",
-    "FileFormatError",
-    "InvalidArgument",
-    "InvalidModel",
-    "LedgerCorrupt",
-    "LimitReached",
-    "ModelTooWide",
-    "NoCertificate",
-    "NotALedger",
-    "QuiltdpError",
-    "Refused",
-    "UnknownNode",
-    "WorkerLost",
-    "in_python",
-    "need",
-    "option",
-    "options_in",
-    "spelled",
-]
-
 _LONGEST = 1_500  # a message quotes what it found, and a file may hold anything
 Spelling = Callable[[str, str, str, str], str]
 _OPTION = re.compile(

@@ -11,17 +11,6 @@ from numpy.typing import ArrayLike, NDArray
 from quiltdp.errors import InvalidModel
 from quiltdp.printable import printable
 
-__all__ = [
-    "ROW_SUM_TOLERANCE",
-    "Factor",
-    "Frozen",
-    "Table",
-    "TablePool",
-    "frozen_table",
-    "normalised_rows",
-    "plain_names",
-]
-
 Table: TypeAlias = NDArray[np.float64]
 
 ROW_SUM_TOLERANCE = 1e-6

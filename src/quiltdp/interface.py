@@ -16,8 +16,6 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from quiltdp.errors import InvalidArgument
 from quiltdp.model import Model
 
-__all__ = ["any_model", "as_model", "old_keyword"]
-
 _Rest = ParamSpec("_Rest")
 _Result = TypeVar("_Result")
 

@@ -22,8 +22,6 @@ from quiltdp import __version__
 from quiltdp.errors import FileFormatError, InvalidArgument
 from quiltdp.parallel import Progress, each, worker_count
 
-__all__ = ["Journal", "each_kept", "key_of"]
-
 Item = TypeVar("Item")
 SCHEMA = "quiltdp/journal"
 VERSION = 1

@@ -16,25 +16,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "DIGITS",
-    "EPS",
-    "LEAST",
-    "UNDERFLOW",
-    "down",
-    "format_up",
-    "is_one_number",
-    "plus_error",
-    "round_down",
-    "round_down_digits",
-    "round_up",
-    "round_up_digits",
-    "round_up_digits_array",
-    "scaled",
-    "up",
-    "up_array",
-]
-
 DIGITS = 12
 """Significant digits of a number that people get: the last bits of a library do not show in it."""
 

@@ -28,8 +28,6 @@ from typing import Any, TypeVar
 
 from quiltdp.errors import InvalidArgument, WorkerLost, option
 
-__all__ = ["Workers", "checked_executor", "each", "worker_count", "workers"]
-
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 Progress = Callable[[str, float], None]

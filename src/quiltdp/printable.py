@@ -12,8 +12,6 @@ import re
 import unicodedata
 from typing import Any
 
-__all__ = ["json_text", "printable"]
-
 # Suspects: control characters, format marks (bidirectional, zero width), line separators, lone surrogates,
 # private use, not assigned.  The first pattern is quick and generous; the category decides.
 _SUSPECT = re.compile(r"[^\x20-\x7e\xa1-\xac\xae-\u02ff]")

@@ -16,8 +16,6 @@ from typing import BinaryIO
 
 from quiltdp.errors import FileFormatError
 
-__all__ = ["open_plain", "opened"]
-
 _OTHERS = {
     stat.S_IFDIR: "a directory, a file is expected",
     stat.S_IFIFO: "a pipe, a file is expected: write what it carries into a file first",

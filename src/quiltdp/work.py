@@ -18,8 +18,6 @@ from typing import Any, ClassVar
 
 from quiltdp.errors import InvalidArgument, option
 
-__all__ = ["LEVELS", "BesideBudget", "Guard", "GuardStruck", "Limit", "WorkBudget"]
-
 
 @dataclass(frozen=True)
 class WorkBudget:

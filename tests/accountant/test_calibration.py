@@ -23,7 +23,7 @@ from quiltdp.accountant.verify import leakage_of
 from quiltdp.errors import InvalidArgument, NoCertificate, QuiltdpError
 from quiltdp.inference import brute_force
 from quiltdp.mechanisms import gaussian_delta
-from quiltdp.mechanisms.group_profiles import GaussianProfile
+from quiltdp.mechanisms.gaussian import GaussianProfile
 
 PAIR = qd.Model.from_tables({"A": ([], [0.3, 0.7]), "B": (["A"], [[0.9, 0.1], [0.2, 0.8]])})
 CHAIN = qd.markov_chain([[0.9, 0.1], [0.1, 0.9]], length=30)

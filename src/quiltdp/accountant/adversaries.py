@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from quiltdp.graph.components import ComponentClass
     from quiltdp.model import Model
 
-__all__ = ["INFORMED", "PRIOR", "Adversary", "adversary_from", "check_known", "known_in", "knows"]
-
 
 @dataclass(frozen=True)
 class Adversary:

@@ -19,8 +19,6 @@ from quiltdp.numbers import format_up, up
 if TYPE_CHECKING:
     from quiltdp.accountant.bracket import Bracket
 
-__all__ = ["Alternatives", "alternatives", "at_group_privacy"]
-
 _NEARLY = 0.95
 _EQUAL = 0.995
 _TIGHT = 1.05

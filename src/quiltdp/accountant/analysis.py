@@ -36,8 +36,6 @@ from quiltdp.work import GuardStruck
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-__all__ = ["Analysis", "Evaluation", "Solution", "Stage"]
-
 _NEAR = 0.005  # how far (relatively) below the target values need not be told exactly at the end of a search
 _FAR = 0.75  # the same at its beginning
 _BEYOND = 0.25  # how far above the target the others need not be looked at

@@ -16,8 +16,6 @@ from quiltdp.mechanisms import GroupProfile, Mechanism
 from quiltdp.model import Model
 from quiltdp.numbers import format_up, round_up_digits
 
-__all__ = ["DeltaProfile", "approximate_leakage", "smallest_scale"]
-
 _SMALLEST_EPSILON = 1e-6
 
 

@@ -47,8 +47,6 @@ from quiltdp.numbers import down, format_down
 from quiltdp.printable import json_text
 from quiltdp.work import WorkBudget
 
-__all__ = ["Attack", "AttackSearch", "attack", "attackable"]
-
 Rows = NDArray[np.intp]
 
 _MARGIN = 1e-11  # more than the rounding error of a difference of four logarithms

@@ -24,8 +24,6 @@ from quiltdp.model import Model
 from quiltdp.parallel import each
 from quiltdp.work import Guard, Limit
 
-__all__ = ["Audit", "AuditRow", "LaplaceSum", "audit"]
-
 
 @dataclass(frozen=True)
 class AuditRow:

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from quiltdp.accountant.calibration import Calibration
     from quiltdp.accountant.noise_attack import NoiseAttack
 
-__all__ = ["Bracket", "bracket", "bracket_of", "quick_bracket"]
-
 
 @dataclass(frozen=True)
 class Bracket:

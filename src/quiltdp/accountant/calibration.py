@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from quiltdp.accountant.bracket import Bracket
     from quiltdp.accountant.composition import Concentrated
 
-__all__ = ["Calibration", "calibrate"]
-
 SCHEMA = "quiltdp/calibration"
 VERSION = 2
 READABLE = (1, VERSION)

@@ -24,8 +24,6 @@ from quiltdp.model import Model
 from quiltdp.parallel import checked_executor, each
 from quiltdp.work import Limit
 
-__all__ = ["COMPARED", "calibrate_adversaries"]
-
 COMPARED = ("prior", "knows:1", "knows:2", "informed")
 """Nothing known but the model, any record, any two records, any records at all."""
 

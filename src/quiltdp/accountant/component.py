@@ -24,17 +24,6 @@ from quiltdp.inference.workspace import Workspace
 from quiltdp.model import Model
 from quiltdp.work import Guard, WorkBudget
 
-__all__ = [
-    "Component",
-    "Places",
-    "Preparation",
-    "Task",
-    "UnitBounds",
-    "assign_units",
-    "component_problems",
-    "split_by_price",
-]
-
 
 @dataclass(frozen=True, eq=False)
 class UnitBounds:

@@ -18,8 +18,6 @@ from quiltdp.accountant.units import positive_epsilon
 from quiltdp.errors import InvalidArgument
 from quiltdp.numbers import down, round_up
 
-__all__ = ["ORDERS", "Concentrated", "compose", "compose_gaussian", "concentrated"]
-
 
 def compose(costs: Iterable[float | Mapping[str, float]]) -> float | dict[str, float]:
     """Return the DP cost of several pure-DP releases together: α's add, rounded up.

@@ -29,8 +29,6 @@ from quiltdp.model import Model
 from quiltdp.numbers import format_up
 from quiltdp.printable import printable
 
-__all__ = ["InfluenceTable", "RecordInfluence", "influence_table"]
-
 COLUMNS = ("record", "separator", "|N|", "b", "a", "published leakage")
 _LISTED = 40  # rows of a printed table
 

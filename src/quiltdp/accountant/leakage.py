@@ -21,8 +21,6 @@ from quiltdp.interface import any_model, old_keyword
 from quiltdp.model import Model
 from quiltdp.numbers import digits_down, digits_up, digits_up_array, down, scaled
 
-__all__ = ["LeakageProfile", "analyze", "dp_epsilon", "leakage"]
-
 
 class LeakageProfile(Analysis):
     """How much any α-DP mechanism leaks about each unit of a model, for any α.

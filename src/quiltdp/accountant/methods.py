@@ -22,16 +22,6 @@ from quiltdp.accountant.bounds.table import (
 )
 from quiltdp.errors import InvalidArgument, option
 
-__all__ = [
-    "automatic",
-    "available",
-    "entry_of",
-    "find_approximate",
-    "find_line",
-    "find_method",
-    "method_names",
-]
-
 _HOME = "quiltdp.accountant.bounds"
 
 

@@ -38,8 +38,6 @@ from quiltdp.inference.sums import WeightedSums
 from quiltdp.model import Model
 from quiltdp.numbers import EPS, down
 
-__all__ = ["NoiseAttack", "attack_gaussian", "discrete_mixture_delta", "gaussian_mixture_delta"]
-
 Vector = NDArray[np.float64]
 Ints = NDArray[np.int64]
 

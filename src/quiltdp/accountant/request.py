@@ -18,8 +18,6 @@ from quiltdp.work import Guard, Limit, WorkBudget
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-__all__ = ["Options", "Progress", "Request", "SearchOptions", "Who", "Work"]
-
 Progress = Callable[[str, float], None]
 Work = str | WorkBudget
 Who = str | Adversary

@@ -16,8 +16,6 @@ from quiltdp.chain_views import ChainIndex, ChainNodes
 from quiltdp.numbers import format_up
 from quiltdp.printable import json_text, printable
 
-__all__ = ["Binding", "Certificate", "Leakage", "PerUnit", "jsonable"]
-
 
 @dataclass(frozen=True)
 class Binding:

@@ -41,8 +41,6 @@ from quiltdp.model import Model
 from quiltdp.numbers import EPS, format_up, up_array
 from quiltdp.work import WorkBudget
 
-__all__ = ["RobustProfile", "robust", "useless_from"]
-
 
 @all_or_nothing()
 def robust(

@@ -17,13 +17,6 @@ from quiltdp.accountant.units import guard_of
 from quiltdp.errors import InvalidArgument, LimitReached, Refused, WorkerLost, option
 from quiltdp.work import NO_GUARD, Guard, GuardStruck, Limit, WorkBudget
 
-__all__ = [
-    "STAGES",
-    "SharedWork",
-    "WorkDone",
-    "ask_until",
-]
-
 _Answer = TypeVar("_Answer")
 
 STAGES = automatic(INFORMED, PRIOR)

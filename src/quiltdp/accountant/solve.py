@@ -12,8 +12,6 @@ from collections.abc import Callable
 from quiltdp.errors import NoCertificate, option
 from quiltdp.numbers import digits_down
 
-__all__ = ["TOLERANCE", "largest_passing"]
-
 TOLERANCE = 1e-10
 """How far (relatively) an answer may stay below the largest that passes."""
 

@@ -26,19 +26,6 @@ LARGEST = 1e100
 SMALLEST_TARGET = 1e-100
 """Below it, α and its certificate leave the range of doubles."""
 
-__all__ = [
-    "LARGEST",
-    "SMALLEST_TARGET",
-    "Units",
-    "all_or_nothing",
-    "alphas",
-    "guard_of",
-    "heaviest",
-    "make_units",
-    "positive_epsilon",
-    "unit_name",
-]
-
 
 @dataclass(frozen=True, eq=False)
 class Units:

@@ -24,8 +24,6 @@ from quiltdp.mechanisms import Mechanism, check_mechanism
 from quiltdp.model import Model
 from quiltdp.work import WorkBudget
 
-__all__ = ["leakage_of"]
-
 
 @any_model
 def leakage_of(

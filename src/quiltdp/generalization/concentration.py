@@ -27,17 +27,6 @@ from quiltdp.generalization._checks import count, non_negative, positive, probab
 from quiltdp.interface import any_model
 from quiltdp.model import Factor, Model, Table
 
-__all__ = [
-    "Concentration",
-    "GroupSums",
-    "additive_concentration",
-    "concentration",
-    "contraction",
-    "effective_sample_size",
-    "influence_sums",
-    "parent_distances",
-]
-
 Floats = NDArray[np.float64]
 MOST_POWERS = 4096
 

@@ -31,21 +31,6 @@ from quiltdp.generalization._checks import (
     within,
 )
 
-__all__ = [
-    "MUTUAL_INFORMATION_SLACK_BITS",
-    "Laws",
-    "MaxInformation",
-    "approximate_dp_max_information",
-    "bayesian_dp_bounds",
-    "bayesian_dp_max_information",
-    "compose_max_information",
-    "description_length_max_information",
-    "exact_max_information",
-    "max_information_from_mutual_information",
-    "product_dp_max_information",
-    "pure_dp_max_information",
-]
-
 Laws: TypeAlias = Literal["every law", "product laws", "this law"]
 
 LAW_ORDER: tuple[Laws, ...] = ("every law", "product laws", "this law")

@@ -31,18 +31,6 @@ from quiltdp.work import Limit, WorkBudget
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-__all__ = [
-    "AccuracyPromise",
-    "BudgetPromise",
-    "Extension",
-    "Plan",
-    "columns_asked",
-    "extend_plan",
-    "holdout_arguments",
-    "plan_calibration",
-    "read_holdout_arguments",
-]
-
 
 @dataclass(frozen=True)
 class AccuracyPromise:

@@ -43,20 +43,6 @@ from quiltdp.work import Limit, WorkBudget
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-__all__ = [
-    "Contender",
-    "LeakageSketch",
-    "Need",
-    "NoCorrelation",
-    "Offer",
-    "ProfileAccountant",
-    "accuracy_at",
-    "contenders_for",
-    "highest_scale",
-    "need_of",
-    "noisiest",
-]
-
 _Found = TypeVar("_Found")
 _KEPT = 2**26  # bytes of leakages that are remembered
 

@@ -46,8 +46,6 @@ from quiltdp.work import Limit, WorkBudget
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-__all__ = ["plan", "plan_length"]
-
 LONGEST = 10**8
 
 

@@ -21,17 +21,6 @@ from quiltdp.generalization._checks import non_negative, positive, probability, 
 from quiltdp.generalization.max_information import MUTUAL_INFORMATION_SLACK_BITS, MaxInformation
 from quiltdp.generalization.routes import grid_answers
 
-__all__ = [
-    "MutualInformationMethod",
-    "Transcripts",
-    "best_correction",
-    "correct_p_values",
-    "either_bound",
-    "threshold_from_max_information",
-    "threshold_from_mutual_information",
-    "thresholdout_transcripts",
-]
-
 MutualInformationMethod: TypeAlias = Literal["sharp", "max-information", "published", "russo-zou"]
 LN2 = math.log(2.0)
 

@@ -47,31 +47,6 @@ from quiltdp.generalization.concentration import (
 from quiltdp.model import Model
 from quiltdp.numbers import format_up
 
-__all__ = [
-    "GUESSING",
-    "Alternative",
-    "AnyLawRoute",
-    "DescriptionRoute",
-    "Deviating",
-    "IidRoute",
-    "LeakageAccountant",
-    "MaxInformationRoute",
-    "Route",
-    "Task",
-    "any_law_transfer",
-    "baselines",
-    "best_scale",
-    "grid_answers",
-    "ladder_accuracy",
-    "largest_threshold",
-    "log_questions",
-    "log_transcripts",
-    "max_information_transfer",
-    "nice_resolution",
-    "split_accuracy",
-    "untouched",
-]
-
 
 @dataclass(frozen=True)
 class Alternative:

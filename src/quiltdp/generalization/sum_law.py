@@ -19,8 +19,6 @@ from quiltdp.errors import InvalidArgument, ModelTooWide
 from quiltdp.interface import any_model
 from quiltdp.model import Model
 
-__all__ = ["SumLaw", "sum_law"]
-
 Array = NDArray[np.float64]
 TABLE_LIMIT = 20_000_000
 

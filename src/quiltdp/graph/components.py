@@ -16,15 +16,6 @@ from numpy.typing import NDArray
 from quiltdp.chain import ChainModel
 from quiltdp.model import Factor, Model, Table
 
-__all__ = [
-    "ComponentClass",
-    "FactorGraph",
-    "Places",
-    "component_classes",
-    "connected_components",
-    "factor_graph",
-]
-
 _LARGE = 2000  # components beyond it are not compared with others
 _SCIPY = 50_000  # nodes from which scipy, with its import, is quicker than a union of sets in Python
 

@@ -16,8 +16,6 @@ from quiltdp.model import Model
 if TYPE_CHECKING:
     import networkx as nx
 
-__all__ = ["as_graph", "moralize"]
-
 
 def moralize(model: Any) -> DependencyGraph:
     """Return the moral graph: every factor's scope is a clique.

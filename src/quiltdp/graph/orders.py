@@ -14,8 +14,6 @@ from typing import TypeVar
 
 from quiltdp.graph.types import DependencyGraph
 
-__all__ = ["RULES", "eliminations", "treewidth_estimate"]
-
 MAX_WORK = 20_000_000
 """Neighbour pairs looked at before an estimate of the width takes the rest as one clique."""
 

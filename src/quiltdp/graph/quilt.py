@@ -14,8 +14,6 @@ from quiltdp.printable import printable
 if TYPE_CHECKING:
     from typing import Self
 
-__all__ = ["Quilt"]
-
 
 class Quilt(Frozen):
     """A Markov quilt: the separator Q keeps the target and the nearby nodes N apart from the remote rest R.

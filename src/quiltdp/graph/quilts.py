@@ -23,8 +23,6 @@ from quiltdp.graph.moral import as_graph
 from quiltdp.graph.quilt import Quilt, boundary
 from quiltdp.graph.types import DependencyGraph
 
-__all__ = ["markov_blanket", "quilts", "unit_quilts"]
-
 
 class _Limits(NamedTuple):
     nearby: int | None

@@ -17,8 +17,6 @@ from quiltdp.graph.components import connected_components
 if TYPE_CHECKING:
     import networkx as nx
 
-__all__ = ["DependencyGraph", "Ints"]
-
 Ints: TypeAlias = NDArray[np.int64]
 
 

@@ -15,8 +15,6 @@ from quiltdp.mechanisms.noise import Grid, NoiseSource, SecureNoise, opendp
 from quiltdp.mechanisms.sensitivities import Sensitivity, positive, whole_at_least_one
 from quiltdp.numbers import down, up
 
-__all__ = ["AdditiveMechanism", "AdditiveNoise"]
-
 
 class AdditiveNoise(Mechanism):
     """A mechanism that adds noise of a law which other libraries know too.
@@ -61,7 +59,7 @@ class AdditiveNoise(Mechanism):
         return event(noise_multiplier=down(scale / self.max_sensitivity))
 
 
-class Account(Protocol):
+class _Account(Protocol):
     """What a release asks of a ledger."""
 
     @property
@@ -151,7 +149,7 @@ class AdditiveMechanism(ABC):
         """Return noisy grid points around the given ones."""
 
     def release(
-        self, values: ArrayLike, *, ledger: Account | None = None, label: str | None = None
+        self, values: ArrayLike, *, ledger: _Account | None = None, label: str | None = None
     ) -> float | NDArray[np.float64]:
         """Return the values with noise; a ledger is charged, durably, before any noise is drawn.
 

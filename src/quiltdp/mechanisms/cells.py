@@ -37,8 +37,6 @@ from numpy.typing import NDArray
 
 from quiltdp.errors import InvalidArgument, option
 
-__all__ = ["CellKind", "Table", "Written", "columns_of", "number_of", "text_of", "unmasked"]
-
 CellKind = Literal["boolean", "number", "text"]
 
 _WORDS = {"true": 1.0, "false": 0.0}

@@ -18,12 +18,10 @@ import numpy as np
 
 from quiltdp.errors import InvalidArgument
 from quiltdp.mechanisms.contract import dp_accounting
-from quiltdp.mechanisms.gaussian import GaussianProfile, gaussian_delta
+from quiltdp.mechanisms.gaussian import gaussian_delta
 from quiltdp.mechanisms.profiles import Losses, OneByOne, Vector
 from quiltdp.mechanisms.sensitivities import whole
 from quiltdp.numbers import EPS, round_up, up
-
-__all__ = ["EventProfile", "GaussianProfile", "SteppedProfile"]
 
 _CONVOLVED = 1e-13  # more than the rounding of convolutions by Fourier transform
 _FARTHEST = 80.0  # largest ε of a table; beyond it the last value holds

@@ -18,8 +18,6 @@ from numpy.typing import NDArray
 from quiltdp.errors import InvalidArgument, option
 from quiltdp.mechanisms.cells import columns_of, number_of, text_of
 
-__all__ = ["copy_rows", "data_identity", "features_and_target", "row_count", "row_form"]
-
 _MAX_ROWS = 2**32
 _DEEPEST = 60  # nesting of data that have an identity
 

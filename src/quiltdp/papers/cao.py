@@ -21,8 +21,6 @@ from numpy.typing import ArrayLike, NDArray
 from quiltdp.chain import ChainSegment
 from quiltdp.generalization._checks import non_negative, rows
 
-__all__ = ["largest_temporal_leakage", "temporal_leakage", "temporal_loss"]
-
 MOST = 700.0
 """A leakage beyond this counts as infinite."""
 

@@ -30,8 +30,6 @@ from quiltdp.numbers import up, up_array
 from quiltdp.papers.zhao import lemma4_leakage
 from quiltdp.work import WorkBudget
 
-__all__ = ["gk16_factor", "lange_addend", "mqm_approx_influences"]
-
 
 def lange_addend(segment: ChainSegment) -> float:
     """Return 4 ln γ, γ the largest over the smallest transition probability: what a neighbour can add to α.

@@ -29,22 +29,6 @@ from quiltdp.generalization._checks import (
 )
 from quiltdp.generalization.max_information import MaxInformation
 
-__all__ = [
-    "Estimate",
-    "GibbsSampler",
-    "compose_on_average_kl",
-    "conditional_entropy",
-    "estimate_on_average_kl",
-    "gap_bounds_from_mutual_information",
-    "gibbs_generalization_gap",
-    "gibbs_mutual_information",
-    "kl_gaussian",
-    "kl_laplace",
-    "kl_privacy_from_max_information",
-    "max_entropy_objective",
-    "on_average_kl",
-]
-
 Array = NDArray[np.float64]
 TYPE_LIMIT = 2_000_000
 

@@ -25,17 +25,6 @@ from numpy.typing import ArrayLike, NDArray
 from quiltdp.errors import InvalidArgument
 from quiltdp.generalization._checks import count, positive, probability, round_up, within
 
-__all__ = [
-    "MonitorRun",
-    "exponential_mechanism_law",
-    "exponential_mechanism_loss",
-    "feature_selector",
-    "iid_transfer",
-    "memoriser",
-    "monitor_ceiling",
-    "simulate_monitor",
-]
-
 
 def iid_transfer(epsilon: float, delta: float, n: int) -> tuple[float, float]:
     """Transfer for **independent, identically distributed** records and [0, 1] statistical queries.

@@ -13,8 +13,6 @@ from numpy.typing import ArrayLike, NDArray
 from quiltdp.errors import InvalidArgument
 from quiltdp.generalization._checks import count, distribution, probability, rows
 
-__all__ = ["PrivacyDefinitions", "adaptive_on_average_kl", "compare_privacy_definitions"]
-
 Array = NDArray[np.float64]
 
 

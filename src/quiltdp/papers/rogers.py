@@ -30,26 +30,6 @@ from quiltdp.generalization.max_information import (
     MaxInformation,
 )
 
-__all__ = [
-    "PrintedReconstruction",
-    "RogersTheorem",
-    "approximate_dp_mutual_information",
-    "approximate_dp_transfer",
-    "conditioning_failure",
-    "indistinguishability",
-    "mutual_information",
-    "mutual_information_from_max_information",
-    "no_product_bound",
-    "p_value_sensitivity",
-    "pointwise_failure",
-    "pointwise_parameters",
-    "printed_drift",
-    "printed_reconstruction",
-    "published_drift",
-    "rogers_theorem",
-    "sensitive_query_transfer",
-]
-
 
 def indistinguishability(first: ArrayLike, second: ArrayLike, epsilon: float) -> float:
     """Return the smallest δ with ``first`` ≈_{ε,δ} ``second``, for two laws on one finite set.

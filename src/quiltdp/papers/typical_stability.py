@@ -26,26 +26,6 @@ from quiltdp.generalization.concentration import concentration
 from quiltdp.generalization.sum_law import sum_law
 from quiltdp.mechanisms import gaussian_delta
 
-__all__ = [
-    "QueryClass",
-    "TypicalNoise",
-    "TypicalStability",
-    "compose_typical",
-    "compose_typical_adaptively",
-    "compose_typical_adaptively_approximate",
-    "concentrated_queries",
-    "exact_sum_query",
-    "gaussian_typical",
-    "laplace_typical",
-    "model_queries",
-    "near_independence",
-    "published_gaussian_error",
-    "sensitive_queries",
-    "subexponential_queries",
-    "subgaussian_queries",
-    "typical_generalization",
-]
-
 
 @dataclass(frozen=True)
 class QueryClass:

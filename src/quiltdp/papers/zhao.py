@@ -42,24 +42,6 @@ from quiltdp.inference.workspace import Workspace
 from quiltdp.interface import any_model
 from quiltdp.model import Model
 
-__all__ = [
-    "NOT_VALID",
-    "PublishedPlan",
-    "PublishedRecords",
-    "expected_excess",
-    "lemma4_distances",
-    "lemma4_dp_epsilon",
-    "lemma4_leakage",
-    "published_deviation",
-    "published_n_sharp",
-    "published_n_star",
-    "published_plan",
-    "published_records",
-    "published_tail",
-    "sample_failure",
-    "with_published",
-]
-
 _MOST_BLANKETS = 2_000
 _LONG_CHAIN = 2_001  # more than twice as wide as the widest quilt that is looked at
 

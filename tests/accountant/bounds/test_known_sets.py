@@ -13,7 +13,8 @@ import pytest
 
 import quiltdp as qd
 from quiltdp.accountant.approximate import DeltaProfile
-from quiltdp.mechanisms.group_profiles import EventProfile, GaussianProfile
+from quiltdp.mechanisms.gaussian import GaussianProfile
+from quiltdp.mechanisms.group_profiles import EventProfile
 
 RIGHT = 0.99
 XOR = [[[RIGHT, 1 - RIGHT], [1 - RIGHT, RIGHT]], [[1 - RIGHT, RIGHT], [RIGHT, 1 - RIGHT]]]
