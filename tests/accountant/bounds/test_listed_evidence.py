@@ -51,6 +51,15 @@ def test_it_is_never_below_what_is_attained(seed):
         assert value >= found.get(((), ()), 0.0) - 1e-9
 
 
+@pytest.mark.parametrize("seed", [2, 13])
+def test_what_is_known_beyond_a_known_node_counts(seed):
+    model, alpha = truth.drawn(seed)
+    vector = np.array([alpha.get(n, 0.0) for n in model.nodes])
+    value = float(ready(ListedEvidenceBound, model, [("X0",)]).evaluate(vector).values[0])
+    found = truth.attained(model, alpha, ("X0",), [n for n in model.records if n != "X0"], own=True)
+    assert value >= found[(), ()] - 1e-9
+
+
 @pytest.mark.parametrize(("seed", "shape"), [(3, "loop of five"), (4, "diamond"), (8, "wheel")])
 def test_pairs_of_records_are_protected_too(seed, shape):
     model = loopy.loopy(seed, shape, "zeros", latents=True)
