@@ -903,7 +903,7 @@ MUTANTS = (
         "least = np.where((p > 0) & (q > 0), stay, 0.0).max(axis=1)",
         "least = np.where((p > 0) & (q > 0), stay, 0.0).min(axis=1)",
         "what stays put costs the least of all",
-        TRANSPORTS,
+        TRANSPORTS + " tests/accountant/bounds/test_told_apart.py",
     ),
     Mutant(
         "compiled/network_simplex.c",
@@ -953,7 +953,7 @@ MUTANTS = (
         "else (column.outer, column.price)",
         "else (column.outer, price)",
         "a step without a price gives its own to the one beyond",
-        CHAIN_WALK,
+        CHAIN_WALK + " tests/accountant/bounds/test_told_apart.py",
     ),
     Mutant(
         "inference/chain_schedule.py",
