@@ -1145,7 +1145,7 @@ MUTANTS = (
         "for a in (v.law, v.longer, v.value, v.values)),",
         "for a in (v.law, v.longer)),",
         "a signature without the values",
-        COUPLING + " " + LISTED,
+        COUPLING + " tests/accountant/bounds/test_told_apart.py",
     ),
     Mutant(
         "graph/components.py",
