@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from sys import UnraisableHookArgs
     from types import FrameType
 
-__all__ = ["main"]
-
 _YOUNG = 10_000  # objects between two looks for cycles: a start makes many, and nearly all of them stay
 
 

@@ -6,8 +6,6 @@ from typing import Any
 
 from quiltdp.errors import InvalidArgument, UnknownNode
 
-__all__ = ["protection", "timed", "witness_facts"]
-
 
 def protection(model: Any, given: list[str] | None) -> dict[str, list[str]] | None:
     """Return the sets of ``--protect``, or refuse one by name."""

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from quiltdp.mechanisms import Mechanism
     from quiltdp.model import Model
 
-__all__ = ["calibrate"]
-
 
 def calibrate(
     model: str,

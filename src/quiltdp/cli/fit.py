@@ -10,8 +10,6 @@ from quiltdp.cli.running import progress_bar
 from quiltdp.cli.show import show_facts, show_line
 from quiltdp.errors import InvalidArgument
 
-__all__ = ["fit"]
-
 
 def fit(
     data: str,

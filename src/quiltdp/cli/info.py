@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from quiltdp.chain import ChainModel
     from quiltdp.model import Model
 
-__all__ = ["info"]
-
 
 def info(
     model: str,

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from quiltdp.accountant.request import SearchOptions
     from quiltdp.model import Model
 
-__all__ = ["leakage"]
-
 
 def leakage(
     model: str,

@@ -11,8 +11,6 @@ from quiltdp.cli.release import check_new_ledger
 from quiltdp.cli.show import say, show_table
 from quiltdp.errors import FileFormatError, InvalidArgument, LedgerCorrupt
 
-__all__ = ["charge", "export", "init", "show", "verify"]
-
 _LONGEST_SHARE = 9  # characters
 
 

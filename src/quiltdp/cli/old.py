@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from quiltdp.cli.options import UsageError, nearest
 from quiltdp.cli.show import say
 
-__all__ = ["translated"]
-
 # Old command -> the new one, and what it takes besides; its own option spellings stand in _OPTIONS.
 _COMMANDS = {
     "report": ("calibrate", ()),

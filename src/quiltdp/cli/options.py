@@ -22,8 +22,6 @@ from quiltdp.errors import FileFormatError, InvalidArgument
 if TYPE_CHECKING:
     from quiltdp.model import Model
 
-__all__ = ["SHARED", "Parser", "UsageError", "by_ending", "load", "pairs", "parser_of"]
-
 HEADINGS = ("Arguments", "Reading", "Model", "Release", "Output")
 _ENTRY = re.compile(
     r"(?P<name>\w+)(?: \((?P<flags>[^)]*)\))?(?: : (?P<metavar>\S.*?))?(?: >= (?P<least>\S+))?"

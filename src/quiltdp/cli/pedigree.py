@@ -17,8 +17,6 @@ from quiltdp.errors import DependencyMissing, InvalidArgument
 if TYPE_CHECKING:
     from quiltdp.domains.pedigree import Pedigree
 
-__all__ = ["Question", "pedigree"]
-
 
 @dataclass(frozen=True)
 class Question:

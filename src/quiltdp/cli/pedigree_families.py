@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from quiltdp.domains.pedigree.genome import FamilyNoise
 
-__all__ = ["account"]
-
 _WHO = ("informed", "prior")
 _QUICK = {"nodes": 4}  # frequencies that --work quick analyses: the rest is bounded from them
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from quiltdp.domains.pedigree import Pedigree
     from quiltdp.model import Model
 
-__all__ = ["account"]
-
 _MOST_KIN = 100
 
 

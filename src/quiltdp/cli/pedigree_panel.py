@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from quiltdp.domains.pedigree.panel import PanelProfile
     from quiltdp.domains.pedigree.panel_calibration import PanelCalibration
 
-__all__ = ["account"]
-
 
 def account(
     payload: dict[str, Any],

@@ -7,8 +7,6 @@ from typing import Any
 from quiltdp.cli.release import show_account
 from quiltdp.cli.show import number, show_facts, show_line, show_table
 
-__all__ = ["for_people"]
-
 _SHOWN = 15
 
 

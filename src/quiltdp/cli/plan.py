@@ -13,8 +13,6 @@ from quiltdp.cli.running import limited, worker_pool
 from quiltdp.cli.show import say
 from quiltdp.errors import InvalidArgument
 
-__all__ = ["plan"]
-
 
 def plan(
     model: str,

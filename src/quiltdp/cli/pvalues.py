@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from quiltdp.generalization import MaxInformation
     from quiltdp.generalization.pvalues import Transcripts
 
-__all__ = ["pvalues"]
-
 _SOURCES = "--ledger with --model, --step, --bits or --mutual-bits"
 # Kind of step -> what follows the equals sign, and which laws of the data it holds for.
 _KINDS = {

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from quiltdp.inference.witness import QuiltInfluence
     from quiltdp.model import Model
 
-__all__ = ["quilts"]
-
 
 def quilts(
     model: str,

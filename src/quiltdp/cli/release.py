@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from quiltdp.accountant.ledger import Ledger
     from quiltdp.domains.accounts import Account
 
-__all__ = ["ReleaseOptions", "check_new_ledger", "show_account"]
-
 
 def check_new_ledger(ledger: Path) -> None:
     """Refuse a name that is taken."""

@@ -19,8 +19,6 @@ from quiltdp.work import Guard
 if TYPE_CHECKING:
     from quiltdp.accountant.request import Progress
 
-__all__ = ["Limits", "limited", "progress_bar", "worker_pool"]
-
 _Answer = TypeVar("_Answer")
 
 

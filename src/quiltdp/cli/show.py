@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.text import Text
 
-__all__ = ["listed", "number", "say", "show", "show_facts", "show_line", "show_table"]
-
 PLAIN_WIDTH = 110
 TABLE_WIDTH = 80
 """Tables are this wide at most where no terminal says how wide it is."""

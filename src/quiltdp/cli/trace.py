@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from quiltdp.domains.trace.area import Area, Rings
     from quiltdp.domains.trace.release import CellRelease
 
-__all__ = ["trace"]
-
 _WRITTEN = {"model": (".json", ".json.gz"), "map": (".png", ".svg", ".pdf")}
 _READ = ("lat", "lon", "time", "user", "time-format", "header", "separator", "crs")
 _ACCEPTED = ("off-globe", "any-speed")

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from quiltdp.domains.trace import LocationStudy
     from quiltdp.domains.trace.area import Area, Rings
 
-__all__ = ["check_trace", "chosen_study", "released"]
-
 _KINDS = (".csv", ".geojson")
 
 

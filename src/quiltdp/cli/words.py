@@ -10,8 +10,6 @@ from typing import Any
 
 from quiltdp.errors import QuiltdpError, in_python, options_in, spelled
 
-__all__ = ["error_line", "speaking_for"]
-
 # Keyword of the library -> the option that stands for it where their names differ, {} for its value.
 _READ = ("format", "missing", "male", "female", "twins", "lat", "lon", "time", "user", "header", "separator")
 _OTHER_NAMES = {

@@ -25,8 +25,6 @@ from quiltdp.errors import BudgetSpent, FileFormatError, InvalidArgument, Refuse
 from quiltdp.io.replace import check_writable
 from quiltdp.io.text import read_bytes
 
-__all__ = ["Account", "content_identity", "find_account", "state_folder"]
-
 _WORD = re.compile(rb"[^\s,;|\"]+")
 _SLACK = 1e-9  # α is rounded to twelve digits; the ledger decides exactly, this only spares work
 

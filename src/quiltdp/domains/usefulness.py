@@ -12,8 +12,6 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
-__all__ = ["judge_noise", "judge_table", "noise_reach"]
-
 
 def noise_reach(sigma: float, cells: int) -> tuple[float, float]:
     """Return how far one noise value reaches (95 %), and about the largest of ``cells``.

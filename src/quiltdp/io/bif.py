@@ -17,8 +17,6 @@ import numpy as np
 from quiltdp.io.text import MAX_AXES, MAX_TABLE, Source, blaming, bounded_product, read_source
 from quiltdp.model import Model, Table
 
-__all__ = ["parse_bif", "read_bif"]
-
 _QUOTED = r'"[^"]*"'
 _COMMENT = re.compile(rf"{_QUOTED}|(?<![^\s;,{{}}()\[\]|])//|/\*")
 _HEAD = re.compile(rf'\s*(network|variable|probability)\b([^{{}}"]*(?:{_QUOTED}[^{{}}"]*)*)\{{')

@@ -18,8 +18,6 @@ from typing import Any
 
 from quiltdp.errors import FileFormatError, InvalidArgument
 
-__all__ = ["Role", "as_file", "find_column", "listed", "plain", "recognise"]
-
 
 @contextmanager
 def as_file(table: Any) -> Iterator[Any]:

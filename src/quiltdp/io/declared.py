@@ -22,8 +22,6 @@ from quiltdp.factor import Table
 from quiltdp.io.text import MAX_AXES, Source, blaming, is_number, read_bytes, read_source
 from quiltdp.model import Model
 
-__all__ = ["MAX_DEPTH", "Declared", "parse_xml", "read_net", "read_xdsl", "read_xml", "read_xmlbif"]
-
 MAX_DEPTH = 64
 """How deep elements may stand in each other; no format here needs ten."""
 

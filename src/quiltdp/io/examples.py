@@ -9,8 +9,6 @@ from quiltdp.errors import InvalidArgument
 from quiltdp.io.load import load_model
 from quiltdp.model import Model
 
-__all__ = ["EXAMPLES", "example"]
-
 EXAMPLES = {
     "alarm": "alarm.bif",
     "asia": "asia.bif",

@@ -19,8 +19,6 @@ from quiltdp.io.text import Source, blaming, parse_json, read_source
 from quiltdp.model import Model
 from quiltdp.printable import json_text
 
-__all__ = ["SCHEMA_VERSION", "read_json", "save_model"]
-
 SCHEMA_VERSION = 1
 
 _EVERYWHERE = {"$schema", "schema", "version", "provenance", "notes"}

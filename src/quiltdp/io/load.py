@@ -21,8 +21,6 @@ from quiltdp.errors import FileFormatError, InvalidArgument
 from quiltdp.model import Model
 from quiltdp.user_files import opened
 
-__all__ = ["known_suffixes", "load_model", "register_reader"]
-
 # Suffix -> "module:function" of its reader, imported when the first such file is read.
 _NETWORKS: dict[str, str] = {
     ".bif": "quiltdp.io.bif:read_bif",

@@ -15,8 +15,6 @@ from quiltdp.model import Model
 if TYPE_CHECKING:
     import networkx as nx
 
-__all__ = ["from_networkx", "to_networkx"]
-
 
 def from_networkx(
     graph: nx.DiGraph,

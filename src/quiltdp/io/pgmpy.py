@@ -15,8 +15,6 @@ from quiltdp.factor import Table
 from quiltdp.interface import any_model
 from quiltdp.model import Model
 
-__all__ = ["from_pgmpy", "to_pgmpy"]
-
 
 def from_pgmpy(
     network: Any,

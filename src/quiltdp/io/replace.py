@@ -12,8 +12,6 @@ from pathlib import Path
 
 from quiltdp.errors import FileFormatError
 
-__all__ = ["check_new", "check_output", "check_writable", "keep", "write_whole"]
-
 _BESIDE = ("-journal", "-wal", "-shm", "-lock")
 """Files that belong to a database and its lock."""
 

@@ -19,20 +19,6 @@ from typing import Any, BinaryIO
 from quiltdp.errors import FileFormatError, InvalidArgument, InvalidModel, UnknownNode
 from quiltdp.user_files import opened
 
-__all__ = [
-    "MAX_AXES",
-    "MAX_BYTES",
-    "MAX_TABLE",
-    "Source",
-    "blaming",
-    "bounded_product",
-    "is_number",
-    "parse_json",
-    "read_bytes",
-    "read_source",
-    "read_text",
-]
-
 MAX_BYTES = 1 << 30
 """The largest file (after decompression) that is read; a bomb stops here."""
 

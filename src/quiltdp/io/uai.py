@@ -19,8 +19,6 @@ from quiltdp.factor import Table
 from quiltdp.io.text import MAX_AXES, Source, blaming, is_number, read_source
 from quiltdp.model import Model
 
-__all__ = ["read_uai"]
-
 _MOST_STATES = 4096
 
 

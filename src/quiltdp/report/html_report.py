@@ -23,8 +23,6 @@ from quiltdp.report.report_analyses import ReportRequest
 from quiltdp.report.report_data import report_data
 from quiltdp.work import Guard, GuardStruck
 
-__all__ = ["render", "write_report"]
-
 _LIBRARIES = ("cytoscape.min.js", "uPlot.iife.min.js", "tabulator.min.js")
 _STYLES = ("tabulator.min.css", "uPlot.min.css", "report.css")
 

@@ -15,8 +15,6 @@ import numpy as np
 
 from quiltdp.domains.pedigree.people import Pedigree, grouped
 
-__all__ = ["MOST_DRAWN", "SYMBOL", "Drawing", "Line", "draw_lines", "layout"]
-
 _SWEEPS = 24
 MOST_DRAWN = 400
 """How many people fit a drawing."""

@@ -19,8 +19,6 @@ from quiltdp.report.pedigree_layout import MOST_DRAWN, SYMBOL, Drawing, draw_lin
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["draw_pedigree"]
-
 _TEXT = 0.15  # the height of a line of a caption
 _LONGEST = 12  # letters of a line that fit between two neighbours
 _LINE = "#444444"

@@ -20,8 +20,6 @@ from quiltdp.errors import QuiltdpError
 from quiltdp.model import Model
 from quiltdp.report.pedigree_layout import layout
 
-__all__ = ["Picture", "picture_of", "state_map"]
-
 _SHOWN = 600  # nodes drawn one by one; more are drawn in parts, or the ones that leak most
 _STRIP = 150  # marks of one chain
 _LINE = 25  # marks in a line of a strip

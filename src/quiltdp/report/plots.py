@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from quiltdp.graph.quilt import Quilt
     from quiltdp.graph.types import DependencyGraph
 
-__all__ = ["leakage_table", "new_axes", "plot_calibration", "plot_graph", "plot_leakage", "plot_profile"]
-__all__ += ["check_map", "draw_cells", "map_picture"]
 
 Outline = Sequence[tuple[float, float]]
 

@@ -30,9 +30,6 @@ from quiltdp.model import Model
 from quiltdp.numbers import format_up
 from quiltdp.parallel import each
 
-__all__ = ["OFF_BY", "STEPS", "Analysed", "ReportRequest", "analysed"]
-__all__ += ["attackable", "if_the_model_is_wrong", "theorem_of"]
-
 STEPS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 """Multiples of the target and of its α that are tabulated."""
 

@@ -34,8 +34,6 @@ from quiltdp.report.report_analyses import (
     theorem_of,
 )
 
-__all__ = ["bracket_told", "report_data"]
-
 _DETAILS = 200  # records whose quilt is described
 _ROWS = 20_000  # records in the table
 _REMOTE = 12  # remote records named

@@ -15,8 +15,6 @@ from graphlib import CycleError, TopologicalSorter
 from quiltdp.domains.pedigree.people import Pedigree, Person, Row, RowFile, Sex, grouped
 from quiltdp.errors import FileFormatError, InvalidArgument, InvalidModel, option
 
-__all__ = ["assemble", "merge_twins"]
-
 Key = tuple[str, str]
 
 

@@ -16,19 +16,6 @@ from quiltdp.io import columns as shared
 from quiltdp.io import text
 from quiltdp.io.columns import Role, plain
 
-__all__ = [
-    "Cells",
-    "MissingCodes",
-    "is_header",
-    "numbered_lines",
-    "read_cells",
-    "read_sex",
-    "read_text",
-    "recognise",
-    "sex_codes",
-    "zero_one_coding",
-]
-
 _TOKEN = re.compile(r'"([^"]*)"|(\S+)')
 _MIN_COLUMNS = 3
 EMPTY = "the file has no lines with people in them"

@@ -31,8 +31,6 @@ from quiltdp.errors import FileFormatError, InvalidArgument, option
 from quiltdp.io.columns import Role, listed, plain, recognise
 from quiltdp.io.text import read_text
 
-__all__ = ["Panel", "loci_in", "read_frequencies"]
-
 Lines = Iterable[tuple[int, str]]
 _Cells = tuple[str, str, str, str, str]  # locus, frequency, chromosome, reference, alternative
 

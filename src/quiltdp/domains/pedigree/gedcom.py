@@ -19,8 +19,6 @@ from quiltdp.domains.pedigree.people import Row, RowFile, grouped
 from quiltdp.errors import DependencyMissing, FileFormatError, QuiltdpError
 from quiltdp.io.text import read_bytes
 
-__all__ = ["read_gedcom"]
-
 _LEVEL = re.compile(rb"(?m)^[ \t]{0,20}\d{10}")
 _NOT_BY_BIRTH = frozenset({"adopted", "foster", "sealing", "step", "guardian", "adoptive", "surrogate"})
 

@@ -44,8 +44,6 @@ from quiltdp.parallel import Progress
 from quiltdp.user_files import opened
 from quiltdp.work import NO_GUARD, Guard, Limit, WorkBudget
 
-__all__ = ["FamilyNoise", "account_families", "count_frequencies", "read_families"]
-
 _GZIP = b"\x1f\x8b"
 _LONGEST = 1 << 24  # bytes of one line: no text has longer ones
 

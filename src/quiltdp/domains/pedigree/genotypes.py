@@ -30,8 +30,6 @@ from quiltdp.domains.pedigree.queries import QUERIES
 from quiltdp.errors import FileFormatError
 from quiltdp.io.text import read_text
 
-__all__ = ["GenotypeCounts", "count_genotypes"]
-
 Ints = NDArray[np.int64]
 Body = Sequence[tuple[int, str]]
 

@@ -16,18 +16,6 @@ from quiltdp.errors import InvalidArgument, option
 from quiltdp.inference.trees import junction_tree
 from quiltdp.model import Model, Table
 
-__all__ = [
-    "Kin",
-    "ancestors",
-    "influence_of_pair",
-    "information_of_pair",
-    "kin_table",
-    "kinship",
-    "pair_table",
-    "relation",
-    "relatives",
-]
-
 _MOST_WORK = 5_000_000  # relatives times ancestors: some minutes
 
 

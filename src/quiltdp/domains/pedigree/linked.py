@@ -36,8 +36,6 @@ from quiltdp.errors import InvalidArgument, ModelTooWide, option
 from quiltdp.model import Model, Table
 from quiltdp.work import Limit, WorkBudget
 
-__all__ = ["MOST_LOCI", "LinkageCost", "LinkedLoci", "gamete_table", "linkage_cost", "linked_tables"]
-
 PATERNAL, MATERNAL = ":paternal", ":maternal"
 MOST_LOCI = 5
 """How many loci one model takes: the table of a gamete has 8^loci entries."""

@@ -11,16 +11,6 @@ import numpy as np
 from quiltdp.errors import InvalidArgument, option
 from quiltdp.model import Table
 
-__all__ = [
-    "call_table",
-    "child_table",
-    "exactness",
-    "founder_table",
-    "gamete",
-    "son_table",
-    "x_daughter_table",
-]
-
 
 def _probability(name: str, value: float, upper: float = 1.0) -> float:
     number = float(value)

@@ -19,8 +19,6 @@ from quiltdp.model import Model, Table
 if TYPE_CHECKING:
     from quiltdp.domains.pedigree.linked import LinkedLoci
 
-__all__ = ["Locus", "frequencies_of", "load", "pedigree"]
-
 _TRUE = ":true"
 _UNTYPED = frozenset({"0", "-9", ".", "N", "n", "-"})
 

@@ -20,8 +20,6 @@ from quiltdp.printable import printable
 
 _SIX_UP = Context(prec=6, rounding=ROUND_CEILING)  # a leakage is never shown below its value
 
-__all__ = ["PersonLeakage", "as_json", "leakage_tsv", "person_table", "summary"]
-
 
 @dataclass(frozen=True, slots=True)
 class PersonLeakage:

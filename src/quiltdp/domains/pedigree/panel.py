@@ -34,8 +34,6 @@ from quiltdp.numbers import round_up_digits_array, up, up_array
 from quiltdp.parallel import Progress
 from quiltdp.work import Limit, WorkBudget
 
-__all__ = ["ADVERSARIES", "PanelProfile", "analyze_panel", "panel_profile"]
-
 ADVERSARIES = (INFORMED.name, PRIOR.name)
 
 NODES = 128

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from quiltdp.accountant.ledger import Ledger
     from quiltdp.mechanisms.noise import NoiseSource
 
-__all__ = ["PanelCalibration", "calibrate_panel", "noisy_counts", "release_table", "to_calibration"]
-
 Vector = NDArray[np.float64]
 
 SPLITS = ("equal", "least-error")

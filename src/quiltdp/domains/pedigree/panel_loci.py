@@ -55,8 +55,6 @@ from quiltdp.numbers import EPS, up, up_array
 from quiltdp.parallel import Progress
 from quiltdp.work import NO_GUARD, Guard, WorkBudget
 
-__all__ = ["Kind", "nodes_of", "seen_people"]
-
 Vector = NDArray[np.float64]
 
 _CLOSE = 0.005  # what lies between the nodes may add this share of group privacy

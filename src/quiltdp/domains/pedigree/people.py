@@ -16,11 +16,6 @@ from typing import Literal, TypeAlias, TypeVar
 from quiltdp.errors import FileFormatError, InvalidArgument, InvalidModel, UnknownNode, option
 from quiltdp.io.text import read_text
 
-__all__ = [
-    "Alleles", "Pedigree", "Person", "Row", "RowFile", "Sex",
-    "closure", "grouped", "read_ids", "study_members",
-]  # fmt: skip
-
 Sex: TypeAlias = Literal["male", "female", "unknown"]
 Alleles: TypeAlias = tuple[str, str]
 _K = TypeVar("_K")

@@ -20,11 +20,6 @@ from quiltdp.errors import InvalidArgument, option
 from quiltdp.mechanisms import Laplace
 from quiltdp.model import Model, Table
 
-__all__ = [
-    "QUERIES", "GenotypeQuery", "allele_count", "carrier_count", "genotype_histogram",
-    "query_by_name", "records_by_person",
-]  # fmt: skip
-
 
 def records_by_person(model: Model) -> dict[str, tuple[str, ...]]:
     """Return every person's records, one for each locus: what is protected together.

@@ -18,16 +18,6 @@ from quiltdp.domains.pedigree.cells import Cells, MissingCodes, is_header, read_
 from quiltdp.domains.pedigree.people import Pedigree, Row, RowFile, Sex, closure, grouped
 from quiltdp.errors import FileFormatError, InvalidArgument, option
 
-__all__ = [
-    "FORMATS",
-    "SUFFIXES",
-    "looks_like_linkage",
-    "read_linkage",
-    "read_pedigree",
-    "read_plink",
-    "read_table",
-]
-
 FORMATS = ("plink", "linkage", "table", "gedcom")
 _BY_SUFFIX = {
     **dict.fromkeys((".fam", ".psam"), "plink"),

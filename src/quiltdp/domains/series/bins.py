@@ -26,8 +26,6 @@ from numpy.typing import NDArray
 from quiltdp.domains.trace.estimate import log_likelihood
 from quiltdp.errors import InvalidArgument, option
 
-__all__ = ["MOST", "Bins", "JointStates", "find_bins", "joint_chain", "joint_states"]
-
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 

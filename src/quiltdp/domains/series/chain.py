@@ -32,8 +32,6 @@ from quiltdp.domains.trace.robust import region_dp_epsilon
 from quiltdp.errors import InvalidArgument, option
 from quiltdp.inference.uncertain import SetChain
 
-__all__ = ["ChainFit", "fit_chain"]
-
 Ints = NDArray[np.int64]
 _WARNING = "fit on public or past data: a model fitted on the records to be protected tells about them itself"
 _ORDERS = 3

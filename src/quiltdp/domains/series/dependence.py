@@ -28,8 +28,6 @@ from numpy.typing import NDArray
 
 from quiltdp.parallel import Progress
 
-__all__ = ["LEVEL", "Feature", "Violation", "find_violation", "make_features"]
-
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 LEVEL = 1e-3

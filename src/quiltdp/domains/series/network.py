@@ -13,8 +13,6 @@ from quiltdp.domains.series.parts import plain_values
 from quiltdp.errors import InvalidArgument, option
 from quiltdp.model import Model
 
-__all__ = ["NetworkFit", "fit_network"]
-
 _WARNING = "fit on public or past data: a model fitted on the records to be protected tells about them itself"
 _LARGEST = 2**20
 

@@ -18,8 +18,6 @@ from numpy.typing import NDArray
 from quiltdp.domains.trace.times import many, parse_times, say_duration
 from quiltdp.errors import InvalidArgument, option
 
-__all__ = ["UNSEEN", "Part", "is_missing", "make_parts", "plain_values", "seconds_of", "windows"]
-
 Ints = NDArray[np.int64]
 UNSEEN = -1
 """Stands for the row of a step without a value."""

@@ -11,8 +11,6 @@ from typing import TypeAlias
 from quiltdp.errors import FileFormatError, option
 from quiltdp.io.text import read_text
 
-__all__ = ["read_columns"]
-
 Column: TypeAlias = "list[float | None] | list[str | None]"
 _MISSING = frozenset({"", "na", "nan", "null", "none", "n/a", "."})
 

@@ -43,8 +43,6 @@ from quiltdp.errors import InvalidArgument, option
 from quiltdp.model import Model
 from quiltdp.parallel import Progress
 
-__all__ = ["FEWEST", "RowsFit", "columns_of", "fit_rows", "largest_correlation"]
-
 Ints = NDArray[np.int64]
 
 Columns = Mapping[str, Sequence[Any]]

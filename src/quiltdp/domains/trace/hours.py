@@ -19,8 +19,6 @@ from quiltdp.domains.trace.points import Floats, Ints
 from quiltdp.domains.trace.steps import Steps
 from quiltdp.domains.trace.times import CLOCK, clock_of, zone_of
 
-__all__ = ["HourlyFit", "fit_hours", "hourly_chain", "hourly_fit", "hours_hint"]
-
 _MOST_CELLS = 400  # a table of counts per hour stays below 32 MB
 
 

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from quiltdp.accountant.ledger import Ledger
     from quiltdp.mechanisms.noise import NoiseSource
 
-__all__ = ["CellRelease", "PreparedVisits", "name_step", "prepare_visits", "release_visits"]
-
 _REMEDY = (
     "nothing in it can be told from noise; larger cells, longer steps, a longer period, the prior adversary"
     " or a larger ε would help"

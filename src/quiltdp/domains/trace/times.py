@@ -23,11 +23,6 @@ if TYPE_CHECKING:
     from quiltdp.domains.trace.points import Floats, Ints
     from quiltdp.domains.trace.steps import Steps
 
-__all__ = [
-    "CLOCK", "clock_of", "find_zone", "hours_of_day", "many", "parse_duration", "parse_length", "parse_times",
-    "say_duration", "when", "zone_of",
-]  # fmt: skip
-
 CLOCK = "clock"
 """The provenance under which a model keeps when its stretches begin."""
 

@@ -10,8 +10,6 @@ from quiltdp.domains.trace.readers.rows import Layout, Rows, first_of
 from quiltdp.errors import FileFormatError
 from quiltdp.io.text import parse_json, read_source
 
-__all__ = ["google_rows", "read_geojson"]
-
 _TIMES = ("time", "timestamp", "datetime", "tracked_at", "recorded_at", "t", "date")
 _LISTS = ("coordtimes", "times", "datetimes", "timestamps")
 _USERS = ("user", "user_id", "uid", "userid", "id", "tracker", "name")

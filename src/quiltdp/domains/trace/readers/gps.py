@@ -11,8 +11,6 @@ from quiltdp.errors import FileFormatError, need
 from quiltdp.io.declared import read_xml
 from quiltdp.io.text import read_text
 
-__all__ = ["read_gpx", "read_plt", "user_of"]
-
 _PLT_HEADER = 6  # lines before the points
 
 

@@ -12,8 +12,6 @@ from quiltdp.domains.trace.points import Floats, Points
 from quiltdp.domains.trace.times import many, parse_times
 from quiltdp.errors import FileFormatError, InvalidArgument, need, option
 
-__all__ = ["Layout", "Rows", "first_of", "make_points"]
-
 
 @dataclass(frozen=True)
 class Layout:

@@ -22,8 +22,6 @@ from quiltdp.io.columns import Role, find_column, listed, recognise
 from quiltdp.io.text import is_number, read_text
 from quiltdp.user_files import opened
 
-__all__ = ["Columns", "find_columns", "read_csv", "read_parquet"]
-
 _COMMA_NUMBER = re.compile(r"\s*[+-]?[0-9]+,[0-9]+\s*")
 _EMPTY = frozenset({"", "nan", "na", "null", "none"})
 _MOST_ROWS = 5_000_000  # beyond what the bytes could spell out: repeated values take no room
