@@ -77,16 +77,16 @@ MOST_CODE_LINES = {
     "C": 447,
     "accountant": 3190,
     "accountant/bounds": 3893,
-    "accountant/ledger": 1781,
+    "accountant/ledger": 1790,
     "base": 1849,
-    "cli": 3693,
+    "cli": 3695,
     "compiled": 107,
-    "domains": 6832,
+    "domains": 6834,
     "generalization": 1986,
     "graph": 764,
     "inference": 3469,
     "io": 1580,
-    "mechanisms": 2692,
+    "mechanisms": 2702,
     "papers": 1321,
     "report": 1350,
     "server": 2000,
@@ -288,7 +288,7 @@ def test_a_small_answer_does_nothing_twice(
 ) -> None:
     """One model, one moral graph, one list of components; every table is checked once."""
     from quiltdp.cli.app import main
-    from quiltdp.graph import components, factor_graph, moral
+    from quiltdp.graph import components, moral
     from quiltdp.inference import sums, tables, trees
 
     with pytest.raises(SystemExit):
@@ -313,7 +313,7 @@ def test_a_small_answer_does_nothing_twice(
     counted(quiltdp.Model, "__init__", "model")
     counted(moral, "moralize", "moral graph")
     counted(components, "component_classes", "components")
-    counted(factor_graph.FactorGraph, "__init__", "factor graph")
+    counted(components.FactorGraph, "__init__", "factor graph")
     counted(tables.FactorTables, "__init__", "logarithms")
     counted(factor, "frozen_table", "tables")
     counted(trees.JunctionTree, "__init__", "junction trees")
