@@ -25,7 +25,7 @@ import quiltdp as qd
 from quiltdp.accountant.approximate import DeltaProfile
 from quiltdp.accountant.leakage import analyze
 from quiltdp.mechanisms import GaussianProfile
-from quiltdp.work import GuardStruck
+from quiltdp.work import GuardReached
 
 ROOT = Path(__file__).parents[1]
 SAME = 1e-9
@@ -85,7 +85,7 @@ def pure(
                 values[f"{adversary_of(adversary)}: {entry.name}"] = bound.evaluate(
                     costs[piece.found.copies[0]]
                 ).values
-            except GuardStruck:
+            except GuardReached:
                 continue
         if values:
             yield values
@@ -105,7 +105,7 @@ def approximate(model: qd.Model, adversary: str, std: float, epsilon: float) -> 
         for (entry, bound), pick in zip(piece.bounds, piece.picks, strict=True):
             try:
                 found = np.minimum(bound.evaluate(GaussianProfile(std), epsilon).values, 1.0)[pick]
-            except GuardStruck:
+            except GuardReached:
                 continue
             values[f"{adversary}: {entry.name}"] = np.log(np.maximum(found, 1e-300)) + 700.0
         yield values

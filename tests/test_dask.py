@@ -66,7 +66,7 @@ class Sent(list[Any]):
 @pytest.fixture
 def sent(monkeypatch: pytest.MonkeyPatch) -> Sent:
     """The items of all tasks that are submitted."""
-    usual, tasks = parallel._Sender.submit, Sent()
+    usual, tasks = parallel._TaskSender.submit, Sent()
 
     def submit(sender: Any, items: tuple[Any, ...]) -> Any:
         future = usual(sender, items)
@@ -75,7 +75,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> Sent:
             tasks.happens()
         return future
 
-    monkeypatch.setattr(parallel._Sender, "submit", submit)
+    monkeypatch.setattr(parallel._TaskSender, "submit", submit)
     return tasks
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from quiltdp.errors import FileFormatError, InvalidArgument
-from quiltdp.journal import Journal, each_kept, key_of
+from quiltdp.journal import Journal, hash_key, map_journaled
 
 CALLS: list[int] = []
 
@@ -24,7 +24,7 @@ def square(_: None, k: int) -> int:
 
 def squares(journal: Journal | None, items: list[int]) -> list[tuple[int, int]]:
     CALLS.clear()
-    return list(each_kept(square, items, key=lambda k: key_of("square", k), journal=journal))
+    return list(map_journaled(square, items, key=lambda k: hash_key("square", k), journal=journal))
 
 
 def test_numbers_come_back_to_the_last_bit(tmp_path: Path) -> None:
@@ -122,12 +122,12 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path: Path) -> None:
     path = tmp_path / "j"
     script = (
         "import os, signal\n"
-        "from quiltdp.journal import Journal, each_kept, key_of\n"
+        "from quiltdp.journal import Journal, map_journaled, hash_key\n"
         "def work(_, k):\n"
         "    if k == 5: os.kill(os.getpid(), signal.SIGKILL)\n"
         "    return k\n"
         f"with Journal({str(path)!r}) as j:\n"
-        "    list(each_kept(work, range(9), key=lambda k: key_of('square', k), journal=j))\n"
+        "    list(map_journaled(work, range(9), key=lambda k: hash_key('square', k), journal=j))\n"
     )
     done = subprocess.run([sys.executable, "-c", script], env={**os.environ})
     assert done.returncode == -signal.SIGKILL

@@ -16,7 +16,7 @@ from strategies import bayesian_networks
 import quiltdp as qd
 from quiltdp import Model
 from quiltdp.errors import FileFormatError, InvalidModel, UnknownNode
-from quiltdp.factor import normalised_rows
+from quiltdp.factor import normalise_rows
 from quiltdp.model import Factor
 
 COIN = [0.3, 0.7]
@@ -194,8 +194,8 @@ def test_rows_off_by_rounding_are_normalised_and_the_model_says_so():
 def test_normalising_twice_is_normalising_once(size, seed, off):
     row = np.random.default_rng(seed).gamma(0.3, size=(100, size)) + 1e-300
     row *= (1 + off) / row.sum(axis=1, keepdims=True)
-    once, _ = normalised_rows("A", row)
-    twice, again = normalised_rows("A", once)
+    once, _ = normalise_rows("A", row)
+    twice, again = normalise_rows("A", once)
     assert again == 0.0
     assert np.array_equal(once, twice)
 

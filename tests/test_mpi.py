@@ -36,8 +36,8 @@ def refuse(_, k):
 if __name__ == "__main__":
     model = unlike_components()
     sent = []
-    submit = parallel._Sender.submit
-    parallel._Sender.submit = lambda self, *task: sent.append(task) or submit(self, *task)
+    submit = parallel._TaskSender.submit
+    parallel._TaskSender.submit = lambda self, *task: sent.append(task) or submit(self, *task)
     with MPIPoolExecutor() as pool:
         for method in ("propagation", "forward-backward"):
             options = {"adversary": "prior", "method": method}

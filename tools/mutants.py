@@ -850,7 +850,7 @@ MUTANTS = (
     ),
     Mutant(
         "accountant/analysis.py",
-        "equal = is_one_number(numbers)",
+        "equal = is_constant(numbers)",
         "equal = True",
         "copies at other costs are one",
         SEARCH,

@@ -52,14 +52,14 @@ class ChainSegment:
         if not 1 <= self.length <= MAX_STEPS:
             wanted = "at least 1" if self.length < 1 else f"at most {MAX_STEPS:,}"
             raise InvalidModel(
-                f"chain {self.prefix!r}: the length must be {wanted}, not {_short(self.length)}"
+                f"chain {self.prefix!r}: the length must be {wanted}, not {_format_length(self.length)}"
             )
         pool = TablePool()
-        object.__setattr__(self, "initial", _frozen(pool, f"{self.prefix}0", self.initial))
+        object.__setattr__(self, "initial", _freeze_table(pool, f"{self.prefix}0", self.initial))
         known: dict[int, Table] = {}  # a matrix that serves many steps is checked once
         for t, matrix in enumerate(self.transitions):
             if id(matrix) not in known:
-                known[id(matrix)] = _frozen(pool, f"{self.prefix}{t + 1}", matrix)
+                known[id(matrix)] = _freeze_table(pool, f"{self.prefix}{t + 1}", matrix)
         object.__setattr__(self, "transitions", tuple([known[id(m)] for m in self.transitions]))
         if self.initial.ndim != 1:
             raise InvalidModel(f"chain {self.prefix!r}: the initial law has shape {self.initial.shape}")
@@ -97,12 +97,12 @@ class ChainSegment:
         return len(self.initial) if t == 0 else int(self.transition(t - 1).shape[1])
 
 
-def _short(number: int) -> str:
+def _format_length(number: int) -> str:
     """Return a whole number of any size in a few words."""
     return f"{number:,}" if abs(number) < 10**30 else "a number of more than thirty digits"
 
 
-def _frozen(pool: TablePool, node: str, table: Table) -> Table:
+def _freeze_table(pool: TablePool, node: str, table: Table) -> Table:
     """Return a checked table: the same object if it is frozen already, else a frozen copy."""
     if isinstance(table, np.ndarray) and table.dtype == np.float64:
         owned = table.base is None and table.flags.c_contiguous and not table.flags.writeable
@@ -136,7 +136,7 @@ class ChainModel(Model):
             raise InvalidModel(
                 f"the chains have {steps:,} steps together, at most {MAX_STEPS:,} are possible"
             )
-        self._fill(
+        self._set_fields(
             segments=chains,
             _state_names=_checked_state_names(chains, state_names),
             _people={},
@@ -154,7 +154,7 @@ class ChainModel(Model):
             for s in self.segments
         ]
         arrays = [np.array(m) for m in tables.values()]
-        return _revive, (arrays, chains, self._state_names, self._notes, self._provenance)
+        return _unpickle_chains, (arrays, chains, self._state_names, self._notes, self._provenance)
 
     @cached_property
     def nodes(self) -> Sequence[str]:
@@ -236,7 +236,7 @@ class ChainModel(Model):
     def locate(self, node: str) -> tuple[ChainSegment, int]:
         """Return the chain and the step of ``node``."""
         self.require([node])
-        k, t = self._sequence.where(node)
+        k, t = self._sequence.locate_node(node)
         return self.segments[k], t
 
     def __repr__(self) -> str:
@@ -272,7 +272,7 @@ def _checked_state_names(
     return None if chosen == tuple(str(k) for k in range(len(chosen))) else chosen
 
 
-def _revive(
+def _unpickle_chains(
     arrays: Sequence[Table],
     chains: Sequence[tuple[str, int, int, Sequence[int]]],
     names: Sequence[str] | None,
@@ -320,7 +320,7 @@ def markov_chain(
         if [str(r) for r in transition.index] != names:
             raise InvalidModel("rows and columns of the transition frame must name the same states in order")
         states, transition = states if states is not None else names, transition.to_numpy()
-    segment, remarks = _segment(prefix, transition, length, initial, TablePool())
+    segment, remarks = _make_segment(prefix, transition, length, initial, TablePool())
     return ChainModel([segment], states, notes=(*notes, *remarks), provenance=provenance)
 
 
@@ -345,13 +345,13 @@ def markov_chains(
     pool = TablePool()
     segments: list[tuple[ChainSegment, tuple[str, ...]]] = []
     for prefix, length in lengths.items():
-        segments.append(_segment(prefix, transition, length, initial, pool))
+        segments.append(_make_segment(prefix, transition, length, initial, pool))
         initial = segments[0][0].initial  # the stationary law is found once
     remarks = segments[0][1] if segments else ()
     return ChainModel([s for s, _ in segments], states, notes=(*notes, *remarks), provenance=provenance)
 
 
-def _segment(
+def _make_segment(
     prefix: str,
     transition: Any,
     length: int | None,
@@ -359,7 +359,7 @@ def _segment(
     pool: TablePool,
 ) -> tuple[ChainSegment, tuple[str, ...]]:
     """Check the matrices and the initial law of one chain."""
-    single = _is_matrix(transition)
+    single = _is_single_matrix(transition)
     matrices: list[ArrayLike] = [transition] if single else list(transition)
     steps = length if length is not None else len(matrices) + 1
     if not isinstance(steps, (int, np.integer)) or isinstance(steps, bool):
@@ -392,7 +392,7 @@ def _segment(
     return ChainSegment(prefix, int(steps), law, rows), pool.notes()
 
 
-def _is_matrix(transition: Any) -> bool:
+def _is_single_matrix(transition: Any) -> bool:
     """Return whether this is one matrix rather than a list of them."""
     if isinstance(transition, np.ndarray):
         return transition.ndim <= 2
@@ -403,7 +403,7 @@ def _is_matrix(transition: Any) -> bool:
         return False
 
 
-def _classes(leads: NDArray[np.bool_]) -> NDArray[np.int64]:
+def _communicating_classes(leads: NDArray[np.bool_]) -> NDArray[np.int64]:
     """Return a number for every state, equal for states that lead to each other."""
     if len(leads) > _FEW_STATES:
         from scipy.sparse.csgraph import connected_components
@@ -429,7 +429,7 @@ def stationary_distribution(transition: Table) -> Table:
     p = np.array(transition, dtype=np.float64)
     if p.ndim != 2 or p.shape[0] != p.shape[1]:
         raise InvalidModel(f"the transition matrix has shape {p.shape}, it must be square")
-    label = _classes(p > 0)
+    label = _communicating_classes(p > 0)
     closed = [k for k in sorted(set(label.tolist())) if not (p[label == k][:, label != k] > 0).any()]
     if len(closed) > 1:
         raise InvalidModel(

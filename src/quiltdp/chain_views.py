@@ -22,7 +22,7 @@ class ChainNodes(Sequence[str]):
     def __init__(self, segments: tuple[ChainSegment, ...]) -> None:
         self.segments = segments
         self.starts = [0, *accumulate(s.length for s in segments)]
-        self._by_prefix = {s.prefix: k for k, s in enumerate(segments)}
+        self._segment_by_prefix = {s.prefix: k for k, s in enumerate(segments)}
 
     def __len__(self) -> int:
         return self.starts[-1]
@@ -34,7 +34,7 @@ class ChainNodes(Sequence[str]):
     def __getitem__(self, key: int | slice) -> str | Sequence[str]:
         if isinstance(key, slice):
             return tuple(self[k] for k in range(*key.indices(len(self))))
-        k, t = self.place(range(len(self))[key])
+        k, t = self.locate_position(range(len(self))[key])
         return f"{self.segments[k].prefix}{t}"
 
     def __iter__(self) -> Iterator[str]:
@@ -42,30 +42,30 @@ class ChainNodes(Sequence[str]):
             for t in range(s.length):
                 yield f"{s.prefix}{t}"
 
-    def place(self, position: int) -> tuple[int, int]:
+    def locate_position(self, position: int) -> tuple[int, int]:
         """Return (segment, step) of a position."""
         k = bisect_right(self.starts, position) - 1
         return k, position - self.starts[k]
 
-    def where(self, node: object) -> tuple[int, int]:
+    def locate_node(self, node: object) -> tuple[int, int]:
         """Return (segment, step) of a name, or raise ``KeyError``."""
         match = _NODE.fullmatch(node) if isinstance(node, str) else None
         if match is not None:
-            k = self._by_prefix.get(match[1])
+            k = self._segment_by_prefix.get(match[1])
             if k is not None and int(match[2]) < self.segments[k].length:
                 return k, int(match[2])
         raise KeyError(node)
 
     def __contains__(self, node: object) -> bool:
         try:
-            self.where(node)
+            self.locate_node(node)
         except KeyError:
             return False
         return True
 
     def position(self, node: str) -> int:
         """Return the position of a name, or raise ``KeyError``."""
-        k, t = self.where(node)
+        k, t = self.locate_node(node)
         return int(self.starts[k]) + t
 
     def index(self, value: Any, start: int = 0, stop: int | None = None) -> int:
@@ -102,7 +102,7 @@ class ChainFactorsOf(ChainMapping):
     """For every node, the positions of the tables that contain it."""
 
     def __getitem__(self, node: str) -> tuple[int, ...]:
-        k, t = self._nodes.where(node)
+        k, t = self._nodes.locate_node(node)
         position = int(self._nodes.starts[k]) + t
         return (position, position + 1) if t + 1 < self._nodes.segments[k].length else (position,)
 
@@ -113,16 +113,16 @@ class ChainStates(ChainMapping):
     def __init__(self, nodes: ChainNodes, names: tuple[str, ...] | None) -> None:
         super().__init__(nodes)
         self._names = names
-        self._made: dict[int, tuple[str, ...]] = {}
+        self._default_names: dict[int, tuple[str, ...]] = {}
 
     def __getitem__(self, node: str) -> tuple[str, ...]:
-        k, t = self._nodes.where(node)
+        k, t = self._nodes.locate_node(node)
         if self._names is not None:
             return self._names
         size = self._nodes.segments[k].cardinality(t)
-        if size not in self._made:
-            self._made[size] = tuple(str(x) for x in range(size))
-        return self._made[size]
+        if size not in self._default_names:
+            self._default_names[size] = tuple(str(x) for x in range(size))
+        return self._default_names[size]
 
 
 class ChainFactors(Sequence[Factor]):
@@ -141,17 +141,17 @@ class ChainFactors(Sequence[Factor]):
     def __getitem__(self, key: int | slice) -> Factor | Sequence[Factor]:
         if isinstance(key, slice):
             return tuple(self[k] for k in range(*key.indices(len(self))))
-        k, t = self._nodes.place(range(len(self))[key])
-        return self._factor(self._nodes.segments[k], t)
+        k, t = self._nodes.locate_position(range(len(self))[key])
+        return self._make_factor(self._nodes.segments[k], t)
 
     def __iter__(self) -> Iterator[Factor]:
         for s in self._nodes.segments:
             for t in range(s.length):
-                yield self._factor(s, t)
+                yield self._make_factor(s, t)
 
     @staticmethod
-    def _factor(segment: ChainSegment, t: int) -> Factor:
+    def _make_factor(segment: ChainSegment, t: int) -> Factor:
         node = f"{segment.prefix}{t}"
         if t == 0:
-            return Factor._sharing((node,), segment.initial, node)
-        return Factor._sharing((f"{segment.prefix}{t - 1}", node), segment.transition(t - 1), node)
+            return Factor._from_checked((node,), segment.initial, node)
+        return Factor._from_checked((f"{segment.prefix}{t - 1}", node), segment.transition(t - 1), node)

@@ -6,7 +6,7 @@ message names the culprit (file, line, node or option), says what is wrong, and 
 
 An option has two names, ``max_gap=`` for Python and ``--max-gap`` for the shell.  A message writes it
 as :func:`option`, and is spelled when it is shown: ``str(error)`` in Python's way, the command line in
-its own.  Both go through :func:`spelled`, which also escapes what a terminal would obey.
+its own.  Both go through :func:`spell_options`, which also escapes what a terminal would obey.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ def option(name: str, value: object = "", *, key: str = "") -> str:
 
     Examples
     --------
-    >>> spelled(f"raise {option('max_entries')}")
+    >>> spell_options(f"raise {option('max_entries')}")
     'raise max_entries'
-    >>> spelled(f"say {option('columns', '…', key='id')} or {option('missing', '0')}")
+    >>> spell_options(f"say {option('columns', '…', key='id')} or {option('missing', '0')}")
     "say columns={'id': …} or missing='0'"
     """
     literal = value if value in ("", "…") else repr(value)
     return f"\ue000{name}\ue001{key}\ue001{value}\ue001{literal}\ue002" if name.isidentifier() else name
 
 
-def in_python(name: str, key: str, value: str, literal: str) -> str:
+def spell_in_python(name: str, key: str, value: str, literal: str) -> str:
     """Return an option as a keyword argument."""
     if key:
         return f"{name}={{{key!r}: {literal}}}"
     return f"{name}={literal}" if literal else name
 
 
-def spelled(text: str, spelling: Spelling = in_python) -> str:
+def spell_options(text: str, spelling: Spelling = spell_in_python) -> str:
     """Return a text with its options spelled; ``spelling`` takes name, key, value and literal.
 
     Names of files and nodes stand in it as they are: what is not visible is escaped, and of a text that
@@ -59,7 +59,7 @@ def spelled(text: str, spelling: Spelling = in_python) -> str:
     return shown if len(shown) <= _LONGEST else f"{shown[: _LONGEST - 400]} … {shown[-390:]}"
 
 
-def options_in(text: str) -> tuple[str, ...]:
+def mentioned_options(text: str) -> tuple[str, ...]:
     """Return the names of the options that a text mentions."""
     return tuple(match[1] for match in _OPTION.finditer(text))
 
@@ -85,11 +85,11 @@ class QuiltdpError(Exception):
     @property
     def reason(self) -> str:
         """What is wrong, without the remedies: for a note beside an answer."""
-        return spelled(self.text)
+        return spell_options(self.text)
 
     def __str__(self) -> str:
         """Return the whole message as Python users know the options."""
-        return spelled(": ".join(part for part in (self.text, " or ".join(self.remedies)) if part))
+        return spell_options(": ".join(part for part in (self.text, " or ".join(self.remedies)) if part))
 
 
 class InvalidArgument(QuiltdpError, ValueError):

@@ -27,10 +27,10 @@ def frozen_table(values: ArrayLike, owner: str, node: str | None = None) -> Tabl
             f"{owner}: the table is not a rectangular array of numbers ({error})", node
         ) from None
     if not np.all(np.isfinite(table)):
-        place = _first(~np.isfinite(table))
+        place = _first_true_index(~np.isfinite(table))
         raise InvalidModel(f"{owner}: the table has a NaN or infinite entry at {place}", node)
     if np.any(table < 0):
-        raise InvalidModel(f"{owner}: the table has a negative entry at {_first(table < 0)}", node)
+        raise InvalidModel(f"{owner}: the table has a negative entry at {_first_true_index(table < 0)}", node)
     table.flags.writeable = False
     return table
 
@@ -40,7 +40,7 @@ def plain_names(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(n if type(n) is str or not isinstance(n, str) else str(n) for n in names)
 
 
-def _first(mask: NDArray[np.bool_]) -> tuple[int, ...]:
+def _first_true_index(mask: NDArray[np.bool_]) -> tuple[int, ...]:
     """Return the index of the first true entry."""
     return tuple(int(k) for k in np.argwhere(mask)[0])
 
@@ -95,20 +95,20 @@ class Factor(Frozen):
             raise InvalidModel(f"{owner}: every entry of the table is zero", child)
         if child is not None and (not names or names[-1] != child):
             raise InvalidModel(f"{owner}: the child must be the last axis, the scope is {names}", child)
-        self._fill(names, array, child)
+        self._set_fields(names, array, child)
 
-    def _fill(self, scope: tuple[str, ...], table: Table, child: str | None) -> None:
+    def _set_fields(self, scope: tuple[str, ...], table: Table, child: str | None) -> None:
         object.__setattr__(self, "scope", scope)
         object.__setattr__(self, "table", table)
         object.__setattr__(self, "child", child)
 
     @classmethod
-    def _sharing(cls, scope: tuple[str, ...], table: Table, child: str | None) -> Factor:
+    def _from_checked(cls, scope: tuple[str, ...], table: Table, child: str | None) -> Factor:
         """Wrap a table that was frozen and checked before, so that equal tables stay one object."""
         if len(set(scope)) != len(scope) or table.ndim != len(scope):
             return cls(scope, table, child)  # raises, with the right words
         factor = cls.__new__(cls)
-        factor._fill(scope, table, child)
+        factor._set_fields(scope, table, child)
         return factor
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -151,7 +151,7 @@ class TablePool:
         self._fixed: dict[int, tuple[Table, Table, float]] = {}
         self._normalised: list[tuple[str, float]] = []
 
-    def shared(self, owner: str, values: ArrayLike, node: str | None = None) -> Table:
+    def intern(self, owner: str, values: ArrayLike, node: str | None = None) -> Table:
         """Return the frozen array of ``values``, the same object for equal tables."""
         table = frozen_table(values, owner, node)
         return self._by_content.setdefault((table.shape, table.tobytes()), table)
@@ -159,7 +159,7 @@ class TablePool:
     def potential(self, scope: tuple[str, ...], values: ArrayLike) -> Table:
         """Return the frozen array of a potential, the same object for equal tables."""
         owner = f"factor over {scope}"
-        table = self.shared(owner, values)
+        table = self.intern(owner, values)
         if table.size and not table.any():
             raise InvalidModel(f"{owner}: every entry of the table is zero")
         return table
@@ -167,7 +167,7 @@ class TablePool:
     def cpt(self, node: str, values: ArrayLike) -> Table:
         """Return the frozen, normalised CPT, the same object for equal tables."""
         known = self._by_object.get(id(values))
-        raw = known[1] if known is not None else self.shared(f"node {node!r}", values, node)
+        raw = known[1] if known is not None else self.intern(f"node {node!r}", values, node)
         self._by_object[id(values)] = (values, raw)  # holds values, so its id stays taken
         return self.normalised(node, raw)
 
@@ -175,7 +175,7 @@ class TablePool:
         """Return a frozen table with its rows normalised, the same object for the same object."""
         known = self._fixed.get(id(table))
         if known is None:
-            fixed, off = normalised_rows(node, table)
+            fixed, off = normalise_rows(node, table)
             fixed = self._by_content.setdefault((fixed.shape, fixed.tobytes()), fixed) if off > 0 else table
             known = self._fixed[id(table)] = (table, fixed, off)
         if known[2] > 0:
@@ -194,7 +194,7 @@ class TablePool:
         )
 
 
-def normalised_rows(node: str, table: Table) -> tuple[Table, float]:
+def normalise_rows(node: str, table: Table) -> tuple[Table, float]:
     """Return the CPT with rows summing to 1, and how far the worst row was off.
 
     Raises
@@ -209,7 +209,7 @@ def normalised_rows(node: str, table: Table) -> tuple[Table, float]:
     off = np.abs(sums - 1.0)
     worst = float(off.max(initial=0.0))
     if worst > ROW_SUM_TOLERANCE:
-        row = _first(off[..., 0] > ROW_SUM_TOLERANCE) if table.ndim > 1 else ()
+        row = _first_true_index(off[..., 0] > ROW_SUM_TOLERANCE) if table.ndim > 1 else ()
         where = f"row {row}" if row else "the table"
         total = float(sums[..., 0][row])
         raise InvalidModel(f"node {node!r}: {where} sums to {total:.9g}, it must sum to 1", node)

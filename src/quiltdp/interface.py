@@ -39,11 +39,11 @@ def as_model(thing: Any) -> Model:
     if isinstance(thing, Model):
         return thing
     if isinstance(thing, (str, os.PathLike)):
-        return _call("quiltdp.io.load:load_model", thing)
+        return _call_reader("quiltdp.io.load:load_model", thing)
     packages = [base.__module__.partition(".")[0] for base in type(thing).__mro__]
     for package, reader in _READERS.items():
         if package in packages:
-            return _call(reader, thing)
+            return _call_reader(reader, thing)
     if "pandas" in packages:
         raise InvalidArgument(
             "a DataFrame is data, not a model: fit_chain(frame[column]), fit_network(frame) or"
@@ -55,7 +55,7 @@ def as_model(thing: Any) -> Model:
     )
 
 
-def _call(name: str, thing: Any) -> Model:
+def _call_reader(name: str, thing: Any) -> Model:
     module, _, function = name.partition(":")
     made: Model = getattr(import_module(module), function)(thing)
     return made
@@ -67,27 +67,27 @@ def any_model(
     """Let a function of a model take anything that :func:`as_model` understands."""
 
     @wraps(function)
-    def coerced(*args: Any, **options: Any) -> _Result:
+    def with_model(*args: Any, **options: Any) -> _Result:
         if args:
             return function(as_model(args[0]), *args[1:], **options)
         if "model" in options:
             options["model"] = as_model(options["model"])
         return function(**options)  # type: ignore[call-arg]  # the model is among them, or missing
 
-    return coerced
+    return with_model
 
 
 def old_keyword(old: str, new: str) -> Callable[[Callable[_Rest, _Result]], Callable[_Rest, _Result]]:
     """Let a function take a keyword by its old name, with a warning that says the new one."""
 
-    def renamed(function: Callable[_Rest, _Result]) -> Callable[_Rest, _Result]:
+    def decorate(function: Callable[_Rest, _Result]) -> Callable[_Rest, _Result]:
         @wraps(function)
-        def called(*args: _Rest.args, **options: _Rest.kwargs) -> _Result:
+        def with_new_keyword(*args: _Rest.args, **options: _Rest.kwargs) -> _Result:
             if old in options:
                 warnings.warn(f"{old}= is now {new}=", FutureWarning, stacklevel=2)
                 options[new] = options.pop(old)
             return function(*args, **options)
 
-        return called
+        return with_new_keyword
 
-    return renamed
+    return decorate

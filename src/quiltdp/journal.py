@@ -31,12 +31,12 @@ _BLOCK = 512  # items looked up before the missing ones are worked on
 _SHARE = 64  # of them for every worker, where there are many: all wait for the last of a block
 
 
-def key_of(*parts: object) -> str:
+def hash_key(*parts: object) -> str:
     """Return the key of what ``parts`` (numbers, strings, tuples of them) describe.
 
     Examples
     --------
-    >>> key_of("trio", 0.25)[:12], key_of("trio", 0.25) == key_of("trio", 0.5)
+    >>> hash_key("trio", 0.25)[:12], hash_key("trio", 0.25) == hash_key("trio", 0.5)
     ('ce7bcd9fc32b', False)
     """
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
@@ -82,7 +82,7 @@ class Journal:
             if not stat.S_ISREG(os.fstat(handle).st_mode):
                 raise FileFormatError(path, None, "the journal is kept in a plain file, which this is not")
             self._lock()
-            self._read()
+            self._index_lines()
         except BaseException:
             self._file.close()
             raise
@@ -97,7 +97,7 @@ class Journal:
         except OSError:
             raise InvalidArgument(f"{self.path}: another run is writing to this journal") from None
 
-    def _read(self) -> None:
+    def _index_lines(self) -> None:
         """Find every line; take a torn last one away."""
         end = number = 0
         with open(self.path, "rb") as reading:  # buffered, and nothing is kept but places
@@ -105,20 +105,20 @@ class Journal:
                 if not line.endswith(b"\n"):  # never finished
                     number -= 1  # noqa: PLW2901
                     if number == 0 and not _HEAD.startswith(line):
-                        raise self._foreign()  # somebody's one-line file: leave it alone
+                        raise self._not_a_journal()  # somebody's one-line file: leave it alone
                     if len(line) == _LONGEST:
-                        self._entry(line, number + 1)  # not of a journal: refused, not taken away
+                        self._parse_line(line, number + 1)  # not of a journal: refused, not taken away
                     break
                 if number == 1:
                     self._check_head(line)
                 else:
-                    self._places[self._entry(line, number)["key"]] = (end, len(line))
+                    self._places[self._parse_line(line, number)["key"]] = (end, len(line))
                 end += len(line)
         self._file.truncate(end)
         self._file.seek(end)
         self._end = end
         if number == 0:
-            self._write(_HEAD)
+            self._append_line(_HEAD)
 
     def _check_head(self, line: bytes) -> None:
         try:
@@ -126,27 +126,27 @@ class Journal:
         except ValueError:
             head = None
         if not isinstance(head, dict) or head.get("schema") != SCHEMA:
-            raise self._foreign()
+            raise self._not_a_journal()
         if (head.get("version"), head.get("quiltdp")) != (VERSION, __version__):
             raise InvalidArgument(
                 f"{self.path}: quiltdp {head.get('quiltdp')} wrote this journal, this is {__version__}:"
                 " begin a new one"
             )
 
-    def _foreign(self) -> FileFormatError:
+    def _not_a_journal(self) -> FileFormatError:
         return FileFormatError(self.path, 1, f"this is no journal: its first line has no schema {SCHEMA!r}")
 
-    def _entry(self, line: bytes, number: int | None) -> dict[str, Any]:
+    def _parse_line(self, line: bytes, number: int | None) -> dict[str, Any]:
         try:
             entry = json.loads(line)
-            good = entry["check"] == _check(entry["key"], entry["value"])
+            good = entry["check"] == _checksum(entry["key"], entry["value"])
         except (ValueError, KeyError, TypeError):
             good = False
         if not good:
             raise FileFormatError(self.path, number, "this line of the journal is damaged: begin a new one")
         return entry  # type: ignore[no-any-return]  # a dictionary, or it was refused
 
-    def _write(self, line: bytes) -> None:
+    def _append_line(self, line: bytes) -> None:
         self._file.seek(self._end)
         view = memoryview(line)
         while view:
@@ -155,18 +155,18 @@ class Journal:
 
     def __setitem__(self, key: str, value: Any) -> None:
         """Append an answer; it is in the file when this returns."""
-        line = json.dumps({"key": key, "value": value, "check": _check(key, value)}).encode() + b"\n"
+        line = json.dumps({"key": key, "value": value, "check": _checksum(key, value)}).encode() + b"\n"
         if len(line) >= _LONGEST:
             raise InvalidArgument(f"{self.path}: an answer of {len(line):,} bytes is too long for a journal")
         place = (self._end, len(line))
-        self._write(line)
+        self._append_line(line)
         self._places[key] = place
 
     def __getitem__(self, key: str) -> Any:
         """Read an answer back."""
         start, length = self._places[key]
         self._file.seek(start)
-        return self._entry(self._file.read(length), None)["value"]
+        return self._parse_line(self._file.read(length), None)["value"]
 
     def __contains__(self, key: object) -> bool:
         """Return whether there is an answer."""
@@ -191,11 +191,11 @@ class Journal:
         self.close()
 
 
-def _check(key: str, value: Any) -> str:
+def _checksum(key: str, value: Any) -> str:
     return hashlib.sha256(json.dumps([key, value]).encode()).hexdigest()[:16]
 
 
-def each_kept(
+def map_journaled(
     work: Callable[[Any, Item], Any],
     items: Iterable[Item],
     *,

@@ -70,9 +70,9 @@ class Model(Frozen):
     ) -> None:
         shared: dict[tuple[str, ...], tuple[str, ...]] = {}
         named = {_checked_name(n): _checked_states(n, s, shared) for n, s in states.items()}
-        tables, found = _with_normalised_rows(factors)
+        tables, found = _normalise_factors(factors)
         chosen = _checked_records(named, records)
-        self._fill(
+        self._set_fields(
             _states=named,
             _factors=tables,
             _records=chosen,
@@ -84,7 +84,7 @@ class Model(Frozen):
         if self.directed:
             self.topological_order  # noqa: B018 - raises InvalidModel on a cycle
 
-    def _fill(self, **fields: object) -> None:
+    def _set_fields(self, **fields: object) -> None:
         """Set the fields of a model at birth; afterwards it is frozen."""
         self.__dict__.update(fields)
 
@@ -95,7 +95,7 @@ class Model(Frozen):
         factors = [(f.scope, place[id(f.table)], f.child) for f in self._factors]
         arrays = [np.array(t) for t in tables.values()]
         extras = {"people": self._people, "notes": self._notes, "provenance": self._provenance}
-        return _revive, (self._states, arrays, factors, self._records, extras)
+        return _unpickle_model, (self._states, arrays, factors, self._records, extras)
 
     # -- what it is ------------------------------------------------------------------------
 
@@ -153,9 +153,9 @@ class Model(Frozen):
         """What a fit found on the way (states, counts, criterion, …); ``None`` where nothing was fitted."""
         return self.__dict__.get("_fit")
 
-    def _with_fit(self, fit: object) -> Self:
+    def _attach_fit(self, fit: object) -> Self:
         """Attach what a fit found, at birth."""
-        self._fill(_fit=fit)
+        self._set_fields(_fit=fit)
         return self
 
     @cached_property
@@ -190,7 +190,7 @@ class Model(Frozen):
         """Raise :class:`UnknownNode` unless the model has every one of ``nodes``."""
         for n in nodes:
             if n not in self.states:
-                raise UnknownNode(f"node {n!r} is not in the model{_did_you_mean(n, self.nodes)}")
+                raise UnknownNode(f"node {n!r} is not in the model{_suggest_names(n, self.nodes)}")
 
     @cached_property
     def topological_order(self) -> tuple[str, ...]:
@@ -225,7 +225,7 @@ class Model(Frozen):
         for n in sorted(self.nodes):
             kind = "record" if self.is_record(n) else "latent"
             digest.update(repr((n, self.states[n], kind)).encode())
-        for scope, child, entries in sorted(_canonical(f) for f in self.factors):
+        for scope, child, entries in sorted(_canonical_factor(f) for f in self.factors):
             digest.update(repr((scope, child)).encode())
             digest.update(entries)
         if self._people:
@@ -290,7 +290,8 @@ class Model(Frozen):
                 if p not in tables_in:
                     raise InvalidModel(f"node {node!r}: its parent {p!r} has no table", node)
         factors = [
-            Factor._sharing((*parents, node), table, node) for node, (parents, table) in tables_in.items()
+            Factor._from_checked((*parents, node), table, node)
+            for node, (parents, table) in tables_in.items()
         ]
         found = (*notes, *pool.notes())
         return cls(all_states, factors, records, people=people, notes=found, provenance=provenance)
@@ -319,7 +320,7 @@ class Model(Frozen):
         }
         pool = TablePool()
         factors = [
-            Factor._sharing(plain_names(scope), pool.potential(tuple(scope), values), None)
+            Factor._from_checked(plain_names(scope), pool.potential(tuple(scope), values), None)
             for scope, values in potentials
         ]
         return cls(names, factors, records, people=people, notes=notes, provenance=provenance)
@@ -349,7 +350,7 @@ class Model(Frozen):
                     raise InvalidModel(f"node {bare[0]!r} has no table", bare[0])
 
 
-def _revive(
+def _unpickle_model(
     states: Mapping[str, Sequence[str]],
     arrays: Sequence[Table],
     factors: Sequence[tuple[tuple[str, ...], int, str | None]],
@@ -358,17 +359,17 @@ def _revive(
 ) -> Model:
     """Build an unpickled model, each distinct table checked once and kept once."""
     tables = [frozen_table(a, "pickled model") for a in arrays]
-    made = [Factor._sharing(scope, tables[k], child) for scope, k, child in factors]
+    made = [Factor._from_checked(scope, tables[k], child) for scope, k, child in factors]
     return Model(states, made, records, **extras)
 
 
-def _with_normalised_rows(factors: Iterable[Factor]) -> tuple[tuple[Factor, ...], tuple[str, ...]]:
+def _normalise_factors(factors: Iterable[Factor]) -> tuple[tuple[Factor, ...], tuple[str, ...]]:
     """Return the factors with every CPT row summing to 1, and a note if that took a change."""
     pool = TablePool()
     kept = []
     for f in factors:
         table = f.table if f.child is None else pool.normalised(f.child, f.table)
-        kept.append(f if table is f.table else Factor._sharing(f.scope, table, f.child))
+        kept.append(f if table is f.table else Factor._from_checked(f.scope, table, f.child))
     return tuple(kept), pool.notes()
 
 
@@ -412,7 +413,7 @@ def _checked_records(states: Mapping[str, object], records: Collection[str] | No
     chosen = frozenset(records)
     for n in sorted(chosen, key=str):
         if n not in states:
-            raise UnknownNode(f"record {n!r} is not a node of the model{_did_you_mean(n, states)}")
+            raise UnknownNode(f"record {n!r} is not a node of the model{_suggest_names(n, states)}")
     if not chosen:
         raise InvalidModel("the model has no records: at least one node must be a row of the data")
     return chosen
@@ -438,7 +439,7 @@ def _checked_people(
     return {n: int(people[n]) for n in states if people.get(n, 1) > 1}
 
 
-def _canonical(factor: Factor) -> tuple[tuple[str, ...], str, bytes]:
+def _canonical_factor(factor: Factor) -> tuple[tuple[str, ...], str, bytes]:
     """Return scope, child and entries with the conditioning axes sorted by name."""
     fixed = 1 if factor.child is not None else 0
     free = list(range(len(factor.scope) - fixed))
@@ -461,7 +462,7 @@ def _find_cycle(parents: Mapping[str, Sequence[str]], stuck: set[str]) -> list[s
     return [*walk[seen[node] :], node][::-1]
 
 
-def _did_you_mean(name: object, known: Iterable[str]) -> str:
+def _suggest_names(name: object, known: Iterable[str]) -> str:
     """Suggest the closest known names, for error messages."""
     from difflib import get_close_matches
     from itertools import islice

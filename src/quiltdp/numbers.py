@@ -58,7 +58,7 @@ def scaled(weights: NDArray[np.float64], s: float) -> NDArray[np.float64]:
     return weights * s
 
 
-def is_one_number(values: NDArray[Any]) -> bool:
+def is_constant(values: NDArray[Any]) -> bool:
     """Return whether all values are equal; one number that stands for all is not compared with itself."""
     return values.strides == (0,) or bool((values == values[0]).all())
 

@@ -90,16 +90,16 @@ def each(
     known = len(items) if isinstance(items, Sequence) else None
     total = known if total is None else total
 
-    def tell(done: int) -> None:
+    def report_progress(done: int) -> None:
         if progress is not None:
             progress(label, min(1.0, done / total) if total else 0.0)
 
     if executor is None:
         for done, item in enumerate(items, 1):
             yield work(shared, item)
-            tell(done)
+            report_progress(done)
         return
-    yield from _each_remote(_Sender(executor, work, shared), iter(items), known, chunk, tell)
+    yield from _map_remotely(_TaskSender(executor, work, shared), iter(items), known, chunk, report_progress)
 
 
 def checked_executor(executor: object) -> None:
@@ -131,12 +131,12 @@ def _dask_client(executor: Executor) -> Any:
     return client if hasattr(client, "get_executor") else None
 
 
-def _each_remote(
-    sender: _Sender,
+def _map_remotely(
+    sender: _TaskSender,
     items: Iterator[Any],
     known: int | None,
     chunk: int | None,
-    tell: Callable[[int], None],
+    report_progress: Callable[[int], None],
 ) -> Iterator[Any]:
     """Keep as many tasks under way as there is room for; yield what comes back, in order."""
     under_way: deque[tuple[tuple[Any, ...], Future[Any]]] = deque()
@@ -144,7 +144,7 @@ def _each_remote(
     try:
         while True:
             while len(under_way) < sender.ahead:
-                size = chunk or sender.size(None if known is None else known - taken)
+                size = chunk or sender.next_task_size(None if known is None else known - taken)
                 part = tuple(islice(items, size))
                 if not part:
                     break
@@ -157,7 +157,7 @@ def _each_remote(
             for result in results:
                 yield result
                 done += 1
-            tell(done)
+            report_progress(done)
             if error is not None:
                 raise error
     finally:
@@ -165,7 +165,7 @@ def _each_remote(
             future.cancel()
 
 
-class _Sender:
+class _TaskSender:
     """Sends tasks to an executor and gets their answers, whatever happens to workers on the way."""
 
     def __init__(self, executor: Executor, work: Callable[[Any, Any], Any], shared: Any) -> None:
@@ -180,7 +180,7 @@ class _Sender:
         self.count = worker_count(executor)
         self.ahead = 4 * self.count if self.count else _AHEAD
 
-    def size(self, left: int | None) -> int:
+    def next_task_size(self, left: int | None) -> int:
         """Return how many items the next task has, of those that are left."""
         if left is None or self.count is None:
             return 1
@@ -189,27 +189,27 @@ class _Sender:
     def submit(self, items: tuple[Any, ...]) -> Future[Any]:
         """Submit a task."""
         try:
-            return self.executor.submit(_chunk, *self.task, items)
+            return self.executor.submit(_run_task, *self.task, items)
         except Exception as error:
-            raise _lost("", error) from error
+            raise _worker_lost("", error) from error
 
     def receive(self, items: tuple[Any, ...], future: Future[Any]) -> tuple[list[Any], BaseException | None]:
         """Wait for the answers of a task; do it again where a worker died."""
         for attempt in range(1, _ATTEMPTS + 1):
             try:
-                return _checked(future.result(), len(items))
+                return _checked_answer(future.result(), len(items))
             except (KeyboardInterrupt, SystemExit, WorkerLost):
                 raise
             except BrokenExecutor as error:
                 if attempt == _ATTEMPTS:
-                    raise _lost(f" {attempt} times in a row", error) from error
+                    raise _worker_lost(f" {attempt} times in a row", error) from error
             except BaseException as error:  # not of the work, whose errors are values
-                raise _lost("", error) from error
+                raise _worker_lost("", error) from error
             future = self.submit(items)
         raise AssertionError("the last attempt returns or raises")
 
 
-def _checked(found: Any, asked: int) -> tuple[list[Any], BaseException | None]:
+def _checked_answer(found: Any, asked: int) -> tuple[list[Any], BaseException | None]:
     """Return an answer that is one: a result for every item, or some and the error of the next."""
     if isinstance(found, tuple) and len(found) == 2 and isinstance(found[0], list):
         results, error = found
@@ -217,10 +217,10 @@ def _checked(found: Any, asked: int) -> tuple[list[Any], BaseException | None]:
             return results, None
         if isinstance(error, BaseException) and len(results) < asked:
             return results, error
-    raise _lost("", TypeError(f"the executor returned something else: {str(found)[:60]!r}"))
+    raise _worker_lost("", TypeError(f"the executor returned something else: {str(found)[:60]!r}"))
 
 
-def _lost(often: str, error: BaseException) -> WorkerLost:
+def _worker_lost(often: str, error: BaseException) -> WorkerLost:
     reason = f"{type(error).__name__}: {error}".strip().rstrip(":")
     return WorkerLost(
         f"a worker did not finish its part{often} ({reason}); nothing is reported,"
@@ -228,21 +228,21 @@ def _lost(often: str, error: BaseException) -> WorkerLost:
     )
 
 
-class _Cache(threading.local):
+class _SharedObjectCache(threading.local):
     """In a worker: what it was sent, by fingerprint.  Threads of one process are workers of their own."""
 
     def __init__(self) -> None:
         self.shared: OrderedDict[str, Any] = OrderedDict()
 
 
-_CACHE = _Cache()
+_SHARED_OBJECTS = _SharedObjectCache()
 
 
-def _chunk(
+def _run_task(
     work: Callable[[Any, Any], Any], key: str, payload: bytes | list[bytes], items: tuple[Any, ...]
 ) -> tuple[list[Any], BaseException | None]:
     """Run in a worker: the answers to a task up to the first error, and that."""
-    cache = _CACHE.shared
+    cache = _SHARED_OBJECTS.shared
     if key not in cache:
         cache[key] = pickle.loads(b"".join(payload) if isinstance(payload, list) else payload)
         while len(cache) > _MOST_CACHED:
@@ -270,7 +270,7 @@ def workers(count: int | None) -> AbstractContextManager[Executor | None]:
     return nullcontext() if count is None or count == 1 else Workers(count)
 
 
-_DIED = (BrokenExecutor, BrokenPipeError)
+_POOL_BROKEN = (BrokenExecutor, BrokenPipeError)
 """What a pool says whose process is gone: before the call, or while it was told what to import."""
 
 _GRACE = 1.0  # seconds that a process has to end by itself
@@ -296,21 +296,21 @@ class Workers(Executor):
             )
         self._max_workers = count
         self._lock = threading.Lock()
-        self._pool = self._new()
+        self._pool = self._new_pool()
 
-    def _new(self) -> ProcessPoolExecutor:
+    def _new_pool(self) -> ProcessPoolExecutor:
         # Not forked: a progress bar is a thread, and threads do not survive a fork in good order.
         fresh = multiprocessing.get_context("spawn")
-        return ProcessPoolExecutor(self._max_workers, mp_context=fresh, initializer=_begin)
+        return ProcessPoolExecutor(self._max_workers, mp_context=fresh, initializer=_initialise_worker)
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """Schedule a call, in new processes if the old ones broke."""
         with self._lock:
             try:
                 return self._pool.submit(fn, *args, **kwargs)
-            except _DIED:
+            except _POOL_BROKEN:
                 self._pool.shutdown(wait=False)
-                self._pool = self._new()
+                self._pool = self._new_pool()
                 return self._pool.submit(fn, *args, **kwargs)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
@@ -332,15 +332,15 @@ class Workers(Executor):
             self.shutdown()
 
 
-def _begin() -> None:
+def _initialise_worker() -> None:
     """Set a worker process up, before it imports anything large."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # as many threads as processes, not their product
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     if parent is not None:
-        threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+        threading.Thread(target=_exit_with_parent, args=(parent,), daemon=True).start()
 
 
-def _end_with(parent: Any) -> None:
+def _exit_with_parent(parent: Any) -> None:
     parent.join()
     os._exit(1)

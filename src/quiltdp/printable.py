@@ -30,10 +30,10 @@ def printable(text: str, *, keep: str = "") -> str:
     >>> printable("Müller, 王 and 👩") == "Müller, 王 and 👩"
     True
     """
-    return _SUSPECT.sub(lambda found: found[0] if found[0] in keep else _escaped(found[0]), text)
+    return _SUSPECT.sub(lambda found: found[0] if found[0] in keep else _escape_hidden(found[0]), text)
 
 
-def _escaped(character: str) -> str:
+def _escape_hidden(character: str) -> str:
     hidden = unicodedata.category(character) in _HIDDEN
     return character.encode("unicode_escape").decode() if hidden else character
 
@@ -47,8 +47,8 @@ def json_text(document: Any, *, indent: int | None = None) -> str:
     {"σ": "a\u202eb"}
     """
     text = json.dumps(document, ensure_ascii=False, allow_nan=False, indent=indent)
-    return _SUSPECT.sub(lambda found: found[0] if found[0] == "\n" else _json_escaped(found[0]), text)
+    return _SUSPECT.sub(lambda found: found[0] if found[0] == "\n" else _json_escape_hidden(found[0]), text)
 
 
-def _json_escaped(character: str) -> str:
+def _json_escape_hidden(character: str) -> str:
     return json.dumps(character)[1:-1] if unicodedata.category(character) in _HIDDEN else character

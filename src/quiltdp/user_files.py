@@ -16,7 +16,7 @@ from typing import BinaryIO
 
 from quiltdp.errors import FileFormatError
 
-_OTHERS = {
+_FILE_KINDS = {
     stat.S_IFDIR: "a directory, a file is expected",
     stat.S_IFIFO: "a pipe, a file is expected: write what it carries into a file first",
     stat.S_IFCHR: "a device, a file is expected",
@@ -35,10 +35,10 @@ def open_plain(path: str | os.PathLike[str]) -> BinaryIO:
     OSError, ValueError
         As :func:`open`.
     """
-    _refuse_others(path, os.stat(path).st_mode)
-    stream = open(path, "rb", opener=_without_waiting)  # noqa: SIM115 - the caller closes it
+    _require_plain_file(path, os.stat(path).st_mode)
+    stream = open(path, "rb", opener=_open_without_waiting)  # noqa: SIM115 - the caller closes it
     try:
-        _refuse_others(path, os.fstat(stream.fileno()).st_mode)  # it may have been exchanged since
+        _require_plain_file(path, os.fstat(stream.fileno()).st_mode)  # it may have been exchanged since
     except FileFormatError:
         stream.close()
         raise
@@ -72,10 +72,10 @@ def opened(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         raise FileFormatError(path, None, f"the file cannot be read ({error.strerror or error})") from None
 
 
-def _without_waiting(name: str, flags: int) -> int:
+def _open_without_waiting(name: str, flags: int) -> int:
     return os.open(name, flags | getattr(os, "O_NONBLOCK", 0))
 
 
-def _refuse_others(path: str | os.PathLike[str], mode: int) -> None:
+def _require_plain_file(path: str | os.PathLike[str], mode: int) -> None:
     if not stat.S_ISREG(mode):
-        raise FileFormatError(path, None, f"this is {_OTHERS.get(stat.S_IFMT(mode), 'no plain file')}")
+        raise FileFormatError(path, None, f"this is {_FILE_KINDS.get(stat.S_IFMT(mode), 'no plain file')}")

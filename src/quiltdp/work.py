@@ -56,7 +56,7 @@ class WorkBudget:
     programs: int = 20_000
     evidence: int = 300
     until: str = ""
-    beside: ClassVar[bool] = False
+    is_comparison: ClassVar[bool] = False
     """Whether the answer only stands beside another one, and must not cost more."""
 
     @classmethod
@@ -87,7 +87,7 @@ class WorkBudget:
         """Return a JSON-ready dictionary."""
         return asdict(self)
 
-    def stopped(self, struck: GuardStruck, finished: Sequence[str]) -> str:
+    def describe_stop(self, struck: GuardReached, finished: Sequence[str]) -> str:
         """Return, for people, that a limit was reached after these stages, and how to get their answer."""
         stage = finished[-1]
         again = f"{self.level}:{stage}"
@@ -125,13 +125,13 @@ LEVELS = {
 
 
 @dataclass(frozen=True)
-class BesideBudget(WorkBudget):
+class ComparisonBudget(WorkBudget):
     """The budget of a comparison: what would cost more than the answer it stands beside is refused."""
 
-    beside: ClassVar[bool] = True
+    is_comparison: ClassVar[bool] = True
 
 
-class GuardStruck(Exception):
+class GuardReached(Exception):
     """A limit was reached in the middle of some work, which has no result."""
 
 
@@ -150,7 +150,7 @@ class Guard:
     >>> Guard(seconds=60.0).check(planned_bytes=10**12)
     >>> Guard(max_bytes=10**6).check(planned_bytes=10**12)
     Traceback (most recent call last):
-    quiltdp.work.GuardStruck: the memory limit was reached
+    quiltdp.work.GuardReached: the memory limit was reached
     """
 
     def __init__(self, seconds: float | None = None, max_bytes: int | None = None) -> None:
@@ -161,16 +161,16 @@ class Guard:
         """Begin anew, for the next question."""
         seconds, max_bytes = self._limits
         self._deadline = None if seconds is None else time.monotonic() + seconds
-        self._bytes = None if max_bytes is None else max_bytes + _resident()
+        self._bytes = None if max_bytes is None else max_bytes + _resident_bytes()
 
-    def follow(self, other: Guard) -> None:
+    def copy_limits(self, other: Guard) -> None:
         """Strike when another guard does; whoever holds this one sees it."""
         self._deadline, self._bytes = other._deadline, other._bytes
 
     def __getstate__(self) -> dict[str, Any]:
         """Send when it strikes, by the clock on the wall, and the bytes that are left."""
         end = None if self._deadline is None else self._deadline - time.monotonic() + time.time()
-        bytes_left = None if self._bytes is None else max(0, self._bytes - _resident())
+        bytes_left = None if self._bytes is None else max(0, self._bytes - _resident_bytes())
         return {"_limits": self._limits, "_deadline": end, "_bytes": bytes_left}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -178,7 +178,7 @@ class Guard:
         end, bytes_left = state["_deadline"], state["_bytes"]
         self._limits = state["_limits"]
         self._deadline = None if end is None else end - time.time() + time.monotonic()
-        self._bytes = None if bytes_left is None else bytes_left + _resident()
+        self._bytes = None if bytes_left is None else bytes_left + _resident_bytes()
 
     @property
     def seconds_left(self) -> float:
@@ -186,14 +186,14 @@ class Guard:
         return math.inf if self._deadline is None else max(0.0, self._deadline - time.monotonic())
 
     def check(self, planned_bytes: int = 0) -> None:
-        """Raise :class:`GuardStruck` past the time limit, or if ``planned_bytes`` more would be too many."""
+        """Raise :class:`GuardReached` past the time limit, or if ``planned_bytes`` more would be too many."""
         if self._deadline is not None and time.monotonic() > self._deadline:
-            raise GuardStruck("the time limit was reached")
-        if self._bytes is not None and _resident() + planned_bytes > self._bytes:
-            raise GuardStruck("the memory limit was reached")
+            raise GuardReached("the time limit was reached")
+        if self._bytes is not None and _resident_bytes() + planned_bytes > self._bytes:
+            raise GuardReached("the memory limit was reached")
 
 
-def _resident() -> int:
+def _resident_bytes() -> int:
     """Return the bytes of memory that the process holds (where the system does not tell: its peak)."""
     try:
         with open("/proc/self/statm", encoding="ascii") as file:

@@ -15,7 +15,7 @@ from quiltdp.accountant.bounds.approximate import GroupDelta, TransportDelta
 from quiltdp.accountant.verify import leakage_of
 from quiltdp.errors import InvalidArgument
 from quiltdp.mechanisms import GaussianProfile
-from quiltdp.work import GuardStruck, WorkBudget
+from quiltdp.work import GuardReached, WorkBudget
 
 NOISE = qd.Gaussian(1.0, 1e-6)
 CHAIN = qd.markov_chain([[0.9, 0.1], [0.2, 0.8]], length=4)
@@ -63,7 +63,7 @@ def test_a_limit_in_the_middle_of_a_search_leaves_the_stage_before(monkeypatch: 
     def struck(self: TransportDelta, *rest: object) -> object:
         left[0] -= 1
         if left[0] < 0:
-            raise GuardStruck("the time limit was reached")
+            raise GuardReached("the time limit was reached")
         return real(self, *rest)  # type: ignore[arg-type]
 
     monkeypatch.setattr(TransportDelta, "evaluate", struck)
@@ -84,7 +84,7 @@ def test_a_limit_while_bounds_are_prepared_leaves_the_stage_before(monkeypatch: 
     expected = calibrated(TREE, "quick:group", adversary="prior")
 
     def struck(self: TransportDelta, *rest: object) -> None:
-        raise GuardStruck("the memory limit was reached")
+        raise GuardReached("the memory limit was reached")
 
     monkeypatch.setattr(TransportDelta, "prepare", struck)
     found = partial_answer(lambda: calibrated(TREE, "quick", adversary="prior"))
@@ -115,7 +115,7 @@ def test_one_limit_for_preparing_and_searching(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_budget_of_ones_own_is_told_as_such() -> None:
-    told = WorkBudget(level="custom", quilts=3).stopped(GuardStruck("the time limit was reached"), ["swing"])
+    told = WorkBudget(level="custom", quilts=3).stopped(GuardReached("the time limit was reached"), ["swing"])
     assert "the same work budget with until='swing' gives this partial answer again" in told
 
 

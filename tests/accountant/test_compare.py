@@ -109,9 +109,9 @@ def test_adversaries_are_asked_in_workers_with_the_same_answers(spec, monkeypatc
         }
     )
     with Workers(2) as pool:
-        sent, usual = [], parallel._Sender.submit
+        sent, usual = [], parallel._TaskSender.submit
         note = lambda self, items: sent.append(self.task[0].__name__) or usual(self, items)  # noqa: E731
-        monkeypatch.setattr(parallel._Sender, "submit", note)
+        monkeypatch.setattr(parallel._TaskSender, "submit", note)
         for model in (one, two):
             there = calibrate_adversaries(model, 1.0, spec, executor=pool)
             here = calibrate_adversaries(model, 1.0, spec)

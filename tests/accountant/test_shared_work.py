@@ -24,7 +24,7 @@ from quiltdp.generalization.plan_result import plan_calibration
 from quiltdp.generalization.plan_search import ProfileAccountant
 from quiltdp.journal import Journal
 from quiltdp.parallel import Workers
-from quiltdp.work import NO_GUARD, GuardStruck, WorkBudget
+from quiltdp.work import NO_GUARD, GuardReached, WorkBudget
 
 TRIO = Pedigree((Person("dad"), Person("mum"), Person("kid", "dad", "mum")))
 PAIR = Pedigree((Person("ann"), Person("bob")))
@@ -36,7 +36,7 @@ SAID = f"the time limit was reached after stage '{STAGE}'; work='normal:{STAGE}'
 
 
 def strike(self: Any, *rest: Any) -> None:
-    raise GuardStruck("the time limit was reached")
+    raise GuardReached("the time limit was reached")
 
 
 def partial(question: Callable[[], Any]) -> Any:
@@ -72,7 +72,7 @@ def test_every_part_of_a_partial_answer_is_of_one_stage() -> None:
         until = shared.budget.until
         asked.append((until, shared.guard is NO_GUARD))
         if until != STAGE:
-            raise GuardStruck("the time limit was reached")
+            raise GuardReached("the time limit was reached")
         return [shared.answer(lambda: until), until]  # a question inside belongs to this one
 
     assert partial(lambda: shared.answer(question)) == [STAGE, STAGE]
@@ -83,7 +83,7 @@ def test_every_part_of_a_partial_answer_is_of_one_stage() -> None:
 
     def hopeless() -> int:
         if not shared.budget.until:
-            raise GuardStruck("the time limit was reached")
+            raise GuardReached("the time limit was reached")
         raise Refused("too little")
 
     with pytest.raises(LimitReached, match=r"reached; by group privacy.*too little") as told:
@@ -256,7 +256,7 @@ def test_a_worker_that_is_lost_ends_the_answer(monkeypatch: pytest.MonkeyPatch) 
 
     def question() -> int:
         asked.append("")
-        raise GuardStruck("the time limit was reached") if len(asked) == 1 else WorkerLost("lost")
+        raise GuardReached("the time limit was reached") if len(asked) == 1 else WorkerLost("lost")
 
     with pytest.raises(WorkerLost, match=r"^lost$"):
         SharedWork("normal", 30.0).answer(question)

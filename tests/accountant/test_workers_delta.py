@@ -27,13 +27,13 @@ def pool() -> Iterator[Executor]:
 
 @pytest.fixture
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    usual, tasks = parallel._Sender.submit, []
+    usual, tasks = parallel._TaskSender.submit, []
 
     def submit(sender: Any, items: tuple[Any, ...]) -> Any:
         tasks.append(items)
         return usual(sender, items)
 
-    monkeypatch.setattr(parallel._Sender, "submit", submit)
+    monkeypatch.setattr(parallel._TaskSender, "submit", submit)
     return tasks
 
 

@@ -23,8 +23,8 @@ from quiltdp.errors import (
     ModelTooWide,
     NotALedger,
     UnknownNode,
+    mentioned_options,
     option,
-    options_in,
 )
 from quiltdp.io.replace import write_whole
 
@@ -54,7 +54,7 @@ def test_an_option_is_spelled_where_the_error_is_shown() -> None:
     with speaking_for(parameters(read="--read VALUE")):
         assert error_line(error) == "f.csv:1: say --read id=… or --read missing='n a'"
     assert str(UnknownNode("node 'x'")) == "node 'x'"
-    assert options_in(error.text) == ("columns", "missing")
+    assert mentioned_options(error.text) == ("columns", "missing")
 
 
 def test_an_option_that_the_command_lacks_is_no_flag() -> None:

@@ -18,7 +18,7 @@ from quiltdp import work
 from quiltdp.accountant.adversaries import adversary_from
 from quiltdp.accountant.leakage import analyze
 from quiltdp.accountant.methods import method_names
-from quiltdp.work import GuardStruck
+from quiltdp.work import GuardReached
 
 ROOT = Path(__file__).parents[2]
 
@@ -139,7 +139,7 @@ def test_when_a_limit_is_reached_the_last_finished_stage_is_the_partial_answer(m
     from quiltdp.accountant.bounds.limit import ExactBound
 
     def struck(self, *rest):
-        raise GuardStruck("the time limit was reached")
+        raise GuardReached("the time limit was reached")
 
     monkeypatch.setattr(ExactBound, "prepare", struck)
     found = partial_answer(lambda: qd.calibrate(model, 1.0, qd.Laplace(1.0), compare=False))

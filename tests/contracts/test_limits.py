@@ -21,7 +21,7 @@ from quiltdp.accountant.compare import calibrate_adversaries
 from quiltdp.accountant.leakage import analyze
 from quiltdp.accountant.verify import leakage_of
 from quiltdp.errors import LimitReached, QuiltdpError
-from quiltdp.work import Guard, GuardStruck
+from quiltdp.work import Guard, GuardReached
 
 SOURCE = Path(qd.__file__).parent
 CLOCKS = {"time", "datetime", "timeit", "sched"}
@@ -75,9 +75,9 @@ def test_it_travels_and_is_one_of_ours() -> None:
     assert (str(sent), sent.partial, sent.exit_code) == ("the time limit was reached", 7, 3)
     late, early = (pickle.loads(pickle.dumps(Guard(s, b))) for s, b in ((1e6, 2**50), (1e-9, None)))
     late.check()
-    with pytest.raises(GuardStruck, match="time"):
+    with pytest.raises(GuardReached, match="time"):
         early.check()
-    with pytest.raises(GuardStruck, match="memory"):
+    with pytest.raises(GuardReached, match="memory"):
         late.check(planned_bytes=2**51)
 
 
@@ -131,7 +131,7 @@ def late(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _struck(self: Guard, planned_bytes: int = 0) -> None:
     if self._deadline is not None:
-        raise GuardStruck("the time limit was reached")
+        raise GuardReached("the time limit was reached")
 
 
 @pytest.mark.parametrize("name", STRIKING)

@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import linprog
 
 from quiltdp.inference.linear_program import largest_ratio
-from quiltdp.work import NO_GUARD, Guard, GuardStruck
+from quiltdp.work import NO_GUARD, Guard, GuardReached
 
 
 def problem(seed: int) -> tuple[np.ndarray, ...]:
@@ -40,5 +40,5 @@ def test_the_maximum_and_its_dual_are_those_of_scipy(seed: int) -> None:
 
 def test_no_program_begins_after_the_time_is_over() -> None:
     guard = Guard(seconds=0.0)
-    with pytest.raises(GuardStruck):
+    with pytest.raises(GuardReached):
         largest_ratio(*problem(0), guard)

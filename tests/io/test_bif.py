@@ -14,7 +14,7 @@ from strategies import bayesian_networks
 
 from quiltdp import Model, load_model
 from quiltdp.errors import FileFormatError, InvalidModel
-from quiltdp.factor import normalised_rows
+from quiltdp.factor import normalise_rows
 from quiltdp.io import bif
 from quiltdp.io.text import Source
 
@@ -62,7 +62,7 @@ def test_every_table_is_the_one_that_pgmpy_reads(name, monkeypatch):
         assert list(factor.parents) == list(other.variable_parents[child])
         assert list(model.states[child]) == list(other.variable_states[child])
         rows = np.array(other.variable_cpds[child]).T.reshape(factor.table.shape)
-        expected, _ = normalised_rows(child, np.ascontiguousarray(rows))
+        expected, _ = normalise_rows(child, np.ascontiguousarray(rows))
         assert np.array_equal(factor.table, expected)
 
 

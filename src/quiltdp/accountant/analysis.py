@@ -30,8 +30,8 @@ from quiltdp.accountant.solve import TOLERANCE, largest_passing
 from quiltdp.errors import InvalidArgument, LimitReached, option
 from quiltdp.graph.components import Places as Where
 from quiltdp.inference.workspace import Workspace
-from quiltdp.numbers import digits_up, is_one_number
-from quiltdp.work import GuardStruck
+from quiltdp.numbers import digits_up, is_constant
+from quiltdp.work import GuardReached
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -106,9 +106,9 @@ class Analysis:
         )
         self._additive = self._some_unit_is_cut()
         self._executor = request.executor if len(self.components) > 1 else None  # one is evaluated here
-        self._begin()
+        self._initialise_worker()
 
-    def _begin(self) -> None:
+    def _initialise_worker(self) -> None:
         facing = dict.fromkeys([self.adversary, *(c.problem.adversary for c in self.components)])
         self._waiting = iter(self.request.stages(*facing))
         self.stages: list[Stage] = []
@@ -179,7 +179,7 @@ class Analysis:
         try:
             while self._advance():
                 pass
-        except GuardStruck as struck:
+        except GuardReached as struck:
             self._stop(len(self.stages), struck)
         self._fresh = False
         self._tell("prepared")
@@ -189,12 +189,12 @@ class Analysis:
         if self.request.progress is not None:
             self.request.progress(label, 1.0)
 
-    def _stop(self, finished: int, struck: GuardStruck) -> None:
+    def _stop(self, finished: int, struck: GuardReached) -> None:
         """Keep only the stages that were finished, and say so."""
         del self.stages[finished:]
         if not self.stages:
             raise LimitReached(f"{struck} before {option('method', self.method)} had an answer") from None
-        self.reached = self.budget.stopped(struck, [stage.name for stage in self.stages])
+        self.reached = self.budget.describe_stop(struck, [stage.name for stage in self.stages])
 
     def whole(self, found: _Answer) -> _Answer:
         """Return an answer; where a limit was reached, raise :class:`LimitReached` with it."""
@@ -217,7 +217,7 @@ class Analysis:
             while done < len(self.stages) or self._advance():
                 found = question(self.stages[done], found)
                 done += 1
-        except GuardStruck as struck:
+        except GuardReached as struck:
             self._stop(done, struck)
         self._tell("answered")
         assert found is not None, "the first stage answers"
@@ -263,7 +263,7 @@ class Analysis:
     def _keys(self, cost: Cost) -> tuple[_Key, ...]:
         """Return what tells every copy's component and costs apart: of equal costs nothing does."""
         numbers = cost.weights if isinstance(cost, ProfileCost) else cost
-        equal = is_one_number(numbers)
+        equal = is_constant(numbers)
         return tuple(
             (k, b"" if equal else _taken(numbers, place).tobytes())
             for k, copies in enumerate(self._copies)
@@ -341,7 +341,7 @@ class Analysis:
             return found
         try:
             full = self.evaluate(found.cost, stage, Need(count=count), found, refine=True)
-        except GuardStruck as struck:
+        except GuardReached as struck:
             self._stop(len(self.stages), struck)
             return found
         return full if full.largest <= found.largest else found  # what passed the search stays the answer
@@ -407,7 +407,7 @@ class Analysis:
 
 def _prepare(components: Sequence[Component], task: tuple[int, str, bool, Any]) -> Preparation:
     k, name, insist, guard = task
-    components[k].workspace.guard.follow(guard)
+    components[k].workspace.guard.copy_limits(guard)
     return components[k].prepare(name, insist=insist)
 
 

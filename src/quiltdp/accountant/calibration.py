@@ -35,7 +35,7 @@ from quiltdp.mechanisms.sensitivities import whole_at_least_one
 from quiltdp.model import Model
 from quiltdp.numbers import digits_up, scaled, shown_up
 from quiltdp.printable import json_text, printable
-from quiltdp.work import LEVELS, BesideBudget
+from quiltdp.work import LEVELS, ComparisonBudget
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -479,7 +479,7 @@ def _compared(
     The published formula gets the smallest work budget, no more work than such an answer takes, and what is
     left of the answer's own limits; where they are reached, the whole answer is a partial one.
     """
-    budget = BesideBudget(**LEVELS["quick"].to_dict())
+    budget = ComparisonBudget(**LEVELS["quick"].to_dict())
     alone = epsilon / heaviest(profile.units, profile.model, weights)
     compared, notes = {"independent": digits_up(mechanism.scale(alone))}, []
     published = None

@@ -228,7 +228,7 @@ class Task:
     def run(self, components: Sequence[Component]) -> UnitBounds:
         """Evaluate."""
         component = components[self.component]
-        component.workspace.guard.follow(self.guard)
+        component.workspace.guard.copy_limits(self.guard)
         if self.refine and self.known is not None:
             return component.refine(self.cost, self.known, self.need.count, self.names)
         return component.evaluate(self.cost, self.need, names=self.names, known=self.known, same=self.same)

@@ -47,7 +47,7 @@ class LeakageProfile(Analysis):
         other.budget, other.method = other.request.budget, method
         other.components = tuple(c.anew(other.budget) for c in self.components)
         other._executor = None
-        other._begin()
+        other._initialise_worker()
         return other
 
     def _evaluated(self, dp_epsilon: DpEpsilon) -> tuple[Evaluation, Stage]:

@@ -15,7 +15,7 @@ from quiltdp.accountant.leakage import LeakageProfile
 from quiltdp.accountant.methods import automatic, method_names
 from quiltdp.accountant.units import guard_of
 from quiltdp.errors import InvalidArgument, LimitReached, Refused, WorkerLost, option
-from quiltdp.work import NO_GUARD, Guard, GuardStruck, Limit, WorkBudget
+from quiltdp.work import NO_GUARD, Guard, GuardReached, Limit, WorkBudget
 
 _Answer = TypeVar("_Answer")
 
@@ -46,7 +46,7 @@ class WorkDone:
         """Where a limit was reached: after which stage, and how to get the same answer again."""
         if not self.stage:
             return ()
-        return (self.work.stopped(GuardStruck(self.reason), [self.stage]),)
+        return (self.work.describe_stop(GuardReached(self.reason), [self.stage]),)
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready dictionary; ``stage`` is null where the whole budget was used."""
@@ -110,7 +110,7 @@ class SharedWork:
     def answer(self, question: Callable[[], _Answer]) -> _Answer:
         """Return the answer to a question that asks analyses, all with one budget and one limit.
 
-        The question raises :class:`~quiltdp.work.GuardStruck` where one of them was cut short
+        The question raises :class:`~quiltdp.work.GuardReached` where one of them was cut short
         (:func:`ask_until`).  A question inside a question belongs to the outer one.
 
         Raises
@@ -125,7 +125,7 @@ class SharedWork:
         self._answering, self._done, self.guard = True, WorkDone(self.asked), self._limit
         try:
             return question()
-        except GuardStruck as struck:
+        except GuardReached as struck:
             self.budget, self.guard = replace(self.asked, until=STAGES[0]), NO_GUARD
             self._done = WorkDone(self.asked, STAGES[0], str(struck))
             try:
@@ -140,9 +140,9 @@ class SharedWork:
 
 
 def ask_until(guard: Guard, profile: LeakageProfile, question: Callable[[], _Answer]) -> _Answer:
-    """Ask a profile something; raise :class:`GuardStruck` if it was cut short, now or before."""
-    profile.workspace.guard.follow(guard)
+    """Ask a profile something; raise :class:`GuardReached` if it was cut short, now or before."""
+    profile.workspace.guard.copy_limits(guard)
     try:
         return question()
     except LimitReached:
-        raise GuardStruck("the time limit was reached") from None
+        raise GuardReached("the time limit was reached") from None

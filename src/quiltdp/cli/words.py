@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from quiltdp.errors import QuiltdpError, in_python, options_in, spelled
+from quiltdp.errors import QuiltdpError, mentioned_options, spell_in_python, spell_options
 
 # Keyword of the library -> the option that stands for it where their names differ, {} for its value.
 _READ = ("format", "missing", "male", "female", "twins", "lat", "lon", "time", "user", "header", "separator")
@@ -50,8 +50,8 @@ def error_line(error: QuiltdpError) -> str:
 
     A remedy that takes an option this command does not have is left out.
     """
-    kept = [phrase for phrase in error.remedies if all(_flag(name) for name in options_in(phrase))]
-    return spelled(": ".join(part for part in (error.text, " or ".join(kept)) if part), _as_flag)
+    kept = [phrase for phrase in error.remedies if all(_flag(name) for name in mentioned_options(phrase))]
+    return spell_options(": ".join(part for part in (error.text, " or ".join(kept)) if part), _as_flag)
 
 
 def _flag(name: str) -> str | None:
@@ -74,6 +74,6 @@ def _as_flag(name: str, key: str, value: str, literal: str) -> str:
     """Return an option as it is typed: ``--read id=…``."""
     flag = _flag(name)
     if flag is None:
-        return in_python(name, key, value, literal)
+        return spell_in_python(name, key, value, literal)
     shown = value if value in ("", "…") else shlex.quote(value)
     return flag.format(f"{key}={shown}" if key else shown).rstrip(" =")

@@ -41,13 +41,13 @@ def connected_components(count: int, pairs: NDArray[np.integer]) -> NDArray[np.i
         return np.asarray(np.argsort(np.argsort(first))[inverse], dtype=np.int64)
     above = list(range(count))
 
-    def root(k: int) -> int:
+    def find_root(k: int) -> int:
         while above[k] != k:
             above[k] = k = above[above[k]]
         return k
 
     for one, two in pairs.tolist():
-        a, b = root(one), root(two)
+        a, b = find_root(one), find_root(two)
         above[max(a, b)] = min(a, b)
     number: dict[int, int] = {}
     labels = []
@@ -77,8 +77,8 @@ def component_classes(model: Model) -> tuple[ComponentClass, ...]:
     in an unusual order may be missed, which costs time and nothing else.
     """
     if isinstance(model, ChainModel):
-        return _chain_classes(model)
-    groups = _groups(model)
+        return _chain_component_classes(model)
+    groups = _group_by_component(model)
     if len(groups) == 1:
         return (ComponentClass(model, (np.arange(len(model.nodes), dtype=np.intp),)),)
     tables: dict[int, int] = {}  # every distinct table by its place, which is the same in every process
@@ -87,20 +87,20 @@ def component_classes(model: Model) -> tuple[ComponentClass, ...]:
     found: dict[object, tuple[Model, list[Ints]]] = {}
     for nodes, factors in groups:
         order = _canonical_order(model, nodes, factors, tables)
-        key = _signature(model, order, factors, tables) if len(nodes) <= _LARGE else tuple(nodes)
+        key = _structure_key(model, order, factors, tables) if len(nodes) <= _LARGE else tuple(nodes)
         if key not in found:
-            found[key] = (_part(model, order, factors), [])
+            found[key] = (_component_model(model, order, factors), [])
         found[key][1].append(np.array(order, dtype=np.intp))
     return tuple(ComponentClass(part, tuple(copies)) for part, copies in found.values())
 
 
-def _chain_classes(model: ChainModel) -> tuple[ComponentClass, ...]:
+def _chain_component_classes(model: ChainModel) -> tuple[ComponentClass, ...]:
     """Segments with the same tables and length are copies."""
     found: dict[object, tuple[Model, list[range]]] = {}
     equal: dict[bytes, list[Table]] = {}  # distinct tables, by what is likely to tell them apart
     first: dict[int, int] = {}  # the first of all tables that are equal to a table
 
-    def same(table: Table) -> None:
+    def register_equal(table: Table) -> None:
         if id(table) not in first:
             like = equal.setdefault(table[:1].tobytes() + table[:, :1].tobytes(), [])
             known = next((t for t in like if np.array_equal(t, table)), table)
@@ -111,7 +111,7 @@ def _chain_classes(model: ChainModel) -> tuple[ComponentClass, ...]:
     start = 0
     for s in model.segments:
         for table in {id(t): t for t in s.transitions}.values():
-            same(table)
+            register_equal(table)
         key = (s.length, s.initial.tobytes(), tuple([first[id(t)] for t in s.transitions]))
         if key not in found:
             names = model.states[f"{s.prefix}0"] if s.homogeneous else None
@@ -121,7 +121,7 @@ def _chain_classes(model: ChainModel) -> tuple[ComponentClass, ...]:
     return tuple(ComponentClass(part, tuple(copies)) for part, copies in found.values())
 
 
-def _groups(model: Model) -> list[tuple[list[int], list[int]]]:
+def _group_by_component(model: Model) -> list[tuple[list[int], list[int]]]:
     """Return (nodes, factors) of every connected component, by position."""
     index = model.index
     scopes = [[index[n] for n in f.scope] for f in model.factors]
@@ -159,7 +159,7 @@ def _canonical_order(
     return sorted(nodes, key=lambda j: (colour[j], j))
 
 
-def _signature(
+def _structure_key(
     model: Model, order: Sequence[int], factors: Sequence[int], tables: Mapping[int, int]
 ) -> object:
     """Return the whole structure with nodes named by their place in ``order``."""
@@ -172,7 +172,7 @@ def _signature(
     return (kinds, tuple(parts))
 
 
-def _part(model: Model, order: Sequence[int], factors: Sequence[int]) -> Model:
+def _component_model(model: Model, order: Sequence[int], factors: Sequence[int]) -> Model:
     """Return one component as a model of its own, in the given node order.
 
     A component without any record (only latents) is kept with all its nodes as records: nothing is

@@ -52,14 +52,14 @@ def moralize(model: Any) -> DependencyGraph:
     >>> list(g.edges()), g.joined
     ([('A', 'B'), ('A', 'C'), ('B', 'C')], (('A', 'B'),))
     """
-    if _plain_graph(model) and not any("table" in data for _, data in model.nodes(data=True)):
+    if _is_networkx_graph(model) and not any("table" in data for _, data in model.nodes(data=True)):
         return _moral_graph(model)
     model = as_model(model)
     if isinstance(model, ChainModel):
         mask = np.ones(len(model.nodes), dtype=np.bool_)
-        return DependencyGraph.from_pairs(model.nodes, model.index, _chain_pairs(model), mask)
+        return DependencyGraph.from_pairs(model.nodes, model.index, _chain_edges(model), mask)
     mask = np.fromiter((model.is_record(n) for n in model.nodes), dtype=np.bool_, count=len(model.nodes))
-    pairs, drawn = _factor_pairs(model)
+    pairs, drawn = _moral_edges(model)
     return DependencyGraph.from_pairs(
         model.nodes, model.index, pairs, mask, drawn if model.directed else None
     )
@@ -69,12 +69,12 @@ def as_graph(thing: Any) -> DependencyGraph:
     """Return a dependency graph as it is, an undirected networkx graph as one of ours, a model moralized."""
     if isinstance(thing, DependencyGraph):
         return thing
-    if _plain_graph(thing) and not thing.is_directed():
+    if _is_networkx_graph(thing) and not thing.is_directed():
         return DependencyGraph.from_networkx(thing)
     return moralize(thing)
 
 
-def _plain_graph(thing: Any) -> bool:
+def _is_networkx_graph(thing: Any) -> bool:
     """Return whether this is a graph of networkx itself: pgmpy's networks are models."""
     return type(thing).__module__.startswith("networkx.")
 
@@ -94,7 +94,7 @@ def _moral_graph(graph: nx.DiGraph) -> DependencyGraph:
     return moral
 
 
-def _chain_pairs(model: ChainModel) -> Ints:
+def _chain_edges(model: ChainModel) -> Ints:
     """Return (t, t + 1) for every step that does not cross from one chain to the next."""
     lengths = np.array([s.length for s in model.segments], dtype=np.int64)
     steps = np.arange(int(lengths.sum()) - 1, dtype=np.int64)
@@ -102,7 +102,7 @@ def _chain_pairs(model: ChainModel) -> Ints:
     return np.stack((inside, inside + 1), axis=1)
 
 
-def _factor_pairs(model: Model) -> tuple[Ints, Ints]:
+def _moral_edges(model: Model) -> tuple[Ints, Ints]:
     """Return every pair of nodes that share a factor, and those that end in its last node.
 
     The last node of a conditional table is the child: these pairs are the edges of the network.

@@ -28,7 +28,7 @@ and among equals the fewest new edges."""
 _Node = TypeVar("_Node", bound=Hashable)
 
 
-def eliminations(
+def greedy_elimination(
     scopes: Iterable[Collection[_Node]],
     sizes: Mapping[_Node, int],
     *,
@@ -57,7 +57,7 @@ def eliminations(
 
     Examples
     --------
-    >>> [(n, sorted(near)) for n, near in eliminations([("A", "B"), ("B", "C")], {"A": 2, "B": 2, "C": 2})]
+    >>> [(n, sorted(near)) for n, near in greedy_elimination(["AB", "BC"], {"A": 2, "B": 2, "C": 2})]
     [('A', ['B']), ('B', ['C']), ('C', [])]
     """
     near: dict[_Node, set[_Node]] = {n: set() for n in sizes}
@@ -69,23 +69,23 @@ def eliminations(
     rank = {n: k for k, n in enumerate(sizes)}
     weight = {n: math.log2(k) if k > 1 else 1e-9 for n, k in sizes.items()}
 
-    def entries(n: _Node) -> float:  # log2 of them; fsum does not depend on the order of a set
+    def log_size(n: _Node) -> float:  # log2 of them; fsum does not depend on the order of a set
         return math.fsum([weight[n], *[weight[m] for m in near[n]]])
 
-    def fill(n: _Node) -> int:
+    def fill_in(n: _Node) -> int:
         around = near[n]
         if rule == "weighted fill":
             return sum([sizes[m] * (sum([sizes[k] for k in around - near[m]]) - sizes[m]) for m in around])
         return sum([len(around) - 1 - len(near[m] & around) for m in around])
 
-    def cost(n: _Node) -> tuple[float, float, int]:
+    def elimination_cost(n: _Node) -> tuple[float, float, int]:
         if rule == "degree":
             return (len(near[n]), 0, rank[n])
-        if rule == "size":
-            return (entries(n), 0, rank[n])
-        return (entries(n), fill(n), rank[n]) if rule == "size, fill" else (fill(n), entries(n), rank[n])
+        if rule.startswith("size"):
+            return (log_size(n), fill_in(n) if rule == "size, fill" else 0, rank[n])
+        return (fill_in(n), log_size(n), rank[n])
 
-    costs = {n: cost(n) for n in (sizes if nodes is None else nodes)}
+    costs = {n: elimination_cost(n) for n in (sizes if nodes is None else nodes)}
     names = list(sizes)
     heap = list(costs.values())
     heapq.heapify(heap)
@@ -112,7 +112,7 @@ def eliminations(
             touched = adjacent.union(*[near[m] for m in adjacent])
         for m in touched:
             if m in costs:
-                fresh = cost(m)
+                fresh = elimination_cost(m)
                 if fresh != costs[m]:
                     costs[m] = fresh
                     heapq.heappush(heap, fresh)
@@ -133,13 +133,13 @@ def treewidth_estimate(graph: DependencyGraph, *, max_work: int = MAX_WORK) -> i
     if graph.edge_count == len(graph) - graph.component_count:
         return min(1, graph.edge_count)
     rules = ("degree", "fill") if len(graph) <= MIN_FILL_NODES else ("degree",)
-    return min(_width(graph, rule, max_work) for rule in rules)
+    return min(_width_by_rule(graph, rule, max_work) for rule in rules)
 
 
-def _width(graph: DependencyGraph, rule: str, max_work: int) -> int:
+def _width_by_rule(graph: DependencyGraph, rule: str, max_work: int) -> int:
     """Follow a rule until a clique of what is left is no wider, or the work is spent."""
     left, work, width = len(graph), graph.edge_count, 0
-    for _, around in eliminations(graph.edges(), dict.fromkeys(graph.nodes, 2), rule=rule):
+    for _, around in greedy_elimination(graph.edges(), dict.fromkeys(graph.nodes, 2), rule=rule):
         if work > max_work or width >= left - 1:
             return max(width, left - 1)
         left -= 1

@@ -69,16 +69,16 @@ class Quilt(Frozen):
         parts = {part: frozenset(map(graph.position, names)) for part, names in named.items()}
         _check_partition(graph, parts)
         closed = parts["targets"] | parts["nearby"]
-        passing = _edge_past(graph, closed, parts["separator"])
+        passing = _find_crossing_edge(graph, closed, parts["separator"])
         if passing is not None:
             inside, outside = (graph.nodes[k] for k in passing)
             raise InvalidModel(
                 f"the separator does not separate: the edge {inside!r} – {outside!r} joins"
                 " the target's side to the remote nodes"
             )
-        self._fill(graph, parts["targets"], closed, parts["separator"])
+        self._set_fields(graph, parts["targets"], closed, parts["separator"])
 
-    def _fill(
+    def _set_fields(
         self,
         graph: DependencyGraph,
         targets: frozenset[int],
@@ -88,7 +88,7 @@ class Quilt(Frozen):
         self.__dict__.update(graph=graph, _targets=targets, _closed=closed, _separator=separator)
 
     @classmethod
-    def _around(
+    def _from_boundary(
         cls,
         graph: DependencyGraph,
         targets: frozenset[int],
@@ -104,7 +104,7 @@ class Quilt(Frozen):
         if separator and not (targets <= closed and separator == boundary(graph, closed)):
             raise InvalidModel("the separator is not the boundary of a closed set around the targets")
         quilt = cls.__new__(cls)
-        quilt._fill(graph, targets, closed, separator)
+        quilt._set_fields(graph, targets, closed, separator)
         return quilt
 
     @classmethod
@@ -121,14 +121,14 @@ class Quilt(Frozen):
         start, around = graph.position(target), frozenset(map(graph.position, separator))
         if not around:
             members = graph.component_members(int(graph.component_labels[start]))
-            return cls._around(graph, frozenset([start]), members, around)
+            return cls._from_boundary(graph, frozenset([start]), members, around)
         closed = {start}
         waiting = [start]
         while waiting:
             fresh = {*graph.neighbor_positions(waiting.pop())} - around - closed
             closed |= fresh
             waiting += fresh
-        return cls._around(graph, frozenset([start]), frozenset(closed), around)
+        return cls._from_boundary(graph, frozenset([start]), frozenset(closed), around)
 
     # -- the parts, named on demand ------------------------------------------------------------
 
@@ -141,7 +141,9 @@ class Quilt(Frozen):
     def target(self) -> str:
         """The record under attack."""
         if len(self._targets) > 1:
-            raise InvalidArgument(f"this quilt protects {_shown(self.targets)} together: ask for its targets")
+            raise InvalidArgument(
+                f"this quilt protects {_join_names(self.targets)} together: ask for its targets"
+            )
         return self.graph.nodes[next(iter(self._targets))]
 
     @cached_property
@@ -175,8 +177,8 @@ class Quilt(Frozen):
     @cached_property
     def closed_records(self) -> int:
         """The number of records in C: what the quilt costs in units of α."""
-        if self.is_trivial and self._closed is self.graph.component_members(self._label):
-            return int(self.graph.component_record_counts[self._label])
+        if self.is_trivial and self._closed is self.graph.component_members(self._component_label):
+            return int(self.graph.component_record_counts[self._component_label])
         return _count_records(self.graph, self._closed)
 
     @property
@@ -185,7 +187,7 @@ class Quilt(Frozen):
         return not self._separator
 
     @property
-    def _label(self) -> int:
+    def _component_label(self) -> int:
         return int(self.graph.component_labels[next(iter(self._targets))])
 
     def __eq__(self, other: object) -> bool:
@@ -207,8 +209,8 @@ class Quilt(Frozen):
         """Show the parts, the remote one by its size."""
         remote = len(self.graph) - len(self._closed) - len(self._separator)
         return (
-            f"{type(self).__name__}({_shown(self.targets, braces=len(self._targets) > 1)}:"
-            f" separator {_shown(self.separator)}, nearby {_shown(self.nearby)}, {remote} remote)"
+            f"{type(self).__name__}({_join_names(self.targets, braces=len(self._targets) > 1)}:"
+            f" separator {_join_names(self.separator)}, nearby {_join_names(self.nearby)}, {remote} remote)"
         )
 
 
@@ -235,7 +237,7 @@ def _check_partition(graph: DependencyGraph, parts: dict[str, frozenset[int]]) -
         raise InvalidModel(f"node {graph.nodes[missing]!r} is in no part of the quilt")
 
 
-def _edge_past(
+def _find_crossing_edge(
     graph: DependencyGraph, closed: frozenset[int], separator: frozenset[int]
 ) -> tuple[int, int] | None:
     """Return an edge from C to a node that is neither in C nor in the separator, if there is one."""
@@ -251,7 +253,7 @@ def _count_records(graph: DependencyGraph, members: Iterable[int]) -> int:
     return sum(1 for k in members if mask[k])
 
 
-def _shown(names: Collection[str], braces: bool = True) -> str:
+def _join_names(names: Collection[str], braces: bool = True) -> str:
     listed = sorted(names)
     text = ", ".join(listed[:8]) + (f", … {len(listed) - 8} more" if len(listed) > 8 else "")
     return printable(f"{{{text}}}" if braces else text)

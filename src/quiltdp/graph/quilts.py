@@ -24,13 +24,7 @@ from quiltdp.graph.quilt import Quilt, boundary
 from quiltdp.graph.types import DependencyGraph
 
 
-class _Limits(NamedTuple):
-    nearby: int | None
-    separator: int | None
-    nodes: int | None
-
-
-class _Branch(NamedTuple):
+class _SearchNode(NamedTuple):
     """An open node (C, X) of the search tree."""
 
     closed: frozenset[int]
@@ -59,8 +53,6 @@ def quilts(
     target: str,
     max_nearby: int | None = None,
     max_separator: int | None = None,
-    *,
-    max_nodes: int | None = None,
 ) -> Iterator[Quilt]:
     """Yield every Markov quilt of ``target`` exactly once, smallest nearby set first.
 
@@ -78,8 +70,6 @@ def quilts(
     max_separator
         Keep quilts whose separator has at most this many nodes, latents included (each is an axis
         of the quilt's influence table).
-    max_nodes
-        Keep quilts with at most this many nearby nodes, latents included.
 
     Yields
     ------
@@ -110,9 +100,7 @@ def quilts(
     Quilt(A: separator {C}, nearby {B}, 1 remote)
     Quilt(A: separator {}, nearby {B, C, D}, 0 remote)
     """
-    whole = as_graph(graph)
-    start = frozenset([whole.position(target)])
-    return _as_quilts(whole, start, _limits(max_nearby, max_separator, max_nodes))
+    return unit_quilts(as_graph(graph), [target], max_nearby, max_separator)
 
 
 def unit_quilts(
@@ -120,8 +108,6 @@ def unit_quilts(
     targets: Collection[str],
     max_nearby: int | None = None,
     max_separator: int | None = None,
-    *,
-    max_nodes: int | None = None,
 ) -> Iterator[Quilt]:
     """Yield every quilt of a protected set of targets exactly once, smallest nearby set first.
 
@@ -141,107 +127,92 @@ def unit_quilts(
     ['A', 'D', 'E'] ['B', 'C']
     ['A', 'B', 'C', 'D', 'E'] []
     """
-    start = _start(graph, targets)
-    return _as_quilts(graph, start, _limits(max_nearby, max_separator, max_nodes))
-
-
-def _as_quilts(graph: DependencyGraph, start: frozenset[int], limits: _Limits) -> Iterator[Quilt]:
-    """Yield the quilts of the sets that are grown from ``start``."""
-    for closed, separator in _grown(graph, start, limits):
-        yield Quilt._around(graph, start, closed, separator)
-
-
-def _start(graph: DependencyGraph, targets: Collection[str]) -> frozenset[int]:
     start = frozenset(graph.position(n) for n in targets)
     if not start:
         raise InvalidArgument("the protected set is empty: name at least one target")
-    return start
-
-
-def _limits(nearby: int | None, separator: int | None, nodes: int | None) -> _Limits:
-    for name, value in (("max_nearby", nearby), ("max_separator", separator), ("max_nodes", nodes)):
+    for name, value in (("max_nearby", max_nearby), ("max_separator", max_separator)):
         if value is not None and value < 0:
             raise InvalidArgument(f"{name} must be 0 or more, not {value}")
-    return _Limits(nearby, separator, nodes)
+    sets = _grow_connected_sets(graph, start, max_nearby, max_separator)
+    return (Quilt._from_boundary(graph, start, closed, separator) for closed, separator in sets)
 
 
-def _grown(
-    graph: DependencyGraph, start: frozenset[int], limits: _Limits
+def _grow_connected_sets(
+    graph: DependencyGraph, start: frozenset[int], max_nearby: int | None, max_separator: int | None
 ) -> Iterator[tuple[frozenset[int], frozenset[int]]]:
     """Yield (C, ∂C) as integer sets, best first; the set without a boundary always comes."""
     trivial_came = False
-    frontier = _Frontier(graph, len(start), limits)
-    branch = _root(graph, start)
+    queue = _SearchQueue(graph, len(start), max_nearby, max_separator)
+    branch = _root_node(graph, start)
     while branch is not None:
         if not branch.boundary:
             trivial_came = True
-            yield _whole(graph, start), branch.boundary
-        elif limits.separator is None or len(branch.boundary) <= limits.separator:
+            yield _whole_components(graph, start), branch.boundary
+        elif max_separator is None or len(branch.boundary) <= max_separator:
             yield branch.closed, branch.boundary
-        frontier.push(branch, 0)
-        branch = frontier.pop()
+        queue.push_child(branch, 0)
+        branch = queue.pop_smallest()
     if not trivial_came:
-        yield _whole(graph, start), frozenset()
+        yield _whole_components(graph, start), frozenset()
 
 
-class _Frontier:
+class _SearchQueue:
     """The open branches, each with its next child, smallest child first."""
 
-    def __init__(self, graph: DependencyGraph, start_size: int, limits: _Limits) -> None:
+    def __init__(
+        self, graph: DependencyGraph, start_size: int, max_nearby: int | None, max_separator: int | None
+    ) -> None:
         self._graph = graph
         self._start_size = start_size
-        self._limits = limits
-        self._heap: list[tuple[int, int, int, _Branch, int]] = []
+        self._max_nearby, self._max_separator = max_nearby, max_separator
+        self._heap: list[tuple[int, int, int, _SearchNode, int]] = []
         self._tickets = count()  # equal sizes come first in, first out
 
-    def push(self, branch: _Branch, j: int) -> None:
+    def push_child(self, branch: _SearchNode, j: int) -> None:
         """Queue the j-th child of a branch unless it, and so every later one, is beyond the limits."""
         if j >= len(branch.candidates):
             return
         records = branch.records + int(self._graph.record_mask[branch.candidates[j]])
         nodes = len(branch.closed) + 1 - self._start_size
-        nearby, separator, most = self._limits
-        if nearby is not None and records > nearby:
-            return
-        if most is not None and nodes > most:
+        if self._max_nearby is not None and records > self._max_nearby:
             return
         # Nodes kept out are in the separator of every descendant.
-        if separator is not None and branch.kept_out + j > separator:
+        if self._max_separator is not None and branch.kept_out + j > self._max_separator:
             return
         heapq.heappush(self._heap, (records, nodes, next(self._tickets), branch, j))
 
-    def pop(self) -> _Branch | None:
+    def pop_smallest(self) -> _SearchNode | None:
         """Return the smallest queued child and queue its next sibling in its place."""
         if not self._heap:
             return None
         _, _, _, parent, j = heapq.heappop(self._heap)
-        self.push(parent, j + 1)
-        return _child(self._graph, parent, j)
+        self.push_child(parent, j + 1)
+        return _child_node(self._graph, parent, j)
 
 
-def _root(graph: DependencyGraph, start: frozenset[int]) -> _Branch | None:
+def _root_node(graph: DependencyGraph, start: frozenset[int]) -> _SearchNode | None:
     around = boundary(graph, start)
-    return _Branch(start, around, 0, _ordered(graph, around), 0)
+    return _SearchNode(start, around, 0, _latents_first(graph, around), 0)
 
 
-def _child(graph: DependencyGraph, parent: _Branch, j: int) -> _Branch:
+def _child_node(graph: DependencyGraph, parent: _SearchNode, j: int) -> _SearchNode:
     """Return the branch that takes the j-th candidate in and keeps the ones before it out."""
     taken = parent.candidates[j]
     closed = parent.closed | {taken}
     fresh = [k for k in graph.neighbor_positions(taken) if k not in closed and k not in parent.boundary]
     around = (parent.boundary - {taken}).union(fresh)
-    candidates = _ordered(graph, (*parent.candidates[j + 1 :], *fresh))
+    candidates = _latents_first(graph, (*parent.candidates[j + 1 :], *fresh))
     records = parent.records + int(graph.record_mask[taken])
-    return _Branch(closed, around, parent.kept_out + j, candidates, records)
+    return _SearchNode(closed, around, parent.kept_out + j, candidates, records)
 
 
-def _ordered(graph: DependencyGraph, candidates: Collection[int]) -> tuple[int, ...]:
+def _latents_first(graph: DependencyGraph, candidates: Collection[int]) -> tuple[int, ...]:
     """Latents first: then a later sibling never has fewer records than an earlier one."""
     mask = graph.record_mask
     return tuple(sorted(candidates, key=lambda k: (bool(mask[k]), k)))
 
 
-def _whole(graph: DependencyGraph, start: frozenset[int]) -> frozenset[int]:
+def _whole_components(graph: DependencyGraph, start: frozenset[int]) -> frozenset[int]:
     """Return every node of the targets' components: the graph's own set where it is one component."""
     labels = {int(graph.component_labels[k]) for k in start}
     if len(labels) == 1:

@@ -70,12 +70,12 @@ class DependencyGraph(Frozen):
         if len(index) < len(names):
             twice = next(n for k, n in enumerate(names) if index[n] != k)
             raise InvalidModel(f"node {twice!r} appears twice in the graph")
-        pairs = [(_position(index, a), _position(index, b)) for a, b in edges]
+        pairs = [(_look_up_position(index, a), _look_up_position(index, b)) for a, b in edges]
         mask = np.ones(len(names), dtype=np.bool_)
         if records is not None:
             mask[:] = False
-            mask[[_position(index, n) for n in records]] = True
-        self._fill(names, index, np.array(pairs, dtype=np.int64).reshape(-1, 2), mask)
+            mask[[_look_up_position(index, n) for n in records]] = True
+        self._set_fields(names, index, np.array(pairs, dtype=np.int64).reshape(-1, 2), mask)
 
     @classmethod
     def from_pairs(
@@ -88,7 +88,7 @@ class DependencyGraph(Frozen):
     ) -> DependencyGraph:
         """Build from integer pairs; ``drawn`` are the edges of the network whose moral graph it is."""
         graph = cls.__new__(cls)
-        graph._fill(nodes, index, pairs, record_mask, drawn)
+        graph._set_fields(nodes, index, pairs, record_mask, drawn)
         return graph
 
     @classmethod
@@ -136,7 +136,7 @@ class DependencyGraph(Frozen):
         made.add_edges_from(self.edges())
         return made
 
-    def _fill(
+    def _set_fields(
         self,
         nodes: Sequence[str],
         index: Mapping[str, int],
@@ -172,7 +172,7 @@ class DependencyGraph(Frozen):
 
     def position(self, node: str) -> int:
         """Return the integer of ``node``, or raise :class:`UnknownNode`."""
-        return _position(self.index, node)
+        return _look_up_position(self.index, node)
 
     def names(self, positions: Iterable[int]) -> frozenset[str]:
         """Return the names of integer nodes."""
@@ -271,19 +271,19 @@ class DependencyGraph(Frozen):
 
     def component_members(self, label: int) -> frozenset[int]:
         """Return the integer nodes of a component, one shared object however often it is asked for."""
-        made = self._members.get(label)
+        made = self._member_cache.get(label)
         if made is None:
-            order, starts = self._by_component
+            order, starts = self._nodes_by_component
             made = frozenset(order[starts[label] : starts[label + 1]].tolist())
-            self._members[label] = made
+            self._member_cache[label] = made
         return made
 
     @cached_property
-    def _members(self) -> dict[int, frozenset[int]]:
+    def _member_cache(self) -> dict[int, frozenset[int]]:
         return {}
 
     @cached_property
-    def _by_component(self) -> tuple[Ints, Ints]:
+    def _nodes_by_component(self) -> tuple[Ints, Ints]:
         order = np.argsort(self.component_labels, kind="stable")
         sizes = np.bincount(self.component_labels)
         return order, np.concatenate(([0], np.cumsum(sizes)))
@@ -293,7 +293,7 @@ class DependencyGraph(Frozen):
         return {k: self.__dict__[k] for k in ("nodes", "index", "indptr", "indices", "record_mask", "_drawn")}
 
 
-def _position(index: Mapping[str, int], node: str) -> int:
+def _look_up_position(index: Mapping[str, int], node: str) -> int:
     try:
         return index[node]
     except KeyError:

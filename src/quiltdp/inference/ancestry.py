@@ -25,7 +25,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from quiltdp.errors import InvalidArgument, ModelTooWide
-from quiltdp.graph.orders import eliminations
+from quiltdp.graph.orders import greedy_elimination
 from quiltdp.model import Model, Table
 from quiltdp.work import NO_GUARD, Guard
 
@@ -239,7 +239,9 @@ class Ancestry:
             add((u,) if u in tops else (*self.parents[u], u), own)
         inner = [u for u in members if u not in targets]
         steps: list[Step] = []
-        for w, around in eliminations([scope for scope, _ in factors], size, nodes=inner, rule="size, fill"):
+        for w, around in greedy_elimination(
+            [scope for scope, _ in factors], size, nodes=inner, rule="size, fill"
+        ):
             given = tuple(sorted(around))
             gone = sorted(holding.pop(w))
             if math.prod(size[v] for v in (*given, w)) > most:

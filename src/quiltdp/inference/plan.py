@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from quiltdp.errors import ModelTooWide, option
-from quiltdp.graph.orders import eliminations
+from quiltdp.graph.orders import greedy_elimination
 from quiltdp.work import NO_GUARD, Guard
 
 __all__ = [
@@ -178,7 +178,7 @@ def plan_elimination(
 
     def by(rule: str) -> EliminationPlan:
         steps = []
-        for step in eliminations(joined, sizes, rule=rule):
+        for step in greedy_elimination(joined, sizes, rule=rule):
             guard.check()
             steps.append(step)
         return _clique_tree(sizes, steps, max_entries)

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from quiltdp.chain import ChainModel
 from quiltdp.errors import ModelTooWide, option
-from quiltdp.graph.orders import eliminations
+from quiltdp.graph.orders import greedy_elimination
 from quiltdp.inference.workspace import Workspace
 from quiltdp.model import Model, Table
 from quiltdp.numbers import EPS
@@ -379,7 +379,7 @@ def eliminated(
     fresh = len(live)
     scopes = [t.scope for t in live.values()]
     alone = len(gone) == 1 and stop_at is None
-    order = gone if alone else [n for n, _ in eliminations(scopes, sizes, nodes=gone, stop_at=stop_at)]
+    order = gone if alone else [n for n, _ in greedy_elimination(scopes, sizes, nodes=gone, stop_at=stop_at)]
     for n in order:
         guard.check()
         used = where.pop(n)

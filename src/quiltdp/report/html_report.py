@@ -21,7 +21,7 @@ from quiltdp.io.replace import write_whole
 from quiltdp.model import Model
 from quiltdp.report.report_analyses import ReportRequest
 from quiltdp.report.report_data import report_data
-from quiltdp.work import Guard, GuardStruck
+from quiltdp.work import Guard, GuardReached
 
 _LIBRARIES = ("cytoscape.min.js", "uPlot.iife.min.js", "tabulator.min.js")
 _STYLES = ("tabulator.min.css", "uPlot.min.css", "report.css")
@@ -66,7 +66,7 @@ def write_report(
     if isinstance(guard, Guard) and not allow_partial:
         try:
             guard.check()
-        except GuardStruck as struck:
+        except GuardReached as struck:
             raise LimitReached(f"{struck} before the page was finished", False) from None
     write_whole(path, page.encode())
 

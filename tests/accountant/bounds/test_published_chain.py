@@ -11,7 +11,7 @@ import quiltdp as qd
 from quiltdp.accountant.bounds.mqm_chain import _by_step, _log_ratio
 from quiltdp.errors import ModelTooWide
 from quiltdp.inference.chains import ChainLaws
-from quiltdp.work import LEVELS, BesideBudget
+from quiltdp.work import LEVELS, ComparisonBudget
 
 
 def matrices(seed: int, sizes: list[int], zeros: bool = False) -> list[np.ndarray]:
@@ -50,7 +50,7 @@ def test_a_comparison_that_costs_more_than_the_answer_is_left_out_with_a_line(ad
 
 
 def test_the_budget_of_a_comparison_is_the_quick_one_and_refuses_more_work() -> None:
-    quick, beside = LEVELS["quick"], BesideBudget(**LEVELS["quick"].to_dict())
+    quick, beside = LEVELS["quick"], ComparisonBudget(**LEVELS["quick"].to_dict())
     assert beside.to_dict() == quick.to_dict()
     assert beside.beside
     assert not quick.beside

@@ -42,7 +42,7 @@ from quiltdp.accountant.trade_offs import CHAIN_MERGED, CHAIN_POSITIONS, CHAIN_T
 from quiltdp.errors import ModelTooWide
 from quiltdp.inference.chain_schedule import DRIFT, Column, SideSchedule, Step, repeating_end, side_schedule
 from quiltdp.inference.workspace import Workspace
-from quiltdp.numbers import EPS, is_one_number, up_array
+from quiltdp.numbers import EPS, is_constant, up_array
 from quiltdp.work import WorkBudget
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ class ChainBound:
 
     def _prices(self, a: Vector) -> tuple[list[Price], Classes]:
         """Return the distinct prices, and for every position which it is; −1: it costs nothing."""
-        if self._tables is None and is_one_number(a):
+        if self._tables is None and is_constant(a):
             every = np.broadcast_to(np.intp(0 if a[0] else -1), len(a))
             return [Price(float(a[0]), None)], every
         kinds = np.zeros(len(a), dtype=np.intp) if self._tables is None else self._tables[0]

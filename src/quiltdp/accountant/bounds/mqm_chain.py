@@ -31,7 +31,7 @@ from quiltdp.chain import as_chain
 from quiltdp.errors import ModelTooWide, option
 from quiltdp.inference.chains import ChainLaws
 from quiltdp.inference.workspace import Workspace
-from quiltdp.numbers import is_one_number, up_array
+from quiltdp.numbers import is_constant, up_array
 from quiltdp.work import WorkBudget
 
 __all__ = ["ChainInfluences", "MarkovQuiltChainBound", "PublishedChainBound"]
@@ -89,7 +89,7 @@ class MarkovQuiltChainBound:
         """Return min over quilts of Σ_C α + I for every unit."""
         a, first, last = np.asarray(alpha, dtype=np.float64), self._units.first, self._units.last
         count, edge, alike = len(first), self._influences.left.shape[1], len(self._influences.left) == 1
-        if self._listed or not alike or not is_one_number(a) or count <= 2 * edge + 2:
+        if self._listed or not alike or not is_constant(a) or count <= 2 * edge + 2:
             sums = _sums(a)
             values = np.array([self.best(int(f), int(t), sums)[0] for f, t in zip(first, last, strict=True)])
         else:  # far from both ends units have the same quilts, and whole sides that cost more and more
@@ -193,7 +193,7 @@ def _influences(laws: ChainLaws, budget: WorkBudget, check: Check) -> ChainInflu
         return _combine([back], [ahead], laws.slack(width + size), check)
     width = min(n - 1, 64, max(2, int((2e7 / n) ** 0.5)), max(2, int((3e8 / n) ** 0.5 / size)))
     most = MQM_TABLES * budget.entries
-    if budget.beside:
+    if budget.is_comparison:
         most = min(most, int(MQM_BESIDE / size**3))
     if 2 * n * width > most:
         raise ModelTooWide(

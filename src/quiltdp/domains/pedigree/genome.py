@@ -39,7 +39,7 @@ from quiltdp.domains.pedigree.panel_calibration import calibrate_panel
 from quiltdp.domains.pedigree.people import Pedigree, Person, RowFile, Sex
 from quiltdp.domains.pedigree.read import plink_rows
 from quiltdp.errors import FileFormatError, InvalidArgument, option
-from quiltdp.journal import Journal, each_kept, key_of
+from quiltdp.journal import Journal, hash_key, map_journaled
 from quiltdp.parallel import Progress
 from quiltdp.user_files import opened
 from quiltdp.work import NO_GUARD, Guard, Limit, WorkBudget
@@ -89,13 +89,13 @@ class _Study:
     def key(self, shape: Shape) -> str:
         """Return the name of a shape's answer in a journal."""
         release = (self.query, self.epsilon, self.adversaries, self.nodes, dict(self.genetics))
-        return key_of("family", shape, self._loci, release, self.budget.to_dict())
+        return hash_key("family", shape, self._loci, release, self.budget.to_dict())
 
     @cached_property
     def _loci(self) -> str:
         """The name of the panel, which may have half a million loci: found once."""
         panel = self.panel
-        return key_of(repr([panel.frequency.tolist(), panel.counts.tolist(), panel.x_linked.tolist()]))
+        return hash_key(repr([panel.frequency.tolist(), panel.counts.tolist(), panel.x_linked.tolist()]))
 
 
 def account_families(
@@ -170,7 +170,7 @@ def account_families(
 def _answers(
     families: Iterable[Pedigree], study: _Study, guard: Guard, total: int | None, **how: Any
 ) -> Iterator[tuple[Pedigree, dict[str, Any]]]:
-    """Yield every family with its answer; raise ``GuardStruck`` where one is not finished in time."""
+    """Yield every family with its answer; raise ``GuardReached`` where one is not finished in time."""
     walk = iter(families)
     first = list(islice(walk, 2))
     if len(first) == 1:
@@ -178,7 +178,7 @@ def _answers(
         return
     shapes = ((family, _shape(family, study), guard) for family in chain(first, walk))
     how |= {"shared": study, "label": "families", "total": total}
-    for (family, *_), answer in each_kept(_account_one, shapes, key=_key(study), **how):
+    for (family, *_), answer in map_journaled(_account_one, shapes, key=_key(study), **how):
         yield family, answer
 
 

@@ -49,7 +49,7 @@ from quiltdp.accountant.shared_work import SharedWork, ask_until
 from quiltdp.domains.pedigree.network import Locus, pedigree
 from quiltdp.domains.pedigree.people import Pedigree, study_members
 from quiltdp.domains.pedigree.queries import GenotypeQuery, query_by_name
-from quiltdp.journal import Journal, each_kept, key_of
+from quiltdp.journal import Journal, hash_key, map_journaled
 from quiltdp.model import Model
 from quiltdp.numbers import EPS, up, up_array
 from quiltdp.parallel import Progress
@@ -298,7 +298,7 @@ class NodeAnalyses:
     """A family at some frequencies: what each record leaks there; each analysed when it is first asked about.
 
     Frequencies and adversaries are independent, so they may be asked in workers, and answers may be kept in
-    a journal.  An analysis that a limit cuts short has none (:class:`~quiltdp.work.GuardStruck`), so nothing
+    a journal.  An analysis that a limit cuts short has none (:class:`~quiltdp.work.GuardReached`), so nothing
     of it is kept.
 
     Parameters
@@ -344,14 +344,14 @@ class NodeAnalyses:
 
         Raises
         ------
-        GuardStruck
+        GuardReached
             If one of them was cut short.
         """
         assert self.shared is not None, "questions are put where the analyses were made"
         limits = {True: (self.shared.asked, NO_GUARD), False: (self.shared.budget, self.shared.guard)}
         # at any frequency it is one pass, which is never cut short
         questions = [_Question(*point, *limits[isinstance(point[0], str)]) for point in points]
-        answers = each_kept(
+        answers = map_journaled(
             NodeAnalyses.ask,
             questions,
             key=self._key,
@@ -367,7 +367,7 @@ class NodeAnalyses:
     def _key(self, question: _Question) -> str:
         who, frequency, scale, budget, _ = question
         name = who if isinstance(who, str) else who.name
-        return key_of(self._name, self.query.name, name, frequency, scale, budget.to_dict())
+        return hash_key(self._name, self.query.name, name, frequency, scale, budget.to_dict())
 
     def ask(self, question: _Question) -> list[float]:
         """Return the leakage of every record from the analysis behind it, made now if it is not there."""

@@ -186,7 +186,7 @@ def fit_chain(
         named_lengths = {f"{name}/": steps for name, steps in lengths.items()}
         model = markov_chains(estimate.matrix, named_lengths, law, **told)
     seen_of = diagnose(counts, np.asarray(estimate.matrix))
-    return model._with_fit(ChainFit(model, bins, counts, order, "BIC", scores, halves, seen_of))
+    return model._attach_fit(ChainFit(model, bins, counts, order, "BIC", scores, halves, seen_of))
 
 
 def _counts(pairs: Ints, size: int) -> Ints:

@@ -83,7 +83,7 @@ def fit_network(
         notes=(f"smoothed: {smoothing:g} added to every count", _WARNING),
         provenance={"source": source, "format": "fitted network", "edges": criterion},
     )
-    return model._with_fit(NetworkFit(model, bins, chosen, criterion))
+    return model._attach_fit(NetworkFit(model, bins, chosen, criterion))
 
 
 def _given(

@@ -234,7 +234,7 @@ class _Data:
         self, model: Model, rule: str, sizes: Mapping[str, int], assumptions: tuple[str, ...]
     ) -> Model:
         """Return the model with how it was chosen."""
-        return model._with_fit(RowsFit(model, rule, sizes, self.skipped, assumptions))
+        return model._attach_fit(RowsFit(model, rule, sizes, self.skipped, assumptions))
 
 
 def _refuse_few(count: int, rows: str) -> None:
