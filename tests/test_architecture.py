@@ -75,8 +75,8 @@ MAX_LINES = 400  # code lines of a file
 # not blank.  They fall, or the change that raises one says what the lines buy.
 MOST_CODE_LINES = {
     "C": 447,
-    "accountant": 3190,
-    "accountant/bounds": 3893,
+    "accountant": 3133,
+    "accountant/bounds": 3842,
     "accountant/ledger": 1790,
     "base": 1849,
     "cli": 3695,
@@ -84,7 +84,7 @@ MOST_CODE_LINES = {
     "domains": 6834,
     "generalization": 1986,
     "graph": 764,
-    "inference": 3469,
+    "inference": 3360,
     "io": 1580,
     "mechanisms": 2702,
     "papers": 1321,

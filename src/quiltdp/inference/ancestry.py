@@ -29,8 +29,6 @@ from quiltdp.graph.orders import greedy_elimination
 from quiltdp.model import Model, Table
 from quiltdp.work import NO_GUARD, Guard
 
-__all__ = ["Ancestry", "Loop", "Step"]
-
 _LEAST = 1e-250  # below this a product of probabilities could be lost to underflow
 
 

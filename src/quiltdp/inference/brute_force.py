@@ -22,16 +22,6 @@ from quiltdp.inference.plan import MAX_JOINT
 from quiltdp.inference.witness import Assignment, QuiltInfluence, QuiltLike, Witness
 from quiltdp.model import Model, Table
 
-__all__ = [
-    "conditional",
-    "log_joint",
-    "log_marginal",
-    "marginal",
-    "max_influence",
-    "quilt_influence",
-    "swings",
-]
-
 
 def log_joint(model: Model, *, max_entries: int = MAX_JOINT) -> Table:
     """Return ln P(x) for every x, one axis per node in node order.

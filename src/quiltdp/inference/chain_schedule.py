@@ -26,8 +26,6 @@ from quiltdp.errors import ModelTooWide
 from quiltdp.inference import plan
 from quiltdp.numbers import EPS
 
-__all__ = ["DRIFT", "Column", "SideSchedule", "Step", "repeating_end", "side_schedule"]
-
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 _LOST = 1e-250  # a positive tilt below it has lost digits

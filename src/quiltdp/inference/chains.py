@@ -27,18 +27,6 @@ from quiltdp.inference.spread import spread_of_rows, spreads_of_tables
 from quiltdp.model import Model, Table
 from quiltdp.numbers import EPS, LEAST, UNDERFLOW
 
-__all__ = [
-    "ChainLaws",
-    "Path",
-    "StepFamily",
-    "StepSpreads",
-    "normalised",
-    "path_of",
-    "spectral_gap",
-    "step_families",
-    "step_spreads",
-]
-
 
 @dataclass(frozen=True, eq=False)
 class Path:

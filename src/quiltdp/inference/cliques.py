@@ -19,12 +19,6 @@ from quiltdp.inference.trees import JunctionTree
 from quiltdp.inference.workspace import Workspace
 from quiltdp.model import Model, Table
 
-__all__ = [
-    "CliqueStates",
-    "conditional_slack",
-    "listed_cliques",
-]
-
 Ints = NDArray[np.int64]
 
 

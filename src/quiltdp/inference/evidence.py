@@ -23,8 +23,6 @@ from numpy.typing import NDArray
 
 from quiltdp.inference.schedule import Ints, Level, RootedClique, Schedule
 
-__all__ = ["Choice", "Part", "Seen", "seen_by_evidence"]
-
 Array = NDArray[np.float64]
 _Item = TypeVar("_Item")
 

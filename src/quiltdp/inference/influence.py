@@ -56,15 +56,6 @@ from quiltdp.interface import any_model
 from quiltdp.model import Model, Table
 from quiltdp.numbers import EPS, above
 
-__all__ = [
-    "blanket_influence",
-    "max_influence",
-    "quilt_influence",
-    "quilt_influences",
-    "swings",
-    "unit_influence",
-]
-
 _NONE: frozenset[str] = frozenset()
 _BIG = 1e150  # stands for +∞ inside sums, so that +∞ and −∞ never meet: −∞ (impossible) always wins
 # The first axis of a table of log odds: the ordered pairs of joint states of the targets, first the pairs

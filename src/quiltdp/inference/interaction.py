@@ -41,8 +41,6 @@ from quiltdp.inference.evidence import Part, Seen
 from quiltdp.inference.plan import RECTANGLES_AT_ONCE
 from quiltdp.inference.two_point import PointPairs, raise_to_pairs
 
-__all__ = ["Interaction", "cross_ratios", "interaction", "rectangles"]
-
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 

@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 
 from quiltdp.work import Guard
 
-__all__ = ["largest_ratio"]
-
 Array = NDArray[np.float64]
 Ints = NDArray[np.intp]
 _ACCURACY = 1e-10

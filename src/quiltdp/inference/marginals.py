@@ -27,16 +27,6 @@ from quiltdp.inference.workspace import Workspace
 from quiltdp.interface import any_model
 from quiltdp.model import Model, Table
 
-__all__ = [
-    "check_disjoint",
-    "condition",
-    "conditional",
-    "count_evidence",
-    "each_evidence",
-    "log_marginal",
-    "relevant_factors",
-]
-
 
 def _calibrated(workspace: Workspace) -> JunctionTree | None:
     """Return the junction tree of a workspace's model, None if it is too large."""

@@ -16,13 +16,6 @@ from quiltdp.errors import ModelTooWide, option
 from quiltdp.graph.orders import greedy_elimination
 from quiltdp.work import NO_GUARD, Guard
 
-__all__ = [
-    "MAX_ENTRIES",
-    "EliminationPlan",
-    "Limits",
-    "plan_elimination",
-]
-
 MAX_ENTRIES = 2**24
 """The default limit on one table: 128 MiB of doubles; a calibrated tree then fits in 2 GB."""
 

@@ -42,8 +42,6 @@ from quiltdp.inference.workspace import Workspace
 from quiltdp.model import Model, Table
 from quiltdp.numbers import LEAST, up
 
-__all__ = ["Ints", "Level", "Order", "RootedClique", "Schedule", "reading_order", "schedule"]
-
 Ints = NDArray[np.int64]
 Message = TypeVar("Message")
 

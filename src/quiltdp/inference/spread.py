@@ -28,8 +28,6 @@ from quiltdp.interface import any_model
 from quiltdp.model import Model, Table
 from quiltdp.numbers import EPS
 
-__all__ = ["all_spreads", "determined_nodes", "spread", "spread_of_rows", "spreads_of_tables", "unit_spread"]
-
 
 def spread_of_rows(rows: Table) -> float:
     """Return the spread of a matrix whose rows are the states and whose columns are z, rounded up.

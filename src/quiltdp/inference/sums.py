@@ -26,8 +26,6 @@ from quiltdp.inference.schedule import Ints, RootedClique, schedule
 from quiltdp.inference.workspace import Workspace
 from quiltdp.model import Model, Table
 
-__all__ = ["WeightedSums"]
-
 Weights = Mapping[str, NDArray[Any]]
 """Node → ln of its weights, one row per case and one column per state; a single row holds for every case."""
 _Message = TypeVar("_Message")

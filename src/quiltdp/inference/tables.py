@@ -34,25 +34,6 @@ from quiltdp.model import Model, Table
 from quiltdp.numbers import EPS
 from quiltdp.work import NO_GUARD, Guard
 
-__all__ = [
-    "FactorTables",
-    "LogTable",
-    "NamedTable",
-    "aligned",
-    "barrier",
-    "best_assignment",
-    "eliminated",
-    "factor_tables",
-    "log_ratio",
-    "log_sum",
-    "log_table",
-    "max_out",
-    "product",
-    "product_scope",
-    "sum_out",
-    "without",
-]
-
 _Kind = TypeVar("_Kind", bound=np.generic)
 NamedTable: TypeAlias = tuple[Sequence[str], Table]
 

@@ -45,15 +45,6 @@ from quiltdp.interface import any_model
 from quiltdp.model import Model, Table
 from quiltdp.work import NO_GUARD, Guard
 
-__all__ = [
-    "JunctionTree",
-    "SupportTree",
-    "barriers_around",
-    "junction_tree",
-    "plan_junction_tree",
-    "support_tree",
-]
-
 
 def plan_junction_tree(
     model: Model,

@@ -54,8 +54,6 @@ from quiltdp.compiled import kernel
 from quiltdp.inference.plan import OTHER_PAIRS, PAIRS_AT_ONCE
 from quiltdp.numbers import EPS
 
-__all__ = ["PointPairs", "least_rate", "raise_to_pairs", "two_point"]
-
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 

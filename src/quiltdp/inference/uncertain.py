@@ -31,15 +31,6 @@ from quiltdp.inference.chains import StepSpreads
 from quiltdp.model import Factor, Model, Table
 from quiltdp.numbers import EPS, UNDERFLOW, up, up_array
 
-__all__ = [
-    "SetChain",
-    "TableErrors",
-    "interval_errors",
-    "raised_steps",
-    "relative_errors",
-    "set_chain_spreads",
-]
-
 
 @dataclass(frozen=True, eq=False)
 class SetChain:

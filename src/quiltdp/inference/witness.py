@@ -10,8 +10,6 @@ from typing import Any, Protocol, TypeAlias
 
 from quiltdp.errors import InvalidModel
 
-__all__ = ["Assignment", "QuiltInfluence", "QuiltLike", "Witness", "Witnesses", "no_witnesses"]
-
 Assignment: TypeAlias = tuple[tuple[str, str], ...]
 """Node and state name, node after node."""
 

@@ -12,8 +12,6 @@ from quiltdp.work import Guard
 if TYPE_CHECKING:
     from quiltdp.graph.types import DependencyGraph
 
-__all__ = ["Workspace", "moral_graph"]
-
 _Made = TypeVar("_Made")
 
 

@@ -30,8 +30,6 @@ from quiltdp.accountant.bounds.transport import threshold_sums, threshold_transp
 from quiltdp.numbers import EPS
 from quiltdp.work import NO_GUARD, Guard
 
-__all__ = ["Ints", "Pairs", "count_entries", "list_pairs"]
-
 Ints = NDArray[np.intp]
 Adversary: TypeAlias = tuple[int, tuple[int, ...], list[int]]
 """A unit, the records that are known, and those that are not."""

@@ -67,8 +67,6 @@ from quiltdp.mechanisms.profiles import OneByOne
 from quiltdp.numbers import EPS
 from quiltdp.work import WorkBudget
 
-__all__ = ["GroupDelta", "TransportDelta", "largest_mean", "units_of"]
-
 Ints = NDArray[np.int64]
 
 _LARGEST = 600.0  # beyond it e^{λu} is taken for smaller than it is, which only raises the bound

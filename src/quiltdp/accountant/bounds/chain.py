@@ -48,8 +48,6 @@ from quiltdp.work import WorkBudget
 if TYPE_CHECKING:
     from quiltdp.inference.uncertain import TableErrors
 
-__all__ = ["ChainBound"]
-
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 Classes = NDArray[np.intp]

@@ -41,8 +41,6 @@ from quiltdp.work import WorkBudget
 if TYPE_CHECKING:
     from quiltdp.inference.uncertain import SetChain, TableErrors
 
-__all__ = ["ContractionBound", "PathUnits", "ScalarSide", "SetChainBound"]
-
 Ints = NDArray[np.intp]
 Check = Callable[[], None]
 

@@ -26,8 +26,6 @@ from quiltdp.inference.trees import junction_tree
 from quiltdp.inference.workspace import Workspace
 from quiltdp.work import WorkBudget
 
-__all__ = ["ConditionedModels"]
-
 
 @dataclass(frozen=True, eq=False)
 class _Given:

@@ -33,22 +33,6 @@ if TYPE_CHECKING:
     from quiltdp.inference.uncertain import TableErrors
     from quiltdp.mechanisms import GroupProfile
 
-__all__ = [
-    "ALL",
-    "APPROXIMATE",
-    "Bound",
-    "Bounds",
-    "Cost",
-    "Need",
-    "Problem",
-    "ProfileCost",
-    "Registered",
-    "Vector",
-    "ready",
-    "register",
-    "registered",
-]
-
 Vector: TypeAlias = NDArray[np.float64]
 APPROXIMATE = "certified bound on δ"
 """The kind of a bound whose values are δ's."""

@@ -14,8 +14,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from quiltdp.numbers import up_array
 
-__all__ = ["phi"]
-
 _LARGE = 1000.0  # beyond it exp(m/2) nears overflow, and the logarithmic form is exact to rounding
 
 

@@ -61,8 +61,6 @@ from quiltdp.inference.workspace import Workspace
 from quiltdp.numbers import up, up_array
 from quiltdp.work import Guard, WorkBudget
 
-__all__ = ["AllPairs", "CouplingBound", "Prices", "orders_within"]
-
 Orders = Sequence[Sequence[Order]]
 """For every task the orders in which its clique is read."""
 

@@ -57,8 +57,6 @@ from quiltdp.model import Table
 from quiltdp.numbers import EPS, up, up_array
 from quiltdp.work import NO_GUARD, Guard, WorkBudget
 
-__all__ = ["ChildTransports", "ForwardBackwardBound"]
-
 _SLACK = 1e-12  # how far ln of a conditional probability may be from the truth, before roundings are counted
 _PAIR_BYTES = 48  # of one entry of a pair of rows, with what is made on the way
 

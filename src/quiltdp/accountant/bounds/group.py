@@ -25,8 +25,6 @@ from quiltdp.work import WorkBudget
 if TYPE_CHECKING:
     from quiltdp.inference.uncertain import TableErrors
 
-__all__ = ["GroupBound"]
-
 
 @register(
     "group",

@@ -29,8 +29,6 @@ from quiltdp.inference.workspace import Workspace
 from quiltdp.numbers import EPS, up
 from quiltdp.work import Guard, WorkBudget
 
-__all__ = ["FROM_ABOVE", "ExactBound"]
-
 FROM_ABOVE = "limit-bound"
 """The name of what the search for the limit proved, where it is not attained."""
 

@@ -45,8 +45,6 @@ from quiltdp.inference.workspace import Workspace
 from quiltdp.numbers import EPS, up, up_array
 from quiltdp.work import Guard, WorkBudget
 
-__all__ = ["ListedEvidenceBound"]
-
 _GRID = 2.0**-43  # how far ln l of merged evidences may be apart
 _MIX = np.int64(-7046029254386353131)  # an odd number, of mixed bits
 _LEAST = 1e-250  # a product of conditional probabilities that is smaller may have lost its digits

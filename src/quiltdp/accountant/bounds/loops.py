@@ -34,8 +34,6 @@ from quiltdp.inference.ancestry import Loop, Step
 from quiltdp.numbers import up_array
 from quiltdp.work import NO_GUARD, Guard
 
-__all__ = ["LoopMessages"]
-
 Tables = dict[tuple[int, ...], Array]
 """Distances δ_F by their nodes F: axes are the values of F, then the other values of F."""
 

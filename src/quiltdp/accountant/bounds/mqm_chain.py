@@ -34,8 +34,6 @@ from quiltdp.inference.workspace import Workspace
 from quiltdp.numbers import is_constant, up_array
 from quiltdp.work import WorkBudget
 
-__all__ = ["ChainInfluences", "MarkovQuiltChainBound", "PublishedChainBound"]
-
 Check: TypeAlias = Callable[[], None]
 
 

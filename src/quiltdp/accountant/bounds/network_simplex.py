@@ -30,8 +30,6 @@ from numpy.typing import NDArray
 from quiltdp.compiled import kernel, kernels
 from quiltdp.numbers import EPS
 
-__all__ = ["MOST_NODES", "Array", "Trees", "optimal_trees", "proved", "received", "star"]
-
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 

@@ -35,8 +35,6 @@ from quiltdp.work import NO_GUARD, Guard, WorkBudget
 if TYPE_CHECKING:
     from quiltdp.inference.uncertain import TableErrors
 
-__all__ = ["Messages", "PropagationBound", "propagate"]
-
 _SETTLED = 1e-12  # relative decrease of a message below which it does not go on
 
 

@@ -49,8 +49,6 @@ from quiltdp.work import WorkBudget
 
 _Number = TypeVar("_Number")
 
-__all__ = ["BestQuilt", "BlanketBound", "MarkovQuiltBound", "PublishedBound", "SwingBound"]
-
 _QUILTS = 4  # times the quilts of the work budget are looked at: most are dismissed by their records alone
 _OUT = math.inf
 _SLACK = 2e-12  # how far a difference of logarithms of conditional probabilities may be from the truth

@@ -39,8 +39,6 @@ from quiltdp.work import Guard, WorkBudget
 if TYPE_CHECKING:
     from quiltdp.accountant.bounds.coupling import Prices
 
-__all__ = ["SparsePairs"]
-
 Places = NDArray[np.int32]
 
 

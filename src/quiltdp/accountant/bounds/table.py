@@ -20,8 +20,6 @@ from quiltdp.accountant.trade_offs import TREE_PATH
 if TYPE_CHECKING:
     from quiltdp.accountant.bounds.contract import Problem
 
-__all__ = ["APPROXIMATE_BOUNDS", "AUTOMATIC", "ON_REQUEST", "RENAMED", "RENAMED_APPROXIMATE", "Line"]
-
 Condition = Callable[["Problem"], bool]
 
 

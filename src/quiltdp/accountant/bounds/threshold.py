@@ -20,8 +20,6 @@ from quiltdp.accountant.bounds.transport import SURE
 from quiltdp.accountant.trade_offs import THRESHOLD_AT_ONCE
 from quiltdp.numbers import EPS
 
-__all__ = ["ThresholdCurve"]
-
 _LARGE = 600.0
 _CHORD = 1e-12  # a point below the chord of its neighbours by more than this part of it never matters
 

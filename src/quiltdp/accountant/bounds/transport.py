@@ -38,22 +38,6 @@ from quiltdp.accountant.bounds.network_simplex import (
 from quiltdp.accountant.trade_offs import TRANSPORT_AT_ONCE
 from quiltdp.numbers import EPS
 
-__all__ = [
-    "FARTHEST",
-    "LARGEST_COST",
-    "MOST_STATES",
-    "SURE",
-    "as_possible",
-    "log_masses",
-    "nothing_moves",
-    "threshold_sums",
-    "threshold_transport",
-    "transport",
-    "transport_of_columns",
-    "transport_of_laws",
-    "uniform_transport",
-]
-
 SURE = 1e-290  # a mass below it has lost digits, or all of them: its logarithm proves nothing
 FARTHEST = 250.0  # beyond this cost e^D times a small mass would leave the range of doubles
 LARGEST_COST = 200.0  # beyond this cost a flow leaves the range of doubles

@@ -53,8 +53,6 @@ from quiltdp.inference.workspace import Workspace
 from quiltdp.numbers import EPS, up, up_array
 from quiltdp.work import WorkBudget
 
-__all__ = ["WorstEvidenceBound"]
-
 Messages = tuple[Array, Array]
 """m0 and m1 on pairs of root states."""
 _WORTH = 4  # one pair here takes as long as so many where only transports are solved

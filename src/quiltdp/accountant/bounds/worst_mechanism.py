@@ -31,8 +31,6 @@ from quiltdp.inference.linear_program import largest_ratio
 from quiltdp.numbers import EPS, up
 from quiltdp.work import NO_GUARD, Guard
 
-__all__ = ["TRANSPORTED", "by_linear_program", "by_transport", "staged_ceiling", "worst_gains"]
-
 Array = NDArray[np.float64]
 Ints = NDArray[np.intp]
 TRANSPORTED = MOST_NODES // 2  # joint values up to which the maximum is a transport
