@@ -105,7 +105,7 @@ def test_columns_by_name(cli: Callable[..., Any], tmp_path: Path) -> None:
             (GOOGLE, "--area", "47,8,48,9"),
             "--area belongs to a map or a release: give -o map.png or --release FILE too",
         ),
-        ((TOY, "--interval", "1h", "--initial", "x"), "--initial must be occupancy"),
+        ((TOY, "--interval", "1h", "--initial", "x"), "must be stationary, occupancy, uniform or a vector"),
     ],
 )
 def test_mistakes_are_one_line(cli: Callable[..., Any], arguments: tuple[str, ...], said: str) -> None:

@@ -55,8 +55,15 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 def _interrupted_again(lost: UnraisableHookArgs) -> None:
     """An interruption where Python cannot raise it (a finaliser, a weak reference) comes again soon."""
     if issubclass(lost.exc_type, KeyboardInterrupt):
-        again = threading.Timer(0.01, _thread.interrupt_main)  # once this hook has returned
+        again = threading.Timer(0.01, _interrupt_main)  # once this hook has returned
         again.daemon = True
         again.start()
     else:
         sys.__unraisablehook__(lost)
+
+
+def _interrupt_main() -> None:
+    if hasattr(signal, "pthread_kill"):  # a signal that is sent ends a sleep, too
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+    else:
+        _thread.interrupt_main()
