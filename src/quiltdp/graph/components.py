@@ -7,13 +7,13 @@ have the same leakage.  :func:`component_classes` finds the distinct ones.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from quiltdp.chain import ChainModel
+from quiltdp.chain import ChainModel, ChainSegment
 from quiltdp.model import Factor, Model, Table
 
 _LARGE = 2000  # components beyond it are not compared with others
@@ -92,6 +92,42 @@ def component_classes(model: Model) -> tuple[ComponentClass, ...]:
             found[key] = (_component_model(model, order, factors), [])
         found[key][1].append(np.array(order, dtype=np.intp))
     return tuple(ComponentClass(part, tuple(copies)) for part, copies in found.values())
+
+
+def dependent_records(model: Model) -> Iterator[Sequence[str]]:
+    """Yield the records of every component that has at least two.
+
+    A chain is cut at a transition all of whose rows are equal: what follows does not depend on what was.
+
+    Examples
+    --------
+    >>> import quiltdp as qd
+    >>> twins = {"ann": ([], [0.5, 0.5]), "eve": (["ann"], [[0.9, 0.1], [0.2, 0.8]]), "bob": ([], [0.5, 0.5])}
+    >>> [*dependent_records(qd.Model.from_tables(twins))]
+    [['ann', 'eve']]
+    """
+    if isinstance(model, ChainModel):
+        for s in model.segments:
+            yield from _dependent_steps(s)
+        return
+    for nodes, _ in _group_by_component(model):
+        records = [model.nodes[j] for j in nodes if model.is_record(model.nodes[j])]
+        if len(records) > 1:
+            yield records
+
+
+def _dependent_steps(s: ChainSegment) -> Iterator[Sequence[str]]:
+    cuts = {id(table): bool((table == table[:1]).all()) for table in s.transitions}
+    steps = range(s.length - 1)
+    if len(s.transitions) == 1:  # all of them, or none
+        ends = [] if cuts[id(s.transitions[0])] else [s.length]
+    else:
+        ends = [t + 1 for t in steps if cuts[id(s.transitions[t])]] + [s.length]
+    first = 0
+    for end in ends:
+        if end - first > 1:
+            yield [f"{s.prefix}{t}" for t in range(first, end)]
+        first = end
 
 
 def _chain_component_classes(model: ChainModel) -> tuple[ComponentClass, ...]:

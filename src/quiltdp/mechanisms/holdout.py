@@ -24,7 +24,8 @@ from quiltdp.accountant.ledger import (
 from quiltdp.errors import BudgetSpent, InvalidArgument, Refused, option
 from quiltdp.mechanisms.expressions import Expression
 from quiltdp.mechanisms.noise import NoiseSource
-from quiltdp.mechanisms.queries import Query, TablePair, Value, describe
+from quiltdp.mechanisms.predictions import Predictions
+from quiltdp.mechanisms.queries import Query, TablePair, Value, describe, parsed
 from quiltdp.mechanisms.rows import features_and_target
 from quiltdp.mechanisms.thresholdout import Source, Thresholdout, ThresholdoutMechanism, ThresholdoutState
 
@@ -301,12 +302,12 @@ class ReusableHoldout:
 
     def _on_training(self, query: Query, sensitivity: float | None) -> Value:
         """Return the value on the training data; refuse what the calibration does not cover."""
-        if self.columns is not None and isinstance(query, (str, Expression)):
-            expression = Expression(query) if isinstance(query, str) else query
-            other = sorted(expression.columns.difference(self.columns))
+        if self.columns is not None and isinstance(query, (str, Expression, Predictions)):
+            asked = parsed(query)
+            other = sorted(asked.columns.difference(self.columns))
             if other:
                 raise InvalidArgument(
-                    f"query {expression.text!r} reads {other[0]!r}: the model of these rows is about"
+                    f"query {asked.text!r} reads {other[0]!r}: the model of these rows is about"
                     f" {', '.join(map(repr, self.columns))}, and nothing is promised about other columns"
                 )
         value = self._tables.on_training(query)

@@ -27,11 +27,12 @@ from numpy.typing import NDArray
 from quiltdp.errors import InvalidArgument, Refused, option
 from quiltdp.mechanisms.cells import Table, number_of, unmasked
 from quiltdp.mechanisms.expressions import Expression
+from quiltdp.mechanisms.predictions import Part, Predictions
 from quiltdp.mechanisms.rows import copy_rows, data_identity, row_count, row_form
 
-__all__ = ["Query", "TablePair", "Value", "describe"]
+__all__ = ["Query", "TablePair", "Value", "describe", "parsed"]
 
-Query: TypeAlias = "str | Expression | Callable[[Any], Any]"
+Query: TypeAlias = "str | Expression | Predictions | Callable[[Any], Any]"
 
 _ROW_BITS = 30
 _SAME = 2.0**-20  # single precision: a matrix product rounds a row by the shape of the whole
@@ -91,14 +92,14 @@ class TablePair:
 
     def on_training(self, query: Query) -> Value:
         """Return the value on the training data, or refuse the query before anything is spent."""
-        if isinstance(query, (str, Expression)):
-            expression = Expression(query) if isinstance(query, str) else query
+        if isinstance(query, (str, Expression, Predictions)):
+            asked = parsed(query)
             if self._train_table is None:
                 raise InvalidArgument(
-                    f"query {expression.text!r}: the data have no named columns; ask with a callable"
+                    f"query {asked.text!r}: the data have no named columns; ask with a callable"
                 )
-            rows = expression.rows(self._train_table, self.train_rows)
-            return _value(_numbers(rows, self.train_rows, f"query {expression.text!r}"))
+            rows = _by_row(asked, self._train_table, self.train_rows, "train")
+            return _value(_numbers(rows, self.train_rows, f"query {asked.text!r}"))
         if not callable(query):
             raise InvalidArgument(f"a query is a callable or an expression over columns, not {query!r}")
         if not self._alike:
@@ -149,9 +150,9 @@ class TablePair:
         rows that fails is asked again for parts of the data, down to single rows: those on which it
         fails alone count 0, and so does a single number that fails.
         """
-        if isinstance(query, (str, Expression)):
-            expression = Expression(query) if isinstance(query, str) else query
-            value = _attempt(lambda: expression.rows(self._holdout_table or {}, self.rows), self.rows, like)
+        if isinstance(query, (str, Expression, Predictions)):
+            asked, table = parsed(query), self._holdout_table
+            value = table and _attempt(lambda: _by_row(asked, table, self.rows, "holdout"), self.rows, like)
             return value or Fraction(0)
         total, waiting = Fraction(0), [(0, self.rows)]
         while waiting:
@@ -179,8 +180,17 @@ def _attempt(ask: Callable[[], Any], rows: int, like: Value) -> Fraction | None:
     return value.exact if value.statistical == like.statistical else None
 
 
+def parsed(query: str | Expression | Predictions) -> Expression | Predictions:
+    """Return a query of rows that no code of its author computes."""
+    return Expression(query) if isinstance(query, str) else query
+
+
+def _by_row(query: Expression | Predictions, table: Table, rows: int, part: Part) -> NDArray[np.float64]:
+    return query.scores(table, part) if isinstance(query, Predictions) else query.rows(table, rows)
+
+
 def describe(query: Query, *, keyed: bool) -> str:
-    """Return what identifies a request: the text of the expression.
+    """Return what identifies a request: the text of the expression, a digest of predictions.
 
     Raises
     ------
@@ -190,6 +200,8 @@ def describe(query: Query, *, keyed: bool) -> str:
     """
     if isinstance(query, Expression):
         return f"expression {query.text}"
+    if isinstance(query, Predictions):
+        return f"predictions {query.digest}"
     if isinstance(query, str):
         return f"expression {query.strip()}"
     if keyed and callable(query):

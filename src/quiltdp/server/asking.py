@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Engine, select
+from sqlalchemy.exc import SQLAlchemyError
 
 from quiltdp.accountant.ledger import Ledger
 from quiltdp.accountant.ledger.anchor import Anchor
@@ -24,10 +25,14 @@ from quiltdp.mechanisms.holdout import Answer, ReusableHoldout
 from quiltdp.mechanisms.queries import describe
 from quiltdp.server import database as db
 from quiltdp.server.questions import Question
-from quiltdp.server.store import ASKED, Asked, SqlStore
+from quiltdp.server.store import ASKED, Asked, SqlRows, SqlStore
 from quiltdp.server.studies import Member, StudyFacts, read_data, read_study
 
-__all__ = ["Receipt", "Study"]
+__all__ = ["Conflict", "Receipt", "Study"]
+
+
+class Conflict(Refused):
+    """An Idempotency-Key that was used for another question, or for one that was charged and never told."""
 
 
 @dataclass(frozen=True)
@@ -108,8 +113,10 @@ class Study:
             For a question that makes no sense on the training data; nothing is charged.
         BudgetSpent
             If no answer is left: of the study, of its plan, or of the member's cap; nothing is charged.
-        Refused
+        Conflict
             If the key was used for another question, or for one that was charged and never told.
+        Refused
+            If the study is closed, the token was taken away, or the database cannot be used now.
         """
         if not key or len(key) > MAX_TEXT:
             raise InvalidArgument(f"Idempotency-Key must be a text of 1 to {MAX_TEXT} characters")
@@ -120,17 +127,30 @@ class Study:
         context = ASKED.set(asked)
         try:
             answer = self.holdout.ask(query, key=mine, label=(label or question.text)[:MAX_TEXT])
+        except Refused as error:
+            raise self._conflict(asked) or error from None
         finally:
             ASKED.reset(context)
         if answer.value is None:
             raise BudgetSpent("all answers of this study are used up")
         return self._receipt(question, answer, self._entry(asked.key))
 
+    def _conflict(self, asked: Asked) -> Conflict | None:
+        """Return what an earlier use of the key has against this one, if anything."""
+        mine = (db.questions.c.study == self.id) & (db.questions.c.key == asked.key)
+        try:
+            with self.engine.connect() as connection:
+                row = connection.execute(select(db.questions).where(mine)).first()
+        except SQLAlchemyError:
+            return None
+        if row is not None and row.request != asked.request:
+            return Conflict("this Idempotency-Key was used for another question")
+        if row is not None and row.answered is None:
+            return Conflict("charged, not told: this question was interrupted, and stays charged")
+        return None
+
     def _entry(self, key: str) -> Entry:
-        with (
-            self.store.held(self.ledger.timeout, writing=False),
-            self.store.transaction(writing=False) as rows,
-        ):
+        with self.ledger.reading() as (rows, _):
             entry = rows.find(key)
         if entry is None:
             raise Refused("the answer is not in the account, so it is not told")
@@ -153,15 +173,10 @@ class Study:
 
     def answers_of(self, member: Member | None = None) -> list[dict[str, Any]]:
         """Return what was asked and told, by one member or by all, in order; charged and never told too."""
-        asked = db.questions.join(db.members, db.members.c.id == db.questions.c.member)
-        here = db.questions.c.study == self.id
-        if member is not None:
-            here &= db.questions.c.member == member.id
-        chosen = select(db.questions, db.members.c.name.label("who")).select_from(asked).where(here)
-        entries = {entry.seq: entry for entry in self.ledger.entries()}
-        with self.engine.connect() as connection:
-            rows = connection.execute(chosen.order_by(db.questions.c.reserved)).mappings().all()
-        return [_line(row, entries.get(row["answered"] or 0), entries[row["reserved"]]) for row in rows]
+        with self.ledger.reading() as (rows, _):  # nothing is half asked while it is held
+            entries = {entry.seq: entry for entry in rows.entries()}
+            asked = rows.asked(None if member is None else member.id) if isinstance(rows, SqlRows) else []
+        return [_line(row, entries.get(row["answered"] or 0), entries[row["reserved"]]) for row in asked]
 
 
 def _line(row: Mapping[str, Any], answer: Entry | None, reserve: Entry) -> dict[str, Any]:

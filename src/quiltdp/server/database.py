@@ -7,7 +7,11 @@ The last guard is a CHECK: no account can be written that has used more than its
 
 from __future__ import annotations
 
+import os
 import sqlite3
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import (
@@ -26,7 +30,6 @@ from sqlalchemy import (
     UniqueConstraint,
     create_engine,
     event,
-    text,
 )
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
@@ -154,13 +157,25 @@ for statement in (_REFUSE, _TRIGGER):
 _RIGHTS = {
     "SELECT": metadata.tables.values(),
     "INSERT": (members, sessions, entries, questions),
-    "UPDATE": (studies, members, heads, secrets, questions),
+    "UPDATE (closed)": (studies,),
+    "UPDATE (revoked)": (members,),
+    "UPDATE (seq, answers, spent, document)": (heads,),
+    "UPDATE (threshold, nonce)": (secrets,),
+    "UPDATE (answered)": (questions,),
     "DELETE": (sessions,),
 }
 
+# A server that vanished gives its lock back within half a minute: nobody waits two hours for TCP to notice.
+_SESSION = (
+    "synchronous_commit = on",
+    "tcp_keepalives_idle = 10",
+    "tcp_keepalives_interval = 5",
+    "tcp_keepalives_count = 4",
+)
+
 
 def opened(url: str) -> Engine:
-    """Return the engine of a database; nothing is made or changed.
+    """Return the engine of a database, ``sqlite:///FILE`` or ``postgresql://…``; nothing is made or changed.
 
     Raises
     ------
@@ -174,27 +189,37 @@ def opened(url: str) -> Engine:
     if address is None or address.get_backend_name() not in ("sqlite", "postgresql"):
         raise InvalidArgument(f"{option('database')} must be sqlite:///FILE or postgresql://…, not {url!r}")
     if address.get_backend_name() == "postgresql":
-        engine = create_engine(address.set(drivername="postgresql+psycopg"), hide_parameters=True)
+        engine = create_engine(
+            address.set(drivername="postgresql+psycopg"),
+            hide_parameters=True,
+            pool_pre_ping=True,  # a session that ended in the pool is replaced before anything is begun in it
+            connect_args={"connect_timeout": 10},
+        )
         event.listen(engine, "connect", _durable)
         return engine
     if address.database in (None, "", ":memory:"):
         raise InvalidArgument(f"{option('database')} {url!r}: name a file, sqlite:///study.db")
-    engine = create_engine(address, hide_parameters=True, connect_args={"timeout": 60})
-    event.listen(engine, "connect", _careful)
+    engine = create_engine(address, hide_parameters=True, creator=partial(_careful, address.database))
     event.listen(engine, "begin", _begun)
     return engine
 
 
 def _durable(connection: Any, _: object) -> None:
     connection.autocommit = True
-    connection.execute("SET synchronous_commit = on")
+    for setting in _SESSION:
+        connection.execute(f"SET {setting}")
     connection.autocommit = False
 
 
-def _careful(connection: sqlite3.Connection, _: object) -> None:
-    connection.isolation_level = None  # transactions begin where SQLAlchemy says so
+def _careful(file: str) -> sqlite3.Connection:
+    """Open a file that is there; transactions begin where SQLAlchemy says so."""
+    if not os.path.isfile(file):
+        raise InvalidArgument(f"{file}: there is no database here; make one with 'quiltdp study create'")
+    where = f"{Path(os.path.abspath(file)).as_uri()}?mode=rw"
+    connection = sqlite3.connect(where, uri=True, timeout=60, isolation_level=None, check_same_thread=False)
     for setting in ("foreign_keys = ON", "synchronous = EXTRA", "secure_delete = ON", "trusted_schema = OFF"):
         connection.execute(f"PRAGMA {setting}")
+    return connection
 
 
 def _begun(connection: Any) -> None:
@@ -202,9 +227,16 @@ def _begun(connection: Any) -> None:
 
 
 def make_tables(engine: Engine) -> None:
-    """Make the tables that are not there yet."""
+    """Make the tables that are not there yet; a file is for its owner only, because it holds the holdout."""
     try:
+        if engine.dialect.name == "sqlite":
+            with suppress(FileExistsError):  # opening one that is there could drop this process's locks of it
+                os.close(os.open(str(engine.url.database), os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         metadata.create_all(engine)
+    except OSError as error:
+        raise InvalidArgument(
+            f"{engine.url.database}: the database cannot be made ({error.strerror})"
+        ) from None
     except DBAPIError as error:
         raise Refused(f"{shown(engine)}: the tables cannot be made ({_first_line(error)})") from None
 
@@ -218,7 +250,7 @@ def grant(engine: Engine, role: str) -> None:
         with engine.begin() as connection:
             for right, tables in _RIGHTS.items():
                 listed = ", ".join(table.name for table in tables)
-                connection.execute(text(f"GRANT {right} ON {listed} TO {name}"))
+                connection.exec_driver_sql(f"GRANT {right} ON {listed} TO {name}")
     except DBAPIError as error:
         raise Refused(f"{shown(engine)}: {_first_line(error)}") from None
 

@@ -9,27 +9,21 @@ nothing.  What was reserved then stays charged.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Table, func, insert, select, text, update
-from sqlalchemy.exc import DBAPIError, InvalidRequestError
+from sqlalchemy import Connection, Engine, Float, Integer, Table, cast, func, insert, select, text, update
+from sqlalchemy.exc import SQLAlchemyError
 
-from quiltdp.accountant.ledger.entries import (
-    OUTCOMES,
-    Entry,
-    Head,
-    canonical,
-    genesis_digest,
-    read_head,
-)
+from quiltdp.accountant.ledger.entries import OUTCOMES, Entry, Head, canonical, genesis_digest
 from quiltdp.accountant.ledger.locks import FileLock, ThreadLock
+from quiltdp.accountant.ledger.store import head_text, parse_genesis, parse_head, secret_texts
+from quiltdp.accountant.ledger.visit import now
 from quiltdp.errors import BudgetSpent, LedgerCorrupt, Refused
 from quiltdp.server import database as db
 
@@ -57,9 +51,11 @@ def create_account(
     digest = genesis_digest(genesis)
     written = canonical(genesis).decode()
     connection.execute(insert(db.genesis), {"study": study, "document": written, "digest": digest})
-    connection.execute(insert(db.secrets), {"study": study, "salt": salt, "threshold": "", "nonce": b""})
+    threshold, nonce = secret_texts()
+    secret = {"study": study, "salt": salt, "threshold": threshold, "nonce": nonce}
+    connection.execute(insert(db.secrets), secret)
     zero = {"seq": 0, "answers": 0, "budget": budget, "spent": 0.0}
-    connection.execute(insert(db.heads), {"study": study, "document": _text(Head(0, digest)), **zero})
+    connection.execute(insert(db.heads), {"study": study, "document": head_text(Head(0, digest)), **zero})
 
 
 class SqlStore:
@@ -68,6 +64,7 @@ class SqlStore:
     def __init__(self, engine: Engine, study: str) -> None:
         self.engine, self.study = engine, study
         self.path = f"study {study}"
+        self._process = os.getpid()
         self._threads, self._held = ThreadLock(), threading.local()
         file = engine.url.database if engine.dialect.name == "sqlite" else None
         self._others = None if file is None else FileLock(f"{os.path.realpath(file)}-lock")
@@ -83,6 +80,8 @@ class SqlStore:
     @contextmanager
     def held(self, timeout: float, *, writing: bool) -> Iterator[None]:
         """Keep every other writer out, of this server and of all others, and readers while this writes."""
+        if os.getpid() != self._process:  # its parent's sessions, and their locks, are not this process's
+            raise Refused(f"{self.path}: this process was forked from a server; open the study anew")
         others = self._others.held(self.path, timeout, alone=writing) if self._others else nullcontext()
         with self._threads.held(self.path, timeout), others, self._translated():
             connection = self.engine.connect()
@@ -93,23 +92,26 @@ class SqlStore:
                 yield
             finally:
                 self._held.connection = None
-                self._let_go(connection)
+                self._let_go(connection, locked=self._others is None)
 
     def _lock(self, connection: Connection, timeout: float, writing: bool) -> None:
         """Take the advisory lock of the study; it is the session's, and outlives transactions."""
         kind = "" if writing else "_shared"
-        connection.execute(text(f"SET lock_timeout = {int(1000 * timeout)}"))
+        connection.execute(text(f"SET lock_timeout = {max(1, int(1000 * timeout))}"))  # 0: for ever
         connection.execute(text(f"SELECT pg_advisory_lock{kind}(:number)"), {"number": self._number})
         connection.commit()
 
-    def _let_go(self, connection: Connection) -> None:
+    @staticmethod
+    def _let_go(connection: Connection, *, locked: bool) -> None:
         try:
-            if self._others is None:
+            if locked and not connection.invalidated:
                 connection.rollback()
                 connection.execute(text("SELECT pg_advisory_unlock_all()"))
                 connection.commit()
-        except (DBAPIError, InvalidRequestError):
-            connection.invalidate()  # the session ends, and its lock with it
+        except BaseException as error:  # a session that may still have the lock goes back to no pool
+            connection.invalidate()
+            if not isinstance(error, SQLAlchemyError):
+                raise
         finally:
             connection.close()
 
@@ -117,7 +119,7 @@ class SqlStore:
     def transaction(self, *, writing: bool, afresh: bool = False) -> Iterator[SqlRows]:
         """Run one all-or-nothing change inside :meth:`held`; durable when it ends without an error."""
         connection: Connection = self._held.connection
-        if connection.invalidated:
+        if connection.invalidated:  # or SQLAlchemy would go on in a new session, without the lock
             raise Refused(f"{self.path}: the database ended this session")
         with self._translated(), connection.begin():
             yield SqlRows(connection, self.study)
@@ -127,7 +129,7 @@ class SqlStore:
         """Turn the database's errors into a refusal that says nothing of what was to be written."""
         try:
             yield
-        except (DBAPIError, InvalidRequestError):
+        except SQLAlchemyError:
             raise Refused(f"{self.path}: the database cannot be used now; try again") from None
 
 
@@ -147,18 +149,12 @@ class SqlRows:
     def genesis(self) -> tuple[dict[str, Any], str]:
         """Return the genesis document and its digest, recomputed."""
         written, digest = self._one(db.genesis, "document", "digest")
-        document = json.loads(written)
-        if genesis_digest(document) != digest:
-            raise LedgerCorrupt(f"study {self._study}: the genesis document was changed")
-        return document, digest
+        return parse_genesis(written, digest, f"study {self._study}"), digest
 
     def head(self) -> Head:
         """Return the stored totals."""
         (document,) = self._one(db.heads, "document")
-        try:
-            return read_head(json.loads(document))
-        except (AttributeError, KeyError, TypeError, ValueError, ZeroDivisionError):
-            raise LedgerCorrupt(f"study {self._study}: the head of the ledger cannot be read") from None
+        return parse_head(document, f"study {self._study}")
 
     def _entries(self, condition: Any) -> Iterator[Entry]:
         mine = (db.entries.c.study == self._study) & condition
@@ -189,21 +185,25 @@ class SqlRows:
     def secret(self) -> tuple[bytes, str, bytes]:
         """Return (salt, threshold or "", nonce)."""
         salt, threshold, nonce = self._one(db.secrets, "salt", "threshold", "nonce")
-        return bytes(salt), threshold, bytes(nonce)
+        return bytes(salt), threshold.rstrip(" "), bytes(nonce)
 
     def write(self, entries: Iterable[Entry], head: Head, threshold: str, nonce: bytes) -> None:
-        """Append entries, move the head from where it was, replace the secret."""
+        """Append entries, move the head from where it was, replace the secret.
+
+        Every statement has the same words and widths whatever came out: numbers travel as texts.
+        """
         new, mine = list(entries), {"study": self._study}
         names = [c.name for c in _FIELDS]
         rows = [{**mine, **dict(zip(names, entry.fields(), strict=True))} for entry in new]
         self._connection.execute(insert(db.entries), rows)
         before = (db.heads.c.study == self._study) & (db.heads.c.seq == new[0].seq - 1)
-        moved = {"seq": head.seq, "answers": head.answers, "spent": float(head.spent)}
-        done = self._connection.execute(update(db.heads).where(before).values(**moved, document=_text(head)))
-        if done.rowcount != 1:
+        answers = cast(f"{head.answers:010d}", Integer)
+        spent = cast(f"{float(head.spent):.17f}", Float)
+        moved = update(db.heads).where(before).values(seq=head.seq, answers=answers, spent=spent)
+        if self._connection.execute(moved.values(document=head_text(head))).rowcount != 1:
             raise Refused(f"study {self._study}: another server used the ledger in between")
-        secret = update(db.secrets).where(db.secrets.c.study == self._study)
-        self._connection.execute(secret.values(threshold=threshold, nonce=nonce))
+        secret = dict(zip(("threshold", "nonce"), secret_texts(threshold, nonce), strict=True))
+        self._connection.execute(update(db.secrets).where(db.secrets.c.study == self._study).values(**secret))
         self._note(new[0])
 
     def _note(self, entry: Entry) -> None:
@@ -220,20 +220,23 @@ class SqlRows:
             self._connection.execute(update(db.questions).where(mine).values(answered=entry.seq))
 
     def _require_allowed(self, asked: Asked) -> None:
-        """Refuse, in the transaction that would charge it, what may not be charged any more."""
+        """Refuse, in the transaction that would charge it, what may not be charged any more.
+
+        Rows are read locked: nobody closes the study or takes a token away until this is committed.
+        """
         closed = select(db.studies.c.closed).where(db.studies.c.id == self._study)
-        if self._connection.execute(closed).scalar() is not None:
+        if self._connection.execute(closed.with_for_update(read=True)).scalar() is not None:
             raise Refused("this study is closed: nothing more is answered")
-        before = (db.questions.c.study == self._study) & (db.questions.c.key == asked.key)
-        known = self._connection.execute(select(db.questions.c.request).where(before)).scalar()
-        if known == asked.request:
-            raise Refused("charged, not told: this question was interrupted, and stays charged")
-        if known is not None:
-            raise Refused("this Idempotency-Key was used for another question")
-        cap = select(db.members.c.cap).where(db.members.c.id == asked.member)
-        most = self._connection.execute(cap).scalar()
-        if most is not None and self._used(asked.member) >= most:
-            raise BudgetSpent(f"your {most} answers of the holdout are used up")
+        member = db.members.c
+        chosen = select(member.role, member.revoked, member.expires, member.cap)
+        mine = (member.id == asked.member) & (member.study == self._study)
+        row = self._connection.execute(chosen.where(mine).with_for_update(read=True)).first()
+        if row is None or row.revoked is not None or (row.expires is not None and row.expires <= now()):
+            raise Refused("this token is taken no more: it was revoked, or has expired")
+        if row.role == "auditor":
+            raise Refused("an auditor reads the account and asks nothing")
+        if row.cap is not None and self._used(asked.member) >= row.cap:
+            raise BudgetSpent(f"your {row.cap} answers of the holdout are used up")
 
     def _used(self, member: str) -> int:
         """Return how many answers of the holdout a member has used up, lost ones included."""
@@ -246,12 +249,17 @@ class SqlRows:
             self._connection.execute(counted.where(mine & (lost | (db.entries.c.answers > 0)))).scalar_one()
         )
 
+    def asked(self, member: str | None) -> Sequence[Mapping[Any, Any]]:
+        """Return what one member asked, or everybody, in order, with who it was."""
+        known = db.questions.join(db.members, db.members.c.id == db.questions.c.member)
+        here = db.questions.c.study == self._study
+        if member is not None:
+            here &= db.questions.c.member == member
+        chosen = select(db.questions, db.members.c.name.label("who")).select_from(known).where(here)
+        return self._connection.execute(chosen.order_by(db.questions.c.reserved)).mappings().all()
+
     def make_room(self, rows: int, longest: int) -> None:
         """Leave room to the database."""
 
     def integrity(self) -> None:
         """Leave pages to the database; the chain of hashes covers every row."""
-
-
-def _text(head: Head) -> str:
-    return canonical(head.document()).decode()

@@ -6,7 +6,7 @@ import gzip
 import hashlib
 import json
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,14 +18,15 @@ from sqlalchemy.exc import IntegrityError
 from quiltdp.accountant.ledger.anchor import Anchor
 from quiltdp.accountant.ledger.entries import genesis_digest
 from quiltdp.accountant.ledger.ledger import new_genesis
-from quiltdp.accountant.ledger.requests import keyed
+from quiltdp.accountant.ledger.requests import keyed, storable
 from quiltdp.accountant.ledger.visit import now
 from quiltdp.errors import InvalidArgument, Refused, option
-from quiltdp.mechanisms.cells import Written
+from quiltdp.mechanisms.cells import Written, missing, text_of
 from quiltdp.mechanisms.holdout import checked_settings
 from quiltdp.mechanisms.queries import TablePair
 from quiltdp.mechanisms.thresholdout import Thresholdout
 from quiltdp.server import database as db
+from quiltdp.server.questions import independence
 from quiltdp.server.store import create_account
 
 if TYPE_CHECKING:
@@ -91,6 +92,7 @@ def create_study(
     target: str | None = None,
     predictions: str | None = None,
     model: Model | None = None,
+    protect: Mapping[str, Collection[str]] | None = None,
     anchor: str | Path | None = None,
 ) -> tuple[str, str]:
     """Make a study and its owner; return the study's id and the owner's token, which is shown once.
@@ -106,10 +108,12 @@ def create_study(
     target
         The column that predictions are compared with.
     predictions
-        Why predictions may be scored: what makes the features of a row no evidence about other rows.
-        Without it they are refused.
+        The owner's declaration that predictions may be scored: that the plan was made for labels *given*
+        features.  Without it the model decides, see :func:`.independence`.
     model
         Certify the calibration anew, against its model.
+    protect
+        The sets of records that the calibration protects together, if it does.
     anchor
         A file outside the database that remembers how far the account had come.
 
@@ -125,21 +129,33 @@ def create_study(
             "asking without cost (a dry run) shows the training data's answers: say that whoever asks may see"
             f" the training data, with {option('train_is_public', True)}"
         )
+    _require_name("study", name)
     terms = dict(terms)
     calibration = terms.pop("calibration")
     if not isinstance(calibration.mechanism, Thresholdout):
         raise InvalidArgument(f"calibration: {calibration.mechanism!r}; a holdout needs Thresholdout")
-    pair = TablePair(Written(train), Written(holdout))
+    train, holdout = _written(train), _written(holdout)
+    pair = TablePair(train, holdout)
     for which, column in (("row_id", row_id), ("target", target)):
         if column is not None and not (column in train and column in holdout):
             raise InvalidArgument(f"{option(which)}: there is no column {column!r}")
+    for which, part in (("train", train), ("holdout", holdout)):
+        if row_id is not None:
+            _require_distinct(row_id, part[row_id], which)
     if pair.identity is None:
         raise InvalidArgument("the holdout data cannot be told apart from others")
     settings = checked_settings(**terms)
     guard = None if anchor is None else Anchor(anchor)
-    if guard is not None and guard.read() is not None:
-        raise Refused(f"{anchor}: this anchor knows another account; name a file that does not exist yet")
-    genesis, salt = new_genesis(calibration, settings, guard is not None, model)
+    if guard is not None:
+        if engine.dialect.name == "sqlite":
+            guard.refuse_beside(str(engine.url.database))
+        if guard.read() is not None:
+            raise Refused(f"{anchor}: this anchor knows another account; name a file that does not exist yet")
+    together = {} if protect is None else {"protect": protect}
+    genesis, salt = new_genesis(calibration, settings, guard is not None, model, **together)
+    refused = None
+    if predictions is None:
+        predictions, refused = independence(model, calibration.protected, protect)
     study = str(genesis["id"])
     facts = {
         "rows": pair.rows,
@@ -148,6 +164,7 @@ def create_study(
         "row_id": row_id,
         "target": target,
         "predictions": predictions,
+        "predictions_refused": refused,
         "assumptions": list(assumptions),
         "data": keyed(salt, "data", pair.identity),
     }
@@ -159,14 +176,32 @@ def create_study(
             )
             create_account(connection, study, genesis, salt, calibration.mechanism.budget)
             token = _join(connection, study, "owner", "owner")[1]
+            if guard is not None:  # first: an account whose anchor was never written could not be used
+                guard.advance(study, 0, genesis_digest(genesis))
     except IntegrityError:
         raise Refused(
             "another study keeps the account of the same holdout data: go on with that one;"
             " two accounts of the same data would not know of each other"
         ) from None
-    if guard is not None:
-        guard.advance(study, 0, genesis_digest(genesis))
     return study, token
+
+
+def _written(columns: Mapping[str, Sequence[Any]]) -> Written:
+    """Return columns of cells as texts, empty where a cell is missing: what is stored, and read again."""
+    return Written({name: ["" if missing(c) else str(c) for c in cells] for name, cells in columns.items()})
+
+
+def _require_distinct(column: str, cells: Sequence[str], part: str) -> None:
+    """Refuse a column that does not name rows."""
+    if len({*map(text_of, cells)} - {""}) != len(cells):
+        raise InvalidArgument(
+            f"{option('row_id')}: {column!r} names two rows of {part} alike, or does not name one"
+        )
+
+
+def _require_name(what: str, name: str) -> None:
+    if not name.strip() or len(name) > 100 or not storable(name):
+        raise InvalidArgument(f"a {what} needs a name of at most 100 characters")
 
 
 def read_study(connection: Connection, study: str) -> StudyFacts:
@@ -212,10 +247,9 @@ def add_member(
     """
     if role not in get_args(Role):
         raise InvalidArgument(f"{option('role')} must be owner, analyst or auditor, not {role!r}")
-    if not name.strip() or len(name) > 100:
-        raise InvalidArgument("a member needs a name of at most 100 characters")
+    _require_name("member", name)
     for what, number in (("days", days), ("cap", cap)):
-        if number is not None and not 1 <= number <= 100_000:
+        if number is not None and not (type(number) is int and 1 <= number <= 100_000):
             raise InvalidArgument(f"{option(what)} must be a whole number from 1 to 100,000, not {number}")
     if cap is not None and role != "analyst":
         raise InvalidArgument(f"{option('cap')} limits an analyst; a member of role {role!r} asks nothing")
@@ -258,6 +292,8 @@ def members_of(connection: Connection, study: str) -> list[Member]:
 
 def revoke(connection: Connection, study: str, member: str) -> None:
     """Take no token of a member from now on; the last owner stays."""
+    study_row = select(db.studies.c.id).where(db.studies.c.id == study)
+    connection.execute(study_row.with_for_update(key_share=True))  # or two owners could revoke each other
     active = [m for m in members_of(connection, study) if m.active]
     if not any(m.id == member for m in active):
         raise InvalidArgument(f"there is no active member {member!r}")
@@ -275,10 +311,9 @@ def digest_of(token: str) -> str:
 # -- data ----------------------------------------------------------------------------------
 
 
-def packed(columns: Mapping[str, Sequence[Any]]) -> bytes:
-    """Return columns of cells as they were written."""
-    document = {name: [str(cell) for cell in cells] for name, cells in columns.items()}
-    return gzip.compress(json.dumps(document).encode(), mtime=0)
+def packed(columns: Written) -> bytes:
+    """Return columns of cells as they were written, compressed."""
+    return gzip.compress(json.dumps(columns).encode(), mtime=0)
 
 
 def unpacked(data: bytes) -> Written:

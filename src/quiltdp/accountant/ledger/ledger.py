@@ -67,7 +67,7 @@ class Ledger:
         self.timeout = _checked_timeout(timeout)
         self.genesis: dict[str, Any] = {}
         self._root = ""
-        with self._reading(afresh=True) as (rows, _):
+        with self.reading(afresh=True) as (rows, _):
             rows.integrity()
 
     # -- life ------------------------------------------------------------------------------
@@ -203,12 +203,12 @@ class Ledger:
     @property
     def head(self) -> Head:
         """The totals after the newest entry, verified."""
-        with self._reading() as (_, head):
+        with self.reading() as (_, head):
             return head
 
     def entries(self) -> list[Entry]:
         """Return all entries, verified."""
-        with self._reading() as (rows, _):
+        with self.reading() as (rows, _):
             return list(rows.entries())
 
     # -- integrity -------------------------------------------------------------------------
@@ -221,13 +221,13 @@ class Ledger:
         LedgerCorrupt
             Naming the entry, table or trigger.
         """
-        with self._reading(afresh=True) as (rows, _):  # it must still have what was seen before
+        with self.reading(afresh=True) as (rows, _):  # it must still have what was seen before
             rows.integrity()
             self._seen = None
             return self._catch_up(rows)
 
     @contextmanager
-    def _reading(self, *, afresh: bool = False) -> Iterator[tuple[Rows, Head]]:
+    def reading(self, *, afresh: bool = False) -> Iterator[tuple[Rows, Head]]:
         """Hold the ledger for reading; what is read may be told once the anchor knows it."""
         with self.store.held(self.timeout, writing=False):
             with self.transaction(writing=False, afresh=afresh) as (rows, head):
@@ -425,7 +425,7 @@ class Ledger:
 
     def export(self) -> dict[str, Any]:
         """Return everything that may be shown: genesis and entries, never the secret threshold."""
-        with self._reading() as (rows, head):
+        with self.reading() as (rows, head):
             entries = [entry.public() for entry in rows.entries()]
         return {"genesis": self.genesis, "entries": entries, "head": {"seq": head.seq, "digest": head.digest}}
 

@@ -10,7 +10,7 @@ from typing import Literal
 
 from quiltdp.errors import InvalidArgument
 
-__all__ = ["MAX_TEXT", "Outcome", "Request", "keyed"]
+__all__ = ["MAX_TEXT", "Outcome", "Request", "keyed", "storable"]
 
 MAX_TEXT = 500
 
@@ -37,11 +37,12 @@ class Request:
         if self.label is not None and (not isinstance(self.label, str) or len(self.label) > MAX_TEXT):
             raise InvalidArgument(f"a label must be a text of at most {MAX_TEXT} characters")
         for name, text in (("an idempotency key", self.key), ("a label", self.label)):
-            if text is not None and not _storable(text):
+            if text is not None and not storable(text):
                 raise InvalidArgument(f"{name} must be a text in UTF-8 without NUL characters, not {text!a}")
 
 
-def _storable(text: str) -> bool:
+def storable(text: str) -> bool:
+    """Return whether every store can hold a text."""
     try:
         return b"\0" not in text.encode()
     except UnicodeEncodeError:

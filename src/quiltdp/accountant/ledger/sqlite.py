@@ -28,20 +28,24 @@ from typing import Any
 from weakref import WeakValueDictionary, finalize
 
 from quiltdp.accountant.ledger.anchor import sync_directory
-from quiltdp.accountant.ledger.entries import Entry, Head, canonical, genesis_digest, read_head
+from quiltdp.accountant.ledger.entries import Entry, Head, canonical, genesis_digest
 from quiltdp.accountant.ledger.interrupts import uninterrupted
 from quiltdp.accountant.ledger.locks import FileLock, ThreadLock, refuse_after_fork, under_way
 from quiltdp.accountant.ledger.requests import keyed
-from quiltdp.accountant.ledger.store import MEMORY, VERSION
+from quiltdp.accountant.ledger.store import (
+    MEMORY,
+    VERSION,
+    head_text,
+    parse_genesis,
+    parse_head,
+    secret_texts,
+)
 from quiltdp.errors import InvalidArgument, LedgerCorrupt, NotALedger, QuiltdpError, Refused
 
 __all__ = ["SCHEMA", "SQLiteStore", "other_account"]
 
 _PATIENCE = 60.0  # seconds, where nobody said how many
 
-_HEAD_WIDTH = 1024
-_THRESHOLD_WIDTH = 64
-_NONCE_BYTES = 32
 _ENTRIES = (
     "SELECT seq, time, kind, share, count, answers, value, key, request, label, commitment, digest"
     " FROM entries"
@@ -283,23 +287,13 @@ class SQLiteRows:
 
     def genesis(self) -> tuple[dict[str, Any], str]:
         """Return the genesis document and its digest, recomputed."""
-        row = self.connection.execute("SELECT document, digest FROM genesis").fetchone()
-        try:
-            document = json.loads(row[0])
-        except (TypeError, ValueError, RecursionError):
-            raise LedgerCorrupt(f"{self.path}: the genesis document cannot be read") from None
-        digest = genesis_digest(document)
-        if digest != row[1] or not isinstance(document, dict):
-            raise LedgerCorrupt(f"{self.path}: the genesis document was changed")
-        return document, digest
+        row = self.connection.execute("SELECT document, digest FROM genesis").fetchone() or (None, "")
+        return parse_genesis(*row, self.path), row[1]
 
     def head(self) -> Head:
         """Return the stored totals."""
-        row = self.connection.execute("SELECT document FROM head").fetchone()
-        try:
-            return read_head(json.loads(row[0]))
-        except (AttributeError, KeyError, TypeError, ValueError, ZeroDivisionError, RecursionError):
-            raise LedgerCorrupt(f"{self.path}: the head of the ledger cannot be read") from None
+        row = self.connection.execute("SELECT document FROM head").fetchone() or (None,)
+        return parse_head(row[0], self.path)
 
     def entries(self, after: int = 0) -> Iterator[Entry]:
         """Return the entries after a number, in order."""
@@ -337,8 +331,8 @@ class SQLiteRows:
         """Append entries, move the head, replace the secret; the same pages whatever they say."""
         places = ", ".join("?" * 12)
         self.connection.executemany(f"INSERT INTO entries VALUES ({places})", [e.fields() for e in entries])
-        self.connection.execute("UPDATE head SET document = ?", (_head_text(head),))
-        secret = (threshold.ljust(_THRESHOLD_WIDTH), nonce.ljust(_NONCE_BYTES, b"\0"))
+        self.connection.execute("UPDATE head SET document = ?", (head_text(head),))
+        secret = secret_texts(threshold, nonce)
         self.connection.execute("UPDATE secret SET threshold = ?, nonce = ?", secret)
 
     def make_room(self, rows: int, longest: int) -> None:
@@ -483,16 +477,9 @@ def _initialise(connection: sqlite3.Connection, genesis: Mapping[str, Any], salt
     connection.execute("PRAGMA synchronous = EXTRA")
     connection.executescript(f"BEGIN IMMEDIATE;{SCHEMA}")
     connection.execute("INSERT INTO genesis VALUES (1, ?, ?)", (canonical(genesis).decode(), digest))
-    blank = (salt, " " * _THRESHOLD_WIDTH, b"\0" * _NONCE_BYTES)
-    connection.execute("INSERT INTO secret VALUES (1, ?, ?, ?)", blank)
-    connection.execute("INSERT INTO head VALUES (1, ?)", (_head_text(Head(0, digest)),))
+    connection.execute("INSERT INTO secret VALUES (1, ?, ?, ?)", (salt, *secret_texts()))
+    connection.execute("INSERT INTO head VALUES (1, ?)", (head_text(Head(0, digest)),))
     connection.execute("COMMIT")
-
-
-def _head_text(head: Head) -> str:
-    """Return the totals as JSON of a width that a few digits more do not change."""
-    text = canonical(head.document()).decode()
-    return text.ljust(-(-len(text) // _HEAD_WIDTH) * _HEAD_WIDTH)
 
 
 def identity(path: str, shown: str) -> tuple[int, int]:

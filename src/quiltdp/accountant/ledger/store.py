@@ -6,13 +6,17 @@ refuse; a store keeps rows and knows nothing of privacy.  :mod:`.sqlite` is the 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
-from quiltdp.accountant.ledger.entries import Entry, Head
+from quiltdp.accountant.ledger.entries import Entry, Head, canonical, genesis_digest, read_head
+from quiltdp.errors import LedgerCorrupt
 
-__all__ = ["MEMORY", "VERSION", "Rows", "Store"]
+__all__ = [
+    "MEMORY", "VERSION", "Rows", "Store", "head_text", "parse_genesis", "parse_head", "secret_texts",
+]  # fmt: skip
 
 MEMORY = ":memory:"
 VERSION = 2
@@ -69,3 +73,40 @@ class Store(Protocol):
 
     def close(self) -> None:
         """Give back what is open; the next use opens it again."""
+
+
+# -- how a store writes what is no entry: as wide as it can get, so that no width tells an outcome ------
+
+_HEAD_WIDTH = 1024
+_THRESHOLD_WIDTH = 64
+_NONCE_BYTES = 32
+
+
+def head_text(head: Head) -> str:
+    """Return the totals as JSON of a width that a few digits more do not change."""
+    text = canonical(head.document()).decode()
+    return text.ljust(-(-len(text) // _HEAD_WIDTH) * _HEAD_WIDTH)
+
+
+def parse_head(text: str, path: str) -> Head:
+    """Read back what :func:`head_text` wrote, or refuse it."""
+    try:
+        return read_head(json.loads(text))
+    except (AttributeError, KeyError, TypeError, ValueError, ZeroDivisionError, RecursionError):
+        raise LedgerCorrupt(f"{path}: the head of the ledger cannot be read") from None
+
+
+def parse_genesis(text: Any, digest: Any, path: str) -> dict[str, Any]:
+    """Read the genesis document, or refuse one that its digest does not fit."""
+    try:
+        document = json.loads(text)
+    except (TypeError, ValueError, RecursionError):
+        raise LedgerCorrupt(f"{path}: the genesis document cannot be read") from None
+    if not isinstance(document, dict) or genesis_digest(document) != digest:
+        raise LedgerCorrupt(f"{path}: the genesis document was changed")
+    return document
+
+
+def secret_texts(threshold: str = "", nonce: bytes = b"") -> tuple[str, bytes]:
+    """Return the secret as it is stored."""
+    return threshold.ljust(_THRESHOLD_WIDTH), nonce.ljust(_NONCE_BYTES, b"\0")
