@@ -8,13 +8,13 @@ charged, and what came out was never told.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Engine, select
-from sqlalchemy.exc import SQLAlchemyError
 
 from quiltdp.accountant.ledger import Ledger
 from quiltdp.accountant.ledger.anchor import Anchor
@@ -25,7 +25,7 @@ from quiltdp.mechanisms.holdout import Answer, ReusableHoldout
 from quiltdp.mechanisms.queries import describe
 from quiltdp.server import database as db
 from quiltdp.server.questions import Question
-from quiltdp.server.store import ASKED, Asked, SqlRows, SqlStore
+from quiltdp.server.store import ASKED, Asked, SqlRows, SqlStore, translated
 from quiltdp.server.studies import Member, StudyFacts, read_data, read_study
 
 __all__ = ["Conflict", "Receipt", "Study"]
@@ -71,7 +71,7 @@ class Study:
         self.engine, self.id = engine, study
         self.store = SqlStore(engine, study)
         self.ledger = Ledger(self.store, None if anchor is None else Anchor(anchor))
-        with engine.connect() as connection:
+        with translated(self.store.path), engine.connect() as connection:
             train, holdout = read_data(connection, study)
             (self._salt,) = connection.execute(
                 select(db.secrets.c.salt).where(db.secrets.c.study == study)
@@ -82,7 +82,7 @@ class Study:
     @property
     def facts(self) -> StudyFacts:
         """What everybody of the study may read, as it is now."""
-        with self.engine.connect() as connection:
+        with translated(self.store.path), self.engine.connect() as connection:
             return read_study(connection, self.id)
 
     @property
@@ -127,30 +127,34 @@ class Study:
         context = ASKED.set(asked)
         try:
             answer = self.holdout.ask(query, key=mine, label=(label or question.text)[:MAX_TEXT])
+            if answer.value is None:
+                raise BudgetSpent("all answers of this study are used up")
         except Refused as error:
             raise self._conflict(asked) or error from None
         finally:
             ASKED.reset(context)
-        if answer.value is None:
-            raise BudgetSpent("all answers of this study are used up")
         return self._receipt(question, answer, self._entry(asked.key))
+
+    @contextmanager
+    def _rows(self) -> Iterator[SqlRows]:
+        """Hold the account for reading: meanwhile nothing is half asked."""
+        with self.ledger.reading() as (rows, _):
+            if not isinstance(rows, SqlRows):
+                raise TypeError("the account of a study is in its database")
+            yield rows
 
     def _conflict(self, asked: Asked) -> Conflict | None:
         """Return what an earlier use of the key has against this one, if anything."""
-        mine = (db.questions.c.study == self.id) & (db.questions.c.key == asked.key)
-        try:
-            with self.engine.connect() as connection:
-                row = connection.execute(select(db.questions).where(mine)).first()
-        except SQLAlchemyError:
-            return None
-        if row is not None and row.request != asked.request:
+        with self._rows() as rows:
+            earlier = rows.question(asked.key)
+        if earlier is not None and earlier["request"] != asked.request:
             return Conflict("this Idempotency-Key was used for another question")
-        if row is not None and row.answered is None:
+        if earlier is not None and earlier["answered"] is None:
             return Conflict("charged, not told: this question was interrupted, and stays charged")
         return None
 
     def _entry(self, key: str) -> Entry:
-        with self.ledger.reading() as (rows, _):
+        with self._rows() as rows:
             entry = rows.find(key)
         if entry is None:
             raise Refused("the answer is not in the account, so it is not told")
@@ -173,9 +177,9 @@ class Study:
 
     def answers_of(self, member: Member | None = None) -> list[dict[str, Any]]:
         """Return what was asked and told, by one member or by all, in order; charged and never told too."""
-        with self.ledger.reading() as (rows, _):  # nothing is half asked while it is held
+        with self._rows() as rows:
             entries = {entry.seq: entry for entry in rows.entries()}
-            asked = rows.asked(None if member is None else member.id) if isinstance(rows, SqlRows) else []
+            asked = rows.asked(None if member is None else member.id)
         return [_line(row, entries.get(row["answered"] or 0), entries[row["reserved"]]) for row in asked]
 
 

@@ -27,7 +27,7 @@ from quiltdp.accountant.ledger.visit import now
 from quiltdp.errors import BudgetSpent, LedgerCorrupt, Refused
 from quiltdp.server import database as db
 
-__all__ = ["ASKED", "Asked", "SqlRows", "SqlStore", "create_account"]
+__all__ = ["ASKED", "Asked", "SqlRows", "SqlStore", "create_account", "translated"]
 
 _FIELDS = tuple(c for c in db.entries.c if c.name != "study")
 
@@ -83,7 +83,7 @@ class SqlStore:
         if os.getpid() != self._process:  # its parent's sessions, and their locks, are not this process's
             raise Refused(f"{self.path}: this process was forked from a server; open the study anew")
         others = self._others.held(self.path, timeout, alone=writing) if self._others else nullcontext()
-        with self._threads.held(self.path, timeout), others, self._translated():
+        with self._threads.held(self.path, timeout), others, translated(self.path):
             connection = self.engine.connect()
             try:
                 if self._others is None:
@@ -121,16 +121,17 @@ class SqlStore:
         connection: Connection = self._held.connection
         if connection.invalidated:  # or SQLAlchemy would go on in a new session, without the lock
             raise Refused(f"{self.path}: the database ended this session")
-        with self._translated(), connection.begin():
+        with translated(self.path), connection.begin():
             yield SqlRows(connection, self.study)
 
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        """Turn the database's errors into a refusal that says nothing of what was to be written."""
-        try:
-            yield
-        except SQLAlchemyError:
-            raise Refused(f"{self.path}: the database cannot be used now; try again") from None
+
+@contextmanager
+def translated(path: str) -> Iterator[None]:
+    """Turn the database's errors into a refusal that says nothing of what was to be written."""
+    try:
+        yield
+    except SQLAlchemyError:
+        raise Refused(f"{path}: the database cannot be used now; try again") from None
 
 
 class SqlRows:
@@ -248,6 +249,11 @@ class SqlRows:
         return int(
             self._connection.execute(counted.where(mine & (lost | (db.entries.c.answers > 0)))).scalar_one()
         )
+
+    def question(self, key: str) -> Mapping[Any, Any] | None:
+        """Return what was written down with the reservation under a key."""
+        mine = (db.questions.c.study == self._study) & (db.questions.c.key == key)
+        return self._connection.execute(select(db.questions).where(mine)).mappings().first()
 
     def asked(self, member: str | None) -> Sequence[Mapping[Any, Any]]:
         """Return what one member asked, or everybody, in order, with who it was."""
