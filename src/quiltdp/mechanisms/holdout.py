@@ -297,7 +297,8 @@ class ReusableHoldout:
 
     def next_bounds(self, head: Head) -> dict[Source, float]:
         """Return how far the next answer may be from the holdout's value, by where it comes from."""
-        number, sources = head.queries + 1, ("train", "holdout")
+        number = head.queries + 1
+        sources: tuple[Source, ...] = ("train", "holdout")
         return {s: self._answer(0.0, s, 0, number, head.extensions).error_bound for s in sources}
 
     def _on_training(self, query: Query, sensitivity: float | None) -> Value:

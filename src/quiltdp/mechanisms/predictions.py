@@ -98,7 +98,11 @@ class Predictions:
             raise InvalidArgument(f"{metric} loss needs numbers in [0, 1], not labels")
         kind: Any = object if self._labels else np.float64
         self._rows = {part: np.array(values, dtype=kind) for part, values in rows.items()}
-        written = [metric, target, *([p if self._labels else p.hex() for p in r] for r in rows.values())]
+        written = [
+            metric,
+            target,
+            *([p if isinstance(p, str) else p.hex() for p in r] for r in rows.values()),
+        ]
         self.digest = hashlib.sha256(json.dumps(written).encode()).hexdigest()
 
     def scores(self, table: Table, part: Part) -> NDArray[np.float64]:

@@ -148,10 +148,11 @@ CREATE TRIGGER entries_stay BEFORE UPDATE OR DELETE OR TRUNCATE ON entries
 EXECUTE FUNCTION entries_are_append_only()
 """
 for when, what in (("stay", "UPDATE"), ("last", "DELETE")):
-    trigger = DDL(_PLAIN.format(when=when, event=what)).execute_if(dialect="sqlite")
-    event.listen(entries, "after_create", trigger)
+    trigger = DDL(_PLAIN.format(when=when, event=what))  # type: ignore[no-untyped-call]
+    event.listen(entries, "after_create", trigger.execute_if(dialect="sqlite"))
 for statement in (_REFUSE, _TRIGGER):
-    event.listen(entries, "after_create", DDL(statement).execute_if(dialect="postgresql"))
+    trigger = DDL(statement)  # type: ignore[no-untyped-call]
+    event.listen(entries, "after_create", trigger.execute_if(dialect="postgresql"))
 
 # What an app server may do; nobody but the owner of the database may do more.
 _RIGHTS = {

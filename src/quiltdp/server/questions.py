@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from quiltdp.errors import InvalidArgument, Refused, option
@@ -23,7 +23,9 @@ __all__ = ["ExpressionQuestion", "PredictionQuestion", "Question", "independence
 class Question(Protocol):
     """A question: its query in [0, 1], and how an answer is read."""
 
-    text: str
+    @property
+    def text(self) -> str:
+        """What is asked, in one line."""
 
     def query(
         self,
@@ -93,11 +95,11 @@ class PredictionQuestion:
     train: ByRow
     holdout: ByRow
     metric: Metric = "accuracy"
-    text: str = field(init=False, default="")
 
-    def __post_init__(self) -> None:
-        """Name the question."""
-        object.__setattr__(self, "text", f"{self.metric} of predictions")
+    @property
+    def text(self) -> str:
+        """What is asked, in one line."""
+        return f"{self.metric} of predictions"
 
     def query(
         self,

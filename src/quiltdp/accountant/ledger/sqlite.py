@@ -287,13 +287,14 @@ class SQLiteRows:
 
     def genesis(self) -> tuple[dict[str, Any], str]:
         """Return the genesis document and its digest, recomputed."""
-        row = self.connection.execute("SELECT document, digest FROM genesis").fetchone() or (None, "")
-        return parse_genesis(*row, self.path), row[1]
+        row = self.connection.execute("SELECT document, digest FROM genesis").fetchone()
+        text, digest = row or ("", "")
+        return parse_genesis(text, digest, self.path), digest
 
     def head(self) -> Head:
         """Return the stored totals."""
-        row = self.connection.execute("SELECT document FROM head").fetchone() or (None,)
-        return parse_head(row[0], self.path)
+        row = self.connection.execute("SELECT document FROM head").fetchone()
+        return parse_head("" if row is None else row[0], self.path)
 
     def entries(self, after: int = 0) -> Iterator[Entry]:
         """Return the entries after a number, in order."""
