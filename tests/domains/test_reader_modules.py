@@ -20,9 +20,9 @@ from quiltdp.domains.pedigree.cells import (
 from quiltdp.domains.pedigree.gedcom import read_gedcom
 from quiltdp.domains.pedigree.people import Person, read_ids, study_members
 from quiltdp.domains.pedigree.read import looks_like_linkage, read_linkage, read_plink, read_table
-from quiltdp.domains.trace.readers.geojson import google_rows, read_geojson
-from quiltdp.domains.trace.readers.gps import read_gpx, read_plt, user_of
-from quiltdp.domains.trace.readers.rows import Rows, first_of, make_points
+from quiltdp.domains.trace.readers.geojson import read_geojson, read_google_locations
+from quiltdp.domains.trace.readers.gps import read_gpx, read_plt, user_from_path
+from quiltdp.domains.trace.readers.rows import Rows, first_property, make_points
 from quiltdp.domains.trace.readers.tables import find_columns, read_csv, read_parquet
 from quiltdp.errors import DependencyMissing, InvalidArgument, QuiltdpError, need
 
@@ -142,8 +142,8 @@ def test_points_from_json(tmp_path: Path) -> None:
     path = write(tmp_path / "p.geojson", json.dumps({"type": "FeatureCollection", "features": [feature]}))
     assert places(read_geojson(path)) == [(1.5, 2.5)]
     location = {"latitudeE7": 15000000, "longitudeE7": 25000000, "timestamp": "2020-01-01T00:00:00Z"}
-    assert places(google_rows([location], path)) == [(1.5, 2.5)]
-    assert first_of({"Time": 1, "t": 2}, ["time"]) == 1
+    assert places(read_google_locations([location], path)) == [(1.5, 2.5)]
+    assert first_property({"Time": 1, "t": 2}, ["time"]) == 1
 
 
 def test_points_from_a_gpx_track(tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ def test_points_from_geolife(tmp_path: Path) -> None:
         "1.5,2.5,0,100,43831,2020-01-01,00:00:00\n",
     )
     assert places(read_plt(path)) == [(1.5, 2.5)]
-    assert user_of(path) == "007"
+    assert user_from_path(path) == "007"
 
 
 def test_a_library_that_is_missing_is_named() -> None:

@@ -27,7 +27,7 @@ from quiltdp.domains.trace import (
     read_points,
 )
 from quiltdp.domains.trace.cells import MOVING, find_stays
-from quiltdp.domains.trace.estimate import gap_by_estimator, parse_estimator, period_of, spectral_gap
+from quiltdp.domains.trace.estimate import gap_by_estimator, parse_estimator, period_of_class, spectral_gap
 from quiltdp.domains.trace.steps import UNSEEN
 from quiltdp.domains.trace.times import parse_duration, parse_length
 from quiltdp.errors import DependencyMissing, InvalidArgument, InvalidModel
@@ -360,7 +360,7 @@ def test_period_equals_return_times(size: int, seed: int) -> None:
     graph = (rng.random((size, size)) < 0.3).astype(int)
     graph[np.arange(size), (np.arange(size) + 1) % size] = 1  # one class
     returns = [d for d in range(1, 60) if np.linalg.matrix_power(graph.astype(object), d)[0, 0] > 0]
-    assert period_of(graph) == np.gcd.reduce(returns)
+    assert period_of_class(graph) == np.gcd.reduce(returns)
 
 
 def test_memory_at_a_split_is_reported() -> None:

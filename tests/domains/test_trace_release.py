@@ -9,7 +9,7 @@ import quiltdp as qd
 from quiltdp.domains.trace import Points, location_study
 from quiltdp.domains.trace.area import Area, parse_area
 from quiltdp.domains.trace.build import study_from_past
-from quiltdp.domains.trace.hours import hourly_chain, hourly_fit, hours_hint
+from quiltdp.domains.trace.hours import fit_hours_of_steps, hourly_chain, hours_hint
 from quiltdp.domains.trace.release import name_step, release_visits
 from quiltdp.domains.trace.robust import robust_models_of_past
 from quiltdp.domains.trace.times import hours_of_day, when
@@ -172,14 +172,14 @@ def test_hours_that_differ_are_found_and_modelled():
         8.54 + 0.02 * np.array(places),
     )
     study = location_study(points, "500m", "5min")
-    fit = hourly_fit(study.steps)
+    fit = fit_hours_of_steps(study.steps)
     assert fit.hours_differ
     assert "--time-of-day" in str(hours_hint(study.steps))
     model = hourly_chain(study.steps, fit, study.model.segments[0].initial)
     night, day = (np.asarray(model.segments[0].transition(12 * h)) for h in (3, 12))
     assert night[0, 0] > 0.95 > day[0, 0]
     steady = location_study(walk(7, days=10), "500m", "5min")
-    assert not hourly_fit(steady.steps).hours_differ
+    assert not fit_hours_of_steps(steady.steps).hours_differ
     assert hours_hint(steady.steps) is None
 
 
@@ -196,7 +196,7 @@ def test_hours_of_the_past_for_the_present():
         location_study(walk(7, days=10), "500m", "5min"),
     )
     found = study_from_past(past, present, time_of_day=True)
-    same = hourly_chain(present.steps, hourly_fit(past.steps), past.model.segments[0].initial)
+    same = hourly_chain(present.steps, fit_hours_of_steps(past.steps), past.model.segments[0].initial)
     for one, other in zip(found.model.segments, same.segments, strict=True):
         for k in (0, 30, 200):
             assert np.asarray(one.transition(k)) == pytest.approx(np.asarray(other.transition(k)))

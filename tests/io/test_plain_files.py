@@ -17,7 +17,7 @@ from quiltdp.accountant.ledger import Ledger
 from quiltdp.cli.holdout import read_columns
 from quiltdp.domains.pedigree import read_pedigree
 from quiltdp.domains.pedigree.frequencies import read_frequencies
-from quiltdp.domains.pedigree.genome import _lines
+from quiltdp.domains.pedigree.genome import _iterate_lines
 from quiltdp.errors import FileFormatError, QuiltdpError
 from quiltdp.io.text import MAX_BYTES, read_bytes, read_source, read_text
 from quiltdp.user_files import open_plain, opened
@@ -31,7 +31,7 @@ READERS: dict[str, Callable[[Path], Any]] = {
     "columns": read_columns,
     **dict.fromkeys((".ped", ".psam", ".ged", ".pre"), read_pedigree),
     "frequencies": read_frequencies,
-    "genome": lambda path: list(_lines(path)),
+    "genome": lambda path: list(_iterate_lines(path)),
     **dict.fromkeys((".bif", ".xmlbif", ".net", ".xdsl", ".uai", ".json", ".fam", ""), qd.load_model),
     **{
         suffix: lambda path: qd.location_chain(path, cell="1km")

@@ -234,7 +234,7 @@ def _worst(
     window: int,
 ) -> tuple[ChainModel, dict[str, Any]]:
     """Compare the estimators, and the confidence region, at one ε; return the neediest model."""
-    from quiltdp.domains.trace.build import past_counts
+    from quiltdp.domains.trace.build import past_transition_counts
     from quiltdp.domains.trace.robust import (
         ROBUST_ESTIMATORS,
         RegionBound,
@@ -262,7 +262,7 @@ def _worst(
         "dp_epsilon": found.value,
     }
     if confidence is not None:
-        counts = None if past is None else past_counts(past.steps, len(study.estimate.counts))[0]
+        counts = None if past is None else past_transition_counts(past.steps, len(study.estimate.counts))[0]
         region = RegionBound(study.steps, confidence, window=window, counts=counts)
         listed["confidence"] = confidence
         listed["dp_epsilon_region"] = region.dp_epsilon(epsilon)

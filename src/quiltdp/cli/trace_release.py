@@ -113,7 +113,7 @@ def chosen_study(
     The second study is that of the earlier points.
     """
     from quiltdp.domains.trace.build import study_from_past
-    from quiltdp.domains.trace.hours import hourly_chain, hourly_fit
+    from quiltdp.domains.trace.hours import fit_hours_of_steps, hourly_chain
 
     if fit_on:
         past = read(list(fit_on))
@@ -121,7 +121,7 @@ def chosen_study(
         return study_from_past(past, present, initial=initial, time_of_day=time_of_day), past
     study = read(points)
     if time_of_day:
-        fit = hourly_fit(study.steps, str(study.estimate.estimator))
+        fit = fit_hours_of_steps(study.steps, str(study.estimate.estimator))
         law = study.model.segments[0].initial
         return replace(study, model=hourly_chain(study.steps, fit, law)), None
     return study, None

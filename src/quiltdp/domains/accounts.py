@@ -59,7 +59,7 @@ def state_folder() -> Path:
     return Path(home if os.path.isabs(home) else os.path.expanduser("~/.local/state"), "quiltdp")
 
 
-def _made_state_folder() -> Path:
+def _make_state_folder() -> Path:
     """Make the state folder, where the system lets us."""
     folder = state_folder()
     with suppress(OSError):
@@ -94,13 +94,13 @@ class Account:
         if ledger.settings.get("kind") == "thresholdout":
             raise InvalidArgument(f"{self.path}: this ledger belongs to a reusable holdout; ask through it")
         if ledger.head.spent > 1 - _SLACK:
-            raise self._spent(ledger, "nothing is left")
+            raise self._budget_spent_error(ledger, "nothing is left")
 
     def prepare(self, release: Calibration, total: float | None) -> float:
         """Refuse what the ledger would refuse; return the ε that the account has, or will have."""
         if not self.exists:
             return release.epsilon if total is None else total
-        ledger = self._fitting(Ledger.open(self.path), release)
+        ledger = self._check_same_terms(Ledger.open(self.path), release)
         budget = ledger.terms.epsilon
         if total is not None and total != budget:
             raise Refused(
@@ -109,7 +109,7 @@ class Account:
             )
         left, need = ledger.odometer().remaining_dp_epsilon, release.dp_epsilon
         if isinstance(left, float) and isinstance(need, float) and need > left * (1 + _SLACK):
-            raise self._spent(ledger, f"α = {left:.4g} is left and this one needs {need:.4g}")
+            raise self._budget_spent_error(ledger, f"α = {left:.4g} is left and this one needs {need:.4g}")
         return budget
 
     def ledger(self, whole: Calibration) -> Ledger:
@@ -117,25 +117,25 @@ class Account:
 
         Of all processes that make one for the same data, under any names, one does.
         """
-        with _alone():
-            self._refuse_another(_known(self.identity, self.folders))
+        with _lock_index():
+            self._refuse_other_ledger(_find_known_ledger(self.identity, self.folders))
             try:
                 ledger = Ledger.open(self.path) if self.exists else Ledger.create(self.path, whole)
             except FileExistsError:  # another process was quicker
                 ledger = Ledger.open(self.path)
-            self._fitting(ledger, whole).bind_data(self.identity)
-            if os.path.realpath(self.path) not in map(str, _recall(self.identity)):
-                _remember(self)
+            self._check_same_terms(ledger, whole).bind_data(self.identity)
+            if os.path.realpath(self.path) not in map(str, _ledgers_in_index(self.identity)):
+                _add_to_index(self)
         return ledger
 
-    def _refuse_another(self, known: Path | None) -> None:
+    def _refuse_other_ledger(self, known: Path | None) -> None:
         if known is not None and os.path.realpath(known) != os.path.realpath(self.path):
             raise Refused(
                 f"{self.path}: {known} keeps the account of the same data; go on with that ledger, or release"
                 f" without an account ({option('no_ledger')}): what the two leak adds up"
             )
 
-    def _fitting(self, ledger: Ledger, release: Calibration) -> Ledger:
+    def _check_same_terms(self, ledger: Ledger, release: Calibration) -> Ledger:
         """Return the ledger if its costs and those of the release add: one model, query and promise."""
         for what in ("fingerprint", "mechanism", "adversary", "protected"):
             if getattr(ledger.terms, what) != getattr(release, what):
@@ -147,7 +147,7 @@ class Account:
                 )
         return ledger
 
-    def _spent(self, ledger: Ledger, left: str) -> BudgetSpent:
+    def _budget_spent_error(self, ledger: Ledger, left: str) -> BudgetSpent:
         return BudgetSpent(
             f"{self.path}: all releases of these data may leak ε = {ledger.terms.epsilon:g} together, and"
             f" {left}; what was released stays, and can be used: if more may be leaked, release without an"
@@ -167,43 +167,43 @@ def find_account(
     """
     identity = content_identity(files)
     folders = tuple(dict.fromkeys(Path(os.path.realpath(f)).parent for f in files))
-    known = _known(identity, folders)
-    path = Path(ledger) if ledger is not None else known or _new_path(Path(files[0]).name, folders[0])
+    known = _find_known_ledger(identity, folders)
+    path = Path(ledger) if ledger is not None else known or _new_ledger_path(Path(files[0]).name, folders[0])
     account = Account(path, identity, folders)
-    account._refuse_another(known)
+    account._refuse_other_ledger(known)
     return account
 
 
-def _known(identity: str, folders: Sequence[Path]) -> Path | None:
+def _find_known_ledger(identity: str, folders: Sequence[Path]) -> Path | None:
     """Return the ledger that keeps the account of these data; refuse if it is gone."""
-    listed = _recall(identity)
+    listed = _ledgers_in_index(identity)
     places = [*folders, state_folder(), *(path.parent for path in listed)]
     known = other_account(folders[0] / ".no ledger", identity, places)
     if known is None and listed:
         raise Refused(
             f"{listed[-1]}: this ledger kept the account of the same data and is gone; bring it back, or, if"
-            f" it was put away on purpose, take its line out of {_index()}"
+            f" it was put away on purpose, take its line out of {_index_path()}"
         )
     return known
 
 
-def _new_path(name: str, folder: Path) -> Path:
+def _new_ledger_path(name: str, folder: Path) -> Path:
     """Return a free name for a ledger beside the data, or in the state folder where that is for reading."""
-    path = _free(folder, name)
+    path = _unused_ledger_path(folder, name)
     with suppress(FileFormatError):
         if not os.path.lexists(path):
             check_writable(path)
         return path
-    return _free(_made_state_folder(), name)
+    return _unused_ledger_path(_make_state_folder(), name)
 
 
-def _free(folder: Path, name: str) -> Path:
+def _unused_ledger_path(folder: Path, name: str) -> Path:
     marks = ("", *(f".{k}" for k in range(2, 1000)))
     paths = (folder / f"{name}{mark}.ledger.db" for mark in marks)
-    return next(path for path in paths if not os.path.lexists(path) or _unbound(path))
+    return next(path for path in paths if not os.path.lexists(path) or _is_unbound_ledger(path))
 
 
-def _unbound(path: Path) -> bool:
+def _is_unbound_ledger(path: Path) -> bool:
     """Return whether this is a ledger that is being made, or whose making was interrupted."""
     with suppress(Exception):
         head = Ledger.open(path).head
@@ -214,41 +214,45 @@ def _unbound(path: Path) -> bool:
 # -- the index ---------------------------------------------------------------------------------------
 
 
-def _index() -> Path:
+def _index_path() -> Path:
     return state_folder() / "accounts.jsonl"
 
 
 @contextmanager
-def _alone() -> Iterator[None]:
+def _lock_index() -> Iterator[None]:
     """Let one process at a time decide who keeps an account, where there is a state folder."""
-    if not os.access(_made_state_folder(), os.W_OK):
+    if not os.access(_make_state_folder(), os.W_OK):
         yield
         return
-    with FileLock(str(_index())).held(str(_index()), 60.0, alone=True):
+    with FileLock(str(_index_path())).held(str(_index_path()), 60.0, alone=True):
         yield
 
 
-def _recall(identity: str) -> list[Path]:
+def _ledgers_in_index(identity: str) -> list[Path]:
     """Return the ledgers that were made for these data; refuse an index that is there and cannot be read."""
     ledgers: list[Path] = []
-    for line in read_bytes(_index()).splitlines() if os.path.lexists(_index()) else ():
+    for line in read_bytes(_index_path()).splitlines() if os.path.lexists(_index_path()) else ():
         with suppress(ValueError, KeyError, TypeError, RecursionError):
             entry: dict[str, Any] = json.loads(line)
-            if entry["data"] == _keyed(entry["salt"], identity):
+            if entry["data"] == _keyed_hash(entry["salt"], identity):
                 ledgers.append(Path(entry["ledger"]))
     return ledgers
 
 
-def _remember(account: Account) -> None:
+def _add_to_index(account: Account) -> None:
     """Add an account to the index; where there is no state folder, it is found beside the data only."""
     salt = secrets.token_hex(16)
-    entry = {"salt": salt, "data": _keyed(salt, account.identity), "ledger": os.path.realpath(account.path)}
+    entry = {
+        "salt": salt,
+        "data": _keyed_hash(salt, account.identity),
+        "ledger": os.path.realpath(account.path),
+    }
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
-    with suppress(OSError), os.fdopen(os.open(_index(), flags, 0o600), "a", encoding="utf-8") as file:
+    with suppress(OSError), os.fdopen(os.open(_index_path(), flags, 0o600), "a", encoding="utf-8") as file:
         file.write(json.dumps(entry) + "\n")
         file.flush()
         os.fsync(file.fileno())
 
 
-def _keyed(salt: str, identity: str) -> str:
+def _keyed_hash(salt: str, identity: str) -> str:
     return hashlib.blake2b(identity.encode(), key=bytes.fromhex(salt), digest_size=32).hexdigest()

@@ -38,13 +38,13 @@ def judge_noise(sigma: float, cells: int, most: float) -> str | None:
     one, largest = noise_reach(sigma, cells)
     if one >= most / 2:
         return (
-            f"the noise hides everything: a count is known to ± {_shown(one)} (95 %), and none can"
+            f"the noise hides everything: a count is known to ± {_rounded(one)} (95 %), and none can"
             f" exceed {most:g}"
         )
     if largest >= most / 2:
         return (
-            f"a single count is known to ± {_shown(one)} (95 %), but the largest of {cells:,} noise values"
-            f" is about {_shown(largest)}, and no count can exceed {most:g}: the largest counts are not"
+            f"a single count is known to ± {_rounded(one)} (95 %), but the largest of {cells:,} noise values"
+            f" is about {_rounded(largest)}, and no count can exceed {most:g}: the largest counts are not"
             " to be trusted"
         )
     return None
@@ -71,10 +71,10 @@ def judge_table(noisy: ArrayLike, sigmas: ArrayLike) -> tuple[int, str]:
     count = f"{above:,}" if above else "none"
     stand = "stand" if above > 1 else "stands"
     return above, (
-        f"{count} of the {values.size:,} cells {stand} above the noise (each ± {_shown(one)} in 95 %, the"
-        f" largest about {_shown(largest)}, at most {_shown(widest * reach)} in 95 %)"
+        f"{count} of the {values.size:,} cells {stand} above the noise (each ± {_rounded(one)} in 95 %, the"
+        f" largest about {_rounded(largest)}, at most {_rounded(widest * reach)} in 95 %)"
     )
 
 
-def _shown(value: float) -> str:
+def _rounded(value: float) -> str:
     return f"{value:,.0f}" if value >= 100.0 else f"{value:.3g}"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from quiltdp import max_influence, pedigree
 from quiltdp.domains.pedigree import Pedigree, Person, mendel
-from quiltdp.domains.pedigree.kin import influence_of_pair, kin_table, kinship, pair_table, relation
+from quiltdp.domains.pedigree.kin import influence_of_pair, joint_table_of_pair, kin_table, kinship, relation
 from quiltdp.domains.pedigree.queries import (
     allele_count,
     carrier_count,
@@ -45,11 +45,15 @@ def test_closed_form_influence_table(p):
         ("dad", "mum"): 0.0, ("a", "w"): 0.0,
     }  # fmt: skip
     for (of, on), value in expected.items():
-        assert influence_of_pair(pair_table(model, of, on)) == pytest.approx(value, rel=1e-12, abs=1e-12), (
+        assert influence_of_pair(joint_table_of_pair(model, of, on)) == pytest.approx(
+            value, rel=1e-12, abs=1e-12
+        ), (
             of,
             on,
         )
-        assert influence_of_pair(pair_table(model, on, of)) == pytest.approx(value, rel=1e-12, abs=1e-12), (
+        assert influence_of_pair(joint_table_of_pair(model, on, of)) == pytest.approx(
+            value, rel=1e-12, abs=1e-12
+        ), (
             on,
             of,
         )
@@ -59,7 +63,7 @@ def test_closed_form_table_against_the_oracle_and_the_public_function():
     small = Pedigree(BIG.people[:2] + BIG.people[3:5] + BIG.people[7:9])
     model = pedigree(small, 0.1)
     for of, on in itertools.permutations(["a", "b", "gf", "dad"], 2):
-        ours = influence_of_pair(pair_table(model, of, on))
+        ours = influence_of_pair(joint_table_of_pair(model, of, on))
         oracle = brute_force.max_influence(model, of=of, on=[on], given=[])
         assert ours == pytest.approx(oracle, rel=1e-12)
         assert max_influence(model, of=of, on=[on], given=[]) == pytest.approx(oracle, rel=1e-9)
@@ -113,7 +117,7 @@ def test_covariance_of_genotypes_is_kinship(family, p, data):
     """Cov(g_i, g_j) = 4 φ p q without mutation: the network against the recursion."""
     names = [q.name for q in family]
     i, j = data.draw(st.sampled_from(list(itertools.combinations(names, 2))))
-    joint = pair_table(pedigree(family, p), i, j)
+    joint = joint_table_of_pair(pedigree(family, p), i, j)
     g = np.arange(3)
     covariance = g @ joint @ g - (joint.sum(1) @ g) * (joint.sum(0) @ g)
     assert covariance == pytest.approx(4 * kinship(family, i, j) * p * (1 - p), abs=1e-12)
@@ -125,14 +129,16 @@ def test_covariance_of_genotypes_is_kinship(family, p, data):
 def test_pair_tables_equal_the_full_joint(family, p, rate, x):
     model = pedigree(family, p, mutation_rate=rate, x_linked=x)
     for i, j in itertools.combinations(list(model.nodes)[:4], 2):
-        assert pair_table(model, i, j) == pytest.approx(brute_force.marginal(model, [i, j]), abs=1e-13)
+        assert joint_table_of_pair(model, i, j) == pytest.approx(
+            brute_force.marginal(model, [i, j]), abs=1e-13
+        )
 
 
 def test_tables_are_laws():
     for rate in (0.0, 1e-3, 0.5):
-        for table in (mendel.child_table(rate), mendel.x_daughter_table(rate), mendel.son_table(rate)):
+        for table in (mendel.child_table(rate), mendel.x_daughter_table(rate), mendel.x_son_table(rate)):
             assert table.sum(axis=-1) == pytest.approx(np.ones(table.shape[:-1]))
-    assert mendel.call_table(0.1, 2).tolist() == [[0.9, 0.1], [0.1, 0.9]]
+    assert mendel.genotype_call_table(0.1, 2).tolist() == [[0.9, 0.1], [0.1, 0.9]]
 
 
 def test_kin_table_is_sorted_and_complete():

@@ -15,7 +15,7 @@ from quiltdp.domains.pedigree import Pedigree, Person, pedigree
 from quiltdp.domains.pedigree.frequencies import Panel, read_frequencies
 from quiltdp.domains.pedigree.panel import analyze_panel
 from quiltdp.domains.pedigree.panel_calibration import calibrate_panel
-from quiltdp.domains.pedigree.panel_loci import Kind, nodes_of, seen_people
+from quiltdp.domains.pedigree.panel_loci import Kind, choose_frequencies, drop_uninformative_people
 from quiltdp.domains.pedigree.queries import query_by_name, records_by_person
 from quiltdp.errors import FileFormatError, InvalidArgument
 from quiltdp.inference.brute_force import log_marginal
@@ -179,8 +179,8 @@ def test_no_covariance_with_a_squared_distance_is_larger_than_the_proof_says():
 
 def test_people_who_meet_only_in_unseen_children_are_independent():
     family = Pedigree((Person("a"), Person("b"), Person("c", "a", "b"), Person("d"), Person("e", "c", "d")))
-    assert [p.name for p in seen_people(family, ["a", "b", "d"]).people] == ["a", "b", "d"]
-    assert len(seen_people(family, ["a", "e"]).people) == 5
+    assert [p.name for p in drop_uninformative_people(family, ["a", "b", "d"]).people] == ["a", "b", "d"]
+    assert len(drop_uninformative_people(family, ["a", "e"]).people) == 5
     rng = np.random.default_rng(1)
     loci = {f"rs{k}": float(p) for k, p in enumerate(rng.uniform(0.02, 0.98, 60))}
     profile = analyze_panel(family, loci, study=["a", "b", "d"])
@@ -243,18 +243,20 @@ def test_loci_on_the_x_chromosome_are_x_linked(tmp_path):
 
 def test_nodes_are_every_frequency_or_some_with_both_ends():
     values = np.array([0.5, 0.1, np.nan, 0.1, 0.3])
-    assert nodes_of(values, 3).tolist() == [0.1, 0.3, 0.5]
-    assert nodes_of(values, 1).tolist() == [0.1, 0.5]
+    assert choose_frequencies(values, 3).tolist() == [0.1, 0.3, 0.5]
+    assert choose_frequencies(values, 1).tolist() == [0.1, 0.5]
     many = np.linspace(0.01, 0.5, 500)
-    nodes = nodes_of(many, 25)
+    nodes = choose_frequencies(many, 25)
     assert 20 <= len(nodes) <= 25
     assert (nodes[0], nodes[-1]) == (0.01, 0.5)
     assert np.isin(nodes, many).all()
     assert np.diff(np.log(nodes / (1 - nodes))).max() < 0.5
     few = np.array([0.1, 0.2, 0.3, 0.4])
     counts = np.array([3, 1, 1, 5])
-    assert nodes_of(few, 3, counts).tolist() == nodes_of(np.repeat(few, counts), 3).tolist()
-    assert nodes_of(np.array([np.nan]), 3).tolist() == []
+    assert (
+        choose_frequencies(few, 3, counts).tolist() == choose_frequencies(np.repeat(few, counts), 3).tolist()
+    )
+    assert choose_frequencies(np.array([np.nan]), 3).tolist() == []
 
 
 @pytest.mark.parametrize(

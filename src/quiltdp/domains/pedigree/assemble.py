@@ -51,44 +51,49 @@ def assemble(
         raise InvalidArgument(
             f"{option('unknown_parents')} must be 'separate' or 'shared', not {unknown_parents!r}"
         )
-    build = _Build(file, shared=unknown_parents == "shared", join=join_families)
-    refuse_duplicates(file, build.keys)
-    refuse_same_parents(file)
-    refuse_missing_code_as_parent(file, build.absent)
+    build = _PedigreeBuilder(file, shared=unknown_parents == "shared", join=join_families)
+    _refuse_duplicates(file, build.keys)
+    _refuse_same_parents(file)
+    _refuse_missing_code_as_parent(file, build.absent)
     parents = {build.names[k]: [build.names[p] for p in ps if p] for k, ps in build.parents.items()}
-    refuse_cycle(file.source, parents, {build.names[k]: r.line for k, r in build.rows.items()})
-    people, notes = merge_twins(file.source, build.people(), build.twin_groups(twins))
-    warnings = (*file.warnings, *build.warnings, *build.summaries(), *notes)
-    return Pedigree(tuple(people), file.source, file.format, warnings, loci=file.loci, facts=build.facts())
+    _refuse_cycle(file.source, parents, {build.names[k]: r.line for k, r in build.rows.items()})
+    people, notes = merge_twins(file.source, build.build_people(), build.twin_groups(twins))
+    warnings = (*file.warnings, *build.warnings, *build.notes_on_added_people(), *notes)
+    return Pedigree(
+        tuple(people), file.source, file.format, warnings, loci=file.loci, facts=build.count_facts()
+    )
 
 
-class _Build:
+class _PedigreeBuilder:
     """The bookkeeping of one file: which row is which person, who was added, what was noticed."""
 
     def __init__(self, file: RowFile, *, shared: bool, join: bool) -> None:
         self.file, self.shared, self.join = file, shared, join
         self.warnings: list[str] = []
         self.added: dict[str, Person] = {}
-        self.keys = self._keys()
+        self.keys = self._choose_person_keys()
         self.by_family = any(family for family, _ in self.keys)
         self.rows: dict[Key, Row] = dict(zip(self.keys, file.rows, strict=True))
         self.namesakes = grouped((key[1], key) for key in self.rows)
         self.absent: list[tuple[Key, Row, str]] = []
         self.parents: dict[Key, tuple[Key | None, Key | None]] = {
-            key: (self._find(row, row.father, "father"), self._find(row, row.mother, "mother"))
+            key: (
+                self._resolve_parent(row, row.father, "father"),
+                self._resolve_parent(row, row.mother, "mother"),
+            )
             for key, row in self.rows.items()
         }
         self.half = [k for k, (f, m) in self.parents.items() if (f is None) != (m is None)]
-        self.names = self._names()
+        self.names = self._name_people()
         self.taken = frozenset(self.names.values())
 
-    def _keys(self) -> list[Key]:
+    def _choose_person_keys(self) -> list[Key]:
         by_id = [("", r.id) for r in self.file.rows]
         by_family = [(r.family, r.id) for r in self.file.rows]
         unique = len(set(by_id)) == len(by_id) or len(set(by_family)) < len(by_family)
         return by_id if self.file.global_ids and unique else by_family
 
-    def _find(self, row: Row, parent: str | None, role: str) -> Key | None:
+    def _resolve_parent(self, row: Row, parent: str | None, role: str) -> Key | None:
         if parent is None:
             return None
         key = (row.family if self.by_family else "", parent)
@@ -114,7 +119,7 @@ class _Build:
         self.absent.append((key, row, role))
         return key
 
-    def _names(self) -> dict[Key, str]:
+    def _name_people(self) -> dict[Key, str]:
         reused = next((keys for keys in self.namesakes.values() if len(keys) > 1), ())
         if reused:
             (a, same), (b, _) = reused[:2]
@@ -127,22 +132,22 @@ class _Build:
         taken: set[str] = set()
         for key in dict.fromkeys([*self.keys, *(key for key, _, _ in self.absent)]):
             name = f"{key[0]}/{key[1]}" if key[0] and (reused or key[1] in taken) else key[1]
-            names[key] = _free(name, taken)
+            names[key] = _unused_name(name, taken)
             taken.add(names[key])
         return names
 
-    def people(self) -> list[Person]:
+    def build_people(self) -> list[Person]:
         """Return everybody: the rows in file order, then those only mentioned, then those added."""
-        sexes = self._sexes()
+        sexes = self._infer_sexes()
         siblings = Counter((r.family, r.couple) for r in self.file.rows if r.couple)
         people = []
         for key, row in self.rows.items():
             dad, mum = (self.names[p] if p else None for p in self.parents[key])
             known = dad
             if dad is None and (mum is not None or (row.couple and siblings[row.family, row.couple] > 1)):
-                dad = self._unknown("father", key, row, mum)
+                dad = self._add_unknown_parent("father", key, row, mum)
             if mum is None and dad is not None:
-                mum = self._unknown("mother", key, row, known)
+                mum = self._add_unknown_parent("mother", key, row, known)
             who = Person(self.names[key], dad, mum, sexes[key], row.family, row.id, row.line)
             people.append(replace(who, alleles=row.alleles, label=row.label))
         mentioned = {
@@ -151,17 +156,17 @@ class _Build:
         }
         return [*people, *mentioned.values(), *self.added.values()]
 
-    def _unknown(self, role: str, key: Key, row: Row, other: str | None) -> str:
+    def _add_unknown_parent(self, role: str, key: Key, row: Row, other: str | None) -> str:
         if row.couple:
             whose = f"family {row.couple}"
         else:
             whose = f"the children of {other}" if self.shared and other is not None else self.names[key]
-        name = _free(f"{role} of {whose}", self.taken)
+        name = _unused_name(f"{role} of {whose}", self.taken)
         sex: Sex = "male" if role == "father" else "female"
         self.added.setdefault(name, Person(name, sex=sex, family=row.family, stated=False))
         return name
 
-    def _sexes(self) -> dict[Key, Sex]:
+    def _infer_sexes(self) -> dict[Key, Sex]:
         """Take the sex from the row; where it is unknown, from the role as a parent."""
         sexes: dict[Key, Sex] = {k: self.rows[k].sex if k in self.rows else "unknown" for k in self.names}
         roles: tuple[Sex, Sex] = ("male", "female")
@@ -178,7 +183,7 @@ class _Build:
         """
         groups = []
         for rows in grouped((row.twins, (key, row)) for key, row in self.rows.items() if row.twins).values():
-            kinds = {_zygosity(row.zygosity) for _, row in rows} - {""}
+            kinds = {_parse_zygosity(row.zygosity) for _, row in rows} - {""}
             groups.append((tuple(self.names[k] for k, _ in rows), kinds.pop() if len(kinds) == 1 else ""))
         by_id = grouped((key[1], name) for key, name in self.names.items())
         for group in declared:
@@ -192,14 +197,14 @@ class _Build:
             groups.append((tuple(members), "mz"))
         return groups
 
-    def summaries(self) -> list[str]:
+    def notes_on_added_people(self) -> list[str]:
         """Say who was added, in one line per reason."""
         notes = []
         if self.absent:
             key, row, role = self.absent[0]
             count = len({k for k, _, _ in self.absent})
             notes.append(
-                f"{_people(count)} mentioned as parents without a row of their own were added as"
+                f"{_people_phrase(count)} mentioned as parents without a row of their own were added as"
                 f" latents (first: {self.names[key]!r}, {role} of {row.id!r}, line {row.line})"
             )
         if self.half:
@@ -211,12 +216,12 @@ class _Build:
                     " (unknown_parents='shared', --unknown-parents shared)"
                 )  # fmt: skip
             notes.append(
-                f"{_people(len(self.half))} with one known parent: the other is unknown and was added as a"
-                f" latent founder, {how} (first: {row.id!r}, line {row.line}){advice}"
+                f"{_people_phrase(len(self.half))} with one known parent: the other is unknown and was added"
+                f" as a latent founder, {how} (first: {row.id!r}, line {row.line}){advice}"
             )
         return notes
 
-    def facts(self) -> Mapping[str, int]:
+    def count_facts(self) -> Mapping[str, int]:
         """Count what the file says, before anybody was added."""
         absent = len({k for k, _, _ in self.absent})
         return {
@@ -229,18 +234,18 @@ class _Build:
         }
 
 
-def _people(count: int) -> str:
+def _people_phrase(count: int) -> str:
     return "1 person" if count == 1 else f"{count:,} people"
 
 
-def _free(name: str, taken: Collection[str]) -> str:
+def _unused_name(name: str, taken: Collection[str]) -> str:
     """Return the name, marked until nobody has it."""
     while name in taken:
         name += "'"
     return name
 
 
-def _zygosity(word: str) -> str:
+def _parse_zygosity(word: str) -> str:
     if word.startswith(("mz", "mono", "ident")) or word == "1":
         return "mz"
     return "dz" if word.startswith(("dz", "di", "frat")) or word == "2" else ""
@@ -293,7 +298,7 @@ def merge_twins(
 # -- what a family tree cannot be, by line and person ------------------------------------------------
 
 
-def refuse_duplicates(file: RowFile, keys: Sequence[Key]) -> None:
+def _refuse_duplicates(file: RowFile, keys: Sequence[Key]) -> None:
     """Refuse a second row for one person."""
     first: dict[Key, int | None] = {}
     for key, row in zip(keys, file.rows, strict=True):
@@ -306,7 +311,7 @@ def refuse_duplicates(file: RowFile, keys: Sequence[Key]) -> None:
         first[key] = row.line
 
 
-def refuse_same_parents(file: RowFile) -> None:
+def _refuse_same_parents(file: RowFile) -> None:
     """Refuse a person whose father and mother are one."""
     for row in file.rows:
         if row.father is not None and row.father == row.mother:
@@ -315,7 +320,7 @@ def refuse_same_parents(file: RowFile) -> None:
             raise FileFormatError(file.source, row.line, reason)
 
 
-def refuse_missing_code_as_parent(file: RowFile, absent: Iterable[tuple[Key, Row, str]]) -> None:
+def _refuse_missing_code_as_parent(file: RowFile, absent: Iterable[tuple[Key, Row, str]]) -> None:
     """Refuse a parent without a row who is father to some and mother to others: a code for 'unknown'."""
     roles: dict[Key, dict[str, Row]] = {}
     for key, row, role in absent:
@@ -328,7 +333,7 @@ def refuse_missing_code_as_parent(file: RowFile, absent: Iterable[tuple[Key, Row
             raise FileFormatError(file.source, mum.line, f"{key[1]!r} has no row, and is {both}; {unknown}")
 
 
-def refuse_cycle(source: str, parents: Mapping[str, Sequence[str]], lines: Mapping[str, int | None]) -> None:
+def _refuse_cycle(source: str, parents: Mapping[str, Sequence[str]], lines: Mapping[str, int | None]) -> None:
     """Refuse a person who is their own ancestor, and print the way round."""
     try:
         TopologicalSorter(parents).prepare()

@@ -76,11 +76,13 @@ def read_cells(path: Path, delimiter: str | None = None) -> Cells:
     numbered = [(k, t) for k, t in lines if t.lstrip()[0] != "#"]
     people_start = numbered[0][0] if numbered else math.inf
     above = [(k, t.lstrip()[1:]) for k, t in lines if t.lstrip()[0] == "#" and k < people_start]
-    commented = bool(above) and _may_be_header(above[-1][1], numbered[0][1] if numbered else "", delimiter)
+    commented = bool(above) and _comment_may_be_header(
+        above[-1][1], numbered[0][1] if numbered else "", delimiter
+    )
     if commented:
         numbered.insert(0, above[-1])
     try:
-        rows = _split([t for _, t in numbered], delimiter)
+        rows = _split_lines([t for _, t in numbered], delimiter)
     except csv.Error as error:
         raise FileFormatError(path, None, f"this is not a table of cells: {error}") from None
     if len(rows) != len(numbered):
@@ -88,32 +90,34 @@ def read_cells(path: Path, delimiter: str | None = None) -> Cells:
     filled = [(n, row) for (n, _), row in zip(numbered, rows, strict=True) if any(row)]
     if not filled:
         raise FileFormatError(path, None, EMPTY)
-    return _rectangular(Cells(str(path), tuple(n for n, _ in filled), tuple(r for _, r in filled), commented))
+    return _check_equal_widths(
+        Cells(str(path), tuple(n for n, _ in filled), tuple(r for _, r in filled), commented)
+    )
 
 
-def _may_be_header(comment: str, first: str, delimiter: str | None) -> bool:
+def _comment_may_be_header(comment: str, first: str, delimiter: str | None) -> bool:
     """Return whether a comment names columns, or has as many words as the first line has columns."""
     words, columns = (t.split(delimiter or ("\t" if "\t" in t else None)) for t in (comment, first))
     return is_header(words) or len(words) == len(columns) >= _MIN_COLUMNS
 
 
-def _split(texts: list[str], delimiter: str | None) -> tuple[tuple[str, ...], ...]:
+def _split_lines(texts: list[str], delimiter: str | None) -> tuple[tuple[str, ...], ...]:
     if delimiter is not None:
-        return _delimited(texts, delimiter)
+        return _split_at_delimiter(texts, delimiter)
     if texts and all("\t" in t for t in texts):
-        by_tab = _delimited(texts, "\t")
+        by_tab = _split_at_delimiter(texts, "\t")
         widths = {len(row) for row in by_tab[1:]} or {len(by_tab[0])}
         if len(widths) == 1 and min(widths) >= _MIN_COLUMNS and len(by_tab[0]) in (*widths, min(widths) - 1):
             return by_tab
     return tuple(tuple(a or b for a, b in _TOKEN.findall(t)) for t in texts)
 
 
-def _delimited(texts: list[str], delimiter: str) -> tuple[tuple[str, ...], ...]:
+def _split_at_delimiter(texts: list[str], delimiter: str) -> tuple[tuple[str, ...], ...]:
     rows = csv.reader(io.StringIO("\n".join(texts)), delimiter=delimiter, skipinitialspace=True)
     return tuple(tuple(cell.strip() for cell in row) for row in rows)
 
 
-def _rectangular(table: Cells) -> Cells:
+def _check_equal_widths(table: Cells) -> Cells:
     """Check that every line has the same number of columns; drop R's unnamed column of row names."""
     first, *body = table.cells
     width = len(body[0]) if body else len(first)
@@ -175,7 +179,7 @@ def recognise(
         If ``columns`` names a role or a column that does not exist.
     """
 
-    def said(role: str, column: str | int = "…") -> str:
+    def describe_column(role: str, column: str | int = "…") -> str:
         return option("columns", column, key=role)
 
     for role in columns or {}:
@@ -183,9 +187,9 @@ def recognise(
             choices = ", ".join(ROLES)
             raise InvalidArgument(f"{option('columns')}: {role!r} is not a role; choose from {choices}")
     roles = _PEDTOOLS if "mid" in [plain(c) for c in header] else ROLES
-    places = shared.recognise(header, roles, columns or {}, source=source, line=line, say=said)
+    places = shared.recognise(header, roles, columns or {}, source=source, line=line, say=describe_column)
     if "id" not in places:
-        reason = f"no column for the id among {shared.listed(header)}; say which with {said('id')}"
+        reason = f"no column for the id among {shared.listed(header)}; say which with {describe_column('id')}"
         raise FileFormatError(source, line, reason)
     return places
 

@@ -147,7 +147,7 @@ def read_frequencies(path: str | os.PathLike[str]) -> Panel:
     """
     file = Path(path)
     lines: dict[str, int] = {}
-    loci: list[PanelLocus] = []
+    loci: list[_PanelLocus] = []
     left_out: Counter[str] = Counter()
     for locus in loci_in(file, enumerate(read_text(file).split("\n"), start=1)):
         if locus.left_out:
@@ -166,7 +166,7 @@ def read_frequencies(path: str | os.PathLike[str]) -> Panel:
     return Panel(names, np.array(values), np.array(on_x), chromosomes, *alleles, str(file), notes)
 
 
-class PanelLocus(NamedTuple):
+class _PanelLocus(NamedTuple):
     """A locus of a file; ``left_out`` says why it is, ``""`` if it is not."""
 
     line: int
@@ -179,14 +179,14 @@ class PanelLocus(NamedTuple):
     alternative: str
 
 
-def loci_in(path: Path, lines: Lines) -> Iterator[PanelLocus]:
+def loci_in(path: Path, lines: Lines) -> Iterator[_PanelLocus]:
     """Yield the loci of a file; ``lines`` are numbered and may be read while they are walked."""
-    for line, (name, text, chromosome, reference, alternative) in _rows(path, lines):
+    for line, (name, text, chromosome, reference, alternative) in _read_locus_rows(path, lines):
         locus = name if name not in ("", ".") else f"line {line}"
         several = "with more than two alleles" if "," in text + alternative else ""
         why = "on Y or mitochondrial" if chromosome.lower() in _NOT_DIPLOID else several
-        value = math.nan if why else _frequency(path, line, locus, text)
-        yield PanelLocus(
+        value = math.nan if why else _parse_frequency(path, line, locus, text)
+        yield _PanelLocus(
             line, locus, value, chromosome.lower() in _X, why, chromosome, reference, alternative
         )
 
@@ -196,10 +196,10 @@ def notes_on(left_out: Counter[str]) -> tuple[str, ...]:
     return tuple(f"{count:,} loci {why} were left out" for why, count in left_out.items())
 
 
-def _frequency(path: Path, line: int, locus: str, text: str) -> float:
+def _parse_frequency(path: Path, line: int, locus: str, text: str) -> float:
     if text.strip().lower() in _UNKNOWN:
         return math.nan
-    value = _number(text)
+    value = _float_or_none(text)
     if value is None or not 0.0 <= value <= 1.0:
         reason = f"locus {locus!r}: the frequency {text[:40]!r} is not a number from 0 to 1"
         raise FileFormatError(path, line, reason)
@@ -209,28 +209,28 @@ def _frequency(path: Path, line: int, locus: str, text: str) -> float:
 # -- the layouts -------------------------------------------------------------------------------------
 
 
-def _rows(path: Path, lines: Lines) -> Iterator[tuple[int, _Cells]]:
+def _read_locus_rows(path: Path, lines: Lines) -> Iterator[tuple[int, _Cells]]:
     """Return line and cells of every locus, whatever the layout."""
     body = ((k, t) for k, t in lines if t.strip() and not t.startswith("##"))
     top = next(body, None)
     if top is None:
         raise FileFormatError(path, None, "there are no loci in this file")
     mark = next((mark for mark in "\t,;" if mark in top[1]), None)  # None: any blanks
-    first = _split(top[1].lstrip("#"), mark)
+    first = _split_cells(top[1].lstrip("#"), mark)
     header = [plain(cell) for cell in first]
     if header[:5] == ["chrom", "pos", "id", "ref", "alt"] and "info" in header:
-        return _from_vcf(path, body, header.index("info"), mark)  # the first: a sample may be called so
+        return _rows_of_vcf(path, body, header.index("info"), mark)  # the first: a sample may be called so
     if header[:4] == ["chrom", "pos", "nalleles", "nchr"]:
-        return _from_vcftools(path, body, mark)
+        return _rows_of_vcftools(path, body, mark)
     if any(_ROLES["frequency"].rank(cell) is not None for cell in first):
-        return _from_table(path, first, top[0], body, mark)
-    if len(first) in (2, 7) and _number(first[-1]) is not None:
-        return _headless(path, chain([top], body), len(first), mark)
+        return _rows_of_table(path, first, top[0], body, mark)
+    if len(first) in (2, 7) and _float_or_none(first[-1]) is not None:
+        return _rows_without_header(path, chain([top], body), len(first), mark)
     reason = (
         f"no frequency column among {listed(first)}: expected .afreq or .frq of PLINK, a VCF with AF,"
         " or a header that names a locus and a frequency"
     )
-    if len(first) == 6 and None not in (_number(first[2]), _number(first[3])):
+    if len(first) == 6 and None not in (_float_or_none(first[2]), _float_or_none(first[3])):
         reason = (
             "a .bim has no frequencies: give the .afreq or .frq that PLINK writes with --freq, or a seventh"
             " column with the frequency of A1"
@@ -238,52 +238,56 @@ def _rows(path: Path, lines: Lines) -> Iterator[tuple[int, _Cells]]:
     raise FileFormatError(path, top[0], reason)
 
 
-def _split(text: str, mark: str | None) -> list[str]:
+def _split_cells(text: str, mark: str | None) -> list[str]:
     return [cell.strip() for cell in text.split(mark)]
 
 
-def _number(text: str) -> float | None:
+def _float_or_none(text: str) -> float | None:
     try:
         return float(text)
     except ValueError:
         return None
 
 
-def _table_cells(path: Path, lines: Lines, width: int, mark: str | None) -> Iterator[tuple[int, list[str]]]:
+def _check_row_widths(
+    path: Path, lines: Lines, width: int, mark: str | None
+) -> Iterator[tuple[int, list[str]]]:
     for line, text in lines:
-        cells = _split(text, mark)
+        cells = _split_cells(text, mark)
         if len(cells) != width:
             raise FileFormatError(path, line, f"{len(cells)} columns, the lines above have {width}")
         yield line, cells
 
 
-def _from_table(
+def _rows_of_table(
     path: Path, header: list[str], top: int, body: Lines, mark: str | None
 ) -> Iterator[tuple[int, _Cells]]:
-    def said(role: str, column: str | int = "") -> str:
+    def describe_column(role: str, column: str | int = "") -> str:
         return f"another header for the {role}" if column == "" else option(role)
 
-    where = recognise(header, _ROLES, {}, source=path, line=top, say=said)
+    where = recognise(header, _ROLES, {}, source=path, line=top, say=describe_column)
     for role in ("locus", "frequency"):
         if role not in where:
             raise FileFormatError(path, top, f"no {role} column among {listed(header)}")
-    for line, cells in _table_cells(path, body, len(header), mark):
+    for line, cells in _check_row_widths(path, body, len(header), mark):
         locus, frequency, *others = (cells[where[role]] if role in where else "." for role in _ROLES)
         yield line, (locus, frequency, others[0], others[1], others[2])
 
 
-def _headless(path: Path, body: Lines, width: int, mark: str | None) -> Iterator[tuple[int, _Cells]]:
+def _rows_without_header(
+    path: Path, body: Lines, width: int, mark: str | None
+) -> Iterator[tuple[int, _Cells]]:
     """Read two columns, locus and frequency, or a .bim with the frequency of A1 as its seventh column."""
-    for line, cells in _table_cells(path, body, width, mark):
+    for line, cells in _check_row_widths(path, body, width, mark):
         if width == 2:
             yield line, (cells[0], cells[1], ".", ".", ".")
         else:
             yield line, (cells[1], cells[6], cells[0], cells[5], cells[4])
 
 
-def _from_vcftools(path: Path, body: Lines, mark: str | None) -> Iterator[tuple[int, _Cells]]:
+def _rows_of_vcftools(path: Path, body: Lines, mark: str | None) -> Iterator[tuple[int, _Cells]]:
     for line, text in body:
-        cells = _split(text, mark)
+        cells = _split_cells(text, mark)
         if len(cells) < 5:
             raise FileFormatError(path, line, f"{len(cells)} columns, at least 5 are expected")
         alleles = [cell.rpartition(":") for cell in cells[4:]]
@@ -294,7 +298,7 @@ def _from_vcftools(path: Path, body: Lines, mark: str | None) -> Iterator[tuple[
         yield line, (locus, alleles[1][2] + several, cells[0], alleles[0][0], alleles[1][0] + several)
 
 
-def _from_vcf(path: Path, body: Lines, info: int, mark: str | None) -> Iterator[tuple[int, _Cells]]:
+def _rows_of_vcf(path: Path, body: Lines, info: int, mark: str | None) -> Iterator[tuple[int, _Cells]]:
     for line, text in body:
         cells = text.split(mark)
         if len(cells) <= info:

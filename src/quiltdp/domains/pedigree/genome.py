@@ -75,7 +75,7 @@ class FamilyNoise:
 
 
 @dataclass(frozen=True)
-class _Study:
+class _StudySettings:
     """What is the same for every family; sent to workers."""
 
     panel: Panel
@@ -86,13 +86,13 @@ class _Study:
     genetics: Mapping[str, Any]
     budget: WorkBudget
 
-    def key(self, shape: Shape) -> str:
+    def journal_key(self, shape: Shape) -> str:
         """Return the name of a shape's answer in a journal."""
         release = (self.query, self.epsilon, self.adversaries, self.nodes, dict(self.genetics))
-        return hash_key("family", shape, self._loci, release, self.budget.to_dict())
+        return hash_key("family", shape, self._panel_key, release, self.budget.to_dict())
 
     @cached_property
-    def _loci(self) -> str:
+    def _panel_key(self) -> str:
         """The name of the panel, which may have half a million loci: found once."""
         panel = self.panel
         return hash_key(repr([panel.frequency.tolist(), panel.counts.tolist(), panel.x_linked.tolist()]))
@@ -151,34 +151,34 @@ def account_families(
     against = tuple(adversary_from(a).name for a in adversaries)
     if not set(against) <= set(ADVERSARIES):
         raise InvalidArgument(f"{option('adversaries')} must be among {', '.join(ADVERSARIES)}")
-    study = _Study(panel, query, epsilon, against, nodes, genetics, shared.asked)
+    study = _StudySettings(panel, query, epsilon, against, nodes, genetics, shared.asked)
     how = {"executor": executor, "journal": journal, "progress": progress}
     if time_limit is None:
-        for family, answer in _answers(families, study, NO_GUARD, total, **how):
-            yield _named(family, answer, shared.done)
+        for family, answer in _iterate_answers(families, study, NO_GUARD, total, **how):
+            yield _family_noise(family, answer, shared.done)
         return
     everybody = list(families)
 
-    def question() -> list[FamilyNoise]:
+    def account_all() -> list[FamilyNoise]:
         now = replace(study, budget=shared.budget)
-        answers = _answers(everybody, now, shared.guard, total, **how)
-        return [_named(family, answer, shared.done) for family, answer in answers]
+        answers = _iterate_answers(everybody, now, shared.guard, total, **how)
+        return [_family_noise(family, answer, shared.done) for family, answer in answers]
 
-    yield from shared.answer(question)
+    yield from shared.answer(account_all)
 
 
-def _answers(
-    families: Iterable[Pedigree], study: _Study, guard: Guard, total: int | None, **how: Any
+def _iterate_answers(
+    families: Iterable[Pedigree], study: _StudySettings, guard: Guard, total: int | None, **how: Any
 ) -> Iterator[tuple[Pedigree, dict[str, Any]]]:
     """Yield every family with its answer; raise ``GuardReached`` where one is not finished in time."""
     walk = iter(families)
     first = list(islice(walk, 2))
     if len(first) == 1:
-        yield first[0], _account(study, _shape(first[0], study), guard, **how)
+        yield first[0], _account_shape(study, _shape_of_family(first[0], study), guard, **how)
         return
-    shapes = ((family, _shape(family, study), guard) for family in chain(first, walk))
+    shapes = ((family, _shape_of_family(family, study), guard) for family in chain(first, walk))
     how |= {"shared": study, "label": "families", "total": total}
-    for (family, *_), answer in map_journaled(_account_one, shapes, key=_key(study), **how):
+    for (family, *_), answer in map_journaled(_account_item, shapes, key=_journal_key_of_item(study), **how):
         yield family, answer
 
 
@@ -186,29 +186,29 @@ _Item = tuple[Pedigree, Shape, Guard]
 """A family, its shape, and the limit of the study."""
 
 
-def _key(study: _Study) -> Callable[[_Item], str]:
+def _journal_key_of_item(study: _StudySettings) -> Callable[[_Item], str]:
     """Return the key of a family's shape in a journal, each computed once."""
     keys: dict[Shape, str] = {}
 
-    def key(item: _Item) -> str:
+    def key_of_item(item: _Item) -> str:
         family, shape, _ = item
         if shape not in keys:
             pedigree(family, 0.25, x_linked=bool(study.panel.x_linked.any()))  # refused by its own names
             if len(keys) > 10_000:
                 keys.clear()
-            keys[shape] = study.key(shape)
+            keys[shape] = study.journal_key(shape)
         return keys[shape]
 
-    return key
+    return key_of_item
 
 
-def _account_one(study: _Study, item: _Item) -> dict[str, Any]:
-    return _account(study, *item[1:])
+def _account_item(study: _StudySettings, item: _Item) -> dict[str, Any]:
+    return _account_shape(study, *item[1:])
 
 
-def _account(study: _Study, shape: Shape, guard: Guard, **inside: Any) -> dict[str, Any]:
+def _account_shape(study: _StudySettings, shape: Shape, guard: Guard, **inside: Any) -> dict[str, Any]:
     """Return, by adversary, σ and the place of the person who forces it."""
-    family = _drawn(shape)
+    family = _family_of_shape(shape)
     shared = SharedWork.within(study.budget, guard)
     how: dict[str, Any] = {"genetics": study.genetics, "nodes": study.nodes, "shared": shared}
     profile = panel_profile(family, study.panel, study.query, **how, **inside)
@@ -220,7 +220,7 @@ def _account(study: _Study, shape: Shape, guard: Guard, **inside: Any) -> dict[s
     return answer
 
 
-def _shape(family: Pedigree, study: _Study) -> Shape:
+def _shape_of_family(family: Pedigree, study: _StudySettings) -> Shape:
     """Return who is whose parent, by place; sex only where a locus is on the X chromosome."""
     place: dict[str | None, int] = {None: -1, **{p.name: k for k, p in enumerate(family.ordered)}}
     sexed = bool(study.panel.x_linked.any())
@@ -230,7 +230,7 @@ def _shape(family: Pedigree, study: _Study) -> Shape:
     )
 
 
-def _drawn(shape: Shape) -> Pedigree:
+def _family_of_shape(shape: Shape) -> Pedigree:
     """Return the family of a shape; people are called by their places."""
     name: dict[int, str | None] = {-1: None, **{k: f"p{k}" for k in range(len(shape))}}
     people = []
@@ -240,7 +240,7 @@ def _drawn(shape: Shape) -> Pedigree:
     return Pedigree(tuple(people))
 
 
-def _named(family: Pedigree, answer: Mapping[str, Any], done: WorkDone) -> FamilyNoise:
+def _family_noise(family: Pedigree, answer: Mapping[str, Any], done: WorkDone) -> FamilyNoise:
     people = family.ordered
     label = people[0].family or people[0].name
     return FamilyNoise(
@@ -269,7 +269,7 @@ def count_frequencies(path: str | os.PathLike[str]) -> Panel:
     file = Path(path)
     tallies: tuple[Counter[float], Counter[float]] = (Counter(), Counter())  # autosomal loci, loci on the X
     left_out: Counter[str] = Counter()
-    for locus in loci_in(file, _lines(file)):
+    for locus in loci_in(file, _iterate_lines(file)):
         if locus.left_out:
             left_out[locus.left_out] += 1
         else:
@@ -301,7 +301,7 @@ def read_families(path: str | os.PathLike[str]) -> Iterator[Pedigree]:
     file = Path(path)
     finished: set[str] = set()
     rows: list[tuple[int, list[str]]] = []
-    for line, text in _lines(file):
+    for line, text in _iterate_lines(file):
         cells = text.split()
         if not cells or cells[0].startswith("#"):
             continue
@@ -309,7 +309,7 @@ def read_families(path: str | os.PathLike[str]) -> Iterator[Pedigree]:
             reason = f"{len(cells)} columns, a family file has family, id, father, mother, sex"
             raise FileFormatError(file, line, reason)
         if rows and rows[0][1][0] != cells[0]:
-            yield _family(file, rows)
+            yield _assemble_family(file, rows)
             finished.add(rows[0][1][0])
             rows = []
         if cells[0] in finished:
@@ -318,15 +318,15 @@ def read_families(path: str | os.PathLike[str]) -> Iterator[Pedigree]:
         rows.append((line, cells[:5]))
     if not rows:
         raise FileFormatError(file, None, "the file has no lines with people in them")
-    yield _family(file, rows)
+    yield _assemble_family(file, rows)
 
 
-def _family(path: Path, lines: list[tuple[int, list[str]]]) -> Pedigree:
+def _assemble_family(path: Path, lines: list[tuple[int, list[str]]]) -> Pedigree:
     rows, warnings = plink_rows(lines)
     return assemble(RowFile(rows, str(path), "PLINK", warnings))
 
 
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
+def _iterate_lines(path: Path) -> Iterator[tuple[int, str]]:
     """Yield the lines of a text file, plain or gzip, without holding it."""
     with opened(path) as plain:
         packed = plain.read(2) == _GZIP

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from quiltdp.domains.pedigree.people import Pedigree, closure
+from quiltdp.domains.pedigree.people import Pedigree, reachable
 from quiltdp.errors import InvalidArgument, option
 from quiltdp.inference.trees import junction_tree
 from quiltdp.model import Model, Table
@@ -45,7 +45,7 @@ class Kin:
     record: bool
 
 
-def pair_table(model: Model, first: str, second: str) -> Table:
+def joint_table_of_pair(model: Model, first: str, second: str) -> Table:
     """Return P(x_first, x_second) exactly, from the part of the network above the two.
 
     Raises
@@ -56,7 +56,7 @@ def pair_table(model: Model, first: str, second: str) -> Table:
     pair = [first, second]
     model.require(pair)
     tables = {f.scope[-1]: f for f in model.factors}
-    above = closure(pair, lambda n: tables[n].parents)
+    above = reachable(pair, lambda n: tables[n].parents)
     order = [n for n in model.nodes if n in above]
     ancestral = Model({n: model.states[n] for n in order}, [tables[n] for n in order], pair)
     return junction_tree(ancestral).marginal(pair)
@@ -84,23 +84,23 @@ def kin_table(model: Model, family: Pedigree, person: str, *, limit: int | None 
             f"{me!r} has {len(above):,} relatives in {deepest + 1:,} generations, too many for a kin table:"
             " cut the pedigree to the generations that matter"
         )
-    shared = _kinships(family, me, above)
+    shared = _kinship_coefficients(family, me, above)
     rows = []
     for name in sorted(above, key=lambda n: (-shared[n], n))[:limit]:
-        joint = pair_table(model, me, name)
-        tells = (influence_of_pair(joint), information_of_pair(joint))
+        joint = joint_table_of_pair(model, me, name)
+        tells = (influence_of_pair(joint), mutual_information_of_pair(joint))
         rows.append(Kin(name, relation(family, me, name), shared[name], *tells, model.is_record(name)))
     return tuple(sorted(rows, key=lambda k: (-k.influence, -k.information, k.relative)))
 
 
 def ancestors(family: Pedigree, name: str) -> dict[str, int]:
     """Return everybody above a person with the shortest number of generations, the person at 0."""
-    return closure([family[name].name], lambda n: family[n].parents)
+    return reachable([family[name].name], lambda n: family[n].parents)
 
 
 def relatives(family: Pedigree, me: str) -> set[str]:
     """Return everybody else who shares an ancestor with a person: all descendants of all ancestors."""
-    return closure(ancestors(family, me), lambda n: family.children.get(n, ())).keys() - {me}
+    return reachable(ancestors(family, me), lambda n: family.children.get(n, ())).keys() - {me}
 
 
 def kinship(family: Pedigree, first: str, second: str) -> float:
@@ -114,10 +114,10 @@ def kinship(family: Pedigree, first: str, second: str) -> float:
     (0.25, 0.25, 0.0)
     """
     other = family[second].name
-    return _kinships(family, family[first].name, [other])[other]
+    return _kinship_coefficients(family, family[first].name, [other])[other]
 
 
-def _kinships(family: Pedigree, me: str, others: Iterable[str]) -> dict[str, float]:
+def _kinship_coefficients(family: Pedigree, me: str, others: Iterable[str]) -> dict[str, float]:
     """Return the kinship of a person with each of the others.
 
     The classical recursion: φ(i, j) = ½(φ(father_i, j) + φ(mother_i, j)) for i not an ancestor of j,
@@ -126,7 +126,7 @@ def _kinships(family: Pedigree, me: str, others: Iterable[str]) -> dict[str, flo
     rank = {p.name: k for k, p in enumerate(family.ordered)}
     known: dict[tuple[str, str], float] = {}
 
-    def parts(pair: tuple[str, str]) -> list[tuple[str, str]]:
+    def parent_pairs(pair: tuple[str, str]) -> list[tuple[str, str]]:
         earlier, later = sorted(pair, key=rank.__getitem__)
         parents = family[later].parents
         pairs = [parents] if earlier == later else [(p, earlier) for p in parents]
@@ -137,11 +137,11 @@ def _kinships(family: Pedigree, me: str, others: Iterable[str]) -> dict[str, flo
         stack = [wanted]
         while stack:
             pair = stack[-1]
-            waiting = [p for p in parts(pair) if p not in known]
+            waiting = [p for p in parent_pairs(pair) if p not in known]
             if waiting:
                 stack.extend(waiting)
             else:
-                known[pair] = 0.5 * ((pair[0] == pair[1]) + sum(known[p] for p in parts(pair)))
+                known[pair] = 0.5 * ((pair[0] == pair[1]) + sum(known[p] for p in parent_pairs(pair)))
                 stack.pop()
     return {name: known[pair] for name, pair in pairs.items()}
 
@@ -153,9 +153,9 @@ def relation(family: Pedigree, person: str, relative: str) -> str:
         return "self"
     mine, theirs = ancestors(family, me.name), ancestors(family, other.name)
     if other.name in mine:
-        return _line(mine[other.name], "parent")
+        return _grand_term(mine[other.name], "parent")
     if me.name in theirs:
-        return _line(theirs[me.name], "child")
+        return _grand_term(theirs[me.name], "child")
     shared = set(mine) & set(theirs)
     if not shared:
         couples = {(me.name, other.name), (other.name, me.name)} & family.couples
@@ -166,20 +166,20 @@ def relation(family: Pedigree, person: str, relative: str) -> str:
     if (up, down) == (1, 1):
         return f"{half}sib" if half else "full sib"
     if up == 1:
-        return f"{half}{_great(down - 2)}nibling"
+        return f"{half}{_great_prefix(down - 2)}nibling"
     if down == 1:
-        return f"{half}{_great(up - 2)}avuncular"
+        return f"{half}{_great_prefix(up - 2)}avuncular"
     removed = abs(up - down)
     nth = {2: "first", 3: "second", 4: "third"}.get(min(up, down), f"{min(up, down) - 1}th")
     times = {0: "", 1: " once removed", 2: " twice removed"}.get(removed, f" {removed} times removed")
     return f"{half}{nth} cousin{times}"
 
 
-def _line(steps: int, word: str) -> str:
-    return word if steps == 1 else f"{_great(steps - 2)}grand{word}"
+def _grand_term(steps: int, word: str) -> str:
+    return word if steps == 1 else f"{_great_prefix(steps - 2)}grand{word}"
 
 
-def _great(times: int) -> str:
+def _great_prefix(times: int) -> str:
     return "great-" * times if times <= 4 else f"{times} times great-"
 
 
@@ -193,7 +193,7 @@ def influence_of_pair(joint: Table) -> float:
     return float(np.nanmax(ratios, initial=0.0))
 
 
-def information_of_pair(joint: Table) -> float:
+def mutual_information_of_pair(joint: Table) -> float:
     """Mutual information in bits."""
     seen = joint > 0
     product = joint.sum(axis=1)[:, None] * joint.sum(axis=0)[None, :]

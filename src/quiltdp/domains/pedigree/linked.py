@@ -80,7 +80,7 @@ class LinkedLoci:
         size = len(self.names)
         if size < 2:
             raise InvalidArgument(f"{option('recombination')} needs two loci or more, {size} given")
-        _refuse_too_many(size)
+        _refuse_too_many_loci(size)
         law = np.array(self.haplotypes, dtype=np.float64)
         if law.shape != (2**size,) or not np.all(law >= 0) or abs(float(law.sum()) - 1.0) > 1e-6:
             raise InvalidArgument(
@@ -89,14 +89,14 @@ class LinkedLoci:
         law = law / law.sum()
         law.flags.writeable = False
         object.__setattr__(self, "haplotypes", law)
-        object.__setattr__(self, "recombination", _fractions(self.recombination, size))
+        object.__setattr__(self, "recombination", _check_recombination(self.recombination, size))
         bits = alleles(size)
         marginal = {n: float(law[bits[:, k] == 1].sum()) for k, n in enumerate(self.names)}
         object.__setattr__(self, "frequencies", marginal)
         for p in marginal.values():
             mendel.founder_table(p, inbreeding=self.inbreeding)
         mendel.gamete(2, self.mutation_rate)
-        mendel.call_table(self.error_rate)
+        mendel.genotype_call_table(self.error_rate)
 
     @classmethod
     def of(
@@ -117,18 +117,18 @@ class LinkedLoci:
             frequencies allow.
         """
         names = tuple(allele_frequency)
-        _refuse_too_many(len(names))
+        _refuse_too_many_loci(len(names))
         size = max(len(names), 2)
-        strength = _per_pair("ld", ld, size, -1.0, 1.0)
+        strength = _check_values_per_pair("ld", ld, size, -1.0, 1.0)
         p = [float(allele_frequency[n]) for n in names]
         for value in p:
             mendel.founder_table(value)
         law = np.array([1.0 - p[0], p[0]])
         for k in range(1, len(p)):
-            joint = _pair_law(p[k - 1], p[k], strength[k - 1])
+            joint = _neighbour_allele_law(p[k - 1], p[k], strength[k - 1])
             rows = joint / joint.sum(axis=1, keepdims=True)
             law = (law.reshape(-1, 2, 1) * rows[None]).reshape(-1)
-        return cls(names, law, _fractions(recombination, size), **genetics)  # type: ignore[arg-type]  # by name
+        return cls(names, law, _check_recombination(recombination, size), **genetics)  # type: ignore[arg-type]  # by name
 
     @classmethod
     def of_haplotypes(
@@ -156,11 +156,11 @@ class LinkedLoci:
         called = tuple(names) if names is not None else tuple(f"locus {k + 1}" for k in range(size))
         if len(called) != size:
             raise InvalidArgument(f"haplotypes: rows have {size} digits for {len(called)} loci")
-        _refuse_too_many(size)
+        _refuse_too_many_loci(size)
         law = np.zeros(2**size)
         for row, share in zip(rows, haplotypes.values(), strict=True):
             law[int(row, 2)] += float(share)
-        return cls(called, law, _fractions(recombination, max(size, 2)), **genetics)  # type: ignore[arg-type]  # by name
+        return cls(called, law, _check_recombination(recombination, max(size, 2)), **genetics)  # type: ignore[arg-type]  # by name
 
     @property
     def explanation(self) -> tuple[str, ...]:
@@ -175,7 +175,7 @@ class LinkedLoci:
             "correlation of neighbouring alleles among founders: "
             + ", ".join(f"{a} and {b} r = {r:.3g}" for (a, b), r in self.correlations.items()),
         ]
-        return (*notes, *mendel.exactness(self.mutation_rate, self.error_rate))
+        return (*notes, *mendel.exactness_notes(self.mutation_rate, self.error_rate))
 
     @property
     def correlations(self) -> dict[tuple[str, str], float]:
@@ -189,7 +189,7 @@ class LinkedLoci:
         return correlations
 
 
-def _refuse_too_many(loci: int) -> None:
+def _refuse_too_many_loci(loci: int) -> None:
     if loci > MOST_LOCI:
         many = f"{loci} linked loci have {2**loci:,} haplotypes; one model takes at most {MOST_LOCI} loci"
         raise ModelTooWide(many, "leave loci out")
@@ -200,7 +200,9 @@ def alleles(loci: int) -> Table:
     return np.array(list(product((0, 1), repeat=loci)))
 
 
-def gamete_table(loci: int, recombination: Sequence[float], mutation_rate: float = 0.0) -> Table:
+def transmitted_haplotype_table(
+    loci: int, recombination: Sequence[float], mutation_rate: float = 0.0
+) -> Table:
     """P(haplotype passed on | the parent's two): axes first, second, passed on.
 
     Sum over the sides s ∈ {1, 2}^loci that each allele is taken from: P(s) = ½ Π (θ_k where the side
@@ -208,7 +210,7 @@ def gamete_table(loci: int, recombination: Sequence[float], mutation_rate: float
 
     Examples
     --------
-    >>> gamete_table(2, [0.1])[0b00, 0b11].tolist()  # 00, 01, 10, 11
+    >>> transmitted_haplotype_table(2, [0.1])[0b00, 0b11].tolist()  # 00, 01, 10, 11
     [0.45, 0.05, 0.05, 0.45]
     """
     bits = alleles(loci)
@@ -222,10 +224,10 @@ def gamete_table(loci: int, recombination: Sequence[float], mutation_rate: float
             chance *= theta if sides[k] != sides[k + 1] else 1.0 - theta
         taken = np.where(np.array(sides) == 0, bits[:, None, :], bits[None, :, :]) @ weight
         np.add.at(table, (first, second, taken), chance)
-    return np.asarray(table @ _mutation(loci, mutation_rate))
+    return np.asarray(table @ _mutation_table(loci, mutation_rate))
 
 
-def linked_tables(family: Pedigree, loci: LinkedLoci, members: Collection[str]) -> Tables:
+def linked_network_tables(family: Pedigree, loci: LinkedLoci, members: Collection[str]) -> Tables:
     """Return the network: haplotypes of everybody, genotypes of the members at every locus.
 
     Records are called ``person@locus``; of monozygotic twins one record, or with genotyping error one each.
@@ -235,12 +237,12 @@ def linked_tables(family: Pedigree, loci: LinkedLoci, members: Collection[str]) 
     size = len(loci.names)
     founder = loci.haplotypes
     second = loci.inbreeding * np.eye(2**size) + (1.0 - loci.inbreeding) * founder[None, :]
-    gamete = gamete_table(size, loci.recombination, loci.mutation_rate)
-    mutated = _mutation(size, loci.mutation_rate)
+    gamete = transmitted_haplotype_table(size, loci.recombination, loci.mutation_rate)
+    mutated = _mutation_table(size, loci.mutation_rate)
     for p in family.people:
-        if _one_copy(loci, p):
+        if _has_one_copy(loci, p):
             tables[p.name + MATERNAL] = (
-                (_haplotypes(loci, family[p.mother]), gamete) if p.mother else ([], founder)
+                (_haplotype_nodes(loci, family[p.mother]), gamete) if p.mother else ([], founder)
             )
         elif p.founder:
             tables[p.name + PATERNAL] = ([], founder)
@@ -248,36 +250,36 @@ def linked_tables(family: Pedigree, loci: LinkedLoci, members: Collection[str]) 
         else:
             father, mother = family[str(p.father)], family[str(p.mother)]
             tables[p.name + PATERNAL] = (
-                _haplotypes(loci, father), mutated if _one_copy(loci, father) else gamete
+                _haplotype_nodes(loci, father), mutated if _has_one_copy(loci, father) else gamete
             )  # fmt: skip
-            tables[p.name + MATERNAL] = (_haplotypes(loci, mother), gamete)
+            tables[p.name + MATERNAL] = (_haplotype_nodes(loci, mother), gamete)
     for k, locus in enumerate(loci.names):
         for p in family.people:
             who = (p.name, *p.also) if loci.error_rate > 0 else (p.name,)
-            called = _genotype_table(loci, k, copies=1 if _one_copy(loci, p) else 2)
+            called = _genotype_table(loci, k, copies=1 if _has_one_copy(loci, p) else 2)
             for name in who:
                 if name in chosen or (loci.error_rate == 0 and chosen & {p.name, *p.also}):
-                    tables[f"{name}@{locus}"] = (_haplotypes(loci, p), called)
+                    tables[f"{name}@{locus}"] = (_haplotype_nodes(loci, p), called)
     return tables
 
 
-def _one_copy(loci: LinkedLoci, person: Person) -> bool:
+def _has_one_copy(loci: LinkedLoci, person: Person) -> bool:
     return loci.x_linked and person.sex == "male"
 
 
-def _haplotypes(loci: LinkedLoci, person: Person) -> list[str]:
-    sides = (MATERNAL,) if _one_copy(loci, person) else (PATERNAL, MATERNAL)
+def _haplotype_nodes(loci: LinkedLoci, person: Person) -> list[str]:
+    sides = (MATERNAL,) if _has_one_copy(loci, person) else (PATERNAL, MATERNAL)
     return [person.name + side for side in sides]
 
 
 def _genotype_table(loci: LinkedLoci, locus: int, *, copies: int) -> Table:
     """P(called genotype at a locus | haplotypes)."""
-    call = mendel.call_table(loci.error_rate, copies + 1)
+    call = mendel.genotype_call_table(loci.error_rate, copies + 1)
     own = alleles(len(loci.names))[:, locus]
     return np.asarray(call[own] if copies == 1 else call[own[:, None] + own[None, :]])
 
 
-def _mutation(loci: int, mutation_rate: float) -> Table:
+def _mutation_table(loci: int, mutation_rate: float) -> Table:
     """P(row of alleles after mutation | before): every allele on its own."""
     low, high = mendel.gamete(1, mutation_rate).tolist()
     one = np.array([[1.0 - low, low], [1.0 - high, high]])
@@ -287,7 +289,7 @@ def _mutation(loci: int, mutation_rate: float) -> Table:
     return table
 
 
-def _pair_law(p: float, q: float, strength: float) -> Table:
+def _neighbour_allele_law(p: float, q: float, strength: float) -> Table:
     """P(allele of one locus, allele of the next) with Lewontin's D' = strength."""
     most = min(p * (1 - q), (1 - p) * q) if strength >= 0 else min(p * q, (1 - p) * (1 - q))
     d = strength * most
@@ -296,11 +298,11 @@ def _pair_law(p: float, q: float, strength: float) -> Table:
     return table
 
 
-def _fractions(recombination: float | Sequence[float], loci: int) -> tuple[float, ...]:
-    return _per_pair("recombination", recombination, loci, 0.0, 0.5)
+def _check_recombination(recombination: float | Sequence[float], loci: int) -> tuple[float, ...]:
+    return _check_values_per_pair("recombination", recombination, loci, 0.0, 0.5)
 
 
-def _per_pair(
+def _check_values_per_pair(
     name: str, numbers: float | Sequence[float], loci: int, low: float, high: float
 ) -> tuple[float, ...]:
     values = [numbers] if isinstance(numbers, int | float) else list(numbers)
@@ -350,13 +352,13 @@ class LinkageCost:
     exact: bool
 
     @property
-    def missed(self) -> float:
+    def missed_leakage(self) -> float:
         """By how much the noise of independence breaks its promise; 0 if it keeps it."""
         return max(0.0, self.leakage_if_unlinked - self.epsilon)
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready dictionary."""
-        return {**asdict(self), "missed": self.missed}
+        return {**asdict(self), "missed": self.missed_leakage}
 
 
 @all_or_nothing()
@@ -392,18 +394,20 @@ def linkage_cost(
     cal = calibrate(linked, epsilon, mechanism, protect=people, **options)
     naive = calibrate(unlinked, epsilon, mechanism, protect=people, **options)
 
-    def leaked(model: Model, sigma: float, protect: Mapping[str, tuple[str, ...]] | None) -> Leakage:
-        return leakage_of(model, mechanism, sigma, method=_best(model, protect), protect=protect, **options)
+    def leakage_at(model: Model, sigma: float, protect: Mapping[str, tuple[str, ...]] | None) -> Leakage:
+        return leakage_of(
+            model, mechanism, sigma, method=_leakage_method(model, protect), protect=protect, **options
+        )
 
-    really = leaked(linked, naive.sigma, people)
+    really = leakage_at(linked, naive.sigma, people)
     return LinkageCost(
         adversary, epsilon, query, cal.sigma, naive.sigma, really.epsilon,
-        leaked(linked, cal.sigma, None).epsilon, leaked(unlinked, cal.sigma, None).epsilon,
+        leakage_at(linked, cal.sigma, None).epsilon, leakage_at(unlinked, cal.sigma, None).epsilon,
         exact=really.certificate.kind == "exact",
     )  # fmt: skip
 
 
-def _best(model: Model, protect: Mapping[str, tuple[str, ...]] | None) -> str:
+def _leakage_method(model: Model, protect: Mapping[str, tuple[str, ...]] | None) -> str:
     """Return the exact limit where few enough genotypes are left beside the protected ones."""
     sizes = {r: model.cardinality(r) for r in model.records}
     units = protect.values() if protect else [(r,) for r in model.records]

@@ -12,7 +12,7 @@ from quiltdp.errors import InvalidArgument, option
 from quiltdp.model import Table
 
 
-def _probability(name: str, value: float, upper: float = 1.0) -> float:
+def _check_probability(name: str, value: float, upper: float = 1.0) -> float:
     number = float(value)
     if not 0.0 <= number <= upper:  # also refuses NaN
         raise InvalidArgument(f"{option(name)} must lie between 0 and {upper:g}, not {value!r}")
@@ -32,12 +32,12 @@ def founder_table(allele_frequency: float, *, inbreeding: float = 0.0, copies: i
     >>> founder_table(0.5, inbreeding=1.0).tolist()
     [0.5, 0.0, 0.5]
     """
-    p = _probability("allele_frequency", allele_frequency)
+    p = _check_probability("allele_frequency", allele_frequency)
     if p in (0.0, 1.0):
         raise InvalidArgument(
             f"{option('allele_frequency')} {p:g}: nobody varies at this locus, there is nothing to protect"
         )
-    f = _probability("inbreeding", inbreeding)
+    f = _check_probability("inbreeding", inbreeding)
     q = 1.0 - p
     if copies == 1:
         return np.array([q, p])
@@ -56,12 +56,12 @@ def gamete(copies: int, mutation_rate: float) -> Table:
     >>> gamete(2, 0.0).tolist(), gamete(2, 0.001).tolist()
     ([0.0, 0.5, 1.0], [0.001, 0.5, 0.999])
     """
-    mu = _probability("mutation_rate", mutation_rate, 0.5)
+    mu = _check_probability("mutation_rate", mutation_rate, 0.5)
     share = np.arange(copies + 1) / copies
     return np.where(share == 0.5, 0.5, share * (1.0 - mu) + (1.0 - share) * mu)
 
 
-def _two_draws(first: Table, second: Table) -> Table:
+def _sum_of_two_alleles(first: Table, second: Table) -> Table:
     """P(g | …): the sum of two independent alleles with the given chances, all pairs."""
     a, b = first[:, None], second[None, :]
     return np.stack([(1 - a) * (1 - b), a * (1 - b) + (1 - a) * b, a * b], axis=-1)
@@ -76,35 +76,35 @@ def child_table(mutation_rate: float = 0.0) -> Table:
     ([0.25, 0.5, 0.25], [0.0, 1.0, 0.0])
     """
     t = gamete(2, mutation_rate)
-    return _two_draws(t, t)
+    return _sum_of_two_alleles(t, t)
 
 
 def x_daughter_table(mutation_rate: float = 0.0) -> Table:
     """P(daughter | father, mother) on the X: his only X and one of hers; axes 2 × 3 × 3."""
-    return _two_draws(gamete(1, mutation_rate), gamete(2, mutation_rate))
+    return _sum_of_two_alleles(gamete(1, mutation_rate), gamete(2, mutation_rate))
 
 
-def son_table(mutation_rate: float = 0.0) -> Table:
+def x_son_table(mutation_rate: float = 0.0) -> Table:
     """P(son | mother) on the X: one of her two, his father gives none; axes 3 × 2."""
     t = gamete(2, mutation_rate)
     return np.stack([1 - t, t], axis=-1)
 
 
-def call_table(error_rate: float, states: int = 3) -> Table:
+def genotype_call_table(error_rate: float, states: int = 3) -> Table:
     """P(called genotype | true genotype): right with probability 1 − e, else any other, equally.
 
     Examples
     --------
-    >>> call_table(0.02)[0].tolist()
+    >>> genotype_call_table(0.02)[0].tolist()
     [0.98, 0.01, 0.01]
     """
-    e = _probability("error_rate", error_rate)
+    e = _check_probability("error_rate", error_rate)
     table = np.full((states, states), e / (states - 1))
     np.fill_diagonal(table, 1.0 - e)
     return table
 
 
-def exactness(mutation_rate: float, error_rate: float) -> tuple[str, ...]:
+def exactness_notes(mutation_rate: float, error_rate: float) -> tuple[str, ...]:
     """Say what it means that neither mutations nor wrong calls are possible; nothing where they are."""
     if mutation_rate > 0 or error_rate > 0:
         return ()

@@ -54,7 +54,7 @@ class Locus:
         """Check every number, through the tables that use it."""
         mendel.founder_table(self.allele_frequency, inbreeding=self.inbreeding)
         mendel.gamete(2, self.mutation_rate)
-        mendel.call_table(self.error_rate)
+        mendel.genotype_call_table(self.error_rate)
 
     def copies(self, person: Person) -> int:
         """Return how many alleles the person carries."""
@@ -68,7 +68,7 @@ class Locus:
             f" {self.allele_frequency:g}, inbreeding {self.inbreeding:g},"
             f" mutation rate {self.mutation_rate:g}, genotyping error {self.error_rate:g}"
         )
-        return (law, *mendel.exactness(self.mutation_rate, self.error_rate))
+        return (law, *mendel.exactness_notes(self.mutation_rate, self.error_rate))
 
 
 def pedigree(
@@ -139,36 +139,36 @@ def pedigree(
     >>> m.factors, m.states["kid"]
     ((P(dad), P(mum), P(kid | dad, mum)), ('0', '1', '2'))
     """
-    family = _family(source, reading)
+    family = _family_of_source(source, reading)
     genetics: dict[str, Any] = {
         "mutation_rate": mutation_rate, "error_rate": error_rate,
         "inbreeding": inbreeding, "x_linked": x_linked,
     }  # fmt: skip
     linked = None
     if recombination is not None:
-        linked = _linked(allele_frequency, recombination, ld, haplotypes, genetics)
+        linked = _linked_loci(allele_frequency, recombination, ld, haplotypes, genetics)
         allele_frequency = linked.frequencies
     elif ld is not None or haplotypes is not None:
         name = option("ld" if ld is not None else "haplotypes")
         raise InvalidArgument(f"{name} is about linked loci: give {option('recombination', 0.01)} too")
-    loci = _loci(allele_frequency, family.source, genetics)
-    warnings = _check(family, next(iter(loci.values())))
+    loci = _named_loci(allele_frequency, family.source, genetics)
+    warnings = _check_family(family, next(iter(loci.values())))
     members = study_members(family, study)
-    provenance = _provenance(family, loci, members)
+    provenance = _model_provenance(family, loci, members)
     tables: Tables = {}
     if linked is None:
-        explanation = _genetics(loci)
+        explanation = _genetics_notes(loci)
         for name, locus in loci.items():
-            tables.update(_tables(family, locus, members, f"@{name}" if name else ""))
+            tables.update(_genotype_tables(family, locus, members, f"@{name}" if name else ""))
     else:
-        from quiltdp.domains.pedigree.linked import linked_tables
+        from quiltdp.domains.pedigree.linked import linked_network_tables
 
         explanation = linked.explanation
-        tables = linked_tables(family, linked, members)
+        tables = linked_network_tables(family, linked, members)
         provenance["recombination"] = ", ".join(f"{t:g}" for t in linked.recombination)
         provenance["allele_frequencies"] = json.dumps(linked.frequencies)
-    people = _people(family, members, list(loci), layered=error_rate > 0)
-    notes = (*explanation, *_who(family, members), *warnings)
+    people = _people_per_record(family, members, list(loci), layered=error_rate > 0)
+    notes = (*explanation, *_notes_on_records(family, members), *warnings)
     return Model.from_tables(tables, list(people), people=people, notes=notes, provenance=provenance)
 
 
@@ -187,7 +187,7 @@ def load(path: str | Path, **options: object) -> Model:
     return pedigree(path, **options)  # type: ignore[arg-type]  # options come by name from the caller
 
 
-def _family(source: Any, reading: Mapping[str, Any]) -> Pedigree:
+def _family_of_source(source: Any, reading: Mapping[str, Any]) -> Pedigree:
     if isinstance(source, Pedigree):
         for name in reading:
             raise InvalidArgument(f"{name!r} says how to read a file, and this pedigree is read")
@@ -200,7 +200,7 @@ def _family(source: Any, reading: Mapping[str, Any]) -> Pedigree:
         return read_pedigree(path, **reading)
 
 
-def _loci(
+def _named_loci(
     frequency: float | Mapping[str, float] | Sequence[str] | None, source: str, genetics: Mapping[str, Any]
 ) -> dict[str, Locus]:
     if frequency is None:
@@ -218,7 +218,7 @@ def _loci(
     return {str(n): Locus(f, **genetics) for n, f in named.items()}
 
 
-def _linked(
+def _linked_loci(
     frequency: float | Mapping[str, float] | Sequence[str] | None,
     recombination: float | Sequence[float],
     ld: float | Sequence[float] | None,
@@ -244,32 +244,32 @@ def _linked(
     return linked
 
 
-def _check(family: Pedigree, locus: Locus) -> tuple[str, ...]:
+def _check_family(family: Pedigree, locus: Locus) -> tuple[str, ...]:
     """Refuse what the locus cannot be computed with; return the rest as warnings."""
-    sexes = sex_against_role(family)
+    sexes = _sex_conflicts(family)
     if locus.x_linked:
-        refuse_if_any(family.source, sexes, "an X-linked locus needs the sex of everybody")
+        _refuse_first_problem(family.source, sexes, "an X-linked locus needs the sex of everybody")
         unknown = [
             f"line {p.line}: the sex of {p.name!r} is unknown" for p in family.people if p.sex == "unknown"
         ]
         if unknown:
             needs = f"and an X-linked locus needs the sex of everybody ({len(unknown)} unknown)"
             raise InvalidModel(f"{family.source}: {unknown[0]}, {needs}")
-    violations = mendel_violations(family)
+    violations = _mendel_violations(family)
     if locus.mutation_rate == 0 and locus.error_rate == 0:
         what = "genotypes that Mendel forbids (set a mutation or an error rate)"
-        refuse_if_any(family.source, violations, what)
+        _refuse_first_problem(family.source, violations, what)
     return (*family.warnings, *sexes, *violations)
 
 
-def _tables(family: Pedigree, locus: Locus, members: Collection[str], suffix: str) -> Tables:
+def _genotype_tables(family: Pedigree, locus: Locus, members: Collection[str], suffix: str) -> Tables:
     chosen = frozenset(members)
     genome = {
         p.name: f"{p.name}{suffix}" + (_TRUE if locus.error_rate > 0 and chosen & {p.name, *p.also} else "")
         for p in family.people
     }
-    law = _laws(locus)
-    called = {k: mendel.call_table(locus.error_rate, k) for k in (2, 3)}
+    law = _inheritance_tables(locus)
+    called = {k: mendel.genotype_call_table(locus.error_rate, k) for k in (2, 3)}
     tables: Tables = {}
     calls: Tables = {}
     for p in family.people:
@@ -283,7 +283,7 @@ def _tables(family: Pedigree, locus: Locus, members: Collection[str], suffix: st
     return {**tables, **calls}
 
 
-def _people(
+def _people_per_record(
     family: Pedigree, members: Sequence[str], loci: Sequence[str], *, layered: bool
 ) -> dict[str, int]:
     """Return how many members each record stands for: a called genotype for one, a genome for its twins."""
@@ -291,16 +291,16 @@ def _people(
     return {f"{r}@{n}" if n else r: k for n in loci for r, k in counts.items()}
 
 
-def _laws(locus: Locus) -> dict[tuple[int, int], Table]:
+def _inheritance_tables(locus: Locus) -> dict[tuple[int, int], Table]:
     """Return the table of a genotype by how many parents it depends on and how many alleles it has."""
     p, inbreeding, mutation = locus.allele_frequency, locus.inbreeding, locus.mutation_rate
     founders = {(0, k): mendel.founder_table(p, inbreeding=inbreeding, copies=k) for k in (1, 2)}
     if not locus.x_linked:
         return {**founders, (2, 2): mendel.child_table(mutation)}
-    return {**founders, (1, 1): mendel.son_table(mutation), (2, 2): mendel.x_daughter_table(mutation)}
+    return {**founders, (1, 1): mendel.x_son_table(mutation), (2, 2): mendel.x_daughter_table(mutation)}
 
 
-def _genetics(loci: Mapping[str, Locus]) -> tuple[str, ...]:
+def _genetics_notes(loci: Mapping[str, Locus]) -> tuple[str, ...]:
     explanation = next(iter(loci.values())).explanation()
     if len(loci) == 1:
         return explanation
@@ -309,14 +309,14 @@ def _genetics(loci: Mapping[str, Locus]) -> tuple[str, ...]:
     return (f"{len(loci)} unlinked loci, independent of each other: {frequencies}{more}", *explanation)
 
 
-def _who(family: Pedigree, members: Sequence[str]) -> list[str]:
+def _notes_on_records(family: Pedigree, members: Sequence[str]) -> list[str]:
     people = sum(1 + len(p.also) for p in family.people)  # twins share a genome, and are two people
     latent = people - len(members)
     text = f"{len(members):,} of {people:,} people are records"
     return [text + (f"; {latent:,} are latent (in the pedigree, not in the study)" if latent else "")]
 
 
-def _provenance(family: Pedigree, loci: Mapping[str, Locus], members: Sequence[str]) -> dict[str, str]:
+def _model_provenance(family: Pedigree, loci: Mapping[str, Locus], members: Sequence[str]) -> dict[str, str]:
     locus = next(iter(loci.values()))
     frequencies = {f"{x.allele_frequency:g}" for x in loci.values()}
     return {
@@ -337,7 +337,7 @@ def _provenance(family: Pedigree, loci: Mapping[str, Locus], members: Sequence[s
 # -- what looks like a mistake, by line and person ----------------------------------------------------
 
 
-def sex_against_role(pedigree: Pedigree) -> tuple[str, ...]:
+def _sex_conflicts(pedigree: Pedigree) -> tuple[str, ...]:
     """Return one line per person whose sex contradicts being a father or a mother; suggest the cause."""
     fathers = {p.father: p for p in reversed(pedigree.people) if p.father}
     mothers = {p.mother: p for p in reversed(pedigree.people) if p.mother}
@@ -360,7 +360,7 @@ def sex_against_role(pedigree: Pedigree) -> tuple[str, ...]:
     return tuple(f"{text}; {hint}" for text in wrong)
 
 
-def mendel_violations(pedigree: Pedigree) -> tuple[str, ...]:
+def _mendel_violations(pedigree: Pedigree) -> tuple[str, ...]:
     """Return one line per trio and locus whose genotypes Mendel forbids (missing alleles pass)."""
     violations = []
     for p in pedigree.people:
@@ -368,25 +368,26 @@ def mendel_violations(pedigree: Pedigree) -> tuple[str, ...]:
             continue
         father, mother = (pedigree[q] for q in p.parents)
         for k, locus in enumerate(pedigree.loci):
-            child, dad, mum = (_typed(q.alleles, k) for q in (p, father, mother))
+            child, dad, mum = (_typed_alleles(q.alleles, k) for q in (p, father, mother))
             ways = () if child is None else (child, child[::-1])
             if ways and not any((dad is None or a in dad) and (mum is None or b in mum) for a, b in ways):
                 violations.append(
-                    f"line {p.line}: at {locus}, {p.name!r} has {_show(child)}, which the parents"
-                    f" {father.name!r} {_show(dad)} and {mother.name!r} {_show(mum)} cannot give"
+                    f"line {p.line}: at {locus}, {p.name!r} has {_show_alleles(child)}, which the parents"
+                    f" {father.name!r} {_show_alleles(dad)} and {mother.name!r} {_show_alleles(mum)} cannot"
+                    " give"
                 )
     return tuple(violations)
 
 
-def _typed(alleles: Sequence[Alleles], k: int) -> Alleles | None:
+def _typed_alleles(alleles: Sequence[Alleles], k: int) -> Alleles | None:
     return None if k >= len(alleles) or _UNTYPED & set(alleles[k]) else alleles[k]
 
 
-def _show(genotype: Alleles | None) -> str:
+def _show_alleles(genotype: Alleles | None) -> str:
     return "untyped" if genotype is None else "/".join(genotype)
 
 
-def refuse_if_any(source: str, problems: Sequence[str], what: str) -> None:
+def _refuse_first_problem(source: str, problems: Sequence[str], what: str) -> None:
     """Refuse with the first problem, and the number of others."""
     if problems:
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""

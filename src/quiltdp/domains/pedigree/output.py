@@ -74,29 +74,31 @@ def person_table(
     """
     graph = moralize(model)
     place = {p.name: k for k, p in enumerate(family)}
-    members = {family[_split(family, r)[0]].name for r in model.records}
+    members = {family[_person_and_locus(family, r)[0]].name for r in model.records}
     rows = []
     own = records_by_person(model)
     single = all(len(records) == 1 for records in own.values())
     units = {r: (r,) for r in model.records} if single or own.keys() != set(informed) else own
     for unit, (record, *others) in units.items():
-        name, locus = _split(family, record)
+        name, locus = _person_and_locus(family, record)
         locus = f"all {len(others) + 1} loci" if others else locus
         person = family[name]
         node = f"{record}:true" if f"{record}:true" in model.states else record
-        blanket = {family[_split(family, n)[0]].name for n in markov_blanket(graph, node)} - {person.name}
+        blanket = {family[_person_and_locus(family, n)[0]].name for n in markov_blanket(graph, node)} - {
+            person.name
+        }
         quilt = tuple(sorted(blanket, key=place.__getitem__))
         rows.append(
             PersonLeakage(
                 person.family, person.id if name == person.name and person.id else name, locus,
-                informed[unit], prior[unit], quilt, _driver(family, person.name, members),
+                informed[unit], prior[unit], quilt, _relatives_in_study(family, person.name, members),
                 name, person.label, None if asked is None else asked[unit],
             )
         )  # fmt: skip
     return tuple(rows)
 
 
-def _split(family: Pedigree, node: str) -> tuple[str, str]:
+def _person_and_locus(family: Pedigree, node: str) -> tuple[str, str]:
     """Return person and locus of a node."""
     name = node.removesuffix(":true")
     if name in family.by_name:
@@ -105,7 +107,7 @@ def _split(family: Pedigree, node: str) -> tuple[str, str]:
     return person, locus
 
 
-def _driver(family: Pedigree, name: str, members: set[str]) -> str:
+def _relatives_in_study(family: Pedigree, name: str, members: set[str]) -> str:
     """Return the near relatives in the study, counted by what they are."""
     me = family[name]
     children = family.children.get(name, ())
@@ -119,11 +121,11 @@ def _driver(family: Pedigree, name: str, members: set[str]) -> str:
     counts = Counter(word for n, word in near if n in members)
     if me.also:
         counts["monozygotic twin"] = len(me.also)
-    words = (_plural(count, word) for word, count in counts.items())
+    words = (_counted_noun(count, word) for word, count in counts.items())
     return ", ".join(words) or "no near relative in the study"
 
 
-def _plural(count: int, word: str) -> str:
+def _counted_noun(count: int, word: str) -> str:
     if count == 1:
         return f"1 {word}"
     return f"{count} {word[:-5]}children" if word.endswith("child") else f"{count} {word}s"
@@ -141,11 +143,11 @@ def leakage_tsv(rows: Iterable[PersonLeakage]) -> str:
     for r in listed:
         label = (r.label,) if labelled else ()
         row = (r.family, r.person, *label, r.locus, r.informed, r.prior, ",".join(r.quilt), r.driver)
-        writer.writerow([_cell(c) for c in row])
+        writer.writerow([_tsv_cell(c) for c in row])
     return out.getvalue()
 
 
-def _cell(value: str | float) -> str:
+def _tsv_cell(value: str | float) -> str:
     if isinstance(value, float):
         return "inf" if math.isinf(value) else f"{_SIX_UP.create_decimal_from_float(value):g}"
     return printable(value)

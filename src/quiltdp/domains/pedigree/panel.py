@@ -117,27 +117,27 @@ class PanelProfile:
         who, scale = adversary_from(adversary), up(1.0 / sigma, 4.0)
         w = np.ones(len(self.panel)) if weights is None else weights
 
-        def question() -> Vector:
+        def sum_over_loci() -> Vector:
             total = np.zeros(len(self.people))
-            for kind, at in self._places():
+            for kind, at in self._kinds_with_positions():
                 total[at] += kind.leakage(who, w[kind.loci], scale)
             return round_up_digits_array(up_array(total, 8.0))
 
-        return self.answer(question)
+        return self.answer(sum_over_loci)
 
     def leakage_per_locus(self, sigma: float, adversary: str | Adversary) -> Vector:
         """Return the certified leakage of every person at the worst single locus, noise σ at each."""
         who, scale = adversary_from(adversary), up(1.0 / sigma, 4.0)
 
-        def question() -> Vector:
+        def take_worst_locus() -> Vector:
             worst = np.zeros(len(self.people))
-            for kind, at in self._places():
+            for kind, at in self._kinds_with_positions():
                 worst[at] = np.maximum(worst[at], kind.worst_locus(who, scale))
             return round_up_digits_array(up_array(worst, 8.0))
 
-        return self.answer(question)
+        return self.answer(take_worst_locus)
 
-    def _places(self) -> Iterator[tuple[Kind, NDArray[np.intp]]]:
+    def _kinds_with_positions(self) -> Iterator[tuple[Kind, NDArray[np.intp]]]:
         """Yield every kind of loci, and where its records stand among the people."""
         place = {name: k for k, name in enumerate(self.people)}
         for kind in self.kinds:
@@ -245,13 +245,13 @@ def panel_profile(
                 Kind.of(family, query, at, loci.frequency[at], loci.counts[at], study, here, nodes, **how)
             )
     people = dict.fromkeys(r for kind in kinds for r in kind.model.records)
-    notes = (*loci.notes, *kinds[0].model.notes[1:], *_notes(loci, kinds))
+    notes = (*loci.notes, *kinds[0].model.notes[1:], *_panel_notes(loci, kinds))
     members = study_members(family, study)
     provenance = kinds[0].model.provenance
     return PanelProfile(family, loci, query, tuple(people), tuple(kinds), members, notes, provenance, shared)
 
 
-def _notes(panel: Panel, kinds: Sequence[Kind]) -> tuple[str, ...]:
+def _panel_notes(panel: Panel, kinds: Sequence[Kind]) -> tuple[str, ...]:
     unlinked = (
         f"{panel.loci:,} loci, taken as unlinked: independent of each other given the pedigree; what linked"
         " loci tell about each other is not counted"

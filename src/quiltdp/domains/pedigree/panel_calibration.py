@@ -106,7 +106,7 @@ class PanelCalibration:
         kinds = self.profile.kinds
         alone = [(1 if self.per_locus else kind.size) * kind.query.sensitivity for kind in kinds]
         own = max(alone) if self.per_locus else math.fsum(alone)
-        group = _enough(self.profile, self.epsilon, per_locus=self.per_locus)
+        group = _group_privacy_sigma(self.profile, self.epsilon, per_locus=self.per_locus)
         return {"independent": round_up_digits(own / self.epsilon), "group": round_up_digits(group)}
 
     @property
@@ -195,12 +195,12 @@ def calibrate_panel(
         raise InvalidArgument("per locus every locus has the noise it needs: leave the split equal")
     unit = "one person at one locus" if per_locus else profile.unit
 
-    def question() -> PanelCalibration:
+    def find_noise() -> PanelCalibration:
         weights = np.ones(len(profile.panel))
-        enough = _enough(profile, epsilon, per_locus=per_locus)
+        enough = _group_privacy_sigma(profile, epsilon, per_locus=per_locus)
         if split == "least-error":
             for kind in profile.kinds:
-                weights[kind.loci] = np.cbrt(kind.slopes(who, 1.0 / enough))
+                weights[kind.loci] = np.cbrt(kind.leakage_slopes(who, 1.0 / enough))
             weights /= float(np.average(weights, weights=profile.panel.counts))
 
         def leakage(sigma: float) -> Vector:
@@ -208,20 +208,22 @@ def calibrate_panel(
                 return profile.leakage_per_locus(sigma, who)
             return profile.leakage(sigma, who, weights)
 
-        sigma, leakages = _smallest(leakage, epsilon, enough / float(weights.min()))
+        sigma, leakages = _smallest_certified_sigma(leakage, epsilon, enough / float(weights.min()))
         people = dict(zip(profile.people, leakages.tolist(), strict=True))
         return PanelCalibration(profile, sigma, weights, epsilon, who.name, unit, people, profile.done)
 
-    return profile.answer(question)
+    return profile.answer(find_noise)
 
 
-def _enough(profile: PanelProfile, epsilon: float, *, per_locus: bool) -> float:
+def _group_privacy_sigma(profile: PanelProfile, epsilon: float, *, per_locus: bool) -> float:
     """Return a σ that is surely enough: the whole family's sensitivity over ε."""
     totals = [(1 if per_locus else kind.size) * float(kind.whole.max()) for kind in profile.kinds]
     return up((max(totals) if per_locus else math.fsum(totals)) / epsilon, 4096.0)
 
 
-def _smallest(leakage: Callable[[float], Vector], epsilon: float, enough: float) -> tuple[float, Vector]:
+def _smallest_certified_sigma(
+    leakage: Callable[[float], Vector], epsilon: float, enough: float
+) -> tuple[float, Vector]:
     """Return the smallest σ that passed its own check, and the leakages there; group privacy's is enough.
 
     Leakage is nearly proportional to 1/σ, so a few steps do.
@@ -256,7 +258,7 @@ def to_calibration(panel: PanelCalibration) -> Calibration:
     that vector by Σ_l Δ_l / weight_l.
     """
     profile = panel.profile
-    spec = _spec(panel)
+    spec = _laplace_mechanism(panel)
     statement = (
         f"leakages of {profile.panel.loci:,} independent loci add; {panel.unit}; certified bounds per"
         f" frequency, rounded up; for the {profile.query} only"
@@ -271,13 +273,13 @@ def to_calibration(panel: PanelCalibration) -> Calibration:
         method="panel",
         binding=Binding(panel.binding, panel.leakage[panel.binding], "panel"),
         certificate=Certificate("certified bound", statement, panel.done.work.to_dict(), panel.done.stage),
-        fingerprint=_fingerprint(panel),
+        fingerprint=_release_fingerprint(panel),
         protected=panel.unit,
         notes=(*profile.assumed, *panel.notes),
     )
 
 
-def _spec(panel: PanelCalibration) -> Laplace:
+def _laplace_mechanism(panel: PanelCalibration) -> Laplace:
     """Return how far the protected unit, one person or one person at one locus, moves the vector."""
     parts = [k.query.sensitivity_per_locus / panel.weights[k.loci] for k in panel.profile.kinds]
     if panel.per_locus:
@@ -285,7 +287,7 @@ def _spec(panel: PanelCalibration) -> Laplace:
     return Laplace(round_up_digits(sum(float(p.sum()) for p in parts)))
 
 
-def _fingerprint(panel: PanelCalibration) -> str:
+def _release_fingerprint(panel: PanelCalibration) -> str:
     """Return the family's, the loci's and, where they differ, the weights': costs add only at equal ones."""
     own = panel.profile.fingerprint
     if np.ptp(panel.weights) == 0.0:
@@ -308,7 +310,7 @@ def noisy_counts(
     true = genotypes.answer(panel.profile.query)
     if len(true) != len(panel.profile.panel):
         raise InvalidArgument(f"genotypes of {len(true)} loci for a panel of {len(panel.profile.panel)}")
-    spec = _spec(panel)
+    spec = _laplace_mechanism(panel)
     # rounding is charged at every number by itself, to the least change of it: all of them together
     smallest = true.size / float(panel.weights.max())  # counts are whole numbers
     mechanism = LaplaceMechanism(spec, panel.sigma, dimension=true.size, smallest=smallest, noise=noise)

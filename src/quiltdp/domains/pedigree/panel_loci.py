@@ -64,7 +64,7 @@ ANY_FREQUENCY = "any frequency"
 """Stands where an adversary does: anybody, at any frequency."""
 
 
-def seen_people(family: Pedigree, members: Collection[str]) -> Pedigree:
+def drop_uninformative_people(family: Pedigree, members: Collection[str]) -> Pedigree:
     """Return the family without people outside the study who have no descendants in it.
 
     Nothing is released about them and nobody descends from them: they tell nothing, and two people who
@@ -74,7 +74,7 @@ def seen_people(family: Pedigree, members: Collection[str]) -> Pedigree:
     --------
     >>> from quiltdp.domains.pedigree import Pedigree, Person
     >>> trio = Pedigree((Person("dad"), Person("mum"), Person("kid", "dad", "mum")))
-    >>> [p.name for p in seen_people(trio, ["dad", "mum"]).people]
+    >>> [p.name for p in drop_uninformative_people(trio, ["dad", "mum"]).people]
     ['dad', 'mum']
     """
     chosen, kept = frozenset(members), set()
@@ -84,7 +84,7 @@ def seen_people(family: Pedigree, members: Collection[str]) -> Pedigree:
     return replace(family, people=tuple(p for p in family.people if p.name in kept), facts={})
 
 
-def nodes_of(frequencies: Vector, most: int, counts: NDArray[np.int64] | None = None) -> Vector:
+def choose_frequencies(frequencies: Vector, most: int, counts: NDArray[np.int64] | None = None) -> Vector:
     """Return frequencies to analyse: all different ones, or at most ``most`` (never fewer than two).
 
     The least and the largest are among them, and those between lie denser where there are more loci:
@@ -93,7 +93,7 @@ def nodes_of(frequencies: Vector, most: int, counts: NDArray[np.int64] | None = 
     Examples
     --------
     >>> import numpy as np
-    >>> nodes_of(np.array([0.1, 0.3, 0.1, 0.31, 0.11, np.nan]), 3).tolist()
+    >>> choose_frequencies(np.array([0.1, 0.3, 0.1, 0.31, 0.11, np.nan]), 3).tolist()
     [0.1, 0.3, 0.31]
     """
     known = ~np.isnan(frequencies)
@@ -165,10 +165,10 @@ class Kind:
         if all(np.array_equal(table, table[::-1, ::-1]) for table in prices.values()):
             folded = np.minimum(frequency, 1.0 - frequency)
         folded[(folded == 0.0) | (folded == 1.0)] = np.nan
-        seen = seen_people(family, study_members(family, study))
-        whole, others, alleles = _surroundings(seen, Locus(0.25, **genetics), counted.sensitivities)
-        wanted = _enough_nodes(folded, float(alleles.max(initial=0.0, where=others > 0)))
-        nodes = nodes_of(folded, min(most, wanted), counts)
+        seen = drop_uninformative_people(family, study_members(family, study))
+        whole, others, alleles = _family_totals(seen, Locus(0.25, **genetics), counted.sensitivities)
+        wanted = _sufficient_node_count(folded, float(alleles.max(initial=0.0, where=others > 0)))
+        nodes = choose_frequencies(folded, min(most, wanted), counts)
         analyses = NodeAnalyses(seen, study, genetics, counted, model.fingerprint, **how)
         return cls(model, counted, loci, counts, folded, nodes, whole, others, alleles, analyses)
 
@@ -184,35 +184,41 @@ class Kind:
 
     def leakage(self, adversary: Adversary, weights: Vector, scale: float) -> Vector:
         """Return Σ over the loci of this kind, for every record; noise of locus l is weights_l / scale."""
-        low, *parts = self._between
+        low, *parts = self._interpolation_weights
         groups, place = np.unique(np.stack([low, weights]), axis=1, return_inverse=True)
         loci = [self.counts * part for part in (np.ones(len(low)), *parts)]
         sums = np.array([np.bincount(place.ravel(), part) for part in loci], dtype=np.float64)
         total = np.zeros(len(self.model.records))
         for one, (count, share, rest, gap) in zip(
-            self._at(adversary, groups, scale), up_array(sums, 8.0 * (len(low) + 8)).T, strict=True
+            self._bracket_leakages(adversary, groups, scale),
+            up_array(sums, 8.0 * (len(low) + 8)).T,
+            strict=True,
         ):
             total += np.minimum(count * one.group, share * one.below + rest * one.above + gap * one.bend)
         return up_array(total, 8.0 * (len(sums[0]) + 8))
 
     def worst_locus(self, adversary: Adversary, scale: float) -> Vector:
         """Return the largest leakage at one locus of this kind, for every record."""
-        low, share, rest, gap = self._between
+        low, share, rest, gap = self._interpolation_weights
         groups, place = np.unique(low, return_inverse=True)
         worst = np.zeros(len(self.model.records))
-        for k, one in enumerate(self._at(adversary, np.stack([groups, np.ones(len(groups))]), scale)):
+        for k, one in enumerate(
+            self._bracket_leakages(adversary, np.stack([groups, np.ones(len(groups))]), scale)
+        ):
             here = place == k
             ends = np.maximum(one.below * (share[here].max() > 0), one.above * (rest[here].max() > 0))
             worst = np.maximum(worst, np.minimum(one.group, ends + up(float(gap[here].max())) * one.bend))
         return up_array(worst)
 
-    def slopes(self, adversary: Adversary, scale: float) -> Vector:
+    def leakage_slopes(self, adversary: Adversary, scale: float) -> Vector:
         """Return about what the worst-off record loses at each locus, the same for loci between two nodes."""
-        groups, place = np.unique(self._between[0], return_inverse=True)
-        brackets = self._at(adversary, np.stack([groups, np.ones(len(groups))]), scale)
+        groups, place = np.unique(self._interpolation_weights[0], return_inverse=True)
+        brackets = self._bracket_leakages(adversary, np.stack([groups, np.ones(len(groups))]), scale)
         return np.array([one.below.max() for one in brackets])[place]
 
-    def _at(self, adversary: Adversary, groups: Vector, scale: float) -> list[_Bracket]:
+    def _bracket_leakages(
+        self, adversary: Adversary, groups: Vector, scale: float
+    ) -> list[_FrequencyBracket]:
         """Return what is certified at both ends of brackets, and of the noise 1/scale in each."""
         last = len(self.nodes) - 1
         ends = {}
@@ -227,11 +233,11 @@ class Kind:
             bend = 2.0 * self.alleles**2 * np.minimum(cost / (6.0 * math.sqrt(3.0)), 0.25)
             high = min(int(low) + 1, last) if low >= 0 else -1
             group = up(scale / w) * self.whole
-            brackets.append(_Bracket(up_array(group), at[int(low), w], at[high, w], up_array(bend)))
+            brackets.append(_FrequencyBracket(up_array(group), at[int(low), w], at[high, w], up_array(bend)))
         return brackets
 
     @cached_property
-    def _between(self) -> tuple[Vector, Vector, Vector, Vector]:
+    def _interpolation_weights(self) -> tuple[Vector, Vector, Vector, Vector]:
         """For each locus: the node below it (−1: unknown), λ, 1 − λ and ½ (θ − a)(b − θ), rounded up."""
         low = np.full(len(self.frequency), -1.0)
         share, rest, gap = np.ones(len(low)), np.zeros(len(low)), np.zeros(len(low))
@@ -248,7 +254,7 @@ class Kind:
         return low, share, rest, gap
 
 
-class _Bracket(NamedTuple):
+class _FrequencyBracket(NamedTuple):
     """What is certified of every record: group privacy, at both ends of a bracket, and K."""
 
     group: Vector
@@ -257,7 +263,7 @@ class _Bracket(NamedTuple):
     bend: Vector
 
 
-def _enough_nodes(frequencies: Vector, alleles: float) -> int:
+def _sufficient_node_count(frequencies: Vector, alleles: float) -> int:
     """Return so many nodes that what lies between them adds little: ½ h²/6 of K for distances h."""
     logits = _logit(frequencies[~np.isnan(frequencies)])
     if not len(logits):
@@ -266,7 +272,7 @@ def _enough_nodes(frequencies: Vector, alleles: float) -> int:
     return 2 + math.ceil(float(np.ptp(logits)) / distance)
 
 
-def _surroundings(
+def _family_totals(
     family: Pedigree, locus: Locus, weights: Mapping[str, float]
 ) -> tuple[Vector, Vector, Vector]:
     """Return, for every record, Σ of weights over its family, the same without its own, and M."""
@@ -284,7 +290,7 @@ def _surroundings(
     return both[:, 0], others, both[:, 1]
 
 
-class _Question(NamedTuple):
+class _NodeQuestion(NamedTuple):
     """An adversary (or ``ANY_FREQUENCY``), a frequency, 1/σ, and the budget and limit for them."""
 
     adversary: Adversary | str
@@ -350,11 +356,11 @@ class NodeAnalyses:
         assert self.shared is not None, "questions are put where the analyses were made"
         limits = {True: (self.shared.asked, NO_GUARD), False: (self.shared.budget, self.shared.guard)}
         # at any frequency it is one pass, which is never cut short
-        questions = [_Question(*point, *limits[isinstance(point[0], str)]) for point in points]
+        questions = [_NodeQuestion(*point, *limits[isinstance(point[0], str)]) for point in points]
         answers = map_journaled(
             NodeAnalyses.ask,
             questions,
-            key=self._key,
+            key=self._journal_key,
             journal=self.journal,
             shared=self,
             executor=self.executor,
@@ -364,16 +370,16 @@ class NodeAnalyses:
         )
         return [np.array(values) for _, values in answers]
 
-    def _key(self, question: _Question) -> str:
+    def _journal_key(self, question: _NodeQuestion) -> str:
         who, frequency, scale, budget, _ = question
         name = who if isinstance(who, str) else who.name
         return hash_key(self._name, self.query.name, name, frequency, scale, budget.to_dict())
 
-    def ask(self, question: _Question) -> list[float]:
+    def ask(self, question: _NodeQuestion) -> list[float]:
         """Return the leakage of every record from the analysis behind it, made now if it is not there."""
         place = (question.adversary, question.frequency, question.budget)
         if place not in self._profiles:
-            self._profiles[place] = self._profile(question)
+            self._profiles[place] = self._leakage_profile(question)
             if len(self._profiles) > _KEPT:
                 self._profiles.popitem(last=False)
         self._profiles.move_to_end(place)
@@ -386,7 +392,7 @@ class NodeAnalyses:
                 del self._profiles[place]
         return [leakage[r] for r in self.query.terms]
 
-    def _profile(self, question: _Question) -> LeakageProfile:
+    def _leakage_profile(self, question: _NodeQuestion) -> LeakageProfile:
         family, study, genetics = self._source
         model = pedigree(family, question.frequency, study=study, **genetics)
         if isinstance(question.adversary, str):  # a founder's own table has spread 0: the frequency cancels

@@ -30,7 +30,7 @@ def grouped(pairs: Iterable[tuple[_K, _V]]) -> dict[_K, tuple[_V, ...]]:
     return {key: tuple(values) for key, values in groups.items()}
 
 
-def closure(start: Iterable[str], following: Callable[[str], Iterable[str]]) -> dict[str, int]:
+def reachable(start: Iterable[str], following: Callable[[str], Iterable[str]]) -> dict[str, int]:
     """Return everybody who can be reached from ``start``, with the least number of steps."""
     steps = dict.fromkeys(start, 0)
     queue = list(steps)
@@ -204,20 +204,28 @@ class Pedigree:
         name = text if text in self.by_name else self.named(*words) if len(words) == 2 else None
         if name is not None:
             return name
-        label = set(_plain(text).split())
-        alike = tuple(p for p in self.people if label and label <= set(_plain(p.label).split()))
-        for people in (self.by_id.get(text, ()), self._by_label.get(_plain(text), ()), alike):
+        label = set(_normalise_label(text).split())
+        alike = tuple(p for p in self.people if label and label <= set(_normalise_label(p.label).split()))
+        for people in (
+            self.by_id.get(text, ()),
+            self._people_by_label.get(_normalise_label(text), ()),
+            alike,
+        ):
             if len(people) == 1:
                 return people[0].name
             if people:
                 several = ", ".join(f"{p.name!r} (line {p.line})" for p in people[:3])
                 raise InvalidArgument(f"{where}{text!r} could be {several}: write one of these")
-        raise InvalidArgument(f"{where}{text!r} is not in the pedigree {self.source}{self._near(text)}")
+        raise InvalidArgument(
+            f"{where}{text!r} is not in the pedigree {self.source}{self._similar_names_hint(text)}"
+        )
 
-    def _near(self, text: str) -> str:
+    def _similar_names_hint(self, text: str) -> str:
         """Return the people whose id, name or label is nearly this, as a question."""
-        spellings = {_plain(s): p for p in reversed(self.people) for s in (p.name, p.id, p.label) if s}
-        close = get_close_matches(_plain(text), spellings, n=3, cutoff=0.5)
+        spellings = {
+            _normalise_label(s): p for p in reversed(self.people) for s in (p.name, p.id, p.label) if s
+        }
+        close = get_close_matches(_normalise_label(text), spellings, n=3, cutoff=0.5)
         people = dict.fromkeys(spellings[s] for s in close)
         shown = [f"{p.name!r}{f' ({p.label})' if p.label else ''}" for p in people]
         return f"; did you mean {' or '.join(shown)}?" if shown else ""
@@ -228,8 +236,8 @@ class Pedigree:
         return grouped((p.id, p) for p in self.people if p.id)
 
     @cached_property
-    def _by_label(self) -> Mapping[str, tuple[Person, ...]]:
-        return grouped((_plain(p.label), p) for p in self.people if p.label)
+    def _people_by_label(self) -> Mapping[str, tuple[Person, ...]]:
+        return grouped((_normalise_label(p.label), p) for p in self.people if p.label)
 
     def only(self, text: str) -> Pedigree:
         """Return the family with this label (FID), or the one this person belongs to.
@@ -296,11 +304,11 @@ class Pedigree:
         label: dict[str, str] = {}
         for p in self.people:
             if p.name not in label:
-                label |= dict.fromkeys(closure([p.name], self._nearest), p.name)
+                label |= dict.fromkeys(reachable([p.name], self._parents_and_children), p.name)
         groups = grouped((label[p.name], p.name) for p in self.people)
         return tuple(sorted(groups.values(), key=len, reverse=True))
 
-    def _nearest(self, name: str) -> tuple[str, ...]:
+    def _parents_and_children(self, name: str) -> tuple[str, ...]:
         return (*self[name].parents, *self.children.get(name, ()))
 
     @cached_property
@@ -318,7 +326,7 @@ class Pedigree:
         return edges - len(self.people) - len(self.couples) + len(self.components)
 
 
-def _plain(label: str) -> str:
+def _normalise_label(label: str) -> str:
     """Return a label as people compare them: case and blanks do not matter."""
     return " ".join(label.casefold().split())
 

@@ -113,7 +113,7 @@ class GenotypeQuery:
     @property
     def sensitivity(self) -> float:
         """The most that one person moves the answer, all their loci together."""
-        one = self._for_one
+        one = self._sensitivities_per_twin
         return max((math.fsum(one[r] for r in own if r in one) for own in self.protect.values()), default=0.0)
 
     @property
@@ -125,10 +125,10 @@ class GenotypeQuery:
     @property
     def sensitivity_per_locus(self) -> float:
         """The most that one person's genotype at one locus moves the answer."""
-        return max(self._for_one.values(), default=0.0)
+        return max(self._sensitivities_per_twin.values(), default=0.0)
 
     @cached_property
-    def _for_one(self) -> dict[str, float]:
+    def _sensitivities_per_twin(self) -> dict[str, float]:
         """Return the sensitivities for one of the people behind each record."""
         return {r: d / self.people.get(r, 1) for r, d in self.sensitivities.items()}
 

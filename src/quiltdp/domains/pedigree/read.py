@@ -15,7 +15,7 @@ from pathlib import Path
 from quiltdp.domains.pedigree import cells as table_cells
 from quiltdp.domains.pedigree.assemble import assemble
 from quiltdp.domains.pedigree.cells import Cells, MissingCodes, is_header, read_cells, read_sex
-from quiltdp.domains.pedigree.people import Pedigree, Row, RowFile, Sex, closure, grouped
+from quiltdp.domains.pedigree.people import Pedigree, Row, RowFile, Sex, grouped, reachable
 from quiltdp.errors import FileFormatError, InvalidArgument, option
 
 FORMATS = ("plink", "linkage", "table", "gedcom")
@@ -70,7 +70,7 @@ def read_pedigree(
     <Pedigree: 3 people, 2 founders, 1 family, 0 loops>
     """
     path = Path(path)
-    kind = format or _format(path)
+    kind = format or _detect_format(path)
     if kind not in FORMATS:
         raise InvalidArgument(f"{option('format')} must be one of {', '.join(FORMATS)}, not {kind!r}")
     codes = (missing,) if isinstance(missing, str) else tuple(missing)
@@ -92,7 +92,7 @@ def read_pedigree(
     return assemble(rows, twins=twins, unknown_parents=unknown_parents, join_families=join_families)
 
 
-def _format(path: Path) -> str:
+def _detect_format(path: Path) -> str:
     suffix = Path(path.name.lower().removesuffix(".gz")).suffix
     if suffix not in _BY_SUFFIX:
         raise InvalidArgument(
@@ -128,10 +128,10 @@ def read_table(path: str | Path, reading: Reading = Reading()) -> RowFile:  # no
             f"the first line {list(table.cells[0][:6])} does not name an id column; add a header, or {which}"
         )
         raise FileFormatError(path, table.lines[0], reason)
-    return _rows_of_table(table, "table", reading, frozenset({"", "0", "NA", "NaN"}), global_ids=True)
+    return _table_to_rows(table, "table", reading, frozenset({"", "0", "NA", "NaN"}), global_ids=True)
 
 
-def _rows_of_table(
+def _table_to_rows(
     table: Cells, kind: str, reading: Reading, no_parent: frozenset[str], *, global_ids: bool
 ) -> RowFile:
     """Turn a table with a header into rows."""
@@ -146,26 +146,26 @@ def _rows_of_table(
             " file has parents under other names, say which (columns={'father': …}, --column father=…)"
         )
 
-    def column(role: str) -> list[str]:
+    def column_cells(role: str) -> list[str]:
         return [row[where[role]] if role in where else "" for row in body]
 
-    ids, families = column("id"), [cell.strip() for cell in column("family")]
+    ids, families = column_cells("id"), [cell.strip() for cell in column_cells("family")]
     codes = MissingCodes(no_parent.union(reading.missing), frozenset(ids))
     fathers, mothers = (
-        [codes.parent(cell, n, i) for cell, n, i in zip(column(role), lines, ids, strict=True)]
+        [codes.parent(cell, n, i) for cell, n, i in zip(column_cells(role), lines, ids, strict=True)]
         for role in ("father", "mother")
     )
     coding = table_cells.sex_codes(reading.male, reading.female)
     if coding is None and "sex" in where:
         position = {i: k for k, i in enumerate(ids)}
         parents = ({position[p] for p in role if p in position} for role in (fathers, mothers))
-        coding = table_cells.zero_one_coding(column("sex"), *parents)
+        coding = table_cells.zero_one_coding(column_cells("sex"), *parents)
         if coding is not None:
             meaning = ", ".join(f"{code} = {sex}" for code, sex in sorted(coding.items()))
             warnings.append(f"the sex column holds 0 and 1; every parent agrees that {meaning}")
-    twins = _twin_labels(ids, families, [codes.parent(cell, None, "") for cell in column("twin")])
-    sexes = [read_sex(cell, coding) for cell in column("sex")]
-    zygosity = [cell.strip().lower() for cell in column("zygosity")]
+    twins = _twin_labels(ids, families, [codes.parent(cell, None, "") for cell in column_cells("twin")])
+    sexes = [read_sex(cell, coding) for cell in column_cells("sex")]
+    zygosity = [cell.strip().lower() for cell in column_cells("zygosity")]
     rows = tuple(
         Row(i, father, mother, sex, family, line, twins=twin, zygosity=kind_of_twin)
         for i, father, mother, sex, family, line, twin, kind_of_twin in zip(
@@ -189,7 +189,7 @@ def _twin_labels(ids: list[str], families: list[str], twins: list[str | None]) -
     label: dict[str, str] = {}
     for person in linked:
         if person not in label:
-            label |= dict.fromkeys(closure([person], linked.__getitem__), person)
+            label |= dict.fromkeys(reachable([person], linked.__getitem__), person)
     return [label.get(f"{family}|{person}", "") for person, family in zip(ids, families, strict=True)]
 
 
@@ -209,7 +209,7 @@ def read_plink(path: str | Path, reading: Reading = Reading()) -> RowFile:  # no
     path = Path(path)
     table = read_cells(path)
     if reading.columns or is_header(table.cells[0]):
-        return _rows_of_table(table, "PLINK", reading, frozenset({"0"}), global_ids=False)
+        return _table_to_rows(table, "PLINK", reading, frozenset({"0"}), global_ids=False)
     start = int(table.first_is_comment)
     body, lines = table.cells[start:], table.lines[start:]
     if not body:
@@ -220,11 +220,11 @@ def read_plink(path: str | Path, reading: Reading = Reading()) -> RowFile:  # no
         columns = f"{width} column{'s' if width > 1 else ''}"
         reason = f"{columns}, a pedigree needs at least 4: {_LAYOUT}{commas}"
         raise FileFormatError(path, lines[0], reason)
-    if width < 6 and _without_family(body):
+    if width < 6 and _lacks_family_column(body):
         reason = f"{width} columns that read like id, father, mother, sex, without a family column"
         advice = "put one first, or a header line on top: id father mother sex"
         raise FileFormatError(path, lines[0], f"{reason}; {advice}")
-    loci, warnings = _loci(path, lines, body)
+    loci, warnings = _locus_names(path, lines, body)
     coding = table_cells.sex_codes(reading.male, reading.female)
     rows, codes = plink_rows(zip(lines, body, strict=True), reading.missing, coding)
     if loci:
@@ -255,7 +255,7 @@ def plink_rows(
     return rows, codes.warnings()
 
 
-def _without_family(body: Sequence[tuple[str, ...]]) -> bool:
+def _lacks_family_column(body: Sequence[tuple[str, ...]]) -> bool:
     """Return whether four or five columns only make sense as id, father, mother, sex."""
     last = {row[3] for row in body}
     parents = {cell for row in body for cell in row[1:3]} - {"0"}
@@ -264,7 +264,7 @@ def _without_family(body: Sequence[tuple[str, ...]]) -> bool:
     return sexes and bool(parents) and parents <= first and not parents <= second
 
 
-def _loci(
+def _locus_names(
     path: Path, lines: Sequence[int], body: Sequence[tuple[str, ...]]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return locus names of a .ped with genotypes, and a warning if the extra columns are not alleles."""
@@ -289,7 +289,7 @@ _LINKAGE_COLUMNS = 9
 
 def looks_like_linkage(path: str | Path) -> bool:
     """Return whether a headless file has LINKAGE's offspring pointers: each points to an own child."""
-    rows = [[_zero(c) for c in row] for _, row in _words(Path(path))]
+    rows = [[_normalise_missing_parent(c) for c in row] for _, row in _split_lines(Path(path))]
     structure = [row[2:_LINKAGE_COLUMNS] for row in rows]
     if any(len(s) < _LINKAGE_COLUMNS - 2 or not all(c.lstrip("-").isdigit() for c in s) for s in structure):
         return False
@@ -311,13 +311,13 @@ def read_linkage(path: str | Path) -> RowFile:
     codes: list[str] = []
     seen: dict[tuple[str, str], int] = {}
     stars = 0
-    for line, words in _words(path):
+    for line, words in _split_lines(path):
         if len(words) < _LINKAGE_COLUMNS:
             reason = f"{len(words)} columns; a post-MAKEPED file has at least {_LINKAGE_COLUMNS}"
             raise FileFormatError(path, line, reason)
         family, person = words[:2]
-        father, mother = (None if _zero(cell) == "0" else cell for cell in words[2:4])
-        stars += any(_zero(cell) != cell for cell in words[2:4])
+        father, mother = (None if _normalise_missing_parent(cell) == "0" else cell for cell in words[2:4])
+        stars += any(_normalise_missing_parent(cell) != cell for cell in words[2:4])
         if (family, person) in seen:
             reason = f"{person!r} of family {family!r} is on line {seen[family, person]} already"
             copies = "copies that break a loop have ids of their own and a code above 1 in column 9"
@@ -331,7 +331,7 @@ def read_linkage(path: str | Path) -> RowFile:
     return RowFile(merged, str(path), "LINKAGE", warnings)
 
 
-def _zero(cell: str) -> str:
+def _normalise_missing_parent(cell: str) -> str:
     """Return 0 for what some programs write where nobody is known."""
     return "0" if cell in ("*", ".", "?") else cell
 
@@ -363,18 +363,18 @@ def _merge_copies(
             copy = f"{other.id!r} of family {family} is a loop copy of {kept.id!r}"
             warnings.append(f"line {other.line}: {copy}: merged")
 
-    def link(row: Row, parent: str | None) -> str | None:
+    def original_parent(row: Row, parent: str | None) -> str | None:
         return original.get((row.family, parent), parent)
 
     merged = tuple(
-        replace(r, father=link(r, r.father), mother=link(r, r.mother))
+        replace(r, father=original_parent(r, r.father), mother=original_parent(r, r.mother))
         for r in rows
         if (r.family, r.id) not in original
     )
     return merged, tuple(warnings)
 
 
-def _words(path: Path) -> list[tuple[int, list[str]]]:
+def _split_lines(path: Path) -> list[tuple[int, list[str]]]:
     """Split every line at white space; trailing remarks may differ in length."""
     lines = table_cells.numbered_lines(path, comments=False)
     if not lines:

@@ -86,7 +86,7 @@ def find_bins(
     """
     if isinstance(states, bool) or not isinstance(states, int) or not 1 <= states <= 1000:
         raise InvalidArgument(f"{option('states')} must be a whole number from 1 to 1000, not {states!r}")
-    numbers = _numbers(values)
+    numbers = _finite_numbers(values)
     if numbers is None:
         names = tuple(sorted({str(v) for v in values}))
         if len(names) > 1000:
@@ -114,7 +114,7 @@ def find_bins(
     return Bins(rule, tuple(inner.tolist()), _interval_names(inner))
 
 
-def _numbers(values: Sequence[object]) -> NDArray[np.float64] | None:
+def _finite_numbers(values: Sequence[object]) -> NDArray[np.float64] | None:
     """Return the values as finite numbers, or ``None`` if some are texts."""
     try:
         numbers = np.asarray(values, dtype=np.float64)
@@ -184,7 +184,7 @@ def joint_states(columns: Mapping[str, Sequence[Any]], states: int, most: int = 
         for name, values in columns.items()
     }
     most_of = dict.fromkeys(columns, states)
-    cut = {name: _cut(kept[name], states) for name in columns}
+    cut = {name: _column_states(kept[name], states) for name in columns}
     while True:
         codes = np.stack([code for code, _ in cut.values()], axis=1)
         table, where = np.unique(codes, axis=0, return_inverse=True)
@@ -197,7 +197,7 @@ def joint_states(columns: Mapping[str, Sequence[Any]], states: int, most: int = 
                 f" name the columns that questions may read, {option('read')}"
             )
         most_of[widest] = len(cut[widest][1]) - 1
-        cut[widest] = _cut(kept[widest], most_of[widest])
+        cut[widest] = _column_states(kept[widest], most_of[widest])
     of_row = np.full(len(empty), -1, dtype=np.int64)
     of_row[~empty] = where.reshape(-1)
     names = tuple(
@@ -206,7 +206,7 @@ def joint_states(columns: Mapping[str, Sequence[Any]], states: int, most: int = 
     return JointStates(of_row, table, names, {name: len(found) for name, (_, found) in cut.items()})
 
 
-def _cut(values: Sequence[Any], states: int) -> tuple[Ints, tuple[str, ...]]:
+def _column_states(values: Sequence[Any], states: int) -> tuple[Ints, tuple[str, ...]]:
     """Return the state of every value, and the states' names; rare texts become one state."""
     if all(isinstance(v, str) for v in values):
         common = [text for text, _ in Counter(values).most_common()]
@@ -216,7 +216,7 @@ def _cut(values: Sequence[Any], states: int) -> tuple[Ints, tuple[str, ...]]:
         return np.array([index.get(v, len(common) - 1) for v in values], dtype=np.int64), tuple(common)
     bins = find_bins([v if isinstance(v, (int, float)) else str(v) for v in values], states)
     if bins.rule == "texts":  # numbers and texts mixed
-        return _cut([str(v) for v in values], states)
+        return _column_states([str(v) for v in values], states)
     return bins.states(values), bins.names
 
 
@@ -238,7 +238,9 @@ def joint_chain(joint: JointStates, pairs: Ints) -> Floats:
     chance = np.ones(size * size)
     for k in range(width):
         law = np.bincount(after[:, k], minlength=joint.table[:, k].max() + 1) / len(after)
-        tree = _Tree(context, after[:, k], every, [c for c in range(width + k) if c != k], np.log(len(pairs)))
+        tree = _ContextTree(
+            context, after[:, k], every, [c for c in range(width + k) if c != k], np.log(len(pairs))
+        )
         rows, wanted = np.arange(len(after)), np.arange(len(every))
         found = np.empty((len(every), len(law)))
         tree.split(k, rows, wanted, law, found)
@@ -248,7 +250,7 @@ def joint_chain(joint: JointStates, pairs: Ints) -> Floats:
 
 
 @dataclass(frozen=True, eq=False)
-class _Tree:
+class _ContextTree:
     """The law of one column given the columns of the row before and those before it in its own row."""
 
     context: Ints
@@ -262,7 +264,7 @@ class _Tree:
         if len(rows):
             law = np.bincount(self.target[rows], minlength=len(law)) / len(rows)
         for width in (1, 2):  # two columns may say together what neither says alone
-            chosen = [(self._gain(by, rows, len(law)), by) for by in combinations(self.candidates, width)]
+            chosen = [(self._bic_gain(by, rows, len(law)), by) for by in combinations(self.candidates, width)]
             gain, by = max(chosen, default=(0.0, ()))
             if gain > 0:
                 self.split(by[0], rows, wanted, law, found)
@@ -275,7 +277,7 @@ class _Tree:
             same = wanted[self.every[wanted, by] == value]
             self.grow(rows[self.context[rows, by] == value], same, law, found)
 
-    def _gain(self, by: Sequence[int], rows: Ints, size: int) -> float:
+    def _bic_gain(self, by: Sequence[int], rows: Ints, size: int) -> float:
         """Return by how much BIC falls when contexts are told apart by these columns."""
         values = self.context[rows][:, by] @ ((MOST + 1) ** np.arange(len(by)))
         table = np.bincount(values * size + self.target[rows], minlength=size).astype(np.float64)

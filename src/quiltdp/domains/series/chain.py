@@ -24,7 +24,7 @@ from quiltdp.domains.trace.estimate import (
     Estimate,
     diagnose,
     estimate_transitions,
-    first_law,
+    first_step_law,
     log_likelihood,
     transition_region,
 )
@@ -80,7 +80,7 @@ class ChainFit:
         lengths = [s.length for s in self.model.segments]
         return region_dp_epsilon(SetChainBound(self.region(confidence), lengths, window=window), epsilon)
 
-    def _groups(self) -> str:
+    def _groups_phrase(self) -> str:
         count = len(self.model.segments)
         return f" in {count:,} groups" if count > 1 else ""
 
@@ -88,7 +88,7 @@ class ChainFit:
         """Read as a short paragraph."""
         lines = [
             f"a chain of {len(self.bins.names)} states, {len(self.model.records):,} steps"
-            f"{self._groups()},"
+            f"{self._groups_phrase()},"
             f" from {int(self.counts.sum()):,} transitions",
             f"  states     {self.bins.rule}: {', '.join(self.bins.names)}",
             f"  order      {self.order} by {self.criterion}"
@@ -161,15 +161,17 @@ def fit_chain(
             f"{int((occupied == 0).sum())} of {size} states have no value: use fewer {option('states')} or"
             " other edges"
         )
-    counts = _counts(windows(parts, of_row, 2), size)
+    counts = _count_transitions(windows(parts, of_row, 2), size)
     if not counts.any():
         raise InvalidArgument("no value follows another one step later: there is no move to count")
     estimate = estimate_transitions(counts, estimator)
-    scores = tuple(_bic(windows(parts, of_row, _ORDERS + 1), size, order) for order in range(_ORDERS + 1))
+    scores = tuple(
+        _bic_of_order(windows(parts, of_row, _ORDERS + 1), size, order) for order in range(_ORDERS + 1)
+    )
     order = int(np.argmin(scores))
-    halves = _halves(parts, of_row, size)
-    law, named, said = first_law(initial, occupied / occupied.sum(), estimate.matrix)
-    notes = (*noticed, *_notes(estimate, order, halves), *said, _WARNING)
+    halves = _distance_of_halves(parts, of_row, size)
+    law, named, said = first_step_law(initial, occupied / occupied.sum(), estimate.matrix)
+    notes = (*noticed, *_notes_on_fit(estimate, order, halves), *said, _WARNING)
     provenance = {
         "source": source,
         "format": "fitted chain",
@@ -189,13 +191,13 @@ def fit_chain(
     return model._attach_fit(ChainFit(model, bins, counts, order, "BIC", scores, halves, seen_of))
 
 
-def _counts(pairs: Ints, size: int) -> Ints:
+def _count_transitions(pairs: Ints, size: int) -> Ints:
     table = np.zeros((size, size), dtype=np.int64)
     np.add.at(table, (pairs[:, 0], pairs[:, 1]), 1)
     return table
 
 
-def _bic(runs: Ints, size: int, order: int) -> float:
+def _bic_of_order(runs: Ints, size: int, order: int) -> float:
     """Return −2 ln L + k ln n of a chain of this order, on the same transitions for every order.
 
     k = contexts seen × (states − 1): contexts that never occur have no parameters to fit.
@@ -212,11 +214,11 @@ def _bic(runs: Ints, size: int, order: int) -> float:
     return -2.0 * log_likelihood(table) + len(seen) * (size - 1) * float(np.log(n))
 
 
-def _halves(parts: Sequence[Part], of_row: Ints, size: int) -> float | None:
+def _distance_of_halves(parts: Sequence[Part], of_row: Ints, size: int) -> float | None:
     """Return the largest total variation between rows of the two halves' matrices, or ``None``."""
     early = [Part(p.name, p.rows[: len(p.rows) // 2]) for p in parts]
     late = [Part(p.name, p.rows[len(p.rows) // 2 :]) for p in parts]
-    first, second = (_counts(windows(half, of_row, 2), size) for half in (early, late))
+    first, second = (_count_transitions(windows(half, of_row, 2), size) for half in (early, late))
     enough = (first.sum(axis=1) >= 30) & (second.sum(axis=1) >= 30)
     if not enough.any():
         return None
@@ -224,7 +226,7 @@ def _halves(parts: Sequence[Part], of_row: Ints, size: int) -> float | None:
     return float(np.abs(p - q).sum(axis=1).max() / 2)
 
 
-def _notes(estimate: Estimate, order: int, halves: float | None) -> tuple[str, ...]:
+def _notes_on_fit(estimate: Estimate, order: int, halves: float | None) -> tuple[str, ...]:
     said = list(estimate.notes)
     if order == 0:
         said.append("BIC prefers independent steps (order 0): the chain may show memory that is chance")

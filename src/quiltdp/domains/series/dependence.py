@@ -81,42 +81,52 @@ class Violation:
 
 def make_features(columns: Mapping[str, Sequence[Any]], joint: Ints) -> list[Feature]:
     """Return the functions of a row that are tested, the first :data:`CROSSED` also with each other."""
-    of = {name: _of_column(name, values) for name, values in columns.items()}
+    of = {name: _column_features(name, values) for name, values in columns.items()}
     single = [found[0] for found in of.values()]
     more = [f for found in of.values() for f in found[1:]]
     pairs, triples = (
-        [_product(chosen) for chosen in islice(combinations(single, width), _COMBINED)] for width in (2, 3)
+        [_product_feature(chosen) for chosen in islice(combinations(single, width), _COMBINED)]
+        for width in (2, 3)
     )
     alike = [
-        Feature(f"'{a} == {b}'", _scaled([x == y for x, y in zip(columns[a], columns[b], strict=True)]))
+        Feature(
+            f"'{a} == {b}'",
+            _scale_to_unit_range([x == y for x, y in zip(columns[a], columns[b], strict=True)]),
+        )
         for a, b in islice(combinations(columns, 2), _COMBINED)
         if not set(columns[a]).isdisjoint(columns[b])
     ]
-    left = [f for name in columns for f in _left_over(name, of)] if len(columns) > 1 else []
+    left = [f for name in columns for f in _residual_features(name, of)] if len(columns) > 1 else []
     signs = np.random.default_rng(0).choice([-1.0, 1.0], (_RANDOM, int(joint.max()) + 1))
     said = "a mixture of " + ", ".join(repr(name) for name in columns)
-    random = [Feature(said, _scaled(s[joint])) for s in signs] if len(columns) > 1 else []
+    random = [Feature(said, _scale_to_unit_range(s[joint])) for s in signs] if len(columns) > 1 else []
     found = (*single, *alike, *pairs, *left, *more, *triples, *random)
     most = max(_CROSSED, _CELLS // len(joint))
     return [f for f in found if np.ptp(f.values) > 0][:most]
 
 
-def _of_column(name: str, values: Sequence[Any]) -> list[Feature]:
+def _column_features(name: str, values: Sequence[Any]) -> list[Feature]:
     """Return a column as functions in [−1, 1]: ranks and how far out; of a few values or texts, each."""
     common = Counter(values).most_common(_VALUES + 1)
     numbers = all(isinstance(v, (int, float)) for v in values)
     if numbers and len(common) > _VALUES:
         ranks = _ranks(np.array(values, dtype=np.float64))
-        return [Feature(repr(name), ranks), Feature(f"the size of {name!r}", _scaled(np.abs(ranks)))]
+        return [
+            Feature(repr(name), ranks),
+            Feature(f"the size of {name!r}", _scale_to_unit_range(np.abs(ranks))),
+        ]
     if len(common) == 2:
-        return [Feature(repr(name), _scaled([v == common[0][0] for v in values]))]
-    each = [Feature(f"'{name} == {v}'", _scaled([x == v for x in values])) for v, _ in common[:_VALUES]]
+        return [Feature(repr(name), _scale_to_unit_range([v == common[0][0] for v in values]))]
+    each = [
+        Feature(f"'{name} == {v}'", _scale_to_unit_range([x == v for x in values]))
+        for v, _ in common[:_VALUES]
+    ]
     order = {v: k for k, (v, _) in enumerate(sorted(common, key=lambda item: str(item[0])))}
     first = np.array([v if numbers else order.get(v, -1) for v in values], dtype=np.float64)
     return [Feature(repr(name), _ranks(first)), *each]
 
 
-def _left_over(name: str, of: Mapping[str, list[Feature]]) -> list[Feature]:
+def _residual_features(name: str, of: Mapping[str, list[Feature]]) -> list[Feature]:
     """Return what the other columns do not foretell of a column, and its size."""
     others = np.stack([f.values for other, found in of.items() if other != name for f in found], axis=1)
     wanted = of[name][0].values
@@ -125,11 +135,13 @@ def _left_over(name: str, of: Mapping[str, list[Feature]]) -> list[Feature]:
     return [Feature(told, _ranks(rest)), Feature(f"the size of {told}", _ranks(np.abs(rest)))]
 
 
-def _product(parts: Sequence[Feature]) -> Feature:
-    return Feature(" × ".join(p.name for p in parts), _scaled(np.prod([p.values for p in parts], axis=0)))
+def _product_feature(parts: Sequence[Feature]) -> Feature:
+    return Feature(
+        " × ".join(p.name for p in parts), _scale_to_unit_range(np.prod([p.values for p in parts], axis=0))
+    )
 
 
-def _scaled(values: Any) -> Floats:
+def _scale_to_unit_range(values: Any) -> Floats:
     """Return the values, centred, in [−1, 1]."""
     found: Floats = np.asarray(values, dtype=np.float64)
     found = found - found.mean()
@@ -139,7 +151,7 @@ def _scaled(values: Any) -> Floats:
 def _ranks(values: Floats) -> Floats:
     """Return ranks in [−1, 1], the same for equal values: nothing is far out."""
     _, where, counts = np.unique(values.round(9), return_inverse=True, return_counts=True)
-    return _scaled((np.cumsum(counts) - counts / 2)[where.reshape(-1)])
+    return _scale_to_unit_range((np.cumsum(counts) - counts / 2)[where.reshape(-1)])
 
 
 def find_violation(
@@ -166,7 +178,7 @@ def find_violation(
     progress
         Called with a label and a fraction in [0, 1].
     """
-    crossed = [_Tested(f, states, matrix, line, before) for f in features[:_CROSSED]]
+    crossed = [_TestedFeature(f, states, matrix, line, before) for f in features[:_CROSSED]]
     lags = min(len(line), MOST_ROWS) // 2
     widths = [4**k for k in range(1, 16) if 2 * 4**k <= len(line)]
     tests = lags * (len(features) + len(crossed) * (len(crossed) - 1)) + (len(widths) + 1) * len(features)
@@ -175,9 +187,9 @@ def find_violation(
     for j, feature in enumerate(features):
         if progress is not None:
             progress("tests of dependence", j / len(features))
-        now = crossed[j] if j < len(crossed) else _Tested(feature, states, matrix, line, before)
-        made = [now.drift(), *(now.on_its_past(width) for width in widths)]
-        made += [now.on(then, lags) for then in (crossed if j < len(crossed) else (now,))]
+        now = crossed[j] if j < len(crossed) else _TestedFeature(feature, states, matrix, line, before)
+        made = [now.cumulated_residuals(), *(now.correlate_with_own_past(width) for width in widths)]
+        made += [now.correlate_with_lagged(then, lags) for then in (crossed if j < len(crossed) else (now,))]
         for then, sums, variance, most, lag in made:
             ratio = np.abs(sums) / (np.sqrt(2 * worth * variance) + most * worth / 3 + 1e-9)
             k = int(np.argmax(ratio))
@@ -191,7 +203,7 @@ _Sums: TypeAlias = "tuple[str, Floats, Floats, float, Callable[[int], str]]"
 """With what, the sums, their variances, the largest term, and the lag of each."""
 
 
-class _Tested:
+class _TestedFeature:
     """One function of a row: its residuals, their variance under the model, and itself, step by step."""
 
     def __init__(self, feature: Feature, states: Ints, matrix: Floats, line: Ints, before: Ints) -> None:
@@ -211,12 +223,12 @@ class _Tested:
         self.most = float(np.abs(self.rest).max())
         self.sums = np.cumsum(self.rest)
 
-    def drift(self) -> _Sums:
+    def cumulated_residuals(self) -> _Sums:
         """Sum the residuals up to each row."""
         top = np.abs(self.sums).max(keepdims=True)
         return self.name, top, self.variance.sum(keepdims=True), self.most, lambda _: "at all lags: it drifts"
 
-    def on_its_past(self, width: int) -> _Sums:
+    def correlate_with_own_past(self, width: int) -> _Sums:
         """Weigh every residual with the mean of the last ones."""
         ends = np.r_[0.0, self.sums]
         past = (ends[:-1] - np.r_[np.zeros(width), ends[: -width - 1]]) / width
@@ -224,9 +236,9 @@ class _Tested:
         most = self.most * float(np.abs(past).max())
         return self.name, sums[None], variance[None], most, lambda _: f"at lags 1 to {width:,}"
 
-    def on(self, then: _Tested, lags: int) -> _Sums:
+    def correlate_with_lagged(self, then: _TestedFeature, lags: int) -> _Sums:
         """Weigh every residual with another function of an earlier row, at every lag."""
-        (rest, spread), (value, square) = self._waves[:2], then._waves[2:]
+        (rest, spread), (value, square) = self._fourier_transforms[:2], then._fourier_transforms[2:]
         sums, variance = (
             np.fft.irfft(a * b.conj())[1 : lags + 1] for a, b in ((rest, value), (spread, square))
         )
@@ -234,7 +246,7 @@ class _Tested:
         return then.name, sums, np.maximum(variance, 0.0), most, lambda k: f"at lag {k + 1:,}"
 
     @cached_property
-    def _waves(self) -> tuple[NDArray[np.complex128], ...]:
+    def _fourier_transforms(self) -> tuple[NDArray[np.complex128], ...]:
         """The Fourier transforms that make all lags cost as much as a few."""
         span = min(len(self.rest), MOST_ROWS)
         size = 1 << (span + span // 2).bit_length()

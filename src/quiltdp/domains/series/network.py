@@ -70,13 +70,13 @@ def fit_network(
     bins = {name: find_bins(values, states) for name, values in columns.items()}
     numbered = {name: bins[name].states(values) for name, values in columns.items()}
     if edges is None:
-        chosen, criterion = _learn(numbered, bins, max_parents), "hill climbing on BIC (pgmpy)"
+        chosen, criterion = _learn_edges(numbered, bins, max_parents), "hill climbing on BIC (pgmpy)"
     else:
-        chosen, criterion = _given(edges, columns), "given"
+        chosen, criterion = _check_given_edges(edges, columns), "given"
     tables = {}
     for name in columns:
         parents = [a for a, b in chosen if b == name]
-        tables[name] = (parents, _table(numbered, bins, parents, name, smoothing))
+        tables[name] = (parents, _conditional_table(numbered, bins, parents, name, smoothing))
     model = Model.from_tables(
         tables,
         states={name: found.names for name, found in bins.items()},
@@ -86,7 +86,7 @@ def fit_network(
     return model._attach_fit(NetworkFit(model, bins, chosen, criterion))
 
 
-def _given(
+def _check_given_edges(
     edges: Sequence[tuple[str, str]], columns: Mapping[str, Sequence[object]]
 ) -> tuple[tuple[str, str], ...]:
     for pair in edges:
@@ -96,7 +96,7 @@ def _given(
     return tuple((a, b) for a, b in edges)
 
 
-def _learn(
+def _learn_edges(
     numbered: Mapping[str, NDArray[np.int64]], bins: Mapping[str, Bins], max_parents: int
 ) -> tuple[tuple[str, str], ...]:
     """Return the edges that hill climbing on BIC finds, in the order of the columns."""
@@ -117,7 +117,7 @@ def _learn(
     )
 
 
-def _table(
+def _conditional_table(
     numbered: Mapping[str, NDArray[np.int64]],
     bins: Mapping[str, Bins],
     parents: Sequence[str],

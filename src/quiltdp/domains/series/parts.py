@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quiltdp.domains.trace.times import many, parse_times, say_duration
+from quiltdp.domains.trace.times import format_duration, many, parse_times
 from quiltdp.errors import InvalidArgument, option
 
 Ints = NDArray[np.int64]
@@ -38,7 +38,7 @@ class Part:
         return found
 
 
-def is_missing(value: Any) -> bool:
+def _is_missing(value: Any) -> bool:
     """Return whether a cell is empty: None, NaN, or pandas' NA and NaT."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return True
@@ -55,7 +55,7 @@ def plain_values(values: Any) -> list[Any]:
     >>> plain_values([True, float("nan"), "a"])
     [1, None, 'a']
     """
-    found = [None if is_missing(v) else v for v in values]
+    found = [None if _is_missing(v) else v for v in values]
     found = [int(v) if isinstance(v, (bool, np.bool_, np.integer)) else v for v in found]
     return [float(v) if isinstance(v, np.floating) else v for v in found]
 
@@ -93,11 +93,11 @@ def make_parts(
             f"no value in row {int(np.argmax(empty)) + 1}: fill it in, or take it for a step that nobody saw"
             f" ({option('missing', 'gap')})"
         )
-    members = _members(len(values), group)
+    members = _rows_by_group(len(values), group)
     notes: list[str] = []
     lines = members
     if time is not None:
-        lines, notes = _in_time(members, seconds_of(time, len(values)))
+        lines, notes = _order_by_time(members, _times_to_seconds(time, len(values)))
     parts = tuple(
         Part(name, np.where((rows != UNSEEN) & ~empty[rows], rows, UNSEEN)) for name, rows in lines.items()
     )
@@ -112,18 +112,18 @@ def make_parts(
 
 def windows(parts: Sequence[Part], of_row: Ints, width: int) -> Ints:
     """Return every run of so many steps that all have a value, as states; runs × width."""
-    found = list(_windows(parts, of_row, width))
+    found = list(_iterate_windows(parts, of_row, width))
     return np.concatenate(found) if found else np.zeros((0, width), dtype=np.int64)
 
 
-def _windows(parts: Sequence[Part], of_row: Ints, width: int) -> Iterator[Ints]:
+def _iterate_windows(parts: Sequence[Part], of_row: Ints, width: int) -> Iterator[Ints]:
     for part in parts:
         if len(part.rows) >= width:
             runs = np.lib.stride_tricks.sliding_window_view(part.states(of_row), width)
             yield runs[(runs != UNSEEN).all(axis=1)]
 
 
-def _members(count: int, group: Sequence[Any] | None) -> dict[str, Ints]:
+def _rows_by_group(count: int, group: Sequence[Any] | None) -> dict[str, Ints]:
     """Return the rows of every group, in the order in which groups appear."""
     if group is None:
         return {"": np.arange(count, dtype=np.int64)}
@@ -131,28 +131,28 @@ def _members(count: int, group: Sequence[Any] | None) -> dict[str, Ints]:
         raise InvalidArgument(f"{option('group')} has {len(group)} values for {count} rows")
     found: dict[str, list[int]] = {}
     for row, name in enumerate(group):
-        if is_missing(name):
+        if _is_missing(name):
             raise InvalidArgument(f"{option('group')}: row {row + 1} belongs to no group")
-        found.setdefault(_named(name), []).append(row)
+        found.setdefault(_group_name(name), []).append(row)
     return {name: np.array(rows, dtype=np.int64) for name, rows in found.items()}
 
 
-def _named(name: Any) -> str:
+def _group_name(name: Any) -> str:
     return f"{name:g}" if isinstance(name, float) and name == int(name) else str(name)
 
 
-def seconds_of(time: Sequence[Any], count: int) -> NDArray[np.float64]:
+def _times_to_seconds(time: Sequence[Any], count: int) -> NDArray[np.float64]:
     """Return times as seconds: numbers as they are, texts in ISO 8601, dates of any library.
 
     Examples
     --------
-    >>> seconds_of(["1970-01-01T00:00:05Z", "1970-01-01T00:01:00Z"], 2).tolist()
+    >>> _times_to_seconds(["1970-01-01T00:00:05Z", "1970-01-01T00:01:00Z"], 2).tolist()
     [5.0, 60.0]
     """
     found = list(time)
     if len(found) != count:
         raise InvalidArgument(f"{option('time')} has {len(found)} values for {count} rows")
-    gone = next((k for k, v in enumerate(found) if is_missing(v)), None)
+    gone = next((k for k, v in enumerate(found) if _is_missing(v)), None)
     if gone is not None:
         raise InvalidArgument(f"{option('time')}: row {gone + 1} has no time")
     if all(isinstance(v, str) for v in found):
@@ -168,7 +168,7 @@ def seconds_of(time: Sequence[Any], count: int) -> NDArray[np.float64]:
         raise InvalidArgument(f"{option('time')}: {found[0]!r} is neither a time nor a number") from None
 
 
-def _in_time(members: dict[str, Ints], time: NDArray[np.float64]) -> tuple[dict[str, Ints], list[str]]:
+def _order_by_time(members: dict[str, Ints], time: NDArray[np.float64]) -> tuple[dict[str, Ints], list[str]]:
     """Put the rows of every group in the order of time, with steps that nobody saw where some are missing."""
     notes = []
     ordered = {name: rows[np.argsort(time[rows], kind="stable")] for name, rows in members.items()}
@@ -184,12 +184,12 @@ def _in_time(members: dict[str, Ints], time: NDArray[np.float64]) -> tuple[dict[
             "two rows have one time: name what tells them apart"
             f" ({option('group')}), and give times their zone where clocks change"
         )
-    found = {name: _evenly(name, rows, time[rows], step) for name, rows in ordered.items()}
-    notes.append(f"a step is {say_duration(step)}")
+    found = {name: _insert_missing_steps(name, rows, time[rows], step) for name, rows in ordered.items()}
+    notes.append(f"a step is {format_duration(step)}")
     return found, notes
 
 
-def _evenly(name: str, rows: Ints, time: NDArray[np.float64], step: float) -> Ints:
+def _insert_missing_steps(name: str, rows: Ints, time: NDArray[np.float64], step: float) -> Ints:
     place = (time - time[0]) / step
     at = np.rint(place).astype(np.int64)
     off = np.abs(place - at) > 0.25
@@ -197,11 +197,11 @@ def _evenly(name: str, rows: Ints, time: NDArray[np.float64], step: float) -> In
         row = int(rows[int(np.argmax(off))]) + 1
         where = f" of {name!r}" if name else ""
         raise InvalidArgument(
-            f"the times{where} are not {say_duration(step)} apart (first in row {row}): give evenly spaced"
+            f"the times{where} are not {format_duration(step)} apart (first in row {row}): give evenly spaced"
             f" values, or leave {option('time')} out"
         )
     if at[-1] >= _LONGEST:
-        raise InvalidArgument(f"{int(at[-1]) + 1:,} steps of {say_duration(step)} are too many")
+        raise InvalidArgument(f"{int(at[-1]) + 1:,} steps of {format_duration(step)} are too many")
     line = np.full(int(at[-1]) + 1, UNSEEN, dtype=np.int64)
     line[at] = rows
     return line

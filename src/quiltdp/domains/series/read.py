@@ -64,22 +64,22 @@ def read_columns(
                     cells[name].append(None)
                 else:
                     raise FileFormatError(
-                        path, rows.line_num, f"no value in column {name!r}: {_remedy(missing)}"
+                        path, rows.line_num, f"no value in column {name!r}: {_missing_value_remedy(missing)}"
                     )
     except csv.Error as error:
         raise FileFormatError(path, rows.line_num, str(error)) from None
     if not cells or not next(iter(cells.values())):
         raise FileFormatError(path, None, "the file has a header and no rows")
-    return {name: _typed(values) for name, values in cells.items()}
+    return {name: _numbers_or_texts(values) for name, values in cells.items()}
 
 
-def _remedy(missing: str) -> str:
+def _missing_value_remedy(missing: str) -> str:
     if missing == "gap":
         return "fill it or leave the row out"
     return f"fill it, leave the row out, or take it for a step that nobody saw ({option('missing', 'gap')})"
 
 
-def _typed(values: list[str | None]) -> Column:
+def _numbers_or_texts(values: list[str | None]) -> Column:
     try:
         return [None if v is None else float(v) for v in values]
     except ValueError:

@@ -38,7 +38,7 @@ from quiltdp.chain import markov_chain, markov_chains
 from quiltdp.domains.series.bins import joint_chain, joint_states
 from quiltdp.domains.series.dependence import Feature, find_violation, make_features
 from quiltdp.domains.series.parts import UNSEEN, make_parts, plain_values, windows
-from quiltdp.domains.trace.estimate import first_law
+from quiltdp.domains.trace.estimate import first_step_law
 from quiltdp.errors import InvalidArgument, option
 from quiltdp.model import Model
 from quiltdp.parallel import Progress
@@ -166,7 +166,7 @@ def fit_rows(
         raise InvalidArgument("the table needs columns of one length")
     if rows not in ("independent", "time", "group"):
         raise InvalidArgument(f"{option('rows')} must be independent, time or group, not {rows!r}")
-    _refuse_few(counts.pop(), rows)
+    _refuse_few_rows(counts.pop(), rows)
     if length is not None and length < 1:
         raise InvalidArgument(f"{option('length')} must be at least 1, not {length!r}")
     if rows != "time" and (group is not None or time is not None):
@@ -179,20 +179,20 @@ def fit_rows(
     named = {
         what: columns.pop(name) for what, name in (("group", group), ("time", time), ("unit", unit)) if name
     }
-    skipped = {} if read else _counting(columns, named.get("group", named.get("unit")))
+    skipped = {} if read else _row_counting_columns(columns, named.get("group", named.get("unit")))
     columns = {name: columns[name] for name in columns if (name in read if read else name not in skipped)}
     if not columns:
         raise InvalidArgument("no column is left that questions could read")
-    data = _Data(columns, skipped, length, states, source, progress)
+    data = _TableRows(columns, skipped, length, states, source, progress)
     if rows == "independent":
-        return _independent(data)
+        return _fit_independent_rows(data)
     if rows == "group":
-        return _groups(data, named["unit"])
-    return _chain(data, named.get("group"), named.get("time"), missing, initial)
+        return _fit_groups_of_rows(data, named["unit"])
+    return _fit_chain_of_rows(data, named.get("group"), named.get("time"), missing, initial)
 
 
 @dataclass(frozen=True, eq=False)
-class _Data:
+class _TableRows:
     """The columns that questions may read, and what all three rules need besides."""
 
     columns: Columns
@@ -202,7 +202,7 @@ class _Data:
     source: str
     progress: Progress | None
 
-    def test(self, rule: str, *rows: Any) -> None:
+    def refuse_other_dependence(self, rule: str, *rows: Any) -> None:
         """Refuse rows that depend on each other beyond the model."""
         violation = find_violation(*rows, progress=self.progress)
         if violation is None:
@@ -214,7 +214,7 @@ class _Data:
             f" {_REMEDY[rule].format(**words)}"
         )
 
-    def features(self, joint: Ints) -> list[Feature]:
+    def row_features(self, joint: Ints) -> list[Feature]:
         """Return functions of every row; 0 where a cell has no value."""
         seen = np.flatnonzero(joint != UNSEEN)
         read = {name: [values[int(k)] for k in seen] for name, values in self.columns.items()}
@@ -230,20 +230,20 @@ class _Data:
         columns = json.dumps(list(self.columns))
         return {"source": self.source, "format": "model of rows", "rows": rows, "columns": columns}
 
-    def fitted(
+    def with_fit(
         self, model: Model, rule: str, sizes: Mapping[str, int], assumptions: tuple[str, ...]
     ) -> Model:
         """Return the model with how it was chosen."""
         return model._attach_fit(RowsFit(model, rule, sizes, self.skipped, assumptions))
 
 
-def _refuse_few(count: int, rows: str) -> None:
+def _refuse_few_rows(count: int, rows: str) -> None:
     least = 3 if rows == "independent" else _LEAST_ROWS
     if count < least:
         raise InvalidArgument(f"the table has {count} rows: {option('rows', rows)} needs {least} at least")
 
 
-def _counting(columns: Columns, group: Sequence[Any] | None) -> dict[str, str]:
+def _row_counting_columns(columns: Columns, group: Sequence[Any] | None) -> dict[str, str]:
     """Return the columns that count rows or say when they were, and why they are left out."""
     found: dict[str, str] = {}
     parts = make_parts([0] * len(next(iter(columns.values()))), group=group)[0] if columns else ()
@@ -265,20 +265,20 @@ def _counting(columns: Columns, group: Sequence[Any] | None) -> dict[str, str]:
     return found
 
 
-def _independent(data: _Data) -> Model:
+def _fit_independent_rows(data: _TableRows) -> Model:
     joint = joint_states(data.columns, 2, most=1 << 62).of_row
     seen = np.flatnonzero(joint != UNSEEN)
     alone = np.zeros(len(joint), dtype=np.int64)
-    data.test("independent", data.features(joint), alone, np.ones((1, 1)), seen, seen)
+    data.refuse_other_dependence("independent", data.row_features(joint), alone, np.ones((1, 1)), seen, seen)
     said = ("every row is on its own: nobody is in two rows, and no row was drawn because of another",)
     told = {"source": data.source, "format": "model of rows", "rows": "independent"}
     size = len(joint) if data.length is None else data.length
     model = markov_chain(_COIN, size, initial=_COIN[0], notes=said, provenance=told)
-    return data.fitted(model, "independent", dict.fromkeys(data.columns, 1), said)
+    return data.with_fit(model, "independent", dict.fromkeys(data.columns, 1), said)
 
 
-def _chain(
-    data: _Data, group: Sequence[Any] | None, time: Sequence[Any] | None, missing: str, initial: str
+def _fit_chain_of_rows(
+    data: _TableRows, group: Sequence[Any] | None, time: Sequence[Any] | None, missing: str, initial: str
 ) -> Model:
     """Return the chain over the joint states of the columns."""
     joint = joint_states(data.columns, data.states)
@@ -288,14 +288,14 @@ def _chain(
     if len(pairs) < _LEAST_ROWS - 1:
         raise InvalidArgument(f"only {len(pairs)} rows follow another one step later: too few for a chain")
     matrix = joint_chain(joint, pairs)
-    features = data.features(joint.of_row)
+    features = data.row_features(joint.of_row)
     line = np.concatenate([part.rows for part in parts])
     before = np.concatenate([np.r_[UNSEEN, part.rows[:-1]] for part in parts])
-    data.test("time", features, joint.of_row, matrix, line, before)
+    data.refuse_other_dependence("time", features, joint.of_row, matrix, line, before)
     if len(parts) > 1 and all((np.diff(part.rows[part.rows != UNSEEN]) > 0).all() for part in parts):
         earlier = np.full(len(joint.of_row), UNSEEN)  # rows as they stand in the table: groups side by side
         earlier[line[line != UNSEEN]] = before[line != UNSEEN]
-        data.test("time", features, joint.of_row, matrix, np.arange(len(earlier)), earlier)
+        data.refuse_other_dependence("time", features, joint.of_row, matrix, np.arange(len(earlier)), earlier)
     together = () if group is None else ("groups are independent of each other, and move alike",)
     read = ", ".join(map(repr, data.columns))
     said = (
@@ -307,7 +307,7 @@ def _chain(
         " changes so slowly that those data have seen one side of it only",
     )
     occupied = np.bincount(joint.of_row[joint.of_row != UNSEEN])
-    law, named, also = first_law(initial, occupied / occupied.sum(), matrix)
+    law, named, also = first_step_law(initial, occupied / occupied.sum(), matrix)
     provenance = {**data.provenance("time"), "format": "fitted chain", "initial": named}
     told: dict[str, Any] = {
         "states": joint.names,
@@ -320,10 +320,10 @@ def _chain(
         if group is None
         else markov_chains(matrix, lengths, law, **told)
     )
-    return data.fitted(model, "time", joint.sizes, said)
+    return data.with_fit(model, "time", joint.sizes, said)
 
 
-def _groups(data: _Data, unit: Sequence[Any]) -> Model:
+def _fit_groups_of_rows(data: _TableRows, unit: Sequence[Any]) -> Model:
     """Return groups whose rows depend on each other as much as any function of a row does."""
     groups = [part.rows for part in make_parts([0] * len(unit), group=unit)[0]]
     if len(groups) < 2:
@@ -333,9 +333,11 @@ def _groups(data: _Data, unit: Sequence[Any]) -> Model:
     joint = joint_states(data.columns, data.states, most=_MOST_IN_GROUPS)
     if (joint.of_row == UNSEEN).any():
         raise InvalidArgument("rows in groups need a value in every cell")
-    features = data.features(joint.of_row)
+    features = data.row_features(joint.of_row)
     one, order = np.zeros(len(groups), dtype=np.int64), np.arange(len(groups))
-    data.test("group", means_of_groups(features, groups), one, np.ones((1, 1)), order, order)
+    data.refuse_other_dependence(
+        "group", _means_of_groups(features, groups), one, np.ones((1, 1)), order, order
+    )
     correlation = largest_correlation(joint.of_row, features, groups)
     said = (
         "nobody is in two groups, and no group was drawn because of another",
@@ -345,10 +347,10 @@ def _groups(data: _Data, unit: Sequence[Any]) -> Model:
     )
     share = np.bincount(joint.of_row) / len(joint.of_row)
     sizes = [len(rows) for rows in groups]
-    model = group_model(
+    model = _group_model(
         correlation, share, sizes, data.length, notes=said, provenance=data.provenance("group")
     )
-    return data.fitted(model, "group", joint.sizes, said)
+    return data.with_fit(model, "group", joint.sizes, said)
 
 
 _REMEDY = {
@@ -395,7 +397,7 @@ def largest_correlation(states: Ints, features: Sequence[Feature], groups: Seque
     return min(1.0, max(0.0, *found))
 
 
-def group_model(
+def _group_model(
     correlation: float, share: NDArray[np.float64], sizes: Sequence[int], length: int | None,
     *, notes: Sequence[str], provenance: Mapping[str, str],
 ) -> Model:  # fmt: skip
@@ -414,6 +416,6 @@ def group_model(
     return Model.from_tables(tables, records, notes=notes, provenance=provenance)
 
 
-def means_of_groups(features: Sequence[Feature], groups: Sequence[Ints]) -> list[Feature]:
+def _means_of_groups(features: Sequence[Feature], groups: Sequence[Ints]) -> list[Feature]:
     """Return every function as its mean over each group, in the order of groups."""
     return [Feature(f.name, np.array([f.values[rows].mean() for rows in groups])) for f in features]

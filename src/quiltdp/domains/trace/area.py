@@ -56,10 +56,10 @@ class Area:
         south, west, north, east = self.box
         if not (south <= lat <= north and west <= lon <= east):
             return False
-        return not self.rings or sum(_inside(ring, lat, lon) for ring in self.rings) % 2 == 1
+        return not self.rings or sum(_point_in_ring(ring, lat, lon) for ring in self.rings) % 2 == 1
 
 
-def _inside(points: tuple[tuple[float, float], ...], lat: float, lon: float) -> bool:
+def _point_in_ring(points: tuple[tuple[float, float], ...], lat: float, lon: float) -> bool:
     """Return whether a point lies in a ring (even–odd rule)."""
     crossed = (
         (a > lat) != (c > lat) and lon < b + (lat - a) / (c - a) * (d - b)
@@ -77,7 +77,7 @@ def parse_area(text: str) -> Area:
     (47.36, 8.51, 47.39, 8.56)
     """
     if text.lower().endswith((".geojson", ".json")):
-        return _area_file(text)
+        return _read_area_file(text)
     parts = text.split(",")
     try:
         south, west, north, east = (float(p) for p in parts)
@@ -88,7 +88,7 @@ def parse_area(text: str) -> Area:
     return Area((south, west, north, east))
 
 
-def _area_file(path: str) -> Area:
+def _read_area_file(path: str) -> Area:
     """Return the polygons of a GeoJSON file as an area."""
     document = parse_json(read_source(path))
     rings: list[tuple[tuple[float, float], ...]] = []
@@ -102,14 +102,14 @@ def _area_file(path: str) -> Area:
         if isinstance(item.get("geometry"), dict):
             pending.append(item["geometry"])
         if item.get("type") in ("Polygon", "MultiPolygon"):
-            rings.extend(_rings(path, item))
+            rings.extend(_polygon_rings(path, item))
     if not rings:
         raise FileFormatError(path, None, "no Polygon or MultiPolygon is in it: an area needs one")
     lats, lons = ([p[k] for ring in rings for p in ring] for k in (0, 1))
     return Area((min(lats), min(lons), max(lats), max(lons)), tuple(rings))
 
 
-def _rings(path: str, polygon: dict[str, Any]) -> list[tuple[tuple[float, float], ...]]:
+def _polygon_rings(path: str, polygon: dict[str, Any]) -> list[tuple[tuple[float, float], ...]]:
     whole: Any = polygon.get("coordinates")
     parts = [whole] if polygon["type"] == "Polygon" else whole
     try:
@@ -141,9 +141,9 @@ def over_area(query: CellQuery, cells: Cells, area: Area | Box) -> AreaQuery:
     """
     public = area if isinstance(area, Area) else Area(area)
     if cells.shape == "square":
-        names, outlines = _squares(cells, public.box)
+        names, outlines = _squares_in_area(cells, public.box)
     elif cells.shape == "h3":
-        names, outlines = _hexagons(int(cells.size), public.box)
+        names, outlines = _hexagons_in_area(int(cells.size), public.box)
     else:
         raise InvalidArgument("area: stay points are places found in the data; use squares or h3 cells")
     if public.rings:
@@ -161,7 +161,7 @@ def over_area(query: CellQuery, cells: Cells, area: Area | Box) -> AreaQuery:
     return AreaQuery(replace(query, cells=names, values=values), outlines, left_out)
 
 
-def _squares(cells: Cells, area: Box) -> tuple[tuple[str, ...], Rings]:
+def _squares_in_area(cells: Cells, area: Box) -> tuple[tuple[str, ...], Rings]:
     """Return the squares whose centre is in the area."""
     pyproj = need("pyproj", "a square grid", "geo")
     transform = pyproj.Transformer.from_crs("EPSG:4326", cells.plane, always_xy=True)
@@ -170,7 +170,7 @@ def _squares(cells: Cells, area: Box) -> tuple[tuple[str, ...], Rings]:
     if not np.isfinite(bounds).all():
         raise InvalidArgument(f"{option('area')} {area}: the plane {cells.plane} does not reach it")
     left, bottom, right, top = np.floor(np.asarray(bounds) / cells.size).astype(np.int64).tolist()
-    _check_size((right - left + 1) * (top - bottom + 1))
+    _check_cell_count((right - left + 1) * (top - bottom + 1))
     index = np.array([(a, b) for a in range(left, right + 1) for b in range(bottom, top + 1)])
     lats, lons = square_corners(index, cells.size, transform)
     inside = (lats[:, 4] >= south) & (lats[:, 4] <= north) & (lons[:, 4] >= west) & (lons[:, 4] <= east)
@@ -179,17 +179,17 @@ def _squares(cells: Cells, area: Box) -> tuple[tuple[str, ...], Rings]:
     return names, tuple(ring(lats[k, :4], lons[k, :4]) for k in keep)
 
 
-def _hexagons(resolution: int, area: Box) -> tuple[tuple[str, ...], Rings]:
+def _hexagons_in_area(resolution: int, area: Box) -> tuple[tuple[str, ...], Rings]:
     """Return the H3 cells whose centre is in the area."""
     h3 = need("h3", "hexagonal cells", "geo")
     south, west, north, east = area
     box = h3.LatLngPoly([(south, west), (south, east), (north, east), (north, west)])
     names = tuple(sorted(h3.polygon_to_cells(box, resolution)))
-    _check_size(len(names))
+    _check_cell_count(len(names))
     return names, tuple(ring(*zip(*h3.cell_to_boundary(n), strict=True)) for n in names)
 
 
-def _check_size(cells: int) -> None:
+def _check_cell_count(cells: int) -> None:
     if cells > _LARGEST_AREA:
         raise InvalidArgument(
             f"{option('area')}: {cells} cells, the limit is {_LARGEST_AREA}: use larger cells"

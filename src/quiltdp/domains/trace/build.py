@@ -28,14 +28,14 @@ from quiltdp.domains.trace.estimate import (
     Estimator,
     diagnose,
     estimate_transitions,
-    first_law,
+    first_step_law,
     parse_estimator,
 )
-from quiltdp.domains.trace.hours import fit_hours, hourly_chain
+from quiltdp.domains.trace.hours import fit_hours_of_counts, hourly_chain
 from quiltdp.domains.trace.points import MAX_SPEED, Ints, Points, check_points
 from quiltdp.domains.trace.readers import read_points
 from quiltdp.domains.trace.steps import Pick, Steps, make_steps
-from quiltdp.domains.trace.times import CLOCK, clock_of
+from quiltdp.domains.trace.times import CLOCK, clock_provenance
 from quiltdp.errors import InvalidArgument, option
 from quiltdp.io.columns import as_file
 
@@ -46,7 +46,7 @@ __all__ = [
     "discretise",
     "location_chain",
     "location_study",
-    "past_counts",
+    "past_transition_counts",
     "study_from_past",
     "whole_traces",
 ]
@@ -119,7 +119,7 @@ def chain_from_steps(
     """
     fit = estimate if isinstance(estimate, Estimate) else estimate_transitions(steps.counts(), estimate)
     visits = steps.visits()
-    law, named, _ = first_law(initial, visits / visits.sum())
+    law, named, _ = first_step_law(initial, visits / visits.sum())
     unseen: tuple[str, ...] = ()
     if named == "stationary":
         law = stationary_distribution(fit.matrix)
@@ -133,14 +133,14 @@ def chain_from_steps(
         law,
         states=steps.cells.names,
         notes=(*steps.notes, *fit.notes, *unseen),
-        provenance=_provenance(steps, fit, named),
+        provenance=_chain_provenance(steps, fit, named),
     )
 
 
-def _provenance(steps: Steps, fit: Estimate, initial: str) -> dict[str, str]:
+def _chain_provenance(steps: Steps, fit: Estimate, initial: str) -> dict[str, str]:
     return {
         **steps.provenance,
-        CLOCK: clock_of(steps),
+        CLOCK: clock_provenance(steps),
         "domain": "location trace",
         "estimator": str(fit.estimator),
         "smoothing": f"{fit.estimator.smoothing:g}",
@@ -268,10 +268,10 @@ def study_from_past(
     """
     before, now = past.steps, present.steps
     how = past.estimate.estimator if estimator is None else parse_estimator(estimator)
-    _alike(before, now)
-    _no_new_cells(before, now, how)
+    _refuse_other_cells_or_steps(before, now)
+    _refuse_new_cells(before, now, how)
     states = (*before.cells.names, ELSEWHERE) if how.smoothing else before.cells.names
-    counts = past_counts(before, len(states), by_hour=time_of_day)
+    counts = past_transition_counts(before, len(states), by_hour=time_of_day)
     fit = estimate_transitions(counts.sum(axis=0), how)
     if time_of_day and initial != "occupancy":
         raise InvalidArgument(
@@ -280,14 +280,14 @@ def study_from_past(
         )
     visits = np.full(len(states), how.smoothing)
     visits[: len(before.cells.names)] += before.visits()
-    law, _, _ = first_law(initial, visits / visits.sum())
+    law, _, _ = first_step_law(initial, visits / visits.sum())
     note = f"fitted on earlier data ({past.points.source}), of which nothing is released here"
     if how.smoothing:
         note += "; cells that it never saw are one state, elsewhere"
-    provenance = _provenance(now, fit, initial)
+    provenance = _chain_provenance(now, fit, initial)
     if time_of_day:
         assert not isinstance(law, str)
-        hourly = hourly_chain(now, fit_hours(counts, how), law, states)
+        hourly = hourly_chain(now, fit_hours_of_counts(counts, how), law, states)
         provenance["estimator"] = hourly.provenance["estimator"]
         model = ChainModel(hourly.segments, states, notes=(*hourly.notes, note), provenance=provenance)
     else:
@@ -298,14 +298,14 @@ def study_from_past(
     return LocationStudy(present.points, now, fit, facts, model, past=before)
 
 
-def past_counts(before: Steps, size: int, *, by_hour: bool = False) -> Ints:
+def past_transition_counts(before: Steps, size: int, *, by_hour: bool = False) -> Ints:
     """Return the moves of the past, per hour or all together, with room for states it never saw."""
     room = size - len(before.cells.names)
     old = before.counts(by_hour=True) if by_hour else before.counts()[None]
     return np.pad(old, ((0, 0), (0, room), (0, room)))
 
 
-def _alike(before: Steps, now: Steps) -> None:
+def _refuse_other_cells_or_steps(before: Steps, now: Steps) -> None:
     """Refuse cells that cannot be compared, and other cells or steps."""
     if now.cells.shape not in ("square", "h3"):
         raise InvalidArgument(
@@ -320,7 +320,7 @@ def _alike(before: Steps, now: Steps) -> None:
             )
 
 
-def _no_new_cells(before: Steps, now: Steps, how: Estimator) -> None:
+def _refuse_new_cells(before: Steps, now: Steps, how: Estimator) -> None:
     new = set(now.cells.names) - set(before.cells.names)
     if new and not how.smoothing:
         raise InvalidArgument(

@@ -23,7 +23,7 @@ import numpy as np
 import scipy
 
 from quiltdp.domains.trace.points import Floats, Ints, Points
-from quiltdp.domains.trace.times import parse_duration, parse_length, say_duration
+from quiltdp.domains.trace.times import format_duration, parse_duration, parse_length
 from quiltdp.errors import InvalidArgument, need, option
 
 __all__ = ["MOVING", "Cells", "Rings", "assign_cells", "find_stays", "projection_for", "square_corners"]
@@ -272,7 +272,7 @@ def _stay_cells(
         total += int(own.max(initial=-1)) + 1
     if not total:
         raise InvalidArgument(
-            f"{option('cell', 'stay')}: nobody stayed within {metres:g} m for {say_duration(seconds)};"
+            f"{option('cell', 'stay')}: nobody stayed within {metres:g} m for {format_duration(seconds)};"
             " use a grid or smaller limits"
         )
     inside = stay >= 0
@@ -293,7 +293,7 @@ def _stay_cells(
     of_point = np.where(inside, place[np.where(inside, stay, 0)], places).astype(np.int64)
     names = tuple(f"place{k + 1}" for k in range(places))
     outlines = tuple(ring(lat[k, :-1], lon[k, :-1]) for k in range(places))
-    system = f"stay points within {metres:g} m for {say_duration(seconds)}, {name}"
+    system = f"stay points within {metres:g} m for {format_duration(seconds)}, {name}"
     if inside.all():
         return Cells(names, lat[:, -1].copy(), lon[:, -1].copy(), outlines, of_point, system, notes)
     return Cells(

@@ -33,11 +33,11 @@ __all__ = [
     "Estimator",
     "diagnose",
     "estimate_transitions",
-    "first_law",
+    "first_step_law",
     "gap_by_estimator",
     "log_likelihood",
     "parse_estimator",
-    "period_of",
+    "period_of_class",
     "row_intervals",
     "spectral_gap",
     "transition_region",
@@ -135,15 +135,15 @@ def estimate_transitions(counts: Ints, estimator: str | Estimator = "mle") -> Es
         raise InvalidModel(f"counts must be a square table of numbers ≥ 0, not of shape {table.shape}")
     dead = tuple(int(k) for k in np.flatnonzero(table.sum(axis=1) == 0))
     if how.kind == "reversible":
-        matrix = _reversible(table.astype(np.float64) + how.smoothing)
+        matrix = _fit_reversible(table.astype(np.float64) + how.smoothing)
     elif how.kind == "additive":
-        matrix = _rows(table.astype(np.float64) + how.smoothing)
+        matrix = _normalise_rows(table.astype(np.float64) + how.smoothing)
     else:
         filled = table.astype(np.float64)
         filled[list(dead), list(dead)] = 1.0
-        matrix = _rows(filled)
+        matrix = _normalise_rows(filled)
     matrix.flags.writeable = False
-    return Estimate(matrix, table, how, dead, _notes(how, dead, len(table)))
+    return Estimate(matrix, table, how, dead, _notes_on_estimator(how, dead, len(table)))
 
 
 def log_likelihood(counts: Ints | Floats) -> float:
@@ -153,7 +153,7 @@ def log_likelihood(counts: Ints | Floats) -> float:
     return float(np.where(counts > 0, terms, 0.0).sum())
 
 
-def first_law(
+def first_step_law(
     wanted: str | ArrayLike, shares: Floats, matrix: Floats | None = None
 ) -> tuple[str | Floats, str, tuple[str, ...]]:
     """Return the law of the first step as a chain takes it, its name, and what there is to say about it.
@@ -164,7 +164,7 @@ def first_law(
     if not isinstance(wanted, str):
         return np.asarray(wanted, dtype=np.float64), "given", ()
     if wanted == "auto" and matrix is not None:
-        if _strong_classes(matrix) == 1:
+        if _count_strong_classes(matrix) == 1:
             return "stationary", "stationary", ()
         said = "not every state is reached from every other: the first step follows the shares of the data"
         return shares, "occupancy", (said,)
@@ -176,17 +176,17 @@ def first_law(
     return shares if wanted == "occupancy" else wanted, wanted, ()
 
 
-def _strong_classes(table: Floats) -> int:
+def _count_strong_classes(table: Floats) -> int:
     graph = scipy.sparse.csgraph.connected_components(table > 0, directed=True, connection="strong")
     return int(graph[0])
 
 
-def _rows(table: Floats) -> Floats:
+def _normalise_rows(table: Floats) -> Floats:
     matrix = table / table.sum(axis=1, keepdims=True)
     return np.asarray(matrix / matrix.sum(axis=1, keepdims=True))
 
 
-def _notes(how: Estimator, dead: tuple[int, ...], size: int) -> tuple[str, ...]:
+def _notes_on_estimator(how: Estimator, dead: tuple[int, ...], size: int) -> tuple[str, ...]:
     """Say what the estimator did to the data."""
     notes = []
     if how.smoothing:
@@ -208,7 +208,7 @@ def _notes(how: Estimator, dead: tuple[int, ...], size: int) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _reversible(counts: Floats) -> Floats:
+def _fit_reversible(counts: Floats) -> Floats:
     """Maximise the likelihood under detailed balance (self-consistent iteration on π(x) P(x, y)).
 
     The fixed point x(i,j) = (n(i,j) + n(j,i)) / (n(i)/x(i) + n(j)/x(j)) of Bowman et al. (2009); the
@@ -216,7 +216,7 @@ def _reversible(counts: Floats) -> Floats:
 
     Reference: Trendelkamp-Schroer, Wu, Paul, Noé, J. Chem. Phys. 143, 174101 (2015), eq. 25.
     """
-    classes = _strong_classes(counts)
+    classes = _count_strong_classes(counts)
     if classes > 1:
         raise InvalidModel(
             f"reversible: the cells fall into {classes} classes that do not all reach each other, so the"
@@ -231,7 +231,7 @@ def _reversible(counts: Floats) -> Floats:
         change = float(np.abs(new - flow).max())
         flow = new
         if change <= 1e-15 or change < 1e-12 * float(flow.max()):
-            return _rows((flow + flow.T) / 2)
+            return _normalise_rows((flow + flow.T) / 2)
     raise NoCertificate("reversible: the iteration did not settle; use additive smoothing")
 
 
@@ -269,7 +269,7 @@ def row_intervals(successes: Ints, trials: Ints, log_level: float) -> tuple[Floa
     log_mixture = scipy.special.betaln(s + 0.5, n - s + 0.5) - scipy.special.betaln(0.5, 0.5)
     level = log_level + 1e-9 * (1.0 + n)  # more than the rounding error of the two logarithms
 
-    def outside(p: Floats) -> np.ndarray:
+    def log_excess(p: Floats) -> np.ndarray:
         return np.asarray(log_mixture - scipy.special.xlogy(s, p) - scipy.special.xlog1py(n - s, -p) >= level)
 
     centre = np.divide(s, n, out=np.full(s.shape, 0.5), where=n > 0)
@@ -278,7 +278,7 @@ def row_intervals(successes: Ints, trials: Ints, log_level: float) -> tuple[Floa
         out, inside = np.full(s.shape, far), centre.copy()
         for _ in range(200):
             middle = 0.5 * (out + inside)
-            beyond = outside(middle)
+            beyond = log_excess(middle)
             out, inside = np.where(beyond, middle, out), np.where(beyond, inside, middle)
         # where even the far end is inside, the interval reaches it: `out` never moved
         ends.append(out)
@@ -388,7 +388,7 @@ def diagnose(counts: Ints, matrix: Floats, *, gap_steps: int | None = None) -> D
     size = len(counts)
     classes, label = scipy.sparse.csgraph.connected_components(counts > 0, directed=True, connection="strong")
     largest = np.flatnonzero(label == np.bincount(label).argmax())
-    closed, absorbing = _closed(matrix)
+    closed, absorbing = _count_closed_classes(matrix)
     inner = matrix[np.ix_(largest, largest)]
     weight = inner.sum(axis=1, keepdims=True)
     inner = np.divide(inner, weight, out=np.eye(len(largest)), where=weight > 0)
@@ -399,12 +399,12 @@ def diagnose(counts: Ints, matrix: Floats, *, gap_steps: int | None = None) -> D
         dead_ends=int((counts.sum(axis=1) == 0).sum()),
         classes=int(classes),
         largest_class=len(largest),
-        period=period_of(counts[np.ix_(largest, largest)]),
+        period=period_of_class(counts[np.ix_(largest, largest)]),
         closed_classes=closed,
         absorbing_states=absorbing,
         gap=spectral_gap(matrix),
         class_gap=spectral_gap(inner),
-        memory_after=None if gap_steps is None else _memory(matrix, gap_steps),
+        memory_after=None if gap_steps is None else _row_distance_after(matrix, gap_steps),
     )
 
 
@@ -427,7 +427,7 @@ def gap_by_estimator(
     return gaps
 
 
-def _closed(matrix: Floats) -> tuple[int, int]:
+def _count_closed_classes(matrix: Floats) -> tuple[int, int]:
     """Return the number of closed classes, and of those with one state."""
     count, label = scipy.sparse.csgraph.connected_components(matrix > 0, directed=True, connection="strong")
     source, target = np.nonzero(matrix)
@@ -461,13 +461,13 @@ def spectral_gap(matrix: Floats) -> float:
     return 0.0 if second > 1 - 1e-12 else 1.0 - second
 
 
-def period_of(counts: Ints | Floats) -> int:
+def period_of_class(counts: Ints | Floats) -> int:
     """Return the period of one class: the common divisor of the lengths of its cycles (1 if none).
 
     Examples
     --------
     >>> import numpy as np
-    >>> period_of(np.array([[0, 1], [1, 0]])), period_of(np.array([[1, 1], [1, 0]]))
+    >>> period_of_class(np.array([[0, 1], [1, 0]])), period_of_class(np.array([[1, 1], [1, 0]]))
     (2, 1)
     """
     level = np.full(len(counts), -1, dtype=np.int64)
@@ -484,7 +484,7 @@ def period_of(counts: Ints | Floats) -> int:
     return period or 1
 
 
-def _memory(matrix: Floats, steps: int) -> float:
+def _row_distance_after(matrix: Floats, steps: int) -> float:
     """Return the largest total variation between two rows of the matrix power."""
     power = np.linalg.matrix_power(np.asarray(matrix), max(steps, 1))
     distances = scipy.spatial.distance.pdist(power, "cityblock")

@@ -17,7 +17,7 @@ from quiltdp.chain import ChainModel, ChainSegment
 from quiltdp.domains.trace.estimate import Estimate, Estimator, estimate_transitions, log_likelihood
 from quiltdp.domains.trace.points import Floats, Ints
 from quiltdp.domains.trace.steps import Steps
-from quiltdp.domains.trace.times import CLOCK, clock_of, zone_of
+from quiltdp.domains.trace.times import CLOCK, clock_provenance, time_zone_of
 
 _MOST_CELLS = 400  # a table of counts per hour stays below 32 MB
 
@@ -37,12 +37,12 @@ class HourlyFit:
         return self.bic_hourly < self.bic_pooled
 
 
-def hourly_fit(steps: Steps, estimator: str = "mle") -> HourlyFit:
+def fit_hours_of_steps(steps: Steps, estimator: str = "mle") -> HourlyFit:
     """Return the matrices of the hours of the day."""
-    return fit_hours(steps.counts(by_hour=True), estimator)
+    return fit_hours_of_counts(steps.counts(by_hour=True), estimator)
 
 
-def fit_hours(counts: Ints, estimator: str | Estimator = "mle") -> HourlyFit:
+def fit_hours_of_counts(counts: Ints, estimator: str | Estimator = "mle") -> HourlyFit:
     """Return the matrices of the hours of the day from transitions counted by hour, 24 × cells × cells."""
     pooled = estimate_transitions(counts.sum(axis=0), estimator)
     matrices = np.empty(counts.shape, dtype=np.float64)
@@ -51,7 +51,7 @@ def fit_hours(counts: Ints, estimator: str | Estimator = "mle") -> HourlyFit:
         seen = counts[hour].sum(axis=1) > 0
         matrices[hour] = np.where(seen[:, None], own, pooled.matrix)
     matrices.flags.writeable = False
-    return HourlyFit(matrices, pooled, _bic(counts.sum(axis=0)[None]), _bic(counts))
+    return HourlyFit(matrices, pooled, _bic_of_matrices(counts.sum(axis=0)[None]), _bic_of_matrices(counts))
 
 
 def hours_hint(steps: Steps) -> str | None:
@@ -66,7 +66,9 @@ def hours_hint(steps: Steps) -> str | None:
     all_moves = counts.sum(axis=(1, 2))
     stays = np.trace(counts, axis1=1, axis2=2)
     shares = np.stack([stays, all_moves - stays], axis=1)[:, None, :]  # 24 × one row × (stay, move)
-    if _bic(counts) >= _bic(counts.sum(axis=0)[None]) and _bic(shares) >= _bic(shares.sum(axis=0)[None]):
+    if _bic_of_matrices(counts) >= _bic_of_matrices(counts.sum(axis=0)[None]) and _bic_of_matrices(
+        shares
+    ) >= _bic_of_matrices(shares.sum(axis=0)[None]):
         return None
     seen = all_moves > 0
     moving = 100.0 * (1.0 - stays[seen] / all_moves[seen])
@@ -93,10 +95,10 @@ def hourly_chain(
     return ChainModel(
         segments,
         steps.cells.names if states is None else states,
-        notes=(*steps.notes, *fit.pooled.notes, _said(fit, zone_of(steps.provenance))),
+        notes=(*steps.notes, *fit.pooled.notes, _note_on_hours(fit, time_zone_of(steps.provenance))),
         provenance={
             **steps.provenance,
-            CLOCK: clock_of(steps),
+            CLOCK: clock_provenance(steps),
             "domain": "location trace",
             "estimator": f"{fit.pooled.estimator}, by hour of the day",
             "initial": "given",
@@ -104,12 +106,12 @@ def hourly_chain(
     )
 
 
-def _said(fit: HourlyFit, zone: str) -> str:
+def _note_on_hours(fit: HourlyFit, zone: str) -> str:
     verdict = "the hours differ" if fit.hours_differ else "these data cannot tell them from one matrix"
     return f"a matrix for every hour of the day ({zone}); by BIC {verdict}"
 
 
-def _bic(counts: Ints) -> float:
+def _bic_of_matrices(counts: Ints) -> float:
     """Return −2 ln L + k ln n over a stack of count tables.
 
     A row has one parameter less than moves were seen from its cell in any table: a move never seen is no

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from quiltdp.domains.trace.times import many
 from quiltdp.errors import FileFormatError, InvalidArgument, need, option
 
-__all__ = ["JOINED_SHARE", "MAX_SPEED", "Points", "check_points", "move_distances"]
+__all__ = ["JOINED_SHARE", "MAX_SPEED", "Points", "check_points"]
 
 MAX_SPEED = 300.0
 """Metres per second (1,080 km/h): faster than an airliner is not one person's movement."""
@@ -29,7 +29,9 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
-def _frozen(values: ArrayLike, dtype: type, owner: str, length: int | None = None) -> NDArray[np.generic]:
+def _frozen_column(
+    values: ArrayLike, dtype: type, owner: str, length: int | None = None
+) -> NDArray[np.generic]:
     array: NDArray[np.generic] = np.array(values, dtype=dtype)
     if array.ndim != 1 or (length is not None and len(array) != length):
         raise InvalidArgument(f"points: {owner} has shape {array.shape}, expected ({length},)")
@@ -79,13 +81,13 @@ class Points:
         """Copy, freeze and check the columns."""
         keep = object.__setattr__
         keep(self, "users", tuple(self.users))
-        keep(self, "time", _frozen(self.time, np.float64, "time"))
+        keep(self, "time", _frozen_column(self.time, np.float64, "time"))
         n = len(self.time)
-        keep(self, "who", _frozen(self.who, np.int64, "who", n))
-        keep(self, "lat", _frozen(self.lat, np.float64, "lat", n))
-        keep(self, "lon", _frozen(self.lon, np.float64, "lon", n))
+        keep(self, "who", _frozen_column(self.who, np.int64, "who", n))
+        keep(self, "lat", _frozen_column(self.lat, np.float64, "lat", n))
+        keep(self, "lon", _frozen_column(self.lon, np.float64, "lon", n))
         lines = self.line if self.line is not None else np.arange(1, n + 1)
-        keep(self, "line", _frozen(lines, np.int64, "line", n))
+        keep(self, "line", _frozen_column(lines, np.int64, "line", n))
         keep(self, "notes", tuple(self.notes))
         keep(self, "provenance", dict(self.provenance))
         if len(set(self.users)) != len(self.users):
@@ -157,12 +159,12 @@ def check_points(points: Points, *, max_speed: float | None = MAX_SPEED) -> Poin
         )
     if not len(points):
         raise FileFormatError(points.source, None, "no usable points are left")
-    points = _in_order(points)
-    points = _without_duplicates(points, max_speed)
-    return points if max_speed is None else _speeds(points, max_speed)
+    points = _sort_by_time(points)
+    points = _drop_duplicates(points, max_speed)
+    return points if max_speed is None else _check_speeds(points, max_speed)
 
 
-def _in_order(points: Points) -> Points:
+def _sort_by_time(points: Points) -> Points:
     """Sort by user and time; count the rows that were not."""
     behind = sum(int((np.diff(points.time[mine]) < 0).sum()) for mine in points.by_user())
     order = np.lexsort((np.arange(len(points)), points.time, points.who))
@@ -170,7 +172,7 @@ def _in_order(points: Points) -> Points:
     return points.select(order, notes)
 
 
-def _without_duplicates(points: Points, max_speed: float | None) -> Points:
+def _drop_duplicates(points: Points, max_speed: float | None) -> Points:
     """Keep the first of several points of a user at one time."""
     same = (np.diff(points.who) == 0) & (np.diff(points.time) == 0)
     if not same.any():
@@ -178,7 +180,7 @@ def _without_duplicates(points: Points, max_speed: float | None) -> Points:
     apart = same & ((np.diff(points.lat) != 0) | (np.diff(points.lon) != 0))
     repeated, moved = int(same.sum() - apart.sum()), int(apart.sum())
     if max_speed is not None and moved > JOINED_SHARE * len(points) and len(points) > 10:
-        far = move_distances(points.lat, points.lon)[apart]
+        far = _move_distances(points.lat, points.lon)[apart]
         if float(np.median(far)) > 1000.0:
             raise FileFormatError(
                 points.source,
@@ -198,13 +200,13 @@ def _without_duplicates(points: Points, max_speed: float | None) -> Points:
     return points.select(np.concatenate([[True], ~same]), tuple(notes))
 
 
-def _speeds(points: Points, max_speed: float) -> Points:
+def _check_speeds(points: Points, max_speed: float) -> Points:
     """Note impossible speeds; refuse when they are the rule."""
     moves = np.diff(points.who) == 0
     if not moves.any():
         return points
     seconds = np.diff(points.time)
-    far = move_distances(points.lat, points.lon)
+    far = _move_distances(points.lat, points.lon)
     speed = np.divide(far, seconds, out=np.zeros(len(seconds)), where=moves & (seconds > 0))
     fast = moves & (speed > max_speed)
     count, total = int(fast.sum()), int(moves.sum())
@@ -227,7 +229,7 @@ def _speeds(points: Points, max_speed: float) -> Points:
     return points.select(np.ones(len(points), dtype=np.bool_), (note,))
 
 
-def move_distances(lat: Floats, lon: Floats) -> Floats:
+def _move_distances(lat: Floats, lon: Floats) -> Floats:
     """Return the geodesic distance in metres from every point to the next, on the WGS 84 ellipsoid."""
     geod = need("pyproj", "measuring distances", "geo").Geod(ellps="WGS84")
     return np.asarray(geod.inv(lon[:-1], lat[:-1], lon[1:], lat[1:])[2], dtype=np.float64)

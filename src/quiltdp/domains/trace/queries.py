@@ -65,7 +65,7 @@ class CellQuery:
 
 def visits_per_cell(steps: Steps) -> CellQuery:
     """Return the number of seen steps in each cell (Δ₁ = 2, Δ₂ = √2, one cell: 1)."""
-    return _query(steps, "visits per cell", "steps", 1.0)
+    return _weighted_visits(steps, "visits per cell", "steps", 1.0)
 
 
 def time_per_cell(steps: Steps, unit: str = "h") -> CellQuery:
@@ -76,10 +76,10 @@ def time_per_cell(steps: Steps, unit: str = "h") -> CellQuery:
     sizes = {"s": 1.0, "min": 60.0, "h": 3600.0}
     if unit not in sizes:
         raise InvalidArgument(f"unit must be s, min or h, not {unit!r}")
-    return _query(steps, "time per cell", unit, steps.interval / sizes[unit])
+    return _weighted_visits(steps, "time per cell", unit, steps.interval / sizes[unit])
 
 
-def _query(steps: Steps, name: str, unit: str, weight: float) -> CellQuery:
+def _weighted_visits(steps: Steps, name: str, unit: str, weight: float) -> CellQuery:
     values: Floats = steps.visits().astype(np.float64) * weight
     values.flags.writeable = False
     # A product that is not a whole number is rounded; neighbours may differ by that much more.

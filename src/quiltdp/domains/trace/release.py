@@ -19,7 +19,7 @@ from quiltdp.domains.trace.cells import Rings, ring
 from quiltdp.domains.trace.points import Floats
 from quiltdp.domains.trace.queries import CellQuery, release_cells, visits_per_cell
 from quiltdp.domains.trace.steps import Steps
-from quiltdp.domains.trace.times import CLOCK, clock_of, when
+from quiltdp.domains.trace.times import CLOCK, clock_provenance, when
 from quiltdp.domains.usefulness import judge_table
 from quiltdp.errors import InvalidArgument, option
 from quiltdp.mechanisms import Laplace
@@ -128,13 +128,13 @@ class PreparedVisits:
             self.query, scale, ledger=ledger, label=f"visits per cell, {self.level}", noise=noise
         )
         above, verdict = judge_table(values, scale)
-        return self._with(values, verdict if above else f"{verdict}: {_REMEDY}")
+        return self._release_with(values, verdict if above else f"{verdict}: {_REMEDY}")
 
     def rehearse(self) -> CellRelease:
         """Return what :meth:`draw` will, with other numbers: neither counts nor noise."""
-        return self._with(np.full(len(self.query.cells), -1e9 / 3.0), _REMEDY)
+        return self._release_with(np.full(len(self.query.cells), -1e9 / 3.0), _REMEDY)
 
-    def _with(self, values: Floats, verdict: str) -> CellRelease:
+    def _release_with(self, values: Floats, verdict: str) -> CellRelease:
         paid = self.calibration
         return CellRelease(
             self.query.cells, self.centres, self.outlines, values, paid.sigma, paid.epsilon, self.level,
@@ -192,18 +192,18 @@ def prepare_visits(
     InvalidArgument
         Several users and no level; an area that holds none of the points; too small a ``sigma``.
     """
-    chosen = _level(study.steps, level)
-    query, centres, outlines = _over(study.steps, area)
+    chosen = _check_level(study.steps, level)
+    query, centres, outlines = _query_over_area(study.steps, area)
     protect = whole_traces(study.model) if chosen == "user" else None
     asked = {"adversary": adversary, "protect": protect, "window": window, **options}
     spec = Laplace(sensitivity=query.sensitivity)
     target = calibrate(study.model, epsilon, spec, progress=progress, **asked)
-    paid = target if sigma is None else _at_scale(study, target, sigma, less_noise, asked)
-    notes = _notes(study, target, past=past)
-    return PreparedVisits(query, centres, outlines, _protects(chosen, window), paid, target, notes)
+    paid = target if sigma is None else _calibration_at_sigma(study, target, sigma, less_noise, asked)
+    notes = _notes_on_release(study, target, past=past)
+    return PreparedVisits(query, centres, outlines, _protection_phrase(chosen, window), paid, target, notes)
 
 
-def _level(steps: Steps, level: str | None) -> str:
+def _check_level(steps: Steps, level: str | None) -> str:
     if level is None and len(steps.users) > 1:
         raise InvalidArgument(
             f"there are {len(steps.users)} users: say what is protected,"
@@ -215,13 +215,13 @@ def _level(steps: Steps, level: str | None) -> str:
     return chosen
 
 
-def _protects(level: str, window: int) -> str:
+def _protection_phrase(level: str, window: int) -> str:
     if level == "user":
         return "everything a user did"
     return "any one step" if window == 1 else f"any {window} steps in a row"
 
 
-def _over(steps: Steps, area: Area) -> tuple[CellQuery, tuple[tuple[float, float], ...], Rings]:
+def _query_over_area(steps: Steps, area: Area) -> tuple[CellQuery, tuple[tuple[float, float], ...], Rings]:
     """Return the query over every cell of the area; refuse one that holds no point."""
     wide = over_area(visits_per_cell(steps), steps.cells, area)
     if not wide.query.values.any():
@@ -238,7 +238,7 @@ def _over(steps: Steps, area: Area) -> tuple[CellQuery, tuple[tuple[float, float
     return wide.query, ring(lats, lons), wide.outlines
 
 
-def _at_scale(
+def _calibration_at_sigma(
     study: LocationStudy, target: Calibration, sigma: float, less_noise: bool, asked: Mapping[str, Any]
 ) -> Calibration:
     """Return the calibration of another scale: the leakage it is certified for is its ε."""
@@ -255,7 +255,7 @@ def _at_scale(
     return replace(target, sigma=sigma, epsilon=reached, leakage=reached, dp_epsilon=cost, compared={})
 
 
-def _notes(study: LocationStudy, target: Calibration, *, past: bool) -> tuple[str, ...]:
+def _notes_on_release(study: LocationStudy, target: Calibration, *, past: bool) -> tuple[str, ...]:
     forced = f"forced by {name_step(study.steps, target.binding.unit)}"
     if past:
         return (forced,)
@@ -273,4 +273,4 @@ def name_step(steps: Steps, unit: str) -> str:
     >>> name_step(location_study(p, "500m", "5min").steps, "ann/0/2")
     'ann, Thu 1970-01-01 00:10 UTC'
     """
-    return when({CLOCK: clock_of(steps)}, unit) or unit
+    return when({CLOCK: clock_provenance(steps)}, unit) or unit

@@ -59,7 +59,7 @@ def robust_models(
     InvalidArgument
         If no estimator is left.
     """
-    return _family(lambda how: chain_from_steps(steps, how, initial=initial), estimators)
+    return _check_models_of_estimators(lambda how: chain_from_steps(steps, how, initial=initial), estimators)
 
 
 def robust_models_of_past(
@@ -73,10 +73,10 @@ def robust_models_of_past(
     def fit(how: Estimator) -> ChainModel:
         return study_from_past(past, present, initial=initial, estimator=how).model
 
-    return _family(fit, estimators, (InvalidModel, InvalidArgument))
+    return _check_models_of_estimators(fit, estimators, (InvalidModel, InvalidArgument))
 
 
-def _family(
+def _check_models_of_estimators(
     fit: Callable[[Estimator], ChainModel],
     estimators: Sequence[str | Estimator],
     refusals: tuple[type[QuiltdpError], ...] = (InvalidModel,),
@@ -136,7 +136,7 @@ def worst_case_leakage(models: Sequence[ChainModel], dp_epsilon: float, **option
     -------
     The truth is a member of the family.
     """
-    return _worst(models, max, lambda m: accounting.leakage(m, dp_epsilon, **options).epsilon)
+    return _worst_case(models, max, lambda m: accounting.leakage(m, dp_epsilon, **options).epsilon)
 
 
 @all_or_nothing()
@@ -152,10 +152,10 @@ def worst_case_dp_epsilon(models: Sequence[ChainModel], epsilon: float, **option
     -------
     The truth is a member of the family.
     """
-    return _worst(models, min, lambda m: accounting.dp_epsilon(m, epsilon, **options))
+    return _worst_case(models, min, lambda m: accounting.dp_epsilon(m, epsilon, **options))
 
 
-def _worst(
+def _worst_case(
     models: Sequence[ChainModel],
     choose: Callable[[Sequence[float]], float],
     value_of: Callable[[ChainModel], float],
@@ -219,13 +219,13 @@ class RegionBound:
 def region_dp_epsilon(bound: SetChainBound, epsilon: float) -> float:
     """Return the largest α found whose leakage is at most ε for every chain of a region, rounded down."""
 
-    def leaks(alpha: float) -> float:
+    def leakage_at(alpha: float) -> float:
         return float(bound.evaluate(np.array([alpha])).values.max())
 
     low, high = 0.0, float(epsilon)
-    if leaks(high) <= epsilon:
+    if leakage_at(high) <= epsilon:
         return high
     while high - low > 1e-9 * epsilon and high > 1e-12 * epsilon:
         middle = 0.5 * (low + high)
-        low, high = (middle, high) if leaks(middle) <= epsilon else (low, middle)
+        low, high = (middle, high) if leakage_at(middle) <= epsilon else (low, middle)
     return low  # its own certificate passed

@@ -16,7 +16,7 @@ import numpy as np
 
 from quiltdp.domains.trace.cells import Cells
 from quiltdp.domains.trace.points import Floats, Ints, Points
-from quiltdp.domains.trace.times import hours_of_day, many, parse_duration, say_duration, zone_of
+from quiltdp.domains.trace.times import format_duration, hours_of_day, many, parse_duration, time_zone_of
 from quiltdp.errors import InvalidArgument, option
 
 __all__ = ["UNSEEN", "Steps", "Stretch", "make_steps"]
@@ -107,7 +107,7 @@ class Steps:
 
     def hours(self, stretch: Stretch) -> Ints:
         """Return the hour of the day, in the time zone of the data, in which each step begins."""
-        return hours_of_day(stretch.start, len(stretch), self.interval, zone_of(self.provenance))
+        return hours_of_day(stretch.start, len(stretch), self.interval, time_zone_of(self.provenance))
 
     def visits(self) -> Ints:
         """Return the number of seen steps in each cell."""
@@ -154,20 +154,20 @@ def make_steps(
         if len(cuts):
             shortest = min(shortest, float(np.diff(time)[cuts - 1].min()))
         for number, part in enumerate(np.split(mine, cuts)):
-            line, start = _regular(points.time[part], cells.of_point[part], seconds, pick)
+            line, start = _cells_at_regular_steps(points.time[part], cells.of_point[part], seconds, pick)
             stretches.append(Stretch(user, number, start, line))
-    used, kept = _only_used(cells, stretches)
+    used, kept = _drop_unused_cells(cells, stretches)
     provenance = {
         **points.provenance,
         "source": points.source,
         "cells": cells.system,
-        "interval": say_duration(seconds),
-        "max_gap": "none" if np.isinf(limit) else say_duration(limit),
+        "interval": format_duration(seconds),
+        "max_gap": "none" if np.isinf(limit) else format_duration(limit),
         "pick": pick,
     }
     steps = Steps(used, seconds, kept, limit, float(shortest), points.source, (), provenance)
     if not steps.counts().any():
-        raise InvalidArgument(_no_transition(points, seconds))
+        raise InvalidArgument(_no_transition_message(points, seconds))
     notes = (*points.notes, *cells.notes, *_gap_notes(steps, len(points.users)))
     return replace(steps, notes=notes)
 
@@ -180,13 +180,13 @@ def _gap_limit(max_gap: str | float | None, interval: float) -> float:
     limit = parse_duration(max_gap, "max_gap")
     if limit < interval:
         raise InvalidArgument(
-            f"{option('max_gap')} {say_duration(limit)} is shorter than the interval"
-            f" {say_duration(interval)}: every step would stand alone"
+            f"{option('max_gap')} {format_duration(limit)} is shorter than the interval"
+            f" {format_duration(interval)}: every step would stand alone"
         )
     return limit
 
 
-def _regular(time: Floats, cell: Ints, interval: float, pick: Pick) -> tuple[Ints, float]:
+def _cells_at_regular_steps(time: Floats, cell: Ints, interval: float, pick: Pick) -> tuple[Ints, float]:
     """Return the cell of each step from the first to the last that has a point."""
     step = np.floor(time / interval).astype(np.int64)
     first = int(step[0])
@@ -210,7 +210,7 @@ def _regular(time: Floats, cell: Ints, interval: float, pick: Pick) -> tuple[Int
     return line, first * interval
 
 
-def _only_used(cells: Cells, stretches: list[Stretch]) -> tuple[Cells, tuple[Stretch, ...]]:
+def _drop_unused_cells(cells: Cells, stretches: list[Stretch]) -> tuple[Cells, tuple[Stretch, ...]]:
     """Leave out cells that no step falls in (points between the sampled ones)."""
     every = np.concatenate([s.cells for s in stretches])
     used = np.unique(every[every != UNSEEN])
@@ -239,20 +239,20 @@ def _gap_notes(steps: Steps, users: int) -> tuple[str, ...]:
         )
     if splits:
         notes.append(
-            f"{many(splits, 'gap')} longer than {say_duration(steps.max_gap)} split the trace (shortest"
-            f" {say_duration(steps.shortest_split)}): the stretches are taken as independent"
+            f"{many(splits, 'gap')} longer than {format_duration(steps.max_gap)} split the trace (shortest"
+            f" {format_duration(steps.shortest_split)}): the stretches are taken as independent"
         )
     return tuple(notes)
 
 
-def _no_transition(points: Points, interval: float) -> str:
+def _no_transition_message(points: Points, interval: float) -> str:
     """Say why no move was seen and which interval to try."""
     same = np.diff(points.who) == 0
     hint = "no user has two points"
     if same.any():
         typical = float(np.median(np.diff(points.time)[same]))
-        hint = f"the typical time between points is {say_duration(typical)}:"
+        hint = f"the typical time between points is {format_duration(typical)}:"
         hint += f" choose a longer {option('interval')}"
         if typical < interval:
             hint = f"the points span too few steps: choose a shorter {option('interval')}"
-    return f"no two consecutive steps of {say_duration(interval)} have points, so no move is seen; {hint}"
+    return f"no two consecutive steps of {format_duration(interval)} have points, so no move is seen; {hint}"

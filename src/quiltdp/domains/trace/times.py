@@ -71,8 +71,8 @@ def parse_times(
     """
     zone = find_zone(time_zone)
     if time_format is None and texts and all(_NUMBER.fullmatch(t) for t in texts):
-        return _epoch(texts, lines, source)
-    stamps = [_stamp(t, n, source, time_format) for t, n in zip(texts, lines, strict=True)]
+        return _parse_epoch_numbers(texts, lines, source)
+    stamps = [_parse_stamp(t, n, source, time_format) for t, n in zip(texts, lines, strict=True)]
     naive = [s.tzinfo is None for s in stamps]
     if any(naive) and not all(naive):
         k = naive.index(True)
@@ -83,10 +83,10 @@ def parse_times(
     if any(naive):
         notes = _zone_notes(stamps, zone, time_zone)
         stamps = [s.replace(tzinfo=zone or UTC) for s in stamps]
-    return np.array([_seconds(s, n, source) for s, n in zip(stamps, lines, strict=True)]), notes
+    return np.array([_stamp_to_seconds(s, n, source) for s, n in zip(stamps, lines, strict=True)]), notes
 
 
-def _seconds(stamp: datetime, line: int, source: object) -> float:
+def _stamp_to_seconds(stamp: datetime, line: int, source: object) -> float:
     try:
         return stamp.timestamp()
     except (OverflowError, ValueError, OSError):
@@ -108,12 +108,12 @@ def _zone_notes(stamps: list[datetime], zone: tzinfo | None, name: str | None) -
     return notes
 
 
-def _stamp(text: str, line: int, source: object, time_format: str | None) -> datetime:
+def _parse_stamp(text: str, line: int, source: object, time_format: str | None) -> datetime:
     """Parse one time or refuse it by line."""
     try:
         if time_format is not None:
             return datetime.strptime(text, time_format)
-        return datetime.fromisoformat(_iso(text))
+        return datetime.fromisoformat(_normalise_iso(text))
     except (ValueError, OverflowError):
         pass
     hint = f"expected ISO 8601 such as 2008-10-23T05:53:05Z, or give {option('time_format')}"
@@ -129,13 +129,15 @@ def _stamp(text: str, line: int, source: object, time_format: str | None) -> dat
     raise FileFormatError(source, line, f"{text!r:.60} is not a time: {hint}")
 
 
-def _iso(text: str) -> str:
+def _normalise_iso(text: str) -> str:
     """Spell an ISO time as Python reads it: dashes in the date, the offset right after the clock."""
     text = _ZULU.sub("+00:00", text.strip()).replace("/", "-")
     return _SPACED_OFFSET.sub(r"\1", text)
 
 
-def _epoch(texts: Sequence[str], lines: Sequence[int], source: object) -> tuple[Floats, tuple[str, ...]]:
+def _parse_epoch_numbers(
+    texts: Sequence[str], lines: Sequence[int], source: object
+) -> tuple[Floats, tuple[str, ...]]:
     """Read numbers as seconds or milliseconds since 1970, or refuse what can be neither."""
     values = np.array([float(t) for t in texts])
     for scale, unit in ((1.0, "seconds"), (1e3, "milliseconds"), (1e6, "microseconds"), (1e9, "nanoseconds")):
@@ -148,15 +150,15 @@ def _epoch(texts: Sequence[str], lines: Sequence[int], source: object) -> tuple[
     )
 
 
-def zone_of(provenance: Mapping[str, str]) -> str:
+def time_zone_of(provenance: Mapping[str, str]) -> str:
     """Return the time zone in which the times of a trace are told."""
     return provenance.get("time_zone", "UTC")
 
 
-def clock_of(steps: Steps) -> str:
+def clock_provenance(steps: Steps) -> str:
     """Return the beginning of every stretch, the length of a step and the zone, as one line of JSON."""
     starts = {s.prefix: s.start for s in steps.stretches}
-    clock = {"interval": steps.interval, "zone": zone_of(steps.provenance), "starts": starts}
+    clock = {"interval": steps.interval, "zone": time_zone_of(steps.provenance), "starts": starts}
     return json.dumps(clock, ensure_ascii=True)
 
 
@@ -171,21 +173,21 @@ def when(provenance: Mapping[str, str], unit: str) -> str | None:
     >>> when({"clock": clock}, "ann/0/1…ann/0/3")
     'ann, Tue 2024-05-07 08:05 to 08:15 Europe/Rome'
     """
-    clock = _read(provenance.get(CLOCK, ""))
+    clock = _parse_clock(provenance.get(CLOCK, ""))
     first, _, last = unit.partition("…")
-    begin = _moment(clock, first)
+    begin = _moment_of_step(clock, first)
     if begin is None:
         return None
     user = first.rsplit("/", 2)[0]
     text = f"{user}, {begin:%a %Y-%m-%d %H:%M}"
-    end = _moment(clock, last) if last else None
+    end = _moment_of_step(clock, last) if last else None
     if end is not None:
         text += f" to {end:%H:%M}" if end.date() == begin.date() else f" to {end:%a %Y-%m-%d %H:%M}"
     return f"{text} {clock['zone']}"
 
 
 @lru_cache(maxsize=4)
-def _read(text: str) -> dict[str, Any]:
+def _parse_clock(text: str) -> dict[str, Any]:
     """Return the clock, or nothing where a file has none or another's."""
     try:
         clock = json.loads(text) if text else {}
@@ -195,7 +197,7 @@ def _read(text: str) -> dict[str, Any]:
     return dict(clock)
 
 
-def _moment(clock: Mapping[str, Any], unit: str) -> datetime | None:
+def _moment_of_step(clock: Mapping[str, Any], unit: str) -> datetime | None:
     prefix, _, number = unit.rpartition("/")
     start = clock.get("starts", {}).get(prefix + "/")
     if start is None or not number.isdigit():
@@ -245,7 +247,7 @@ def parse_length(text: str | float, name: str = "cell") -> float:
     >>> parse_length("500m"), parse_length("1.5 km")
     (500.0, 1500.0)
     """
-    return _quantity(text, name, _METRES, "m", "a length such as 500m or 1km")
+    return _parse_quantity(text, name, _METRES, "m", "a length such as 500m or 1km")
 
 
 def parse_duration(text: str | float, name: str = "interval") -> float:
@@ -256,10 +258,10 @@ def parse_duration(text: str | float, name: str = "interval") -> float:
     >>> parse_duration("5min"), parse_duration("1h"), parse_duration(90)
     (300.0, 3600.0, 90.0)
     """
-    return _quantity(text, name, _SECONDS, "s", "a duration such as 30s, 5min or 1h")
+    return _parse_quantity(text, name, _SECONDS, "s", "a duration such as 30s, 5min or 1h")
 
 
-def _quantity(text: str | float, name: str, units: dict[str, float], base: str, what: str) -> float:
+def _parse_quantity(text: str | float, name: str, units: dict[str, float], base: str, what: str) -> float:
     if isinstance(text, str):
         match = _QUANTITY.fullmatch(text)
         unit = (match[2].lower() or base) if match else ""
@@ -284,12 +286,12 @@ def many(count: int, thing: str) -> str:
     return f"{count} {thing}" if count == 1 else f"{count} {thing}s"
 
 
-def say_duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Return a duration in the unit a person would use.
 
     Examples
     --------
-    >>> say_duration(300), say_duration(5400), say_duration(45), say_duration(172800)
+    >>> format_duration(300), format_duration(5400), format_duration(45), format_duration(172800)
     ('5 min', '1.5 h', '45 s', '2 d')
     """
     for size, unit in ((86400.0, "d"), (3600.0, "h"), (60.0, "min")):

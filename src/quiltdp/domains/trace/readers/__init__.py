@@ -75,7 +75,7 @@ def read_points(
     layout = Layout({"lat": lat, "lon": lon, "time": time, "user": user}, separator, header)
     read = [
         make_points(
-            _reader(file)(file, layout),
+            _reader_for(file)(file, layout),
             time_zone=time_zone,
             time_format=time_format,
             crs=crs,
@@ -83,7 +83,7 @@ def read_points(
         )
         for file in files
     ]
-    return read[0] if len(read) == 1 else _joined(read, files)
+    return read[0] if len(read) == 1 else _join_points(read, files)
 
 
 def point_files(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[Path]:
@@ -94,9 +94,9 @@ def point_files(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]])
     files: list[Path] = []
     for item in map(Path, paths):
         if _is_folder(item):
-            inside = sorted(_inside(item))
-            if any(_ending(f) == ".plt" for f in inside):  # GeoLife folders also hold labels.txt
-                inside = [f for f in inside if _ending(f) == ".plt"]
+            inside = sorted(_files_in_folder(item))
+            if any(_format_ending(f) == ".plt" for f in inside):  # GeoLife folders also hold labels.txt
+                inside = [f for f in inside if _format_ending(f) == ".plt"]
             if not inside:
                 raise FileFormatError(item, None, f"the folder has no file ending in {', '.join(FORMATS)}")
             files.extend(inside)
@@ -113,32 +113,32 @@ def _is_folder(path: Path) -> bool:
         raise FileFormatError(path, None, f"the file cannot be read ({reason})") from None
 
 
-def _inside(folder: Path) -> list[Path]:
+def _files_in_folder(folder: Path) -> list[Path]:
     """Return the files of a known kind in a folder and the folders in it; refuse one that is closed."""
 
-    def refuse(error: OSError) -> NoReturn:
+    def refuse_folder(error: OSError) -> NoReturn:
         where = error.filename or folder
         raise FileFormatError(where, None, f"the folder cannot be searched ({error.strerror})") from None
 
     files = []
-    for root, _, names in os.walk(folder, onerror=refuse):
-        files += [Path(root, name) for name in names if _ending(Path(name)) in FORMATS]
+    for root, _, names in os.walk(folder, onerror=refuse_folder):
+        files += [Path(root, name) for name in names if _format_ending(Path(name)) in FORMATS]
     return [file for file in files if file.is_file()]
 
 
-def _reader(path: Path) -> Callable[[Path, Layout], Rows]:
-    if _ending(path) not in FORMATS:
+def _reader_for(path: Path) -> Callable[[Path, Layout], Rows]:
+    if _format_ending(path) not in FORMATS:
         raise FileFormatError(path, None, f"unknown ending {path.suffix!r}: {', '.join(FORMATS)} are read")
-    return FORMATS[_ending(path)]
+    return FORMATS[_format_ending(path)]
 
 
-def _ending(path: Path) -> str:
+def _format_ending(path: Path) -> str:
     """Return the ending that tells the format; ``.csv.gz`` counts as ``.csv``."""
     ending = path.suffix.lower()
     return Path(path.stem).suffix.lower() if ending == ".gz" else ending
 
 
-def _joined(parts: list[Points], files: list[Path]) -> Points:
+def _join_points(parts: list[Points], files: list[Path]) -> Points:
     """Put several files together; a user named in several files is one user."""
     users = tuple(dict.fromkeys(u for p in parts for u in p.users))
     place = {u: k for k, u in enumerate(users)}

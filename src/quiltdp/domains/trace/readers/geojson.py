@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from quiltdp.domains.trace.readers.rows import Layout, Rows, first_of
+from quiltdp.domains.trace.readers.rows import Layout, Rows, first_property
 from quiltdp.errors import FileFormatError
 from quiltdp.io.text import parse_json, read_source
 
@@ -28,16 +28,16 @@ def read_geojson(path: Path, layout: Layout = Layout()) -> Rows:  # noqa: B008 -
     """
     document = parse_json(read_source(path))
     if isinstance(document, dict) and isinstance(document.get("locations"), list):
-        return google_rows(document["locations"], path)
+        return read_google_locations(document["locations"], path)
     rows = Rows(str(path), provenance={"format": "geojson"})
-    for number, feature in enumerate(_features(document, path), start=1):
-        _feature(rows, feature, number, path, layout.columns)
+    for number, feature in enumerate(_list_features(document, path), start=1):
+        _add_feature(rows, feature, number, path, layout.columns)
     if rows.provenance["format"] == "geojson" and len(set(rows.user)) == 1 and rows.user[0] == "user":
         rows.notes.append("no user property: all points are taken as one user's")
     return rows
 
 
-def _features(document: Any, path: Path) -> Iterable[Any]:
+def _list_features(document: Any, path: Path) -> Iterable[Any]:
     if isinstance(document, list):
         return document
     kind = document.get("type") if isinstance(document, dict) else None
@@ -48,7 +48,9 @@ def _features(document: Any, path: Path) -> Iterable[Any]:
     raise FileFormatError(path, None, "not a trace in JSON: a Feature or a FeatureCollection is expected")
 
 
-def _feature(rows: Rows, feature: Any, number: int, path: Path, columns: Mapping[str, str | None]) -> None:
+def _add_feature(
+    rows: Rows, feature: Any, number: int, path: Path, columns: Mapping[str, str | None]
+) -> None:
     """Add the points of one feature."""
     if not isinstance(feature, dict):
         raise FileFormatError(path, None, f"feature {number} is not an object")
@@ -58,31 +60,33 @@ def _feature(rows: Rows, feature: Any, number: int, path: Path, columns: Mapping
     moving = feature.get("temporalGeometry")
     if moving is not None:
         rows.provenance["format"] = "moving-features"
-        user = str(_user(feature, properties, columns) or number)
+        user = str(_feature_user(feature, properties, columns) or number)
         prisms = moving.get("prisms", [moving]) if isinstance(moving, dict) else [moving]
         for part in prisms if isinstance(prisms, list) else [prisms]:
             if not isinstance(part, dict) or part.get("type") not in ("MovingPoint", "MovingGeomPoint"):
                 raise FileFormatError(path, None, f"feature {number}: only MovingPoint has a trace")
-            _add(rows, part.get("coordinates"), part.get("datetimes"), user, number=number, path=path)
+            _add_positions(
+                rows, part.get("coordinates"), part.get("datetimes"), user, number=number, path=path
+            )
         return
-    user = str(_user(feature, properties, columns, point=True) or "user")
+    user = str(_feature_user(feature, properties, columns, point=True) or "user")
     kind = geometry.get("type")
     if kind == "Point":
-        time = properties.get(columns["time"]) if columns.get("time") else first_of(properties, _TIMES)
-        _add(rows, [geometry.get("coordinates")], [time], user, number=number, path=path)
+        time = properties.get(columns["time"]) if columns.get("time") else first_property(properties, _TIMES)
+        _add_positions(rows, [geometry.get("coordinates")], [time], user, number=number, path=path)
     elif kind in ("LineString", "MultiPoint"):
-        times = properties.get(columns["time"]) if columns.get("time") else first_of(properties, _LISTS)
+        times = properties.get(columns["time"]) if columns.get("time") else first_property(properties, _LISTS)
         nested = properties.get("coordinateProperties")
         if times is None and isinstance(nested, dict):
-            times = first_of(nested, _LISTS)
-        _add(rows, geometry.get("coordinates"), times, user, number=number, path=path)
+            times = first_property(nested, _LISTS)
+        _add_positions(rows, geometry.get("coordinates"), times, user, number=number, path=path)
     else:
         raise FileFormatError(
             path, None, f"feature {number}: geometry {kind!r} has no trace (Point or LineString do)"
         )
 
 
-def _user(
+def _feature_user(
     feature: Mapping[str, Any],
     properties: Mapping[str, Any],
     columns: Mapping[str, str | None],
@@ -93,11 +97,11 @@ def _user(
     if columns.get("user"):
         return properties.get(str(columns["user"]))
     names = tuple(n for n in _USERS if not (point and n in ("id", "name")))
-    user = first_of(properties, names)
+    user = first_property(properties, names)
     return user if user is not None or point else feature.get("id")
 
 
-def _add(rows: Rows, coordinates: Any, times: Any, user: str, *, number: int, path: Path) -> None:
+def _add_positions(rows: Rows, coordinates: Any, times: Any, user: str, *, number: int, path: Path) -> None:
     """Append timed positions, longitude first."""
     if not isinstance(coordinates, list) or not coordinates:
         raise FileFormatError(path, None, f"feature {number} has no coordinates")
@@ -116,7 +120,7 @@ def _add(rows: Rows, coordinates: Any, times: Any, user: str, *, number: int, pa
         rows.add(lat, lon, str(time), user, number)
 
 
-def google_rows(locations: Sequence[Any], path: Path) -> Rows:
+def read_google_locations(locations: Sequence[Any], path: Path) -> Rows:
     """Read the records of a location history: ``latitudeE7``, ``longitudeE7``, ``timestamp``.
 
     Records without a position are left out and counted.

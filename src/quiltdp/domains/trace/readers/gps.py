@@ -49,12 +49,12 @@ def read_gpx(path: Path, _: Layout = Layout()) -> Rows:  # noqa: B008 - frozen
     return rows
 
 
-def user_of(path: Path) -> str:
+def user_from_path(path: Path) -> str:
     """Return GeoLife's user: the folder above ``Trajectory``, or the file's own name.
 
     Examples
     --------
-    >>> user_of(Path("Data/001/Trajectory/20081023055305.plt")), user_of(Path("walk.plt"))
+    >>> user_from_path(Path("Data/001/Trajectory/20081023055305.plt")), user_from_path(Path("walk.plt"))
     ('001', 'walk')
     """
     if path.parent.name.lower() == "trajectory":
@@ -74,7 +74,7 @@ def read_plt(path: Path, _: Layout = Layout()) -> Rows:  # noqa: B008 - frozen
     if len(lines) < _PLT_HEADER or "wgs 84" not in " ".join(lines[:_PLT_HEADER]).lower():
         raise FileFormatError(path, 1, "not a GeoLife PLT file: six header lines naming WGS 84 are expected")
     rows = Rows(str(path), provenance={"format": "plt"})
-    user = user_of(path)
+    user = user_from_path(path)
     for number, line in enumerate(lines[_PLT_HEADER:], start=_PLT_HEADER + 1):
         if not line.strip():
             continue

@@ -85,7 +85,7 @@ def make_points(
         notes.append(f"coordinates converted from {crs} to WGS 84")
     outside = ~((np.abs(lat) <= 90) & (np.abs(lon) <= 180))
     if outside.any() and not (drop_invalid and not outside.all()):
-        raise _outside(rows, lat, lon, int(np.argmax(outside)))
+        raise _off_globe_error(rows, lat, lon, int(np.argmax(outside)))
     users = tuple(dict.fromkeys(rows.user))
     place = {u: k for k, u in enumerate(users)}
     points = Points(
@@ -121,7 +121,7 @@ def _to_degrees(y: Floats, x: Floats, crs: str) -> tuple[Floats, Floats]:
     return np.asarray(lat, dtype=np.float64), np.asarray(lon, dtype=np.float64)
 
 
-def _outside(rows: Rows, lat: Floats, lon: Floats, k: int) -> FileFormatError:
+def _off_globe_error(rows: Rows, lat: Floats, lon: Floats, k: int) -> FileFormatError:
     """Say why a pair of numbers is not a place on the globe."""
     pair = f"latitude {lat[k]:g}, longitude {lon[k]:g} is outside the globe"
     if not (math.isfinite(lat[k]) and math.isfinite(lon[k])):
@@ -135,7 +135,7 @@ def _outside(rows: Rows, lat: Floats, lon: Floats, k: int) -> FileFormatError:
     return FileFormatError(rows.source, rows.line[k], f"{pair}: {hint}")
 
 
-def first_of(properties: Mapping[str, object], names: Sequence[str]) -> object | None:
+def first_property(properties: Mapping[str, object], names: Sequence[str]) -> object | None:
     """Return the first of some properties that is there, names compared without case."""
     lower = {k.lower(): v for k, v in properties.items()}
     return next((lower[n] for n in names if lower.get(n) is not None), None)

@@ -72,13 +72,13 @@ def find_columns(header: Sequence[str], source: object, given: Mapping[str, str 
         If a given column is absent.
     """
     named = {role: name for role, name in given.items() if name}
-    parts = _clock(header, named.get("time", ""))
-    clock = tuple(find_column(header, part, source, _said("time", part)) for part in parts)
+    parts = _date_and_clock_columns(header, named.get("time", ""))
+    clock = tuple(find_column(header, part, source, _role_phrase("time", part)) for part in parts)
     if clock:
         named.pop("time")
     names = [name.strip().strip('"') for name in header]
     roles = {role: kind for role, kind in _ROLES.items() if not (role == "time" and clock)}
-    place = recognise(names, roles, named, source=source, line=1, say=_said)
+    place = recognise(names, roles, named, source=source, line=1, say=_role_phrase)
     for role in ("lat", "lon", *(() if clock else ("time",))):
         if role not in place:
             what = _ROLES[role].says
@@ -91,14 +91,14 @@ def find_columns(header: Sequence[str], source: object, given: Mapping[str, str 
     return Columns(place["lat"], place["lon"], time, place.get("user"))
 
 
-def _clock(header: Sequence[str], said: str) -> list[str]:
+def _date_and_clock_columns(header: Sequence[str], said: str) -> list[str]:
     """Return the two columns of ``date+clock``, nothing if that is a column's own name."""
     if "+" not in said or said.strip().lower() in [name.strip().lower() for name in header]:
         return []
     return said.split("+")
 
 
-def _said(role: str, name: str | int = "") -> str:
+def _role_phrase(role: str, name: str | int = "") -> str:
     return f"{option(role)} {name!r}" if name != "" else option(role)
 
 
@@ -125,7 +125,7 @@ def read_csv(path: Path, layout: Layout = Layout()) -> Rows:  # noqa: B008 - fro
     if len(mark) != 1 or mark in '\r\n"':
         raise InvalidArgument(f"{option('separator')} must be one character, not {mark!r}")
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=mark)
-    names = _header(reader, header, path)
+    names = _read_header(reader, header, path)
     if header is None and any(is_number(n.replace(",", ".")) for n in names):
         raise FileFormatError(
             path,
@@ -136,7 +136,7 @@ def read_csv(path: Path, layout: Layout = Layout()) -> Rows:  # noqa: B008 - fro
     columns = find_columns(names, path, layout.columns)
     rows = Rows(str(path), provenance={"format": "csv"})
     try:
-        _fill(rows, reader, columns, width=len(names), mark=mark, path=path)
+        _add_rows(rows, reader, columns, width=len(names), mark=mark, path=path)
     except csv.Error as error:
         raise FileFormatError(path, reader.line_num, f"not a table ({error})") from None
     if columns.user is None:
@@ -144,7 +144,7 @@ def read_csv(path: Path, layout: Layout = Layout()) -> Rows:  # noqa: B008 - fro
     return rows
 
 
-def _header(reader: Any, header: str | None, path: Path) -> list[str]:
+def _read_header(reader: Any, header: str | None, path: Path) -> list[str]:
     """Return the names of the columns: those given, or the first line that is not empty."""
     if header is not None:
         return [n.strip() for n in header.split(",")]
@@ -157,7 +157,7 @@ def _header(reader: Any, header: str | None, path: Path) -> list[str]:
     return [str(name) for name in first]
 
 
-def _fill(rows: Rows, reader: Any, columns: Columns, *, width: int, mark: str, path: Path) -> None:
+def _add_rows(rows: Rows, reader: Any, columns: Columns, *, width: int, mark: str, path: Path) -> None:
     """Take every row apart."""
     commas = empty = 0
     for fields in reader:
@@ -165,7 +165,7 @@ def _fill(rows: Rows, reader: Any, columns: Columns, *, width: int, mark: str, p
         if not fields or (len(fields) == 1 and not fields[0].strip()):
             continue
         if len(fields) != width:
-            raise FileFormatError(path, line, _wrong_width(fields, width, mark))
+            raise FileFormatError(path, line, _wrong_width_reason(fields, width, mark))
         texts = fields[columns.lat].strip(), fields[columns.lon].strip()
         time = " ".join(fields[k].strip() for k in columns.time).strip()
         if any(t.lower() in _EMPTY for t in texts) or not time:
@@ -174,15 +174,15 @@ def _fill(rows: Rows, reader: Any, columns: Columns, *, width: int, mark: str, p
         if mark != "," and any(_COMMA_NUMBER.fullmatch(t) for t in texts):
             texts = texts[0].replace(",", "."), texts[1].replace(",", ".")
             commas += 1
-        lat = _number(texts[0], "latitude", path, line)
-        lon = _number(texts[1], "longitude", path, line)
-        rows.add(lat, lon, time, _user(fields, columns.user, path, line), line)
+        lat = _read_number(texts[0], "latitude", path, line)
+        lon = _read_number(texts[1], "longitude", path, line)
+        rows.add(lat, lon, time, _read_user(fields, columns.user, path, line), line)
     if commas:
         rows.notes.append(f"decimal commas read as decimal points in {many(commas, 'row')}")
     rows.note(empty, "row", _LEFT_OUT)
 
 
-def _user(fields: list[str], column: int | None, path: Path, line: int) -> str:
+def _read_user(fields: list[str], column: int | None, path: Path, line: int) -> str:
     if column is None:
         return "user"
     name = fields[column].strip()
@@ -191,14 +191,14 @@ def _user(fields: list[str], column: int | None, path: Path, line: int) -> str:
     return name
 
 
-def _wrong_width(fields: list[str], width: int, mark: str) -> str:
+def _wrong_width_reason(fields: list[str], width: int, mark: str) -> str:
     reason = f"the row has {len(fields)} fields, the header has {width}"
     if mark == "," and len(fields) > width:
         return f"{reason}: decimal commas in a comma-separated file? Use another separator or decimal points"
     return reason
 
 
-def _number(text: str, what: str, path: Path, line: int) -> float:
+def _read_number(text: str, what: str, path: Path, line: int) -> float:
     try:
         return float(text)
     except ValueError:
