@@ -33,7 +33,7 @@ from scipy.optimize import linprog
 from scipy.sparse import coo_matrix
 
 import quiltdp as qd
-from quiltdp.accountant.adversaries import adversary_from
+from quiltdp.accountant.adversaries import parse_adversary
 from quiltdp.accountant.bounds import chain as chains
 from quiltdp.accountant.bounds.chain_contraction import ContractionBound
 from quiltdp.accountant.bounds.conditioned import ConditionedModels
@@ -199,7 +199,7 @@ class Scene:
     def problem(self) -> Problem:
         """The same as the bounds take it."""
         units = None if self.window > 1 else self.units
-        return Problem(self.model, units, adversary_from(self.adversary), self.window, self.prices)
+        return Problem(self.model, units, parse_adversary(self.adversary), self.window, self.prices)
 
 
 def rows(rng: np.random.Generator, shape: Sequence[int], zeros: bool, weak: bool = False) -> Array:
@@ -410,7 +410,7 @@ class Conditioned:
 
 def bounds(scene: Scene, seed: int) -> Iterator[tuple[str, Callable[[Problem], Bound]]]:
     """Yield (name, what makes it) of everything that holds against the adversary."""
-    who = adversary_from(scene.adversary)
+    who = parse_adversary(scene.adversary)
     for name in method_names(who)[1:]:
         if name == "group" or (name == "exact" and seed % 2):
             continue

@@ -213,3 +213,10 @@ def test_frames_of_families_and_points_are_read_like_their_files() -> None:
     how: dict[str, Any] = {"cell": "2km", "interval": "5min", "estimator": "additive:1"}
     frame = pandas.read_csv(path, dtype=str)
     assert qd.location_chain(frame, **how).fingerprint == qd.location_chain(path, **how).fingerprint
+
+
+def test_a_misspelt_option_is_named_with_its_function() -> None:
+    with pytest.raises(TypeError, match=r"^leakage\(\) has no option 'wrok'; did you mean 'work'\?$"):
+        qd.leakage(CANCER, 0.1, wrok="quick")  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"^calibrate\(\) has no option 'zzz'$"):
+        qd.robust(CANCER, 1.0, LAPLACE, zzz=1)

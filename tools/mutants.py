@@ -836,7 +836,7 @@ MUTANTS = (
     ),
     Mutant(
         "accountant/analysis.py",
-        "else digits_up(value)\n\n\nclass Solution",
+        "else round_up_digits(value)\n\n\nclass Solution",
         "else value * (1.0 - 1e-9)\n\n\nclass Solution",
         "the largest value is rounded down",
         SEARCH,

@@ -9,12 +9,13 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable
-from functools import wraps
+from functools import cache, wraps
 from importlib import import_module
+from inspect import signature
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from quiltdp.errors import InvalidArgument
-from quiltdp.model import Model
+from quiltdp.model import Model, suggest_names
 
 _Rest = ParamSpec("_Rest")
 _Result = TypeVar("_Result")
@@ -64,10 +65,14 @@ def _call_reader(name: str, thing: Any) -> Model:
 def any_model(
     function: Callable[Concatenate[Model, _Rest], _Result],
 ) -> Callable[Concatenate[Any, _Rest], _Result]:
-    """Let a function of a model take anything that :func:`as_model` understands."""
+    """Let a function of a model take anything that :func:`as_model` understands; name unknown options."""
 
     @wraps(function)
     def with_model(*args: Any, **options: Any) -> _Result:
+        known = _option_names(function)
+        unknown = next((name for name in options if known and name not in known), None)
+        if unknown is not None:
+            raise TypeError(f"{function.__name__}() has no option {unknown!r}{suggest_names(unknown, known)}")
         if args:
             return function(as_model(args[0]), *args[1:], **options)
         if "model" in options:
@@ -75,6 +80,16 @@ def any_model(
         return function(**options)  # type: ignore[call-arg]  # the model is among them, or missing
 
     return with_model
+
+
+@cache
+def _option_names(function: Callable[..., Any]) -> tuple[str, ...]:
+    """Return the parameters of a function whose further options a ``TypedDict`` lists; of others nothing."""
+    parameters = signature(function).parameters
+    further = str(next(reversed(parameters.values())).annotation)
+    if not further.startswith("Unpack["):
+        return ()
+    return (*parameters, *function.__globals__[further[7:-1]].__annotations__)
 
 
 def old_keyword(old: str, new: str) -> Callable[[Callable[_Rest, _Result]], Callable[_Rest, _Result]]:

@@ -190,7 +190,7 @@ class Model(Frozen):
         """Raise :class:`UnknownNode` unless the model has every one of ``nodes``."""
         for n in nodes:
             if n not in self.states:
-                raise UnknownNode(f"node {n!r} is not in the model{_suggest_names(n, self.nodes)}")
+                raise UnknownNode(f"node {n!r} is not in the model{suggest_names(n, self.nodes)}")
 
     @cached_property
     def topological_order(self) -> tuple[str, ...]:
@@ -413,7 +413,7 @@ def _checked_records(states: Mapping[str, object], records: Collection[str] | No
     chosen = frozenset(records)
     for n in sorted(chosen, key=str):
         if n not in states:
-            raise UnknownNode(f"record {n!r} is not a node of the model{_suggest_names(n, states)}")
+            raise UnknownNode(f"record {n!r} is not a node of the model{suggest_names(n, states)}")
     if not chosen:
         raise InvalidModel("the model has no records: at least one node must be a row of the data")
     return chosen
@@ -462,7 +462,7 @@ def _find_cycle(parents: Mapping[str, Sequence[str]], stuck: set[str]) -> list[s
     return [*walk[seen[node] :], node][::-1]
 
 
-def _suggest_names(name: object, known: Iterable[str]) -> str:
+def suggest_names(name: object, known: Iterable[str]) -> str:
     """Suggest the closest known names, for error messages."""
     from difflib import get_close_matches
     from itertools import islice

@@ -13,14 +13,14 @@ import pytest
 
 import quiltdp as qd
 from quiltdp.accountant import trade_offs
-from quiltdp.accountant.adversaries import INFORMED, PRIOR, check_known, known_in, knows
+from quiltdp.accountant.adversaries import INFORMED, PRIOR, adversary_in_component, check_known_records, knows
 from quiltdp.accountant.audit import audit
 from quiltdp.accountant.bounds.contract import APPROXIMATE, register
 from quiltdp.accountant.component import assign_units, split_by_price
 from quiltdp.accountant.leakage import LeakageProfile
-from quiltdp.accountant.methods import automatic
+from quiltdp.accountant.methods import automatic_stages
 from quiltdp.accountant.result import Binding, Certificate, PerUnit, jsonable
-from quiltdp.accountant.units import alphas, heaviest, make_units, positive_epsilon
+from quiltdp.accountant.units import alphas, largest_unit_weight, make_units, positive_epsilon
 from quiltdp.errors import InvalidArgument, QuiltdpError
 from quiltdp.graph.components import component_classes
 from quiltdp.inference.marginals import condition, count_evidence, each_evidence
@@ -41,8 +41,10 @@ def test_alpha_is_zero_for_latents_and_one_number_or_one_per_record() -> None:
 
 def test_the_heaviest_unit_pays_for_all_its_records() -> None:
     units = make_units(MODEL, {"family": ["A", "B"], "D": ["D"]})
-    assert heaviest(units, MODEL, np.array([1.0, 0.5, 0.0, 0.25])) == pytest.approx(1.5)
-    assert heaviest(make_units(MODEL), MODEL, np.array([1.0, 0.5, 0.0, 0.25])) == pytest.approx(1.0)
+    assert largest_unit_weight(units, MODEL, np.array([1.0, 0.5, 0.0, 0.25])) == pytest.approx(1.5)
+    assert largest_unit_weight(make_units(MODEL), MODEL, np.array([1.0, 0.5, 0.0, 0.25])) == pytest.approx(
+        1.0
+    )
 
 
 @pytest.mark.parametrize("bad", [0.0, -1.0, math.inf, math.nan, None])
@@ -82,12 +84,12 @@ def test_every_unit_has_one_place_in_the_whole_model() -> None:
 
 def test_known_records_are_checked_and_follow_their_component() -> None:
     with pytest.raises(QuiltdpError, match="X"):
-        check_known(knows("X"), MODEL)
-    who = check_known(knows("A", "D"), MODEL)
-    mine = [known_in(who, found, MODEL) for found in component_classes(MODEL)]
+        check_known_records(knows("X"), MODEL)
+    who = check_known_records(knows("A", "D"), MODEL)
+    mine = [adversary_in_component(who, found, MODEL) for found in component_classes(MODEL)]
     named = sorted(n for adversary in mine for n in (adversary.records or ()))
     assert len(named) <= 2
-    assert known_in(INFORMED, component_classes(MODEL)[0], MODEL) == INFORMED
+    assert adversary_in_component(INFORMED, component_classes(MODEL)[0], MODEL) == INFORMED
 
 
 def test_evidence_makes_the_conditional_model() -> None:
@@ -119,7 +121,7 @@ def test_a_certificate_survives_its_dictionary() -> None:
 
 
 def test_delta_bounds_are_registered_once_and_hold_for_weaker_adversaries() -> None:
-    informed, prior = automatic(INFORMED, approximate=True), automatic(PRIOR, approximate=True)
+    informed, prior = automatic_stages(INFORMED, approximate=True), automatic_stages(PRIOR, approximate=True)
     assert {"group", "transport"} <= set(informed)
     assert set(informed) <= set(prior)
     import_module("quiltdp.accountant.bounds.approximate")  # a line's module is imported when it is reached

@@ -106,12 +106,12 @@ def test_a_bound_that_does_not_fit_is_passed_over_and_a_wide_one_says_so(
             component.prepare(name, insist=True)
     line = Line("informed", "one", "nowhere", last=True)
     monkeypatch.setattr("quiltdp.accountant.component.find_line", lambda *_, **__: line)
-    assert component.wants("one")
-    component.take("one", Preparation(None, settles=False, near=1e-3))
+    assert component.auto_takes("one")
+    component.add_prepared("one", Preparation(None, settles=False, near=1e-3))
     assert (component.near, component.complete) == (1e-3, False)
-    component.take("one", Preparation(None))
+    component.add_prepared("one", Preparation(None))
     assert component.complete
-    assert not component.wants("one")
+    assert not component.auto_takes("one")
 
 
 def ranking(name: str, values: list[float]) -> Registered:
@@ -159,7 +159,7 @@ def test_nothing_leaks_where_nothing_is_read() -> None:
 def test_a_worker_gets_what_is_asked_and_prepares_the_same_bounds() -> None:
     here: Any = Component(Problem(CHAIN), Workspace(CHAIN), WorkBudget())
     before = pickle.dumps(here)
-    here.take_all(["group", "propagation"])
+    here.prepare_wanted(["group", "propagation"])
     assert [entry.name for entry in here.taken] == ["group", "propagation"]
     there = pickle.loads(pickle.dumps(here))
     assert pickle.dumps(here) == before  # so that a worker knows it by its bytes
@@ -167,7 +167,7 @@ def test_a_worker_gets_what_is_asked_and_prepares_the_same_bounds() -> None:
     names = ["group", "propagation"]
     assert there.evaluate(ALPHA, names=names).values.tolist() == here.evaluate(ALPHA).values.tolist()
     with pytest.raises(InvalidArgument, match="not imported"):
-        there.bound("of my own")
+        there.prepared_bound("of my own")
 
 
 def test_answers_of_a_whole_model_name_the_unit_that_binds() -> None:

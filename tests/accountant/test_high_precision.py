@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import quiltdp as qd
-from quiltdp.accountant.methods import available
+from quiltdp.accountant.methods import available_methods
 from quiltdp.errors import QuiltdpError
 
 mpmath.mp.dps = 50
@@ -97,7 +97,7 @@ def networks() -> list[qd.Model]:
 def test_no_certified_value_is_below_the_true_one(alpha: float, adversary: str) -> None:
     for model in networks():
         limits = true_limit(model, alpha, adversary)
-        for method in ("auto", *available(adversary)):
+        for method in ("auto", *available_methods(adversary)):
             try:
                 found = qd.leakage(model, alpha, method, adversary)
             except QuiltdpError:

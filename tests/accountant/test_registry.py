@@ -15,7 +15,13 @@ from quiltdp.accountant import bounds
 from quiltdp.accountant.adversaries import INFORMED, PRIOR, knows
 from quiltdp.accountant.bounds.contract import APPROXIMATE
 from quiltdp.accountant.bounds.table import APPROXIMATE_BOUNDS, AUTOMATIC, ON_REQUEST
-from quiltdp.accountant.methods import automatic, available, entry_of, find_method, method_names
+from quiltdp.accountant.methods import (
+    automatic_stages,
+    available_methods,
+    find_method,
+    load_bound,
+    method_names,
+)
 from quiltdp.errors import InvalidArgument
 from quiltdp.work import WorkBudget
 
@@ -31,12 +37,12 @@ def test_every_decorator_has_a_line_in_the_index_and_the_other_way_round() -> No
     assert found == {line[:3] for line in (*AUTOMATIC, *ON_REQUEST)}
     assert on_delta == {line[:3] for line in APPROXIMATE_BOUNDS}
     for line in (*AUTOMATIC, *ON_REQUEST):
-        entry = entry_of(line)
-        assert available(line.against)[line.name] is entry
+        entry = load_bound(line)
+        assert available_methods(line.against)[line.name] is entry
         assert (entry.name, entry.against.name) == (line.name, line.against)
         assert entry.kind in ("exact", "certified bound", "published")
         assert entry.says
-    assert {entry_of(line, approximate=True).kind for line in APPROXIMATE_BOUNDS} == {APPROXIMATE}
+    assert {load_bound(line, approximate=True).kind for line in APPROXIMATE_BOUNDS} == {APPROXIMATE}
 
 
 def test_names_are_known_without_loading_anything() -> None:
@@ -51,13 +57,13 @@ def test_names_are_known_without_loading_anything() -> None:
 
 
 def test_a_bound_against_a_stronger_adversary_is_offered_too() -> None:
-    assert set(available("informed")) == set(method_names("informed")) - {"auto"}
+    assert set(available_methods("informed")) == set(method_names("informed")) - {"auto"}
     assert find_method(PRIOR, "propagation").against == INFORMED
     assert find_method(PRIOR, "published").against == PRIOR  # its own hides the namesake
-    assert automatic(INFORMED)[0] == automatic(PRIOR)[0] == "group"
-    assert automatic(PRIOR, until="coupling")[-1] == "coupling"
-    assert automatic(INFORMED, until="coupling")[-1] == "exact"  # the table is read up to there
-    some = set(automatic(knows("A")))
+    assert automatic_stages(INFORMED)[0] == automatic_stages(PRIOR)[0] == "group"
+    assert automatic_stages(PRIOR, until="coupling")[-1] == "coupling"
+    assert automatic_stages(INFORMED, until="coupling")[-1] == "exact"  # the table is read up to there
+    some = set(automatic_stages(knows("A")))
     assert {"group", "propagation", "exact"} <= some
     assert "coupling" not in some
     with pytest.raises(InvalidArgument, match="coupling"):
@@ -69,7 +75,7 @@ def test_the_certificate_is_in_the_words_of_the_bound_that_won() -> None:
     chain = qd.markov_chain([[1.0, 0.0], [0.0, 1.0]], length=20, initial=[0.5, 0.5])
     found = qd.leakage(chain, 0.1, adversary="prior")
     assert found.epsilon == pytest.approx(2.0)
-    assert available("informed")[found.method].says in found.certificate.statement
+    assert available_methods("informed")[found.method].says in found.certificate.statement
 
 
 def test_importing_the_papers_adds_names_and_changes_no_answer() -> None:
@@ -148,9 +154,9 @@ def test_a_widening_is_a_bounds_own_and_never_inherited() -> None:
 
 
 def test_whoever_knows_nothing_is_the_prior_adversary() -> None:
-    from quiltdp.accountant.adversaries import INFORMED, PRIOR, Adversary, adversary_from
+    from quiltdp.accountant.adversaries import INFORMED, PRIOR, Adversary, parse_adversary
 
-    for same in (qd.knows(), qd.knows(0), adversary_from("knows="), Adversary(frozenset({"A"}), 0)):
+    for same in (qd.knows(), qd.knows(0), parse_adversary("knows="), Adversary(frozenset({"A"}), 0)):
         assert same == PRIOR
         assert same.knows_nothing
         assert hash(same) == hash(PRIOR)

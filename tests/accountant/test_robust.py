@@ -5,7 +5,7 @@ import pytest
 
 import quiltdp as qd
 from quiltdp.accountant.bounds.contraction import phi
-from quiltdp.accountant.robust import RobustProfile, robust, useless_from
+from quiltdp.accountant.robust import RobustProfile, robust, useless_below
 from quiltdp.errors import InvalidArgument, UnknownNode
 from quiltdp.inference.uncertain import interval_errors, relative_errors
 
@@ -137,14 +137,14 @@ def test_zeros_that_may_come_or_go_cost_group_privacy():
 def test_bounds_that_cannot_help_are_not_prepared():
     model = qd.example("asia")
     errors = relative_errors(model, 0.2)
-    assert useless_from(errors.total(model)) > 1.0
+    assert useless_below(errors.total(model)) > 1.0
     quick = RobustProfile(model, errors, up_to=1.0)
     full = RobustProfile(model, errors)
     for alpha in (0.05, 0.125):
         assert quick.leakage(alpha).epsilon == full.leakage(alpha).epsilon
     assert "exact" not in quick.leakage(0.1).by_method
     for total in (2.3, 3.0, 10.0):  # 2 Φ(W, o) = o there: below it group privacy is better
-        o = useless_from(total)
+        o = useless_below(total)
         assert 2 * float(phi(total, o)) == pytest.approx(o)
 
 

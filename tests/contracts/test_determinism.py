@@ -15,7 +15,7 @@ from limited import partial_answer
 import quiltdp as qd
 import quiltdp.papers  # importing it registers the comparisons
 from quiltdp import work
-from quiltdp.accountant.adversaries import adversary_from
+from quiltdp.accountant.adversaries import parse_adversary
 from quiltdp.accountant.leakage import analyze
 from quiltdp.accountant.methods import method_names
 from quiltdp.work import GuardReached
@@ -161,7 +161,9 @@ def test_every_question_has_its_own_limit(monkeypatch: pytest.MonkeyPatch) -> No
     now = [0.0]
     monkeypatch.setattr(work, "time", SimpleNamespace(monotonic=lambda: now[0]))
     chain = qd.markov_chain([[0.9, 0.1], [0.2, 0.8]], 4)
-    for adversary, method in [(a, m) for a in ("informed", "prior") for m in method_names(adversary_from(a))]:
+    for adversary, method in [
+        (a, m) for a in ("informed", "prior") for m in method_names(parse_adversary(a))
+    ]:
         try:
             profile = analyze(chain, method=method, adversary=adversary, time_limit=5.0)
         except qd.QuiltdpError:

@@ -19,13 +19,17 @@ from strategies import example_models, models
 import quiltdp as qd
 import quiltdp.papers  # importing it registers the comparisons
 from quiltdp.accountant.leakage import LeakageProfile, analyze
-from quiltdp.accountant.methods import available
+from quiltdp.accountant.methods import available_methods
 from quiltdp.errors import QuiltdpError
 from quiltdp.inference import brute_force
 
 ALPHA = 0.4
 SHAPES = sorted(example_models())
-EVERY = [(adversary, name) for adversary in ("informed", "prior") for name in ("auto", *available(adversary))]
+EVERY = [
+    (adversary, name)
+    for adversary in ("informed", "prior")
+    for name in ("auto", *available_methods(adversary))
+]
 
 
 def slow_limit(model: qd.Model, alpha: dict[str, float], adversary: str) -> dict[str, float]:
@@ -124,7 +128,7 @@ def test_auto_is_sound_and_no_worse_than_any_method(model: qd.Model, alpha: floa
     best = qd.leakage(model, alpha, adversary=adversary)
     for record in model.records:
         assert best.per_record[record] >= yardstick[record] - 1e-7
-    for method in available(adversary):
+    for method in available_methods(adversary):
         try:
             other = qd.leakage(model, alpha, method, adversary)
         except QuiltdpError:
@@ -142,8 +146,11 @@ def test_unequal_alphas_are_sound(model: qd.Model, seed: int, adversary: str) ->
     rng = np.random.default_rng(seed)
     alpha = {r: float(rng.choice([0.0, 0.1, 0.5, 2.0])) for r in model.records}
     yardstick = slow_limit(model, alpha, adversary)
-    for method in ("auto", *available(adversary)):
-        if available(adversary).get(method) is not None and available(adversary)[method].kind == "published":
+    for method in ("auto", *available_methods(adversary)):
+        if (
+            available_methods(adversary).get(method) is not None
+            and available_methods(adversary)[method].kind == "published"
+        ):
             continue
         try:
             found = qd.leakage(model, alpha, method, adversary)

@@ -16,7 +16,7 @@ import pytest
 
 import quiltdp as qd
 from quiltdp.accountant.bounds.threshold import ThresholdCurve
-from quiltdp.accountant.methods import available
+from quiltdp.accountant.methods import available_methods
 from quiltdp.errors import QuiltdpError
 
 Point = dict[str, int]
@@ -57,7 +57,7 @@ def state(node: str, value: int) -> Callable[[Point], bool]:
 
 def every_bound(model: qd.Model, alpha: dict[str, float], adversary: str, unit: str) -> dict[str, float]:
     found = {}
-    for method in ("auto", *available(adversary)):
+    for method in ("auto", *available_methods(adversary)):
         try:
             found[method] = qd.leakage(model, alpha, method, adversary).per_record[unit]
         except QuiltdpError:
@@ -201,7 +201,7 @@ def test_enormous_alphas_cost_at_least_what_certainty_costs(alpha: float, advers
     model = qd.Model.from_tables({"A": ([], [0.5, 0.5]), "B": (["A"], same), "C": (["A"], same)})
     for costs in (alpha, {"A": alpha, "B": 0.5 * alpha, "C": alpha}):
         total = 3 * alpha if isinstance(costs, float) else 2.5 * alpha
-        for method in ("auto", *available(adversary)):
+        for method in ("auto", *available_methods(adversary)):
             try:
                 found = qd.leakage(model, costs, method, adversary)
             except QuiltdpError:

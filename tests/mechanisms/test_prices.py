@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import quiltdp as qd
-from quiltdp.accountant.adversaries import adversary_from
+from quiltdp.accountant.adversaries import parse_adversary
 from quiltdp.accountant.ledger import Ledger
 from quiltdp.accountant.methods import method_names
 from quiltdp.accountant.verify import leakage_of
@@ -101,7 +101,7 @@ def test_no_noisy_sum_leaks_more_than_is_certified(make, seed):
         truth = attacks(model, values, sigma, most, rng)
         exact = leakage_of(model, noise, scale=sigma, adversary=who, method="exact").per_record
         flat = qd.leakage(model, noise.dp_epsilon(sigma), adversary=who).per_record
-        for name in ("auto", *method_names(adversary_from(who))):
+        for name in ("auto", *method_names(parse_adversary(who))):
             if name == "published":
                 continue
             try:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from quiltdp.accountant.methods import available
+from quiltdp.accountant.methods import available_methods
 from quiltdp.cli.app import COMMANDS
 
 ROOT = Path(__file__).parents[2]
@@ -110,7 +110,7 @@ def exists(name: str) -> bool:
     """Return whether this is a name of the package, a method of the accountant, an option or a file."""
     if name.startswith("benchmarks/"):
         return (ROOT / name).exists()
-    if "=" in name or name in available("informed"):
+    if "=" in name or name in available_methods("informed"):
         return True
     homes = [""] if name.startswith("quiltdp.") else ["quiltdp.papers.", "quiltdp.generalization."]
     return any(imports(home + name) for home in homes)

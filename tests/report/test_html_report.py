@@ -18,7 +18,7 @@ from quiltdp.numbers import format_down
 from quiltdp.parallel import Workers
 from quiltdp.report.html_report import render
 from quiltdp.report.places import picture_of, state_map
-from quiltdp.report.report_analyses import OFF_BY, ReportRequest, attackable
+from quiltdp.report.report_analyses import OFF_BY, ReportRequest, attackable_part
 from quiltdp.report.report_data import bracket_told, report_data
 
 MODELS = Path(__file__).parents[2] / "models"
@@ -200,16 +200,16 @@ def test_every_noise_and_every_set_has_its_bracket(spec, protect):
 
 def test_an_attack_on_a_part_is_one_on_the_whole():
     chain = qd.markov_chain([[0.9, 0.1], [0.3, 0.7]], length=1000, initial=[1.0, 0.0])
-    part = attackable(chain, "X3")
+    part = attackable_part(chain, "X3")
     assert len(part.nodes) == 100
     assert part.segments[0].initial.tolist() == [1.0, 0.0]
-    middle = attackable(chain, "X500").segments[0].initial
+    middle = attackable_part(chain, "X500").segments[0].initial
     assert middle.tolist() == pytest.approx([0.75, 0.25])
     tables = {f"c{k}": ([f"p{k}"], [[0.9, 0.1], [0.2, 0.8]]) for k in range(300)}
     tables |= {f"p{k}": ([], [0.5, 0.5]) for k in range(300)}
-    assert len(attackable(qd.Model.from_tables(tables), "c9").nodes) == 2
+    assert len(attackable_part(qd.Model.from_tables(tables), "c9").nodes) == 2
     steps = [[[0.9, 0.1], [0.3, 0.7]], [[0.8, 0.2], [0.3, 0.7]]] * 100
-    assert attackable(qd.markov_chain(steps, length=201, initial=[0.5, 0.5]), "X5") is None
+    assert attackable_part(qd.markov_chain(steps, length=201, initial=[0.5, 0.5]), "X5") is None
 
 
 def test_quilts_of_equal_families_have_their_own_names():

@@ -1,6 +1,6 @@
 """Who is attacking: what the adversary may know besides the model.
 
-An adversary is an object, made by :func:`adversary_from` from what people write.  ``informed`` may
+An adversary is an object, made by :func:`parse_adversary` from what people write.  ``informed`` may
 know any subset of the other records, ``prior`` none of them; :func:`knows` makes those in between.
 Leakage is monotone in what is known, so a bound for a stronger adversary also holds for a weaker one.
 """
@@ -8,14 +8,13 @@ Leakage is monotone in what is known, so a bound for a stronger adversary also h
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from quiltdp.errors import InvalidArgument, option
+from quiltdp.model import Model, suggest_names
 
 if TYPE_CHECKING:
     from quiltdp.graph.components import ComponentClass
-    from quiltdp.model import Model
 
 
 @dataclass(frozen=True)
@@ -95,7 +94,7 @@ def knows(*records: str | int) -> Adversary:
     return Adversary(records=frozenset(str(r) for r in records))
 
 
-def adversary_from(given: object) -> Adversary:
+def parse_adversary(given: object) -> Adversary:
     """Return the adversary that ``given`` names, or ``given`` itself if it is one.
 
     Raises
@@ -119,7 +118,7 @@ def adversary_from(given: object) -> Adversary:
     )
 
 
-def check_known(adversary: Adversary, model: Model) -> Adversary:
+def check_known_records(adversary: Adversary, model: Model) -> Adversary:
     """Return the adversary, or refuse one who knows what is no record of the model.
 
     Raises
@@ -129,8 +128,7 @@ def check_known(adversary: Adversary, model: Model) -> Adversary:
     """
     for name in sorted(adversary.records or ()):
         if name not in model.index:
-            close = get_close_matches(name, list(model.records)[:5000], n=3)
-            hint = f"; did you mean {', '.join(map(repr, close))}?" if close else ""
+            hint = suggest_names(name, model.records)
             raise InvalidArgument(f"{option('adversary')}: {name!r} is not a node of the model{hint}")
         if not model.is_record(name):
             raise InvalidArgument(
@@ -139,7 +137,7 @@ def check_known(adversary: Adversary, model: Model) -> Adversary:
     return adversary
 
 
-def known_in(adversary: Adversary, found: ComponentClass, model: Model) -> Adversary:
+def adversary_in_component(adversary: Adversary, found: ComponentClass, model: Model) -> Adversary:
     """Return the adversary as one class of components sees them: declared records by their names there.
 
     What may be known in any of the copies may be known in the class, so that one bound covers them all.

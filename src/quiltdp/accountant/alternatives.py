@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from quiltdp.accountant.adversaries import PRIOR, adversary_from
+from quiltdp.accountant.adversaries import PRIOR, parse_adversary
 from quiltdp.accountant.calibration import Calibration, calibrate
 from quiltdp.errors import InvalidArgument, LimitReached, QuiltdpError, WorkerLost
 from quiltdp.mechanisms import Laplace, several
@@ -24,7 +24,7 @@ _EQUAL = 0.995
 _TIGHT = 1.05
 
 
-def at_group_privacy(calibration: Calibration) -> bool:
+def near_group_privacy(calibration: Calibration) -> bool:
     """Return whether an answer on dependent records saves less than a twentieth of group privacy."""
     group, alone = calibration.compared.get("group"), calibration.compared.get("independent")
     return group is not None and alone is not None and calibration.sigma >= _NEARLY * group > 1.01 * alone
@@ -54,7 +54,7 @@ class Alternatives:
         """The standard deviation of that Laplace noise: √2 times its scale."""
         return None if self.laplace is None else up(math.sqrt(2.0) * self.laplace)
 
-    def says(self, bracket: Bracket | None = None) -> tuple[str, ...]:
+    def describe(self, bracket: Bracket | None = None) -> tuple[str, ...]:
         """Return the lines that follow σ; a ``bracket`` tells whether less noise is possible at all."""
         found = self.answer
         part = found.sigma / found.compared["group"]
@@ -77,9 +77,9 @@ class Alternatives:
                 f"Laplace noise of standard deviation {format_up(std)} (scale {format_up(self.laplace)},"
                 " δ = 0) is enough for one number (--mechanism laplace without --delta)"
             )
-        return (*lines, f"to improve it: {'; '.join(self._improvements(bracket))}")
+        return (*lines, f"to improve it: {'; '.join(self._suggest_improvements(bracket))}")
 
-    def _improvements(self, bracket: Bracket | None) -> list[str]:
+    def _suggest_improvements(self, bracket: Bracket | None) -> list[str]:
         certificate = self.answer.certificate
         hints = []
         if bracket is not None and bracket.ratio is not None and bracket.ratio <= _TIGHT:
@@ -130,7 +130,7 @@ def alternatives(calibration: Calibration, **how: Any) -> Alternatives:
     notes: list[str] = []
     reached: list[str] = []
 
-    def sigma(name: str, mechanism: Any, adversary: str) -> float | None:
+    def calibrated_sigma(name: str, mechanism: Any, adversary: str) -> float | None:
         more = {"adversary": adversary, "work": "quick", "compare": False, **asked, **how}
         try:
             return calibrate(model, calibration.epsilon, mechanism, **more).sigma
@@ -145,11 +145,11 @@ def alternatives(calibration: Calibration, **how: Any) -> Alternatives:
 
     spec, who = calibration.mechanism, calibration.adversary
     prior = None
-    if adversary_from(who) != PRIOR:
-        prior = sigma("against the prior adversary", spec, "prior")
+    if parse_adversary(who) != PRIOR:
+        prior = calibrated_sigma("against the prior adversary", spec, "prior")
     laplace = None
     if not spec.pure and spec.answers is None:  # a run of many answers is no number
-        laplace = sigma("of Laplace noise", several(Laplace(spec.deltas), spec.releases), who)
+        laplace = calibrated_sigma("of Laplace noise", several(Laplace(spec.deltas), spec.releases), who)
     found = Alternatives(calibration, prior, laplace, tuple(notes))
     if reached:
         raise LimitReached(reached[0], found)

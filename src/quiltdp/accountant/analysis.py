@@ -18,9 +18,9 @@ import numpy as np
 from quiltdp.accountant.bounds.contract import ALL, Bounds, Cost, Need, ProfileCost, Registered, Vector
 from quiltdp.accountant.component import (
     Component,
+    EvaluationTask,
     Places,
     Preparation,
-    Task,
     UnitBounds,
     component_problems,
 )
@@ -30,7 +30,7 @@ from quiltdp.accountant.solve import TOLERANCE, largest_passing
 from quiltdp.errors import InvalidArgument, LimitReached, option
 from quiltdp.graph.components import Places as Where
 from quiltdp.inference.workspace import Workspace
-from quiltdp.numbers import digits_up, is_constant
+from quiltdp.numbers import is_constant, round_up_digits
 from quiltdp.work import GuardReached
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class Evaluation:
     def largest(self) -> float:
         """The largest value; a leakage rounded up to the digits that people get."""
         value = float(self.values.max(initial=0.0))
-        return value if isinstance(self.cost, ProfileCost) else digits_up(value)
+        return value if isinstance(self.cost, ProfileCost) else round_up_digits(value)
 
 
 class Solution(NamedTuple):
@@ -101,24 +101,24 @@ class Analysis:
         self._copies = [kind.copies for kind, _, _ in problems]
         self._places: list[Places] = [places for _, places, _ in problems]
         self.components = tuple(
-            self._component(problem, kind, self.workspace.part(k, problem.model))
+            self._make_component(problem, kind, self.workspace.part(k, problem.model))
             for k, (kind, _, problem) in enumerate(problems)
         )
-        self._additive = self._some_unit_is_cut()
+        self._additive = self._has_split_unit()
         self._executor = request.executor if len(self.components) > 1 else None  # one is evaluated here
-        self._initialise_worker()
+        self._reset_stages()
 
-    def _initialise_worker(self) -> None:
+    def _reset_stages(self) -> None:
         facing = dict.fromkeys([self.adversary, *(c.problem.adversary for c in self.components)])
         self._waiting = iter(self.request.stages(*facing))
         self.stages: list[Stage] = []
         self.reached = ""
         self._fresh = True
 
-    def _component(self, problem: Any, kind: Any, workspace: Workspace) -> Component:
+    def _make_component(self, problem: Any, kind: Any, workspace: Workspace) -> Component:
         return Component(problem, workspace, self.budget, approximate=self.request.approximate)
 
-    def _some_unit_is_cut(self) -> bool:
+    def _has_split_unit(self) -> bool:
         """Return whether a named set reaches into several components; its leakages add up."""
         if self.units.members is None:
             return False
@@ -135,32 +135,32 @@ class Analysis:
 
     # -- stages ----------------------------------------------------------------------------
 
-    def _advance(self) -> bool:
+    def _prepare_next_stage(self) -> bool:
         """Prepare the next bound that some component takes; return whether there was one."""
         for name in () if self.reached else self._waiting:
-            if self._prepare(name):
+            if self._prepare_bound(name):
                 counts = tuple(len(c.taken) for c in self.components)
                 self.stages.append(Stage(name, counts, max(c.near for c in self.components)))
                 return True
         return False
 
-    def _prepare(self, name: str) -> bool:
+    def _prepare_bound(self, name: str) -> bool:
         """Prepare a bound where it is wanted; return whether some component took it."""
         if self.request.progress is not None:
             self.request.progress(f"preparing {name}", min(0.9, 0.1 * len(self.stages)))
         insist = name == self.method and not self.request.approximate
         wanted = [
-            k for k, c in enumerate(self.components) if insist or self.method != "auto" or c.wants(name)
+            k for k, c in enumerate(self.components) if insist or self.method != "auto" or c.auto_takes(name)
         ]
         tasks = [(k, name, insist, self.workspace.guard) for k in wanted]
-        for k, prepared in zip(wanted, self._map(_prepare, tasks, self._executor), strict=True):
+        for k, prepared in zip(wanted, self._map_tasks(_prepare_task, tasks, self._executor), strict=True):
             if prepared.refused is None:
-                self.components[k].take(name, prepared)
+                self.components[k].add_prepared(name, prepared)
             elif prepared.refused:
                 self.components[k].notes.append(prepared.refused)
         return any(c.taken and c.taken[-1].name == name for c in self.components)
 
-    def _map(self, work: Any, tasks: Sequence[Any], executor: Executor | None) -> list[Any]:
+    def _map_tasks(self, work: Any, tasks: Sequence[Any], executor: Executor | None) -> list[Any]:
         """Return what a function of the components makes of every task, here or in workers."""
         if executor is None:
             return [work(self.components, task) for task in tasks]
@@ -177,26 +177,26 @@ class Analysis:
             With this analysis, which knows the stages that were finished.
         """
         try:
-            while self._advance():
+            while self._prepare_next_stage():
                 pass
         except GuardReached as struck:
-            self._stop(len(self.stages), struck)
+            self._keep_finished_stages(len(self.stages), struck)
         self._fresh = False
-        self._tell("prepared")
-        self.whole(self)
+        self._report_progress("prepared")
+        self.require_complete(self)
 
-    def _tell(self, label: str) -> None:
+    def _report_progress(self, label: str) -> None:
         if self.request.progress is not None:
             self.request.progress(label, 1.0)
 
-    def _stop(self, finished: int, struck: GuardReached) -> None:
+    def _keep_finished_stages(self, finished: int, struck: GuardReached) -> None:
         """Keep only the stages that were finished, and say so."""
         del self.stages[finished:]
         if not self.stages:
             raise LimitReached(f"{struck} before {option('method', self.method)} had an answer") from None
         self.reached = self.budget.describe_stop(struck, [stage.name for stage in self.stages])
 
-    def whole(self, found: _Answer) -> _Answer:
+    def require_complete(self, found: _Answer) -> _Answer:
         """Return an answer; where a limit was reached, raise :class:`LimitReached` with it."""
         if self.reached:
             raise LimitReached(self.reached, found)
@@ -206,7 +206,7 @@ class Analysis:
         """Answer a question stage by stage; return the last answer and its stage.
 
         ``question`` gets a stage and the answer of the one before.  Where a limit is reached, that of the
-        last finished stage is :meth:`whole`'s partial answer.
+        last finished stage is :meth:`require_complete`'s partial answer.
         """
         if not self._fresh and not self.request.shares_guard:
             self.workspace.guard.restart()
@@ -214,12 +214,12 @@ class Analysis:
         found: _Answer | None = None
         done = 0
         try:
-            while done < len(self.stages) or self._advance():
+            while done < len(self.stages) or self._prepare_next_stage():
                 found = question(self.stages[done], found)
                 done += 1
         except GuardReached as struck:
-            self._stop(done, struck)
-        self._tell("answered")
+            self._keep_finished_stages(done, struck)
+        self._report_progress("answered")
         assert found is not None, "the first stage answers"
         return found, self.stages[done - 1]
 
@@ -241,40 +241,40 @@ class Analysis:
         """
         if self._additive:  # a unit's parts add up: none can be judged alone
             need = ALL
-        keys = self._keys(cost)
+        keys = self._cost_keys(cost)
         before: dict[_Key, UnitBounds] = {}
         if known is not None:
             before = {now: known.results[then] for now, then in zip(keys, known.keys, strict=True)}
-        tasks: dict[_Key, Task] = {}
+        tasks: dict[_Key, EvaluationTask] = {}
         copies = (place for copies in self._copies for place in copies)
         for key, place in zip(keys, copies, strict=True):
             if key not in tasks:
                 k = key[0]
                 names = tuple(entry.name for entry in self.components[k].taken[: stage.counts[k]])
                 same = known is not None and known.cost is cost
-                mine, guard = _taken(cost, place), self.workspace.guard
-                tasks[key] = Task(k, mine, names, guard, need, before.get(key), same, refine)
-        executor = self._executor if self._executor is None or _can_be_sent(cost) else None
-        found = self._map(_evaluate, list(tasks.values()), executor)
+                mine, guard = _select_costs(cost, place), self.workspace.guard
+                tasks[key] = EvaluationTask(k, mine, names, guard, need, before.get(key), same, refine)
+        executor = self._executor if self._executor is None or _is_picklable(cost) else None
+        found = self._map_tasks(_evaluate_task, list(tasks.values()), executor)
         results = dict(zip(tasks, found, strict=True))
-        values = self._placed(keys, {key: result.values for key, result in results.items()})
+        values = self._scatter_values(keys, {key: result.values for key, result in results.items()})
         return Evaluation(cost, keys, values, results)
 
-    def _keys(self, cost: Cost) -> tuple[_Key, ...]:
+    def _cost_keys(self, cost: Cost) -> tuple[_Key, ...]:
         """Return what tells every copy's component and costs apart: of equal costs nothing does."""
         numbers = cost.weights if isinstance(cost, ProfileCost) else cost
         equal = is_constant(numbers)
         return tuple(
-            (k, b"" if equal else _taken(numbers, place).tobytes())
+            (k, b"" if equal else _select_costs(numbers, place).tobytes())
             for k, copies in enumerate(self._copies)
             for place in copies
         )
 
-    def _placed(self, keys: Sequence[_Key], by_component: Mapping[_Key, Vector]) -> Vector:
+    def _scatter_values(self, keys: Sequence[_Key], by_component: Mapping[_Key, Vector]) -> Vector:
         """Return the values of every component's units where they stand in the whole model."""
         values = np.zeros(len(self.units))
-        for key, (inside, outside) in zip(keys, self._all_places(), strict=True):
-            mine: Vector = _taken(by_component[key], inside)
+        for key, (inside, outside) in zip(keys, self._unit_places(), strict=True):
+            mine: Vector = _select_costs(by_component[key], inside)
             if isinstance(outside, range) and len(outside) == len(values):
                 return mine
             if self._additive:
@@ -285,7 +285,7 @@ class Analysis:
                 values[outside] = mine
         return values
 
-    def _all_places(self) -> Iterator[tuple[Where, Where]]:
+    def _unit_places(self) -> Iterator[tuple[Where, Where]]:
         return (both for places in self._places for both in places)
 
     # -- the inverse -----------------------------------------------------------------------
@@ -342,7 +342,7 @@ class Analysis:
         try:
             full = self.evaluate(found.cost, stage, Need(count=count), found, refine=True)
         except GuardReached as struck:
-            self._stop(len(self.stages), struck)
+            self._keep_finished_stages(len(self.stages), struck)
             return found
         return full if full.largest <= found.largest else found  # what passed the search stays the answer
 
@@ -352,15 +352,15 @@ class Analysis:
         """Return the unit with the largest value, the bound that gave it, and what that said."""
         k = int(np.argmax(found.values)) if len(found.values) else 0
         copies = (place for copies in self._copies for place in copies)
-        for key, place, (inside, outside) in zip(found.keys, copies, self._all_places(), strict=True):
-            at = _where(outside, k)
+        for key, place, (inside, outside) in zip(found.keys, copies, self._unit_places(), strict=True):
+            at = _find_place(outside, k)
             if at:
                 local, result = int(inside[at[0]]), found.results[key]
                 by = int(result.by[local])
                 entry, bounds = self.components[key[0]].taken[by], result.results[by]
-                witness = self._renamed(bounds.witness.get(local, {}), key[0], place)
+                witness = self._rename_nodes(bounds.witness.get(local, {}), key[0], place)
                 method = entry.name if bounds.kind == entry.kind else bounds.theorem
-                value = digits_up(float(found.values[k]))
+                value = round_up_digits(float(found.values[k]))
                 return Binding(str(self.units.names[k]), value, method, witness), entry, bounds
         raise AssertionError("every unit belongs to a component")
 
@@ -368,32 +368,32 @@ class Analysis:
         """Return what forces the value of every unit, where its bound can tell."""
         copies = (place for copies in self._copies for place in copies)
         told: dict[str, dict[str, Any]] = {}
-        for key, place, (inside, outside) in zip(found.keys, copies, self._all_places(), strict=True):
+        for key, place, (inside, outside) in zip(found.keys, copies, self._unit_places(), strict=True):
             result = found.results[key]
             for local, k in zip(np.asarray(inside).tolist(), np.asarray(outside).tolist(), strict=True):
                 witness = result.results[int(result.by[local])].witness.get(local, {})
-                told[str(self.units.names[k])] = self._renamed(witness, key[0], place)
+                told[str(self.units.names[k])] = self._rename_nodes(witness, key[0], place)
         return told
 
-    def _renamed(self, witness: Mapping[str, Any], component: int, place: Where) -> dict[str, Any]:
+    def _rename_nodes(self, witness: Mapping[str, Any], component: int, place: Where) -> dict[str, Any]:
         """Return a witness with the node names of one copy of a component, its numbers rounded up."""
         names = {}
         if place is not self._copies[component][0] and witness:
             nodes = self.components[component].problem.model.nodes
             names = {n: self.model.nodes[int(j)] for n, j in zip(nodes, place, strict=True)}
 
-        def rename(value: Any) -> Any:
+        def rename_node(value: Any) -> Any:
             if isinstance(value, float):
-                return digits_up(value)
+                return round_up_digits(value)
             if isinstance(value, str):
                 return names.get(value, value)
             if isinstance(value, (list, tuple)):
-                return [rename(v) for v in value]
+                return [rename_node(v) for v in value]
             if isinstance(value, dict):
-                return {rename(k): rename(v) for k, v in value.items()}
+                return {rename_node(k): rename_node(v) for k, v in value.items()}
             return value
 
-        return {k: rename(v) for k, v in witness.items()}
+        return {k: rename_node(v) for k, v in witness.items()}
 
     def certificate(self, statement: str, kind: str, stage: Stage) -> Certificate:
         """Return how a number was obtained."""
@@ -405,17 +405,17 @@ class Analysis:
         return list(dict.fromkeys(([self.reached] if self.reached else []) + found))
 
 
-def _prepare(components: Sequence[Component], task: tuple[int, str, bool, Any]) -> Preparation:
+def _prepare_task(components: Sequence[Component], task: tuple[int, str, bool, Any]) -> Preparation:
     k, name, insist, guard = task
     components[k].workspace.guard.copy_limits(guard)
     return components[k].prepare(name, insist=insist)
 
 
-def _evaluate(components: Sequence[Component], task: Task) -> UnitBounds:
+def _evaluate_task(components: Sequence[Component], task: EvaluationTask) -> UnitBounds:
     return task.run(components)
 
 
-def _can_be_sent(cost: Cost) -> bool:
+def _is_picklable(cost: Cost) -> bool:
     """Return whether a cost can go to a worker: what a mechanism's own δ(ε) is made of cannot always."""
     try:
         pickle.dumps(cost)
@@ -424,14 +424,14 @@ def _can_be_sent(cost: Cost) -> bool:
     return True
 
 
-def _taken(cost: Any, places: Where) -> Any:
+def _select_costs(cost: Any, places: Where) -> Any:
     """Return the costs at some places; those of a range are neighbours, and not copied."""
     if isinstance(cost, ProfileCost):
-        return replace(cost, weights=_taken(cost.weights, places))
+        return replace(cost, weights=_select_costs(cost.weights, places))
     return cost[places.start : places.stop] if isinstance(places, range) else cost[places]
 
 
-def _where(places: Where, place: int) -> list[int]:
+def _find_place(places: Where, place: int) -> list[int]:
     """Return where a place stands among places."""
     if isinstance(places, range):
         return [places.index(place)] if place in places else []

@@ -11,7 +11,7 @@ from quiltdp.accountant.analysis import Analysis, Evaluation, Stage
 from quiltdp.accountant.bounds.contract import ProfileCost, Vector
 from quiltdp.accountant.request import Request
 from quiltdp.accountant.result import Certificate, Leakage, PerUnit
-from quiltdp.accountant.units import alphas, heaviest, positive_epsilon
+from quiltdp.accountant.units import alphas, largest_unit_weight, positive_epsilon
 from quiltdp.mechanisms import GroupProfile, Mechanism
 from quiltdp.model import Model
 from quiltdp.numbers import format_up, round_up_digits
@@ -39,18 +39,18 @@ class DeltaProfile(Analysis):
     def __init__(self, model: Model, **options: Any) -> None:
         super().__init__(Request(model, approximate=True, **options))
 
-    def _evaluated(self, profile: GroupProfile, epsilon: float, weights: Vector | None) -> Evaluation:
+    def _evaluate_at(self, profile: GroupProfile, epsilon: float, weights: Vector | None) -> Evaluation:
         given = alphas(self.model, 1.0) if weights is None else np.asarray(weights, dtype=np.float64)
         cost = ProfileCost(given, profile, epsilon)
         return self.answer(lambda stage, before: self.evaluate(cost, stage, known=before))[0]
 
     def deltas(self, profile: GroupProfile, epsilon: float, weights: Vector | None = None) -> Vector:
         """Return δ of every unit; ``weights`` are sensitivities per node, 1 for records by default."""
-        return self.whole(self._evaluated(profile, epsilon, weights).values)
+        return self.require_complete(self._evaluate_at(profile, epsilon, weights).values)
 
     def delta(self, profile: GroupProfile, epsilon: float, weights: Vector | None = None) -> float:
         """Return the largest δ over all units; ε may be negative."""
-        return self.whole(self._evaluated(profile, epsilon, weights).largest)
+        return self.require_complete(self._evaluate_at(profile, epsilon, weights).largest)
 
     def statement(self, found: Evaluation, stage: Stage) -> Certificate:
         """Return how the largest δ was obtained."""
@@ -64,7 +64,7 @@ class DeltaProfile(Analysis):
         weights = alphas(self.model, mechanism.deltas, "sensitivity")
         groups = [float(weights[np.asarray(c)].sum()) for copies in self._copies for c in copies]
         whole = max(max(groups, default=0.0), mechanism.max_sensitivity)
-        heavy = heaviest(self.units, self.model, weights)
+        heavy = largest_unit_weight(self.units, self.model, weights)
         alone = mechanism.group(heavy).scale(epsilon) if heavy > 0.0 else 0.0
         compared = {"independent": alone} if alone > 0.0 else {}
         return {**compared, "group": mechanism.group(whole).scale(epsilon)}
@@ -77,16 +77,16 @@ def smallest_scale(
     analysis = DeltaProfile(model, **options)
     weights = alphas(model, mechanism.deltas, "sensitivity")
 
-    def noise(x: float) -> float:
+    def noise_scale(x: float) -> float:
         return round_up_digits(1.0 / x)
 
     def cost_at(x: float) -> ProfileCost:
-        return ProfileCost(weights, mechanism.group_profile(noise(x)), epsilon)
+        return ProfileCost(weights, mechanism.group_profile(noise_scale(x)), epsilon)
 
     known = analysis.compared(mechanism, epsilon)
     least = known.get("independent", mechanism.scale(epsilon) * 2.0**-20)
     solution, stage = analysis.solve(cost_at, mechanism.target_delta, 1.0 / known["group"], 1.0 / least)
-    return analysis, noise(solution.x), solution.found, stage
+    return analysis, noise_scale(solution.x), solution.found, stage
 
 
 def approximate_leakage(
@@ -100,7 +100,7 @@ def approximate_leakage(
     profile = mechanism.group_profile(positive_epsilon(scale, "scale"))
     analysis = DeltaProfile(model, **options)
     weights, target = alphas(model, mechanism.deltas, "sensitivity"), mechanism.target_delta
-    heavy = heaviest(analysis.units, model, weights)
+    heavy = largest_unit_weight(analysis.units, model, weights)
     least = _SMALLEST_EPSILON
     while heavy > 0.0 and profile.delta(2.0 * least, heavy) > target:
         least *= 2.0
@@ -127,4 +127,4 @@ def approximate_leakage(
         notes=(*analysis.notes(), "approximate DP: the same ε for every unit, at the stated δ"),
         protected=analysis.units.kind,
     )
-    return analysis.whole(answer)
+    return analysis.require_complete(answer)

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quiltdp.accountant.adversaries import Adversary, adversary_from, check_known
+from quiltdp.accountant.adversaries import Adversary, check_known_records, parse_adversary
 from quiltdp.accountant.result import jsonable
 from quiltdp.accountant.trade_offs import (
     ATTACK_ENTRIES,
@@ -108,7 +108,7 @@ class Attack:
         for name, table in self.mechanism.items():
             if not all(0.0 <= v <= alpha[model.index[name]] for v in table.values()):
                 raise InvalidArgument(f"the mechanism reads record {name!r} more sharply than its α allows")
-        part = attackable(model)
+        part = attackable_part(model)
         names = {n: part.states[n] for n in part.nodes}
         known = {n: names[n].index(v) for n, v in self.knows.items()}
         first, second = ({n: names[n].index(v) for n, v in side.items()} for side in self.told)
@@ -188,13 +188,13 @@ def attack(
     >>> round(found.leakage, 4), round(found.replay(chain), 4)
     (0.3877, 0.3877)
     """
-    who = check_known(adversary_from(adversary), model)
+    who = check_known_records(parse_adversary(adversary), model)
     alpha = alphas(model, dp_epsilon)
-    part = attackable(model, steps or (_GLANCE if in_passing else _STEPS))
+    part = attackable_part(model, steps or (_GLANCE if in_passing else _STEPS))
     own = np.array([alpha[model.index[n]] for n in part.nodes])
     sums = WeightedSums(part, max_entries=max_entries)
     level = "passing" if in_passing else WorkBudget.named(work).level
-    units = _units_of(part, make_units(model, protect, window))
+    units = _units_inside(part, make_units(model, protect, window))
     found = AttackSearch(sums, own, who, level, units).best()
     first, second = found.told
     states = part.states
@@ -209,7 +209,7 @@ def attack(
     return Attack(
         found.leaks,
         unit_name(first),
-        (_text(told[0]), _text(told[1])),
+        (_format_values(told[0]), _format_values(told[1])),
         {n: states[n][v] for n, v in found.known.items()},
         mechanism,
         who.name,
@@ -219,7 +219,7 @@ def attack(
     )
 
 
-def _text(values: Mapping[str, str]) -> str:
+def _format_values(values: Mapping[str, str]) -> str:
     """Return the values of a unit as people read them: of one record, its value."""
     return (
         next(iter(values.values()))
@@ -228,7 +228,7 @@ def _text(values: Mapping[str, str]) -> str:
     )
 
 
-def _units_of(part: Model, units: Units) -> list[tuple[str, ...]] | None:
+def _units_inside(part: Model, units: Units) -> list[tuple[str, ...]] | None:
     """Return the sets to attack, ``None`` for every record; of runs of steps, a few of them."""
     if units.members is not None:
         inside = [u for u in units.members if all(n in part.index for n in u)]
@@ -250,7 +250,7 @@ def _units_of(part: Model, units: Units) -> list[tuple[str, ...]] | None:
     return list(found.values())
 
 
-def attackable(model: Model, steps: int = _STEPS) -> Model:
+def attackable_part(model: Model, steps: int = _STEPS) -> Model:
     """Return the model, or the first steps of its longest chain."""
     if not isinstance(model, ChainModel) or len(model.nodes) <= steps:
         return model
@@ -322,32 +322,34 @@ class AttackSearch:
         """Return the best attack on any unit."""
         nothing = dict.fromkeys(self._units[0], 0)
         best = UnitAttack(0.0, (nothing, nothing), {}, {})  # where every unit has one possible value
-        targets = self._targets()
+        targets = self._rank_targets()
         for k, (rough, told) in enumerate(targets):
             if k and (self.left <= 0 or rough < 0.3 * best.leaks):
                 break
-            this = self._attack(told, keep=self.left - self.left // (len(targets) - k))
+            this = self._attack_unit(told, keep=self.left - self.left // (len(targets) - k))
             best = this if this.leaks > best.leaks else best
         if best.told[0] == best.told[1]:
             return best
         return replace(
-            best, leaks=attained(self._sums, best.told, best.known, best.tilt, self._own(best.told))
+            best, leaks=attained(self._sums, best.told, best.known, best.tilt, self._own_cost(best.told))
         )
 
-    def _own(self, told: Told) -> float:
+    def _own_cost(self, told: Told) -> float:
         """Return Σ α of the records in which the two values differ, rounded down."""
         return total_cost([self._alpha[n] for n in told[0] if told[0][n] != told[1][n]])
 
-    def _price(self, cases: int) -> int:
+    def _propagations(self, cases: int) -> int:
         """Return what many cases at once cost, in propagations: little where the overhead is most of it."""
         return 1 + int(cases * max(0.05, self._sums.size / self._sums.effort))
 
-    def _laws(self, cases: Sequence[Mapping[str, int]]) -> tuple[Table, dict[str, Table]]:
+    def _record_laws(self, cases: Sequence[Mapping[str, int]]) -> tuple[Table, dict[str, Table]]:
         """Return ln P and the laws of many cases at once, and count them."""
-        self.left -= self._price(len(cases))
+        self.left -= self._propagations(len(cases))
         return self._sums.laws(self._sums.weights(cases))
 
-    def _rough(self, unit: Collection[str], laws: Mapping[str, Table], first: Rows, second: Rows) -> Table:
+    def _weak_leakage(
+        self, unit: Collection[str], laws: Mapping[str, Table], first: Rows, second: Rows
+    ) -> Table:
         """Return Σ_j α_j TV_j of the records outside a unit for pairs of rows: what they tell at small α."""
         total = np.zeros(len(first))
         for n, a in self._alpha.items():
@@ -355,7 +357,7 @@ class AttackSearch:
                 total += 0.5 * a * np.abs(laws[n][first] - laws[n][second]).sum(axis=1)
         return total
 
-    def _targets(self) -> list[tuple[float, Told]]:
+    def _rank_targets(self) -> list[tuple[float, Told]]:
         """Return the units that tell most at small α, each with two values, and how much that is.
 
         The records of a unit get their values one after the other, each as tells most.
@@ -364,7 +366,7 @@ class AttackSearch:
         planned = 0
         for unit in self._units:
             planned += (1 if len(unit) == 1 else 2) * sum(map(self._model.cardinality, unit))
-            if units and self._price(planned) > self.left // 2:
+            if units and self._propagations(planned) > self.left // 2:
                 break
             units.append(unit)
         told: list[Told] = [({}, {}) for _ in units]
@@ -377,12 +379,12 @@ class AttackSearch:
                     sides, states = told[k][: 2 if place else 1], range(self._model.cardinality(unit[place]))
                     rows[k] = len(cases), len(cases) + len(states) * (len(sides) - 1)
                     cases += [{**side, unit[place]: x} for side in sides for x in states]
-            means, laws = self._laws(cases)
+            means, laws = self._record_laws(cases)
             for k, (one, two) in rows.items():
                 count = self._model.cardinality(units[k][place])
                 x, y = (a.ravel() for a in np.indices((count, count)))
-                tells = self._rough(units[k], laws, one + x, two + y)
-                tells += [self._own((cases[one + i], cases[two + j])) for i, j in zip(x, y, strict=True)]
+                tells = self._weak_leakage(units[k], laws, one + x, two + y)
+                tells += [self._own_cost((cases[one + i], cases[two + j])) for i, j in zip(x, y, strict=True)]
                 tells[(means[one + x] == -np.inf) | (means[two + y] == -np.inf)] = -1.0
                 top = int(np.argmax(tells))
                 told[k], rough[k] = (cases[one + x[top]], cases[two + y[top]]), tells[top]
@@ -390,7 +392,7 @@ class AttackSearch:
         found.sort(key=lambda item: (-item[0], self._model.index[next(iter(item[1][0]))]))
         return found[:ATTACK_TARGETS]
 
-    def _ascend(
+    def _ascend_tilts(
         self, told: Told, known: Sequence[Mapping[str, int]], rounds: int = ATTACK_ROUNDS
     ) -> list[tuple[float, dict[str, Table]]]:
         """Return for all that may be known the leakage and the mechanism that coordinate ascent reaches.
@@ -399,14 +401,14 @@ class AttackSearch:
         """
         cases = [{**facts, **values} for facts in known for values in told]
         tilts: list[dict[str, Table]] = [{} for _ in known]
-        best = [(self._own(told), tilt) for tilt in tilts]
+        best = [(self._own_cost(told), tilt) for tilt in tilts]
         untold = np.zeros(len(known))  # ln E under one value less ln E under the other, without a mechanism
         for turn in range(rounds + 1 if known else 0):
             self.left -= 4 * len(known)
             means, laws = self._sums.laws(self._sums.weights(cases, [tilt for tilt in tilts for _ in told]))
             gain = means[::2] - means[1::2]
             untold = untold if turn else gain
-            for k, leaks in enumerate((self._own(told) + gain - untold).tolist()):
+            for k, leaks in enumerate((self._own_cost(told) + gain - untold).tolist()):
                 best[k] = (leaks, tilts[k]) if leaks > best[k][0] else best[k]
             raised = {
                 n: (law[::2] > law[1::2]) * self._alpha[n] for n, law in laws.items() if n in self._alpha
@@ -417,43 +419,45 @@ class AttackSearch:
             tilts = new
         return best
 
-    def _attack(self, told: Told, keep: int) -> UnitAttack:
+    def _attack_unit(self, told: Told, keep: int) -> UnitAttack:
         """Attack one unit until ``keep`` propagations are left for others.
 
         What the adversary knows grows by one record at a time, while that helps.
         """
-        ((leaks, tilt),) = self._ascend(told, [{}])
+        ((leaks, tilt),) = self._ascend_tilts(told, [{}])
         best = UnitAttack(leaks, told, {}, tilt)
         allowed = self._alpha if self._who.records is None else self._who.records
         others = [n for n in self._alpha if n not in told[0] and n in allowed]
         most = len(others) if self._who.at_most is None else self._who.at_most
         while len(best.known) < most and self.left > keep:
-            trials = self._trials(told, best.known, others, keep)
+            trials = self._likely_known_values(told, best.known, others, keep)
             reached = [
                 UnitAttack(leaks, told, known, tilt)
-                for known, (leaks, tilt) in zip(trials, self._ascend(told, trials, rounds=2), strict=True)
+                for known, (leaks, tilt) in zip(
+                    trials, self._ascend_tilts(told, trials, rounds=2), strict=True
+                )
             ]
             step = max(reached, key=lambda found: found.leaks, default=best)
             if step.leaks <= best.leaks * (1.0 + 1e-9):
                 break
             best = step
-        ((leaks, tilt),) = self._ascend(told, [best.known]) if best.known else [(0.0, {})]
+        ((leaks, tilt),) = self._ascend_tilts(told, [best.known]) if best.known else [(0.0, {})]
         return UnitAttack(leaks, told, best.known, tilt) if leaks > best.leaks else best
 
-    def _trials(
+    def _likely_known_values(
         self, told: Told, known: Mapping[str, int], others: Sequence[str], keep: int
     ) -> list[dict[str, int]]:
         """Return what might be learned next: the few values that tell most at small α."""
-        laws = self._laws([{**known, **values} for values in told])[1]
+        laws = self._record_laws([{**known, **values} for values in told])[1]
         # records on which the two hypotheses disagree most are asked first, should the work end early
         apart = {n: -float(np.abs(laws[n][0] - laws[n][1]).sum()) for n in others if n not in known}
         trials: list[dict[str, int]] = []
         for n in sorted(apart, key=lambda n: (apart[n], self._model.index[n])):
-            if not trials or self._price(2 * len(trials)) <= self.left - keep:
+            if not trials or self._propagations(2 * len(trials)) <= self.left - keep:
                 trials += [{**known, n: x} for x in np.flatnonzero((laws[n] > 0).all(axis=0)).tolist()]
         if not trials:
             return []
-        laws = self._laws([{**trial, **values} for trial in trials for values in told])[1]
+        laws = self._record_laws([{**trial, **values} for trial in trials for values in told])[1]
         rows = np.arange(len(trials), dtype=np.intp) * 2
-        rough = self._rough(told[0], laws, rows, rows + 1)
+        rough = self._weak_leakage(told[0], laws, rows, rows + 1)
         return [trials[k] for k in np.argsort(-rough, kind="stable")[:ATTACK_TRIALS].tolist()]

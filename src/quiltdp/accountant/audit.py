@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from quiltdp.accountant.adversaries import Adversary, adversary_from, check_known
+from quiltdp.accountant.adversaries import Adversary, check_known_records, parse_adversary
 from quiltdp.accountant.bounds.adversaries import count_entries, list_pairs
 from quiltdp.accountant.bracket import Bracket, bracket
 from quiltdp.accountant.leakage import leakage as leakage_at
-from quiltdp.accountant.methods import available
+from quiltdp.accountant.methods import available_methods
 from quiltdp.accountant.request import Progress, Who, Work
-from quiltdp.accountant.units import guard_of, positive_epsilon
+from quiltdp.accountant.units import make_guard, positive_epsilon
 from quiltdp.errors import LimitReached, ModelTooWide, QuiltdpError
 from quiltdp.inference.trees import junction_tree
 from quiltdp.interface import any_model
@@ -105,17 +105,19 @@ def audit(
     'certified ≤ 0.3238, attained ≥ 0.3238, ratio 1'
     """
     alpha = positive_epsilon(dp_epsilon, "dp_epsilon")
-    who = check_known(adversary_from(adversary), model)
+    who = check_known_records(parse_adversary(adversary), model)
     limit: float | None = None
     reached: float | None = None
-    guard = guard_of(time_limit)
+    guard = make_guard(time_limit)
     with suppress(QuiltdpError):  # too large for a limit, or for the time allowed
         exact = leakage_at(model, alpha, "exact", who, work=work, time_limit=guard)
         reached = float(LaplaceSum(model, who).evaluate(alpha).max(initial=0.0))
         limit = exact.epsilon
     shared = (model, alpha, who, work, guard)
-    asked = [(name, entry.make.__module__) for name, entry in available(who).items()]
-    said = list(each(_row, asked, shared=shared, executor=executor, progress=progress, label="methods"))
+    asked = [(name, entry.make.__module__) for name, entry in available_methods(who).items()]
+    said = list(
+        each(_audit_method, asked, shared=shared, executor=executor, progress=progress, label="methods")
+    )
     rows = [row for row, _ in said]
     short = next((limit for _, limit in said if limit), "")
     rows.sort(key=lambda row: (row.epsilon is None, row.epsilon or 0.0))
@@ -129,14 +131,14 @@ def audit(
     return made
 
 
-def _row(
+def _audit_method(
     shared: tuple[Model, float, Adversary, Work, Guard], method: tuple[str, str]
 ) -> tuple[AuditRow, str]:
     """Return what one method says, or why it has no answer, and which limit was reached."""
     model, alpha, who, work, guard = shared
     name, module = method
     import_module(module)  # a worker may not have registered it yet
-    kind = available(who)[name].kind
+    kind = available_methods(who)[name].kind
     try:
         found = leakage_at(model, alpha, name, who, work=work, time_limit=guard)
     except QuiltdpError as error:
@@ -170,7 +172,7 @@ class LaplaceSum:
         needed = sum(count_entries(self._sizes, (k,)) for k in range(len(records)))
         if needed > max_entries:
             raise ModelTooWide(f"the audit needs {needed:,} numbers, the limit is {max_entries:,}")
-        who = adversary_from(adversary)
+        who = parse_adversary(adversary)
         may = None if who.records is None else {records.index(n) for n in who.records if n in records}
         units = [(k,) for k in range(len(records))]
         prices = [1.0 - np.eye(k) for k in self._sizes]

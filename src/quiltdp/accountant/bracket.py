@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from quiltdp.accountant.adversaries import Adversary
-from quiltdp.accountant.attack import Attack, attack, attackable
+from quiltdp.accountant.attack import Attack, attack, attackable_part
 from quiltdp.accountant.trade_offs import BRACKET_ENTRIES, BRACKET_NODES
 from quiltdp.accountant.units import DpEpsilon
 from quiltdp.errors import InvalidArgument, ModelTooWide, option
@@ -114,12 +114,12 @@ def bracket_of(calibration: Calibration, work: str | WorkBudget = "normal") -> B
             f"{option('bracket')}: the attack chooses a mechanism of its own, and this calibration is for one"
             " query by its values; calibrate by the sensitivity for a bracket"
         )
-    what = _protected(calibration)
+    what = _protection_options(calibration)
     if what is None:
         raise InvalidArgument(f"{option('bracket')}: what this calibration protects is not written in it")
     if calibration.dp_epsilon is not None:
         return bracket(model, certified, calibration.dp_epsilon, calibration.adversary, work=work, **what)
-    found = _noise_attack(calibration, model, work=work, **what)
+    found = _attack_noise(calibration, model, work=work, **what)
     if found is None:
         raise InvalidArgument(
             f"{option('bracket')} is for pure mechanisms (Laplace and Thresholdout) and Gaussian noise"
@@ -133,7 +133,7 @@ def quick_bracket(calibration: Calibration, model: Model) -> Bracket | None:
     There is none for noise that is neither pure nor Gaussian, and for models that are too large or whose
     junction tree is too wide to be attacked in passing.
     """
-    what = _protected(calibration)
+    what = _protection_options(calibration)
     if what is None or calibration.mechanism.prices(model):
         return None
     alpha, certified = calibration.dp_epsilon, calibration.leakage
@@ -144,15 +144,15 @@ def quick_bracket(calibration: Calibration, model: Model) -> Bracket | None:
             who = calibration.adversary
             found = attack(model, alpha, who, max_entries=BRACKET_ENTRIES, in_passing=True, **what)
             return Bracket(certified, found)
-        if len(attackable(model, BRACKET_NODES).nodes) > BRACKET_NODES:  # of a chain some steps are read
+        if len(attackable_part(model, BRACKET_NODES).nodes) > BRACKET_NODES:  # of a chain some steps are read
             return None
-        sums = _noise_attack(calibration, model, max_entries=BRACKET_ENTRIES, in_passing=True, **what)
+        sums = _attack_noise(calibration, model, max_entries=BRACKET_ENTRIES, in_passing=True, **what)
         return None if sums is None else Bracket(certified, sums)
     except (InvalidArgument, ModelTooWide):  # too wide, or no protected set among the steps that are read
         return None
 
 
-def _protected(calibration: Calibration) -> dict[str, Any] | None:
+def _protection_options(calibration: Calibration) -> dict[str, Any] | None:
     """Return what a calibration protects, as options of an attack; ``None`` if it does not say."""
     options = {} if calibration.origin is None else calibration.origin[1]
     found = {"protect": options.get("protect"), "window": options.get("window", 1)}
@@ -160,7 +160,7 @@ def _protected(calibration: Calibration) -> dict[str, Any] | None:
     return found if alone == (calibration.protected == "single records") else None
 
 
-def _noise_attack(calibration: Calibration, model: Model, **options: Any) -> NoiseAttack | None:
+def _attack_noise(calibration: Calibration, model: Model, **options: Any) -> NoiseAttack | None:
     """Return the attack on Gaussian noise, discrete or not; ``None`` for other noise."""
     mechanism, sigma = calibration.mechanism, calibration.sigma
     whole = mechanism.as_gaussian(sigma) is None

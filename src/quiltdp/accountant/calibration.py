@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Unpack
 
 from quiltdp import edges
-from quiltdp.accountant.adversaries import adversary_from
+from quiltdp.accountant.adversaries import parse_adversary
 from quiltdp.accountant.analysis import Solution, Stage
 from quiltdp.accountant.bounds.contract import Vector
 from quiltdp.accountant.leakage import LeakageProfile
@@ -25,7 +25,7 @@ from quiltdp.accountant.units import (
     SMALLEST_TARGET,
     DpEpsilon,
     alphas,
-    heaviest,
+    largest_unit_weight,
     positive_epsilon,
 )
 from quiltdp.errors import InvalidArgument, LimitReached, ModelTooWide, NoCertificate, QuiltdpError, option
@@ -33,7 +33,7 @@ from quiltdp.interface import any_model
 from quiltdp.mechanisms import Mechanism, check_mechanism, mechanism_from_dict, several
 from quiltdp.mechanisms.sensitivities import whole_at_least_one
 from quiltdp.model import Model
-from quiltdp.numbers import digits_up, scaled, shown_up
+from quiltdp.numbers import format_up, round_up_digits, scaled
 from quiltdp.printable import json_text, printable
 from quiltdp.work import LEVELS, ComparisonBudget
 
@@ -118,7 +118,7 @@ class Calibration:
         ):
             raise InvalidArgument("a calibration has a dp_epsilon and δ = 0, or no dp_epsilon and a δ")
         whole_at_least_one(self.disjoint, "releases")
-        adversary_from(self.adversary)
+        parse_adversary(self.adversary)
         for name in ("method", "fingerprint", "protected"):
             if not isinstance(getattr(self, name), str):
                 raise InvalidArgument(f"{name} must be a text, not {getattr(self, name)!r}")
@@ -158,7 +158,7 @@ class Calibration:
         promise = f"ε = {self.epsilon:g}" + (f", δ = {self.delta:g}" if self.delta else "")
         return "\n".join(
             [
-                f"σ = {shown_up(self.sigma)}{self.each} ({self.mechanism.scale_name}) for {promise}"
+                f"σ = {format_up(self.sigma)}{self.each} ({self.mechanism.scale_name}) for {promise}"
                 f" against the {self.adversary} adversary",
                 f"  mechanism  {self.mechanism}",
                 f"  binding    {self.binding}",
@@ -205,7 +205,7 @@ class Calibration:
     def from_json(cls, text: str) -> Calibration:
         """Read back what :meth:`to_json` wrote; refuse what is no calibration or of an unknown version."""
         try:
-            d = json.loads(text, parse_constant=_no_number)
+            d = json.loads(text, parse_constant=_refuse_constant)
         except (TypeError, ValueError, RecursionError) as error:
             raise InvalidArgument(f"the calibration is not JSON: {error}") from None
         if not isinstance(d, dict) or d.get("schema") != SCHEMA:
@@ -223,17 +223,17 @@ class Calibration:
             elif (asked := d.get("releases", {"count": count})["count"]) != count:
                 notes += (f"σ is that of one release: this file, of version 1, was made for {asked}",)
             found = cls(
-                sigma=_number(d["sigma"]),
-                epsilon=_number(d["epsilon"]),
+                sigma=_json_number(d["sigma"]),
+                epsilon=_json_number(d["epsilon"]),
                 dp_epsilon=d["dp_epsilon"],
-                leakage=_number(d["leakage"]),
+                leakage=_json_number(d["leakage"]),
                 mechanism=mechanism,
                 adversary=d["adversary"],
                 method=d["method"],
                 binding=Binding.from_dict(d["binding"]),
                 certificate=Certificate.from_dict(d["certificate"]),
                 fingerprint=d["fingerprint"],
-                delta=_number(d["delta"]),
+                delta=_json_number(d["delta"]),
                 protected=d["protected"],
                 compared={k: float(v) for k, v in d["compared"].items()},
                 per_record=tuple((str(n), float(v)) for n, v in d["per_record"]),
@@ -281,7 +281,7 @@ class Calibration:
             ("binding", str(self.binding)),
         ]
         title = (
-            f"σ = {shown_up(self.sigma)}{self.each} ({self.mechanism.scale_name}) for ε = {self.epsilon:g}"
+            f"σ = {format_up(self.sigma)}{self.each} ({self.mechanism.scale_name}) for ε = {self.epsilon:g}"
         )
         return str(edges.leakage_table(title, told, self.per_record))
 
@@ -307,11 +307,11 @@ class Calibration:
         return edges.plot_calibration(self, ax=ax)
 
 
-def _no_number(constant: str) -> float:
+def _refuse_constant(constant: str) -> float:
     raise ValueError(f"{constant} is no number there")
 
 
-def _number(value: object) -> float:
+def _json_number(value: object) -> float:
     """Return a number of a JSON file: what is written in quotes, true and false are none."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError(f"a number: {value!r}")
@@ -373,7 +373,7 @@ def calibrate(
         mechanism, apart = several(mechanism, releases), 1
     search = {"method": method, "adversary": adversary, **options}
     pure = mechanism if mechanism.pure else mechanism.as_pure()
-    found = [] if mechanism.pure else [_approximate(model, target, mechanism, apart, **search)]
+    found = [] if mechanism.pure else [_calibrate_approximate(model, target, mechanism, apart, **search)]
     if pure is not None and (not found or method == "auto"):  # the same noise with δ = 0 may need less of it
         profile = LeakageProfile(model, prices=pure.prices(model), **search)
         found.append(calibrate_profile(profile, target, pure, compare=compare, disjoint=apart))
@@ -389,12 +389,12 @@ def calibrate_profile(
     disjoint: int = 1,
 ) -> Calibration:
     """Calibrate from a profile that was made before (several targets, one analysis)."""
-    weights = _weights(profile.model, mechanism)
+    weights = _sensitivity_weights(profile.model, mechanism)
     sigma, solution, stage = smallest_noise(profile, epsilon, mechanism)
     check_scale(sigma, epsilon)
-    found = profile.explain(profile.largest(solution, stage, LISTED), stage, cost_at(mechanism, sigma))
+    found = profile.explain(profile.largest(solution, stage, LISTED), stage, dp_cost_at(mechanism, sigma))
     compared, published, left_out = (
-        _compared(profile, mechanism, epsilon, weights) if compare else ({}, None, ())
+        _comparison_scales(profile, mechanism, epsilon, weights) if compare else ({}, None, ())
     )
     made = Calibration(
         sigma=sigma,
@@ -415,7 +415,7 @@ def calibrate_profile(
         disjoint=disjoint,
         published=published,
     )
-    return profile.whole(made)
+    return profile.require_complete(made)
 
 
 def smallest_noise(
@@ -423,14 +423,14 @@ def smallest_noise(
 ) -> tuple[float, Solution, Stage]:
     """Return the smallest noise scale whose own cost, rounded up, leaks at most ε, and how it was found."""
 
-    def noise(s: float) -> float:
-        return digits_up(mechanism.scale(s))
+    def noise_scale(s: float) -> float:
+        return round_up_digits(mechanism.scale(s))
 
-    def alpha(s: float) -> Vector:
-        return alphas(profile.model, cost_at(mechanism, noise(s)))
+    def alphas_at(s: float) -> Vector:
+        return alphas(profile.model, dp_cost_at(mechanism, noise_scale(s)))
 
-    solution, stage = profile.search(alpha, epsilon, _weights(profile.model, mechanism))
-    return noise(solution.x), solution, stage
+    solution, stage = profile.search(alphas_at, epsilon, _sensitivity_weights(profile.model, mechanism))
+    return noise_scale(solution.x), solution, stage
 
 
 def check_cost(spec: Mechanism, sigma: float, stated: object) -> None:
@@ -454,13 +454,17 @@ def check_scale(sigma: float, epsilon: float) -> None:
         )
 
 
-def cost_at(mechanism: Mechanism, sigma: float) -> DpEpsilon:
+def dp_cost_at(mechanism: Mechanism, sigma: float) -> DpEpsilon:
     """Return α at a noise scale, rounded up to the digits that people get."""
     cost = mechanism.dp_epsilon(sigma)
-    return {n: digits_up(a) for n, a in cost.items()} if isinstance(cost, Mapping) else digits_up(cost)
+    return (
+        {n: round_up_digits(a) for n, a in cost.items()}
+        if isinstance(cost, Mapping)
+        else round_up_digits(cost)
+    )
 
 
-def _weights(model: Model, mechanism: Mechanism) -> Vector:
+def _sensitivity_weights(model: Model, mechanism: Mechanism) -> Vector:
     """Return Δ_j / max Δ for every node, 0 for latents."""
     if isinstance(mechanism.deltas, Mapping):
         deltas = alphas(model, mechanism.deltas, "sensitivity")
@@ -471,7 +475,7 @@ def _weights(model: Model, mechanism: Mechanism) -> Vector:
     return alphas(model, 1.0)
 
 
-def _compared(
+def _comparison_scales(
     profile: LeakageProfile, mechanism: Mechanism, epsilon: float, weights: Vector
 ) -> tuple[dict[str, float], Binding | None, tuple[str, ...]]:
     """Return the scales of independent records, group privacy and the published lemma, its quilt, and notes.
@@ -480,14 +484,14 @@ def _compared(
     left of the answer's own limits; where they are reached, the whole answer is a partial one.
     """
     budget = ComparisonBudget(**LEVELS["quick"].to_dict())
-    alone = epsilon / heaviest(profile.units, profile.model, weights)
-    compared, notes = {"independent": digits_up(mechanism.scale(alone))}, []
+    alone = epsilon / largest_unit_weight(profile.units, profile.model, weights)
+    compared, notes = {"independent": round_up_digits(mechanism.scale(alone))}, []
     published = None
     for name in ("group", "published"):
         other = profile.with_method(name, budget)
         try:
             solution, _ = other.search(lambda s: scaled(weights, s), epsilon, weights, tolerance=1e-6)
-            compared[name] = digits_up(mechanism.scale(other.whole(solution.x)))
+            compared[name] = round_up_digits(mechanism.scale(other.require_complete(solution.x)))
             published = other.binding(solution.found)[0] if name == "published" else None
         except LimitReached:
             notes.append(f"a limit was reached before the answer was compared with {name!r}")
@@ -500,7 +504,7 @@ def _compared(
     return compared, published, tuple(notes)
 
 
-def _approximate(
+def _calibrate_approximate(
     model: Model, epsilon: float, mechanism: Mechanism, disjoint: int, **options: Any
 ) -> Calibration:
     from quiltdp.accountant.approximate import smallest_scale
@@ -526,4 +530,4 @@ def _approximate(
         origin=(model, analysis.request.repeatable),
         disjoint=disjoint,
     )
-    return analysis.whole(made)
+    return analysis.require_complete(made)

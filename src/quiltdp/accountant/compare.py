@@ -12,10 +12,10 @@ from concurrent.futures import Executor
 from dataclasses import replace
 from typing import Any
 
-from quiltdp.accountant.adversaries import Adversary, adversary_from
+from quiltdp.accountant.adversaries import Adversary, parse_adversary
 from quiltdp.accountant.calibration import Calibration, calibrate
 from quiltdp.accountant.request import Progress
-from quiltdp.accountant.units import guard_of
+from quiltdp.accountant.units import make_guard
 from quiltdp.errors import InvalidArgument, LimitReached, option
 from quiltdp.graph.components import component_classes
 from quiltdp.interface import as_model
@@ -78,7 +78,7 @@ def calibrate_adversaries(
         raise InvalidArgument(
             f"{option('adversaries')} must name at least one adversary, and be the only such"
         )
-    model, who = as_model(model), [adversary_from(a) for a in adversaries]
+    model, who = as_model(model), [parse_adversary(a) for a in adversaries]
     before = {c.adversary: c for c in known}
     new = list(dict.fromkeys(a for a in who if a.name not in before))
     checked_executor(executor)
@@ -86,9 +86,9 @@ def calibrate_adversaries(
     if here:
         options |= {"progress": progress, "executor": executor}
     found = each(
-        _calibrated,
+        _calibrate_against,
         new,
-        shared=(model, epsilon, mechanism, {**options, "time_limit": guard_of(time_limit, memory_limit)}),
+        shared=(model, epsilon, mechanism, {**options, "time_limit": make_guard(time_limit, memory_limit)}),
         executor=None if here else executor,
         progress=None if here else progress,
         label="adversaries",
@@ -98,13 +98,13 @@ def calibrate_adversaries(
         before[a.name] = replace(made, origin=(model, how))
         reached = reached or limit
     own = [before[a.name] for a in who]
-    answer = tuple(_smallest(a, c, who, own) for a, c in zip(who, own, strict=True))
+    answer = tuple(_smallest_certified(a, c, who, own) for a, c in zip(who, own, strict=True))
     if reached:
         raise LimitReached(reached, answer)
     return answer
 
 
-def _calibrated(
+def _calibrate_against(
     shared: tuple[Model, float, Mechanism, Mapping[str, Any]], adversary: Adversary
 ) -> tuple[Calibration, Mapping[str, Any], str]:
     """Return the calibration against an adversary, its options (not the model), and the limit reached."""
@@ -119,7 +119,7 @@ def _calibrated(
     return replace(found, origin=None), found.origin[1], reached
 
 
-def _smallest(
+def _smallest_certified(
     adversary: Adversary, found: Calibration, who: Sequence[Adversary], others: Sequence[Calibration]
 ) -> Calibration:
     """Return the smallest scale that is certified against this adversary or one who may know more."""

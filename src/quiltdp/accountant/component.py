@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from quiltdp.accountant.adversaries import known_in
+from quiltdp.accountant.adversaries import adversary_in_component
 from quiltdp.accountant.bounds.contract import ALL, Bound, Bounds, Cost, Need, Problem, Registered, Vector
-from quiltdp.accountant.methods import entry_of, find_line
+from quiltdp.accountant.methods import find_line, load_bound
 from quiltdp.accountant.units import Units
 from quiltdp.errors import InvalidArgument, ModelTooWide
 from quiltdp.graph.components import ComponentClass, component_classes
@@ -44,7 +44,7 @@ class UnitBounds:
     results: tuple[Bounds, ...]
     asked: int
 
-    def and_also(self, result: Bounds, place: int) -> UnitBounds:
+    def merge_bound(self, result: Bounds, place: int) -> UnitBounds:
         """Return the smaller of these and what the bound at a place says."""
         values, mine, by = result.values, self.values, self.by
         if values.strides == mine.strides == by.strides == (0,):  # one number that stands for all
@@ -92,21 +92,21 @@ class Component:
         self.complete: bool
         self.near: float
         self._bounds: dict[str, Bound]
-        self.__dict__.update(_nothing())
+        self.__dict__.update(_nothing_prepared())
 
     def __getstate__(self) -> dict[str, Any]:
         """Send a worker what it needs to prepare the same bounds, not what was prepared here."""
-        return {**self.__dict__, **_nothing(), "workspace": Workspace(self.problem.model)}
+        return {**self.__dict__, **_nothing_prepared(), "workspace": Workspace(self.problem.model)}
 
-    def anew(self, budget: WorkBudget) -> Component:
+    def unprepared_copy(self, budget: WorkBudget) -> Component:
         """Return the same component with another budget, and nothing prepared."""
         other = object.__new__(type(self))
-        other.__dict__.update(self.__dict__, **_nothing(), budget=budget)
+        other.__dict__.update(self.__dict__, **_nothing_prepared(), budget=budget)
         return other
 
     # -- bounds ----------------------------------------------------------------------------
 
-    def wants(self, name: str) -> bool:
+    def auto_takes(self, name: str) -> bool:
         """Return whether ``auto`` takes the bound of this name here."""
         line = find_line(name, self.problem.adversary, approximate=self.approximate)
         return not self.complete and line is not None and line.when(self.problem)
@@ -114,7 +114,7 @@ class Component:
     def prepare(self, name: str, *, insist: bool = False) -> Preparation:
         """Prepare a bound if it fits; with ``insist`` it refuses in its own words."""
         try:
-            bound = self.bound(name)
+            bound = self.prepared_bound(name)
         except InvalidArgument:
             if insist:
                 raise
@@ -122,44 +122,44 @@ class Component:
         except ModelTooWide as error:
             if insist:
                 raise
-            wide = self.entry(name).kind != "exact"  # nobody expects the limit of a large model
+            wide = self.find_entry(name).kind != "exact"  # nobody expects the limit of a large model
             return Preparation(f"{name} was passed over: {error.reason}" if wide else "")
         return Preparation(None, getattr(bound, "settles", True), getattr(bound, "near", 0.0))
 
-    def take(self, name: str, prepared: Preparation) -> None:
+    def add_prepared(self, name: str, prepared: Preparation) -> None:
         """Count a prepared bound in."""
         line = find_line(name, self.problem.adversary, approximate=self.approximate)
-        self.taken.append(self.entry(name))
+        self.taken.append(self.find_entry(name))
         self.complete = self.complete or (line is not None and line.last and prepared.settles)
         self.near = max(self.near, prepared.near)
 
-    def take_all(self, names: Sequence[str]) -> None:
+    def prepare_wanted(self, names: Sequence[str]) -> None:
         """Take those of some bounds that ``auto`` takes."""
         for name in names:
-            if self.wants(name):
+            if self.auto_takes(name):
                 self.workspace.guard.check()
                 prepared = self.prepare(name)
                 if prepared.refused is None:
-                    self.take(name, prepared)
+                    self.add_prepared(name, prepared)
 
-    def entry(self, name: str) -> Registered:
+    def find_entry(self, name: str) -> Registered:
         """Return what the registry knows of a bound."""
         line = find_line(name, self.problem.adversary, approximate=self.approximate)
         if line is None:
             raise InvalidArgument(f"the bound {name!r} is registered by a module that was not imported here")
-        return entry_of(line, approximate=self.approximate)
+        return load_bound(line, approximate=self.approximate)
 
-    def bound(self, name: str) -> Bound:
+    def prepared_bound(self, name: str) -> Bound:
         """Return a bound, prepared now if it was not."""
         if name not in self._bounds:
-            made = self.make(name)
+            made = self.make_bound(name)
             made.prepare(self.workspace, self.budget)
             self._bounds[name] = made
         return self._bounds[name]
 
-    def make(self, name: str) -> Bound:
+    def make_bound(self, name: str) -> Bound:
         """Return a bound that is not prepared."""
-        return self.entry(name).make(self.problem)
+        return self.find_entry(name).make(self.problem)
 
     # -- values ----------------------------------------------------------------------------
 
@@ -186,12 +186,12 @@ class Component:
                 result = Bounds(np.zeros(self.problem.count), chosen[b])
             else:
                 asked = replace(need, known=None if found is None else found.values)
-                result = self.bound(chosen[b]).evaluate(cost, asked)
+                result = self.prepared_bound(chosen[b]).evaluate(cost, asked)
             if found is None:
                 everything = np.broadcast_to(np.int16(b), len(result.values))
                 found = UnitBounds(result.values, everything, (result,), 1)
             else:
-                found = found.and_also(result, b)
+                found = found.merge_bound(result, b)
         assert found is not None, "there is a first bound"
         return found
 
@@ -202,18 +202,18 @@ class Component:
         """
         for b, result in enumerate(found.results):
             if result.partial and np.any(found.by == b):
-                again = self.bound(names[b]).evaluate(cost, Need(found.values, count=count))
-                found = found.and_also(again, b)
+                again = self.prepared_bound(names[b]).evaluate(cost, Need(found.values, count=count))
+                found = found.merge_bound(again, b)
         return found
 
 
-def _nothing() -> dict[str, Any]:
+def _nothing_prepared() -> dict[str, Any]:
     """Return what a component has prepared at first."""
     return {"taken": [], "notes": [], "complete": False, "near": 0.0, "_bounds": {}}
 
 
 @dataclass(frozen=True, eq=False)
-class Task:
+class EvaluationTask:
     """One evaluation of one component, for a worker or here."""
 
     component: int
@@ -251,7 +251,7 @@ def component_problems(
             names = zip(found.model.nodes, found.copies[0], strict=True) if prices else ()
             here = {n: model.nodes[int(j)] for n, j in names}
             own = {n: prices[there] for n, there in here.items() if there in prices}
-            facing = known_in(adversary, found, model)
+            facing = adversary_in_component(adversary, found, model)
             yield found, where, Problem(found.model, inside, facing, units.window, own)
 
 

@@ -51,7 +51,7 @@ def compose(costs: Iterable[float | Mapping[str, float]]) -> float | dict[str, f
         if isinstance(cost, Calibration):
             raise InvalidArgument(f"cost {k} is a calibration: give the dp_epsilon of its release")
         if isinstance(cost, Mapping):
-            named = _added(named, cost, k)
+            named = _add_costs(named, cost, k)
         else:
             flat += Fraction(positive_epsilon(cost, f"cost {k}", zero=True))
     if named is None:
@@ -59,7 +59,7 @@ def compose(costs: Iterable[float | Mapping[str, float]]) -> float | dict[str, f
     return {record: round_up(total + flat) for record, total in named.items()}
 
 
-def _added(named: dict[str, Fraction] | None, cost: Mapping[str, float], k: int) -> dict[str, Fraction]:
+def _add_costs(named: dict[str, Fraction] | None, cost: Mapping[str, float], k: int) -> dict[str, Fraction]:
     exact = {
         r: Fraction(positive_epsilon(a, f"cost {k} of record {r!r}", zero=True)) for r, a in cost.items()
     }
@@ -138,8 +138,8 @@ def concentrated(calibration: Calibration, orders: Sequence[float] = ORDERS) -> 
     """
     one, sigma, times = calibration.mechanism.single(), calibration.sigma, calibration.mechanism.releases
 
-    def together(each: float) -> float:
+    def total(each: float) -> float:
         return round_up(times * Fraction(each))
 
     rho, curve = one.zcdp(sigma), [(float(a), one.rdp(sigma, a)) for a in orders]
-    return Concentrated(rho, together(rho), tuple((a, each, together(each)) for a, each in curve))
+    return Concentrated(rho, total(rho), tuple((a, each, total(each)) for a, each in curve))

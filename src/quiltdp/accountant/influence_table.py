@@ -73,7 +73,7 @@ class RecordInfluence:
         """Read as one line."""
         around = ", ".join(self.separator)
         quilt = f"its quilt {{{around}}}" if around else "the quilt of its whole component"
-        numbers = f"|N| = {self.nearby_records}, b = {_shown(self.b, self.b_exact)}"
+        numbers = f"|N| = {self.nearby_records}, b = {_format_number(self.b, self.b_exact)}"
         return printable(f"{self.record}: {quilt}, {numbers}")
 
     def to_dict(self) -> dict[str, Any]:
@@ -120,9 +120,9 @@ class InfluenceTable(Mapping[str, RecordInfluence]):
                 printable(r.record),
                 printable(", ".join(r.separator)) or "–",
                 str(r.nearby_records),
-                _shown(r.b, r.b_exact),
-                _shown(r.a, r.a_exact),
-                _shown(r.leakage),
+                _format_number(r.b, r.b_exact),
+                _format_number(r.a, r.a_exact),
+                _format_number(r.leakage),
             )
             for r in islice(self.rows.values(), most)
         ]
@@ -136,7 +136,7 @@ class InfluenceTable(Mapping[str, RecordInfluence]):
         return "\n".join([f"influence table at α = {format_up(self.dp_epsilon, 4)}", *lines, *more])
 
 
-def _shown(value: float, exact: bool = True) -> str:
+def _format_number(value: float, exact: bool = True) -> str:
     return ("" if exact else "≤ ") + ("∞" if math.isinf(value) else format_up(value, 4))
 
 

@@ -19,7 +19,7 @@ from quiltdp.accountant.result import Leakage, PerUnit
 from quiltdp.accountant.units import SMALLEST_TARGET, DpEpsilon, alphas, positive_epsilon
 from quiltdp.interface import any_model, old_keyword
 from quiltdp.model import Model
-from quiltdp.numbers import digits_down, digits_up, digits_up_array, down, scaled
+from quiltdp.numbers import down, round_down_digits, round_up_digits, round_up_digits_array, scaled
 
 
 class LeakageProfile(Analysis):
@@ -43,39 +43,39 @@ class LeakageProfile(Analysis):
     def with_method(self, method: str, work: Work) -> LeakageProfile:
         """Return the same analysis by one method by name, with what is left of the same limits."""
         other = copy.copy(self)
-        other.request = self.request.by_method(method, work)
+        other.request = self.request.with_method(method, work)
         other.budget, other.method = other.request.budget, method
-        other.components = tuple(c.anew(other.budget) for c in self.components)
+        other.components = tuple(c.unprepared_copy(other.budget) for c in self.components)
         other._executor = None
-        other._initialise_worker()
+        other._reset_stages()
         return other
 
-    def _evaluated(self, dp_epsilon: DpEpsilon) -> tuple[Evaluation, Stage]:
+    def _evaluate_at(self, dp_epsilon: DpEpsilon) -> tuple[Evaluation, Stage]:
         alpha = alphas(self.model, dp_epsilon)
         return self.answer(lambda stage, before: self.evaluate(alpha, stage, known=before))
 
     def epsilon(self, dp_epsilon: DpEpsilon) -> float:
         """Return only the largest leakage at ``dp_epsilon``."""
-        return self.whole(self._evaluated(dp_epsilon)[0].largest)
+        return self.require_complete(self._evaluate_at(dp_epsilon)[0].largest)
 
     def leakage(self, dp_epsilon: DpEpsilon) -> Leakage:
         """Return the leakage of every unit under a ``dp_epsilon``-DP mechanism, certified.
 
         ``dp_epsilon`` is one α for all records or a mapping record → α_j.
         """
-        return self.whole(self.explain(*self._evaluated(dp_epsilon), dp_epsilon))
+        return self.require_complete(self.explain(*self._evaluate_at(dp_epsilon), dp_epsilon))
 
     def per_unit(self, dp_epsilon: DpEpsilon) -> PerUnit:
         """Return the :attr:`Leakage.per_record` of :meth:`leakage`, without its reasons."""
-        return self.whole(self._named(self._evaluated(dp_epsilon)[0].values))
+        return self.require_complete(self._per_unit(self._evaluate_at(dp_epsilon)[0].values))
 
     def reasons(self, dp_epsilon: DpEpsilon) -> tuple[PerUnit, dict[str, dict[str, Any]]]:
         """Return the leakage of every unit, and what forces it where the bound can tell."""
-        found, _ = self._evaluated(dp_epsilon)
-        return self.whole((self._named(found.values), self.witnesses(found)))
+        found, _ = self._evaluate_at(dp_epsilon)
+        return self.require_complete((self._per_unit(found.values), self.witnesses(found)))
 
-    def _named(self, values: Vector) -> PerUnit:
-        return PerUnit(self.units.names, digits_up_array(values))
+    def _per_unit(self, values: Vector) -> PerUnit:
+        return PerUnit(self.units.names, round_up_digits_array(values))
 
     def explain(self, found: Evaluation, stage: Stage, dp_epsilon: DpEpsilon) -> Leakage:
         """Return leakages with their reasons."""
@@ -88,18 +88,18 @@ class LeakageProfile(Analysis):
         return Leakage(
             epsilon=found.largest,
             dp_epsilon=dict(dp_epsilon) if isinstance(dp_epsilon, Mapping) else float(dp_epsilon),
-            per_record=self._named(found.values),
+            per_record=self._per_unit(found.values),
             binding=binding,
             method=binding.method,
             certificate=self.certificate(says, bounds.kind, stage),
             adversary=self.adversary.name,
             fingerprint=self.model.fingerprint,
-            by_method=self._by_method(found),
+            by_method=self._largest_by_method(found),
             notes=tuple(dict.fromkeys(notes)),
             protected=self.units.kind,
         )
 
-    def _by_method(self, found: Evaluation) -> dict[str, float]:
+    def _largest_by_method(self, found: Evaluation) -> dict[str, float]:
         """Return what every method says overall: the smallest stands in for it where it was not tried.
 
         Every number is about the whole model, with a unit's parts in several components added up.
@@ -111,7 +111,7 @@ class LeakageProfile(Analysis):
         largest: dict[str, float] = {}
         for name in dict.fromkeys(n for own in said.values() for n in own):
             values = {key: own.get(name, found.results[key].values) for key, own in said.items()}
-            largest[name] = digits_up(float(self._placed(found.keys, values).max(initial=0.0)))
+            largest[name] = round_up_digits(float(self._scatter_values(found.keys, values).max(initial=0.0)))
         return largest
 
     # -- the inverse -----------------------------------------------------------------------
@@ -129,7 +129,7 @@ class LeakageProfile(Analysis):
         target = positive_epsilon(epsilon, "epsilon", least=SMALLEST_TARGET)
         if not weights.any():
             return math.inf
-        return self.whole(self.search(lambda s: scaled(weights, s), target, weights, **how)[0].x)
+        return self.require_complete(self.search(lambda s: scaled(weights, s), target, weights, **how)[0].x)
 
     def search(
         self, cost_at: Callable[[float], Vector], target: float, weights: Vector, **how: float
@@ -138,8 +138,8 @@ class LeakageProfile(Analysis):
 
         Group privacy passes at target / Σ weights; a record leaks at least its own α.
         """
-        start = digits_down(down(target / float(weights.sum()), 64.0 + 4 * len(weights)))
-        ceiling = digits_down(target / float(weights.max()))
+        start = round_down_digits(down(target / float(weights.sum()), 64.0 + 4 * len(weights)))
+        ceiling = round_down_digits(target / float(weights.max()))
         return self.solve(cost_at, target, start, ceiling, **how)
 
     def curve(self, dp_epsilons: Any) -> list[Leakage]:

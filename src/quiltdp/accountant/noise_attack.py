@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quiltdp.accountant.adversaries import Adversary
-from quiltdp.accountant.attack import Attack, attack, attackable
+from quiltdp.accountant.attack import Attack, attack, attackable_part
 from quiltdp.accountant.trade_offs import SUM_GRID, SUM_OUTPUTS, SUM_PARTS, SUM_VALUES
 from quiltdp.accountant.units import alphas
 from quiltdp.errors import InvalidArgument, ModelTooWide, option
@@ -132,7 +132,7 @@ def attack_gaussian(
     steps = _GLANCE if in_passing else _STEPS
     options |= {"max_entries": max_entries, "in_passing": in_passing, "steps": steps}
     found = attack(model, records, adversary, **options)
-    part = attackable(model, steps)
+    part = attackable_part(model, steps)
     equal = all(w in (0.0, top) for w in weights.tolist())
     unit = top if equal else (1.0 if whole else top / SUM_PARTS)
     terms: Mapping[str, Ints] = {
@@ -143,25 +143,25 @@ def attack_gaussian(
         )
         for n, table in found.mechanism.items()
     }
-    sums = _Sums(WeightedSums(part, max_entries=max_entries), found, terms)
+    sums = _NoisySums(WeightedSums(part, max_entries=max_entries), found, terms)
     best, attained, values = terms, 0.0, found.values
 
-    def reaches(p: Vector, q: Vector, epsilon: float) -> float:
+    def attained_delta(p: Vector, q: Vector, epsilon: float) -> float:
         if whole:
             return discrete_mixture_delta(p, q, int(unit), scale, epsilon)
         return gaussian_mixture_delta(p, q, unit * (1.0 - 4.0 * EPS) / scale, epsilon)
 
-    for chosen in sums.choices():
+    for chosen in sums.term_choices():
         p, q = sums.laws(chosen)
         for first, second, order in ((p, q, found.values), (q, p, found.values[::-1])):
-            reached = _epsilon(first, second, reaches, delta, len(part.nodes))
+            reached = _attained_epsilon(first, second, attained_delta, delta, len(part.nodes))
             if reached > attained:
                 best, attained, values = chosen, reached, (order[0], order[1])
     query = {n: dict(zip(part.states[n], (unit * s).tolist(), strict=True)) for n, s in best.items()}
     return NoiseAttack(attained, delta, scale, found.target, values, found.knows, query)
 
 
-class _Sums:
+class _NoisySums:
     """The sums that a product-form attack suggests: its terms, all of them or those that tell most."""
 
     def __init__(self, sums: WeightedSums, found: Attack, terms: Mapping[str, Ints]) -> None:
@@ -171,9 +171,9 @@ class _Sums:
         self._told = [{n: states[n].index(v) for n, v in side.items()} for side in found.told]
         self._unit = frozenset(self._told[0])
 
-    def choices(self) -> list[Mapping[str, Ints]]:
+    def term_choices(self) -> list[Mapping[str, Ints]]:
         """Return the terms whose means differ most between the hypotheses, more and more of them."""
-        laws = self._sums.laws(self._sums.weights([self._fixed(x) for x in self._told]))[1]
+        laws = self._sums.laws(self._sums.weights([self._with_known(x) for x in self._told]))[1]
         moved = {n: float((laws[n][0] - laws[n][1]) @ s) for n, s in self._terms.items()}
         apart = {n: abs(moved[n]) / max(1, int(s.max())) for n, s in self._terms.items()}
         found: list[Mapping[str, Ints]] = []
@@ -185,12 +185,12 @@ class _Sums:
 
     def laws(self, terms: Mapping[str, Ints]) -> tuple[Vector, Vector]:
         """Return the laws of the sum, in units, under both hypotheses."""
-        return self._law(terms, self._told[0]), self._law(terms, self._told[1])
+        return self._sum_law(terms, self._told[0]), self._sum_law(terms, self._told[1])
 
-    def _fixed(self, values: Mapping[str, int]) -> dict[str, int]:
+    def _with_known(self, values: Mapping[str, int]) -> dict[str, int]:
         return {**self._known, **values}
 
-    def _law(self, terms: Mapping[str, Ints], values: Mapping[str, int]) -> Vector:
+    def _sum_law(self, terms: Mapping[str, Ints], values: Mapping[str, int]) -> Vector:
         count = sum(int(s.max()) for s in terms.values()) + 1
         if count > SUM_VALUES:
             raise ModelTooWide(
@@ -203,29 +203,29 @@ class _Sums:
         own = sum(int(terms[n][x]) for n, x in values.items() if n in terms)
         if not free:
             return np.asarray(np.eye(count)[own])
-        fixed = self._sums.weights([self._fixed(values)])
+        fixed = self._sums.weights([self._with_known(values)])
         logs = self._sums.log_means({**fixed, **free})
         law = np.maximum(np.fft.ifft(np.exp(logs - logs[0].real)).real, 0.0)
         return np.asarray(np.roll(law, own))
 
 
-def _epsilon(
-    p: Vector, q: Vector, reaches: Callable[[Vector, Vector, float], float], delta: float, nodes: int
+def _attained_epsilon(
+    p: Vector, q: Vector, attained_delta: Callable[[Vector, Vector, float], float], delta: float, nodes: int
 ) -> float:
     """Return, rounded down, the largest ε found at which the attained δ is above the one allowed."""
     error = len(p) * (8.0 * nodes + 128.0) * EPS  # of both laws, summed: generous
     low, high = 0.0, 1.0
 
-    def above(epsilon: float) -> bool:
-        return reaches(p, q, epsilon) - error * (1.0 + math.exp(epsilon)) > delta
+    def exceeds_delta(epsilon: float) -> bool:
+        return attained_delta(p, q, epsilon) - error * (1.0 + math.exp(epsilon)) > delta
 
-    if not above(0.0):
+    if not exceeds_delta(0.0):
         return 0.0
-    while high < 100.0 and above(high):
+    while high < 100.0 and exceeds_delta(high):
         low, high = high, 2.0 * high
     for _ in range(_HALVINGS):
         middle = 0.5 * (low + high)
-        low, high = (middle, high) if above(middle) else (low, middle)
+        low, high = (middle, high) if exceeds_delta(middle) else (low, middle)
     return down(low)
 
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from quiltdp.accountant.adversaries import INFORMED, PRIOR, Adversary, adversary_from, check_known
+from quiltdp.accountant.adversaries import INFORMED, PRIOR, Adversary, check_known_records, parse_adversary
 from quiltdp.accountant.bounds.contract import Vector
 from quiltdp.accountant.bounds.table import RENAMED, RENAMED_APPROXIMATE
-from quiltdp.accountant.methods import automatic, find_approximate, find_method
-from quiltdp.accountant.units import Protect, Units, guard_of, make_units
+from quiltdp.accountant.methods import approximate_stages, automatic_stages, find_method
+from quiltdp.accountant.units import Protect, Units, make_guard, make_units
 from quiltdp.errors import InvalidArgument, option
 from quiltdp.model import Model
 from quiltdp.work import Guard, Limit, WorkBudget
@@ -74,20 +74,20 @@ class Request:
     def __post_init__(self) -> None:
         """Check every option, and refuse by name."""
 
-        def put(**values: Any) -> None:
+        def set_fields(**values: Any) -> None:
             for name, value in values.items():
                 object.__setattr__(self, name, value)
 
-        put(units=make_units(self.model, self.protect, self.window))
-        put(who=check_known(adversary_from(self.adversary), self.model))
-        put(guard=guard_of(self.time_limit, self.memory_limit), budget=WorkBudget.named(self.work))
+        set_fields(units=make_units(self.model, self.protect, self.window))
+        set_fields(who=check_known_records(parse_adversary(self.adversary), self.model))
+        set_fields(guard=make_guard(self.time_limit, self.memory_limit), budget=WorkBudget.named(self.work))
         if self.method != "auto" and not self.approximate:
-            put(method=find_method(self.who, self.method).name)  # an old name is known by the new
+            set_fields(method=find_method(self.who, self.method).name)  # an old name is known by the new
         if self.executor is not None:
             from quiltdp.parallel import checked_executor
 
             checked_executor(self.executor)
-        known = automatic(INFORMED, PRIOR, approximate=self.approximate)
+        known = automatic_stages(INFORMED, PRIOR, approximate=self.approximate)
         if self.budget.until not in ("", self.method, *known, *RENAMED, *RENAMED_APPROXIMATE):
             raise InvalidArgument(
                 f"{option('work')}: {self.budget.until!r} is not a stage; stages are {', '.join(known)}"
@@ -108,14 +108,14 @@ class Request:
         """Return the bounds that are asked, in their order, where the components see these adversaries."""
         last = self.budget.until
         if self.method == "auto":
-            return automatic(*adversaries, approximate=self.approximate, until=last)
+            return automatic_stages(*adversaries, approximate=self.approximate, until=last)
         names: tuple[str, ...] = (self.method,)
         if self.approximate:
-            names = find_approximate(self.who, self.method)
+            names = approximate_stages(self.who, self.method)
         elif find_method(self.who, self.method).kind == "certified bound":
             names = tuple(dict.fromkeys(("group", self.method)))  # what it cannot improve, it must not claim
         return names[: names.index(last) + 1] if last in names else names
 
-    def by_method(self, method: str, work: Work) -> Request:
+    def with_method(self, method: str, work: Work) -> Request:
         """Return the same request for one method by name, without progress or workers."""
         return replace(self, method=method, work=work, time_limit=self.guard, progress=None, executor=None)

@@ -30,7 +30,7 @@ from quiltdp.accountant.bounds.contraction import phi
 from quiltdp.accountant.calibration import Calibration, calibrate, calibrate_profile
 from quiltdp.accountant.component import Component
 from quiltdp.accountant.leakage import LeakageProfile
-from quiltdp.accountant.units import SMALLEST_TARGET, all_or_nothing, positive_epsilon
+from quiltdp.accountant.units import SMALLEST_TARGET, positive_epsilon, without_partial_answer
 from quiltdp.errors import InvalidArgument
 from quiltdp.graph.components import ComponentClass
 from quiltdp.inference.uncertain import TableErrors, interval_errors, relative_errors
@@ -42,7 +42,7 @@ from quiltdp.numbers import EPS, format_up, up_array
 from quiltdp.work import WorkBudget
 
 
-@all_or_nothing()
+@without_partial_answer()
 def robust(
     models: Model | Sequence[Model],
     epsilon: float,
@@ -95,12 +95,14 @@ def robust(
     >>> round(qd.robust(sticky, 1.0, noise, off_by=0.02).sigma, 3)  # or anything near the second
     9.268
     """
-    family = _family(models)
+    family = _list_models(models)
     target = positive_epsilon(epsilon, "epsilon", least=SMALLEST_TARGET)
     check_mechanism(mechanism)
     if off_by is not None and intervals is not None:
         raise InvalidArgument("give off_by or intervals, not both")
-    found = [_one(m, _errors(m, off_by, intervals), target, mechanism, options) for m in family]
+    found = [
+        _calibrate_one(m, _make_errors(m, off_by, intervals), target, mechanism, options) for m in family
+    ]
     worst = max(range(len(found)), key=lambda k: (found[k].sigma, -k))
     said = list(found[worst].notes)
     if len(family) > 1:
@@ -109,20 +111,20 @@ def robust(
     return replace(found[worst], notes=tuple(said))
 
 
-def _family(models: Any) -> list[Model]:
+def _list_models(models: Any) -> list[Model]:
     family = [as_model(m) for m in (models if isinstance(models, (list, tuple)) else [models])]
     if not family:
         raise InvalidArgument("robust: give a model or a family of models")
     return family
 
 
-def _errors(model: Model, off_by: Any, intervals: Any) -> TableErrors | None:
+def _make_errors(model: Model, off_by: Any, intervals: Any) -> TableErrors | None:
     if intervals is not None:
         return interval_errors(model, intervals)
     return None if off_by is None else relative_errors(model, off_by)
 
 
-def _one(
+def _calibrate_one(
     model: Model, errors: TableErrors | None, epsilon: float, mechanism: Mechanism, options: Mapping[str, Any]
 ) -> Calibration:
     if errors is None:
@@ -142,7 +144,7 @@ def _one(
 # -- models nearby ----------------------------------------------------------------------------
 
 
-def useless_from(total: float) -> float:
+def useless_below(total: float) -> float:
     """Return the leakage up to which widening by W = ``total`` never beats group privacy; 0 if it may.
 
     Group privacy says α_T + o, o = Σ_{j ∉ T} α_j, and the widened bound at least α_T + 2 Φ(W, o), which is
@@ -173,7 +175,7 @@ class RobustProfile(LeakageProfile):
         self._up_to = up_to
         super().__init__(model, **options)
 
-    def _component(self, problem: Problem, kind: ComponentClass, workspace: Workspace) -> Component:
+    def _make_component(self, problem: Problem, kind: ComponentClass, workspace: Workspace) -> Component:
         """Return a component that widens the bounds it takes."""
         errors = self.errors.part(kind.model, kind.copies, self.model)
         return _WidenedComponent(problem, workspace, self.budget, errors, self._up_to)
@@ -188,31 +190,29 @@ class _WidenedComponent(Component):
         super().__init__(problem, workspace, budget)
         self.errors, self._up_to = errors, up_to
 
-    def wants(self, name: str) -> bool:
+    def auto_takes(self, name: str) -> bool:
         """Return whether ``auto`` takes this bound: not where widening it gives more than group privacy."""
-        if not super().wants(name):
-            return False
-        return (
-            super().entry(name).widens or useless_from(self.errors.total(self.problem.model)) <= self._up_to
-        )
+        if not super().auto_takes(name) or super().find_entry(name).widens:
+            return super().auto_takes(name)
+        return useless_below(self.errors.total(self.problem.model)) <= self._up_to
 
-    def entry(self, name: str) -> Registered:
+    def find_entry(self, name: str) -> Registered:
         """Return what is known of a bound, with what it holds for."""
-        usual = super().entry(name)
+        usual = super().find_entry(name)
         kind = "certified bound" if usual.kind == "exact" else usual.kind
         return replace(
             usual, kind=kind, says=f"{usual.says}, widened to every model where {self.errors.says}"
         )
 
-    def make(self, name: str) -> Bound:
+    def make_bound(self, name: str) -> Bound:
         """Return a bound, widened, that is not prepared."""
-        entry = super().entry(name)
+        entry = super().find_entry(name)
         if entry.widens:
             return entry.widened(self.problem, self.errors)
-        return _Shifted(entry.make(self.problem), self.problem, self.errors)
+        return _ShiftedBound(entry.make(self.problem), self.problem, self.errors)
 
 
-class _Shifted:
+class _ShiftedBound:
     """A bound of the model itself, raised by 2 Φ(W, Σ_{j ∉ T} α_j)."""
 
     def __init__(self, inner: Bound, problem: Problem, errors: TableErrors) -> None:
@@ -229,7 +229,7 @@ class _Shifted:
         self.inner.prepare(workspace, budget)
         self.near, self.settles = getattr(self.inner, "near", 0.0), getattr(self.inner, "settles", True)
 
-    def _shift(self, alpha: Vector) -> Vector:
+    def _contraction_shift(self, alpha: Vector) -> Vector:
         whole = float(alpha.sum())
         own = np.zeros(self._count)
         np.add.at(own, self._unit, alpha[self._places])
@@ -238,7 +238,7 @@ class _Shifted:
             return np.full(len(own), np.inf)
         return up_array(2.0 * phi(self._total, others))
 
-    def _raised(self, found: Bounds, shift: Vector) -> Bounds:
+    def _raise_bounds(self, found: Bounds, shift: Vector) -> Bounds:
         kind = "certified bound" if found.kind == "exact" else found.kind
         return replace(found, values=up_array(found.values + shift), kind=kind)
 
@@ -247,7 +247,7 @@ class _Shifted:
 
         What is known holds for all models nearby, so for the model itself too.
         """
-        shift = self._shift(alpha)
+        shift = self._contraction_shift(alpha)
         least, most = float(shift.min(initial=0.0)), float(shift.max(initial=0.0))
         inner = replace(need, low=max(need.low - most, 0.0), high=max(need.high - least, 0.0))
-        return self._raised(self.inner.evaluate(alpha, inner), shift)
+        return self._raise_bounds(self.inner.evaluate(alpha, inner), shift)

@@ -12,14 +12,14 @@ from typing import Any, TypeVar
 
 from quiltdp.accountant.adversaries import INFORMED, PRIOR
 from quiltdp.accountant.leakage import LeakageProfile
-from quiltdp.accountant.methods import automatic, method_names
-from quiltdp.accountant.units import guard_of
+from quiltdp.accountant.methods import automatic_stages, method_names
+from quiltdp.accountant.units import make_guard
 from quiltdp.errors import InvalidArgument, LimitReached, Refused, WorkerLost, option
 from quiltdp.work import NO_GUARD, Guard, GuardReached, Limit, WorkBudget
 
 _Answer = TypeVar("_Answer")
 
-STAGES = automatic(INFORMED, PRIOR)
+STAGES = automatic_stages(INFORMED, PRIOR)
 """The bounds of all adversaries in one order."""
 
 
@@ -84,14 +84,14 @@ class SharedWork:
             raise InvalidArgument(
                 f"{option('work')}: {name!r} is not a stage; stages are among {', '.join(STAGES)}"
             )
-        self._limit = guard_of(time_limit)
+        self._limit = make_guard(time_limit)
         self._shares_guard = self._limit is time_limit
         self.guard = NO_GUARD
         self._answering = False
         self._done = WorkDone(self.asked)
 
     @classmethod
-    def within(cls, budget: WorkBudget, guard: Guard) -> SharedWork:
+    def inside(cls, budget: WorkBudget, guard: Guard) -> SharedWork:
         """Return a part of an answer that is being sought elsewhere: a limit that strikes is told there."""
         part = cls(budget)
         part.guard, part._answering = guard, True
@@ -111,7 +111,7 @@ class SharedWork:
         """Return the answer to a question that asks analyses, all with one budget and one limit.
 
         The question raises :class:`~quiltdp.work.GuardReached` where one of them was cut short
-        (:func:`ask_until`).  A question inside a question belongs to the outer one.
+        (:func:`ask_within_guard`).  A question inside a question belongs to the outer one.
 
         Raises
         ------
@@ -139,7 +139,7 @@ class SharedWork:
             self._answering, self.guard, self.budget = False, NO_GUARD, self.asked
 
 
-def ask_until(guard: Guard, profile: LeakageProfile, question: Callable[[], _Answer]) -> _Answer:
+def ask_within_guard(guard: Guard, profile: LeakageProfile, question: Callable[[], _Answer]) -> _Answer:
     """Ask a profile something; raise :class:`GuardReached` if it was cut short, now or before."""
     profile.workspace.guard.copy_limits(guard)
     try:

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 
 from quiltdp.errors import NoCertificate, option
-from quiltdp.numbers import digits_down
+from quiltdp.numbers import round_down_digits
 
 TOLERANCE = 1e-10
 """How far (relatively) an answer may stay below the largest that passes."""
@@ -50,43 +50,43 @@ def largest_passing(
     """
     points: dict[float, float] = {}  # ln(value / target) → ln x
 
-    def at(x: float) -> float:
+    def evaluate_point(x: float) -> float:
         value, exact = evaluate(x)
         if exact and 0.0 < value < math.inf:
             points[math.log(value / target)] = math.log(x)
         return value
 
     low, high = min(start, ceiling), ceiling
-    value = at(low)
+    value = evaluate_point(low)
     for k in range(_HALVINGS):
         if value <= target:
             break
-        if math.isinf(value) and k == 0 and math.isinf(at(low * 2.0**-30)):
+        if math.isinf(value) and k == 0 and math.isinf(evaluate_point(low * 2.0**-30)):
             raise NoCertificate(
                 "this method gives no finite bound for this model", f"use another {option('method')}"
             )
-        high, low = low, digits_down(low * (0.98 if value < 1.01 * target else 0.5))
-        value = at(low)
+        high, low = low, round_down_digits(low * (0.98 if value < 1.01 * target else 0.5))
+        value = evaluate_point(low)
     else:
         raise NoCertificate("nothing passed its own certificate, not even by group privacy")
     stalled = 0
     for _ in range(_STEPS):
-        slope = _slope(points)
+        slope = _log_slope(points)
         if value >= target * (1.0 - tolerance * slope) or high - low <= tolerance * low:
             break
         # from afar a little above the target: values there are ceilings of all below; then half a tolerance
         # below it, so that what comes out passes
         goal = _OVER if value < target * (1.0 - _AFAR) and high >= ceiling else -0.5 * tolerance * slope
-        guess = _through(points, goal) if points else None
+        guess = _interpolate_crossing(points, goal) if points else None
         if guess is None:
             guess = low * max(1.25, min(_JUMP, target / value if value > 0.0 else 2.0))
         if stalled > 1 or not low < guess or (guess >= high and high < ceiling):
             guess = math.sqrt(low * high)
-        x = digits_down(min(max(guess, low * (1.0 + 0.25 * tolerance)), high))
+        x = round_down_digits(min(max(guess, low * (1.0 + 0.25 * tolerance)), high))
         if not low < x or (x >= high and high < ceiling):
             break
         width, gap = high / low - 1.0, target - value
-        found = at(x)
+        found = evaluate_point(x)
         if found <= target:
             low, value = x, found
             if x >= ceiling:
@@ -98,7 +98,7 @@ def largest_passing(
     return low
 
 
-def _slope(points: dict[float, float]) -> float:
+def _log_slope(points: dict[float, float]) -> float:
     """Return the slope of the curve between the two points nearest to the target, at least 1."""
     near = sorted(points, key=abs)[:2]
     if len(near) < 2 or points[near[0]] == points[near[1]]:
@@ -106,7 +106,7 @@ def _slope(points: dict[float, float]) -> float:
     return max(1.0, (near[0] - near[1]) / (points[near[0]] - points[near[1]]))
 
 
-def _through(points: dict[float, float], goal: float) -> float | None:
+def _interpolate_crossing(points: dict[float, float], goal: float) -> float | None:
     """Return where the curve through the three points nearest to the goal reaches it (one point: slope 1)."""
     near = sorted(points, key=lambda y: abs(y - goal))[:3]
     first = near[0]

@@ -50,7 +50,7 @@ class Units:
         return "single records" if self.window == 1 else f"runs of {self.window} steps"
 
 
-def heaviest(units: Units, model: Model, weights: Vector) -> float:
+def largest_unit_weight(units: Units, model: Model, weights: Vector) -> float:
     """Return the largest sum of weights in a unit: what it pays if records are independent."""
     if units.members is not None:
         return max(float(sum(weights[model.index[n]] for n in unit)) for unit in units.members)
@@ -93,7 +93,7 @@ def make_units(model: Model, protect: Protect = None, window: int = 1) -> Units:
         raise InvalidArgument(f"give either {option('protect')} or {option('window')}, not both")
     if isinstance(protect, str) or not isinstance(protect, Iterable):
         raise InvalidArgument(f"protect must hold sets of records, not {protect!r}")
-    named = protect if isinstance(protect, Mapping) else {_title(s): s for s in protect}
+    named = protect if isinstance(protect, Mapping) else {_set_name(s): s for s in protect}
     if not named:
         raise InvalidArgument(f"{option('protect')} is empty: name at least one set of records")
     members = tuple(_checked_set(model, name, chosen) for name, chosen in named.items())
@@ -102,10 +102,10 @@ def make_units(model: Model, protect: Protect = None, window: int = 1) -> Units:
 
 def unit_name(chosen: Collection[str]) -> str:
     """Return how a set of records is called: a record by its name, others as ``protect`` does."""
-    return next(iter(chosen)) if len(chosen) == 1 else _title(chosen)
+    return next(iter(chosen)) if len(chosen) == 1 else _set_name(chosen)
 
 
-def _title(chosen: Collection[str]) -> str:
+def _set_name(chosen: Collection[str]) -> str:
     if isinstance(chosen, str):
         raise InvalidArgument(f"protect: {chosen!r} is a string; write [{chosen!r}] for a set of one record")
     if not isinstance(chosen, Collection):
@@ -174,7 +174,7 @@ def alphas(model: Model, dp_epsilon: DpEpsilon, name: str = "dp_epsilon") -> Vec
         For a negative, infinite or missing value, naming the record.
     """
     if isinstance(dp_epsilon, Mapping):
-        return _unequal(model, dp_epsilon, name)
+        return _alphas_per_record(model, dp_epsilon, name)
     value = positive_epsilon(dp_epsilon, name, zero=True)
     if len(model.records) == len(model.nodes) and not model.people:
         return np.broadcast_to(value, len(model.nodes))  # one number, however long a chain is
@@ -187,7 +187,7 @@ def alphas(model: Model, dp_epsilon: DpEpsilon, name: str = "dp_epsilon") -> Vec
     return vector
 
 
-def _unequal(model: Model, given: Mapping[str, float], name: str) -> Vector:
+def _alphas_per_record(model: Model, given: Mapping[str, float], name: str) -> Vector:
     for n in given:
         if n not in model.states:
             raise UnknownNode(f"{name}: record {n!r} is not in the model")
@@ -224,7 +224,7 @@ def positive_epsilon(value: object, name: str, *, zero: bool = False, least: flo
     return number
 
 
-def guard_of(time_limit: Limit, memory_limit: float | None = None) -> Guard:
+def make_guard(time_limit: Limit, memory_limit: float | None = None) -> Guard:
     """Return limits in seconds and bytes as a guard, or the guard that is given; refuse them by name."""
     if isinstance(time_limit, Guard):
         return time_limit
@@ -235,7 +235,7 @@ def guard_of(time_limit: Limit, memory_limit: float | None = None) -> Guard:
 
 
 @contextmanager
-def all_or_nothing() -> Iterator[None]:
+def without_partial_answer() -> Iterator[None]:
     """Let a limit that is reached carry no partial answer: it would be of another question."""
     try:
         yield

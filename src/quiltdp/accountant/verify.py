@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any, Unpack
 
 from quiltdp.accountant.approximate import approximate_leakage
-from quiltdp.accountant.calibration import Calibration, cost_at, smallest_noise
+from quiltdp.accountant.calibration import Calibration, dp_cost_at, smallest_noise
 from quiltdp.accountant.leakage import LeakageProfile
 from quiltdp.accountant.request import SearchOptions
 from quiltdp.accountant.result import Leakage
@@ -69,7 +69,7 @@ def leakage_of(
         if stated is not None:
             raise InvalidArgument(f"{option(stated)}: a calibration says its own; leave it out")
         number = mechanism.sigma if scale is None else positive_epsilon(scale, "scale")
-        return _certified_anew(model, mechanism, number, search)
+        return _certify_again(model, mechanism, number, search)
     check_mechanism(mechanism)
     if scale is None:
         raise InvalidArgument(f"{option('scale')} is missing: give the noise scale of the mechanism")
@@ -77,10 +77,10 @@ def leakage_of(
     if not mechanism.pure:
         return approximate_leakage(model, mechanism, number, **search)
     profile = LeakageProfile(model, prices=mechanism.prices(model), **search)
-    return profile.leakage(cost_at(mechanism, number))
+    return profile.leakage(dp_cost_at(mechanism, number))
 
 
-def _certified_anew(
+def _certify_again(
     model: Model, calibration: Calibration, scale: float, options: Mapping[str, Any]
 ) -> Leakage:
     """Return the leakage by the search in a calibration's certificate."""
@@ -92,7 +92,7 @@ def _certified_anew(
     certificate, mechanism = calibration.certificate, calibration.mechanism
     search = {
         **options,
-        **_protection(model, calibration, options),
+        **_protection_options(model, calibration, options),
         "method": certificate.asked,
         "adversary": calibration.adversary,
         "work": WorkBudget.from_dict(certificate.work, certificate.stage),
@@ -101,16 +101,16 @@ def _certified_anew(
         return approximate_leakage(model, mechanism, scale, known=calibration.epsilon, **search)
     search["prices"] = mechanism.prices(model)
     profile = LeakageProfile(model, **search)
-    found = profile.leakage(cost_at(mechanism, scale))
+    found = profile.leakage(dp_cost_at(mechanism, scale))
     if found.epsilon > calibration.epsilon:  # a search may know better than one evaluation: it is repeated
         profile = LeakageProfile(model, **search)
         sigma, solution, stage = smallest_noise(profile, calibration.epsilon, mechanism)
         if sigma <= scale:
-            found = profile.explain(solution.found, stage, cost_at(mechanism, sigma))
-    return profile.whole(found)
+            found = profile.explain(solution.found, stage, dp_cost_at(mechanism, sigma))
+    return profile.require_complete(found)
 
 
-def _protection(model: Model, calibration: Calibration, options: Mapping[str, Any]) -> dict[str, Any]:
+def _protection_options(model: Model, calibration: Calibration, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a calibration protects: as the options say, else what it was made from, or what it says."""
     chosen: dict[str, Any] = {name: options[name] for name in ("protect", "window") if name in options}
     if not chosen and calibration.origin is not None:

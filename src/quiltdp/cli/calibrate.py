@@ -93,7 +93,7 @@ def calibrate(
     """
     with limited(time_limit, allow_partial=allow_partial, json=json) as limits:
         import quiltdp as qd
-        from quiltdp.accountant.alternatives import alternatives, at_group_privacy
+        from quiltdp.accountant.alternatives import alternatives, near_group_privacy
         from quiltdp.accountant.bracket import quick_bracket
 
         if report is not None or ledger is not None:
@@ -115,7 +115,7 @@ def calibrate(
                 )
             )
             instead = None
-            if at_group_privacy(found) and not limits.reached:
+            if near_group_privacy(found) and not limits.reached:
                 instead = limits.answer(
                     lambda: alternatives(found, time_limit=limits.guard, executor=executor)
                 )
@@ -135,7 +135,7 @@ def calibrate(
             notes = [*loaded.notes, *found.notes]
             if instead is not None:
                 shared |= instead.to_dict()
-                notes = [*instead.says(attained), *notes, *instead.notes]
+                notes = [*instead.describe(attained), *notes, *instead.notes]
             emit_json("calibration", {**found.to_dict(), **shared, "notes": notes, **written}, limits.reached)
             return
         cost = found.concentrated() if releases > 1 or found.delta else None
@@ -235,7 +235,7 @@ def _show(
     instead: Alternatives | None = None,
     cost: Concentrated | None = None,
 ) -> None:
-    from quiltdp.accountant.adversaries import adversary_from
+    from quiltdp.accountant.adversaries import parse_adversary
     from quiltdp.numbers import shown_up
 
     promise = f"ε = {found.epsilon:g}" + (f", δ = {found.delta:g}" if found.delta else "")
@@ -243,7 +243,7 @@ def _show(
         f"σ = {shown_up(found.sigma)}{found.each}   ({found.mechanism.scale_name}, for {promise})",
         style="bold green",
     )
-    for line in () if instead is None else instead.says(bracket):
+    for line in () if instead is None else instead.describe(bracket):
         show_line(line, style="bold yellow")
     facts = [
         ("model", f"{path}: {len(model.records):,} records of {len(model.nodes):,} nodes"),
@@ -272,7 +272,7 @@ def _show(
     facts.extend(("note", n) for n in (*model.notes, *found.notes, *beside))
     show_facts(facts)
     rows = [("this answer", shown_up(found.sigma), "1", _remark("this answer"))]
-    prior = adversary_from(found.adversary).knows_nothing
+    prior = parse_adversary(found.adversary).knows_nothing
     for name, sigma in found.compared.items():
         known = f"{name}, prior" if prior and name == "published" else name
         remark = _remark(known)

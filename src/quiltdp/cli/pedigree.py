@@ -305,9 +305,9 @@ def _check(
     release: Path | None,
 ) -> None:
     """Refuse options that need another one, before any file is read."""
-    from quiltdp.accountant.adversaries import adversary_from
+    from quiltdp.accountant.adversaries import parse_adversary
 
-    adversary_from(asked.adversary)
+    parse_adversary(asked.adversary)
     targets = (asked.dp_epsilon, asked.epsilon)
     _need("table" not in outputs or targets != (None, None), "-o FILE.tsv needs --dp-epsilon or --epsilon")
     if panel is None:

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from quiltdp.accountant.adversaries import Adversary, adversary_from, knows
+from quiltdp.accountant.adversaries import Adversary, knows, parse_adversary
 
 if TYPE_CHECKING:
     from quiltdp.cli.pedigree import Question
@@ -117,7 +117,7 @@ def _adversaries(
 ) -> dict[str, str | Adversary]:
     """Return informed, prior and the adversary asked for; who is known is known at all loci."""
     found: dict[str, str | Adversary] = {"informed": "informed", "prior": "prior"}
-    who = adversary_from(asked)
+    who = parse_adversary(asked)
     if who.records:
         records = [own.get(n) or own.get(family.find(n, "--adversary: "), (n,)) for n in sorted(who.records)]
         who = knows(*(r for some in records for r in some))

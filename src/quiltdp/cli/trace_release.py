@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quiltdp.accountant.adversaries import adversary_from
+from quiltdp.accountant.adversaries import parse_adversary
 from quiltdp.domains.trace.release import CellRelease, PreparedVisits
 from quiltdp.errors import InvalidArgument
 
@@ -50,7 +50,7 @@ def check_trace(
         raise InvalidArgument(f"--sigma must be a positive finite number, not {sigma!r}")
     if not 0.0 < epsilon < math.inf:
         raise InvalidArgument(f"--epsilon must be a positive finite number, not {epsilon!r}")
-    adversary_from(adversary)
+    parse_adversary(adversary)
     if level not in (None, "step", "user"):
         raise InvalidArgument(f"--level must be step or user, not {level!r}")
     if time_of_day and (robust or confidence is not None):

@@ -13,7 +13,7 @@ from quiltdp.accountant.calibration import Calibration
 from quiltdp.accountant.leakage import analyze
 from quiltdp.accountant.ledger import Ledger
 from quiltdp.accountant.shared_work import SharedWork
-from quiltdp.accountant.units import all_or_nothing
+from quiltdp.accountant.units import without_partial_answer
 from quiltdp.errors import BudgetSpent, InvalidArgument, Refused, option
 from quiltdp.generalization.plan_search import (
     LeakageSketch,
@@ -210,7 +210,7 @@ def _shown(leakage: float) -> str:
 
 
 @any_model
-@all_or_nothing()
+@without_partial_answer()
 def plan_calibration(
     model: Model, plan: Plan, *, time_limit: Limit = None, executor: Executor | None = None
 ) -> Calibration:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from quiltdp.accountant.adversaries import INFORMED, PRIOR, Adversary
 from quiltdp.accountant.leakage import LeakageProfile
-from quiltdp.accountant.shared_work import SharedWork, ask_until
+from quiltdp.accountant.shared_work import SharedWork, ask_within_guard
 from quiltdp.errors import InvalidArgument, InvalidModel, QuiltdpError, WorkerLost, option
 from quiltdp.generalization._checks import probability
 from quiltdp.generalization.concentration import Concentration, additive_concentration, concentration
@@ -100,7 +100,7 @@ class ProfileAccountant:
             work=self.shared.budget_up_to(),
             executor=self._executor,
         )
-        ask_until(self.shared.guard, profile, profile.prepare)
+        ask_within_guard(self.shared.guard, profile, profile.prepare)
         return profile
 
     def _ask(self, adversary: Adversary, dp_epsilon: float) -> NDArray[np.float64]:
@@ -117,7 +117,7 @@ class ProfileAccountant:
 
     def _until(self, profile: LeakageProfile, question: Callable[[], _Found]) -> _Found:
         try:
-            return ask_until(self.shared.guard, profile, question)
+            return ask_within_guard(self.shared.guard, profile, question)
         finally:
             if profile.reached:  # the next question begins anew
                 self._profiles.clear()

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from quiltdp.accountant.adversaries import adversary_from
+from quiltdp.accountant.adversaries import parse_adversary
 from quiltdp.accountant.calibration import Calibration, calibrate, calibrate_profile
 from quiltdp.accountant.leakage import LeakageProfile
 from quiltdp.accountant.methods import find_method
@@ -183,7 +183,7 @@ def _ask(analyses: _Analyses, question: _Question) -> tuple[Any, str | None]:
         return getattr(limit.partial, "sigma", limit.partial), limit.reason
 
 
-def attackable(model: Model, unit: str) -> Model | None:
+def attackable_part(model: Model, unit: str) -> Model | None:
     """Return the part of a model in which an attack on ``unit`` is looked for; ``None`` if it is too large.
 
     A mechanism may read fewer records, so whatever an attack attains on a part whose law is the model's
@@ -211,7 +211,7 @@ def attackable(model: Model, unit: str) -> Model | None:
 def theorem_of(cal: Calibration) -> str:
     """Return the theorem by which the answer was found, with its proof where it is short; or nothing."""
     try:
-        entry = find_method(adversary_from(cal.adversary), cal.binding.method)
+        entry = find_method(parse_adversary(cal.adversary), cal.binding.method)
     except QuiltdpError:
         return ""
     text = sys.modules[entry.make.__module__].__doc__ or ""

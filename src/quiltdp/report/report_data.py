@@ -29,7 +29,7 @@ from quiltdp.report.report_analyses import (
     Analysed,
     ReportRequest,
     analysed,
-    attackable,
+    attackable_part,
     if_the_model_is_wrong,
     theorem_of,
 )
@@ -167,7 +167,7 @@ def _attained(cal: Calibration, model: Model) -> float | None:
         if cal.dp_epsilon is None or cal.protected != "single records":
             bracket = quick_bracket(cal, model)
             return None if bracket is None else bracket.attained
-        part = attackable(model, cal.binding.unit)
+        part = attackable_part(model, cal.binding.unit)
         if part is None:
             return None
         alpha = cal.dp_epsilon

@@ -51,7 +51,7 @@ from quiltdp.accountant.bounds.contract import (
     register,
 )
 from quiltdp.accountant.component import Component
-from quiltdp.accountant.methods import automatic
+from quiltdp.accountant.methods import automatic_stages
 from quiltdp.accountant.trade_offs import (
     LEAKAGES_APART,
     RATE_SPACING,
@@ -122,7 +122,7 @@ class TransportDelta:
         """Prepare the pure bounds."""
         self._workspace = workspace
         self._pure = Component(self._problem, workspace, budget)
-        self._pure.take_all(automatic(self._problem.adversary))
+        self._pure.prepare_wanted(automatic_stages(self._problem.adversary))
 
     def evaluate(self, cost: ProfileCost, need: Need = ALL) -> Bounds:
         """Return δ of every unit, at about the best rate for the worst of them."""

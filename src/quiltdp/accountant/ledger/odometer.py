@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from quiltdp.accountant.units import all_or_nothing
+from quiltdp.accountant.units import without_partial_answer
 from quiltdp.errors import InvalidArgument, option
 from quiltdp.numbers import down, up
 
@@ -76,7 +76,7 @@ def read_adversaries(
     return informed, prior
 
 
-@all_or_nothing()
+@without_partial_answer()
 def _reading(
     model: Model,
     terms: Terms,

@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from quiltdp.accountant.adversaries import Adversary, adversary_from
+from quiltdp.accountant.adversaries import Adversary, parse_adversary
 from quiltdp.accountant.shared_work import SharedWork, WorkDone
 from quiltdp.domains.pedigree.assemble import assemble
 from quiltdp.domains.pedigree.frequencies import Panel, loci_in, notes_on
@@ -148,7 +148,7 @@ def account_families(
     """
     genetics = {"mutation_rate": mutation_rate, "error_rate": error_rate, "inbreeding": inbreeding}
     shared = SharedWork(work, time_limit)
-    against = tuple(adversary_from(a).name for a in adversaries)
+    against = tuple(parse_adversary(a).name for a in adversaries)
     if not set(against) <= set(ADVERSARIES):
         raise InvalidArgument(f"{option('adversaries')} must be among {', '.join(ADVERSARIES)}")
     study = _StudySettings(panel, query, epsilon, against, nodes, genetics, shared.asked)
@@ -209,7 +209,7 @@ def _account_item(study: _StudySettings, item: _Item) -> dict[str, Any]:
 def _account_shape(study: _StudySettings, shape: Shape, guard: Guard, **inside: Any) -> dict[str, Any]:
     """Return, by adversary, σ and the place of the person who forces it."""
     family = _family_of_shape(shape)
-    shared = SharedWork.within(study.budget, guard)
+    shared = SharedWork.inside(study.budget, guard)
     how: dict[str, Any] = {"genetics": study.genetics, "nodes": study.nodes, "shared": shared}
     profile = panel_profile(family, study.panel, study.query, **how, **inside)
     place = {p.name: k for k, p in enumerate(family.people)}

@@ -27,7 +27,7 @@ import numpy as np
 
 from quiltdp.accountant.calibration import calibrate
 from quiltdp.accountant.result import Leakage
-from quiltdp.accountant.units import all_or_nothing
+from quiltdp.accountant.units import without_partial_answer
 from quiltdp.accountant.verify import leakage_of
 from quiltdp.domains.pedigree import mendel
 from quiltdp.domains.pedigree.people import Pedigree, Person
@@ -361,7 +361,7 @@ class LinkageCost:
         return {**asdict(self), "missed": self.missed_leakage}
 
 
-@all_or_nothing()
+@without_partial_answer()
 def linkage_cost(
     linked: Model,
     unlinked: Model,

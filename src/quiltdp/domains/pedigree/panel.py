@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from quiltdp.accountant.adversaries import INFORMED, PRIOR, Adversary, adversary_from
+from quiltdp.accountant.adversaries import INFORMED, PRIOR, Adversary, parse_adversary
 from quiltdp.accountant.shared_work import SharedWork, WorkDone
 from quiltdp.domains.pedigree.frequencies import Panel, read_frequencies
 from quiltdp.domains.pedigree.panel_loci import Kind
@@ -114,7 +114,7 @@ class PanelProfile:
         """Return the certified leakage of every person when locus l gets Laplace noise weights_l · σ."""
         if not (sigma > 0 and math.isfinite(sigma)):
             raise InvalidArgument(f"sigma must be a finite number above 0, not {sigma!r}")
-        who, scale = adversary_from(adversary), up(1.0 / sigma, 4.0)
+        who, scale = parse_adversary(adversary), up(1.0 / sigma, 4.0)
         w = np.ones(len(self.panel)) if weights is None else weights
 
         def sum_over_loci() -> Vector:
@@ -127,7 +127,7 @@ class PanelProfile:
 
     def leakage_per_locus(self, sigma: float, adversary: str | Adversary) -> Vector:
         """Return the certified leakage of every person at the worst single locus, noise σ at each."""
-        who, scale = adversary_from(adversary), up(1.0 / sigma, 4.0)
+        who, scale = parse_adversary(adversary), up(1.0 / sigma, 4.0)
 
         def take_worst_locus() -> Vector:
             worst = np.zeros(len(self.people))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quiltdp.accountant.adversaries import Adversary, adversary_from
+from quiltdp.accountant.adversaries import Adversary, parse_adversary
 from quiltdp.accountant.calibration import Calibration
 from quiltdp.accountant.result import Binding, Certificate
 from quiltdp.accountant.shared_work import WorkDone
@@ -188,7 +188,7 @@ def calibrate_panel(
     """
     if not (epsilon > 0 and math.isfinite(epsilon)):
         raise InvalidArgument(f"{option('epsilon')} must be a finite number above 0, not {epsilon!r}")
-    who = adversary_from(adversary)
+    who = parse_adversary(adversary)
     if split not in SPLITS:
         raise InvalidArgument(f"{option('split')} must be one of {', '.join(SPLITS)}, not {split!r}")
     if per_locus and split != "equal":

@@ -45,7 +45,7 @@ from numpy.typing import NDArray
 
 from quiltdp.accountant.adversaries import Adversary
 from quiltdp.accountant.leakage import LeakageProfile
-from quiltdp.accountant.shared_work import SharedWork, ask_until
+from quiltdp.accountant.shared_work import SharedWork, ask_within_guard
 from quiltdp.domains.pedigree.network import Locus, pedigree
 from quiltdp.domains.pedigree.people import Pedigree, study_members
 from quiltdp.domains.pedigree.queries import GenotypeQuery, query_by_name
@@ -386,7 +386,7 @@ class NodeAnalyses:
         profile = self._profiles[place]
         alpha = {r: up(d * question.scale, 4.0) for r, d in self.query.sensitivities.items()}
         try:
-            leakage = ask_until(question.guard, profile, lambda: profile.per_unit(alpha))
+            leakage = ask_within_guard(question.guard, profile, lambda: profile.per_unit(alpha))
         finally:
             if profile.reached:  # what was finished of it answers nothing
                 del self._profiles[place]

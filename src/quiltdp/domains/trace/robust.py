@@ -24,7 +24,7 @@ import numpy as np
 
 from quiltdp.accountant import leakage as accounting
 from quiltdp.accountant.bounds.chain_contraction import SetChainBound
-from quiltdp.accountant.units import all_or_nothing
+from quiltdp.accountant.units import without_partial_answer
 from quiltdp.chain import ChainModel
 from quiltdp.domains.trace.build import LocationStudy, chain_from_steps, study_from_past
 from quiltdp.domains.trace.estimate import Estimator, parse_estimator, transition_region
@@ -117,7 +117,7 @@ class WorstCase:
     by_model: tuple[float, ...]
 
 
-@all_or_nothing()
+@without_partial_answer()
 def worst_case_leakage(models: Sequence[ChainModel], dp_epsilon: float, **options: Any) -> WorstCase:
     """Return the largest leakage of an α-DP mechanism over a finite family of models.
 
@@ -139,7 +139,7 @@ def worst_case_leakage(models: Sequence[ChainModel], dp_epsilon: float, **option
     return _worst_case(models, max, lambda m: accounting.leakage(m, dp_epsilon, **options).epsilon)
 
 
-@all_or_nothing()
+@without_partial_answer()
 def worst_case_dp_epsilon(models: Sequence[ChainModel], epsilon: float, **options: Any) -> WorstCase:
     """Return the largest α with which no member of a finite family leaks more than ``epsilon``.
 
