@@ -1164,8 +1164,8 @@ MUTANTS = (
     # -- a second choice: the solver
     Mutant(
         "accountant/solve.py",
-        "    low, high = min(start, ceiling), ceiling\n    value = at(low)\n",
-        "    low, high = min(start, ceiling), ceiling\n    value = min(at(low), target)\n",
+        "    low, high = min(start, ceiling), ceiling\n    value = evaluate_point(low)\n",
+        "    low, high = min(start, ceiling), ceiling\n    value = min(evaluate_point(low), target)\n",
         "the start passes unasked",
         SEARCH,
     ),
