@@ -31,9 +31,9 @@ from quiltdp.mechanisms import (
     PureRepeated,
     Repeated,
     Thresholdout,
-    several,
+    repeat_mechanism,
 )
-from quiltdp.mechanisms.profiles import Losses
+from quiltdp.mechanisms.profiles import PrivacyLossProfile
 
 PAIR = qd.markov_chain([[0.7, 0.3], [0.3, 0.7]], length=2)
 CHAIN = qd.markov_chain([[0.7, 0.3], [0.3, 0.7]], length=6)
@@ -52,7 +52,7 @@ def test_sigma_is_the_scale_of_each_release(spec: qd.Laplace, count: int) -> Non
     power = 1.0 if spec.pure else 0.5
     assert cal.sigma == pytest.approx(one.sigma * count**power, rel=1e-8)
     assert cal.compared["group"] == pytest.approx(one.compared["group"] * count**power, rel=1e-5)
-    uses = [cal.mechanism.share_of(spec, cal.sigma, cal.sigma)] * count
+    uses = [cal.mechanism.spent_share_of(spec, cal.sigma, cal.sigma)] * count
     assert 1 - Fraction(1, 2**30) < sum(uses) <= 1
     assert f"for each of {count} releases" in str(cal)
     assert leakage_of(CHAIN, cal).epsilon <= 1.0
@@ -142,7 +142,7 @@ def test_what_is_no_number_of_releases_is_refused(bad: Any) -> None:
 def test_a_ledger_accepts_exactly_twelve(tmp_path: Path, spec: qd.Laplace, asked: int) -> None:
     """Whether the budget was calibrated for one release or for twelve: it is the same budget."""
     cal = qd.calibrate(CHAIN, 1.0, spec, releases=asked, compare=False)
-    each = cal.mechanism.repeated(cal.sigma, 12)
+    each = cal.mechanism.scale_for_uses(cal.sigma, 12)
     assert asked == 1 or each == cal.sigma
     ledger = qd.Ledger.create(tmp_path / "l.db", cal, model=CHAIN)
     for _ in range(12):
@@ -313,7 +313,7 @@ def test_the_command_line_tells_zcdp_and_renyi(cli: Callable[..., Any], tmp_path
 def test_one_use_by_its_privacy_loss_is_the_closed_form() -> None:
     laplace = Laplace(1.0).repeated_profile(2.0, 1, {})
     normal = Gaussian(1.0, 1e-6)
-    gaussian = Losses(lambda w, i: normal.privacy_loss(3.0, w, i), float, {})
+    gaussian = PrivacyLossProfile(lambda w, i: normal.privacy_loss(3.0, w, i), float, {})
     for epsilon in (-0.7, 0.0, 0.2, 0.8):
         for weight in (0.5, 1.0, 4.0):
             one = Laplace(1.0).group_profile(2.0).delta(epsilon, weight)
@@ -363,9 +363,9 @@ def test_repeated_uses_are_calibrated_stored_and_charged(tmp_path: Path) -> None
     assert cal.releases == 30
     assert qd.calibrate(PAIR, 1.0, spec, releases=30).sigma == cal.sigma
     with pytest.raises(InvalidArgument, match="used once"):
-        several(spec, 12)
+        repeat_mechanism(spec, 12)
     with pytest.raises(InvalidArgument, match="30 uses"):
-        cal.mechanism.repeated(cal.sigma, 12)
+        cal.mechanism.scale_for_uses(cal.sigma, 12)
     ledger = qd.Ledger.create(tmp_path / "l.db", cal)
     for _ in range(30):
         ledger.charge_mechanism(Laplace(1.0), cal.sigma)
@@ -375,10 +375,10 @@ def test_repeated_uses_are_calibrated_stored_and_charged(tmp_path: Path) -> None
 
 def test_repeated_refuses_other_uses() -> None:
     spec = Repeated(Laplace(1.0), 3, 1e-6)
-    assert spec.share_of(Laplace(1.0), 5.0, 4.0) == Fraction(1, 3)
+    assert spec.spent_share_of(Laplace(1.0), 5.0, 4.0) == Fraction(1, 3)
     for use, scale in ((Laplace(1.0), 3.9), (Laplace(2.0), 4.0), (Gaussian(1.0, 1e-6), 40.0)):
         with pytest.raises(InvalidArgument, match="3 uses"):
-            spec.share_of(use, scale, 4.0)
+            spec.spent_share_of(use, scale, 4.0)
     with pytest.raises(InvalidArgument, match="used once"):
         Repeated(spec, 2, 1e-6)
     with pytest.raises(InvalidArgument, match="pure cost"):

@@ -86,30 +86,30 @@ def test_equal_shares_fill_the_budget_and_no_more(spec: Mechanism, times: int) -
     if isinstance(spec, (Repeated, DiscreteGaussian)):
         pytest.skip("its uses are counted when it is made")
     for sigma in (1.0, 1 / 3, math.pi * 1e-7, 2.8e9):
-        each = spec.repeated(sigma, times)
-        share = spec.share_of(spec.single(), each, sigma)
+        each = spec.scale_for_uses(sigma, times)
+        share = spec.spent_share_of(spec.single(), each, sigma)
         assert share * times <= 1
         assert share * times >= 1 - Fraction(1, 2**40)
     with pytest.raises(InvalidArgument, match="releases"):
-        spec.repeated(1.0, 0)
+        spec.scale_for_uses(1.0, 0)
 
 
 def test_shares_of_unequal_records() -> None:
     calibrated = Gaussian({"a": 1.0, "b": 0.5}, 1e-5)
-    assert Gaussian({"a": 0.5, "b": 0.5}, 1e-5).share(4.0, calibrated, 2.0) == Fraction(1, 4)
+    assert Gaussian({"a": 0.5, "b": 0.5}, 1e-5).spent_share(4.0, calibrated, 2.0) == Fraction(1, 4)
     with pytest.raises(InvalidArgument, match="'b'"):
-        Gaussian({"a": 0.5, "b": 0.5}, 1e-5).share(4.0, Gaussian({"a": 1.0, "b": 0.0}, 1e-5), 2.0)
+        Gaussian({"a": 0.5, "b": 0.5}, 1e-5).spent_share(4.0, Gaussian({"a": 1.0, "b": 0.0}, 1e-5), 2.0)
     with pytest.raises(InvalidArgument, match="no pure cost"):
-        Gaussian(1.0, 1e-5).share(4.0, Laplace(1.0), 2.0)
+        Gaussian(1.0, 1e-5).spent_share(4.0, Laplace(1.0), 2.0)
     with pytest.raises(InvalidArgument, match="gaussian"):
-        Laplace(1.0).share(4.0, calibrated, 2.0)
+        Laplace(1.0).spent_share(4.0, calibrated, 2.0)
     whole = Laplace({"a": 1.0, "b": 0.5})
-    assert Laplace({"a": 0.5, "b": 0.5}).share(4.0, whole, 2.0) == Fraction(1, 2)
-    assert Laplace(0.5).share(4.0, whole, 2.0) == Fraction(1, 2)
+    assert Laplace({"a": 0.5, "b": 0.5}).spent_share(4.0, whole, 2.0) == Fraction(1, 2)
+    assert Laplace(0.5).spent_share(4.0, whole, 2.0) == Fraction(1, 2)
     with pytest.raises(InvalidArgument, match="'b'"):
-        Laplace(1.0).share(1.0, Laplace({"a": 1.0, "b": 0.0}), 1.0)
+        Laplace(1.0).spent_share(1.0, Laplace({"a": 1.0, "b": 0.0}), 1.0)
     with pytest.raises(InvalidArgument, match="'c'"):
-        Laplace({"a": 1.0, "c": 0.5}).share(1.0, whole, 1.0)
+        Laplace({"a": 1.0, "c": 0.5}).spent_share(1.0, whole, 1.0)
 
 
 def test_profiles_are_profiles(spec: Mechanism) -> None:
@@ -170,7 +170,7 @@ def test_a_new_mechanism_is_one_class(monkeypatch: pytest.MonkeyPatch) -> None:
     class Staircase(PureMechanism):
         sensitivity: float
 
-        def _factor(self) -> Fraction:
+        def _cost_factor(self) -> Fraction:
             return Fraction(1, 2)
 
         def group_profile(self, scale: float) -> PureProfile:

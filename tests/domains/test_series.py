@@ -10,7 +10,7 @@ from quiltdp.domains.series import find_bins, fit_chain
 from quiltdp.domains.series.bins import Bins
 from quiltdp.domains.series.network import fit_network
 from quiltdp.domains.series.read import read_columns
-from quiltdp.domains.series.rows import columns_of, fit_rows
+from quiltdp.domains.series.rows import fit_rows, named_columns
 from quiltdp.errors import FileFormatError, InvalidArgument
 
 
@@ -129,7 +129,7 @@ def test_independent_rows_need_no_more_than_plain_privacy():
 def test_data_frames_with_truth_values_categories_and_missing_cells():
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"ok": [True, False, True], "town": pandas.Categorical(["a", "b", "a"])})
-    assert columns_of(frame) == {"ok": [1, 0, 1], "town": ["a", "b", "a"]}
+    assert named_columns(frame) == {"ok": [1, 0, 1], "town": ["a", "b", "a"]}
     many = frame.sample(300, replace=True, random_state=0)
     assert fit_rows(many, "time").fit.columns == {"ok": 2, "town": 2}
     frame["age"] = pandas.array([1, None, 3], dtype="Int64")

@@ -18,7 +18,7 @@ from quiltdp.mechanisms.discrete_gaussian import DiscreteGaussian, DiscreteGauss
 from quiltdp.mechanisms.gaussian import gaussian_delta
 from quiltdp.mechanisms.group_profiles import EventProfile, SteppedProfile
 from quiltdp.mechanisms.laplace import LaplaceProfile
-from quiltdp.mechanisms.profiles import Losses
+from quiltdp.mechanisms.profiles import PrivacyLossProfile
 from quiltdp.mechanisms.repeated import Repeated
 
 dpa = pytest.importorskip("dp_accounting")
@@ -67,13 +67,13 @@ def test_discrete_noise_is_for_whole_numbers(bad: float | dict[str, float]) -> N
 def test_discrete_gaussian_releases_are_counted_together() -> None:
     spec = DiscreteGaussian(1, 1e-6)
     with pytest.raises(InvalidArgument, match="together"):
-        spec.repeated(5.0, 12)
+        spec.scale_for_uses(5.0, 12)
     many = Repeated(spec, 4, 1e-6)
     scale = many.scale(1.0)
     assert scale == pytest.approx(2 * qd.Gaussian(1, 1e-6).scale(1.0), rel=0.01)
-    assert many.share_of(spec, scale, scale) * 4 == 1
+    assert many.spent_share_of(spec, scale, scale) * 4 == 1
     with pytest.raises(InvalidArgument, match="calibrated"):
-        many.share_of(DiscreteGaussian(2, 1e-6), scale, scale)
+        many.spent_share_of(DiscreteGaussian(2, 1e-6), scale, scale)
 
 
 def test_groups_of_shifted_noise_are_exact() -> None:
@@ -209,9 +209,9 @@ def test_losses_raise_weights_never_lower_them() -> None:
         return Nothing()
 
     for weight in (0.3, 1.0, 1 + 5e-10, 2.5, 249.999, 3e4):
-        Losses(loss, lambda w: w, {}).delta(0.5, weight)
+        PrivacyLossProfile(loss, lambda w: w, {}).delta(0.5, weight)
         assert weight <= asked[-1] <= weight * 1.005
-    Losses(loss, lambda w: w, {}, whole=True).delta(0.5, 300.2)
+    PrivacyLossProfile(loss, lambda w: w, {}, whole=True).delta(0.5, 300.2)
     assert asked[-1] == math.ceil(asked[-1]) >= 301
 
 

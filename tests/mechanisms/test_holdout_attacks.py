@@ -604,9 +604,9 @@ def test_two_expressions_are_two_queries(path: Path) -> None:
 
 
 def written(cells: list[str]) -> Any:
-    from quiltdp.mechanisms.cells import Written
+    from quiltdp.mechanisms.cells import WrittenColumns
 
-    return Written({"code": cells})
+    return WrittenColumns({"code": cells})
 
 
 def test_one_record_does_not_change_the_type_of_a_column(path: Path) -> None:
@@ -642,14 +642,14 @@ def test_one_record_does_not_change_the_type_of_a_column(path: Path) -> None:
 def test_truth_values_mean_the_same_everywhere(query: str) -> None:
     pandas = pytest.importorskip("pandas")
     flags = [True, False, True, True]
-    from quiltdp.mechanisms.cells import Table, Written
+    from quiltdp.mechanisms.cells import Table, WrittenColumns
     from quiltdp.mechanisms.expressions import Expression
 
     x = [1, 2, 3, 4]
-    learned = Table.learned({"flag": np.array(flags), "x": np.array(x)})
+    learned = Table.from_training({"flag": np.array(flags), "x": np.array(x)})
     assert learned is not None
     others: list[Any] = [
-        Written({"flag": ["True", "false", "TRUE", "1"], "x": ["1", "2", "3", "4"]}),
+        WrittenColumns({"flag": ["True", "false", "TRUE", "1"], "x": ["1", "2", "3", "4"]}),
         pandas.DataFrame({"flag": flags, "x": x}),
         pandas.DataFrame({"flag": pandas.array(flags, dtype="boolean"), "x": x}),
         pandas.DataFrame({"flag": pandas.Categorical(flags), "x": x}),

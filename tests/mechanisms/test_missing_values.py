@@ -104,7 +104,7 @@ def test_scores_and_answers() -> None:
 def test_masked_cells_of_a_holdout_are_empty() -> None:
     """They count as any other empty cell, not as what lies under the mask."""
     for column in (HIDDEN, [4.0, np.ma.masked, 6.0]):
-        table = Table.learned({"n": column})
+        table = Table.from_training({"n": column})
         assert table is not None
         assert np.isnan(table.values["n"][1])
 

@@ -24,7 +24,7 @@ from quiltdp.mechanisms.additive import AdditiveMechanism, smallest_sensitivity
 from quiltdp.mechanisms.exponential import ExponentialMechanism
 from quiltdp.mechanisms.gaussian import GaussianMechanism
 from quiltdp.mechanisms.laplace import LaplaceMechanism
-from quiltdp.mechanisms.noise import charged_units
+from quiltdp.mechanisms.noise import charged_scale
 
 # Goodness-of-fit on fresh secure noise: each test below is allowed to fail by chance once in 10^6 runs.
 FALSE_ALARM = 1e-6
@@ -59,7 +59,7 @@ def test_grid_is_fine_enough_and_refuses_nonsense() -> None:
 def test_rounding_is_charged(sensitivity: float, scale: float, steps: int) -> None:
     """(Δ + r·step) / drawn scale never exceeds Δ / stated scale."""
     grid = Grid.finer_than(sensitivity / steps, scale)
-    drawn = Fraction(charged_units(scale, grid, sensitivity, steps)) * grid.exact_step
+    drawn = Fraction(charged_scale(scale, grid, sensitivity, steps)) * grid.exact_step
     cost = (Fraction(sensitivity) + steps * grid.exact_step) / drawn
     assert cost <= Fraction(sensitivity) / Fraction(scale)
     assert drawn <= Fraction(scale) * (1 + Fraction(1, 2**18))

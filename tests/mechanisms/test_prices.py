@@ -167,7 +167,7 @@ def test_values_are_a_mechanism_like_any_other():
         assert hash(one) == hash(mechanism_from_dict(written))
     assert "values" not in Laplace(2.0).to_dict()
     assert repr(noise) == "Laplace(values=(0.0, 1.0, 3.0))"
-    assert noise.group(2.0) == Laplace(2.0)
+    assert noise.with_sensitivity(2.0) == Laplace(2.0)
     for bad in ([], [1.0, math.nan], [1.0, "x"], 7, [1.0, 1.0], {"a": [0, 0]}, [-1e308, 1e308]):
         with pytest.raises(InvalidArgument):
             Laplace(values=bad)

@@ -10,7 +10,7 @@ import pytest
 from scipy import sparse
 
 from quiltdp.errors import InvalidArgument
-from quiltdp.mechanisms.rows import copy_rows, features_and_target, row_count, row_form
+from quiltdp.mechanisms.rows import copy_rows, describe_rows, features_and_target, row_count
 
 ARRAY = np.arange(12.0).reshape(4, 3)
 FRAME = pd.DataFrame({"a": ARRAY[:, 0], "town": ["Oslo", "Rome", "Bern", "Graz"]}, index=[5, 6, 7, 8])
@@ -57,7 +57,7 @@ def test_copies_have_the_cells_and_share_nothing(data: Any) -> None:
     assert row_count(data, "train") == 4
     everything = copy_rows(data, np.arange(4))
     assert cells(everything) == cells(data if not isinstance(data, dict) else {**data, "z": list(data["z"])})
-    assert row_form(everything) == row_form(data)
+    assert describe_rows(everything) == describe_rows(data)
     assert row_count(copy_rows(data, ROWS), "train") == 3
     assert cells(copy_rows(copy_rows(data, ROWS), np.array([1]))) == cells(copy_rows(data, np.array([0])))
     for copied in arrays(everything):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from quiltdp.accountant.adversaries import PRIOR, parse_adversary
 from quiltdp.accountant.calibration import Calibration, calibrate
 from quiltdp.errors import InvalidArgument, LimitReached, QuiltdpError, WorkerLost
-from quiltdp.mechanisms import Laplace, several
+from quiltdp.mechanisms import Laplace, repeat_mechanism
 from quiltdp.numbers import format_up, up
 
 if TYPE_CHECKING:
@@ -149,7 +149,8 @@ def alternatives(calibration: Calibration, **how: Any) -> Alternatives:
         prior = calibrated_sigma("against the prior adversary", spec, "prior")
     laplace = None
     if not spec.pure and spec.answers is None:  # a run of many answers is no number
-        laplace = calibrated_sigma("of Laplace noise", several(Laplace(spec.deltas), spec.releases), who)
+        pure = repeat_mechanism(Laplace(spec.deltas), spec.releases)
+        laplace = calibrated_sigma("of Laplace noise", pure, who)
     found = Alternatives(calibration, prior, laplace, tuple(notes))
     if reached:
         raise LimitReached(reached[0], found)

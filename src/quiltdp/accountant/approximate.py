@@ -65,9 +65,9 @@ class DeltaProfile(Analysis):
         groups = [float(weights[np.asarray(c)].sum()) for copies in self._copies for c in copies]
         whole = max(max(groups, default=0.0), mechanism.max_sensitivity)
         heavy = largest_unit_weight(self.units, self.model, weights)
-        alone = mechanism.group(heavy).scale(epsilon) if heavy > 0.0 else 0.0
+        alone = mechanism.with_sensitivity(heavy).scale(epsilon) if heavy > 0.0 else 0.0
         compared = {"independent": alone} if alone > 0.0 else {}
-        return {**compared, "group": mechanism.group(whole).scale(epsilon)}
+        return {**compared, "group": mechanism.with_sensitivity(whole).scale(epsilon)}
 
 
 def smallest_scale(

@@ -30,7 +30,7 @@ from quiltdp.accountant.units import (
 )
 from quiltdp.errors import InvalidArgument, LimitReached, ModelTooWide, NoCertificate, QuiltdpError, option
 from quiltdp.interface import any_model
-from quiltdp.mechanisms import Mechanism, check_mechanism, mechanism_from_dict, several
+from quiltdp.mechanisms import Mechanism, check_mechanism, mechanism_from_dict, repeat_mechanism
 from quiltdp.mechanisms.sensitivities import whole_at_least_one
 from quiltdp.model import Model
 from quiltdp.numbers import format_up, round_up_digits, scaled
@@ -179,7 +179,7 @@ class Calibration:
                 "count": self.releases,
                 "disjoint": self.disjoint > 1,
                 "sigma": self.sigma,
-                "sigma_of_one_alone": self.mechanism.alone(self.sigma),
+                "sigma_of_one_alone": self.mechanism.equivalent_scale(self.sigma),
             },
             "epsilon": self.epsilon,
             "delta": self.delta,
@@ -370,7 +370,7 @@ def calibrate(
     if disjoint:
         apart = whole_at_least_one(releases, "releases")
     else:
-        mechanism, apart = several(mechanism, releases), 1
+        mechanism, apart = repeat_mechanism(mechanism, releases), 1
     search = {"method": method, "adversary": adversary, **options}
     pure = mechanism if mechanism.pure else mechanism.as_pure()
     found = [] if mechanism.pure else [_calibrate_approximate(model, target, mechanism, apart, **search)]

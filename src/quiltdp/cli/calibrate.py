@@ -250,7 +250,7 @@ def _show(
         ("mechanism", str(found.mechanism)),
         ("adversary", f"{found.adversary}; protects {found.protected}"),
     ]
-    alone = found.mechanism.alone(found.sigma)
+    alone = found.mechanism.equivalent_scale(found.sigma)
     if found.mechanism.releases > 1 and alone is not None:
         facts.append(("one release", f"alone would take σ = {shown_up(alone)}"))
     if isinstance(found.dp_epsilon, float):

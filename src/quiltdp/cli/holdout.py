@@ -12,7 +12,7 @@ from quiltdp.cli.show import number, say, show_facts
 from quiltdp.errors import BudgetSpent, FileFormatError, InvalidArgument, QuiltdpError, Refused
 
 if TYPE_CHECKING:
-    from quiltdp.mechanisms.cells import Written
+    from quiltdp.mechanisms.cells import WrittenColumns
     from quiltdp.mechanisms.holdout import Answer
 
 __all__ = ["ask", "extend", "init", "status"]
@@ -392,13 +392,13 @@ def _line(query: str, answer: Answer) -> str:
     )
 
 
-def read_columns(path: str | Path) -> Written:
+def read_columns(path: str | Path) -> WrittenColumns:
     """Read a CSV file: column name → cells as they are written, without blanks around them."""
     import csv
     import io
 
     from quiltdp.io.text import read_bytes
-    from quiltdp.mechanisms.cells import Written
+    from quiltdp.mechanisms.cells import WrittenColumns
 
     try:
         rows = list(csv.reader(io.StringIO(read_bytes(path).decode("utf-8-sig"), newline="")))
@@ -416,4 +416,4 @@ def read_columns(path: str | Path) -> Written:
     for line, row in body:
         if len(row) != len(names):
             raise FileFormatError(path, line, f"{len(row)} values for {len(names)} columns")
-    return Written((name, [row[k].strip() for _, row in body]) for k, name in enumerate(names))
+    return WrittenColumns((name, [row[k].strip() for _, row in body]) for k, name in enumerate(names))

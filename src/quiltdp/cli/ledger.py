@@ -108,7 +108,7 @@ def charge(
     opened = Ledger.open(ledger, anchor=anchor)
     terms = opened.terms
     if parts is not None:
-        scale = terms.mechanism.repeated(terms.sigma, parts)
+        scale = terms.mechanism.scale_for_uses(terms.sigma, parts)
     if scale is not None:
         entry = opened.charge_mechanism(terms.mechanism.single(), scale, count=count, label=label, key=key)
     else:

@@ -105,7 +105,7 @@ def rows(name: str, values: ArrayLike) -> NDArray[np.float64]:
     return array
 
 
-def leakages_of(
+def leakage_array(
     values: float | Iterable[float], n: int | None = None, *, name: str = "leakages"
 ) -> NDArray[np.float64]:
     """Return the leakage about every record: one number that stands for all, or one for each of n."""
@@ -121,6 +121,6 @@ def leakages_of(
 
 def sum_of_squares(values: float | Iterable[float], n: int) -> float:
     """Return Σ ε_i², rounded up, of one leakage for all n records or one for each."""
-    array = leakages_of(values, n)
+    array = leakage_array(values, n)
     with np.errstate(over="ignore"):
         return round_up(float(array @ array) * (n if array.size == 1 else 1))

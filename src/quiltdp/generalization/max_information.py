@@ -22,7 +22,7 @@ from quiltdp.errors import InvalidArgument
 from quiltdp.generalization._checks import (
     count,
     distribution,
-    leakages_of,
+    leakage_array,
     non_negative,
     positive,
     probability,
@@ -134,7 +134,7 @@ def exact_max_information(joint: ArrayLike, beta: float = 0.0) -> MaxInformation
 def _counted(epsilon: float | Iterable[float], n: int | None) -> NDArray[np.float64]:
     if n is None and not isinstance(epsilon, Iterable):
         raise InvalidArgument("one epsilon for all records needs n, the number of records")
-    return leakages_of(epsilon, n, name="epsilons")
+    return leakage_array(epsilon, n, name="epsilons")
 
 
 def pure_dp_max_information(epsilon: float, n: int) -> MaxInformation:

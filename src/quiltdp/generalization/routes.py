@@ -32,7 +32,7 @@ from quiltdp.chain import ChainModel, ChainSegment
 from quiltdp.errors import InvalidArgument, QuiltdpError
 from quiltdp.generalization._checks import (
     count,
-    leakages_of,
+    leakage_array,
     non_negative,
     probability,
     round_up,
@@ -95,7 +95,7 @@ def any_law_transfer(leakages: float | Iterable[float]) -> float:
     >>> round(any_law_transfer(0.4), 6), round(any_law_transfer([0.4, 0.0]), 6)
     (0.099668, 0.049834)
     """
-    values = leakages_of(leakages)
+    values = leakage_array(leakages)
     return min(1.0, round_up(float(np.mean(np.tanh(values / 4)))))
 
 

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from quiltdp.errors import InvalidArgument
-from quiltdp.mechanisms.contract import Mechanism, dp_accounting
-from quiltdp.mechanisms.noise import Grid, NoiseSource, SecureNoise, opendp
-from quiltdp.mechanisms.sensitivities import Sensitivity, positive, whole_at_least_one
+from quiltdp.mechanisms.contract import Mechanism, import_dp_accounting
+from quiltdp.mechanisms.noise import Grid, NoiseSource, SecureNoise, import_opendp
+from quiltdp.mechanisms.sensitivities import Sensitivity, check_positive, whole_at_least_one
 from quiltdp.numbers import down, up
 
 
@@ -37,16 +37,16 @@ class AdditiveNoise(Mechanism):
 
     def privacy_loss(self, scale: float, weight: float, interval: float) -> Any:
         """Return the distribution of a shift by ``weight``."""
-        make = getattr(dp_accounting().pld.privacy_loss_distribution, f"from_{self.law}_mechanism")
-        return make(scale, sensitivity=self.shift(weight), value_discretization_interval=interval)
+        make = getattr(import_dp_accounting().pld.privacy_loss_distribution, f"from_{self.law}_mechanism")
+        return make(scale, sensitivity=self.shifted_distance(weight), value_discretization_interval=interval)
 
-    def shift(self, weight: float) -> float:
+    def shifted_distance(self, weight: float) -> float:
         """Return how far a group of this total sensitivity moves the query, rounded up."""
         return up(weight)
 
     def to_opendp(self, scale: float) -> Any:
         """Return OpenDP's measurement that adds this noise to one number."""
-        dp, kind = opendp(), self.number_type
+        dp, kind = import_opendp(), self.number_type
         domain = dp.domains.atom_domain(T=kind, **({} if kind is int else {"nan": False}))
         make = dp.measurements.make_laplace if self.law == "laplace" else dp.measurements.make_gaussian
         return make(domain, dp.metrics.absolute_distance(T=kind), scale=scale)
@@ -55,7 +55,7 @@ class AdditiveNoise(Mechanism):
         """Return its event: noise multiplier = scale / sensitivity, rounded down."""
         if self.number_type is int:
             return super().to_dp_event(scale)  # events are of continuous noise
-        event = getattr(dp_accounting(), f"{self.law.capitalize()}DpEvent")
+        event = getattr(import_dp_accounting(), f"{self.law.capitalize()}DpEvent")
         return event(noise_multiplier=down(scale / self.max_sensitivity))
 
 
@@ -76,7 +76,7 @@ def smallest_sensitivity(sensitivity: Sensitivity) -> float:
     return sensitivity
 
 
-def numbers(values: ArrayLike, what: str) -> NDArray[np.float64]:
+def read_numbers(values: ArrayLike, what: str) -> NDArray[np.float64]:
     """Return values as doubles, NaN where one is missing; refuse texts, times and complex numbers."""
     from quiltdp.mechanisms.cells import unmasked
 
@@ -133,19 +133,19 @@ class AdditiveMechanism(ABC):
                 f"{type(self).__name__} needs a {self.of.__name__} specification, not {spec!r}"
             )
         self.spec = one
-        self.scale = positive(scale, "scale")
+        self.scale = check_positive(scale, "scale")
         self.dimension = whole_at_least_one(dimension, "dimension")
         self._smallest = one.smallest_change if smallest is None else min(smallest, one.smallest_change)
         self.grid = Grid.finer_than(self._smallest / self.dimension, self.scale)
         self._noise: NoiseSource = noise if noise is not None else SecureNoise()
-        self._units = self._drawn_units()
+        self._units = self._drawn_scale()
 
     @abstractmethod
-    def _drawn_units(self) -> float:
+    def _drawn_scale(self) -> float:
         """Return the scale that is drawn, in grid steps: the stated one and the price of rounding."""
 
     @abstractmethod
-    def _draw(self, centres: list[int]) -> list[int]:
+    def _add_drawn_noise(self, centres: list[int]) -> list[int]:
         """Return noisy grid points around the given ones."""
 
     def release(
@@ -156,8 +156,8 @@ class AdditiveMechanism(ABC):
         What does not depend on the numbers is refused before the charge; a NaN or an infinity after it,
         because that refusal tells something about the data.
         """
-        self._draw([])  # the sampler is built before anything is charged
-        array = numbers(values, "the values to release")
+        self._add_drawn_noise([])  # the sampler is built before anything is charged
+        array = read_numbers(values, "the values to release")
         if array.size != self.dimension:
             raise InvalidArgument(
                 f"the mechanism was built for {self.dimension} numbers, {array.size} were given"
@@ -168,7 +168,7 @@ class AdditiveMechanism(ABC):
             ledger.charge_mechanism(self.spec, self.scale, label=label)
         charged = "" if ledger is None else "; the release is charged"
         refuse_missing(array, "value {} to release is missing (masked, NA or NaN) or infinite" + charged)
-        noisy = self._draw([self.grid.units(v) for v in array.ravel()])
+        noisy = self._add_drawn_noise([self.grid.units(v) for v in array.ravel()])
         if array.ndim == 0:
             return self.grid.value(noisy[0])
         return np.array([self.grid.value(u) for u in noisy]).reshape(array.shape)

@@ -47,11 +47,11 @@ _SECONDS = {"W": Fraction(604_800), "D": Fraction(86_400), "h": Fraction(3_600),
 _MISSING = ("NAType", "NaTType", "MaskedConstant")  # pandas, which need not be installed, and numpy
 
 
-class Written(dict[str, Sequence[str]]):
+class WrittenColumns(dict[str, Sequence[str]]):
     """Columns as they are written in a file: every cell is a text, and its type is still to be found."""
 
 
-def missing(cell: object) -> bool:
+def is_missing(cell: object) -> bool:
     """Return whether a cell is empty."""
     if cell is None or type(cell).__name__ in _MISSING:
         return True
@@ -61,7 +61,7 @@ def missing(cell: object) -> bool:
         return bool(np.isnat(cell))
     if isinstance(cell, Decimal):
         return cell.is_nan()
-    cell = _real(cell)
+    cell = _without_imaginary_part(cell)
     return isinstance(cell, (float, np.floating)) and math.isnan(cell)
 
 
@@ -82,18 +82,18 @@ def unmasked(values: Any) -> Any:
     return values
 
 
-def _real(cell: Any) -> Any:
+def _without_imaginary_part(cell: Any) -> Any:
     """Return a complex number without imaginary part as a double, any other cell as it is."""
     is_real = isinstance(cell, (complex, np.complexfloating)) and cell.imag == 0.0
     return float(cell.real) if is_real else cell
 
 
-def number_of(cell: Any) -> float:
+def read_number(cell: Any) -> float:
     """Return a cell as a number, NaN if it is missing or none.
 
     Examples
     --------
-    >>> [number_of(c) for c in (3, "3", " 3.0 ", True, "FALSE", "three", "", None)]
+    >>> [read_number(c) for c in (3, "3", " 3.0 ", True, "FALSE", "three", "", None)]
     [3.0, 3.0, 3.0, 1.0, 0.0, nan, nan, nan]
     """
     if isinstance(cell, (str, bytes)):
@@ -105,8 +105,8 @@ def number_of(cell: Any) -> float:
             return float(text) if text and "_" not in text else math.nan
         except ValueError:
             return math.nan
-    cell = _real(cell)
-    if missing(cell) or isinstance(cell, np.timedelta64):  # which numpy counts among the whole numbers
+    cell = _without_imaginary_part(cell)
+    if is_missing(cell) or isinstance(cell, np.timedelta64):  # which numpy counts among the whole numbers
         return math.nan
     if not isinstance(cell, (Real, Decimal, np.bool_)):
         return math.nan
@@ -116,42 +116,42 @@ def number_of(cell: Any) -> float:
         return math.inf if cell > 0 else -math.inf  # type: ignore[operator]  # a whole number beyond doubles
 
 
-def boolean_of(cell: Any) -> float:
+def read_boolean(cell: Any) -> float:
     """Return a cell as 1.0 or 0.0, NaN if it is neither true nor false."""
-    number = number_of(cell)
+    number = read_number(cell)
     return number if number in (0.0, 1.0) else math.nan
 
 
-def text_of(cell: Any) -> str:
+def read_text(cell: Any) -> str:
     """Return a cell as a text, empty if it is missing.
 
     Examples
     --------
-    >>> [text_of(c) for c in ("Oslo ", 1, 1.0, "1.0", 2.5, True, None, np.datetime64("2020-01-01", "ns"))]
+    >>> [read_text(c) for c in ("Oslo ", 1, 1.0, "1.0", 2.5, True, None, np.datetime64("2020-01-01", "ns"))]
     ['Oslo', '1', '1', '1', '2.5', 'True', '', '2020-01-01']
     """
     if isinstance(cell, (str, bytes)):
         text = (cell.decode("utf-8", "replace") if isinstance(cell, bytes) else cell).strip()
-        return _digits(float(text)) if _DOUBLE.fullmatch(text) else "" if text == "nan" else text
-    cell = _real(cell)
-    if missing(cell):
+        return _format_double(float(text)) if _DOUBLE.fullmatch(text) else "" if text == "nan" else text
+    cell = _without_imaginary_part(cell)
+    if is_missing(cell):
         return ""
     if isinstance(cell, (bool, np.bool_)):
         return str(bool(cell))
-    time = _time(cell)
+    time = _format_time(cell)
     if time:
         return time
     if isinstance(cell, (int, np.integer, float, np.floating)):
-        return _digits(number_of(cell))
+        return _format_double(read_number(cell))
     return str(cell).strip()
 
 
-def _digits(number: float) -> str:
+def _format_double(number: float) -> str:
     """Return a double as it is written shortest, a whole one in digits."""
     return str(int(number)) if number.is_integer() else repr(number)
 
 
-def _time(cell: Any) -> str:
+def _format_time(cell: Any) -> str:
     """Return a time or a duration in a form that does not depend on its unit; empty for anything else."""
     if isinstance(cell, timedelta):
         cell = cell.to_timedelta64() if hasattr(cell, "to_timedelta64") else np.timedelta64(cell)
@@ -165,25 +165,25 @@ def _time(cell: Any) -> str:
     return ""
 
 
-def _read(cells: NDArray[Any], kind: CellKind) -> NDArray[Any]:
+def _read_column(cells: NDArray[Any], kind: CellKind) -> NDArray[Any]:
     """Return a column in its kind, cell by cell."""
     if kind == "text":
-        return np.array([*map(text_of, cells)], dtype=object)  # a fixed width would follow the longest
+        return np.array([*map(read_text, cells)], dtype=object)  # a fixed width would follow the longest
     if cells.dtype.kind == "b" or (cells.dtype.kind in "iuf" and kind == "number"):
         return cells.astype(np.float64)  # what the rules above give, at once
-    reader = number_of if kind == "number" else boolean_of
+    reader = read_number if kind == "number" else read_boolean
     return np.fromiter(map(reader, cells), dtype=np.float64, count=len(cells))
 
 
-def _kind_of(cells: NDArray[Any], written: bool) -> CellKind:
+def _infer_kind(cells: NDArray[Any], written: bool) -> CellKind:
     """Return the kind of a training column."""
     if cells.dtype.kind in "biuf":
         return "boolean" if cells.dtype.kind == "b" else "number"
-    there = [c for c in cells if not missing(c)]
+    there = [c for c in cells if not is_missing(c)]
     if written:
         if there and all(str(c).strip().lower() in _WORDS for c in there):
             return "boolean"
-        return "text" if any(math.isnan(number_of(c)) for c in there) else "number"
+        return "text" if any(math.isnan(read_number(c)) for c in there) else "number"
     if there and all(isinstance(c, (bool, np.bool_)) for c in there):
         return "boolean"
     return "number" if all(isinstance(c, (Real, Decimal, np.bool_)) for c in there) else "text"
@@ -197,27 +197,29 @@ class Table:
     values: Mapping[str, NDArray[Any]]
 
     @classmethod
-    def learned(cls, data: Any, types: Mapping[str, str] | None = None) -> Table | None:
+    def from_training(cls, data: Any, types: Mapping[str, str] | None = None) -> Table | None:
         """Return training data as a table, kinds from the cells or as declared; None without names."""
-        columns = columns_of(data)
+        columns = named_columns(data)
         if columns is None:
             if types:
                 raise InvalidArgument(f"{option('types')}: the data have no named columns")
             return None
         declared = _checked_types(types or {}, columns)
-        written = isinstance(data, Written)
-        kinds = {name: declared.get(name) or _kind_of(cells, written) for name, cells in columns.items()}
-        return cls(kinds, {name: _read(cells, kinds[name]) for name, cells in columns.items()})
+        written = isinstance(data, WrittenColumns)
+        kinds = {name: declared.get(name) or _infer_kind(cells, written) for name, cells in columns.items()}
+        return cls(kinds, {name: _read_column(cells, kinds[name]) for name, cells in columns.items()})
 
-    def like(self, data: Any) -> Table:
+    def read_like(self, data: Any) -> Table:
         """Return other data with the kinds of this table; every cell is read by itself."""
-        columns = columns_of(data)
+        columns = named_columns(data)
         if columns is None:
             raise InvalidArgument("holdout: the training data have named columns, the holdout has none")
         for name in self.kinds:
             if name not in columns:
                 raise InvalidArgument(f"holdout: the column {name!r} of the training data is missing")
-        return Table(self.kinds, {name: _read(columns[name], kind) for name, kind in self.kinds.items()})
+        return Table(
+            self.kinds, {name: _read_column(columns[name], kind) for name, kind in self.kinds.items()}
+        )
 
 
 def _checked_types(types: Mapping[str, str], columns: Mapping[str, Any]) -> dict[str, CellKind]:
@@ -232,20 +234,20 @@ def _checked_types(types: Mapping[str, str], columns: Mapping[str, Any]) -> dict
     return dict(types)  # type: ignore[arg-type]  # checked above
 
 
-def columns_of(data: Any) -> dict[str, NDArray[Any]] | None:
+def named_columns(data: Any) -> dict[str, NDArray[Any]] | None:
     """Return named columns as one-dimensional arrays of cells, or None for data without names."""
     if isinstance(data, Mapping):
-        return {str(name): _cells(column, str(name)) for name, column in data.items()}
+        return {str(name): _column_cells(column, str(name)) for name, column in data.items()}
     if hasattr(data, "columns") and hasattr(data, "to_numpy"):
         names = [str(name) for name in data.columns]
         doubled = next((n for n in names if names.count(n) > 1), None)
         if doubled is not None:
             raise InvalidArgument(f"the column {doubled!r} is there twice")
-        return {str(name): _cells(data[name].to_numpy(), str(name)) for name in data.columns}
+        return {str(name): _column_cells(data[name].to_numpy(), str(name)) for name in data.columns}
     return None
 
 
-def _cells(column: Any, name: str) -> NDArray[Any]:
+def _column_cells(column: Any, name: str) -> NDArray[Any]:
     if isinstance(column, np.ndarray) or hasattr(column, "to_numpy"):
         array = np.asarray(unmasked(column))
     else:  # a list: numpy would turn [1, "x"] into two texts

@@ -28,13 +28,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quiltdp.errors import DependencyMissing, InvalidArgument, option
-from quiltdp.mechanisms.profiles import GroupProfile, Losses, PureProfile
+from quiltdp.mechanisms.profiles import GroupProfile, PrivacyLossProfile, PureProfile
 from quiltdp.mechanisms.sensitivities import (
     Sensitivities,
     Sensitivity,
-    each,
+    check_positive,
     largest_ratio,
-    positive,
+    map_sensitivity,
     whole_at_least_one,
 )
 from quiltdp.numbers import round_up, up
@@ -126,7 +126,7 @@ class Mechanism(ABC):
         """Return the mechanism of one release; this one, unless it stands for several."""
         return self
 
-    def alone(self, scale: float) -> float | None:
+    def equivalent_scale(self, scale: float) -> float | None:
         """Return the scale of the one release that costs as much as all of these at ``scale``, if known."""
         return scale
 
@@ -146,25 +146,25 @@ class Mechanism(ABC):
         """Return the pure mechanism that this is too, if costs that add up say something about it."""
         return None
 
-    def group(self, sensitivity: Sensitivity) -> Mechanism:
+    def with_sensitivity(self, sensitivity: Sensitivity) -> Mechanism:
         """Return the same mechanism for another sensitivity (a group of records as one)."""
         return dataclasses.replace(self, sensitivity=sensitivity)  # type: ignore[call-arg]  # as above
 
-    def repeated(self, scale: float, times: int) -> float:
+    def scale_for_uses(self, scale: float, times: int) -> float:
         """Return the scale at which ``times`` uses on the same records cost one use at ``scale``."""
-        return self.scaled(scale, Fraction(1, whole_at_least_one(times, "releases")))
+        return self.scale_for_share(scale, Fraction(1, whole_at_least_one(times, "releases")))
 
     @abstractmethod
-    def scaled(self, scale: float, share: Fraction) -> float:
+    def scale_for_share(self, scale: float, share: Fraction) -> float:
         """Return the smallest scale, rounded up, at which one use costs that share of one at ``scale``."""
 
     @abstractmethod
-    def share(self, scale: float, calibrated: Mechanism, calibrated_scale: float) -> Fraction:
+    def spent_share(self, scale: float, calibrated: Mechanism, calibrated_scale: float) -> Fraction:
         """Return the part of the calibrated privacy that one use of this at ``scale`` spends, exactly."""
 
-    def share_of(self, use: Mechanism, scale: float, own_scale: float) -> Fraction:
+    def spent_share_of(self, use: Mechanism, scale: float, own_scale: float) -> Fraction:
         """Return the part of what this costs at ``own_scale`` that one ``use`` at ``scale`` spends."""
-        return use.share(scale, self, own_scale)
+        return use.spent_share(scale, self, own_scale)
 
     def zcdp(self, scale: float) -> float:
         """Return ρ: one use is ρ-zCDP in one record (plain DP, before any correlation), rounded up."""
@@ -181,7 +181,7 @@ class Mechanism(ABC):
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready description; :func:`mechanism_from_dict` reads it back."""
         fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.init}
-        return {"mechanism": self.kind, **fields, "sensitivity": each(self.deltas, float)}
+        return {"mechanism": self.kind, **fields, "sensitivity": map_sensitivity(self.deltas, float)}
 
     def to_opendp(self, scale: float) -> Any:
         """Return an OpenDP measurement that adds this noise to one number, if it is one release."""
@@ -202,26 +202,26 @@ class PureMechanism(Mechanism):
     """A mechanism with a pure cost ``factor · Δ / scale``."""
 
     @abstractmethod
-    def _factor(self) -> Fraction:
+    def _cost_factor(self) -> Fraction:
         """Return the factor of the cost."""
 
-    def _rate(self, scale: float) -> Fraction:
+    def _alpha_per_unit(self, scale: float) -> Fraction:
         """Return α per unit of sensitivity."""
-        return self._factor() / Fraction(positive(scale, "scale"))
+        return self._cost_factor() / Fraction(check_positive(scale, "scale"))
 
     def exact_dp_epsilon(self, scale: float) -> Fraction | dict[str, Fraction]:
         """Return the cost as an exact rational: what a ledger adds up."""
-        rate = self._rate(scale)
-        return each(self.deltas, lambda delta: rate * Fraction(delta))
+        rate = self._alpha_per_unit(scale)
+        return map_sensitivity(self.deltas, lambda delta: rate * Fraction(delta))
 
     def dp_epsilon(self, scale: float) -> float | dict[str, float]:
         """Return α = factor · Δ / scale, rounded up; a mapping when the sensitivity is one."""
-        rate = self._rate(scale)
-        return each(self.deltas, lambda delta: round_up(rate * Fraction(delta)))
+        rate = self._alpha_per_unit(scale)
+        return map_sensitivity(self.deltas, lambda delta: round_up(rate * Fraction(delta)))
 
     def group_profile(self, scale: float) -> GroupProfile:
         """Return δ_k(ε) of any algorithm with this α."""
-        return PureProfile(round_up(self._rate(scale)))
+        return PureProfile(round_up(self._alpha_per_unit(scale)))
 
     def repeated_profile(self, scale: float, times: int, kept: dict[Any, Any]) -> GroupProfile:
         """Return δ_k(ε) of many uses: privacy losses composed, and no more than their α's together allow."""
@@ -229,15 +229,15 @@ class PureMechanism(Mechanism):
         def loss(ratio: float, interval: float) -> Any:
             return self.privacy_loss(1.0, ratio, interval).self_compose(times)
 
-        pure = PureProfile(round_up(times * self._rate(scale)))
-        return Losses(loss, lambda ratio: times * ratio, kept, scale=scale, pure=pure)
+        pure = PureProfile(round_up(times * self._alpha_per_unit(scale)))
+        return PrivacyLossProfile(loss, lambda ratio: times * ratio, kept, scale=scale, pure=pure)
 
     def scale(self, dp_epsilon: float | Mapping[str, float]) -> float:
         """Return the smallest scale that costs no record more than ``dp_epsilon``, rounded up."""
         delta = self.deltas
         if not isinstance(dp_epsilon, Mapping):
-            alpha = positive(dp_epsilon, "dp_epsilon")
-            return round_up(self._factor() * Fraction(self.max_sensitivity) / Fraction(alpha))
+            alpha = check_positive(dp_epsilon, "dp_epsilon")
+            return round_up(self._cost_factor() * Fraction(self.max_sensitivity) / Fraction(alpha))
         if not isinstance(delta, Mapping):
             delta = Sensitivities(dict.fromkeys(dp_epsilon, delta))
         pairs = set()
@@ -245,37 +245,37 @@ class PureMechanism(Mechanism):
             if d > 0.0 and name not in dp_epsilon:
                 raise InvalidArgument(f"dp_epsilon: record {name!r} has a sensitivity but no dp_epsilon")
             if d > 0.0:
-                pairs.add((d, positive(dp_epsilon[name], f"dp_epsilon of record {name!r}")))
-        return max(round_up(self._factor() * Fraction(d) / Fraction(alpha)) for d, alpha in pairs)
+                pairs.add((d, check_positive(dp_epsilon[name], f"dp_epsilon of record {name!r}")))
+        return max(round_up(self._cost_factor() * Fraction(d) / Fraction(alpha)) for d, alpha in pairs)
 
     def zcdp(self, scale: float) -> float:
         """Return α²/2: an α-DP mechanism is that much zCDP."""
-        return up(0.5 * self._largest(scale) ** 2, 8)
+        return up(0.5 * self._largest_alpha(scale) ** 2, 8)
 
     def rdp(self, scale: float, order: float) -> float:
         """Return min(α, order · α²/2), which holds for every α-DP mechanism."""
-        alpha = self._largest(scale)
+        alpha = self._largest_alpha(scale)
         return up(min(alpha, 0.5 * checked_order(order) * alpha**2), 8)
 
-    def _largest(self, scale: float) -> float:
-        return round_up(self._rate(scale) * Fraction(self.max_sensitivity))
+    def _largest_alpha(self, scale: float) -> float:
+        return round_up(self._alpha_per_unit(scale) * Fraction(self.max_sensitivity))
 
     def privacy_loss(self, scale: float, weight: float, interval: float) -> Any:
         """Return the distribution that dominates every mechanism with this α."""
-        pld = dp_accounting().pld
-        alpha = up(float(self._factor()) * weight / scale)
+        pld = import_dp_accounting().pld
+        alpha = up(float(self._cost_factor()) * weight / scale)
         pure = pld.common.DifferentialPrivacyParameters(alpha)
         return pld.privacy_loss_distribution.from_privacy_parameters(pure, interval)
 
-    def scaled(self, scale: float, share: Fraction) -> float:
+    def scale_for_share(self, scale: float, share: Fraction) -> float:
         """Return scale / share, rounded up: costs of uses on the same records add."""
-        return round_up(Fraction(positive(scale, "scale")) / share)
+        return round_up(Fraction(check_positive(scale, "scale")) / share)
 
-    def share(self, scale: float, calibrated: Mechanism, calibrated_scale: float) -> Fraction:
+    def spent_share(self, scale: float, calibrated: Mechanism, calibrated_scale: float) -> Fraction:
         """Return α(this) / α(calibrated), the largest over the records."""
         if not calibrated.pure or not isinstance(calibrated, PureMechanism):
             raise InvalidArgument(f"the calibration is for {calibrated.kind} noise, not for {self!r}")
-        rates = self._rate(scale) / calibrated._rate(calibrated_scale)
+        rates = self._alpha_per_unit(scale) / calibrated._alpha_per_unit(calibrated_scale)
         return rates * largest_ratio(self.deltas, calibrated.deltas)
 
 
@@ -294,13 +294,13 @@ def smallest_scale(fits: Callable[[float], bool], start: float, tolerance: float
 
 def checked_order(order: object) -> float:
     """Return the order of a Rényi divergence, a number above 1, or refuse it."""
-    value = positive(order, "order")
+    value = check_positive(order, "order")
     if value <= 1.0:
         raise InvalidArgument(f"{option('order')} must be above 1, not {order!r}")
     return value
 
 
-def dp_accounting() -> Any:
+def import_dp_accounting() -> Any:
     """Return the ``dp_accounting`` package, or say how to install it."""
     try:
         import dp_accounting as found
@@ -317,14 +317,14 @@ _Class = TypeVar("_Class", bound=type[Mechanism])
 def register(kind: str, *, says: str) -> Callable[[_Class], _Class]:
     """Register a mechanism under the name that JSON and ``--mechanism`` use."""
 
-    def add(made: _Class) -> _Class:
+    def add_kind(made: _Class) -> _Class:
         if kind in _KINDS:
             raise ValueError(f"the mechanism {kind!r} is registered twice")
         made.kind, made.says = kind, says
         _KINDS[kind] = made
         return made
 
-    return add
+    return add_kind
 
 
 def mechanism_kinds() -> Mapping[str, type[Mechanism]]:
@@ -332,14 +332,14 @@ def mechanism_kinds() -> Mapping[str, type[Mechanism]]:
     return MappingProxyType(_KINDS)
 
 
-def _kind(kind: object, where: str, kinds: Mapping[str, type[Mechanism]]) -> type[Mechanism]:
+def _find_kind(kind: object, where: str, kinds: Mapping[str, type[Mechanism]]) -> type[Mechanism]:
     mechanism = kinds.get(kind) if isinstance(kind, str) else None
     if mechanism is None:
         raise InvalidArgument(f"{where} {kind!r} is not one of {', '.join(kinds)}")
     return mechanism
 
 
-def _options(made: type[Mechanism]) -> list[dataclasses.Field[Any]]:
+def _init_fields(made: type[Mechanism]) -> list[dataclasses.Field[Any]]:
     """Return what a mechanism is made from."""
     return [f for f in dataclasses.fields(made) if f.init]
 
@@ -367,9 +367,9 @@ def mechanism_from_dict(document: Mapping[str, Any]) -> Mechanism:
     Laplace(sensitivity=2.0)
     """
     try:
-        cls = _kind(document["mechanism"], "mechanism", _KINDS)
+        cls = _find_kind(document["mechanism"], "mechanism", _KINDS)
         values = {}
-        for f in _options(cls):
+        for f in _init_fields(cls):
             if f.name in document or f.default is dataclasses.MISSING:
                 values[f.name] = document[f.name]
     except KeyError as error:
@@ -390,16 +390,16 @@ def mechanism_from_options(
     InvalidArgument
         For an option that does not belong to the mechanism, or one that it needs.
     """
-    single = {k: m for k, m in _KINDS.items() if "base" not in {f.name for f in _options(m)}}
-    cls = _kind(kind, "--mechanism", single)
-    fields = {f.name: f for f in _options(cls)}
+    single = {k: m for k, m in _KINDS.items() if "base" not in {f.name for f in _init_fields(m)}}
+    cls = _find_kind(kind, "--mechanism", single)
+    fields = {f.name: f for f in _init_fields(cls)}
     chosen = {name: value for name, value in options.items() if value is not None}
     for name in chosen:
         if name not in fields:
             owner = " or ".join(
                 "several --releases" if k == "repeated" else k
                 for k, m in _KINDS.items()
-                if name in {f.name for f in _options(m)}
+                if name in {f.name for f in _init_fields(m)}
             )
             raise InvalidArgument(f"--{name} belongs to {owner}, not to {kind}")
     if "sensitivity" not in chosen and "values" not in chosen:

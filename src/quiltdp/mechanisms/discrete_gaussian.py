@@ -13,15 +13,15 @@ import numpy as np
 from quiltdp.errors import InvalidArgument, option
 from quiltdp.mechanisms.contract import Mechanism, register, smallest_scale
 from quiltdp.mechanisms.gaussian import GaussianCost, checked_delta
-from quiltdp.mechanisms.profiles import GroupProfile, Losses, Vector
+from quiltdp.mechanisms.profiles import GroupProfile, PrivacyLossProfile, Vector
 from quiltdp.mechanisms.sensitivities import (
     Sensitivity,
-    each,
+    check_positive,
+    check_single_epsilon,
     frozen_sensitivity,
     largest_ratio,
-    positive,
-    single_epsilon,
-    whole,
+    map_sensitivity,
+    round_up_whole,
 )
 from quiltdp.numbers import EPS
 
@@ -75,10 +75,10 @@ class DiscreteGaussian(GaussianCost):
                 )
         object.__setattr__(self, "delta", checked_delta(self.delta))
 
-    def group(self, sensitivity: Sensitivity) -> Mechanism:
+    def with_sensitivity(self, sensitivity: Sensitivity) -> Mechanism:
         """Return the same for another sensitivity, raised to a whole number."""
-        raised = math.ceil if isinstance(sensitivity, Mapping) else whole
-        return DiscreteGaussian(each(sensitivity, raised), self.delta)
+        raised = math.ceil if isinstance(sensitivity, Mapping) else round_up_whole
+        return DiscreteGaussian(map_sensitivity(sensitivity, raised), self.delta)
 
     def as_discrete_gaussian(self, scale: float) -> float | None:
         """Return the scale itself."""
@@ -90,7 +90,7 @@ class DiscreteGaussian(GaussianCost):
 
     def repeated_profile(self, scale: float, times: int, kept: dict[Any, Any]) -> GroupProfile:
         """Return δ(ε) of many uses: privacy-loss distributions of whole shifts, composed."""
-        sigma = positive(scale, "scale")
+        sigma = check_positive(scale, "scale")
 
         def loss(weight: float, interval: float) -> Any:
             return self.privacy_loss(sigma, weight, interval).self_compose(times)
@@ -98,11 +98,11 @@ class DiscreteGaussian(GaussianCost):
         def loss_range(weight: float) -> float:
             return weight / sigma * (times * weight / sigma + 20.0 * math.sqrt(times))
 
-        return Losses(loss, loss_range, kept, ("discrete gaussian", sigma, times), whole=True)
+        return PrivacyLossProfile(loss, loss_range, kept, ("discrete gaussian", sigma, times), whole=True)
 
     def scale(self, dp_epsilon: float | Mapping[str, float]) -> float:
         """Return a small σ, itself checked, that is (dp_epsilon, delta)-DP for one record."""
-        target = single_epsilon(dp_epsilon, "(ε, δ)")
+        target = check_single_epsilon(dp_epsilon, "(ε, δ)")
         weight = self.max_sensitivity
 
         def fits(scale: float) -> bool:
@@ -110,16 +110,16 @@ class DiscreteGaussian(GaussianCost):
 
         return smallest_scale(fits, max(1.0, 2.0 * _SMALLEST * weight), 1e-9)
 
-    def scaled(self, scale: float, share: Fraction) -> float:
+    def scale_for_share(self, scale: float, share: Fraction) -> float:
         """Return the scale itself for the whole; refuse parts: they do not add up to one such release."""
         if share == 1:
-            return positive(scale, "scale")
+            return check_positive(scale, "scale")
         raise InvalidArgument(
             "discrete Gaussian releases do not add up to one: calibrate all of them together"
             f" ({option('releases')})"
         )
 
-    def share(self, scale: float, calibrated: Mechanism, calibrated_scale: float) -> Fraction:
+    def spent_share(self, scale: float, calibrated: Mechanism, calibrated_scale: float) -> Fraction:
         """Return the whole for one use that moves no record further; its σ must be the calibrated one."""
         if not isinstance(calibrated, DiscreteGaussian):
             raise InvalidArgument(f"the calibration is for {calibrated.kind} noise, not for {self!r}")
@@ -129,9 +129,9 @@ class DiscreteGaussian(GaussianCost):
             )
         return Fraction(1)
 
-    def shift(self, weight: float) -> float:
+    def shifted_distance(self, weight: float) -> float:
         """Return the weight, raised to a whole number."""
-        return whole(weight)
+        return round_up_whole(weight)
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ class DiscreteGaussianProfile:
 
     def __post_init__(self) -> None:
         """Refuse a σ that is not positive, or so large or small that the sums say nothing."""
-        positive(self.scale, "scale")
+        check_positive(self.scale, "scale")
         if not _SMALLEST <= self.scale <= _LARGEST:
             raise InvalidArgument(
                 f"scale of discrete noise must be from {_SMALLEST:g} to {_LARGEST:g}, not {self.scale!r}"
@@ -169,15 +169,13 @@ class DiscreteGaussianProfile:
             raise InvalidArgument("a profile needs numbers, and weights ≥ 0")
         size = np.minimum(np.abs(signed), 1e300)
         many = max(1, int(_TERMS_AT_ONCE / (2.0 * _REACH * self.scale + 8.0)))
-        parts = [
-            self._positive(size[j : j + many], k[j : j + many]) for j in range(0, max(len(size), 1), many)
-        ]
+        parts = [self._deltas(size[j : j + many], k[j : j + many]) for j in range(0, max(len(size), 1), many)]
         value = np.concatenate(parts)
         with np.errstate(under="ignore"):
             below = -np.expm1(-size) + np.exp(-size) * value
         return np.where(signed >= 0.0, value, np.minimum(1.0, below * (1.0 + 64.0 * EPS)))
 
-    def _positive(self, epsilon: Vector, k: Vector) -> Vector:
+    def _deltas(self, epsilon: Vector, k: Vector) -> Vector:
         """Return δ for ε ≥ 0."""
         sigma = self.scale
         width = math.ceil(_REACH * sigma) + 2
@@ -197,12 +195,12 @@ class DiscreteGaussianProfile:
             value = (p * share).sum(axis=1) * (1.0 + (len(steps) + 64.0) * EPS)
             last = np.maximum(x[:, -1], 1.0)  # Σ beyond: a geometric series
             beyond = np.exp(-half * last * last * (1.0 - 8.0 * EPS)) / total / -np.expm1(-2.0 * half * last)
-            under = np.where(first <= -width, 1.0, 0.0) * _tail(width, half) / total
+            under = np.where(first <= -width, 1.0, 0.0) * _tail_sum(width, half) / total
             value = value + (beyond + under) * (1.0 + 64.0 * EPS)
         value = np.where(np.isnan(value), 1.0, np.minimum(1.0, np.maximum(value, 1e-300)))
         return np.where(k == 0.0, 0.0, value)
 
 
-def _tail(width: int, half: float) -> float:
+def _tail_sum(width: int, half: float) -> float:
     """Return at least Σ_{x > width} e^{−x² half}."""
     return math.exp(-half * width * width) / -math.expm1(-2.0 * half * width)

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from quiltdp.errors import InvalidArgument
-from quiltdp.mechanisms.additive import numbers, refuse_missing
-from quiltdp.mechanisms.noise import Grid, NoiseSource, SecureNoise, charged_units
+from quiltdp.mechanisms.additive import read_numbers, refuse_missing
+from quiltdp.mechanisms.noise import Grid, NoiseSource, SecureNoise, charged_scale
 from quiltdp.numbers import round_up
 
 __all__ = ["ExponentialMechanism"]
@@ -55,12 +55,12 @@ class ExponentialMechanism:
         scale = 2 * Fraction(self.sensitivity) / Fraction(self.dp_epsilon)
         self.scale = round_up(scale)
         self.grid = Grid.finer_than(self.sensitivity, self.scale)
-        self._units = charged_units(scale, self.grid, self.sensitivity)
+        self._units = charged_scale(scale, self.grid, self.sensitivity)
         self._noise: NoiseSource = noise if noise is not None else SecureNoise()
 
     def index(self, scores: ArrayLike) -> int:
         """Return the index of the chosen score."""
-        array = numbers(scores, "scores")
+        array = read_numbers(scores, "scores")
         if array.ndim != 1 or not array.size:
             raise InvalidArgument(f"scores must be a non-empty list of numbers, their shape is {array.shape}")
         refuse_missing(array, "score {} is missing (masked, NA or NaN) or infinite")

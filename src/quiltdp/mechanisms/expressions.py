@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quiltdp.errors import InvalidArgument
-from quiltdp.mechanisms.cells import CellKind, Table, text_of
+from quiltdp.mechanisms.cells import CellKind, Table, read_text
 
 __all__ = ["Expression"]
 
@@ -209,7 +209,7 @@ class Expression:
 
     def rows(self, columns: Table | Mapping[str, Any], rows: int) -> NDArray[np.float64]:
         """Return one number per row; NaN where the expression makes no sense for it."""
-        table = columns if isinstance(columns, Table) else Table.learned(columns)
+        table = columns if isinstance(columns, Table) else Table.from_training(columns)
         if table is None:
             raise self._refusal("the data have no named columns")
         self.check(table.kinds)
@@ -220,7 +220,7 @@ class Expression:
     def _evaluate(self, node: ast.expr, columns: Mapping[str, Any]) -> Any:
         if isinstance(node, ast.Constant):
             if isinstance(node.value, str):
-                return text_of(node.value)  # as the cells are read
+                return read_text(node.value)  # as the cells are read
             return np.float64(node.value)  # type: ignore[arg-type]  # checked
         if isinstance(node, (ast.Name, ast.Call)) and (name := _column(node)) is not None:
             return columns[name]

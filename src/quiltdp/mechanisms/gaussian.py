@@ -21,15 +21,15 @@ import numpy as np
 from quiltdp.errors import InvalidArgument, option
 from quiltdp.mechanisms.additive import AdditiveMechanism, AdditiveNoise
 from quiltdp.mechanisms.contract import Mechanism, checked_order, register, smallest_scale
-from quiltdp.mechanisms.noise import charged_units
+from quiltdp.mechanisms.noise import charged_scale
 from quiltdp.mechanisms.profiles import GroupProfile, Vector
 from quiltdp.mechanisms.sensitivities import (
     Sensitivity,
+    check_number,
+    check_positive,
+    check_single_epsilon,
     frozen_sensitivity,
     largest_ratio,
-    number,
-    positive,
-    single_epsilon,
 )
 from quiltdp.numbers import round_up, up, up_array
 
@@ -58,7 +58,7 @@ class GaussianCost(AdditiveNoise):
 
     def zcdp(self, scale: float) -> float:
         """Return Δ²/(2σ²), rounded up."""
-        ratio = Fraction(self.max_sensitivity) / Fraction(positive(scale, "scale"))
+        ratio = Fraction(self.max_sensitivity) / Fraction(check_positive(scale, "scale"))
         return round_up(ratio**2 / 2)
 
     def rdp(self, scale: float, order: float) -> float:
@@ -101,20 +101,20 @@ class Gaussian(GaussianCost):
 
     def profile(self, epsilon: float, scale: float) -> float:
         """Return δ(ε) of one record, rounded up; ε may be negative."""
-        std = Fraction(positive(scale, "scale"))
+        std = Fraction(check_positive(scale, "scale"))
         return gaussian_delta(epsilon, round_up(Fraction(self.max_sensitivity) / std))
 
     def group_profile(self, scale: float) -> GroupProfile:
         """Return δ(ε) for groups of any total sensitivity."""
-        return GaussianProfile(positive(scale, "scale"))
+        return GaussianProfile(check_positive(scale, "scale"))
 
     def as_gaussian(self, scale: float) -> float | None:
         """Return the standard deviation itself."""
-        return positive(scale, "scale")
+        return check_positive(scale, "scale")
 
     def repeated_profile(self, scale: float, times: int, kept: dict[Any, Any]) -> GroupProfile:
         """Return δ(ε) of many uses: they are one, with √times the sensitivity."""
-        return self.group_profile(positive(scale, "scale") / math.sqrt(times) * (1.0 - 2.0**-50))
+        return self.group_profile(check_positive(scale, "scale") / math.sqrt(times) * (1.0 - 2.0**-50))
 
     def scale(self, dp_epsilon: float | Mapping[str, float]) -> float:
         """Return the smallest standard deviation that is (dp_epsilon, delta)-DP for one record.
@@ -122,18 +122,18 @@ class Gaussian(GaussianCost):
         This is plain approximate DP; calibration for correlated records works from
         :meth:`profile`.  The returned value passed its own check.
         """
-        target = single_epsilon(dp_epsilon, "Gaussian noise")
+        target = check_single_epsilon(dp_epsilon, "Gaussian noise")
         return smallest_scale(lambda s: self.profile(target, s) <= self.delta, self.max_sensitivity, 1e-12)
 
-    def scaled(self, scale: float, share: Fraction) -> float:
+    def scale_for_share(self, scale: float, share: Fraction) -> float:
         """Return scale / √share, rounded up: the squares (Δ/σ)² of uses on the same records add."""
-        sigma = Fraction(positive(scale, "scale"))
+        sigma = Fraction(check_positive(scale, "scale"))
         larger = float(sigma) / math.sqrt(share)
         while Fraction(larger) ** 2 * share < sigma**2:
             larger = math.nextafter(larger, math.inf)
         return larger
 
-    def share(self, scale: float, calibrated: Mechanism, calibrated_scale: float) -> Fraction:
+    def spent_share(self, scale: float, calibrated: Mechanism, calibrated_scale: float) -> Fraction:
         """Return the ratio of the squares (Δ/σ)², the largest over the records.
 
         If every Δ_j of this release is at most r times the calibration's, a group moves this query by
@@ -142,13 +142,13 @@ class Gaussian(GaussianCost):
         if not isinstance(calibrated, Gaussian):
             raise InvalidArgument("the calibration is for pure DP: Gaussian noise has no pure cost")
         ratio = largest_ratio(self.deltas, calibrated.deltas)
-        std = Fraction(positive(scale, "scale"))
-        return (ratio * Fraction(positive(calibrated_scale, "scale")) / std) ** 2
+        std = Fraction(check_positive(scale, "scale"))
+        return (ratio * Fraction(check_positive(calibrated_scale, "scale")) / std) ** 2
 
 
 def checked_delta(given: object) -> float:
     """Return a δ in (0, 1), or refuse it."""
-    delta = number(given, "delta")
+    delta = check_number(given, "delta")
     if not 0.0 < delta < 1.0:
         raise InvalidArgument(f"{option('delta')} must lie strictly between 0 and 1, not {given!r}")
     if delta < _SMALLEST_DELTA:
@@ -167,7 +167,7 @@ class GaussianProfile:
 
     def __post_init__(self) -> None:
         """Refuse a standard deviation that is not positive and finite."""
-        positive(self.scale, "scale")
+        check_positive(self.scale, "scale")
 
     def delta(self, epsilon: float, weight: float) -> float:
         """Return δ(ε) for a group of this total sensitivity, rounded up."""
@@ -256,11 +256,11 @@ class GaussianMechanism(AdditiveMechanism):
         """The standard deviation that is drawn: the stated one and the price of the grid."""
         return self._units * self.grid.step
 
-    def _drawn_units(self) -> float:
+    def _drawn_scale(self) -> float:
         root = math.isqrt(self.dimension - 1) + 1  # ≥ √dimension
-        inner = Fraction(charged_units(self.scale, self.grid, self._smallest, root))
+        inner = Fraction(charged_scale(self.scale, self.grid, self._smallest, root))
         # √(x² + 36) ≤ x + 18/x
         return round_up(inner + Fraction(_RANDOM_ROUNDING**2, 2) / inner)
 
-    def _draw(self, centres: list[int]) -> list[int]:
+    def _add_drawn_noise(self, centres: list[int]) -> list[int]:
         return self._noise.gaussian(centres, self._units)

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 from quiltdp.errors import InvalidArgument
-from quiltdp.mechanisms.contract import dp_accounting
+from quiltdp.mechanisms.contract import import_dp_accounting
 from quiltdp.mechanisms.gaussian import gaussian_delta
-from quiltdp.mechanisms.profiles import Losses, OneByOne, Vector
-from quiltdp.mechanisms.sensitivities import whole
+from quiltdp.mechanisms.profiles import PrivacyLossProfile, ScalarProfile, Vector
+from quiltdp.mechanisms.sensitivities import round_up_whole
 from quiltdp.numbers import EPS, round_up, up
 
 _CONVOLVED = 1e-13  # more than the rounding of convolutions by Fourier transform
@@ -32,7 +32,7 @@ _NEGLIGIBLE = 1e-18
 _MOST_STEPS = 4000  # of a group whose tables are made; beyond, equal steps: tightness for time
 
 
-class EventProfile(OneByOne):
+class EventProfile(ScalarProfile):
     """Any mechanism that a ``dp_accounting`` event describes, for groups of records.
 
     Parameters
@@ -54,17 +54,17 @@ class EventProfile(OneByOne):
     """
 
     def __init__(self, event: Any) -> None:
-        accounting = dp_accounting()
+        accounting = import_dp_accounting()
         accountant = accounting.pld.PLDAccountant()
         if not accountant.supports(event):
             raise InvalidArgument(f"the accountant does not support the event {event!r}")
-        self._shifts = _Shifts.of(event, accounting)
-        self._profile: OneByOne
+        self._shifts = _ShiftedNoise.from_event(event, accounting)
+        self._profile: ScalarProfile
         if self._shifts is None:
             composed = accountant.compose(event)
             self._profile = SteppedProfile(lambda e: float(composed.get_delta(e)) + _CONVOLVED, steps=2)
         else:
-            self._profile = Losses(self._shifts.loss, self._shifts.loss_range, {})
+            self._profile = PrivacyLossProfile(self._shifts.loss, self._shifts.loss_range, {})
 
     @property
     def counts_records(self) -> bool:
@@ -84,7 +84,7 @@ class EventProfile(OneByOne):
         return self._profile.delta(epsilon, weight)
 
 
-class _Shifts:
+class _ShiftedNoise:
     """A composition of shifted noise: Gaussian releases as one, the others by kind, and how often."""
 
     def __init__(self, accounting: Any) -> None:
@@ -94,19 +94,19 @@ class _Shifts:
         self.others: dict[tuple[str, float, int], int] = {}
 
     @classmethod
-    def of(cls, event: Any, accounting: Any) -> _Shifts | None:
+    def from_event(cls, event: Any, accounting: Any) -> _ShiftedNoise | None:
         """Return the parts of an event, or ``None`` if one of them is something else."""
         shifts = cls(accounting)
-        return shifts if shifts._add(event, 1) else None
+        return shifts if shifts._add_event(event, 1) else None
 
-    def _add(self, event: Any, times: int) -> bool:
+    def _add_event(self, event: Any, times: int) -> bool:
         a = self._accounting.dp_event
         if isinstance(event, a.NoOpDpEvent) or times == 0:
             return True
         if isinstance(event, a.ComposedDpEvent):
-            return all(self._add(part, times) for part in event.events)
+            return all(self._add_event(part, times) for part in event.events)
         if isinstance(event, a.SelfComposedDpEvent):
-            return self._add(event.event, times * int(event.count))
+            return self._add_event(event.event, times * int(event.count))
         if isinstance(event, a.NonPrivateDpEvent):
             self.public = True
             return True
@@ -116,12 +116,12 @@ class _Shifts:
                 self._squares += times / Fraction(event.noise_multiplier) ** 2
             return True
         if isinstance(event, a.LaplaceDpEvent):
-            return self._other("laplace", event.noise_multiplier, 1, times)
+            return self._add_noise("laplace", event.noise_multiplier, 1, times)
         if isinstance(event, a.DiscreteLaplaceDpEvent):
-            return self._other("discrete_laplace", event.noise_parameter, event.sensitivity, times)
+            return self._add_noise("discrete_laplace", event.noise_parameter, event.sensitivity, times)
         return False
 
-    def _other(self, kind: str, noise: float, sensitivity: int, times: int) -> bool:
+    def _add_noise(self, kind: str, noise: float, sensitivity: int, times: int) -> bool:
         self.public |= noise == 0
         key = (kind, float(noise), int(sensitivity))
         self.others[key] = self.others.get(key, 0) + times
@@ -157,7 +157,7 @@ class _Shifts:
         return whole
 
 
-class SteppedProfile(OneByOne):
+class SteppedProfile(ScalarProfile):
     """Groups of k records from the δ(ε) of one record alone, for any mechanism.
 
     For every e, negative ones too, δ_{a+b}(ε) ≤ δ_a(e) + e^e δ_b(ε − e): change a records, then b.  Taken
@@ -190,32 +190,32 @@ class SteppedProfile(OneByOne):
 
     def __init__(self, one: Callable[[float], float], *, steps: int = 1) -> None:
         self._steps = steps
-        reach = _reach(one)
+        reach = _largest_epsilon(one)
         self._width = reach / _FINE
         points = min(_MOST_POINTS, math.ceil(_FARTHEST / self._width))
         self._grid: Vector = self._width * np.arange(points + 1, dtype=np.float64)
-        self._knots, self._values = _read_once(one, self._grid[: _FINE + 1])
+        self._knots, self._values = _tabulate(one, self._grid[: _FINE + 1])
         first = np.full(points + 1, self._values[-1])
         first[: _FINE + 1] = self._values[np.searchsorted(self._knots, self._grid[: _FINE + 1])]
         self._tables = [first]
 
     def delta(self, epsilon: float, weight: float) -> float:
         """Return δ_k(ε) for a group of ``weight`` records, rounded up to a whole number."""
-        k = whole(weight) * self._steps
+        k = round_up_whole(weight) * self._steps
         if k <= 0:
             return 0.0 if epsilon >= 0 else min(1.0, up(-math.expm1(epsilon)))
         if epsilon < 0.0:
             other = self.delta(-epsilon, weight)
             return min(1.0, up(-math.expm1(epsilon) + math.exp(epsilon) * other))
         epsilon = min(epsilon, _LARGEST)  # δ falls: what holds there holds beyond
-        return min(1.0, self._equal_steps(epsilon, k), self._looked_up(epsilon, k))
+        return min(1.0, self._delta_by_equal_steps(epsilon, k), self._delta_by_table(epsilon, k))
 
-    def _equal_steps(self, epsilon: float, k: int) -> float:
+    def _delta_by_equal_steps(self, epsilon: float, k: int) -> float:
         """Return Σ_j e^{jε/k} δ(ε/k)."""
         factor = math.expm1(epsilon) / math.expm1(epsilon / k) if epsilon > 0 else float(k)
-        return up(factor * self._step(epsilon / k * (1.0 - EPS)))
+        return up(factor * self._delta_of_step(epsilon / k * (1.0 - EPS)))
 
-    def _step(self, epsilon: float) -> float:
+    def _delta_of_step(self, epsilon: float) -> float:
         """Return δ(ε) of one step for ε ≥ 0, by the chord of the two values around it."""
         j = int(np.searchsorted(self._knots, epsilon, side="right")) - 1
         if j >= len(self._knots) - 1:
@@ -223,12 +223,12 @@ class SteppedProfile(OneByOne):
         share = math.expm1(epsilon - self._knots[j]) / math.expm1(self._knots[j + 1] - self._knots[j])
         return up(float(self._values[j]) * (1.0 - share) + float(self._values[j + 1]) * share)
 
-    def _looked_up(self, epsilon: float, k: int) -> float:
+    def _delta_by_table(self, epsilon: float, k: int) -> float:
         """Return the chord of the table around ε: δ is convex in e^ε."""
         if k > _MOST_STEPS:
             return 1.0
         while len(self._tables) < k:
-            self._tables.append(self._added(self._tables[-1]))
+            self._tables.append(self._next_table(self._tables[-1]))
         table = self._tables[k - 1]
         j = int(epsilon / self._width)
         if j >= len(table) - 1:
@@ -239,13 +239,15 @@ class SteppedProfile(OneByOne):
         share = math.expm1(epsilon - low) / math.expm1(high - low)
         return up(float(table[j]) * (1.0 - share) + float(table[j + 1]) * share + 8.0 * EPS * float(table[j]))
 
-    def _added(self, table: Vector) -> Vector:
+    def _next_table(self, table: Vector) -> Vector:
         """Return the table of one step more: the least over what the first step takes of ε."""
         m = len(table)
-        signed = np.concatenate([_swapped(table[1 : _FINE + 1], self._grid[1 : _FINE + 1])[::-1], table])
+        signed = np.concatenate(
+            [_swapped_deltas(table[1 : _FINE + 1], self._grid[1 : _FINE + 1])[::-1], table]
+        )
         one = self._tables[0]
         smallest = np.ones(m)
-        back = _swapped(one[1 : _FINE + 1], self._grid[1 : _FINE + 1])
+        back = _swapped_deltas(one[1 : _FINE + 1], self._grid[1 : _FINE + 1])
         for j in range(-_FINE, _FINE + 1):
             first = float(one[j]) if j >= 0 else float(back[-j - 1])
             # ε − e for every point of the grid, e = j steps; points beyond the end take the last value
@@ -254,7 +256,7 @@ class SteppedProfile(OneByOne):
         return np.minimum.accumulate(np.minimum(1.0, smallest * (1.0 + 16.0 * EPS)))
 
 
-def _reach(one: Callable[[float], float]) -> float:
+def _largest_epsilon(one: Callable[[float], float]) -> float:
     """Return about the smallest ε beyond which δ(ε) has nothing left, or falls no further."""
     floor = max(_NEGLIGIBLE, 1.01 * one(_FARTHEST))
     low, high = 0, math.ceil(math.log(_FARTHEST / _NEAREST, _GROWTH))
@@ -264,27 +266,27 @@ def _reach(one: Callable[[float], float]) -> float:
     return float(min(_NEAREST * _GROWTH**low, _FARTHEST))
 
 
-def _read_once(one: Callable[[float], float], grid: Vector) -> tuple[Vector, Vector]:
+def _tabulate(one: Callable[[float], float], grid: Vector) -> tuple[Vector, Vector]:
     """Return δ(ε), rounded up, at the points of a grid and at three more where it falls by a part in fifty.
 
     Each value may take a pass over a privacy-loss distribution, so none is asked for twice.
     """
 
-    def values(points: Vector) -> list[float]:
+    def rounded_deltas(points: Vector) -> list[float]:
         return [min(1.0, up(max(one(float(e)), 0.0))) for e in points]
 
-    coarse = values(grid)
+    coarse = rounded_deltas(grid)
     knots, deltas = [grid[0]], [coarse[0]]
     for low, high, above, below in zip(grid, grid[1:], coarse, coarse[1:], strict=False):
         if above > 1.02 * below:
             inner = low + (high - low) * np.array([0.25, 0.5, 0.75])
             knots.extend(inner)
-            deltas.extend(values(inner))
+            deltas.extend(rounded_deltas(inner))
         knots.append(high)
         deltas.append(below)
     return np.array(knots), np.minimum.accumulate(deltas)
 
 
-def _swapped(values: Vector, epsilon: Vector) -> Vector:
+def _swapped_deltas(values: Vector, epsilon: Vector) -> Vector:
     """Return δ(−ε) = 1 − e^{−ε} + e^{−ε} δ(ε), rounded up."""
     return np.minimum(1.0, (-np.expm1(-epsilon) + np.exp(-epsilon) * values) * (1.0 + 16.0 * EPS))

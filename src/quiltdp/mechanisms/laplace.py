@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 from quiltdp.errors import InvalidArgument
 from quiltdp.mechanisms.additive import AdditiveMechanism, AdditiveNoise
 from quiltdp.mechanisms.contract import Mechanism, PureMechanism, checked_order, register
-from quiltdp.mechanisms.noise import charged_units
+from quiltdp.mechanisms.noise import charged_scale
 from quiltdp.mechanisms.profiles import GroupProfile, PureProfile
 from quiltdp.mechanisms.sensitivities import (
     Sensitivity,
     Values,
     frozen_sensitivity,
     frozen_values,
-    spread_of,
+    value_spread,
 )
 from quiltdp.numbers import EPS, down, round_up, up, up_array
 
@@ -69,7 +69,7 @@ class Laplace(AdditiveNoise, PureMechanism):
         """Refuse a sensitivity that is no positive finite number or mapping, and one beside other values."""
         if self.values is not None:
             object.__setattr__(self, "values", frozen_values(self.values))
-            moves = spread_of(self.values)  # type: ignore[arg-type]  # frozen above
+            moves = value_spread(self.values)  # type: ignore[arg-type]  # frozen above
             if self.sensitivity is not None and self.sensitivity != moves:
                 raise InvalidArgument("values say how far a record moves their sum: leave sensitivity out")
             object.__setattr__(self, "sensitivity", moves)
@@ -97,7 +97,7 @@ class Laplace(AdditiveNoise, PureMechanism):
                     f"values: record {record!r} has {model.cardinality(record)} states, not {len(values)}"
                 )
             if values not in tables:
-                tables[values] = _shares(np.array(values))
+                tables[values] = _relative_differences(np.array(values))
             by_record[record] = tables[values]
         return by_record
 
@@ -110,7 +110,7 @@ class Laplace(AdditiveNoise, PureMechanism):
         steps = np.concatenate([np.diff(np.unique(values)) for values in lists])
         return down(float(steps.min()))
 
-    def group(self, sensitivity: Sensitivity) -> Mechanism:
+    def with_sensitivity(self, sensitivity: Sensitivity) -> Mechanism:
         """Return the same noise for another sensitivity, of a query of which nothing else is known."""
         return Laplace(sensitivity)
 
@@ -123,12 +123,12 @@ class Laplace(AdditiveNoise, PureMechanism):
         listed = {n: list(v) for n, v in values.items()} if isinstance(values, Mapping) else list(values)
         return {**document, "values": listed}
 
-    def _factor(self) -> Fraction:
+    def _cost_factor(self) -> Fraction:
         return Fraction(1)
 
     def group_profile(self, scale: float) -> GroupProfile:
         """Return δ_k(ε) of Laplace noise."""
-        return LaplaceProfile(round_up(self._rate(scale)))
+        return LaplaceProfile(round_up(self._alpha_per_unit(scale)))
 
     def rdp(self, scale: float, order: float) -> float:
         """Return ln( a/(2a−1) e^{(a−1)α} + (a−1)/(2a−1) e^{−aα} ) / (a−1), a the order.
@@ -137,7 +137,7 @@ class Laplace(AdditiveNoise, PureMechanism):
         ---------
         Mironov, Rényi differential privacy, 2017, Table II.
         """
-        a, alpha = checked_order(order), self._largest(scale)
+        a, alpha = checked_order(order), self._largest_alpha(scale)
         grown = (a - 1.0) * alpha
         rest = a / (2.0 * a - 1.0) + (a - 1.0) / (2.0 * a - 1.0) * math.exp(-(2.0 * a - 1.0) * alpha)
         value = (grown + math.log(rest)) / (a - 1.0)
@@ -158,11 +158,11 @@ class LaplaceProfile(PureProfile):
     Proposition A.3 (shifts of log-concave noise).
     """
 
-    def _inside(self, epsilon: float, alpha: float) -> float:
+    def _delta_below_alpha(self, epsilon: float, alpha: float) -> float:
         return -math.expm1(0.5 * (epsilon - alpha))
 
 
-def _shares(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _relative_differences(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the differences of all pairs as shares of the largest, rounded up."""
     apart = np.abs(values[:, None] - values)
     return np.minimum(1.0, up_array(apart / apart.max(), 4.0))
@@ -192,8 +192,8 @@ class LaplaceMechanism(AdditiveMechanism):
         """The Laplace scale that is drawn: the stated one and the price of rounding."""
         return self._units * self.grid.step
 
-    def _drawn_units(self) -> float:
-        return charged_units(self.scale, self.grid, self._smallest, self.dimension)
+    def _drawn_scale(self) -> float:
+        return charged_scale(self.scale, self.grid, self._smallest, self.dimension)
 
-    def _draw(self, centres: list[int]) -> list[int]:
+    def _add_drawn_noise(self, centres: list[int]) -> list[int]:
         return self._noise.laplace(centres, self._units)

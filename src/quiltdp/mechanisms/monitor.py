@@ -91,8 +91,8 @@ class Monitor(Generic[Sample, Query]):
         if not samples:
             raise InvalidArgument("the Monitor needs at least one sample")
         queries = [algorithm(sample) for sample in samples]
-        inside = [self._unit(self.evaluate(q, s)) for q, s in zip(queries, samples, strict=True)]
-        outside = [self._unit(self.population(q)) for q in queries]
+        inside = [self._check_value(self.evaluate(q, s)) for q, s in zip(queries, samples, strict=True)]
+        outside = [self._check_value(self.population(q)) for q in queries]
         gaps = [a - b for a, b in zip(inside, outside, strict=True)]
         chosen = self.mechanism.index([*gaps, *(-g for g in gaps)])
         t, flipped = chosen % len(samples), chosen >= len(samples)
@@ -114,7 +114,7 @@ class Monitor(Generic[Sample, Query]):
         return self.mechanism.expected_regret(2 * runs)
 
     @staticmethod
-    def _unit(value: float) -> float:
+    def _check_value(value: float) -> float:
         if not 0.0 <= value <= 1.0:
             raise InvalidArgument(f"a query value must lie in [0, 1], not {value!r}")
         return float(value)

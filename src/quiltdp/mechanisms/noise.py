@@ -3,7 +3,7 @@
 Every released number is a multiple of a *grid* step, a power of two.  The query value is rounded to
 the grid first, then discrete noise is drawn exactly (integer arithmetic, the operating system's
 entropy), so the low-order bits of a release say nothing.  Rounding may move two neighbouring values
-further apart, by at most one step; :func:`charged_units` raises the noise scale by exactly that
+further apart, by at most one step; :func:`charged_scale` raises the noise scale by exactly that
 much, so the cost promised for the stated scale holds for what is released.  Noise is drawn around
 zero and added in whole numbers of any size: no value is too large for the grid.
 
@@ -25,7 +25,7 @@ from typing import Any, ClassVar, Protocol
 from quiltdp.errors import InvalidArgument
 from quiltdp.numbers import round_up
 
-__all__ = ["Grid", "InsecureDeterministicNoise", "NoiseSource", "SecureNoise", "charged_units"]
+__all__ = ["Grid", "InsecureDeterministicNoise", "NoiseSource", "SecureNoise", "charged_scale"]
 
 GRID_BITS = 20
 """The grid is at least 2**20 times finer than the sensitivity and the noise scale."""
@@ -100,7 +100,7 @@ class Grid:
         return isinstance(value, (int, float)) and (Fraction(value) / self.exact_step).denominator == 1
 
 
-def charged_units(
+def charged_scale(
     scale: float | Fraction, grid: Grid, sensitivity: float, rounding_steps: Fraction | int = 1
 ) -> float:
     """Return the noise scale in grid steps that keeps the cost Δ/scale after rounding to the grid.
@@ -119,8 +119,8 @@ def charged_units(
 
     Examples
     --------
-    >>> from quiltdp.mechanisms.noise import Grid, charged_units
-    >>> round(charged_units(0.5, Grid(-21), sensitivity=1.0), 3)  # 2**20 steps, and half a step for rounding
+    >>> from quiltdp.mechanisms.noise import Grid, charged_scale
+    >>> round(charged_scale(0.5, Grid(-21), sensitivity=1.0), 3)  # 2**20 steps, and half a step for rounding
     1048576.5
     """
     exact = Fraction(scale)
@@ -162,11 +162,11 @@ class SecureNoise:
 
     def laplace(self, values: Sequence[int], scale: float) -> list[int]:
         """Return every value plus discrete Laplace noise."""
-        return _added(values, "laplace", scale)
+        return _add_noise(values, "laplace", scale)
 
     def gaussian(self, values: Sequence[int], std: float) -> list[int]:
         """Return every value plus discrete Gaussian noise."""
-        return _added(values, "gaussian", std)
+        return _add_noise(values, "gaussian", std)
 
     def choose(self, scores: Sequence[int], scale: float) -> int:
         """Return an index by the exponential mechanism: the largest score + Gumbel(scale)."""
@@ -178,7 +178,7 @@ class SecureNoise:
         return "SecureNoise()"
 
 
-def _added(values: Sequence[int], law: str, scale: float) -> list[int]:
+def _add_noise(values: Sequence[int], law: str, scale: float) -> list[int]:
     """Add noise, drawn around zero, to whole numbers of any size: 64 bits hold the noise, not the sum."""
     draw = _sampler(law, _checked_scale(scale))
     return [int(v) + int(z) for v, z in zip(values, draw([0] * len(values)) if values else (), strict=True)]
@@ -195,7 +195,7 @@ def _checked_scale(scale: float) -> float:
     return float(scale)
 
 
-def opendp() -> Any:
+def import_opendp() -> Any:
     """Return what samplers need of OpenDP; its prelude would import scikit-learn and pandas too."""
     from opendp import domains, measurements, measures, metrics, mod
 
@@ -206,7 +206,7 @@ def opendp() -> Any:
 @lru_cache(maxsize=256)
 def _sampler(law: str, scale: float) -> Any:
     """Return OpenDP's measurement on 64-bit numbers: ``laplace``, ``gaussian`` or ``choice``."""
-    dp = opendp()
+    dp = import_opendp()
     domain = dp.domains.vector_domain(dp.domains.atom_domain(T="i64"))
     if law == "laplace":
         return dp.measurements.make_laplace(domain, dp.metrics.l1_distance(T="i64"), scale=scale)

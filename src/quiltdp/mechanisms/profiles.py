@@ -15,10 +15,10 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from quiltdp.mechanisms.sensitivities import whole
+from quiltdp.mechanisms.sensitivities import round_up_whole
 from quiltdp.numbers import up
 
-__all__ = ["GroupProfile", "Losses", "OneByOne", "PureProfile", "Vector"]
+__all__ = ["GroupProfile", "PrivacyLossProfile", "PureProfile", "ScalarProfile", "Vector"]
 
 Vector: TypeAlias = NDArray[np.float64]
 
@@ -41,7 +41,7 @@ class GroupProfile(Protocol):
         ...
 
 
-class OneByOne(ABC):
+class ScalarProfile(ABC):
     """A profile without a formula for arrays: ``deltas`` calls ``delta``."""
 
     @abstractmethod
@@ -55,7 +55,7 @@ class OneByOne(ABC):
 
 
 @dataclass(frozen=True)
-class PureProfile(OneByOne):
+class PureProfile(ScalarProfile):
     """Any α-DP mechanism: δ = (e^α − e^ε) / (1 + e^α) for |ε| ≤ α, that of randomized response.
 
     ``rate`` is α per unit of sensitivity: a group of total sensitivity w has α = rate · w.
@@ -69,15 +69,15 @@ class PureProfile(OneByOne):
         if epsilon >= alpha:
             return 0.0
         inside = epsilon >= -alpha
-        return min(1.0, up(self._inside(epsilon, alpha) if inside else -math.expm1(epsilon)))
+        return min(1.0, up(self._delta_below_alpha(epsilon, alpha) if inside else -math.expm1(epsilon)))
 
-    def _inside(self, epsilon: float, alpha: float) -> float:
+    def _delta_below_alpha(self, epsilon: float, alpha: float) -> float:
         """Return δ(ε) for |ε| ≤ α: (1 − e^{ε−α}) / (1 + e^{−α})."""
         return -math.expm1(epsilon - alpha) / (1.0 + math.exp(-alpha))
 
 
 @dataclass(frozen=True, eq=False)
-class Losses(OneByOne):
+class PrivacyLossProfile(ScalarProfile):
     """δ(ε) for groups: one distribution per weight, on a grid of weights that are rounded up.
 
     Parameters
@@ -113,7 +113,7 @@ class Losses(OneByOne):
         if epsilon < 0.0:
             other = self.delta(-epsilon, weight)
             return min(1.0, up(-math.expm1(epsilon) + math.exp(epsilon) * other))
-        raised = self._raised(weight if self.scale == 1.0 else up(weight / self.scale))
+        raised = self._grid_weight(weight if self.scale == 1.0 else up(weight / self.scale))
         key = (self.key, raised)
         if key not in self.kept:
             while len(self.kept) >= _LOSSES_KEPT:
@@ -123,9 +123,9 @@ class Losses(OneByOne):
         composed = up(max(float(self.kept[key].get_delta_for_epsilon(epsilon)), 0.0)) + _CONVOLVED
         return min(self.pure.delta(epsilon, weight) if self.pure else 1.0, composed)
 
-    def _raised(self, weight: float) -> float:
+    def _grid_weight(self, weight: float) -> float:
         """Return the weight of the grid that stands for this one."""
-        near = whole(weight)
+        near = round_up_whole(weight)
         if near <= _WEIGHTS_EXACT and self.whole:
             return float(near)  # a whole number that arrived raised by a few units in its last place
         if near <= _WEIGHTS_EXACT and abs(weight - near) <= 1e-9 * near:

@@ -25,10 +25,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quiltdp.errors import InvalidArgument, Refused, option
-from quiltdp.mechanisms.cells import Table, number_of, unmasked
+from quiltdp.mechanisms.cells import Table, read_number, unmasked
 from quiltdp.mechanisms.expressions import Expression
 from quiltdp.mechanisms.predictions import Part, Predictions
-from quiltdp.mechanisms.rows import copy_rows, data_identity, row_count, row_form
+from quiltdp.mechanisms.rows import copy_rows, data_identity, describe_rows, row_count
 
 __all__ = ["Query", "TablePair", "Value", "describe", "parsed"]
 
@@ -67,9 +67,9 @@ class TablePair:
     def __init__(self, train: Any, holdout: Any, types: Mapping[str, str] | None = None) -> None:
         self.train, self.holdout = train, holdout
         self.train_rows, self.rows = row_count(train, "train"), row_count(holdout, "holdout")
-        self._alike = row_form(train) == row_form(holdout)
-        self._train_table = Table.learned(train, types)
-        self._holdout_table = None if self._train_table is None else self._train_table.like(holdout)
+        self._alike = describe_rows(train) == describe_rows(holdout)
+        self._train_table = Table.from_training(train, types)
+        self._holdout_table = None if self._train_table is None else self._train_table.read_like(holdout)
         self.identity = data_identity(holdout)
         if train is holdout or (self.identity is not None and self.identity == data_identity(train)):
             raise InvalidArgument(
@@ -219,7 +219,7 @@ def _numbers(result: Any, rows: int, name: str, *, strict: bool = True) -> NDArr
     """
     array = np.asarray(unmasked(result))
     if array.dtype.kind == "O" and array.shape == (rows,):  # pandas: numbers or truth values, some missing
-        array = np.fromiter(map(number_of, array), dtype=np.float64, count=rows)
+        array = np.fromiter(map(read_number, array), dtype=np.float64, count=rows)
     if array.dtype.kind not in "biuf":
         raise InvalidArgument(f"{name} gives {array.dtype} values, it must give numbers in [0, 1]")
     if array.shape not in ((), (rows,)):

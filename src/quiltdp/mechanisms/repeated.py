@@ -17,22 +17,27 @@ from quiltdp.errors import InvalidArgument, option
 from quiltdp.mechanisms.contract import (
     Mechanism,
     PureMechanism,
-    dp_accounting,
+    import_dp_accounting,
     mechanism_from_dict,
     register,
     smallest_scale,
 )
 from quiltdp.mechanisms.gaussian import checked_delta
 from quiltdp.mechanisms.profiles import GroupProfile
-from quiltdp.mechanisms.sensitivities import Sensitivity, positive, single_epsilon, whole_at_least_one
+from quiltdp.mechanisms.sensitivities import (
+    Sensitivity,
+    check_positive,
+    check_single_epsilon,
+    whole_at_least_one,
+)
 from quiltdp.numbers import up
 
-__all__ = ["PureRepeated", "Repeated", "several"]
+__all__ = ["PureRepeated", "Repeated", "repeat_mechanism"]
 
 _MOST_RELEASES = 10**6
 
 
-def several(mechanism: Mechanism, releases: int) -> Mechanism:
+def repeat_mechanism(mechanism: Mechanism, releases: int) -> Mechanism:
     """Return the mechanism of that many releases on the same records; one stays what it is.
 
     Examples
@@ -53,7 +58,7 @@ def several(mechanism: Mechanism, releases: int) -> Mechanism:
 
 
 @dataclass(frozen=True)
-class Uses(Mechanism):
+class RepeatedUses(Mechanism):
     """What ``times`` uses of ``base`` on the same records have in common, however their cost is counted."""
 
     base: Mechanism
@@ -63,7 +68,7 @@ class Uses(Mechanism):
         """Refuse what is not a mechanism that is used once, and fewer than one use."""
         if isinstance(self.base, Mapping):
             object.__setattr__(self, "base", mechanism_from_dict(self.base))
-        if not isinstance(self.base, Mechanism) or isinstance(self.base, Uses):
+        if not isinstance(self.base, Mechanism) or isinstance(self.base, RepeatedUses):
             raise InvalidArgument(f"base must be a mechanism that is used once, not {self.base!r}")
         object.__setattr__(self, "times", whole_at_least_one(self.times, "releases"))
 
@@ -91,9 +96,9 @@ class Uses(Mechanism):
         """Return what each change of a record costs in every use."""
         return self.base.prices(model)
 
-    def group(self, sensitivity: Sensitivity) -> Mechanism:
+    def with_sensitivity(self, sensitivity: Sensitivity) -> Mechanism:
         """Return the same for another sensitivity."""
-        return dataclasses.replace(self, base=self.base.group(sensitivity))
+        return dataclasses.replace(self, base=self.base.with_sensitivity(sensitivity))
 
     def single(self) -> Mechanism:
         """Return the mechanism that is used."""
@@ -114,12 +119,12 @@ class Uses(Mechanism):
 
     def to_dp_event(self, scale: float) -> Any:
         """Return the event of all uses."""
-        return dp_accounting().SelfComposedDpEvent(self.base.to_dp_event(scale), self.times)
+        return import_dp_accounting().SelfComposedDpEvent(self.base.to_dp_event(scale), self.times)
 
 
 @register("pure-repeated", says="several uses of one pure mechanism on the same records: α's add up")
 @dataclass(frozen=True)
-class PureRepeated(Uses, PureMechanism):
+class PureRepeated(RepeatedUses, PureMechanism):
     """``times`` uses of a pure mechanism on the same records: α = times · α(base).
 
     Examples
@@ -136,24 +141,24 @@ class PureRepeated(Uses, PureMechanism):
         if not isinstance(self.base, PureMechanism):
             raise InvalidArgument(f"base must be a mechanism with a pure cost, not {self.base!r}")
 
-    def _factor(self) -> Fraction:
+    def _cost_factor(self) -> Fraction:
         assert isinstance(self.base, PureMechanism)
-        return self.times * self.base._factor()
+        return self.times * self.base._cost_factor()
 
-    def scaled(self, scale: float, share: Fraction) -> float:
+    def scale_for_share(self, scale: float, share: Fraction) -> float:
         """Return the scale of one use that costs that share of all of them."""
-        return self.base.scaled(scale, share * self.times)
+        return self.base.scale_for_share(scale, share * self.times)
 
-    def alone(self, scale: float) -> float | None:
+    def equivalent_scale(self, scale: float) -> float | None:
         """Return scale / times: one release that costs as much as all."""
-        return self.scaled(scale, Fraction(1))
+        return self.scale_for_share(scale, Fraction(1))
 
 
 @register(
     "repeated", says="several uses of one mechanism on the same records: (ε, δ) by privacy-loss distributions"
 )
 @dataclass(frozen=True)
-class Repeated(Uses):
+class Repeated(RepeatedUses):
     """``times`` uses of a mechanism on the same records, adaptively, for (ε, δ) together.
 
     For many Laplace releases this needs less noise than pure DP, where the costs add up.  A group of
@@ -174,7 +179,7 @@ class Repeated(Uses):
     >>> from quiltdp import Laplace
     >>> from quiltdp.mechanisms import Repeated
     >>> many = Repeated(Laplace(sensitivity=1.0), times=100, delta=1e-6)
-    >>> many.scale(dp_epsilon=1.0) < Laplace(1.0).repeated(1.0, 100)
+    >>> many.scale(dp_epsilon=1.0) < Laplace(1.0).scale_for_uses(1.0, 100)
     True
     """
 
@@ -196,7 +201,7 @@ class Repeated(Uses):
 
     def group_profile(self, scale: float) -> GroupProfile:
         """Return δ(ε) of all uses together."""
-        return self.base.repeated_profile(positive(scale, "scale"), self.times, self.losses)
+        return self.base.repeated_profile(check_positive(scale, "scale"), self.times, self.losses)
 
     def as_pure(self) -> Mechanism | None:
         """Return the uses whose α's add up, where each has one."""
@@ -209,7 +214,7 @@ class Repeated(Uses):
 
     def scale(self, dp_epsilon: float | Mapping[str, float]) -> float:
         """Return the smallest scale of each use that is (dp_epsilon, delta)-DP for one record."""
-        target = single_epsilon(dp_epsilon, "(ε, δ)")
+        target = check_single_epsilon(dp_epsilon, "(ε, δ)")
         weight = self.max_sensitivity
 
         def fits(scale: float) -> bool:
@@ -218,31 +223,31 @@ class Repeated(Uses):
         composed, pure = smallest_scale(fits, weight, 1e-6), self.as_pure()
         return composed if pure is None or target == 0.0 else min(composed, pure.scale(target))
 
-    def scaled(self, scale: float, share: Fraction) -> float:
+    def scale_for_share(self, scale: float, share: Fraction) -> float:
         """Return the scale of one use that costs that share of all; only Gaussian uses have other shares."""
         if share * self.times == 1:
-            return positive(scale, "scale")
+            return check_positive(scale, "scale")
         if self.base.as_gaussian(scale) is not None:
-            return self.base.scaled(scale, share * self.times)
+            return self.base.scale_for_share(scale, share * self.times)
         raise InvalidArgument(
             f"this was calibrated for {self.times} uses: make it for as many as there will be"
         )
 
-    def alone(self, scale: float) -> float | None:
+    def equivalent_scale(self, scale: float) -> float | None:
         """Return the scale of the one Gaussian release that all uses are; other noise has none."""
-        return None if self.base.as_gaussian(scale) is None else self.scaled(scale, Fraction(1))
+        return None if self.base.as_gaussian(scale) is None else self.scale_for_share(scale, Fraction(1))
 
-    def share(self, scale: float, calibrated: Mechanism, calibrated_scale: float) -> Fraction:
+    def spent_share(self, scale: float, calibrated: Mechanism, calibrated_scale: float) -> Fraction:
         """Return the whole: all uses together, at the calibrated scale or more."""
         if calibrated != self or scale < calibrated_scale:
             raise InvalidArgument("only the calibrated uses, at the calibrated scale, can be charged")
         return Fraction(1)
 
-    def share_of(self, use: Mechanism, scale: float, own_scale: float) -> Fraction:
+    def spent_share_of(self, use: Mechanism, scale: float, own_scale: float) -> Fraction:
         """Return what one use takes: of Gaussian uses its part, of others 1/times if it costs no more."""
         if use == self:
-            return self.share(scale, self, own_scale)
-        part = self.base.share_of(use, scale, own_scale) if use.kind == self.base.kind else None
+            return self.spent_share(scale, self, own_scale)
+        part = self.base.spent_share_of(use, scale, own_scale) if use.kind == self.base.kind else None
         if part is not None and self.base.as_gaussian(own_scale) is not None:
             return part / self.times
         if part is None or part > 1:

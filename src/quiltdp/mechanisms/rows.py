@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quiltdp.errors import InvalidArgument, option
-from quiltdp.mechanisms.cells import columns_of, number_of, text_of
+from quiltdp.mechanisms.cells import named_columns, read_number, read_text
 
 _MAX_ROWS = 2**32
 _DEEPEST = 60  # nesting of data that have an identity
@@ -45,12 +45,12 @@ def row_count(data: Any, name: str) -> int:
     return int(rows)
 
 
-def row_form(data: Any) -> Any:
+def describe_rows(data: Any) -> Any:
     """Return what a callable sees besides the cells: the kind of data, the columns, the shape of a row."""
     if isinstance(data, Mapping):
-        return {name: row_form(_column(column)) for name, column in data.items()}
+        return {name: describe_rows(_list_of_tuple(column)) for name, column in data.items()}
     if isinstance(data, tuple):
-        return tuple(map(row_form, data))
+        return tuple(map(describe_rows, data))
     if isinstance(data, Sequence):
         return "sequence"
     kind = "array" if isinstance(data, np.ndarray) else type(data).__name__
@@ -64,7 +64,7 @@ def copy_rows(data: Any, rows: NDArray[np.intp]) -> Any:
     from 0: what is no column is no part of the data.
     """
     if isinstance(data, Mapping):
-        return {name: copy_rows(_column(column), rows) for name, column in data.items()}
+        return {name: copy_rows(_list_of_tuple(column), rows) for name, column in data.items()}
     if isinstance(data, tuple):
         return tuple(None if part is None else copy_rows(part, rows) for part in data)
     if isinstance(data, np.ndarray):
@@ -73,7 +73,7 @@ def copy_rows(data: Any, rows: NDArray[np.intp]) -> Any:
         array.setflags(write=False)
         return array
     if hasattr(data, "iloc"):
-        return _copied_frame(data.iloc[rows].reset_index(drop=True).copy())  # iloc may give a view
+        return _copy_frame(data.iloc[rows].reset_index(drop=True).copy())  # iloc may give a view
     if isinstance(data, Sequence):
         return [copy.deepcopy(data[k]) for k in rows]
     try:
@@ -84,14 +84,14 @@ def copy_rows(data: Any, rows: NDArray[np.intp]) -> Any:
         ) from error
 
 
-def _column(column: Any) -> Any:
+def _list_of_tuple(column: Any) -> Any:
     return list(column) if isinstance(column, tuple) else column  # elsewhere a tuple is parts
 
 
-def _copied_frame(frame: Any) -> Any:
+def _copy_frame(frame: Any) -> Any:
     """Return a DataFrame or Series whose cells are copies too: pandas shares those that are objects."""
     if frame.ndim == 1:
-        return _copied_frame(frame.to_frame()).iloc[:, 0]
+        return _copy_frame(frame.to_frame()).iloc[:, 0]
     for k, kind in enumerate(frame.dtypes):
         if isinstance(kind, np.dtype) and kind.hasobject:
             frame.isetitem(k, copy.deepcopy(frame.iloc[:, k].to_numpy(copy=True)))
@@ -122,15 +122,15 @@ class _Unidentifiable(InvalidArgument):
 
 def _digest(value: Any) -> str:
     """Return a digest of a value's content, the same in every process of one Python version."""
-    walk = _Walk()
+    walk = _ContentHasher()
     try:
-        walk.feed(value, 0)
+        walk.add_value(value, 0)
     except RecursionError:
         raise _Unidentifiable("it is nested too deeply") from None
     return walk.hash.hexdigest()
 
 
-class _Walk:
+class _ContentHasher:
     """One pass over a value; what was met before is named by when it was met."""
 
     def __init__(self) -> None:
@@ -139,45 +139,45 @@ class _Walk:
         self._kept: list[Any] = []  # so that no address is used twice
         self._number = count()
 
-    def put(self, tag: str, content: bytes = b"") -> None:
+    def add_content(self, tag: str, content: bytes = b"") -> None:
         self.hash.update(f"{tag}:{len(content)}:".encode() + content)
 
-    def feed(self, value: Any, depth: int) -> None:
+    def add_value(self, value: Any, depth: int) -> None:
         """Add a value and everything that it is made of."""
         if depth > _DEEPEST:
             raise _Unidentifiable("it is nested too deeply")
-        if self._plain(value):
+        if self._add_plain_value(value):
             return
         if id(value) in self._met:
-            self.put("again", str(self._met[id(value)]).encode())
+            self.add_content("again", str(self._met[id(value)]).encode())
             return
         self._met[id(value)] = next(self._number)
         self._kept.append(value)
-        parts = _parts(value)
-        self.put(type(value).__qualname__, str(len(parts)).encode())
+        parts = _value_parts(value)
+        self.add_content(type(value).__qualname__, str(len(parts)).encode())
         for part in parts:
-            self.feed(part, depth + 1)
+            self.add_value(part, depth + 1)
 
-    def _plain(self, value: Any) -> bool:
+    def _add_plain_value(self, value: Any) -> bool:
         """Add a value that has no parts; return whether it was one."""
         if value is None or isinstance(value, (bool, float, complex, type(Ellipsis))):
-            self.put(type(value).__name__, repr(value).encode())
+            self.add_content(type(value).__name__, repr(value).encode())
         elif isinstance(value, int):
-            self.put("int", f"{value:x}".encode())
+            self.add_content("int", f"{value:x}".encode())
         elif isinstance(value, str):
-            self.put("str", value.encode("utf-8", "surrogatepass"))
+            self.add_content("str", value.encode("utf-8", "surrogatepass"))
         elif isinstance(value, (bytes, bytearray)):
-            self.put("bytes", bytes(value))
+            self.add_content("bytes", bytes(value))
         elif isinstance(value, type):
-            self.put("name", f"{value.__module__}.{value.__qualname__}".encode())
+            self.add_content("name", f"{value.__module__}.{value.__qualname__}".encode())
         elif isinstance(value, np.ndarray) and not value.dtype.hasobject:
-            self.put(f"array {value.dtype.str} {value.shape}", np.ascontiguousarray(value).tobytes())
+            self.add_content(f"array {value.dtype.str} {value.shape}", np.ascontiguousarray(value).tobytes())
         else:
             return False
         return True
 
 
-def _parts(value: Any) -> list[Any]:
+def _value_parts(value: Any) -> list[Any]:
     """Return what a value is made of."""
     if isinstance(value, (list, tuple)):
         return list(value)
@@ -200,10 +200,10 @@ def _object_parts(value: Any) -> list[Any]:
         raise _Unidentifiable(f"a {type(value).__qualname__} has no content that can be told") from error
     if isinstance(reduced, str):
         return [type(value), reduced]
-    return [type(value), None, *_listed(reduced)]  # None: ledgers are bound to data by this digest
+    return [type(value), None, *_list_reduction(reduced)]  # None: ledgers are bound to data by this digest
 
 
-def _listed(made: tuple[Any, ...]) -> list[Any]:
+def _list_reduction(made: tuple[Any, ...]) -> list[Any]:
     builder: Callable[..., Any] = made[0]
     name = f"{getattr(builder, '__module__', '')}.{getattr(builder, '__qualname__', '')}"
     items = [list(part) if part is not None else None for part in made[3:5]]
@@ -215,24 +215,24 @@ def data_identity(data: Any) -> str | None:
 
     Cells of named columns count by what they say: 1, 1.0, "1" and True are the same cell.
     """
-    columns = columns_of(data)
+    columns = named_columns(data)
     if columns is None:
         try:
             return _digest(data)
         except _Unidentifiable:
             return None
-    walk = _Walk()
+    walk = _ContentHasher()
     for name in sorted(columns):
         cells = columns[name]
         if cells.dtype.kind in "biuf":
             numbers = cells.astype(np.float64)
         else:
-            numbers = np.fromiter(map(number_of, cells), dtype=np.float64, count=len(cells))
+            numbers = np.fromiter(map(read_number, cells), dtype=np.float64, count=len(cells))
         odd = np.flatnonzero(np.isnan(numbers))
         numbers = np.where(np.isnan(numbers), 0.0, numbers) + 0.0  # one NaN, one zero
-        walk.put("column", name.encode("utf-8", "surrogatepass"))
-        walk.put("numbers", numbers.tobytes())
-        walk.put("places", odd.astype(np.int64).tobytes())
+        walk.add_content("column", name.encode("utf-8", "surrogatepass"))
+        walk.add_content("numbers", numbers.tobytes())
+        walk.add_content("places", odd.astype(np.int64).tobytes())
         for k in odd:
-            walk.put("text", text_of(cells[k]).encode("utf-8", "surrogatepass"))
+            walk.add_content("text", read_text(cells[k]).encode("utf-8", "surrogatepass"))
     return walk.hash.hexdigest()

@@ -48,7 +48,7 @@ class Sensitivities(PerRecord[float]):
     __slots__ = ()
 
     def __init__(self, values: Mapping[str, float]) -> None:
-        self._items = {str(name): _checked(value, name) for name, value in values.items()}
+        self._items = {str(name): _check_sensitivity(value, name) for name, value in values.items()}
         if not any(self._items.values()):
             raise InvalidArgument("sensitivity: no record has a sensitivity above 0")
 
@@ -64,7 +64,7 @@ class RecordValues(PerRecord[Numbers]):
     __slots__ = ()
 
     def __init__(self, values: Mapping[str, Sequence[float]]) -> None:
-        self._items = {str(name): _numbers(row, f"of record {name!r}") for name, row in values.items()}
+        self._items = {str(name): _check_values(row, f"of record {name!r}") for name, row in values.items()}
 
     def __repr__(self) -> str:
         return f"<values of {len(self._items)} records>"
@@ -74,24 +74,24 @@ def frozen_values(values: Values) -> Numbers | RecordValues:
     """Return checked values of the states: one list for all records, or one per record."""
     if isinstance(values, RecordValues):
         return values
-    return RecordValues(values) if isinstance(values, Mapping) else _numbers(values, "of the states")
+    return RecordValues(values) if isinstance(values, Mapping) else _check_values(values, "of the states")
 
 
-def spread_of(values: Numbers | RecordValues) -> Sensitivity:
+def value_spread(values: Numbers | RecordValues) -> Sensitivity:
     """Return how far one record moves the sum: the largest difference of its values, rounded up."""
     if isinstance(values, RecordValues):
-        spreads = {row: _spread(row) for row in set(values.values())}
+        spreads = {row: _largest_difference(row) for row in set(values.values())}
         return {name: spreads[row] for name, row in values.items()}
-    return _spread(values)
+    return _largest_difference(values)
 
 
-def _spread(values: Numbers) -> float:
+def _largest_difference(values: Numbers) -> float:
     return round_up(Fraction(max(values)) - Fraction(min(values)))
 
 
-def _numbers(values: Sequence[float], whose: str) -> Numbers:
+def _check_values(values: Sequence[float], whose: str) -> Numbers:
     try:
-        numbers = tuple(number(value, f"values {whose}") for value in values)
+        numbers = tuple(check_number(value, f"values {whose}") for value in values)
     except TypeError:
         raise InvalidArgument(f"values {whose} must be a list of numbers, not {values!r}") from None
     if not numbers or not all(map(math.isfinite, numbers)):
@@ -105,10 +105,10 @@ def frozen_sensitivity(value: Sensitivity) -> float | Sensitivities:
         return value
     if isinstance(value, Mapping):
         return Sensitivities(value)
-    return positive(value, "sensitivity")
+    return check_positive(value, "sensitivity")
 
 
-def each(sensitivity: Sensitivity, of: Callable[[float], _Of]) -> _Of | dict[str, _Of]:
+def map_sensitivity(sensitivity: Sensitivity, of: Callable[[float], _Of]) -> _Of | dict[str, _Of]:
     """Return a function of Δ, or of every Δ_j: it is called once for equal ones."""
     if not isinstance(sensitivity, Mapping):
         return of(sensitivity)
@@ -128,15 +128,15 @@ def largest_ratio(own: Sensitivity, calibrated: Sensitivity) -> Fraction:
     return max(Fraction(mine) / Fraction(whole) for mine, whole in pairs)
 
 
-def positive(value: object, name: str) -> float:
+def check_positive(value: object, name: str) -> float:
     """Return ``value`` as a double in (0, ∞), or refuse it by name."""
-    checked = number(value, name)
+    checked = check_number(value, name)
     if not (0.0 < checked < math.inf):
         raise InvalidArgument(f"{option(name)} must be a positive finite number, not {value!r}")
     return checked
 
 
-def number(value: object, name: str) -> float:
+def check_number(value: object, name: str) -> float:
     """Return ``value`` as a double, or refuse it by name."""
     if isinstance(value, bool):
         raise InvalidArgument(f"{option(name)} must be a number, not {value!r}")
@@ -148,7 +148,7 @@ def number(value: object, name: str) -> float:
         raise InvalidArgument(f"{option(name)} is too large for a floating-point number") from None
 
 
-def whole(weight: float) -> int:
+def round_up_whole(weight: float) -> int:
     """Return a sum of whole sensitivities that arrives raised by a few units in its last place."""
     return math.ceil(weight * (1.0 - 1e-9))
 
@@ -163,18 +163,18 @@ def whole_at_least_one(value: object, name: str) -> int:
     return count
 
 
-def single_epsilon(dp_epsilon: object, noise: str) -> float:
+def check_single_epsilon(dp_epsilon: object, noise: str) -> float:
     """Return the one finite ε ≥ 0 that approximate DP aims at, or refuse it; one per record is none."""
     if isinstance(dp_epsilon, Mapping):
         raise InvalidArgument(f"dp_epsilon must be one number for {noise}")
-    target = number(dp_epsilon, "dp_epsilon")
+    target = check_number(dp_epsilon, "dp_epsilon")
     if not 0.0 <= target < math.inf:
         raise InvalidArgument(f"dp_epsilon must be finite and ≥ 0, not {dp_epsilon!r}")
     return target
 
 
-def _checked(value: object, record: object) -> float:
-    delta = number(value, f"sensitivity of record {record!r}")
+def _check_sensitivity(value: object, record: object) -> float:
+    delta = check_number(value, f"sensitivity of record {record!r}")
     if not (0.0 <= delta < math.inf):
         raise InvalidArgument(f"sensitivity of record {record!r} must be finite and ≥ 0, not {value!r}")
     return delta

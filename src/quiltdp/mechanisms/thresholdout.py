@@ -26,8 +26,8 @@ from typing import Any, Literal
 
 from quiltdp.errors import InvalidArgument
 from quiltdp.mechanisms.additive import smallest_sensitivity
-from quiltdp.mechanisms.contract import PureMechanism, dp_accounting, register
-from quiltdp.mechanisms.noise import Grid, NoiseSource, SecureNoise, charged_units
+from quiltdp.mechanisms.contract import PureMechanism, import_dp_accounting, register
+from quiltdp.mechanisms.noise import Grid, NoiseSource, SecureNoise, charged_scale
 from quiltdp.mechanisms.sensitivities import Sensitivity, frozen_sensitivity, whole_at_least_one
 
 __all__ = [
@@ -78,7 +78,7 @@ class Thresholdout(PureMechanism):
         """How many answers may come from the holdout."""
         return self.budget
 
-    def _factor(self) -> Fraction:
+    def _cost_factor(self) -> Fraction:
         return Fraction(9 * self.budget, 4)
 
     def to_opendp(self, scale: float) -> Any:
@@ -93,8 +93,8 @@ class Thresholdout(PureMechanism):
         the accountant of ``dp_accounting`` takes it for other neighbours only, and forgets how often
         it was repeated.
         """
-        event = dp_accounting().dp_event
-        return event.DiscreteLaplaceDpEvent(noise_parameter=self._largest(scale), sensitivity=1)
+        event = import_dp_accounting().dp_event
+        return event.DiscreteLaplaceDpEvent(noise_parameter=self._largest_alpha(scale), sensitivity=1)
 
     @classmethod
     def default_sensitivity(cls, *, most: int, people: int) -> float:
@@ -175,7 +175,7 @@ class ThresholdoutMechanism:
         smallest = smallest_sensitivity(spec.sensitivity)
         self.grid = Grid.finer_than(smallest, self.scale)
         self._scales = {
-            k: charged_units(k * Fraction(self.scale), self.grid, smallest, 1 + ROUNDING_TOLERANCE)
+            k: charged_scale(k * Fraction(self.scale), self.grid, smallest, 1 + ROUNDING_TOLERANCE)
             for k in (1, 2, 4)
         }
         self._noise: NoiseSource = noise if noise is not None else SecureNoise()

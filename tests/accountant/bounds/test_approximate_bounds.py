@@ -19,7 +19,7 @@ from quiltdp.accountant.bounds.contract import Problem
 from quiltdp.accountant.verify import leakage_of
 from quiltdp.errors import InvalidArgument
 from quiltdp.mechanisms import GaussianProfile
-from quiltdp.mechanisms.profiles import OneByOne
+from quiltdp.mechanisms.profiles import ScalarProfile
 
 SPEC = qd.Gaussian(sensitivity=1.0, delta=1e-6)
 
@@ -86,7 +86,7 @@ def test_coarse_bins_and_classes_only_raise_the_bound(monkeypatch: pytest.Monkey
 def test_joined_bins_taken_apart_where_they_decide_are_all_bins() -> None:
     """Privacy-loss distributions are few: the same number as with every weight by itself."""
 
-    class Slow(OneByOne):
+    class Slow(ScalarProfile):
         asked = 0
 
         def delta(self, epsilon: float, weight: float) -> float:

@@ -63,7 +63,7 @@ from quiltdp.accountant.trade_offs import (
 from quiltdp.errors import InvalidArgument
 from quiltdp.inference.workspace import Workspace
 from quiltdp.mechanisms import GroupProfile
-from quiltdp.mechanisms.profiles import OneByOne
+from quiltdp.mechanisms.profiles import ScalarProfile
 from quiltdp.numbers import EPS
 from quiltdp.work import WorkBudget
 
@@ -263,7 +263,7 @@ class _Transports:
         last = min(total, least + math.ceil((leak + _FARTHEST) / rate))
         edges = _bins(least, last + 1)
         end = len(edges) - 1
-        cuts = [k for k in _FEW_CUTS if k < end] if isinstance(profile, OneByOne) else list(range(end))
+        cuts = [k for k in _FEW_CUTS if k < end] if isinstance(profile, ScalarProfile) else list(range(end))
         known: dict[tuple[int, int], float] = {}
         while True:
             self.pure.workspace.guard.check()

@@ -254,7 +254,7 @@ def mechanism_share(
         return _whole_part(spend_share(spec.exact_dp_epsilon(scale), total))
     if isinstance(spec.deltas, Mapping):  # the records must be the calibration's own
         _mapped_share(spec.deltas, calibrated.deltas)
-    return _whole_part(calibrated.share_of(spec, scale, calibration.sigma))
+    return _whole_part(calibrated.spent_share_of(spec, scale, calibration.sigma))
 
 
 def refuse_other_query(calibrated: Mechanism, use: Mechanism | None) -> None:

@@ -78,7 +78,7 @@ class RowsFit:
     assumptions: tuple[str, ...]
 
 
-def columns_of(table: Any, missing: str = "refuse") -> dict[str, list[Any]]:
+def named_columns(table: Any, missing: str = "refuse") -> dict[str, list[Any]]:
     """Return the columns of a DataFrame or a mapping as plain lists; missing values are refused by row.
 
     Truth values become 0 and 1, categories their labels.  With ``missing="gap"`` a missing value is
@@ -86,7 +86,7 @@ def columns_of(table: Any, missing: str = "refuse") -> dict[str, list[Any]]:
 
     Examples
     --------
-    >>> columns_of({"flag": [False, True], "town": ["Oslo", "Rome"]})
+    >>> named_columns({"flag": [False, True], "town": ["Oslo", "Rome"]})
     {'flag': [0, 1], 'town': ['Oslo', 'Rome']}
     """
     found: dict[str, list[Any]] = {}
@@ -154,7 +154,7 @@ def fit_rows(
     >>> model.fit.columns, model.fit.skipped, len(model.nodes)
     ({'slow': 2, 'coin': 2}, {'id': 'it counts the rows'}, 50000)
     """
-    columns = columns_of(table, missing)
+    columns = named_columns(table, missing)
     for what, names in (("group", [group]), ("time", [time]), ("unit", [unit]), ("read", read or [])):
         for name in names:
             if name is not None and name not in columns:
