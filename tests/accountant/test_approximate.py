@@ -115,7 +115,9 @@ def test_one_limit_for_preparing_and_searching(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_budget_of_ones_own_is_told_as_such() -> None:
-    told = WorkBudget(level="custom", quilts=3).stopped(GuardReached("the time limit was reached"), ["swing"])
+    told = WorkBudget(level="custom", quilts=3).describe_stop(
+        GuardReached("the time limit was reached"), ["swing"]
+    )
     assert "the same work budget with until='swing' gives this partial answer again" in told
 
 

@@ -118,5 +118,5 @@ def test_adversaries_are_asked_in_workers_with_the_same_answers(spec, monkeypatc
             assert [c.to_json() for c in there] == [c.to_json() for c in here]
             assert all(c.origin[0] is model for c in there)
             assert [c.origin[1] for c in there] == [c.origin[1] for c in here]
-    assert sent.count("_calibrated") == len(compare.COMPARED)
+    assert sent.count("_calibrate_against") == len(compare.COMPARED)
     assert len(set(sent)) > 1

@@ -32,7 +32,7 @@ class Some(Component):
             assert self.prepare(b.name).refused is None
             self.taken.append(b)
 
-    def entry(self, name: str) -> Registered:
+    def find_entry(self, name: str) -> Registered:
         return self.own[name]
 
 

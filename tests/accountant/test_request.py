@@ -43,7 +43,7 @@ def test_a_guard_is_shared_and_a_number_of_seconds_is_not() -> None:
     guard = Guard(5.0)
     assert Request(CHAIN, time_limit=guard).shares_guard
     assert not Request(CHAIN, time_limit=5.0).shares_guard
-    other = Request(CHAIN, time_limit=5.0).by_method("group", "quick")
+    other = Request(CHAIN, time_limit=5.0).with_method("group", "quick")
     assert (other.method, other.budget.level, other.shares_guard) == ("group", "quick", True)
 
 

@@ -266,7 +266,7 @@ def test_a_worker_that_is_lost_ends_the_answer(monkeypatch: pytest.MonkeyPatch) 
         asked.append(adversary.name)
         raise WorkerLost("lost")
 
-    monkeypatch.setattr(ProfileAccountant, "_prepared", lost)
+    monkeypatch.setattr(ProfileAccountant, "_prepare_profile", lost)
     with pytest.raises(WorkerLost):
         ProfileAccountant(qd.example("cancer")).prior(0.1)
     assert asked[2:] == ["prior"]

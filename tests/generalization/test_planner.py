@@ -18,13 +18,13 @@ from quiltdp.chain import markov_chains
 from quiltdp.errors import InvalidArgument, Refused
 from quiltdp.generalization import plan, plan_length
 from quiltdp.generalization.concentration import additive_concentration, contraction
-from quiltdp.generalization.plan_search import Contender, Need
+from quiltdp.generalization.plan_search import Contender, ThresholdNeed
 from quiltdp.generalization.routes import (
     AnyLawRoute,
     Task,
+    default_resolution,
     grid_answers,
     log_questions,
-    nice_resolution,
     split_accuracy,
 )
 from quiltdp.papers.zhao import expected_excess, sample_failure, with_published
@@ -54,7 +54,7 @@ def any_law(model_length, task, accuracy=None, share=0.5, factor=9.0):
     """The theorem for any joint law alone, on a made-up accountant."""
     route = AnyLawRoute(Proportional(factor))
     contender = Contender(route, route)
-    need = Need(share)
+    need = ThresholdNeed(share)
     return contender.best(task, need) if accuracy is None else contender.at(task, accuracy, need)
 
 
@@ -64,7 +64,7 @@ def test_the_theorem_for_any_law_keeps_its_own_arithmetic():
     assert found.threshold >= 0.2
     # the promise, recomputed from the formulas alone; an answer's rounding takes half a step
     alpha = 9 * 10 / (4 * found.sigma * 200_000)
-    bias, step = math.tanh(9 * alpha / 4), nice_resolution(0.4)
+    bias, step = math.tanh(9 * alpha / 4), default_resolution(0.4)
     best = 1.0
     for c in np.linspace(0.5, 8, 151) * found.sigma:
         a = 0.4 - bias - c

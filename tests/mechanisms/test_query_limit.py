@@ -18,7 +18,7 @@ from quiltdp.chain import ChainModel
 from quiltdp.errors import BudgetSpent, InvalidArgument, Refused
 from quiltdp.generalization import extend_plan, holdout_arguments, plan_result
 from quiltdp.generalization.concentration import additive_concentration
-from quiltdp.generalization.routes import DescriptionRoute, Task, nice_resolution
+from quiltdp.generalization.routes import DescriptionRoute, Task, default_resolution
 from quiltdp.mechanisms import InsecureDeterministicNoise
 from quiltdp.mechanisms.thresholdout import sample_error
 
@@ -203,7 +203,7 @@ def test_what_is_promised_of_the_population_is_certified_for_all_queries(chain: 
 def test_an_extension_counts_answers_as_they_are_rounded() -> None:
     """A worse accuracy does not make the grid of the ledger coarser, nor its answers fewer."""
     route = DescriptionRoute(additive_concentration(qd.markov_chain([[0.6, 0.4], [0.4, 0.6]], 3000)))
-    fine, own = (Task(3000, 40, 5, 0.05, r) for r in (0.001, nice_resolution(0.4)))
+    fine, own = (Task(3000, 40, 5, 0.05, r) for r in (0.001, default_resolution(0.4)))
     assert route.threshold(fine, 1e-3, 0.4) < route.threshold(own, 1e-3, 0.4)
     assert route.threshold(own, 1e-3, 0.4) == route.threshold(Task(3000, 40, 5, 0.05), 1e-3, 0.4)
     assert route.threshold(Task(3000, 40, 5, 0.05, 0.0), 1e-3, 0.4) == -np.inf

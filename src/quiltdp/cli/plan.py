@@ -73,7 +73,7 @@ def plan(
     $ quiltdp plan models/location_chain.json --budget 1 --queries 10 --accuracy 0.3 --shortest
     """
     with limited(time_limit, allow_partial=allow_partial, json=json) as limits:
-        from quiltdp.generalization.plan_result import columns_asked
+        from quiltdp.generalization.plan_result import allowed_columns
 
         if apply is not None:
             check_new_ledger(apply)
@@ -99,7 +99,7 @@ def plan(
             _apply(apply, found, calibration, loaded)
         if json:
             made = None if calibration is None else loads(calibration.to_json())
-            facts = {"model": model, **found.to_dict(), **columns_asked(loaded), "calibration": made}
+            facts = {"model": model, **found.to_dict(), **allowed_columns(loaded), "calibration": made}
             emit_json("plan", facts, limits.reached)
             return
         print(found, flush=True)
@@ -122,7 +122,7 @@ def _calibrated(model: Any, plan: Any, shortest: bool, wanted: bool, **how: Any)
 
 def _apply(ledger: Path, plan: Any, calibration: Any, model: Any) -> None:
     from quiltdp.accountant.ledger import Ledger
-    from quiltdp.generalization.plan_result import columns_asked, plan_calibration
+    from quiltdp.generalization.plan_result import allowed_columns, plan_calibration
     from quiltdp.mechanisms.holdout import checked_settings
 
     if calibration is None:
@@ -133,7 +133,7 @@ def _apply(ledger: Path, plan: Any, calibration: Any, model: Any) -> None:
         plan.queries,
         resolution=plan.resolution,
         accuracy=plan.accuracy,
-        columns=columns_asked(model).get("columns"),
+        columns=allowed_columns(model).get("columns"),
     )
     Ledger.create(ledger, calibration, settings=settings)
 

@@ -16,15 +16,15 @@ RELATIVE_ROUNDING = 1e-12
 
 def round_up(value: float) -> float:
     """Return a number certainly not below the exact value that ``value`` approximates."""
-    return _checked(value + RELATIVE_ROUNDING * abs(value) if math.isfinite(value) else value)
+    return _refuse_nan(value + RELATIVE_ROUNDING * abs(value) if math.isfinite(value) else value)
 
 
 def round_down(value: float) -> float:
     """Return a number certainly not above the exact value that ``value`` approximates."""
-    return _checked(value - RELATIVE_ROUNDING * abs(value) if math.isfinite(value) else value)
+    return _refuse_nan(value - RELATIVE_ROUNDING * abs(value) if math.isfinite(value) else value)
 
 
-def _checked(value: float) -> float:
+def _refuse_nan(value: float) -> float:
     if math.isnan(value):
         raise InvalidArgument("the bound is not a number: the parameters are too extreme")
     return value

@@ -65,9 +65,9 @@ class Concentration:
     def radius(self, chance: float, *, sensitivity: float | None = None) -> float:
         """Return a with P[|q − E q| > a] ≤ ``chance``: Δ √(Σ h_i² ln(2/chance)/2), rounded up."""
         delta = 1 / self.records if sensitivity is None else positive("sensitivity", sensitivity)
-        return round_up(delta * self.records * self.within(math.log(2 / probability("chance", chance))))
+        return round_up(delta * self.records * self.deviation_at(math.log(2 / probability("chance", chance))))
 
-    def within(self, nats: float) -> float:
+    def deviation_at(self, nats: float) -> float:
         """Return t with P[|q − E q| > t] ≤ 2 e^{−nats} for Δ = 1/n, rounded up."""
         return round_up(math.sqrt(nats / (2 * self.effective_sample_size)))
 
@@ -82,33 +82,33 @@ class GroupSums(Concentration):
     groups: Mapping[tuple[int, float], int]
 
     @cached_property
-    def _costs(self) -> tuple[Floats, Floats]:
+    def _chernoff_costs(self) -> tuple[Floats, Floats]:
         """λ and Σ ln E exp(λ²(K² + m − K)/8) over the groups, K ~ Bin(m, c)."""
         scales = np.geomspace(1e-6, 10, 600)
         total = np.zeros(len(scales))
         for (size, chance), many in self.groups.items():
             copied = np.arange(size + 1.0)
-            powers = scales[:, None] ** 2 * (copied**2 + size - copied) / 8 + _binomial(size, chance)
+            powers = scales[:, None] ** 2 * (copied**2 + size - copied) / 8 + _log_binomial(size, chance)
             top = powers.max(axis=1)
             total += many * (top + np.log(np.exp(powers - top[:, None]).sum(axis=1)))
         return scales, total * (1 + 1e-12)
 
-    def within(self, nats: float) -> float:
+    def deviation_at(self, nats: float) -> float:
         """Return t with P[|q − E q| > t] ≤ 2 e^{−nats}, by Chernoff's bound, rounded up."""
-        scales, costs = self._costs
+        scales, costs = self._chernoff_costs
         return round_up(float(((nats + costs) / scales).min()) / self.records)
 
     def tail(self, t: float, *, sensitivity: float | None = None) -> float:
         """Return 2 exp(−sup_λ (λnt − costs)), at most 1, rounded up."""
         delta = 1 / self.records if sensitivity is None else positive("sensitivity", sensitivity)
-        scales, costs = self._costs
+        scales, costs = self._chernoff_costs
         return min(
             1.0,
             round_up(2 * math.exp(-max(0.0, float((scales * non_negative("t", t) / delta - costs).max())))),
         )
 
 
-def _binomial(size: int, chance: float) -> Floats:
+def _log_binomial(size: int, chance: float) -> Floats:
     """Return ln P[Bin(m, c) = k] for k = 0, …, m."""
     if chance in (0.0, 1.0):
         return np.where(np.arange(size + 1) == chance * size, 0.0, -np.inf)
@@ -192,14 +192,14 @@ def additive_concentration(model: Model) -> Concentration:
         return GroupSums(len(model.records), round_up(total), groups)
     total = 0.0
     for segment in model.segments:
-        norm = 0.0 if segment.length == 1 else 1 - (1 - _norm(segment)) * (1 - 1e-9)
+        norm = 0.0 if segment.length == 1 else 1 - (1 - _operator_norm(segment)) * (1 - 1e-9)
         if norm >= 1:
             raise InvalidArgument("the chain does not mix")
         total += segment.length * (1 + norm) / (1 - norm)
     return Concentration(len(model.records), round_up(total))
 
 
-def _norm(segment: ChainSegment) -> float:
+def _operator_norm(segment: ChainSegment) -> float:
     """Return the norm of a stationary chain's transition operator on functions of mean zero."""
     if not segment.homogeneous:
         raise InvalidArgument("sums concentrate by the norm of one transition matrix")
@@ -222,7 +222,7 @@ def _copying_groups(model: Model) -> Counter[tuple[int, float]]:
         elif len(factor.scope) == 2 and factor.scope[0] in laws and model.is_record(factor.scope[1]):
             hub = factor.scope[0]
             if (key := (id(factor.table), id(laws[hub]))) not in known:
-                known[key] = _copying(np.asarray(factor.table), np.asarray(laws[hub]))
+                known[key] = _copy_probability(np.asarray(factor.table), np.asarray(laws[hub]))
             copies[hub].append(known[key])
         elif len(factor.scope) > 1:
             raise InvalidArgument(
@@ -233,7 +233,7 @@ def _copying_groups(model: Model) -> Counter[tuple[int, float]]:
     return Counter((len(found), found[0]) for found in copies.values())
 
 
-def _copying(table: Floats, law: Floats) -> float:
+def _copy_probability(table: Floats, law: Floats) -> float:
     """Return c, rounded up, where the table is c times the identity plus 1 − c times the law."""
     if table.shape == (len(law), len(law)):
         chance = float(np.clip((np.trace(table) - 1) / max(len(law) - 1, 1), 0, 1))
@@ -290,10 +290,10 @@ def influence_sums(model: Model) -> dict[str, float]:
             if theta > 0:
                 children[place[parent]].append((place[f.scope[-1]], theta))
     record = [model.is_record(node) for node in order]
-    return {node: _reach(k, children, record) for k, node in enumerate(order)}
+    return {node: _influence_sum(k, children, record) for k, node in enumerate(order)}
 
 
-def _reach(start: int, children: list[list[tuple[int, float]]], record: Sequence[bool]) -> float:
+def _influence_sum(start: int, children: list[list[tuple[int, float]]], record: Sequence[bool]) -> float:
     """Push δ from one node down to all it reaches, in topological order."""
     moved = {start: 1.0}
     queue = [start]
@@ -322,7 +322,7 @@ def _chain_sum(segment: ChainSegment) -> float:
             h = 1.0 + seen[id(table)] * h
             total += h * h
         return round_up(total)
-    partial, limit = _forgetting(segment)
+    partial, limit = _contraction_sums(segment)
     # with m steps to go, h = 1 + τ_1 + … + τ_m; beyond the known powers min(m + 1, the limit)
     known = np.minimum(partial[: segment.length], limit)
     total = float(known @ known)
@@ -330,17 +330,17 @@ def _chain_sum(segment: ChainSegment) -> float:
     if beyond > 0:
         first = len(known) + 1
         growing = max(0, min(beyond, int(min(limit, 1e15)) - first + 1))  # m + 1 below the limit
-        total += _squares(first + growing - 1) - _squares(first - 1)
+        total += _sum_of_squares(first + growing - 1) - _sum_of_squares(first - 1)
         if beyond > growing:
             total += (beyond - growing) * limit * limit
     return round_up(total)
 
 
-def _squares(k: int) -> int:
+def _sum_of_squares(k: int) -> int:
     return k * (k + 1) * (2 * k + 1) // 6
 
 
-def _forgetting(segment: ChainSegment) -> tuple[np.ndarray, float]:
+def _contraction_sums(segment: ChainSegment) -> tuple[np.ndarray, float]:
     """Return the partial sums 1 + τ_1 + … + τ_m, and a bound on all of them.
 
     τ_d is the contraction of the d-step matrix.  It is submultiplicative, so with S = Σ_{d<D} τ_d

@@ -79,7 +79,7 @@ class MaxInformation:
         exponent = self.nats + math.log(p)
         return min(1.0, round_up(math.exp(exponent) + self.beta)) if exponent < 0 else 1.0
 
-    def at_half(self) -> MaxInformation:
+    def for_half_level(self) -> MaxInformation:
         """Return the bound that gives twice the probability: for half of a level."""
         return replace(self, nats=self.nats + math.log(2.0), beta=2 * self.beta)
 
@@ -131,7 +131,7 @@ def exact_max_information(joint: ArrayLike, beta: float = 0.0) -> MaxInformation
     return MaxInformation(float(ratio.max()), beta, "this law", "exact (likelihood-ratio sort)")
 
 
-def _counted(epsilon: float | Iterable[float], n: int | None) -> NDArray[np.float64]:
+def _leakages_of_records(epsilon: float | Iterable[float], n: int | None) -> NDArray[np.float64]:
     if n is None and not isinstance(epsilon, Iterable):
         raise InvalidArgument("one epsilon for all records needs n, the number of records")
     return leakage_array(epsilon, n, name="epsilons")
@@ -228,7 +228,7 @@ def bayesian_dp_max_information(
     """
     beta = within("beta", beta, 0.0, 1.0, open_low=True, instead="for β = 0 use pure_dp_max_information")
     beta = probability("beta", beta)
-    leaks = _counted(epsilon, n)
+    leaks = _leakages_of_records(epsilon, n)
     size, largest = count("n", n) if n is not None else leaks.size, float(leaks.max())
     square = sum_of_squares(leaks if leaks.size > 1 else largest, size)
     if math.isinf(square):
@@ -259,7 +259,7 @@ def bayesian_dp_bounds(
     >>> [float(f"{p:.2g}") for p in correct_p_values([1e-6, 1e-3, 0.02], max_information=many)]
     [1.8e-06, 0.0016, 0.03]
     """
-    values = _counted(epsilon, n)
+    values = _leakages_of_records(epsilon, n)
     size = count("n", n) if n is not None else int(values.size)
     leaks = float(values[0]) if values.size == 1 else values
     found = [bayesian_dp_max_information(leaks, size, 10.0 ** (k / 8) / 2) for k in range(-118, 1)]
@@ -373,7 +373,7 @@ def approximate_dp_max_information(epsilon: float, delta: float, n: int, beta: f
     beta = probability("beta", beta)
     if delta == 0:
         return product_dp_max_information(eps, n, beta)
-    best = _best_sharp(eps, delta, n, beta)
+    best = _search_sharp(eps, delta, n, beta)
     if best is None:
         raise InvalidArgument(
             f"delta = {delta:g} is too large for beta = {beta:g} on {n} records: the bound needs about"
@@ -382,7 +382,7 @@ def approximate_dp_max_information(epsilon: float, delta: float, n: int, beta: f
     return MaxInformation(round_up(best), beta, "product laws", "(ε, δ)-DP on product data")
 
 
-def _sharp(eps: float, delta: float, n: int, beta: float, *, kappa: float, hat: float) -> float:
+def _evaluate_sharp(eps: float, delta: float, n: int, beta: float, *, kappa: float, hat: float) -> float:
     """Evaluate the claim at κ and δ̂; ∞ where it does not apply."""
     second = 2 * hat / -math.expm1(-kappa)
     rest = beta - n * (2 * delta / hat + second)
@@ -393,7 +393,7 @@ def _sharp(eps: float, delta: float, n: int, beta: float, *, kappa: float, hat: 
     return n * (c * c / 2 - math.log1p(-second)) + c * t * math.sqrt(n)
 
 
-def _best_sharp(eps: float, delta: float, n: int, beta: float) -> float | None:
+def _search_sharp(eps: float, delta: float, n: int, beta: float) -> float | None:
     """Search κ and δ̂ on a logarithmic grid, refined around the best cell."""
     best, at = math.inf, (0.0, 0.0)
     low_k, high_k = math.log(1e-9), math.log(10.0)
@@ -403,7 +403,7 @@ def _best_sharp(eps: float, delta: float, n: int, beta: float) -> float | None:
             for j in range(41):
                 kappa = low_k + (high_k - low_k) * i / 40
                 hat = low_h + (high_h - low_h) * j / 40
-                value = _sharp(eps, delta, n, beta, kappa=math.exp(kappa), hat=math.exp(hat))
+                value = _evaluate_sharp(eps, delta, n, beta, kappa=math.exp(kappa), hat=math.exp(hat))
                 if value < best:
                     best, at = value, (kappa, hat)
         if math.isinf(best):

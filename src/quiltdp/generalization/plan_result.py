@@ -142,7 +142,7 @@ class Plan:
             most = format_up(self.epsilon, 4)
             return f"the answers say at most {most} about any record, whatever else is known"
         return (
-            f"none asked for; the answers together may leak {_shown(self.leakage)} about a record"
+            f"none asked for; the answers together may leak {_format_leakage(self.leakage)} about a record"
             " to those who know the model"
         )
 
@@ -196,7 +196,7 @@ class Plan:
         lines = [f"  {'route':{width}}  accuracy   leaks"]
         for name, accuracy, leakage, note in rows:
             value = format_up(accuracy, 4) if accuracy is not None else "–"
-            leaks = _shown(leakage) if leakage is not None else "–"
+            leaks = _format_leakage(leakage) if leakage is not None else "–"
             lines.append(f"  {name:{width}}  {value:>8}  {leaks:>6}  {note}".rstrip())
         return lines
 
@@ -205,7 +205,7 @@ class Plan:
         return {**asdict(self), "privacy": self.privacy, "assumptions": list(self.assumptions)}
 
 
-def _shown(leakage: float) -> str:
+def _format_leakage(leakage: float) -> str:
     return format_up(leakage, 3) if leakage < 1e4 else "all" if math.isinf(leakage) else f"{leakage:.0e}"
 
 
@@ -285,11 +285,11 @@ def holdout_arguments(model: Model, plan: Plan, *, time_limit: Limit = None) -> 
         "queries": plan.queries,
         "resolution": plan.resolution,
         "accuracy": plan.accuracy,
-        **columns_asked(model),
+        **allowed_columns(model),
     }
 
 
-def columns_asked(model: Model) -> dict[str, list[str]]:
+def allowed_columns(model: Model) -> dict[str, list[str]]:
     """Return, as ``columns``, those that questions may read, where the model is one of a table's rows."""
     if "columns" not in model.provenance:
         return {}
@@ -407,7 +407,7 @@ def extend_plan(
                 f"{ledger.path}: its plan promises something about the population: give the {option('model')}"
                 " that it was made for"
             )
-        found = _promised(found, settings, terms, model, work, time_limit)
+        found = _promised_extension(found, settings, terms, model, work, time_limit)
     with ledger.visit() as visit:
         if len(visit.head.extensions) != times - 1:
             raise Refused(f"{ledger.path}: another process has just extended this plan; nothing was changed")
@@ -415,7 +415,7 @@ def extend_plan(
     return found
 
 
-def _promised(
+def _promised_extension(
     asked: Extension,
     settings: Mapping[str, Any],
     terms: Any,

@@ -27,7 +27,7 @@ from quiltdp.generalization.routes import (
     Alternative,
     AnyLawRoute,
     DescriptionRoute,
-    Deviating,
+    DeviationRoute,
     IidRoute,
     LeakageAccountant,
     MaxInformationRoute,
@@ -35,7 +35,7 @@ from quiltdp.generalization.routes import (
     Task,
     any_law_transfer,
     best_scale,
-    untouched,
+    free_deviation,
 )
 from quiltdp.model import Model
 from quiltdp.work import Limit, WorkBudget
@@ -78,7 +78,7 @@ class ProfileAccountant:
         self._profiles: dict[Adversary, LeakageProfile] = {}
         self._known: OrderedDict[tuple[Adversary, float], NDArray[np.float64]] = OrderedDict()
 
-    def _profile(self, adversary: Adversary) -> LeakageProfile:
+    def _profile_against(self, adversary: Adversary) -> LeakageProfile:
         """Return the analysis against an adversary with the budget of now."""
         if self._budget != self.shared.budget:
             self._profiles.clear()
@@ -86,14 +86,14 @@ class ProfileAccountant:
             self._budget = self.shared.budget
         if adversary not in self._profiles:
             try:
-                self._profiles[adversary] = self._prepared(adversary)
+                self._profiles[adversary] = self._prepare_profile(adversary)
             except QuiltdpError as error:
                 if adversary != PRIOR or isinstance(error, WorkerLost):
                     raise
-                self._profiles[PRIOR] = self._profile(INFORMED)  # he knows more: his bound covers it
+                self._profiles[PRIOR] = self._profile_against(INFORMED)  # he knows more: his bound covers it
         return self._profiles[adversary]
 
-    def _prepared(self, adversary: Adversary) -> LeakageProfile:
+    def _prepare_profile(self, adversary: Adversary) -> LeakageProfile:
         profile = LeakageProfile(
             self.model,
             adversary=adversary,
@@ -103,11 +103,13 @@ class ProfileAccountant:
         ask_within_guard(self.shared.guard, profile, profile.prepare)
         return profile
 
-    def _ask(self, adversary: Adversary, dp_epsilon: float) -> NDArray[np.float64]:
+    def _leakages(self, adversary: Adversary, dp_epsilon: float) -> NDArray[np.float64]:
         def question() -> NDArray[np.float64]:
-            profile, key = self._profile(adversary), (adversary, dp_epsilon)
+            profile, key = self._profile_against(adversary), (adversary, dp_epsilon)
             if key not in self._known:
-                found = self._until(profile, lambda: profile.leakage(dp_epsilon)).per_record.values_array
+                found = self._ask_profile(
+                    profile, lambda: profile.leakage(dp_epsilon)
+                ).per_record.values_array
                 self._known[key] = found
                 while len(self._known) > 1 and len(self._known) * found.nbytes > _KEPT:
                     self._known.popitem(last=False)
@@ -115,7 +117,7 @@ class ProfileAccountant:
 
         return self.shared.answer(question)
 
-    def _until(self, profile: LeakageProfile, question: Callable[[], _Found]) -> _Found:
+    def _ask_profile(self, profile: LeakageProfile, question: Callable[[], _Found]) -> _Found:
         try:
             return ask_within_guard(self.shared.guard, profile, question)
         finally:
@@ -124,18 +126,18 @@ class ProfileAccountant:
 
     def prior(self, dp_epsilon: float) -> NDArray[np.float64]:
         """Return the leakage to the prior adversary, one number per record."""
-        return self._ask(PRIOR, dp_epsilon)
+        return self._leakages(PRIOR, dp_epsilon)
 
     def informed(self, dp_epsilon: float) -> NDArray[np.float64]:
         """Return the leakage to the informed adversary, one number per record."""
-        return self._ask(INFORMED, dp_epsilon)
+        return self._leakages(INFORMED, dp_epsilon)
 
     def dp_epsilon(self, epsilon: float) -> float:
         """Return the largest DP cost that leaks at most ε to the informed adversary."""
 
         def question() -> float:
-            profile = self._profile(INFORMED)
-            return self._until(profile, lambda: profile.dp_epsilon(epsilon))
+            profile = self._profile_against(INFORMED)
+            return self._ask_profile(profile, lambda: profile.dp_epsilon(epsilon))
 
         return self.shared.answer(question)
 
@@ -171,28 +173,28 @@ class LeakageSketch:
 
     def prior(self, dp_epsilon: float) -> NDArray[np.float64]:
         """Return one number that stands for all records in the mean of tanh(ε/4)."""
-        return self._between("prior", dp_epsilon)
+        return self._interpolate("prior", dp_epsilon)
 
     def informed(self, dp_epsilon: float) -> NDArray[np.float64]:
         """Return one number that stands for all records in the root mean square."""
-        return self._between("informed", dp_epsilon)
+        return self._interpolate("informed", dp_epsilon)
 
     def dp_epsilon(self, epsilon: float) -> float:
         """Return what the accountant says: this is asked once."""
         return self._accountant.dp_epsilon(epsilon)
 
-    def _between(self, adversary: str, dp_epsilon: float) -> NDArray[np.float64]:
+    def _interpolate(self, adversary: str, dp_epsilon: float) -> NDArray[np.float64]:
         place = math.log10(dp_epsilon)
         if place > self._high:
             return np.array([math.inf])
         left = min(max(math.floor(place), self._low), self._high - 1)
-        first, second = (self._node(adversary, k) for k in (left, left + 1))
+        first, second = (self._leakage_at_decade(adversary, k) for k in (left, left + 1))
         if first <= 0 or math.isinf(second):
             return np.array([second])
         slope = math.log(second / first)
         return np.array([first * math.exp(slope * (place - left))])
 
-    def _node(self, adversary: str, decade: int) -> float:
+    def _leakage_at_decade(self, adversary: str, decade: int) -> float:
         key = (adversary, decade)
         if key not in self._known:
             if adversary == "prior":
@@ -205,7 +207,7 @@ class LeakageSketch:
 
 
 @dataclass(frozen=True)
-class Need:
+class ThresholdNeed:
     """What the threshold must reach, and the least noise.
 
     A share of the accuracy; room for training values that are off by ``overfit``, by the best of the
@@ -214,11 +216,11 @@ class Need:
 
     share: float
     overfit: float | None = None
-    exact: tuple[Deviating, ...] = ()
-    fast: tuple[Deviating, ...] = ()
+    exact: tuple[DeviationRoute, ...] = ()
+    fast: tuple[DeviationRoute, ...] = ()
     least_sigma: float = 0.0
 
-    def met(self, task: Task, sigma: float, threshold: float, accuracy: float, *, sketch: bool) -> bool:
+    def is_met(self, task: Task, sigma: float, threshold: float, accuracy: float, *, sketch: bool) -> bool:
         """Return whether this threshold is enough."""
         if not threshold >= self.share * accuracy * (1 - 1e-9) or sigma < self.least_sigma:
             return False
@@ -231,12 +233,12 @@ class Need:
         """Return how far a training value may be off without spending budget; −∞ without concentration."""
         known = self.fast if sketch else self.exact
         resolution = task.resolution(accuracy)
-        return max((untouched(r, task, sigma, threshold, resolution) for r in known), default=-math.inf)
+        return max((free_deviation(r, task, sigma, threshold, resolution) for r in known), default=-math.inf)
 
 
 def highest_scale(task: Task, accuracy: float) -> float:
     """Return a σ beyond which the noise alone exceeds the accuracy."""
-    spends, asked = task.spends / task.failure, task.queries / task.failure
+    spends, asked = task.holdout_answers / task.failure, task.queries / task.failure
     return 2 * accuracy / (math.log(max(2.0, spends)) + 2 * math.log(max(2.0, asked)))
 
 
@@ -247,10 +249,10 @@ def accuracy_at(route: Route, task: Task, sigma: float, threshold: float) -> flo
 
 def _smallest_accuracy(enough: Callable[[float], bool]) -> float:
     top = GUESSING * (1 - 1e-9)
-    return _bisected(enough, 0.0, top) if enough(top) else math.inf
+    return _bisect(enough, 0.0, top) if enough(top) else math.inf
 
 
-def noisiest(enough: Callable[[float], bool], low: float, high: float) -> float:
+def largest_enough_scale(enough: Callable[[float], bool], low: float, high: float) -> float:
     """Return the largest σ found, by bisection of its logarithm, that is still enough (``low`` is)."""
     if enough(high):
         return high
@@ -260,7 +262,7 @@ def noisiest(enough: Callable[[float], bool], low: float, high: float) -> float:
     return low
 
 
-def _bisected(true_above: Callable[[float], bool], low: float, high: float) -> float:
+def _bisect(true_above: Callable[[float], bool], low: float, high: float) -> float:
     """Return the smallest point found where a monotone condition holds (it holds at ``high``)."""
     for _ in range(34):
         middle = (low + high) / 2
@@ -288,16 +290,16 @@ class Contender:
     exact: Route
     fast: Route
 
-    def best(self, task: Task, need: Need) -> Offer | None:
+    def best_offer(self, task: Task, need: ThresholdNeed) -> Offer | None:
         """Return the smallest accuracy found, below ½."""
         accuracy, sigma = self._best_accuracy(task, need)
-        return self._offer(task, sigma, accuracy, need) if accuracy < GUESSING else None
+        return self._make_offer(task, sigma, accuracy, need) if accuracy < GUESSING else None
 
-    def at(self, task: Task, accuracy: float, need: Need) -> Offer | None:
+    def offer_at(self, task: Task, accuracy: float, need: ThresholdNeed) -> Offer | None:
         """Return the largest σ found whose threshold is enough: what accuracy leaves goes into the noise."""
 
         def threshold(sigma: float, sketch: bool) -> float:
-            return self._route(sketch).threshold(task, sigma, accuracy)
+            return self._choose_route(sketch).threshold(task, sigma, accuracy)
 
         def width(sigma: float) -> float:  # how far training values may be off without spending
             at = threshold(sigma, True)
@@ -308,76 +310,76 @@ class Contender:
             )
 
         highest = highest_scale(task, accuracy)
-        _, sigma = self._search(threshold, highest, need)
-        found = self._offer(task, sigma, accuracy, need)
+        _, sigma = self._search_scale(threshold, highest, need)
+        found = self._make_offer(task, sigma, accuracy, need)
         if found is None:  # where the budget is to last, or at the σ of the best accuracy
             sigma, _ = best_scale(width, highest, lowest=need.least_sigma)
-            found = self._offer(task, sigma, accuracy, need)
+            found = self._make_offer(task, sigma, accuracy, need)
         if found is None:
             best, sigma = self._best_accuracy(task, need)
-            found = self._offer(task, sigma, accuracy, need) if best <= accuracy else None
-        return self._noisier(task, accuracy, need, found) if found is not None else None
+            found = self._make_offer(task, sigma, accuracy, need) if best <= accuracy else None
+        return self._with_more_noise(task, accuracy, need, found) if found is not None else None
 
-    def most(self, task: Task, accuracy: float, need: Need) -> float:
+    def most_queries(self, task: Task, accuracy: float, need: ThresholdNeed) -> float:
         """Return the most queries found (−∞: not even the budget)."""
         low, high = math.log(task.budget), math.log(MOST_QUERIES)
 
         def most(sigma: float, sketch: bool) -> float:
             def too_many(logarithm: float) -> bool:
                 asked = Task(task.records, math.exp(logarithm), task.budget, task.failure)
-                return not self._met(asked, sigma, accuracy, need, sketch)
+                return not self._meets(asked, sigma, accuracy, need, sketch)
 
             if too_many(low):
                 return -math.inf
-            return high if not too_many(high) else _bisected(too_many, low, high) - 1e-9
+            return high if not too_many(high) else _bisect(too_many, low, high) - 1e-9
 
-        found, _ = self._search(most, highest_scale(task, accuracy), need)
+        found, _ = self._search_scale(most, highest_scale(task, accuracy), need)
         if found >= high * (1 - 1e-9):
             return float(MOST_QUERIES)
         return math.exp(found) if math.isfinite(found) else found
 
-    def _route(self, sketch: bool) -> Route:
+    def _choose_route(self, sketch: bool) -> Route:
         return self.fast if sketch else self.exact
 
-    def _met(self, task: Task, sigma: float, accuracy: float, need: Need, sketch: bool) -> bool:
-        threshold = self._route(sketch).threshold(task, sigma, accuracy)
-        return need.met(task, sigma, threshold, accuracy, sketch=sketch)
+    def _meets(self, task: Task, sigma: float, accuracy: float, need: ThresholdNeed, sketch: bool) -> bool:
+        threshold = self._choose_route(sketch).threshold(task, sigma, accuracy)
+        return need.is_met(task, sigma, threshold, accuracy, sketch=sketch)
 
-    def _search(
-        self, value: Callable[[float, bool], float], highest: float, need: Need, decades: float = 5
+    def _search_scale(
+        self, value: Callable[[float, bool], float], highest: float, need: ThresholdNeed, decades: float = 5
     ) -> tuple[float, float]:
         """Return the value of the theorem itself at the best σ found on the sketch, and that σ."""
         sigma, best = best_scale(lambda s: value(s, True), highest, decades=decades, lowest=need.least_sigma)
         if not self.exact.private and math.isfinite(best):
             least = best * ENOUGH if best < 0 else best / ENOUGH
-            sigma = noisiest(lambda s: value(s, True) >= least, sigma, highest)
+            sigma = largest_enough_scale(lambda s: value(s, True) >= least, sigma, highest)
         return value(sigma, False), sigma
 
-    def _best_accuracy(self, task: Task, need: Need) -> tuple[float, float]:
+    def _best_accuracy(self, task: Task, need: ThresholdNeed) -> tuple[float, float]:
         """Return the smallest τ found whose threshold is enough, and its σ; ∞ when none below ½ is."""
 
         def value(sigma: float, sketch: bool) -> float:
-            return -_smallest_accuracy(lambda tau: self._met(task, sigma, tau, need, sketch))
+            return -_smallest_accuracy(lambda tau: self._meets(task, sigma, tau, need, sketch))
 
-        found, sigma = self._search(value, highest_scale(task, 1.0), need, decades=7)
+        found, sigma = self._search_scale(value, highest_scale(task, 1.0), need, decades=7)
         return -found, sigma
 
-    def _noisier(self, task: Task, accuracy: float, need: Need, found: Offer) -> Offer:
+    def _with_more_noise(self, task: Task, accuracy: float, need: ThresholdNeed, found: Offer) -> Offer:
         def enough(sigma: float) -> bool:
-            return self._met(task, sigma, accuracy, need, True)
+            return self._meets(task, sigma, accuracy, need, True)
 
         if not enough(found.sigma):
             return found
-        sigma = noisiest(enough, found.sigma, highest_scale(task, accuracy))
+        sigma = largest_enough_scale(enough, found.sigma, highest_scale(task, accuracy))
         for factor in (1.0, 0.99, 0.95, 0.9):  # the sketch may be off by a little
-            other = self._offer(task, max(found.sigma, factor * sigma), accuracy, need)
+            other = self._make_offer(task, max(found.sigma, factor * sigma), accuracy, need)
             if other is not None:
                 return other
         return found
 
-    def _offer(self, task: Task, sigma: float, accuracy: float, need: Need) -> Offer | None:
+    def _make_offer(self, task: Task, sigma: float, accuracy: float, need: ThresholdNeed) -> Offer | None:
         threshold = self.exact.threshold(task, sigma, accuracy)
-        if not need.met(task, sigma, threshold, accuracy, sketch=False):
+        if not need.is_met(task, sigma, threshold, accuracy, sketch=False):
             return None
         width = need.width(task, sigma, threshold, accuracy, sketch=False)
         return Offer(accuracy, sigma, threshold, width)
@@ -421,14 +423,14 @@ def _refused(kind: Any, reason: str) -> Alternative:
     return Alternative(kind.name, kind.theorem, None, note=note, covers=kind.covers)
 
 
-def need_of(
+def threshold_need(
     contenders: list[Contender], threshold_share: float, overfit: float | None, least_sigma: float
-) -> Need:
+) -> ThresholdNeed:
     """Return what the threshold must reach, with the theorems behind the second promise."""
     share = probability("threshold_share", threshold_share, zero=True)
     wanted = probability("overfit", overfit, zero=True) if overfit is not None else None
-    exact: list[Deviating] = []
-    fast: list[Deviating] = []
+    exact: list[DeviationRoute] = []
+    fast: list[DeviationRoute] = []
     for c in contenders:
         for route, known in ((c.exact, exact), (c.fast, fast)):
             if isinstance(route, (MaxInformationRoute, DescriptionRoute)):
@@ -437,4 +439,4 @@ def need_of(
         raise InvalidArgument(
             f"{option('overfit')} needs concentration, which is computed for Bayesian networks only"
         )
-    return Need(share, wanted, tuple(exact), tuple(fast), least_sigma)
+    return ThresholdNeed(share, wanted, tuple(exact), tuple(fast), least_sigma)

@@ -22,12 +22,12 @@ from quiltdp.generalization.plan_result import AccuracyPromise, BudgetPromise, P
 from quiltdp.generalization.plan_search import (
     Contender,
     LeakageSketch,
-    Need,
     NoCorrelation,
     Offer,
     ProfileAccountant,
+    ThresholdNeed,
     contenders_for,
-    need_of,
+    threshold_need,
 )
 from quiltdp.generalization.routes import (
     GUESSING,
@@ -35,7 +35,7 @@ from quiltdp.generalization.routes import (
     LeakageAccountant,
     Task,
     baselines,
-    nice_resolution,
+    default_resolution,
 )
 from quiltdp.interface import any_model
 from quiltdp.mechanisms import Thresholdout
@@ -125,24 +125,24 @@ def plan(
     the answers say at most 1 about any record, whatever else is known
     """
     task = _checked_task(len(model.records), queries, budget, accuracy, confidence)
-    _refuse_the_hopeless(model, task, accuracy, threshold_share, epsilon)
+    _refuse_impossible(model, task, accuracy, threshold_share, epsilon)
 
-    def planned(asked: LeakageAccountant) -> Plan:
+    def plan_with(asked: LeakageAccountant) -> Plan:
         share, sketch = threshold_share, LeakageSketch(asked)
         field = _Competition(model, task, asked, sketch, share=share, overfit=overfit, epsilon=epsilon)
         if queries is None and accuracy is not None:
-            most = _with_most_queries(field, accuracy)
+            most = _task_of_most_queries(field, accuracy)
             field = _Competition(model, most, asked, sketch, share=share, overfit=overfit, epsilon=epsilon)
-        return field.plan(accuracy)
+        return field.make_plan(accuracy)
 
     if accountant is not None:
-        return planned(accountant)
+        return plan_with(accountant)
     shared = SharedWork(work, time_limit)
     own = ProfileAccountant(model, shared=shared, executor=executor)
-    return shared.answer(lambda: _with_work(planned(own), shared))
+    return shared.answer(lambda: _attach_work(plan_with(own), shared))
 
 
-def _with_work(found: Plan, shared: SharedWork) -> Plan:
+def _attach_work(found: Plan, shared: SharedWork) -> Plan:
     """Return the plan with how far the searches behind it went."""
     done = shared.done
     return replace(found, work=done.work.to_dict(), stage=done.stage or None, notes=done.notes)
@@ -168,60 +168,60 @@ class _Competition:
         if epsilon is not None:  # the noise that privacy asks for
             allowed = accountant.dp_epsilon(positive("epsilon", epsilon))
             least = Thresholdout(budget=task.budget, sensitivity=1 / task.records).scale(allowed)
-        self.need = need = need_of(self.contenders, share, overfit, least)
+        self.need = need = threshold_need(self.contenders, share, overfit, least)
         lasting = need.overfit is None and need.exact
         self.needs = (replace(need, overfit=0.0), need) if lasting else (need,)
         self._known: dict[str, Offer | None] = {}
 
-    def best(self, contender: Contender) -> Offer | None:
+    def best_offer(self, contender: Contender) -> Offer | None:
         """Return the best offer of one theorem, found once."""
         name = contender.exact.name
         if name not in self._known:
-            offers = (contender.best(self.task, need) for need in self.needs)
+            offers = (contender.best_offer(self.task, need) for need in self.needs)
             self._known[name] = next((o for o in offers if o is not None), None)
         return self._known[name]
 
-    def all_best(self) -> list[tuple[Contender, Offer]]:
+    def best_offers(self) -> list[tuple[Contender, Offer]]:
         """Return the best offer of everybody who has one."""
-        return [(c, o) for c in self.contenders if (o := self.best(c)) is not None]
+        return [(c, o) for c in self.contenders if (o := self.best_offer(c)) is not None]
 
-    def at(self, accuracy: float, need: Need) -> list[tuple[Contender, Offer]]:
+    def offers_at(self, accuracy: float, need: ThresholdNeed) -> list[tuple[Contender, Offer]]:
         """Return what everybody who keeps an accuracy offers."""
-        return [(c, o) for c in self.contenders if (o := c.at(self.task, accuracy, need)) is not None]
+        return [(c, o) for c in self.contenders if (o := c.offer_at(self.task, accuracy, need)) is not None]
 
     def winner(self, accuracy: float | None) -> tuple[Contender, Offer]:
         """Return the smallest accuracy; with one given, who keeps it with the most noise."""
         if accuracy is None:
-            if not self.all_best():
-                raise Refused(_hopeless(self.task, self.need))
-            return min(self.all_best(), key=lambda item: item[1].accuracy)
+            if not self.best_offers():
+                raise Refused(_impossible_text(self.task, self.need))
+            return min(self.best_offers(), key=lambda item: item[1].accuracy)
         for need in self.needs:
-            if found := self.at(accuracy, need):
+            if found := self.offers_at(accuracy, need):
                 return max(found, key=lambda item: (item[1].sigma, item[1].overfit))
-        raise Refused(f"{_no_promise(self.task, accuracy)}{self.instead()}{_ASK_LESS}")
+        raise Refused(f"{_no_promise_text(self.task, accuracy)}{self.say_best_possible()}{_ASK_LESS}")
 
-    def instead(self) -> str:
+    def say_best_possible(self) -> str:
         """Say what is the best that can be promised."""
-        offers = [o.accuracy for _, o in self.all_best()]
+        offers = [o.accuracy for _, o in self.best_offers()]
         return f"the best is {min(offers):.4g}" if offers else "nothing better than answering ½ is possible"
 
     def leakage(self, sigma: float) -> float:
         """Return the largest leakage to the prior adversary; ∞ without noise."""
         return float(self.accountant.prior(self.task.dp_epsilon(sigma)).max()) if sigma > 0 else math.inf
 
-    def alternative(self, contender: Contender) -> Alternative:
+    def losing_alternative(self, contender: Contender) -> Alternative:
         """Return a theorem that did not win, for the table of a plan."""
-        route, offer = contender.exact, self.best(contender)
+        route, offer = contender.exact, self.best_offer(contender)
         if offer is None:
             note = f"no promise below {GUESSING:g}"
             return Alternative(route.name, route.theorem, None, note=note, covers=route.covers)
         leaks = self.leakage(offer.sigma)
         return Alternative(route.name, route.theorem, offer.accuracy, covers=route.covers, leakage=leaks)
 
-    def plan(self, accuracy: float | None) -> Plan:
+    def make_plan(self, accuracy: float | None) -> Plan:
         """Put the plan together, with both promises."""
         winner, offer = self.winner(accuracy)
-        others = [self.alternative(c) for c in self.contenders if c is not winner]
+        others = [self.losing_alternative(c) for c in self.contenders if c is not winner]
         others.sort(key=lambda a: a.accuracy if a.accuracy is not None else math.inf)
         task, route = self.task, winner.exact
         size = concentration(self.model).effective_sample_size if self.need.exact else None
@@ -233,7 +233,7 @@ class _Competition:
             confidence=1 - task.failure,
             sigma=offer.sigma,
             threshold=offer.threshold,
-            resolution=nice_resolution(offer.accuracy),
+            resolution=default_resolution(offer.accuracy),
             dp_epsilon=task.dp_epsilon(offer.sigma) if offer.sigma > 0 else math.inf,
             leakage=self.leakage(offer.sigma),
             epsilon=self.epsilon,
@@ -301,32 +301,34 @@ def plan_length(
     segment = model.segments[0]
     shared = SharedWork(work, time_limit)
 
-    def grown(length: int) -> ChainModel:
+    def chain_of(length: int) -> ChainModel:
         return ChainModel([ChainSegment(segment.prefix, length, segment.initial, segment.transitions)])
 
     def enough(length: int, sketches: list[LeakageSketch]) -> bool:
-        chain = grown(length)
+        chain = chain_of(length)
         asked = ProfileAccountant(chain, shared=shared)
         if not sketches:
             sketches.append(LeakageSketch(asked))
         task = _checked_task(length, queries, budget, accuracy, confidence)
         field = _Competition(chain, task, asked, sketches[0], share=threshold_share, epsilon=epsilon)
-        return any(c.at(task, accuracy, field.need) is not None for c in field.contenders)
+        return any(c.offer_at(task, accuracy, field.need) is not None for c in field.contenders)
 
     def shortest() -> Plan:
         sketches: list[LeakageSketch] = []  # a long chain leaks like a longer one: one serves the search
-        chain = grown(_shortest(lambda length: enough(length, sketches)))
+        chain = chain_of(_shortest_length(lambda length: enough(length, sketches)))
         asked = ProfileAccountant(chain, shared=shared)
         task = _checked_task(chain.segments[0].length, queries, budget, accuracy, confidence)
         sketch = LeakageSketch(asked)
-        return _Competition(chain, task, asked, sketch, share=threshold_share, epsilon=epsilon).plan(accuracy)
+        return _Competition(chain, task, asked, sketch, share=threshold_share, epsilon=epsilon).make_plan(
+            accuracy
+        )
 
     _checked_task(1, queries, budget, accuracy, confidence)
     probability("threshold_share", threshold_share, zero=True)
-    return shared.answer(lambda: _with_work(shortest(), shared))
+    return shared.answer(lambda: _attach_work(shortest(), shared))
 
 
-def _shortest(enough: Callable[[int], bool]) -> int:
+def _shortest_length(enough: Callable[[int], bool]) -> int:
     """Grow until it is enough, then bisect to one percent."""
     low, high = 1, 256
     while not enough(high):
@@ -362,7 +364,7 @@ def _checked_task(
     return Task(n, m, b, 1 - probability("confidence", confidence))
 
 
-def _refuse_the_hopeless(
+def _refuse_impossible(
     model: Model, task: Task, accuracy: float | None, threshold_share: float, epsilon: float | None
 ) -> None:
     """Refuse at once what even uncorrelated records could not do: the leakage is at least α."""
@@ -370,25 +372,25 @@ def _refuse_the_hopeless(
     field = _Competition(model, task, least, LeakageSketch(least), share=threshold_share, epsilon=epsilon)
     best = math.inf
     for c in field.contenders:
-        offer = c.best(task, field.need)
+        offer = c.best_offer(task, field.need)
         best = min(best, offer.accuracy if offer is not None else math.inf)
         if best <= (accuracy if accuracy is not None else GUESSING):
             return
     if math.isinf(best):
-        raise Refused(_hopeless(task, field.need))
+        raise Refused(_impossible_text(task, field.need))
     if accuracy is not None and best > 1.05 * accuracy:  # the search itself is good to a few percent
         raise Refused(
-            f"{_no_promise(task, accuracy)}the best is {best:.4g} even if they leaked no more than"
+            f"{_no_promise_text(task, accuracy)}the best is {best:.4g} even if they leaked no more than"
             f" independent ones{_ASK_LESS}"
         )
 
 
-def _with_most_queries(field: _Competition, accuracy: float) -> Task:
+def _task_of_most_queries(field: _Competition, accuracy: float) -> Task:
     """Return the task with the most queries that some theorem covers."""
     task = field.task
-    most = max(c.most(task, accuracy, field.need) for c in field.contenders)
+    most = max(c.most_queries(task, accuracy, field.need) for c in field.contenders)
     if not math.isfinite(most):
-        raise Refused(f"{_no_promise(task, accuracy)}{field.instead()}")
+        raise Refused(f"{_no_promise_text(task, accuracy)}{field.say_best_possible()}")
     asked = math.floor(most * (1 - 1e-9))
     asked = max(task.budget, asked - asked % 10 ** max(0, len(str(asked)) - 6))  # six figures are enough
     return replace(task, queries=asked)
@@ -397,14 +399,14 @@ def _with_most_queries(field: _Competition, accuracy: float) -> Task:
 _ASK_LESS = "; ask for less accuracy, fewer queries or a smaller budget, or use more records"
 
 
-def _no_promise(task: Task, accuracy: float) -> str:
+def _no_promise_text(task: Task, accuracy: float) -> str:
     return (
         f"no theorem promises accuracy {accuracy:g} for {task.queries:,.0f} queries with budget"
         f" {task.budget} on {task.records:,} records: "
     )
 
 
-def _hopeless(task: Task, need: Need) -> str:
+def _impossible_text(task: Task, need: ThresholdNeed) -> str:
     privacy = f" and the noise for that privacy (σ ≥ {format_up(need.least_sigma, 3)})"
     return (
         f"no accuracy better than answering ½ to everything can be promised on {task.records:,} records with"

@@ -49,7 +49,7 @@ class Transcripts:
         exponent = self.nats + math.log(p) if p > 0 else -math.inf
         return min(1.0, round_up(math.exp(exponent))) if exponent < 0 else 1.0
 
-    def at_half(self) -> Transcripts:
+    def for_half_level(self) -> Transcripts:
         """Return the bound that gives twice the probability: for half of a level."""
         return replace(self, nats=self.nats + LN2)
 
@@ -105,7 +105,7 @@ def either_bound(first: Sequence[Bound], second: Sequence[Bound]) -> tuple[Bound
     one of them with probability at most α/2 + α/2.  (Bounds of max-information need no such sharing among
     them: each bounds a probability given the answers, so the best one given the answers does.)
     """
-    halves = (bound.at_half() for bound in (*first, *second) if getattr(bound, "beta", 0.0) < 0.5)
+    halves = (bound.for_half_level() for bound in (*first, *second) if getattr(bound, "beta", 0.0) < 0.5)
     return tuple(halves)
 
 
@@ -181,7 +181,7 @@ def threshold_from_mutual_information(
         return 0.0
     total = m + MUTUAL_INFORMATION_SLACK_BITS
     if method == "sharp":
-        return _largest(lambda g: _relative_entropy(alpha, g) >= round_up(m * LN2), alpha)
+        return _largest_allowed(lambda g: _relative_entropy(alpha, g) >= round_up(m * LN2), alpha)
     if method == "max-information":
         root = math.sqrt((total * LN2) ** 2 + 4 * alpha * total * LN2)
         k = (total * LN2 + root) / (2 * alpha * LN2)
@@ -190,7 +190,7 @@ def threshold_from_mutual_information(
         k = 2 * total / alpha
         return round_down(alpha / 2 * 2.0**-k) if k < 1000 else 0.0
     if method == "russo-zou":
-        return _largest(
+        return _largest_allowed(
             lambda g: g < 0.5 and round_up(g + math.sqrt(m * LN2 / math.log(1 / (2 * g)))) <= alpha,
             min(alpha, 0.5),
         )
@@ -288,7 +288,7 @@ def _relative_entropy(a: float, g: float) -> float:
     return first + second - 1e-12 * (abs(first) + abs(second)) if math.isfinite(first) else math.inf
 
 
-def _largest(allowed: Callable[[float], bool], top: float) -> float:
+def _largest_allowed(allowed: Callable[[float], bool], top: float) -> float:
     """Return the largest γ ≤ top that is ``allowed`` (a monotone condition), rounded down."""
     if allowed(top):
         return round_down(top)

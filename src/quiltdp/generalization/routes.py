@@ -184,14 +184,14 @@ class Task:
 
     def resolution(self, accuracy: float) -> float:
         """Return what answers from the holdout are rounded to in a plan of this accuracy."""
-        return nice_resolution(accuracy) if self.rounding is None else self.rounding
+        return default_resolution(accuracy) if self.rounding is None else self.rounding
 
     def dp_epsilon(self, sigma: float) -> float:
         """Return α = 9B/(4σn): Thresholdout's DP cost for queries of sensitivity 1/n, rounded up."""
         return round_up(9 * self.budget / (4 * sigma * self.records))
 
     @property
-    def spends(self) -> float:
+    def holdout_answers(self) -> float:
         """B' = min(B, m)."""
         return min(self.queries, self.budget)
 
@@ -219,7 +219,7 @@ class Route(Protocol):
         """Return the largest T that keeps the promise at σ and τ; −∞ when there is none."""
 
 
-class Deviating(Protocol):
+class DeviationRoute(Protocol):
     """A theorem that bounds how far the holdout's own values are from the population's."""
 
     def deviation(self, task: Task, sigma: float, failure: float, resolution: float) -> float:
@@ -229,7 +229,9 @@ class Deviating(Protocol):
         """
 
 
-def untouched(route: Deviating, task: Task, sigma: float, threshold: float, resolution: float) -> float:
+def free_deviation(
+    route: DeviationRoute, task: Task, sigma: float, threshold: float, resolution: float
+) -> float:
     """Return w: a query within w of the population on the training data spends no budget.
 
     |q(X) − q(train)| ≤ w + deviation; the noises of comparison and threshold must not bridge the
@@ -242,10 +244,10 @@ def untouched(route: Deviating, task: Task, sigma: float, threshold: float, reso
     return room - route.deviation(task, sigma, half, resolution)
 
 
-def _answer_noise(task: Task, sigma: float, a: float, accuracy: float) -> float:
+def _answer_failure(task: Task, sigma: float, a: float, accuracy: float) -> float:
     """Return the chance that an answer's noise, and its rounding to the plan's resolution, exceed a."""
     left = a - task.resolution(accuracy) / 2
-    return task.spends * math.exp(-left / (4 * sigma)) if left > 0 else math.inf
+    return task.holdout_answers * math.exp(-left / (4 * sigma)) if left > 0 else math.inf
 
 
 @dataclass(frozen=True)
@@ -268,9 +270,9 @@ class AnyLawRoute:
         for factor in (1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0):
             c = factor * sigma
             a = accuracy - bias - c
-            answers = 4 * sigma * _answer_noise(task, sigma, a, accuracy)
+            answers = 4 * sigma * _answer_failure(task, sigma, a, accuracy)
             noise = (SAFETY * task.failure * c - answers) / (3 * sigma)
-            best = max(best, _room(task, sigma, a, noise))
+            best = max(best, _threshold_left(task, sigma, a, noise))
         return best
 
 
@@ -300,7 +302,7 @@ class MaxInformationRoute:
         least = task.dp_epsilon(sigma) * math.sqrt(task.records / 8)  # the leakage is at least α
         if least >= accuracy * math.sqrt(2 * self.concentration.effective_sample_size):
             return -math.inf
-        return _best_share(self, task, sigma, accuracy, (0.05, 0.25, 0.5, 0.75, 0.95))
+        return _best_threshold(self, task, sigma, accuracy, (0.05, 0.25, 0.5, 0.75, 0.95))
 
 
 @dataclass(frozen=True)
@@ -329,7 +331,7 @@ class DescriptionRoute:
 
     def threshold(self, task: Task, sigma: float, accuracy: float) -> float:
         """Return the largest T over the split of the failure probability."""
-        return _best_share(self, task, sigma, accuracy, (0.05, 0.5, 0.9, 0.99))
+        return _best_threshold(self, task, sigma, accuracy, (0.05, 0.5, 0.9, 0.99))
 
 
 @lru_cache(maxsize=4096)
@@ -369,12 +371,12 @@ def grid_answers(resolution: float) -> int:
     return math.floor(1 / resolution * (1 + 1e-12)) + 2
 
 
-def nice_resolution(accuracy: float) -> float:
+def default_resolution(accuracy: float) -> float:
     """Return the largest of 0.1, 0.05, 0.02, 0.01, … that is at most a quarter of the accuracy.
 
     Examples
     --------
-    >>> [nice_resolution(a) for a in (0.49, 0.2, 0.09, 0.01)]
+    >>> [default_resolution(a) for a in (0.49, 0.2, 0.09, 0.01)]
     [0.1, 0.05, 0.02, 0.002]
     """
     most = accuracy / 4 * (1 + 1e-9)
@@ -399,23 +401,23 @@ class IidRoute:
             return -math.inf
         left = SAFETY * task.failure - task.queries * math.exp(-(alpha**2) * task.records / 8)
         a = accuracy - 6 * alpha
-        return _room(task, sigma, a, left - _answer_noise(task, sigma, a, accuracy))
+        return _threshold_left(task, sigma, a, left - _answer_failure(task, sigma, a, accuracy))
 
 
-def _best_share(
-    route: Deviating, task: Task, sigma: float, accuracy: float, shares: Sequence[float]
+def _best_threshold(
+    route: DeviationRoute, task: Task, sigma: float, accuracy: float, shares: Sequence[float]
 ) -> float:
     """Return the largest T over shares of the failure probability for deviations; noise gets the rest."""
     best = -math.inf
     for share in shares:
         chance = share * SAFETY * task.failure
         a = accuracy - route.deviation(task, sigma, chance, task.resolution(accuracy))
-        noise = (1 - share) * SAFETY * task.failure - _answer_noise(task, sigma, a, accuracy)
-        best = max(best, _room(task, sigma, a, noise))
+        noise = (1 - share) * SAFETY * task.failure - _answer_failure(task, sigma, a, accuracy)
+        best = max(best, _threshold_left(task, sigma, a, noise))
     return best
 
 
-def _room(task: Task, sigma: float, a: float, noise_failure: float) -> float:
+def _threshold_left(task: Task, sigma: float, a: float, noise_failure: float) -> float:
     if a <= 0 or noise_failure <= 0:
         return -math.inf
     return largest_threshold(
@@ -524,7 +526,7 @@ def split_accuracy(model: Model, task: Task) -> float:
     step, law = np.asarray(segment.transition(0)), np.asarray(segment.initial)
     if np.abs(law @ step - law).max() > 1e-12:
         return math.inf
-    parts, power = max(1, math.floor(task.spends)), step
+    parts, power = max(1, math.floor(task.holdout_answers)), step
     for gap in range(MOST_STEPS):
         tau = min(1.0, contraction(power) + 1e-15 * (gap + 1) * len(step))
         if (parts - 1) * tau <= GAP_SHARE * task.failure:

@@ -82,15 +82,15 @@ def sum_law(model: Model, weights: Mapping[str, Sequence[int]]) -> SumLaw:
         if any(isinstance(v, bool) or not isinstance(v, (int, np.integer)) for v in values):
             raise InvalidArgument(f"node {node!r}: the weights must be whole numbers; scale the query first")
     if isinstance(model, ChainModel):
-        parts = [_chain_part(s, weights) for s in model.segments]
+        parts = [_chain_sum_law(s, weights) for s in model.segments]
         lowest, chances = parts[0]
         for low, more in parts[1:]:
             lowest, chances = lowest + low, np.convolve(chances, more)
         return SumLaw(lowest, chances / chances.sum())
-    return _eliminate(model, weights)
+    return _eliminate_nodes(model, weights)
 
 
-def _chain_part(segment: ChainSegment, weights: Mapping[str, Sequence[int]]) -> tuple[int, Array]:
+def _chain_sum_law(segment: ChainSegment, weights: Mapping[str, Sequence[int]]) -> tuple[int, Array]:
     """Walk along one chain with a (state, sum) table."""
     number = [
         weights.get(f"{segment.prefix}{t}", (0,) * segment.cardinality(t)) for t in range(segment.length)
@@ -102,14 +102,14 @@ def _chain_part(segment: ChainSegment, weights: Mapping[str, Sequence[int]]) -> 
             f"chain {segment.prefix!r}: {segment.length} steps with sums up to {span} need"
             f" {(span + 1) * size * segment.length:.1e} operations, the limit is {100 * TABLE_LIMIT:.0e}"
         )
-    low, table = _shifted(segment.initial[:, None], number[0])
+    low, table = _shift_sums(segment.initial[:, None], number[0])
     for t in range(1, segment.length):
-        low_t, table = _shifted(segment.transition(t - 1).T @ table, number[t])
+        low_t, table = _shift_sums(segment.transition(t - 1).T @ table, number[t])
         low += low_t
     return low, table.sum(axis=0)
 
 
-def _shifted(table: Array, number: Sequence[int]) -> tuple[int, Array]:
+def _shift_sums(table: Array, number: Sequence[int]) -> tuple[int, Array]:
     """Add ``number[x]`` to the sum of row x; return the lowest shift and the wider table."""
     low, high = int(min(number)), int(max(number))
     wide = np.zeros((*table.shape[:-1], table.shape[-1] + high - low))
@@ -119,33 +119,33 @@ def _shifted(table: Array, number: Sequence[int]) -> tuple[int, Array]:
     return low, wide
 
 
-def _eliminate(model: Model, weights: Mapping[str, Sequence[int]]) -> SumLaw:
+def _eliminate_nodes(model: Model, weights: Mapping[str, Sequence[int]]) -> SumLaw:
     """Sum the nodes out one by one, the one with the smallest new table first."""
     pool: list[tuple[tuple[str, ...], Array]] = [(f.scope, f.table[..., None]) for f in model.factors]
     left = set(model.nodes)
     lowest = 0
     while left:
-        node = min(left, key=lambda v: (_cost(model, pool, v), model.index[v]))
+        node = min(left, key=lambda v: (_elimination_cost(model, pool, v), model.index[v]))
         touching = [item for item in pool if node in item[0]]
         pool = [item for item in pool if node not in item[0]]
-        scope, table = _product(model, node, touching)
-        low, table = _shifted(table, weights.get(node, (0,) * model.cardinality(node)))
+        scope, table = _multiply_tables(model, node, touching)
+        low, table = _shift_sums(table, weights.get(node, (0,) * model.cardinality(node)))
         lowest += low
-        pool.append((scope[1:], _rescaled(table.sum(axis=0))))
+        pool.append((scope[1:], _rescale(table.sum(axis=0))))
         left.discard(node)
     chances = np.ones(1)
     for _, table in pool:
-        chances = _rescaled(np.convolve(chances, table))
+        chances = _rescale(np.convolve(chances, table))
     return SumLaw(lowest, chances / chances.sum())
 
 
-def _rescaled(table: Array) -> Array:
+def _rescale(table: Array) -> Array:
     """Keep the largest entry near 1, so that long products do not underflow."""
     top = float(table.max())
     return table / top if top > 0 else table
 
 
-def _cost(model: Model, pool: list[tuple[tuple[str, ...], Array]], node: str) -> float:
+def _elimination_cost(model: Model, pool: list[tuple[tuple[str, ...], Array]], node: str) -> float:
     scope: set[str] = {node}
     span = 0
     for names, table in pool:
@@ -155,7 +155,7 @@ def _cost(model: Model, pool: list[tuple[tuple[str, ...], Array]], node: str) ->
     return math.prod(len(model.states[n]) for n in scope) * max(span, 1)
 
 
-def _product(
+def _multiply_tables(
     model: Model, node: str, touching: list[tuple[tuple[str, ...], Array]]
 ) -> tuple[tuple[str, ...], Array]:
     """Multiply tables with their counting axes convolved; ``node`` becomes the first axis."""

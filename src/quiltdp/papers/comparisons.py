@@ -101,7 +101,7 @@ def mqm_approx_influences(segment: ChainSegment) -> ChainInfluences:
     return ChainInfluences(2 * side[None], side[None])
 
 
-class _OfAlpha:
+class _UnpreparedBound:
     """A comparison that needs no preparation."""
 
     def prepare(self, workspace: Workspace, budget: WorkBudget) -> None:
@@ -111,7 +111,7 @@ class _OfAlpha:
 @register(
     "lange", against=INFORMED, kind="published", says="α + 4 ln(largest / smallest transition probability)"
 )
-class LangeBound(_OfAlpha):
+class LangeBound(_UnpreparedBound):
     """Leakage(i) ≤ α_i + 4 ln γ on a Markov chain with positive transitions."""
 
     def __init__(self, problem: Problem) -> None:
@@ -125,7 +125,7 @@ class LangeBound(_OfAlpha):
 
 
 @register("lemma4", against=INFORMED, kind="published", says="Lemma 4: spectral gap of a reversible chain")
-class Lemma4Bound(_OfAlpha):
+class Lemma4Bound(_UnpreparedBound):
     """Lemma 4: the smallest ε whose h(ε) is at least α, at the best constant c, as printed.
 
     Raises
@@ -151,7 +151,7 @@ class Lemma4Bound(_OfAlpha):
 
 
 @register("gk16", against=PRIOR, kind="published", says="the influence-matrix method")
-class GK16Bound(_OfAlpha):
+class GK16Bound(_UnpreparedBound):
     """The influence-matrix method on homogeneous chains; a window is charged for each of its records."""
 
     def __init__(self, problem: Problem) -> None:

@@ -121,7 +121,7 @@ def _compositions(n: int, parts: int) -> Iterator[tuple[int, ...]]:
             yield (first, *rest)
 
 
-def law_for(sampler: GibbsSampler, law: ArrayLike) -> Array:
+def check_law(sampler: GibbsSampler, law: ArrayLike) -> Array:
     """Return the law of one record as an array, or refuse one that does not fit the sampler."""
     weights = distribution("law", law)
     if weights.shape != (sampler.loss.shape[0],):
@@ -160,7 +160,7 @@ def on_average_kl(sampler: GibbsSampler, law: ArrayLike, n: int, *, group: int =
     Wang, Lei and Fienberg, "On-average KL-privacy and its equivalence to generalization for
     max-entropy mechanisms" (2016), Definition 2, Theorem 4, Lemma 6.
     """
-    weights = law_for(sampler, law)
+    weights = check_law(sampler, law)
     n, k = count("n", n), count("group", group)
     if k > n:
         raise InvalidArgument(f"group = {k} must not be above n = {n}")
@@ -182,7 +182,7 @@ def gibbs_generalization_gap(sampler: GibbsSampler, law: ArrayLike, n: int) -> f
     ----------
     Wang, Lei and Fienberg (2016), Definition 3 (without the absolute value).
     """
-    weights = law_for(sampler, law)
+    weights = check_law(sampler, law)
     n = count("n", n)
     counts, chance = dataset_types(weights, n)
     outputs = sampler.output_law(counts)
@@ -198,7 +198,7 @@ def gibbs_mutual_information(sampler: GibbsSampler, law: ArrayLike, n: int) -> f
     ----------
     Wang, Lei and Fienberg (2016), Definition 13.
     """
-    weights = law_for(sampler, law)
+    weights = check_law(sampler, law)
     counts, chance = dataset_types(weights, count("n", n))
     logs = sampler.log_output_law(counts)
     overall = np.log(chance @ np.exp(logs))
@@ -390,7 +390,7 @@ def conditional_entropy(sampler: GibbsSampler, law: ArrayLike, n: int) -> float:
     ----------
     Wang, Lei and Fienberg (2016), Definition 8 (line 131).
     """
-    counts, chance = dataset_types(law_for(sampler, law), n)
+    counts, chance = dataset_types(check_law(sampler, law), n)
     logs = sampler.log_output_law(counts)
     return float(-(chance @ np.sum(np.exp(logs) * logs, axis=1)))
 
@@ -418,7 +418,7 @@ def max_entropy_objective(sampler: GibbsSampler, law: ArrayLike, n: int, outputs
     ----------
     Wang, Lei and Fienberg (2016), Theorem 9, (2) (line 137).
     """
-    counts, chance = dataset_types(law_for(sampler, law), n)
+    counts, chance = dataset_types(check_law(sampler, law), n)
     table: NDArray[np.float64] = rows("outputs", outputs)
     if table.shape != (len(counts), sampler.loss.shape[1]):
         raise InvalidArgument(

@@ -111,7 +111,7 @@ def compare_privacy_definitions(
     Wang, Lei and Fienberg (2016), Table 1 (lines 187-194); Ebadi et al. (2015) for personal,
     Hall et al. (2012) for random privacy.
     """
-    table, weights, n = _checked(mechanism, law, n)
+    table, weights, n = _checked_inputs(mechanism, law, n)
     delta = probability("delta", delta, zero=True)
     left_out = probability("random_delta", random_delta, zero=True)
     confidence = probability("confidence", confidence)
@@ -119,7 +119,7 @@ def compare_privacy_definitions(
     personal, spared = [0.0] * size, [0.0] * size
     pure = approximate = kl = variation = average = 0.0
     ratios: list[tuple[float, float]] = []
-    chances = _chances(weights, n)
+    chances = _dataset_probabilities(weights, n)
     for first, second, old, new in _neighbours(size, n):
         p, q = table[first], table[second]
         ratio = _largest_ratio(p, q)
@@ -127,7 +127,7 @@ def compare_privacy_definitions(
         either = max(_smallest_epsilon(p, q, delta), _smallest_epsilon(q, p, delta))
         spared[old] = max(spared[old], either)
         weight = float(chances[first] * weights[new]) / n
-        divergence = _kl(p, q)
+        divergence = _kl_divergence(p, q)
         if weight > 0:
             average += weight * divergence
             ratios.append((max(_smallest_epsilon(p, q, left_out), _smallest_epsilon(q, p, left_out)), weight))
@@ -182,26 +182,26 @@ def adaptive_on_average_kl(
     ----------
     Wang, Lei and Fienberg (2016), Lemma 7 (false as stated for adaptive choice).
     """
-    a, weights, n = _checked(first, law, n)
-    later = [_checked(b, law, n)[0] for b in second]
+    a, weights, n = _checked_inputs(first, law, n)
+    later = [_checked_inputs(b, law, n)[0] for b in second]
     if len(later) != a.shape[1]:
         raise InvalidArgument(
             f"second must hold one matrix for each of {a.shape[1]} first answers, not {len(later)}"
         )
-    chances = _chances(weights, n)
+    chances = _dataset_probabilities(weights, n)
     one = two = 0.0
     fixed = np.zeros(len(later))
     for z, other, _, new in _neighbours(len(weights), n):
         weight = float(chances[z] * weights[new]) / n
         if weight > 0:
-            divergences = np.array([_kl(b[z], b[other]) for b in later])
-            one += weight * _kl(a[z], a[other])
+            divergences = np.array([_kl_divergence(b[z], b[other]) for b in later])
+            one += weight * _kl_divergence(a[z], a[other])
             two += weight * float(np.sum(np.where(a[z] > 0, a[z] * divergences, 0.0)))
             fixed += weight * divergences
     return one, two, float(fixed.max())
 
 
-def _checked(mechanism: ArrayLike, law: ArrayLike, n: int) -> tuple[Array, Array, int]:
+def _checked_inputs(mechanism: ArrayLike, law: ArrayLike, n: int) -> tuple[Array, Array, int]:
     table = rows("mechanism", mechanism)
     weights = distribution("law", law)
     size = count("n", n)
@@ -213,7 +213,7 @@ def _checked(mechanism: ArrayLike, law: ArrayLike, n: int) -> tuple[Array, Array
     return table, weights, size
 
 
-def _chances(weights: Array, n: int) -> Array:
+def _dataset_probabilities(weights: Array, n: int) -> Array:
     chances = np.ones(1)
     for _ in range(n):
         chances = np.outer(chances, weights).ravel()
@@ -236,7 +236,7 @@ def _largest_ratio(p: Array, q: Array) -> float:
     return max(float(np.max(np.log(p[mask]) - np.log(q[mask]))), 0.0)
 
 
-def _kl(p: Array, q: Array) -> float:
+def _kl_divergence(p: Array, q: Array) -> float:
     mask = p > 0
     if np.any(q[mask] == 0):
         return math.inf

@@ -43,7 +43,7 @@ def indistinguishability(first: ArrayLike, second: ArrayLike, epsilon: float) ->
     ----------
     Rogers et al. (2016), Definition 2.1; with ε = 0 it is Definition A.5, total variation.
     """
-    p, q = _pair(first, second)
+    p, q = _checked_pair(first, second)
     grow = math.exp(min(non_negative("epsilon", epsilon), 700.0))
     return float(max(np.maximum(p - grow * q, 0).sum(), np.maximum(q - grow * p, 0).sum()))
 
@@ -60,7 +60,7 @@ def pointwise_failure(first: ArrayLike, second: ArrayLike, epsilon: float) -> fl
     ----------
     Rogers et al. (2016), Definition 2.2.
     """
-    p, q = _pair(first, second)
+    p, q = _checked_pair(first, second)
     grow = math.exp(min(non_negative("epsilon", epsilon), 700.0))
     slack = 1 + 1e-12
     bad = (p > grow * q * slack) | (q > grow * p * slack)
@@ -106,7 +106,7 @@ def conditioning_failure(epsilon: float, delta: float, delta_hat: float) -> floa
     return min(1.0, round_up(2 * small / hat + 2 * small / -math.expm1(-eps)))
 
 
-def _pair(first: ArrayLike, second: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+def _checked_pair(first: ArrayLike, second: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     p, q = distribution("first", first), distribution("second", second)
     if p.shape != q.shape:
         raise InvalidArgument(f"two laws on one set need equal shapes, not {p.shape} and {q.shape}")

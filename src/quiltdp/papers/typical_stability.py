@@ -490,7 +490,7 @@ def compose_typical_adaptively(
     factor = {"sharp": 1.0, "published": 3.0}.get(method)
     if factor is None:
         raise InvalidArgument(f"method must be 'sharp' or 'published', not {method!r}")
-    etas = [factor * _advanced(eta, t, slack) for t in range(k + 1)]
+    etas = [factor * _advanced_composition(eta, t, slack) for t in range(k + 1)]
     try:
         growth = math.fsum(math.exp(e) for e in etas[1:k])
     except OverflowError:
@@ -500,7 +500,7 @@ def compose_typical_adaptively(
     return TypicalStability(round_up(etas[k]), round_up(share), round_up(share), reference=True)
 
 
-def _advanced(eta: float, t: int, slack: float) -> float:
+def _advanced_composition(eta: float, t: int, slack: float) -> float:
     return math.sqrt(2 * t * math.log(1 / slack)) * eta + t * eta * math.expm1(eta)
 
 
@@ -545,14 +545,14 @@ def compose_typical_adaptively_approximate(
         raise InvalidArgument("this theorem needs the reference form (noise.reference)")
     k = count("k", k)
     if method == "published":
-        return _published_approximate(step, k, slack)
+        return _published_composition(step, k, slack)
     if method != "sharp":
         raise InvalidArgument(f"method must be 'sharp' or 'published', not {method!r}")
     if slack is None:
         eta, tau = k * step.eta, k * step.tau
     else:
         slack = probability("slack", slack)
-        eta, tau = _advanced(step.eta, k, slack), k * step.tau + slack
+        eta, tau = _advanced_composition(step.eta, k, slack), k * step.tau + slack
     share = math.sqrt(k * step.nu)
     growth = math.exp(eta) if eta < 700 else math.inf
     return TypicalStability(
@@ -560,7 +560,7 @@ def compose_typical_adaptively_approximate(
     )
 
 
-def _published_approximate(step: TypicalStability, k: int, slack: float | None) -> TypicalStability:
+def _published_composition(step: TypicalStability, k: int, slack: float | None) -> TypicalStability:
     """Evaluate (12) and (13)."""
     if slack is None:
         raise InvalidArgument("the published theorem needs slack, its τ'")

@@ -217,13 +217,13 @@ def published_records(
     first = published_n_star(budget=b, sigma=scale, accuracy=tau, failure=failure, influences=())
     return PublishedRecords(
         first,
-        _second(b, scale, tau / 3 - 4 * largest_blanket_influence(model)),
-        _second(b, scale, _allowed_by_quilts(model, tau / 3)),
-        _chain_form(model, b, scale, tau / 3),
+        _second_term(b, scale, tau / 3 - 4 * largest_blanket_influence(model)),
+        _second_term(b, scale, _allowed_by_quilts(model, tau / 3)),
+        _chain_records(model, b, scale, tau / 3),
     )
 
 
-def _second(budget: int, sigma: float, allowed: float) -> float:
+def _second_term(budget: int, sigma: float, allowed: float) -> float:
     return round_up(9 * budget / (4 * sigma * allowed)) if allowed > 0 else math.inf
 
 
@@ -234,8 +234,8 @@ def _allowed_by_quilts(model: Model, epsilon: float) -> float:
     quilt of the middle, or a smaller one with the missing side left out.
     """
     try:
-        if isinstance(model, ChainModel) and len(model.segments) == 1 and _stationary(model.segments[0]):
-            short = ChainModel([_shortened(model.segments[0], _LONG_CHAIN)])
+        if isinstance(model, ChainModel) and len(model.segments) == 1 and _is_stationary(model.segments[0]):
+            short = ChainModel([_shorten_chain(model.segments[0], _LONG_CHAIN)])
             middle = [[short.nodes[len(short.nodes) // 2]]]
             profile = analyze(short, method="published", protect=middle)
             found = profile.dp_epsilon(epsilon)
@@ -251,7 +251,7 @@ def largest_blanket_influence(model: Model) -> float:
     """Return max_i a_i of Lemma 3; ∞ where a blanket is too wide, or there are too many to look at."""
     looked_at = model
     if isinstance(model, ChainModel) and len(model.nodes) > _MOST_BLANKETS:
-        looked_at = ChainModel([_shortened(segment, 5) for segment in model.segments])
+        looked_at = ChainModel([_shorten_chain(segment, 5) for segment in model.segments])
     if len(looked_at.records) > _MOST_BLANKETS:
         return math.inf
     space = Workspace(looked_at)
@@ -263,21 +263,21 @@ def largest_blanket_influence(model: Model) -> float:
         return math.inf
 
 
-def _shortened(segment: ChainSegment, steps: int) -> ChainSegment:
+def _shorten_chain(segment: ChainSegment, steps: int) -> ChainSegment:
     """Return fewer steps of a stationary homogeneous chain: its ends and its middle look the same."""
-    if not _stationary(segment) or segment.length <= steps:
+    if not _is_stationary(segment) or segment.length <= steps:
         return segment
     return ChainSegment(segment.prefix, steps, segment.initial, segment.transitions)
 
 
-def _stationary(segment: ChainSegment) -> bool:
+def _is_stationary(segment: ChainSegment) -> bool:
     law = np.asarray(segment.initial)
     if not segment.homogeneous or segment.length < 2:
         return False
     return bool(np.abs(law @ np.asarray(segment.transition(0)) - law).max() <= 1e-12)
 
 
-def _chain_form(model: Model, budget: int, sigma: float, epsilon: float) -> float | None:
+def _chain_records(model: Model, budget: int, sigma: float, epsilon: float) -> float | None:
     if not isinstance(model, ChainModel) or len(model.segments) != 1:
         return None
     try:
@@ -286,7 +286,7 @@ def _chain_form(model: Model, budget: int, sigma: float, epsilon: float) -> floa
         return None
     length = len(model.nodes)
     allowed = lemma4_dp_epsilon(epsilon, gap=gap, rho=rho, length=length)[0] if gap > 0 else 0.0
-    return _second(budget, sigma, allowed)
+    return _second_term(budget, sigma, allowed)
 
 
 @dataclass(frozen=True)
@@ -409,7 +409,7 @@ def lemma4_dp_epsilon(
     """
     if c is not None:
         d, s = lemma4_distances(epsilon, gap=gap, rho=rho, c=c)
-        return (_h(epsilon, c, d, s) if length >= 2 * d else 0.0), c
+        return (_lemma4_h(epsilon, c, d, s) if length >= 2 * d else 0.0), c
     _, s = lemma4_distances(epsilon, gap=gap, rho=rho, c=0.1)
     best, at = 0.0, 0.1
     for d in range(s, min(length // 2, s + _STEPS) + 1):
@@ -418,7 +418,7 @@ def lemma4_dp_epsilon(
             continue
         smallest = 2 * math.atanh(1 / grown) / epsilon * (1 + 1e-12)  # below it the half-width is d + 1
         if smallest < 1 / 6:
-            found = _h(epsilon, smallest, d, s)
+            found = _lemma4_h(epsilon, smallest, d, s)
             if found > best:
                 best, at = found, smallest
         if epsilon / (3 * (d + s)) <= best:  # no larger d can do better
@@ -426,7 +426,7 @@ def lemma4_dp_epsilon(
     return best, at
 
 
-def _h(epsilon: float, c: float, d: int, s: int) -> float:
+def _lemma4_h(epsilon: float, c: float, d: int, s: int) -> float:
     return min((1 - 6 * c) * epsilon / (2 * d - 1), (1 / 3 - 2 * c) * epsilon / (d + s))
 
 
@@ -459,7 +459,7 @@ def lemma4_leakage(dp_epsilon: float, *, gap: float, rho: float, length: int) ->
     return high * (1 + 1e-12)
 
 
-def _parts(a: float, sigma: float, threshold: float, queries: int, spends: int) -> tuple[float, float]:
+def _noise_terms(a: float, sigma: float, threshold: float, queries: int, spends: int) -> tuple[float, float]:
     """Return the two halves of b(a) at the best split: threshold and comparison noise, answer noise."""
     room = a - threshold
     first = 2 * sigma / 3 * (math.log(2 * spends / queries) + room / (2 * sigma))
@@ -480,8 +480,8 @@ def sample_failure(a: float, *, sigma: float, threshold: float, queries: int, bu
     ----------
     Theorem 2 of Zhao (2017), with every constant kept.
     """
-    spends = _checked(a, sigma, threshold, queries, budget)
-    return min(1.0, round_up(sum(_parts(a, sigma, threshold, queries, spends))))
+    spends = _checked_answers(a, sigma, threshold, queries, budget)
+    return min(1.0, round_up(sum(_noise_terms(a, sigma, threshold, queries, spends))))
 
 
 def expected_excess(a: float, *, sigma: float, threshold: float, queries: int, budget: int) -> float:
@@ -497,12 +497,12 @@ def expected_excess(a: float, *, sigma: float, threshold: float, queries: int, b
     >>> excess <= 4 * 0.002 * sample_failure(0.1, sigma=0.002, threshold=0.05, queries=100, budget=10)
     True
     """
-    spends = _checked(a, sigma, threshold, queries, budget)
-    noise, answers = _parts(a, sigma, threshold, queries, spends)
+    spends = _checked_answers(a, sigma, threshold, queries, budget)
+    noise, answers = _noise_terms(a, sigma, threshold, queries, spends)
     return round_up(3 * sigma * noise + 4 * sigma * answers)
 
 
-def _checked(a: float, sigma: float, threshold: float, queries: int, budget: int) -> int:
+def _checked_answers(a: float, sigma: float, threshold: float, queries: int, budget: int) -> int:
     positive("sigma", sigma)
     non_negative("threshold", threshold)
     m, b = count("queries", queries), count("budget", budget)
@@ -525,9 +525,9 @@ def with_published(model: object, plan: Plan, *, overfit: float | None = None) -
         slack=min(overfit / plan.accuracy if overfit else 0.05, 0.99),
     ).records
     assert sizes is not None
-    needed = f"n_* = {_count(sizes.n_star)} or n_# = {_count(sizes.n_sharp)} records"
+    needed = f"n_* = {_format_records(sizes.n_star)} or n_# = {_format_records(sizes.n_sharp)} records"
     if sizes.n_chain is not None:
-        needed += f" ({_count(sizes.n_chain)} by its Markov-chain form)"
+        needed += f" ({_format_records(sizes.n_chain)} by its Markov-chain form)"
     row = Alternative(
         "published",
         "Zhao (2017), Theorem 2",
@@ -538,5 +538,5 @@ def with_published(model: object, plan: Plan, *, overfit: float | None = None) -
     return replace(plan, alternatives=(*plan.alternatives, row))
 
 
-def _count(records: float) -> str:
+def _format_records(records: float) -> str:
     return f"{math.ceil(records):,}" if math.isfinite(records) else "∞"
