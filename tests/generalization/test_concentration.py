@@ -253,7 +253,7 @@ def test_sums_over_groups_that_copy_a_hidden_value_concentrate(copying):
         law = sum_law(model, dict.fromkeys(rows, ends))
         for t in np.arange(0.5, 10):
             assert law.tail(t) <= found.tail(t / 10) + 1e-9
-    assert found.tail(found.within(3.0)) <= 2 * math.exp(-3.0) * (1 + 1e-3)
+    assert found.tail(found.deviation_at(3.0)) <= 2 * math.exp(-3.0) * (1 + 1e-3)
     assert found.sum_of_squares == pytest.approx(sum(m * (1 + (m - 1) * copying**2) for m in (1, 2, 3, 4)))
     plain = concentration(model)
     assert found.effective_sample_size >= plain.effective_sample_size * (1 - 1e-9)

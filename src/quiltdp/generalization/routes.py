@@ -327,7 +327,7 @@ class DescriptionRoute:
     def deviation(self, task: Task, sigma: float, failure: float, resolution: float) -> float:
         """Return t with P[some answered query deviates by t] ≤ ``failure``; rounded up."""
         inside = math.log(2 / failure) + log_questions(task.queries, task.budget, resolution)
-        return self.concentration.within(inside)
+        return self.concentration.deviation_at(inside)
 
     def threshold(self, task: Task, sigma: float, accuracy: float) -> float:
         """Return the largest T over the split of the failure probability."""

@@ -51,7 +51,7 @@ class WrittenColumns(dict[str, Sequence[str]]):
     """Columns as they are written in a file: every cell is a text, and its type is still to be found."""
 
 
-def is_missing(cell: object) -> bool:
+def missing(cell: object) -> bool:
     """Return whether a cell is empty."""
     if cell is None or type(cell).__name__ in _MISSING:
         return True
@@ -88,12 +88,12 @@ def _without_imaginary_part(cell: Any) -> Any:
     return float(cell.real) if is_real else cell
 
 
-def read_number(cell: Any) -> float:
+def number_of(cell: Any) -> float:
     """Return a cell as a number, NaN if it is missing or none.
 
     Examples
     --------
-    >>> [read_number(c) for c in (3, "3", " 3.0 ", True, "FALSE", "three", "", None)]
+    >>> [number_of(c) for c in (3, "3", " 3.0 ", True, "FALSE", "three", "", None)]
     [3.0, 3.0, 3.0, 1.0, 0.0, nan, nan, nan]
     """
     if isinstance(cell, (str, bytes)):
@@ -106,7 +106,7 @@ def read_number(cell: Any) -> float:
         except ValueError:
             return math.nan
     cell = _without_imaginary_part(cell)
-    if is_missing(cell) or isinstance(cell, np.timedelta64):  # which numpy counts among the whole numbers
+    if missing(cell) or isinstance(cell, np.timedelta64):  # which numpy counts among the whole numbers
         return math.nan
     if not isinstance(cell, (Real, Decimal, np.bool_)):
         return math.nan
@@ -116,25 +116,25 @@ def read_number(cell: Any) -> float:
         return math.inf if cell > 0 else -math.inf  # type: ignore[operator]  # a whole number beyond doubles
 
 
-def read_boolean(cell: Any) -> float:
+def boolean_of(cell: Any) -> float:
     """Return a cell as 1.0 or 0.0, NaN if it is neither true nor false."""
-    number = read_number(cell)
+    number = number_of(cell)
     return number if number in (0.0, 1.0) else math.nan
 
 
-def read_text(cell: Any) -> str:
+def text_of(cell: Any) -> str:
     """Return a cell as a text, empty if it is missing.
 
     Examples
     --------
-    >>> [read_text(c) for c in ("Oslo ", 1, 1.0, "1.0", 2.5, True, None, np.datetime64("2020-01-01", "ns"))]
+    >>> [text_of(c) for c in ("Oslo ", 1, 1.0, "1.0", 2.5, True, None, np.datetime64("2020-01-01", "ns"))]
     ['Oslo', '1', '1', '1', '2.5', 'True', '', '2020-01-01']
     """
     if isinstance(cell, (str, bytes)):
         text = (cell.decode("utf-8", "replace") if isinstance(cell, bytes) else cell).strip()
         return _format_double(float(text)) if _DOUBLE.fullmatch(text) else "" if text == "nan" else text
     cell = _without_imaginary_part(cell)
-    if is_missing(cell):
+    if missing(cell):
         return ""
     if isinstance(cell, (bool, np.bool_)):
         return str(bool(cell))
@@ -142,7 +142,7 @@ def read_text(cell: Any) -> str:
     if time:
         return time
     if isinstance(cell, (int, np.integer, float, np.floating)):
-        return _format_double(read_number(cell))
+        return _format_double(number_of(cell))
     return str(cell).strip()
 
 
@@ -168,10 +168,10 @@ def _format_time(cell: Any) -> str:
 def _read_column(cells: NDArray[Any], kind: CellKind) -> NDArray[Any]:
     """Return a column in its kind, cell by cell."""
     if kind == "text":
-        return np.array([*map(read_text, cells)], dtype=object)  # a fixed width would follow the longest
+        return np.array([*map(text_of, cells)], dtype=object)  # a fixed width would follow the longest
     if cells.dtype.kind == "b" or (cells.dtype.kind in "iuf" and kind == "number"):
         return cells.astype(np.float64)  # what the rules above give, at once
-    reader = read_number if kind == "number" else read_boolean
+    reader = number_of if kind == "number" else boolean_of
     return np.fromiter(map(reader, cells), dtype=np.float64, count=len(cells))
 
 
@@ -179,11 +179,11 @@ def _infer_kind(cells: NDArray[Any], written: bool) -> CellKind:
     """Return the kind of a training column."""
     if cells.dtype.kind in "biuf":
         return "boolean" if cells.dtype.kind == "b" else "number"
-    there = [c for c in cells if not is_missing(c)]
+    there = [c for c in cells if not missing(c)]
     if written:
         if there and all(str(c).strip().lower() in _WORDS for c in there):
             return "boolean"
-        return "text" if any(math.isnan(read_number(c)) for c in there) else "number"
+        return "text" if any(math.isnan(number_of(c)) for c in there) else "number"
     if there and all(isinstance(c, (bool, np.bool_)) for c in there):
         return "boolean"
     return "number" if all(isinstance(c, (Real, Decimal, np.bool_)) for c in there) else "text"

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quiltdp.errors import InvalidArgument
-from quiltdp.mechanisms.cells import CellKind, Table, read_text
+from quiltdp.mechanisms.cells import CellKind, Table, text_of
 
 __all__ = ["Expression"]
 
@@ -220,7 +220,7 @@ class Expression:
     def _evaluate(self, node: ast.expr, columns: Mapping[str, Any]) -> Any:
         if isinstance(node, ast.Constant):
             if isinstance(node.value, str):
-                return read_text(node.value)  # as the cells are read
+                return text_of(node.value)  # as the cells are read
             return np.float64(node.value)  # type: ignore[arg-type]  # checked
         if isinstance(node, (ast.Name, ast.Call)) and (name := _column(node)) is not None:
             return columns[name]

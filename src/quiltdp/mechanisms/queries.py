@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quiltdp.errors import InvalidArgument, Refused, option
-from quiltdp.mechanisms.cells import Table, read_number, unmasked
+from quiltdp.mechanisms.cells import Table, number_of, unmasked
 from quiltdp.mechanisms.expressions import Expression
 from quiltdp.mechanisms.predictions import Part, Predictions
 from quiltdp.mechanisms.rows import copy_rows, data_identity, describe_rows, row_count
@@ -219,7 +219,7 @@ def _numbers(result: Any, rows: int, name: str, *, strict: bool = True) -> NDArr
     """
     array = np.asarray(unmasked(result))
     if array.dtype.kind == "O" and array.shape == (rows,):  # pandas: numbers or truth values, some missing
-        array = np.fromiter(map(read_number, array), dtype=np.float64, count=rows)
+        array = np.fromiter(map(number_of, array), dtype=np.float64, count=rows)
     if array.dtype.kind not in "biuf":
         raise InvalidArgument(f"{name} gives {array.dtype} values, it must give numbers in [0, 1]")
     if array.shape not in ((), (rows,)):

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quiltdp.errors import InvalidArgument, option
-from quiltdp.mechanisms.cells import named_columns, read_number, read_text
+from quiltdp.mechanisms.cells import named_columns, number_of, text_of
 
 _MAX_ROWS = 2**32
 _DEEPEST = 60  # nesting of data that have an identity
@@ -227,12 +227,12 @@ def data_identity(data: Any) -> str | None:
         if cells.dtype.kind in "biuf":
             numbers = cells.astype(np.float64)
         else:
-            numbers = np.fromiter(map(read_number, cells), dtype=np.float64, count=len(cells))
+            numbers = np.fromiter(map(number_of, cells), dtype=np.float64, count=len(cells))
         odd = np.flatnonzero(np.isnan(numbers))
         numbers = np.where(np.isnan(numbers), 0.0, numbers) + 0.0  # one NaN, one zero
         walk.add_content("column", name.encode("utf-8", "surrogatepass"))
         walk.add_content("numbers", numbers.tobytes())
         walk.add_content("places", odd.astype(np.int64).tobytes())
         for k in odd:
-            walk.add_content("text", read_text(cells[k]).encode("utf-8", "surrogatepass"))
+            walk.add_content("text", text_of(cells[k]).encode("utf-8", "surrogatepass"))
     return walk.hash.hexdigest()

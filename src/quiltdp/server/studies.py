@@ -21,7 +21,7 @@ from quiltdp.accountant.ledger.ledger import new_genesis
 from quiltdp.accountant.ledger.requests import keyed, storable
 from quiltdp.accountant.ledger.visit import now
 from quiltdp.errors import InvalidArgument, Refused, option
-from quiltdp.mechanisms.cells import Written, missing, text_of
+from quiltdp.mechanisms.cells import WrittenColumns, missing, text_of
 from quiltdp.mechanisms.holdout import checked_settings
 from quiltdp.mechanisms.queries import TablePair
 from quiltdp.mechanisms.thresholdout import Thresholdout
@@ -186,9 +186,9 @@ def create_study(
     return study, token
 
 
-def _written(columns: Mapping[str, Sequence[Any]]) -> Written:
+def _written(columns: Mapping[str, Sequence[Any]]) -> WrittenColumns:
     """Return columns of cells as texts, empty where a cell is missing: what is stored, and read again."""
-    return Written({name: ["" if missing(c) else str(c) for c in cells] for name, cells in columns.items()})
+    return WrittenColumns({name: ["" if missing(c) else str(c) for c in cells] for name, cells in columns.items()})
 
 
 def _require_distinct(column: str, cells: Sequence[str], part: str) -> None:
@@ -217,7 +217,7 @@ def read_study(connection: Connection, study: str) -> StudyFacts:
     return StudyFacts(*row[:4], json.loads(row[4]))
 
 
-def read_data(connection: Connection, study: str) -> tuple[Written, Written]:
+def read_data(connection: Connection, study: str) -> tuple[WrittenColumns, WrittenColumns]:
     """Return training and holdout data."""
     chosen = select(db.studies.c.train, db.studies.c.holdout).where(db.studies.c.id == study)
     train, holdout = connection.execute(chosen).one()
@@ -311,11 +311,11 @@ def digest_of(token: str) -> str:
 # -- data ----------------------------------------------------------------------------------
 
 
-def packed(columns: Written) -> bytes:
+def packed(columns: WrittenColumns) -> bytes:
     """Return columns of cells as they were written, compressed."""
     return gzip.compress(json.dumps(columns).encode(), mtime=0)
 
 
-def unpacked(data: bytes) -> Written:
+def unpacked(data: bytes) -> WrittenColumns:
     """Return what :func:`packed` was given."""
-    return Written(json.loads(gzip.decompress(data)))
+    return WrittenColumns(json.loads(gzip.decompress(data)))
