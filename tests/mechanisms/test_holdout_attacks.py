@@ -659,7 +659,7 @@ def test_truth_values_mean_the_same_everywhere(query: str) -> None:
     expected = Expression(query).rows(learned, 4).tolist()
     assert expected == [1.0, 0.0, 1.0, 1.0]
     for other in others:
-        assert Expression(query).rows(learned.like(other), 4).tolist() == expected
+        assert Expression(query).rows(learned.read_like(other), 4).tolist() == expected
 
 
 def test_types_are_declared_or_learned_and_never_guessed_from_the_holdout(path: Path) -> None:

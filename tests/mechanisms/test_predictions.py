@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quiltdp.errors import InvalidArgument
-from quiltdp.mechanisms.cells import Table, Written
+from quiltdp.mechanisms.cells import Table, WrittenColumns
 from quiltdp.mechanisms.predictions import Predictions
 from quiltdp.mechanisms.queries import TablePair, describe
 
@@ -21,7 +21,7 @@ HALF = dict.fromkeys(IDS, 0.5)
 
 
 def pair(holdout: dict[str, list[str]]) -> TablePair:
-    return TablePair(Written(TRAIN), Written(holdout))
+    return TablePair(WrittenColumns(TRAIN), WrittenColumns(holdout))
 
 
 def value(holdout: dict[str, list[str]], target: str, train: Any, fresh: Any, metric: Any) -> Fraction:
@@ -117,7 +117,7 @@ def test_what_does_not_fit_the_target_is_refused_on_the_training_data() -> None:
         rows: Any = dict.fromkeys(IDS, predicted), {"a": predicted}
         with pytest.raises(InvalidArgument, match=said):
             tables.on_training(Predictions(target, *rows, IDS, ["a"], metric))  # type: ignore[arg-type]
-    strange = TablePair(Written({"y": ["1", "3"]}), Written({"y": ["1"]}))
+    strange = TablePair(WrittenColumns({"y": ["1", "3"]}), WrittenColumns({"y": ["1"]}))
     with pytest.raises(InvalidArgument, match="outside"):
         strange.on_training(Predictions("y", {"a": 1, "b": 1}, {"a": 1}, ["a", "b"], ["a"], "absolute"))
 
@@ -130,6 +130,6 @@ def test_predictions_are_told_apart_by_everything_they_are() -> None:
     every = [made(), made("dose"), made(train=other), made(fresh=other), made(metric="squared")]
     assert len({*every}) == len(every)
     assert made(fresh=dict(reversed(HALF.items()))) == made(fresh=[*HALF.items()]) == made()
-    table = Table.learned(Written(TRAIN))
+    table = Table.from_training(WrittenColumns(TRAIN))
     assert table is not None
     assert Predictions("ill", HALF, HALF, IDS, IDS).scores(table, "train").tolist() == [1, 0, 1, 0]

@@ -16,7 +16,7 @@ from server_fakes import ask as asked
 import quiltdp as qd
 from quiltdp.errors import InvalidArgument, Refused
 from quiltdp.graph.components import dependent_records
-from quiltdp.mechanisms.cells import Table, Written
+from quiltdp.mechanisms.cells import Table, WrittenColumns
 from quiltdp.mechanisms.expressions import Expression
 from quiltdp.mechanisms.queries import TablePair
 from quiltdp.server.asking import Conflict
@@ -24,7 +24,9 @@ from quiltdp.server.questions import ExpressionQuestion, PredictionQuestion, ind
 
 # -- expressions -----------------------------------------------------------------------------------
 
-LEARNED = Table.learned(Written({"x": ["1", "2"], "y": ["0.5", ""], "b": ["true", "false"], "s": ["a", "b"]}))
+LEARNED = Table.from_training(
+    WrittenColumns({"x": ["1", "2"], "y": ["0.5", ""], "b": ["true", "false"], "s": ["a", "b"]})
+)
 assert LEARNED is not None
 
 cells = st.sampled_from(["", "0", "1", "-1", "0.5", "1e308", "-1e308", "1e-320", "nan", "inf", "710", "x"])
@@ -69,9 +71,10 @@ expressions = st.recursive(_leaves, _grown, max_leaves=8)
 def test_a_row_has_the_value_that_it_has_alone(text: str, rows: list[dict[str, str]]) -> None:
     """No expression looks at another row."""
     columns = {name: [row[name] for row in rows] for name in rows[0]}
-    together = Expression(text).rows(LEARNED.like(Written(columns)), len(rows))
+    together = Expression(text).rows(LEARNED.read_like(WrittenColumns(columns)), len(rows))
     alone = [
-        Expression(text).rows(LEARNED.like(Written({n: [c] for n, c in row.items()})), 1)[0] for row in rows
+        Expression(text).rows(LEARNED.read_like(WrittenColumns({n: [c] for n, c in row.items()})), 1)[0]
+        for row in rows
     ]
     np.testing.assert_allclose(together, alone, rtol=1e-15)
 
@@ -82,10 +85,10 @@ def test_every_row_has_a_value_where_a_constant_is_declared(
 ) -> None:
     question = ExpressionQuestion(text, -2.0, 2.0, otherwise)
     query = question.query({}, {}, {})
-    columns = Written({name: [row[name] for row in rows] for name in rows[0]})
-    found = query.rows(LEARNED.like(columns), len(rows))  # type: ignore[union-attr]
+    columns = WrittenColumns({name: [row[name] for row in rows] for name in rows[0]})
+    found = query.rows(LEARNED.read_like(columns), len(rows))  # type: ignore[union-attr]
     assert ((found >= 0) & (found <= 1)).all()
-    plain = Expression(text).rows(LEARNED.like(columns), len(rows))
+    plain = Expression(text).rows(LEARNED.read_like(columns), len(rows))
     wanted = [min(2.0, max(-2.0, v if math.isfinite(v) else otherwise)) for v in plain]
     np.testing.assert_allclose([question.scaled(v) for v in found], wanted, atol=1e-12)
 
@@ -109,7 +112,7 @@ def test_every_row_has_a_value_where_a_constant_is_declared(
 )
 def test_functions_are_total(text: str, cell: str, value: float) -> None:
     query: Any = ExpressionQuestion(text, otherwise=0.125).query({}, {}, {})
-    table = LEARNED.like(Written({"x": [cell], "y": ["1"], "b": ["1"], "s": ["b"]}))
+    table = LEARNED.read_like(WrittenColumns({"x": [cell], "y": ["1"], "b": ["1"], "s": ["b"]}))
     assert query.rows(table, 1).tolist() == [value]
 
 
@@ -240,5 +243,5 @@ def test_a_chain_is_cut_where_nothing_is_handed_on() -> None:
 def test_the_mean_moves_by_one_row_in_n(database: str) -> None:
     study, _ = ready(database, **DECLARED)
     query = ONES.query(study.facts.facts, study.train, study._holdout_rows)
-    tables = TablePair(study.train, Written({**TRAIN, "ill": ["1", "0"], "luck": ["0.4", "0.4"]}))
+    tables = TablePair(study.train, WrittenColumns({**TRAIN, "ill": ["1", "0"], "luck": ["0.4", "0.4"]}))
     assert tables.on_holdout(query, tables.on_training(query)) == Fraction(1, 2)

@@ -62,8 +62,8 @@ class Predictions:
 
     Examples
     --------
-    >>> from quiltdp.mechanisms.cells import Table, Written
-    >>> data = Table.learned(Written({"ill": ["1", "0", "1"]}))
+    >>> from quiltdp.mechanisms.cells import Table, WrittenColumns
+    >>> data = Table.from_training(WrittenColumns({"ill": ["1", "0", "1"]}))
     >>> guess = {"a": 0.9, "b": 0.2, "c": 0.4}
     >>> Predictions("ill", guess, guess, "abc", "abc").scores(data, "train").tolist()
     [1.0, 1.0, 0.0]

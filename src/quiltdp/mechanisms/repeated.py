@@ -43,8 +43,8 @@ def repeat_mechanism(mechanism: Mechanism, releases: int) -> Mechanism:
     Examples
     --------
     >>> from quiltdp import Laplace
-    >>> from quiltdp.mechanisms import several
-    >>> several(Laplace(sensitivity=1.0), 12).scale(dp_epsilon=1.0)
+    >>> from quiltdp.mechanisms import repeat_mechanism
+    >>> repeat_mechanism(Laplace(sensitivity=1.0), 12).scale(dp_epsilon=1.0)
     12.0
     """
     times = whole_at_least_one(releases, "releases")

@@ -188,7 +188,9 @@ def create_study(
 
 def _written(columns: Mapping[str, Sequence[Any]]) -> WrittenColumns:
     """Return columns of cells as texts, empty where a cell is missing: what is stored, and read again."""
-    return WrittenColumns({name: ["" if missing(c) else str(c) for c in cells] for name, cells in columns.items()})
+    return WrittenColumns(
+        {name: ["" if missing(c) else str(c) for c in cells] for name, cells in columns.items()}
+    )
 
 
 def _require_distinct(column: str, cells: Sequence[str], part: str) -> None:
