@@ -86,7 +86,7 @@ def any_model(
 def _option_names(function: Callable[..., Any]) -> tuple[str, ...]:
     """Return the parameters of a function whose further options a ``TypedDict`` lists; of others nothing."""
     parameters = signature(function).parameters
-    further = str(next(reversed(parameters.values())).annotation)
+    further = str([*parameters.values()][-1].annotation)
     if not further.startswith("Unpack["):
         return ()
     return (*parameters, *function.__globals__[further[7:-1]].__annotations__)
