@@ -17,6 +17,7 @@ PAGES = [
     *((name,) for name in COMMANDS),
     *(("holdout", name) for name in ("init", "ask", "status")),
     *(("ledger", name) for name in ("show", "verify", "export")),
+    *(("study", name) for name in ("create", "member", "close", "rights")),
 ]
 
 
@@ -41,7 +42,9 @@ def test_a_help_page_reads_well(cli, page: tuple[str, ...]) -> None:
     assert "..." not in summaries, "a summary is cut off: give the command a short_help"
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if p not in (("holdout",), ("ledger",))], ids=" ".join)
+@pytest.mark.parametrize(
+    "page", [p for p in PAGES if p not in (("holdout",), ("ledger",), ("study",))], ids=" ".join
+)
 def test_the_examples_name_options_and_files_that_exist(cli, page: tuple[str, ...]) -> None:
     text = cli(*page, "--help").out
     body, _, examples = text.partition("Examples:")

@@ -49,6 +49,7 @@ COMMANDS = {
     "fit": Command("A model from public or past data: a chain or a network."),
     "plan": Command("How many queries a reusable holdout can answer, how accurately."),
     "holdout": Command("A reusable holdout from the shell.", ("init", "ask", "status", "extend")),
+    "study": Command("A holdout that a server guards.", ("create", "member", "close", "rights")),
     "ledger": Command("The account of releases.", ("init", "charge", "show", "verify", "export")),
     "pvalues": Command("Valid p-values for hypotheses chosen after looking."),
 }
