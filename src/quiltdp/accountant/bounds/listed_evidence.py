@@ -64,13 +64,18 @@ class _Listed:
         self.most = most
         allowed = count <= (np.inf if most is None else most)
         rows = np.flatnonzero(likelihood.any(axis=1) & allowed)
+        if len(rows) < len(likelihood):
+            likelihood = likelihood[rows]
         with np.errstate(divide="ignore"):
-            logs = np.log(likelihood[rows] / likelihood[rows].max(axis=1, keepdims=True))
-        keys = np.column_stack([np.round(logs / _GRID), 0 * count[rows] if most is None else count[rows]])
-        # equal rows have equal bits (−0 + 0 is 0) and one hash; should others share it, equal ones stay apart
-        bits = (keys + 0.0).view(np.int64)
-        order = np.argsort(bits @ np.cumprod(np.full(bits.shape[1], _MIX)), kind="stable")
-        fresh = np.concatenate([[True], (keys[order[1:]] != keys[order[:-1]]).any(axis=1)])
+            logs = np.log(likelihood / likelihood.max(axis=1, keepdims=True))
+        keys = np.round(logs / _GRID) + 0.0  # −0 + 0 is 0: equal rows have equal bits
+        if most is not None:
+            keys = np.column_stack([keys, count[rows]])
+        mixed = keys.view(np.int64) @ np.cumprod(np.full(keys.shape[1], _MIX))
+        order = np.argsort(mixed, kind="stable")
+        fresh = np.diff(mixed[order], prepend=~mixed[order[:1]]) != 0
+        alike = np.flatnonzero(~fresh)  # as a rule these are equal; if not, they stay apart
+        fresh[alike] = (keys[order[alike]] != keys[order[alike - 1]]).any(axis=1)
         group = np.empty(len(order), dtype=np.int64)
         group[order] = np.argsort(np.argsort(order[fresh]))[np.cumsum(fresh) - 1]  # by their first rows
         order = np.argsort(group, kind="stable")
@@ -114,10 +119,14 @@ class _Nothing(_Listed):
 
 
 class _Child(_Listed):
-    """What may be known beyond a child; ``label`` is the state of its root at every state here."""
+    """What may be known beyond a child; ``label`` is the state of its root at every state here.
+
+    Every possible state of the root is one of those: rows that differ there differ here.
+    """
 
     def __init__(self, part: _Listed, number: int, label: Ints) -> None:
-        super().__init__(part.likelihood[:, label], part.count, part.most)
+        self.likelihood, self.count, self.most = part.likelihood[:, label], part.count, part.most
+        self._order = self._starts = np.arange(len(part))
         self._number, self._label = number, label
 
     def _of_listed(self, rows: Ints, costs: _Costs) -> Array:
