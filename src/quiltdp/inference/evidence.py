@@ -25,6 +25,7 @@ from quiltdp.inference.schedule import Ints, Level, RootedClique, Schedule
 
 Array = NDArray[np.float64]
 _Item = TypeVar("_Item")
+_TOGETHER = 8  # values of free nodes that are revealed at once
 
 
 @dataclass(frozen=True)
@@ -48,26 +49,53 @@ class Part:
     ----------
     log_p
         ln P(u, known | z), axes (known, z, u); −∞ where impossible.
-    prefix
-        The number of each in the first level, or of its only state where no node is free.
     state
         A state of the clique for each.
-    levels
-        The free nodes.
+    number
+        A number of each possible one, in order.
+    roots
+        The state of the root for each number.
     known
-        For every level (and after the last one, the states) which values of the known nodes a prefix has.
+        Which values of the known nodes every state of the clique has.
+    after
+        The clique read away from all of them: what is new there is free.
     """
 
     log_p: Array
-    prefix: Ints
     state: Ints
-    levels: tuple[Level, ...]
-    known: tuple[Ints, ...]
+    number: Ints
+    roots: Ints
+    known: Ints
+    after: RootedClique
 
-    @property
+    @cached_property
     def possible(self) -> NDArray[np.bool_]:
         """Which (known, z, u) are possible."""
         return np.asarray(self.log_p > -np.inf)
+
+    @cached_property
+    def levels(self) -> tuple[Level, ...]:
+        """The free nodes, revealed together while they have at most so many values."""
+        return self.after.order(together=_TOGETHER).levels if self.after.new else ()
+
+    @property
+    def prefix(self) -> Ints:
+        """The number of each (known, z, u) in the first level, or its only state where no node is free."""
+        return self.number if self.levels else self.state
+
+    @cached_property
+    def agreeing(self) -> list[tuple[Ints, Ints]]:
+        """For every level the pairs of prefixes that agree on what is known."""
+        labels = [self.known]
+        for level in reversed(self.levels):
+            labels.append(labels[-1][level.longer[0]])
+        return [np.nonzero(label[:, None] == label[None, :]) for label in reversed(labels[1:])]
+
+    @cached_property
+    def impossible(self) -> Ints:
+        """The places, in a table of all pairs of (known, z, u), of those that are impossible."""
+        both = self.possible[:, :, None, :, None] & self.possible[:, None, :, None, :]
+        return np.flatnonzero(~both)
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,56 +125,58 @@ class Seen:
     def _choices(self, *, each: bool) -> Iterator[Choice]:
         """Yield the choices; sets of new nodes are bit masks here."""
         new = self.task.new
-        bit = {n: 1 << k for k, n in enumerate(new)}
         knowing = [c for c, knowable in enumerate(self.knowable) if knowable]
-        touched = [sum(bit.get(n, 0) for n in self.task.roots[c]) for c in knowing]
-        for known in _subsets(self.may_know):
-            unseen = ~sum(bit[n] for n in known)
-            tilts = [nodes & unseen for nodes in touched]
+        for known, tilts in self._tilts():
             if each:
                 for chosen in _subsets(range(len(knowing))):
                     tilted = reduce(or_, [tilts[c] for c in chosen], 0)
                     if known or chosen:
                         yield Choice(known, _listed(new, tilted), tuple(knowing[c] for c in chosen))
                 continue
-            unions: dict[int, None] = {0: None}
-            for tilt in tilts:
-                unions.update(dict.fromkeys([tilt | union for union in unions]))
-            for tilted in unions:
+            for tilted in _unions(tilts):
                 within = tuple(c for c, tilt in zip(knowing, tilts, strict=True) if not tilt & ~tilted)
                 if known or within:
                     yield Choice(known, _listed(new, tilted), within, only=False)
 
-    def part(self, choice: Choice, *, together: int = 1) -> Part:
-        """Return the states of a choice, grouped by the known nodes, the root and the tilted nodes.
+    def _tilts(self) -> Iterator[tuple[tuple[int, ...], list[int]]]:
+        """Yield what may be known of the clique, and the nodes that evidence beyond each child tilts then."""
+        bit = {n: 1 << k for k, n in enumerate(self.task.new)}
+        roots = (root for root, knowable in zip(self.task.roots, self.knowable, strict=True) if knowable)
+        touched = [sum(bit.get(n, 0) for n in root) for root in roots]
+        for known in _subsets(self.may_know):
+            unseen = ~sum(bit[n] for n in known)
+            yield known, [nodes & unseen for nodes in touched]
 
-        Free nodes are revealed ``together`` while they have at most so many values.
-        """
-        task, clique = self.task, self.task.clique
-        known, values = clique.labels(self._names(choice.known))
-        u, width = clique.labels(self._names(choice.tilted))
-        after = task.rerooted((*task.root, *choice.known, *choice.tilted))
-        first = after.first
-        at = (known[first], task.label[first], u[first])
-        number, state = np.zeros((2, values, task.count, width), dtype=np.int64)
-        log_p = np.full(number.shape, -np.inf)
-        number[at], state[at] = np.arange(after.count), first
-        log_p[at] = _log_sums(clique.log_p, after.label, after.count) - self._above[at[1]]
-        levels = after.order(together=together).levels if after.new else ()
-        labels = [known]
-        for level in reversed(levels):
-            labels.append(labels[-1][level.longer[0]])
-        return Part(log_p, number if levels else state, state, levels, tuple(reversed(labels)))
+    def part(self, choice: Choice) -> Part:
+        """Return the states of a choice, grouped by the known nodes, the root and the tilted nodes."""
+        key = choice.known, choice.tilted
+        if key not in self._parts:
+            task, clique = self.task, self.task.clique
+            known, values = clique.labels(self._names(choice.known))
+            u, width = clique.labels(self._names(choice.tilted))
+            after = task.rerooted((*task.root, *choice.known, *choice.tilted))
+            first = after.first
+            at = (known[first], task.label[first], u[first])
+            number, state = np.zeros((2, values, task.count, width), dtype=np.int64)
+            log_p = np.full(number.shape, -np.inf)
+            number[at], state[at] = np.arange(after.count), first
+            log_p[at] = _log_sums(clique.log_p, after.label, after.count) - self._above[at[1]]
+            self._parts[key] = Part(log_p, state, number, at[1], known, after)
+        return self._parts[key]
+
+    @cached_property
+    def _parts(self) -> dict[tuple[tuple[int, ...], tuple[int, ...]], Part]:
+        return {}
 
     def pairs(self, *, each: bool) -> int:
-        """Return how many pairs of states all parts of all choices compare."""
-        matches: dict[tuple[int, ...], int] = {}
+        """Return how many pairs of states all parts of all choices compare; the choices are not listed."""
         total = len(self.task.clique.states) ** 2
-        for choice in self.choices(each=each):
-            if choice.known not in matches:
-                label, _ = self.task.clique.labels(self._names(choice.known))
-                matches[choice.known] = int((np.bincount(label).astype(np.int64) ** 2).sum())
-            total += matches[choice.known]
+        for known, tilts in self._tilts():
+            choices = 2 ** len(tilts) if each else len(_unions(tilts))
+            if not known and (each or 0 not in tilts):
+                choices -= 1  # nothing at all
+            label, _ = self.task.clique.labels(self._names(known))
+            total += choices * int((np.bincount(label).astype(np.int64) ** 2).sum())
         return total
 
     def grouped(self, known: tuple[int, ...]) -> tuple[Ints, Ints, Ints, Ints]:
@@ -194,6 +224,14 @@ def seen_by_evidence(walk: Schedule, may_know: Collection[int]) -> list[Seen]:
 def _subsets(items: Sequence[_Item]) -> Iterator[tuple[_Item, ...]]:
     for size in range(len(items) + 1):
         yield from combinations(items, size)
+
+
+def _unions(masks: Sequence[int]) -> dict[int, None]:
+    """Return all unions of some sets, without repetition, the empty one first."""
+    unions: dict[int, None] = {0: None}
+    for mask in masks:
+        unions.update(dict.fromkeys([mask | union for union in unions]))
+    return unions
 
 
 def _listed(nodes: Sequence[int], mask: int) -> tuple[int, ...]:

@@ -64,7 +64,8 @@ class Interaction:
     def of(self, mask: Ints | int, first: Ints, second: Ints) -> Array:
         """Return J(first, second; mask); the arguments broadcast."""
         if self.table is not None:
-            return np.asarray(self.table[mask, first, second])
+            states = self.table.shape[1]
+            return self.table.take((mask * states + first) * states + second)
         differ = self._differences(first, second)
         cut = differ & mask
         return np.where((cut == 0) | (cut == differ), 0.0, np.inf)
@@ -226,12 +227,12 @@ def _quotients(here: _Here, corners: _Corners) -> Array:
     above = p[:, first, :, None] + p[:, second, None, :]
     below = p[:, corners.turned, :, None] + p[:, corners.other, None, :]
     with np.errstate(invalid="ignore"):
-        e = np.where(above > -np.inf, np.where(below > -np.inf, above - below, np.inf), -np.inf)
+        e = np.where(below > -np.inf, above - below, np.inf)
         for child in here.children:
             label = child.label[here.state]
             masks = child.masks[corners.mask][:, None, None]
-            add = child.j.of(masks, label[:, first, :, None], label[:, second, None, :])
-            e = np.where(np.isfinite(e), e + add, e)
+            e += child.j.of(masks, label[:, first, :, None], label[:, second, None, :])
+    e[above == -np.inf] = -np.inf
     return np.asarray(e)
 
 

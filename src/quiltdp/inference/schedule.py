@@ -90,13 +90,24 @@ class Order:
         The nodes that are revealed after the root.
     shown
         For every child after how many levels its root is revealed, and its root state at every prefix then.
-    signature
-        Equal for orders with equal laws and shapes.
+    count
+        The number of root states.
     """
 
     levels: tuple[Level, ...]
     shown: tuple[tuple[int, Ints], ...]
-    signature: bytes
+    count: int
+
+    @cached_property
+    def signature(self) -> bytes:
+        """Equal for orders with equal laws and shapes."""
+        digest = blake2b(repr((self.count, [s[0] for s in self.shown])).encode(), digest_size=16)
+        for part in (
+            *(a for v in self.levels for a in (v.law, v.longer, v.value, v.values)),
+            *(label for _, label in self.shown),
+        ):
+            digest.update(repr(part.shape).encode() + part.tobytes())
+        return digest.digest()
 
     @property
     def work(self) -> int:
@@ -184,13 +195,7 @@ class RootedClique:
             k = next(k for k, end in enumerate(ends) if end >= depth)
             at = label if k == len(levels) > 0 else label[sorting][prefixes[k].first]
             shown.append((k, at))
-        digest = blake2b(repr((self.count, [s[0] for s in shown])).encode(), digest_size=16)
-        for part in (
-            *(a for v in levels for a in (v.law, v.longer, v.value, v.values)),
-            *(label for _, label in shown),
-        ):
-            digest.update(repr(part.shape).encode() + part.tobytes())
-        return Order(tuple(levels), tuple(shown), digest.digest())
+        return Order(tuple(levels), tuple(shown), self.count)
 
 
 class _Prefixes:

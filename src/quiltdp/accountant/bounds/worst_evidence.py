@@ -59,7 +59,6 @@ _WORTH = 4  # one pair here takes as long as so many where only transports are s
 _CLIQUES = 2  # how many cliques that hold a unit are tried, the smallest first
 _UNITS = 4  # units that are looked at together at first; then twice as many each time
 _BESIDE = 0.97  # how much of what another unit leaks need not be told exactly
-_TOGETHER = 8  # values of free nodes that are revealed at once
 _MOST_CHOICES = 12  # 2 to this many choices
 _FEW = 5  # where every set of children is a choice of its own
 _DISTANCES = 16  # tables of distances kept for choices that share them
@@ -67,45 +66,23 @@ _ROUNDINGS = 1e-12  # more than sums of messages in another order differ
 _AT_ONCE = 1 << 18  # pairs of states, of all choices that are looked at together
 
 
+@dataclass(frozen=True, eq=False)
 class _Cell:
-    """One choice with everything that does not depend on α."""
+    """One choice of a task, with everything that does not depend on α."""
 
-    def __init__(self, seen: Seen, choice: Choice) -> None:
-        self.seen, self.choice = seen, choice
+    seen: Seen
+    choice: Choice
 
     @cached_property
     def part(self) -> Part:
         """The states of the choice; made when needed."""
-        return self.seen.part(self.choice, together=_TOGETHER)
-
-    @cached_property
-    def agreeing(self) -> list[tuple[Ints, Ints]]:
-        """For every level the pairs of prefixes that agree on what is known."""
-        found = []
-        for known in self.part.known[: len(self.part.levels)]:
-            first, second = np.nonzero(known[:, None] == known[None, :])
-            found.append((first, second))
-        return found
-
-    @cached_property
-    def roots(self) -> Ints:
-        """The root state of every prefix of the first level."""
-        found = np.empty(self.part.levels[0].law.shape[1], dtype=np.int64)
-        z = np.broadcast_to(np.arange(self.seen.task.count)[:, None], self.part.prefix.shape)
-        found[self.part.prefix[self.part.possible]] = z[self.part.possible]
-        return found
-
-    @cached_property
-    def _impossible(self) -> Ints:
-        possible = self.part.possible
-        both = possible[:, :, None, :, None] & possible[:, None, :, None, :]
-        return np.flatnonzero(~both)
+        return self.seen.part(self.choice)
 
     def placed(self, table: Array) -> Array:
         """Return μ((z,u), (z',u')), axes (known, z, z', u, u'), from a table of pairs of prefixes."""
         prefix = self.part.prefix
         mu = table[prefix[:, :, None, :, None], prefix[:, None, :, None, :]]
-        mu.ravel()[self._impossible] = -np.inf
+        mu.ravel()[self.part.impossible] = -np.inf
         return np.asarray(mu)
 
 
@@ -487,12 +464,12 @@ class WorstEvidenceBound:
                 for k in some:
                     cell, _, found = waiting[k]
                     left[k] -= 1
-                    level, (first, second) = cell.part.levels[left[k]], cell.agreeing[left[k]]
+                    level, (first, second) = cell.part.levels[left[k]], cell.part.agreeing[left[k]]
                     d = tables[k][level.longer[:, None, first], level.longer[None, :, second]]
                     tables[k] = np.zeros((level.law.shape[1],) * 2)
                     tables[k][first, second] = top = d.max(axis=(0, 1))  # no transport costs more
                     if not left[k]:
-                        z, y = cell.roots[first], cell.roots[second]
+                        z, y = cell.part.roots[first], cell.part.roots[second]
                         hot = np.eye(len(found), dtype=bool)  # ranges of t are read at z = z'
                         over = top > found[z, y]
                         hot[z[over], y[over]] = True
