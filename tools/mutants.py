@@ -729,8 +729,8 @@ MUTANTS = (
     ),
     Mutant(
         "inference/evidence.py",
-        "tilts = [nodes & unseen for nodes in touched]",
-        "tilts = [0 * nodes for nodes in touched]",
+        "yield known, [nodes & unseen for nodes in touched]",
+        "yield known, [0 * nodes for nodes in touched]",
         "known records beyond tilt nothing",
         WORST,
     ),
@@ -772,7 +772,7 @@ MUTANTS = (
     ),
     Mutant(
         "inference/schedule.py",
-        "            *(label for _, label in shown),\n",
+        "            *(label for _, label in self.shown),\n",
         "",
         "a signature without the children's states",
         COUPLING + " " + LISTED,

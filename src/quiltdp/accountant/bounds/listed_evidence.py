@@ -407,8 +407,10 @@ class ListedEvidenceBound:
             self._same = self._schedule.classes(
                 lambda task: (self._class[self._number[task]], self._prices.key((*task.root, *task.new)))
             )
-        for k in np.argsort(-known, kind="stable").tolist():
-            if known[k] <= low:
+        order = np.argsort(-known, kind="stable")
+        for place, k in enumerate(order.tolist()):
+            enough = need.count and np.count_nonzero(values[order[:place]] >= known[k]) >= need.count
+            if known[k] <= low or enough:
                 break
             found, evidence = self._leakage(k)
             if found < values[k]:
@@ -417,7 +419,7 @@ class ListedEvidenceBound:
                 low = max(low, float(values[k]))
             if values[k] > high:
                 break
-        return Bounds(values, "listed-evidence", "certified bound", witness, partial=need.limited)
+        return Bounds(values, "listed-evidence", "certified bound", witness, partial=need.partial)
 
     def _messages(self, number: int) -> tuple[Array, ...]:
         """Return the messages beyond an edge, in one, or of the independent parts around a unit."""
