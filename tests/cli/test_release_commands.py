@@ -256,14 +256,14 @@ def test_another_output_that_fails_costs_nothing(job: Job) -> None:
 def test_a_disk_without_room_is_found_before_the_charge(job: Job, monkeypatch) -> None:
     from quiltdp.io import replace
 
-    real = replace._new_file
+    real = replace._write_new_file
 
     def small(path: Path, content: bytes, mode: int | None) -> None:
         if len(content) > 4096:
             raise OSError(errno.ENOSPC, "No space left on device")
         real(path, content, mode)
 
-    monkeypatch.setattr(replace, "_new_file", small)
+    monkeypatch.setattr(replace, "_write_new_file", small)
     done = job.run()
     assert (done.code, "No space left on device" in done.err) == (2, True)
     assert job.ledgers() == []

@@ -8,7 +8,7 @@ import pytest
 
 from quiltdp import Model, save_model
 from quiltdp.errors import FileFormatError, InvalidModel
-from quiltdp.io.declared import MAX_DEPTH, Declared, parse_xml, read_net, read_xdsl, read_xmlbif
+from quiltdp.io.declared import MAX_DEPTH, DeclaredNetwork, parse_xml, read_net, read_xdsl, read_xmlbif
 from quiltdp.io.json_models import SCHEMA_VERSION, read_json
 from quiltdp.io.text import Source, parse_json
 
@@ -83,6 +83,6 @@ def test_xml_of_strangers_has_no_entities_and_no_endless_nest() -> None:
 
 
 def test_declared_nodes_wait_for_their_tables() -> None:
-    one, two = Declared("m.net"), Declared("m.net")
+    one, two = DeclaredNetwork("m.net"), DeclaredNetwork("m.net")
     one.states["A"] = ("0", "1")
     assert (two.states, two.tables, two.lines) == ({}, {}, {})

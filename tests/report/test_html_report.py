@@ -17,9 +17,9 @@ from quiltdp.mechanisms import DiscreteGaussian
 from quiltdp.numbers import format_down
 from quiltdp.parallel import Workers
 from quiltdp.report.html_report import render
-from quiltdp.report.places import picture_of, state_map
+from quiltdp.report.places import place_nodes, state_map
 from quiltdp.report.report_analyses import OFF_BY, ReportRequest, attackable_part
-from quiltdp.report.report_data import bracket_told, report_data
+from quiltdp.report.report_data import bracket_facts, report_data
 
 MODELS = Path(__file__).parents[2] / "models"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -126,7 +126,7 @@ def test_a_calibration_read_from_a_file_has_no_model(asia, tmp_path):
 
 def test_a_long_chain_is_drawn_in_parts():
     chain = qd.markov_chain([[0.9, 0.1], [0.2, 0.8]], length=10_000)
-    picture = picture_of(chain, {})
+    picture = place_nodes(chain, {})
     assert len(picture.places) <= 150
     assert sum(len(p) for p in picture.parts.values()) == 10_000
 
@@ -137,7 +137,7 @@ def test_a_large_network_shows_what_leaks_most():
         for k in range(900)
     }
     tables["n0"] = ([], [0.6, 0.4])
-    picture = picture_of(qd.Model.from_tables(tables), {"n899": 2.0, **{f"n{k}": 1.0 for k in range(899)}})
+    picture = place_nodes(qd.Model.from_tables(tables), {"n899": 2.0, **{f"n{k}": 1.0 for k in range(899)}})
     assert "n899" in picture.places
     assert picture.left_out == 900 - len(picture.places)
 
@@ -145,7 +145,7 @@ def test_a_large_network_shows_what_leaks_most():
 def test_separate_families_are_packed_into_a_page():
     tables = {f"c{k}": ([f"p{k}"], [[0.9, 0.1], [0.2, 0.8]]) for k in range(50)}
     tables |= {f"p{k}": ([], [0.5, 0.5]) for k in range(50)}
-    places = picture_of(qd.Model.from_tables(tables), {}).places
+    places = place_nodes(qd.Model.from_tables(tables), {}).places
     assert len(set(places.values())) == 100
     width = max(x for x, _ in places.values())
     height = max(y for _, y in places.values())
@@ -166,12 +166,12 @@ def test_every_line_of_a_wrong_model_is_a_calibration_of_its_own(asia, data):
 def test_attained_is_said_to_be_as_much_only_where_it_is():
     """A loose bound: the attack leaks a part of what is certified, and the page says which."""
     model = qd.markov_chain([[0.7, 0.3], [0.3, 0.7]], length=6)
-    loose = bracket_told(qd.calibrate(model, 1.0, qd.Laplace(1.0), method="group"), model)
+    loose = bracket_facts(qd.calibrate(model, 1.0, qd.Laplace(1.0), method="group"), model)
     part = 100 * loose["attained"] / loose["certified"]
     assert part < 90
     assert "as much" not in loose["says"]
     assert re.search(r"attack leaks ([\d.]+) % of it", loose["says"])[1] == format_down(part, 3)
-    tight = bracket_told(qd.calibrate(model, 1.0, qd.Laplace(1.0), method="exact"), model)
+    tight = bracket_facts(qd.calibrate(model, 1.0, qd.Laplace(1.0), method="exact"), model)
     assert ("leaks as much" in tight["says"]) == (tight["attained"] >= 0.999 * tight["certified"])
 
 
@@ -193,7 +193,7 @@ def test_the_theorem_and_the_bracket_are_told(asia, data):
 def test_every_noise_and_every_set_has_its_bracket(spec, protect):
     model = qd.markov_chain([[0.9, 0.1], [0.2, 0.8]], length=3)
     cal = qd.calibrate(model, 1.0, spec, adversary="prior", protect=protect, compare=False)
-    found = bracket_told(cal, model)
+    found = bracket_facts(cal, model)
     assert 0.9 < found["attained"] <= found["certified"] <= 1.0
     assert "above the best possible" in found["says"]
 

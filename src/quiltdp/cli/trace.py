@@ -135,7 +135,7 @@ def trace(
     $ quiltdp trace points.gpx --cell 1km --interval 1min --robust --confidence 0.95
     $ quiltdp trace may.csv --fit-on april.csv --epsilon 1 --area zurich.geojson --release visits.csv
     """
-    from quiltdp.cli.trace_release import check_trace, chosen_study, released
+    from quiltdp.cli.trace_release import check_trace_options, chosen_study, released
     from quiltdp.domains.trace import location_study
     from quiltdp.domains.trace.points import MAX_SPEED
     from quiltdp.domains.trace.readers import point_files
@@ -147,7 +147,7 @@ def trace(
     published = ReleaseOptions(release, account, total_epsilon)
     for name in (*files.values(), *([] if release is None else [release])):
         check_writable(name, *points, *(fit_on or ()), published.ledger_file)
-    public, border = check_trace(
+    public, border = check_trace_options(
         outline=outline, map_file=map_file, sigma=sigma, area=area, release=release, level=level,
         adversary=adversary, epsilon=epsilon, cell=cell, confidence=confidence, robust=robust,
         time_of_day=time_of_day,

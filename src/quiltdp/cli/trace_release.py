@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _KINDS = (".csv", ".geojson")
 
 
-def check_trace(
+def check_trace_options(
     *,
     outline: str | None,
     map_file: str | None,

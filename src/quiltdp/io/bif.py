@@ -32,7 +32,7 @@ _STATEMENT = re.compile(rf'\s*([^;}}"]*(?:{_QUOTED}[^;}}"]*)*)([;}}])')
 
 
 @dataclass(frozen=True)
-class _Block:
+class _ProbabilityBlock:
     """One ``probability`` block: its names, where its body starts and where it ends."""
 
     child: str
@@ -71,8 +71,8 @@ def read_bif(
 
 def parse_bif(source: Source, *, records: Collection[str] | None = None) -> Model:
     """Return the network that a BIF text describes."""
-    source = _without_comments(source)
-    states, blocks = _blocks(source)
+    source = _blank_comments(source)
+    states, blocks = _read_blocks(source)
     tables: dict[str, tuple[Sequence[str], Table]] = {}
     lines: dict[str, int] = {}
     at = _LineCounter(source.text)
@@ -84,7 +84,7 @@ def parse_bif(source: Source, *, records: Collection[str] | None = None) -> Mode
                 f"a second table for node {block.child!r}, the first is on line {lines[block.child]}",
             )
         lines[block.child] = at(block.head)
-        table = _table(source, block, states, room)
+        table = _read_table(source, block, states, room)
         room -= table.size
         tables[block.child] = (block.parents, table)
     for node, (_, head) in states.items():
@@ -110,7 +110,7 @@ class _LineCounter:
         return self._line
 
 
-def _without_comments(source: Source) -> Source:
+def _blank_comments(source: Source) -> Source:
     """Blank comments out, keeping every newline where it was."""
     if "//" not in source.text and "/*" not in source.text:
         return source
@@ -135,26 +135,26 @@ def _without_comments(source: Source) -> Source:
 # -- cutting the text into blocks ----------------------------------------------------------
 
 
-def _blocks(source: Source) -> tuple[dict[str, tuple[tuple[str, ...], int]], list[_Block]]:
+def _read_blocks(source: Source) -> tuple[dict[str, tuple[tuple[str, ...], int]], list[_ProbabilityBlock]]:
     """Return node -> (states, position) and the probability blocks, in the order of the file."""
     text = source.text
     states: dict[str, tuple[tuple[str, ...], int]] = {}
-    blocks: list[_Block] = []
+    blocks: list[_ProbabilityBlock] = []
     position = 0
     while (match := _HEAD.match(text, position)) is not None:
         kind, header = match[1], match[2]
         head, start = match.start(1), match.end()
         if kind == "variable":
-            node, values, position = _variable(source, header, head, start)
+            node, values, position = _read_variable(source, header, head, start)
             if node in states:
                 first = source.line(states[node][1])
                 raise source.error(head, f"variable {node!r} is declared twice, first on line {first}")
             states[node] = (values, head)
             continue
-        position = _end_of_body(source, head, start)
+        position = _find_end_of_body(source, head, start)
         if kind == "probability":
-            child, parents = _scope(source, header, head)
-            blocks.append(_Block(child, parents, head, start, position))
+            child, parents = _read_scope(source, header, head)
+            blocks.append(_ProbabilityBlock(child, parents, head, start, position))
     rest = text[position:].lstrip()
     if rest:
         where = len(text) - len(rest)
@@ -165,7 +165,7 @@ def _blocks(source: Source) -> tuple[dict[str, tuple[tuple[str, ...], int]], lis
     return states, blocks
 
 
-def _end_of_body(source: Source, head: int, start: int) -> int:
+def _find_end_of_body(source: Source, head: int, start: int) -> int:
     """Return the position after the brace that closes a block without inner braces."""
     stop = source.text.find("}", start)
     if stop >= 0 and source.text.find('"', start, stop) < 0:
@@ -176,9 +176,9 @@ def _end_of_body(source: Source, head: int, start: int) -> int:
     return match.end()
 
 
-def _variable(source: Source, header: str, head: int, start: int) -> tuple[str, tuple[str, ...], int]:
+def _read_variable(source: Source, header: str, head: int, start: int) -> tuple[str, tuple[str, ...], int]:
     """Return name, states and end of a ``variable`` block."""
-    names = _names(header)
+    names = _header_names(header)
     if len(names) != 1:
         raise source.error(head, f"expected 'variable NAME {{', found {_excerpt('variable' + header)}")
     node = names[0]
@@ -187,7 +187,7 @@ def _variable(source: Source, header: str, head: int, start: int) -> tuple[str, 
         raise source.error(
             head, f"variable {node!r}: expected 'type discrete [ count ] {{ state, … }};' and then '}}'"
         )
-    values = _state_names(match[2])
+    values = _split_state_names(match[2])
     if len(values) != int(match[1]):
         raise source.error(
             match.start(1), f"variable {node!r} announces {int(match[1])} states and names {len(values)}"
@@ -195,28 +195,28 @@ def _variable(source: Source, header: str, head: int, start: int) -> tuple[str, 
     return node, values, match.end()
 
 
-def _scope(source: Source, header: str, head: int) -> tuple[str, tuple[str, ...]]:
+def _read_scope(source: Source, header: str, head: int) -> tuple[str, tuple[str, ...]]:
     """Return child and parents of a ``probability`` header."""
     inner = header.strip()
-    names = _names(inner)
-    if not names or not (inner.startswith("(") and inner.endswith(")")) or _bars(inner) > 1:
+    names = _header_names(inner)
+    if not names or not (inner.startswith("(") and inner.endswith(")")) or _count_bars(inner) > 1:
         raise source.error(
             head, f"expected 'probability ( NODE | PARENT, … ) {{', found {_excerpt('probability' + header)}"
         )
     return names[0], tuple(names[1:])
 
 
-def _names(text: str) -> list[str]:
+def _header_names(text: str) -> list[str]:
     """Return the names in a header, quotes taken off."""
     return [m[0].strip('"') for m in _NAME.finditer(text)]
 
 
-def _bars(header: str) -> int:
+def _count_bars(header: str) -> int:
     """Return the number of ``|`` outside quotes."""
     return (re.sub(_QUOTED, "", header) if '"' in header else header).count("|")
 
 
-def _state_names(text: str) -> tuple[str, ...]:
+def _split_state_names(text: str) -> tuple[str, ...]:
     """Return the names in a list separated by commas, or by blanks where there is no comma."""
     if '"' in text:
         return tuple(m[0].strip('"') for m in _STATE.finditer(text))
@@ -234,8 +234,8 @@ def _excerpt(text: str, width: int = 40) -> str:
 # -- one table -----------------------------------------------------------------------------
 
 
-def _table(
-    source: Source, block: _Block, states: Mapping[str, tuple[tuple[str, ...], int]], room: int
+def _read_table(
+    source: Source, block: _ProbabilityBlock, states: Mapping[str, tuple[tuple[str, ...], int]], room: int
 ) -> Table:
     """Return the table of one block, axes parents…, child, of at most ``room`` entries."""
     for name in (block.child, *block.parents):
@@ -257,19 +257,19 @@ def _table(
     table = np.empty(shape)
     filled = np.zeros(shape[:-1], dtype=bool)
     default: list[float] | None = None
-    for position, statement in _statements(source, block):
+    for position, statement in _split_statements(source, block):
         word = statement.split(None, 1)[0] if not statement.startswith("(") else "("
         if word == "property":
             continue
         if word == "(":
-            row, numbers = _row(source, block, places, position, statement)
+            row, numbers = _read_row(source, block, places, position, statement)
             if filled[row]:
                 raise source.error(position, f"node {block.child!r}: this row is given twice")
             table[row], filled[row] = numbers, True
         elif word == "default":
-            default = _counted(source, block, position, statement[7:], shape[-1])
+            default = _read_numbers(source, block, position, statement[7:], shape[-1])
         elif word == "table":
-            numbers = _counted(source, block, position, statement[5:], prod(shape))
+            numbers = _read_numbers(source, block, position, statement[5:], prod(shape))
             table[...] = np.moveaxis(np.reshape(numbers, (shape[-1], *shape[:-1])), 0, -1)
             filled[...] = True
         else:
@@ -286,7 +286,7 @@ def _table(
     return table
 
 
-def _statements(source: Source, block: _Block) -> list[tuple[int, str]]:
+def _split_statements(source: Source, block: _ProbabilityBlock) -> list[tuple[int, str]]:
     """Return the statements of a block with their positions."""
     statements = []
     position = block.start
@@ -302,14 +302,14 @@ def _statements(source: Source, block: _Block) -> list[tuple[int, str]]:
     return statements
 
 
-def _row(
-    source: Source, block: _Block, axes: Sequence[Mapping[str, int]], position: int, statement: str
+def _read_row(
+    source: Source, block: _ProbabilityBlock, axes: Sequence[Mapping[str, int]], position: int, statement: str
 ) -> tuple[tuple[int, ...], list[float]]:
     """Return index and numbers of ``(state, …) number, …``."""
     match = re.match(rf'\(([^)"]*(?:{_QUOTED}[^)"]*)*)\)', statement)
     if match is None:
         raise source.error(position, f"expected '( state, … )' and then numbers, found {_excerpt(statement)}")
-    words = _state_names(match[1])
+    words = _split_state_names(match[1])
     if len(words) != len(block.parents) and '"' not in match[1]:
         whole = match[1].strip()  # of one parent, a state may hold blanks
         words = (whole,) if len(axes) == 2 and whole in axes[0] else tuple(whole.replace(",", " ").split())
@@ -324,18 +324,21 @@ def _row(
         if word not in names:
             raise source.error(
                 position,
-                f"node {block.child!r}: {word!r} is not a state of {parent!r}, which has {_listed([*names])}",
+                f"node {block.child!r}: {word!r} is not a state of {parent!r},"
+                f" which has {_first_names([*names])}",
             )
         index.append(names[word])
-    return tuple(index), _counted(source, block, position, statement[match.end() :], len(axes[-1]))
+    return tuple(index), _read_numbers(source, block, position, statement[match.end() :], len(axes[-1]))
 
 
-def _listed(names: Sequence[str], most: int = 8) -> str:
+def _first_names(names: Sequence[str], most: int = 8) -> str:
     """Return the first few names."""
     return ", ".join(names[:most]) + (", …" if len(names) > most else "")
 
 
-def _counted(source: Source, block: _Block, position: int, text: str, count: int) -> list[float]:
+def _read_numbers(
+    source: Source, block: _ProbabilityBlock, position: int, text: str, count: int
+) -> list[float]:
     """Return exactly ``count`` numbers, separated by commas or blanks."""
     numbers = []
     for word in text.replace(",", " ").split():

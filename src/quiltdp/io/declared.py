@@ -34,7 +34,7 @@ _COMMENT = re.compile(rf"({_STRING})|%[^\n]*")
 
 
 @dataclass
-class Declared:
+class DeclaredNetwork:
     """A network while it is read: states first, then tables, each node exactly one of each."""
 
     path: object
@@ -105,31 +105,31 @@ def read_net(
     """
     text = read_source(path, encoding=encoding)
     source = Source(text.path, _COMMENT.sub(lambda m: m[1] or "", text.text))
-    blocks = _blocks(source)
-    network = Declared(path)
+    blocks = _read_blocks(source)
+    network = DeclaredNetwork(path)
     for position, kind, name, body in blocks:
         if kind == "node":
-            states = _first(_STATES, "states", body)
+            states = _match_assignment(_STATES, "states", body)
             if states is None:
                 raise source.error(position, f"node {name!r}: expected 'states = ( … );'")
             network.declare(name, re.findall(r'"([^"]*)"', states[1]), source.line(position))
     for position, kind, head, body in blocks:
         if kind == "potential":
-            node, parents = _scope(source, position, head)
-            data = _first(_DATA, "data", body)
+            node, parents = _read_scope(source, position, head)
+            data = _match_assignment(_DATA, "data", body)
             if data is None:
                 raise source.error(position, f"potential {head[:80]!r}: expected 'data = ( … );'")
             network.add_table(node, parents, re.sub(r"[()]", " ", data[1]), source.line(position))
     return network.model("NET", records)
 
 
-def _first(pattern: re.Pattern[str], word: str, body: str) -> re.Match[str] | None:
+def _match_assignment(pattern: re.Pattern[str], word: str, body: str) -> re.Match[str] | None:
     """Return the match where ``word =`` stands first; trying every later one would take forever."""
     head = re.search(rf"\b{word}\s*=", body)
     return None if head is None else pattern.match(body, head.start())
 
 
-def _blocks(source: Source) -> list[tuple[int, str, str, str]]:
+def _read_blocks(source: Source) -> list[tuple[int, str, str, str]]:
     """Return (position, kind, head, body) of every block, read from first to last once."""
     text, position, blocks = source.text, 0, []
     while (head := _HEAD.match(text, position)) is not None:
@@ -147,7 +147,7 @@ def _blocks(source: Source) -> list[tuple[int, str, str, str]]:
     return blocks
 
 
-def _scope(source: Source, position: int, head: str) -> tuple[str, list[str]]:
+def _read_scope(source: Source, position: int, head: str) -> tuple[str, list[str]]:
     """Return the node and the parents of ``( node | parents )``."""
     names = head[1:-1].replace("|", " ").split() if head.startswith("(") and head.endswith(")") else []
     if not names:
@@ -167,14 +167,14 @@ def read_xmlbif(path: str | os.PathLike[str], *, records: Collection[str] | None
     element = root.find("NETWORK") if root.tag == "BIF" else None
     if element is None:
         raise FileFormatError(path, None, f"expected <BIF> with <NETWORK> in it, found <{root.tag}>")
-    network = Declared(path)
+    network = DeclaredNetwork(path)
     for variable in element.findall("VARIABLE"):
         outcomes = [(e.text or "").strip() for e in variable.findall("OUTCOME")]
-        network.declare(_text(path, variable, "NAME", "a VARIABLE"), outcomes)
+        network.declare(_child_text(path, variable, "NAME", "a VARIABLE"), outcomes)
     for definition in element.findall("DEFINITION"):
-        node = _text(path, definition, "FOR", "a DEFINITION")
+        node = _child_text(path, definition, "FOR", "a DEFINITION")
         parents = [(e.text or "").strip() for e in definition.findall("GIVEN")]
-        numbers = _text(path, definition, "TABLE", f"the definition of {node!r}")
+        numbers = _child_text(path, definition, "TABLE", f"the definition of {node!r}")
         network.add_table(node, parents, numbers)
     return network.model("XMLBIF", records)
 
@@ -191,7 +191,7 @@ def read_xdsl(path: str | os.PathLike[str], *, records: Collection[str] | None =
     nodes = root.find("nodes") if root.tag == "smile" else None
     if nodes is None:
         raise FileFormatError(path, None, f"expected <smile> with <nodes> in it, found <{root.tag}>")
-    network = Declared(path)
+    network = DeclaredNetwork(path)
     for node in nodes:
         name = node.attrib.get("id", "")
         if node.tag != "cpt":
@@ -204,11 +204,11 @@ def read_xdsl(path: str | os.PathLike[str], *, records: Collection[str] | None =
     for node in nodes:
         name = node.attrib["id"]
         parents = " ".join(e.text or "" for e in node.findall("parents")).split()
-        network.add_table(name, parents, _text(path, node, "probabilities", f"node {name!r}"))
+        network.add_table(name, parents, _child_text(path, node, "probabilities", f"node {name!r}"))
     return network.model("XDSL", records)
 
 
-def _text(path: object, element: ElementTree.Element, tag: str, owner: str) -> str:
+def _child_text(path: object, element: ElementTree.Element, tag: str, owner: str) -> str:
     """Return the text of the one child with this tag."""
     texts = [(e.text or "").strip() for e in element.findall(tag)]
     if len(texts) != 1 or not texts[0]:
@@ -235,28 +235,28 @@ def parse_xml(path: str | os.PathLike[str], data: bytes) -> ElementTree.Element:
     parser = expat.ParserCreate()
     depth = 0
 
-    def start(tag: str, attributes: dict[str, str]) -> None:
+    def open_element(tag: str, attributes: dict[str, str]) -> None:
         nonlocal depth
         depth += 1
         if depth > MAX_DEPTH:
-            raise _refused(f"elements stand {depth} deep in each other, at most {MAX_DEPTH} are allowed")
+            raise error_here(f"elements stand {depth} deep in each other, at most {MAX_DEPTH} are allowed")
         builder.start(tag, attributes)
 
-    def end(tag: str) -> None:
+    def close_element(tag: str) -> None:
         nonlocal depth
         depth -= 1
         builder.end(tag)
 
-    def entity(*_: object) -> None:
-        raise _refused("XML entities are not allowed")
+    def refuse_entity(*_: object) -> None:
+        raise error_here("XML entities are not allowed")
 
-    def _refused(message: str) -> FileFormatError:
+    def error_here(message: str) -> FileFormatError:
         return FileFormatError(path, parser.CurrentLineNumber, message)
 
-    parser.StartElementHandler = start
-    parser.EndElementHandler = end
+    parser.StartElementHandler = open_element
+    parser.EndElementHandler = close_element
     parser.CharacterDataHandler = builder.data
-    parser.EntityDeclHandler = entity
+    parser.EntityDeclHandler = refuse_entity
     parser.buffer_text = True
     try:
         parser.Parse(data, True)

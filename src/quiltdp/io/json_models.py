@@ -83,7 +83,7 @@ class _Document:
             "expected a network ('nodes'), a Markov network ('factors') or a chain ('transition')"
         )
 
-    def only(self, known: set[str], value: Mapping[str, Any], where: str) -> None:
+    def refuse_unknown_keys(self, known: set[str], value: Mapping[str, Any], where: str) -> None:
         """Refuse keys that mean nothing here."""
         for key in value:
             if key not in known:
@@ -92,29 +92,29 @@ class _Document:
     def object(self, value: Any, where: str) -> dict[str, Any]:
         """Return a JSON object."""
         if not isinstance(value, dict):
-            raise self.fail(f"{where} must be an object {{…}}, not {_kind_of(value)}")
+            raise self.fail(f"{where} must be an object {{…}}, not {_json_type_name(value)}")
         return value
 
     def list(self, value: Any, where: str) -> list[Any]:
         """Return a JSON array."""
         if not isinstance(value, list):
-            raise self.fail(f"{where} must be a list […], not {_kind_of(value)}")
+            raise self.fail(f"{where} must be a list […], not {_json_type_name(value)}")
         return value
 
     def string(self, value: Any, where: str) -> str:
         """Return a JSON string."""
         if not isinstance(value, str):
-            raise self.fail(f"{where} must be a string, not {_kind_of(value)}")
+            raise self.fail(f"{where} must be a string, not {_json_type_name(value)}")
         return value
 
     def strings(self, value: Any, where: str) -> tuple[str, ...]:
         """Return a list of strings."""
         return tuple(self.string(v, f"{where}[{k}]") for k, v in enumerate(self.list(value, where)))
 
-    def whole(self, value: Any, where: str) -> int:
+    def whole_number(self, value: Any, where: str) -> int:
         """Return a whole number."""
         if not isinstance(value, int) or isinstance(value, bool):
-            raise self.fail(f"{where} must be a whole number, not {_kind_of(value)}")
+            raise self.fail(f"{where} must be a whole number, not {_json_type_name(value)}")
         return value
 
     def required(self, value: Mapping[str, Any], key: str, where: str) -> Any:
@@ -131,7 +131,7 @@ class _Document:
                 if isinstance(item, list):
                     stack.append(item)
                 elif isinstance(item, bool) or not isinstance(item, (int, float)):
-                    raise self.fail(f"{where} must hold numbers, found {_kind_of(item)}")
+                    raise self.fail(f"{where} must hold numbers, found {_json_type_name(item)}")
         return value
 
     def nodes(self, known: set[str]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -140,7 +140,7 @@ class _Document:
         for k, entry in enumerate(self.list(self.required(self.root, "nodes", "the document"), "'nodes'")):
             node = self.object(entry, f"nodes[{k}]")
             name = self.string(self.required(node, "name", f"nodes[{k}]"), f"the name of nodes[{k}]")
-            self.only(known, node, f"node {name!r}")
+            self.refuse_unknown_keys(known, node, f"node {name!r}")
             if name in seen:
                 raise InvalidModel(f"node {name!r} is listed twice", name)
             seen.add(name)
@@ -164,7 +164,7 @@ class _Document:
                 " 'people' (record → number of people), or save the model from its pedigree again"
             )
         counts = self.object(self.root.get("people", {}), "'people'")
-        return {r: self.whole(k, f"'people'[{r!r}]") for r, k in counts.items()}
+        return {r: self.whole_number(k, f"'people'[{r!r}]") for r, k in counts.items()}
 
     def records(self, chosen: Collection[str] | None) -> Collection[str] | None:
         """Return the records: those of the caller, else those of the file, else ``None`` for all."""
@@ -173,9 +173,9 @@ class _Document:
         return self.strings(self.root["records"], "'records'")
 
 
-def _network(document: _Document, records: Collection[str] | None) -> Model:
+def _read_network(document: _Document, records: Collection[str] | None) -> Model:
     """Return a Bayesian network."""
-    document.only(_EVERYWHERE | {"nodes", "records", "people"}, document.root, "the document")
+    document.refuse_unknown_keys(_EVERYWHERE | {"nodes", "records", "people"}, document.root, "the document")
     tables, states = {}, {}
     for name, node in document.nodes({"name", "states", "parents", "table"}):
         where = f"node {name!r}"
@@ -184,7 +184,7 @@ def _network(document: _Document, records: Collection[str] | None) -> Model:
         tables[name] = (parents, table)
         if "states" in node:
             states[name] = document.strings(node["states"], f"{where}: 'states'")
-    return _with_records(
+    return _replace_records(
         Model.from_tables(
             tables, document.records(None), states=states, people=document.people(), **document.extras()
         ),
@@ -192,9 +192,11 @@ def _network(document: _Document, records: Collection[str] | None) -> Model:
     )
 
 
-def _markov_network(document: _Document, records: Collection[str] | None) -> Model:
+def _read_markov_network(document: _Document, records: Collection[str] | None) -> Model:
     """Return a network of potentials."""
-    document.only(_EVERYWHERE | {"nodes", "records", "people", "factors"}, document.root, "the document")
+    document.refuse_unknown_keys(
+        _EVERYWHERE | {"nodes", "records", "people", "factors"}, document.root, "the document"
+    )
     states: dict[str, tuple[str, ...]] = {}
     for name, node in document.nodes({"name", "states"}):
         states[name] = document.strings(
@@ -204,7 +206,7 @@ def _markov_network(document: _Document, records: Collection[str] | None) -> Mod
     listed = document.list(document.required(document.root, "factors", "the document"), "'factors'")
     for k, entry in enumerate(listed):
         factor = document.object(entry, f"factors[{k}]")
-        document.only({"scope", "table", "child"}, factor, f"factors[{k}]")
+        document.refuse_unknown_keys({"scope", "table", "child"}, factor, f"factors[{k}]")
         scope = document.strings(
             document.required(factor, "scope", f"factors[{k}]"), f"factors[{k}]: 'scope'"
         )
@@ -214,62 +216,62 @@ def _markov_network(document: _Document, records: Collection[str] | None) -> Mod
         if child is not None:
             document.string(child, f"factors[{k}]: 'child'")
         factors.append(Factor(scope, table, child))
-    return _with_records(
+    return _replace_records(
         Model(states, factors, document.records(None), people=document.people(), **document.extras()), records
     )
 
 
-def _with_records(model: Model, records: Collection[str] | None) -> Model:
+def _replace_records(model: Model, records: Collection[str] | None) -> Model:
     """Return the model with the caller's records, if there are any."""
     return model if records is None else model.with_records(records)
 
 
-def _chain(document: _Document, records: Collection[str] | None) -> Model:
+def _read_chains(document: _Document, records: Collection[str] | None) -> Model:
     """Return one chain, several with the same matrix, or several of any kind."""
     root, extras = document.root, document.extras()
     shared = _EVERYWHERE | {"records", "states"}
     states = document.strings(root["states"], "'states'") if "states" in root else None
     model: ChainModel
     if "chains" in root:
-        document.only(shared | {"chains"}, root, "the document")
+        document.refuse_unknown_keys(shared | {"chains"}, root, "the document")
         listed = document.list(root["chains"], "'chains'")
-        segments = [_segment(document, entry, f"chains[{k}]") for k, entry in enumerate(listed)]
+        segments = [_read_chain_entry(document, entry, f"chains[{k}]") for k, entry in enumerate(listed)]
         notes = (*extras.pop("notes"), *dict.fromkeys(note for made in segments for note in made.notes))
         parts: list[ChainSegment] = [s for made in segments for s in made.segments]
         model = ChainModel(parts, states, notes=notes, **extras)
     else:
         own = {"transition", "transitions", "length", "lengths", "initial", "prefix"}
-        document.only(shared | own, root, "the document")
+        document.refuse_unknown_keys(shared | own, root, "the document")
         if "lengths" not in root:
-            model = _one_chain(document, root, "the document", states=states, **extras)
+            model = _read_one_chain(document, root, "the document", states=states, **extras)
         else:
             for key in ("length", "prefix", "transitions"):
                 if key in root:
                     raise document.fail(f"'lengths' and {key!r} cannot be given together")
             named = document.object(root["lengths"], "'lengths'")
-            lengths = {p: document.whole(n, f"'lengths'[{p!r}]") for p, n in named.items()}
+            lengths = {p: document.whole_number(n, f"'lengths'[{p!r}]") for p, n in named.items()}
             matrix = document.table(document.required(root, "transition", "the document"), "'transition'")
-            model = markov_chains(matrix, lengths, _initial(document, root), states=states, **extras)
+            model = markov_chains(matrix, lengths, _read_initial_law(document, root), states=states, **extras)
     chosen = document.records(records)
     if chosen is None or (len(set(chosen)) == len(model.nodes) and all(n in model.nodes for n in chosen)):
         return model
     return model.with_records(chosen)
 
 
-def _segment(document: _Document, entry: Any, where: str) -> ChainModel:
+def _read_chain_entry(document: _Document, entry: Any, where: str) -> ChainModel:
     """Return one entry of ``chains``."""
     fields = document.object(entry, where)
-    document.only({"transition", "transitions", "length", "initial", "prefix"}, fields, where)
+    document.refuse_unknown_keys({"transition", "transitions", "length", "initial", "prefix"}, fields, where)
     document.required(fields, "prefix", where)
-    return _one_chain(document, fields, where)
+    return _read_one_chain(document, fields, where)
 
 
-def _one_chain(document: _Document, entry: Mapping[str, Any], where: str, **extras: Any) -> ChainModel:
+def _read_one_chain(document: _Document, entry: Mapping[str, Any], where: str, **extras: Any) -> ChainModel:
     """Return a single chain from its fields."""
     if ("transition" in entry) == ("transitions" in entry):
         raise document.fail(f"{where} must have either 'transition' or 'transitions'")
     prefix = document.string(entry.get("prefix", "X"), f"{where}: 'prefix'")
-    length = document.whole(entry["length"], f"{where}: 'length'") if "length" in entry else None
+    length = document.whole_number(entry["length"], f"{where}: 'length'") if "length" in entry else None
     if "transition" in entry:
         matrix: Any = document.table(entry["transition"], f"{where}: 'transition'")
         if matrix and any(isinstance(row, list) and any(isinstance(x, list) for x in row) for row in matrix):
@@ -281,23 +283,23 @@ def _one_chain(document: _Document, entry: Mapping[str, Any], where: str, **extr
             raise document.fail(f"{where}: 'transitions' is empty")
         if not all(m and isinstance(m[0], list) for m in matrix):
             raise document.fail(f"{where}: 'transitions' must be a list of matrices; one is 'transition'")
-    return markov_chain(matrix, length, _initial(document, entry), prefix=prefix, **extras)
+    return markov_chain(matrix, length, _read_initial_law(document, entry), prefix=prefix, **extras)
 
 
-def _initial(document: _Document, entry: Mapping[str, Any]) -> Any:
+def _read_initial_law(document: _Document, entry: Mapping[str, Any]) -> Any:
     """Return the initial law: a name or a vector."""
     value = entry.get("initial", "stationary")
     return value if isinstance(value, str) else document.table(value, "'initial'")
 
 
 _KINDS: dict[str, Callable[[_Document, Collection[str] | None], Model]] = {
-    "quiltdp/network": _network,
-    "quiltdp/markov-network": _markov_network,
-    "quiltdp/chain": _chain,
+    "quiltdp/network": _read_network,
+    "quiltdp/markov-network": _read_markov_network,
+    "quiltdp/chain": _read_chains,
 }
 
 
-def _kind_of(value: Any) -> str:
+def _json_type_name(value: Any) -> str:
     """Name a JSON value for people."""
     if value is None:
         return "null"
@@ -357,17 +359,17 @@ def save_model(model: Model, path: str | os.PathLike[str]) -> None:
     if not name.name.lower().endswith((".json", ".json.gz")):
         raise InvalidArgument(f"{path}: models are saved as .json or .json.gz files")
     document = _chain_document(model) if isinstance(model, ChainModel) else _network_document(model)
-    data = _pretty(document).encode("utf-8")
+    data = _format_json(document).encode("utf-8")
     if name.suffix.lower() == ".gz":
         data = gzip.compress(data, mtime=0)
     write_whole(name, data)
 
 
-def _head(kind: str) -> dict[str, Any]:
+def _document_head(kind: str) -> dict[str, Any]:
     return {"schema": f"quiltdp/{kind}", "version": SCHEMA_VERSION}
 
 
-def _tail(model: Model) -> dict[str, Any]:
+def _document_tail(model: Model) -> dict[str, Any]:
     """Return records, provenance and notes, as far as there are any."""
     tail: dict[str, Any] = {}
     if len(model.latents):
@@ -389,7 +391,12 @@ def _network_document(model: Model) -> dict[str, Any]:
             for f in model.factors
         ]
         nodes = [{"name": n, "states": list(model.states[n])} for n in model.nodes]
-        return {**_head("markov-network"), "nodes": nodes, "factors": factors, **_tail(model)}
+        return {
+            **_document_head("markov-network"),
+            "nodes": nodes,
+            "factors": factors,
+            **_document_tail(model),
+        }
     own = {f.child: f for f in model.factors}
     tables = [
         {
@@ -400,7 +407,7 @@ def _network_document(model: Model) -> dict[str, Any]:
         }
         for n in model.nodes
     ]
-    return {**_head("network"), "nodes": tables, **_tail(model)}
+    return {**_document_head("network"), "nodes": tables, **_document_tail(model)}
 
 
 def _chain_document(model: ChainModel) -> dict[str, Any]:
@@ -408,7 +415,7 @@ def _chain_document(model: ChainModel) -> dict[str, Any]:
     first = model.segments[0]
     sizes = {len(first.initial), *(m.shape[1] for m in first.transitions)}
     names = model.states[model.nodes[0]]
-    document = _head("chain")
+    document = _document_head("chain")
     if len(sizes) == 1 and names != tuple(str(k) for k in range(len(names))):
         document["states"] = list(names)
     alike = all(
@@ -423,7 +430,7 @@ def _chain_document(model: ChainModel) -> dict[str, Any]:
         document["lengths"] = {s.prefix: s.length for s in model.segments}
         document["initial"] = first.initial.tolist()
         document["transition"] = first.transitions[0].tolist()
-    return {**document, **_tail(model)}
+    return {**document, **_document_tail(model)}
 
 
 def _segment_fields(segment: ChainSegment) -> dict[str, Any]:
@@ -437,13 +444,13 @@ def _segment_fields(segment: ChainSegment) -> dict[str, Any]:
     return fields
 
 
-def _pretty(value: Any, indent: str = "") -> str:
+def _format_json(value: Any, indent: str = "") -> str:
     """Return JSON with objects and lists of objects spread out, and innermost rows on one line."""
     deeper = indent + "  "
     if isinstance(value, Mapping) and value:
-        items = [f"{deeper}{json_text(k)}: {_pretty(v, deeper)}" for k, v in value.items()]
+        items = [f"{deeper}{json_text(k)}: {_format_json(v, deeper)}" for k, v in value.items()]
         return "{\n" + ",\n".join(items) + f"\n{indent}}}" + ("\n" if not indent else "")
     if isinstance(value, list) and value and isinstance(value[0], (list, dict)):
-        items = [deeper + _pretty(v, deeper) for v in value]
+        items = [deeper + _format_json(v, deeper) for v in value]
         return "[\n" + ",\n".join(items) + f"\n{indent}]"
     return json_text(value)

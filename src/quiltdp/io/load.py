@@ -80,15 +80,15 @@ def load_model(path: str | os.PathLike[str], **options: Any) -> Model:
     >>> load_model("models/asia.bif", records=["smoke", "lung"]).records
     ('smoke', 'lung')
     """
-    suffix = _suffix(path)
+    suffix = _format_suffix(path)
     known = _DOMAINS.get(suffix)
     target = None if suffix in _ANYTHING else known
     if target is None:
-        found = _sniff(path) or suffix
+        found = _guess_suffix(path) or suffix
         target = _NETWORKS.get(found, known)
         if target is None:
             if suffix in _TRACES:
-                raise _trace(path)
+                raise _location_trace_error(path)
             raise FileFormatError(
                 path,
                 None,
@@ -96,13 +96,13 @@ def load_model(path: str | os.PathLike[str], **options: Any) -> Model:
                 f" ({' '.join(known_suffixes())})",
             )
         suffix = found
-    reader = _resolve(target)
-    _check_options(path, suffix, reader, options)
+    reader = _import_reader(target)
+    _check_reader_options(path, suffix, reader, options)
     try:
         return reader(path, **options)
     except FileFormatError:
-        if suffix in _MAYBE_TRACES and _is_trace(path):
-            raise _trace(path) from None
+        if suffix in _MAYBE_TRACES and _holds_points(path):
+            raise _location_trace_error(path) from None
         raise
     except TypeError as error:  # a reader that hands its options on
         unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error))
@@ -126,12 +126,12 @@ def register_reader(suffix: str, target: str) -> None:
     _DOMAINS[suffix.lower()] = target
 
 
-def _suffix(path: str | os.PathLike[str]) -> str:
+def _format_suffix(path: str | os.PathLike[str]) -> str:
     """Return the suffix that names the format, without ``.gz``."""
     return Path(Path(path).name.lower().removesuffix(".gz")).suffix
 
 
-def _sniff(path: str | os.PathLike[str]) -> str | None:
+def _guess_suffix(path: str | os.PathLike[str]) -> str | None:
     """Return the suffix of the format that the file's first words belong to, if they tell."""
     with opened(path) as stream:
         head = stream.read(4096)
@@ -146,7 +146,7 @@ def _sniff(path: str | os.PathLike[str]) -> str | None:
     return next((found for pattern, found in _BEGINNINGS if pattern.match(text)), None)
 
 
-def _trace(path: str | os.PathLike[str]) -> FileFormatError:
+def _location_trace_error(path: str | os.PathLike[str]) -> FileFormatError:
     """Return the error that says where a location trace belongs."""
     return FileFormatError(
         path,
@@ -156,7 +156,7 @@ def _trace(path: str | os.PathLike[str]) -> FileFormatError:
     )
 
 
-def _is_trace(path: str | os.PathLike[str]) -> bool:
+def _holds_points(path: str | os.PathLike[str]) -> bool:
     """Return whether a file that is no model holds points: GeoJSON, or a latitude and a longitude column."""
     with opened(path) as stream:
         head = stream.read(4096).decode("utf-8", errors="replace").removeprefix("\ufeff").lstrip()
@@ -166,14 +166,16 @@ def _is_trace(path: str | os.PathLike[str]) -> bool:
     return all(names & place for place in _PLACES)
 
 
-def _resolve(target: str) -> Callable[..., Model]:
+def _import_reader(target: str) -> Callable[..., Model]:
     """Import the reader named ``"module:function"``."""
     module, _, function = target.partition(":")
     reader: Callable[..., Model] = getattr(import_module(module), function)
     return reader
 
 
-def _check_options(path: object, suffix: str, reader: Callable[..., Model], options: dict[str, Any]) -> None:
+def _check_reader_options(
+    path: object, suffix: str, reader: Callable[..., Model], options: dict[str, Any]
+) -> None:
     """Refuse by name an option that the reader does not know."""
     parameters = list(inspect.signature(reader).parameters.values())[1:]
     if any(p.kind is p.VAR_KEYWORD for p in parameters):

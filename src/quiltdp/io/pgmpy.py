@@ -50,7 +50,7 @@ def from_pgmpy(
     from pgmpy.models import DiscreteBayesianNetwork, DiscreteMarkovNetwork, DynamicBayesianNetwork
 
     if isinstance(network, DynamicBayesianNetwork):
-        states, tables = _unrolled(network, length)
+        states, tables = _unroll_slices(network, length)
         origin = {"format": "pgmpy", **(provenance or {})}
         return Model.from_tables(tables, records, states=states, notes=notes, provenance=origin)
     if length is not None:
@@ -61,10 +61,10 @@ def from_pgmpy(
         records = [n for n in names.values() if n not in latents]
     origin = {"format": "pgmpy", **(provenance or {})}
     if isinstance(network, DiscreteBayesianNetwork):
-        states, tables = _cpds(network, names)
+        states, tables = _bayesian_tables(network, names)
         return Model.from_tables(tables, records, states=states, notes=notes, provenance=origin)
     if isinstance(network, DiscreteMarkovNetwork):
-        states, potentials = _potentials(network, names)
+        states, potentials = _markov_potentials(network, names)
         return Model.from_potentials(states, potentials, records, notes=notes, provenance=origin)
     raise InvalidArgument(
         "expected a pgmpy DiscreteBayesianNetwork, DiscreteMarkovNetwork or DynamicBayesianNetwork, not"
@@ -124,7 +124,7 @@ def _node_names(network: Any) -> dict[Any, str]:
     return names
 
 
-def _cpds(
+def _bayesian_tables(
     network: Any, names: Mapping[Any, str]
 ) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[list[str], Table]]]:
     """Return states and tables (axes parents…, child) of a Bayesian network."""
@@ -139,12 +139,12 @@ def _cpds(
     order = {n: list(cpd.state_names[n]) for n, cpd in cpds.items()}
     tables = {}
     for node, cpd in cpds.items():
-        values = np.moveaxis(_aligned(cpd, order, names), 0, -1)
+        values = np.moveaxis(_align_states(cpd, order, names), 0, -1)
         tables[names[node]] = ([names[p] for p in cpd.variables[1:]], values)
     return {names[n]: tuple(map(str, s)) for n, s in order.items()}, tables
 
 
-def _unrolled(
+def _unroll_slices(
     network: Any, length: int | None
 ) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[list[str], Table]]]:
     """Return states and tables of a dynamic network over ``length`` slices.
@@ -164,7 +164,9 @@ def _unrolled(
     later = dict(own[0]) | {
         name: cpd
         for name, cpd in own[1].items()
-        if name not in own[0] or isinstance(cpd.variables[0], tuple) or not _same(cpd, own[0][name])
+        if name not in own[0]
+        or isinstance(cpd.variables[0], tuple)
+        or not _has_same_values(cpd, own[0][name])
     }
     for node in network.nodes():
         name, slice_ = node
@@ -178,18 +180,18 @@ def _unrolled(
         for cpd in (later if t else own[0]).values():
             here = cpd.variables[0][1]
             nodes = {v: f"{v[0]}_{t - here + v[1]}" for v in cpd.variables}
-            values = _aligned(cpd, {v: order[v[0]] for v in cpd.variables}, nodes)
+            values = _align_states(cpd, {v: order[v[0]] for v in cpd.variables}, nodes)
             child, *parents = nodes.values()
             tables[child] = (parents, np.moveaxis(values, 0, -1))
     return {f"{n}_{t}": tuple(map(str, order[n])) for t in range(length) for n in order}, tables
 
 
-def _same(copy: Any, cpd: Any) -> bool:
+def _has_same_values(copy: Any, cpd: Any) -> bool:
     """Return whether a table of slice 1 holds the values of slice 0 as they are written."""
     return bool(np.array_equal(copy.values, cpd.values))
 
 
-def _potentials(
+def _markov_potentials(
     network: Any, names: Mapping[Any, str]
 ) -> tuple[dict[str, tuple[str, ...]], list[tuple[list[str], Table]]]:
     """Return states and potentials of a Markov network."""
@@ -202,11 +204,11 @@ def _potentials(
             raise InvalidModel(f"node {name!r} is in no factor of the pgmpy network", name)
     states = {name: tuple(map(str, order[node])) for node, name in names.items()}
     return states, [
-        ([names[n] for n in f.variables], _aligned(f, order, names)) for f in network.get_factors()
+        ([names[n] for n in f.variables], _align_states(f, order, names)) for f in network.get_factors()
     ]
 
 
-def _aligned(factor: Any, order: Mapping[Any, list[Any]], names: Mapping[Any, str]) -> Table:
+def _align_states(factor: Any, order: Mapping[Any, list[Any]], names: Mapping[Any, str]) -> Table:
     """Return the values with the states of every axis in one order, which pgmpy does not promise."""
     values = np.asarray(factor.values, dtype=np.float64)
     for axis, node in enumerate(factor.variables):

@@ -39,9 +39,9 @@ def check_output(path: str | os.PathLike[str], *inputs: str | os.PathLike[str] |
     try:
         name = os.path.realpath(path)
     except (OSError, ValueError) as error:
-        raise _unwritable(path, error) from None
+        raise _unwritable_error(path, error) from None
     for source in inputs:
-        if source is not None and (os.path.realpath(source) == name or _same(source, name)):
+        if source is not None and (os.path.realpath(source) == name or _is_same_file(source, name)):
             raise FileFormatError(path, None, "this is an input of the command; write to another file")
     if _is_database(name):
         raise FileFormatError(
@@ -52,7 +52,7 @@ def check_output(path: str | os.PathLike[str], *inputs: str | os.PathLike[str] |
             raise FileFormatError(path, None, "this file belongs to a ledger; choose another file")
 
 
-def _same(one: str | os.PathLike[str], other: str) -> bool:
+def _is_same_file(one: str | os.PathLike[str], other: str) -> bool:
     with suppress(OSError, ValueError):
         return os.path.samefile(one, other)
     return False
@@ -102,14 +102,14 @@ def write_whole(
         if name.exists() and not name.is_file():  # /dev/stdout, a pipe: nothing to replace
             name.write_bytes(content)
             return
-        with _draft(name, content) as draft:
+        with _draft_beside(name, content) as draft:
             if replace:
                 draft.replace(name)
             else:
-                _name(draft, name)
-        _sync(name.parent)
+                _rename_draft(draft, name)
+        _sync_folder(name.parent)
     except (OSError, ValueError) as error:
-        raise _unwritable(path, error) from None
+        raise _unwritable_error(path, error) from None
 
 
 def check_new(path: str | os.PathLike[str]) -> None:
@@ -126,8 +126,8 @@ def keep(name: str, data: str, *folders: str | os.PathLike[str]) -> Path | None:
     for folder in folders:
         path = Path(os.path.realpath(folder), f"{name[:32]}.{secrets.token_hex(4)}.kept")
         with suppress(OSError, ValueError):
-            _new_file(path, data.encode("utf-8"), 0o600)
-            _sync(path.parent)
+            _write_new_file(path, data.encode("utf-8"), 0o600)
+            _sync_folder(path.parent)
             return path
     return None
 
@@ -155,14 +155,14 @@ def check_writable(
         raise FileFormatError(path, None, "the file cannot be written (permission denied)")
     if not name.exists() or name.is_file():
         try:  # permissions do not tell all
-            with _draft(name, bytes(room)):
+            with _draft_beside(name, bytes(room)):
                 pass
         except OSError as error:
-            raise _unwritable(path, error) from None
+            raise _unwritable_error(path, error) from None
 
 
 @contextmanager
-def _draft(name: Path, content: bytes = b"") -> Iterator[Path]:
+def _draft_beside(name: Path, content: bytes = b"") -> Iterator[Path]:
     """Make a new file beside ``name``, with its mode, synced; it is gone at the end, unless renamed.
 
     Nobody can foresee what it is called, and a link that is laid there is not followed.
@@ -170,14 +170,14 @@ def _draft(name: Path, content: bytes = b"") -> Iterator[Path]:
     draft = name.with_name(f".{name.name[:32]}.{secrets.token_hex(8)}.part")
     try:
         mode = stat.S_IMODE(name.stat().st_mode) if name.exists() else None
-        _new_file(draft, content, mode)
+        _write_new_file(draft, content, mode)
         yield draft
     finally:
         with suppress(OSError):
             draft.unlink()
 
 
-def _new_file(path: Path, content: bytes, mode: int | None) -> None:
+def _write_new_file(path: Path, content: bytes, mode: int | None) -> None:
     """Write a file that is not there yet, synced; ``mode`` None is the usual one."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
     with os.fdopen(os.open(path, flags, 0o666 if mode is None else 0o600), "wb") as file:
@@ -188,7 +188,7 @@ def _new_file(path: Path, content: bytes, mode: int | None) -> None:
         os.fsync(file.fileno())
 
 
-def _name(draft: Path, name: Path) -> None:
+def _rename_draft(draft: Path, name: Path) -> None:
     """Give a draft its name, unless something has it."""
     try:
         os.link(draft, name)
@@ -200,7 +200,7 @@ def _name(draft: Path, name: Path) -> None:
         draft.replace(name)
 
 
-def _sync(folder: Path) -> None:
+def _sync_folder(folder: Path) -> None:
     """Make a new name in a folder durable, where the system can."""
     with suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
@@ -210,7 +210,7 @@ def _sync(folder: Path) -> None:
             os.close(descriptor)
 
 
-def _unwritable(path: object, error: OSError | ValueError) -> FileFormatError:
+def _unwritable_error(path: object, error: OSError | ValueError) -> FileFormatError:
     return FileFormatError(
         path, None, f"the file cannot be written ({getattr(error, 'strerror', None) or error})"
     )

@@ -43,7 +43,7 @@ class Source:
 
     def line(self, position: int) -> int:
         """Return the line number, from 1, of a position in the text."""
-        return _line(self.text, position)
+        return _line_number(self.text, position)
 
     def error(self, position: int | None, message: str) -> FileFormatError:
         """Return the error to raise for what is wrong at a position (``None``: in the whole file)."""
@@ -63,11 +63,11 @@ def read_bytes(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> b
     """
     with opened(path) as stream:
         fits = os.fstat(stream.fileno()).st_size <= max_bytes
-        data = _at_most(stream, max_bytes + 1) if fits else b""
+        data = _read_at_most(stream, max_bytes + 1) if fits else b""
         if data.startswith(_GZIP_MAGIC):
             max_bytes = min(max_bytes, max(_SMALL_GZIP, _GZIP_RATIO * len(data)))
             with gzip.GzipFile(fileobj=io.BytesIO(data)) as packed:
-                data = _at_most(packed, max_bytes + 1)
+                data = _read_at_most(packed, max_bytes + 1)
         elif fits and Path(path).suffix.lower() == ".gz":
             raise FileFormatError(path, None, "the name ends in .gz but this is not a gzip file")
     if not fits or len(data) > max_bytes:
@@ -75,7 +75,7 @@ def read_bytes(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> b
     return data
 
 
-def _at_most(stream: BinaryIO | gzip.GzipFile, most: int) -> bytes:
+def _read_at_most(stream: BinaryIO | gzip.GzipFile, most: int) -> bytes:
     """Return up to ``most`` bytes; a plain ``read(most)`` would ask for all that memory first."""
     parts, left = [], most
     while left > 0 and (part := stream.read(min(left, 1 << 20))):
@@ -103,20 +103,20 @@ def read_text(
     marked = "utf-16" if data.startswith((b"\xff\xfe", b"\xfe\xff")) else None
     chosen = encoding or marked or "utf-8"
     try:
-        text = _decoded(path, data, chosen)
+        text = _decode(path, data, chosen)
     except FileFormatError:
         if otherwise is None or encoding is not None or marked:
             raise
-        text = _decoded(path, data, otherwise)
+        text = _decode(path, data, otherwise)
     if "\0" in text:
         raise FileFormatError(
-            path, _line(text, text.index("\0")), "this is binary data, expected a text file"
+            path, _line_number(text, text.index("\0")), "this is binary data, expected a text file"
         )
     text = text.removeprefix("\ufeff")
     return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
 
 
-def _decoded(path: str | os.PathLike[str], data: bytes, encoding: str) -> str:
+def _decode(path: str | os.PathLike[str], data: bytes, encoding: str) -> str:
     try:
         return data.decode(encoding)
     except LookupError:
@@ -136,7 +136,7 @@ def _decoded(path: str | os.PathLike[str], data: bytes, encoding: str) -> str:
         raise FileFormatError(path, None, f"the text is not {encoding} ({error})") from None
 
 
-def _line(text: str, position: int) -> int:
+def _line_number(text: str, position: int) -> int:
     return text.count("\n", 0, position) + 1
 
 
@@ -200,16 +200,16 @@ def parse_json(source: Source) -> Any:
         With the line where there is one.
     """
 
-    def constant(word: str) -> Any:
+    def refuse_constant(word: str) -> Any:
         place = re.search(rf"(?<![\w\"]){re.escape(word)}\b", source.text)
         raise source.error(place and place.start(), f"{word} is not a number that a file may hold")
 
-    def whole(word: str) -> int:
+    def parse_whole_number(word: str) -> int:
         if len(word) > _MOST_DIGITS:
             raise source.error(source.text.find(word), f"a number has {len(word):,} digits, too many")
         return int(word)
 
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    def refuse_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         members: dict[str, Any] = {}
         for key, value in pairs:
             if key in members:
@@ -218,7 +218,12 @@ def parse_json(source: Source) -> Any:
         return members
 
     try:
-        return json.loads(source.text, parse_constant=constant, parse_int=whole, object_pairs_hook=unique)
+        return json.loads(
+            source.text,
+            parse_constant=refuse_constant,
+            parse_int=parse_whole_number,
+            object_pairs_hook=refuse_repeated_keys,
+        )
     except json.JSONDecodeError as error:
         raise source.error(error.pos, f"this is not JSON: {error.msg} (column {error.colno})") from None
     except RecursionError:

@@ -43,17 +43,17 @@ def read_uai(
     InvalidModel
         If the file is well formed and its network is not.
     """
-    words = _Words(read_source(path, encoding=encoding))
-    kind = words.take("'MARKOV' or 'BAYES'").upper()
+    words = _WordReader(read_source(path, encoding=encoding))
+    kind = words.next_word("'MARKOV' or 'BAYES'").upper()
     if kind not in ("MARKOV", "BAYES"):
         words.fail("'MARKOV' or 'BAYES'")
     sizes = [
-        words.states(f"the number of states of variable {k}")
-        for k in range(words.count("the number of variables"))
+        words.next_state_count(f"the number of states of variable {k}")
+        for k in range(words.next_count("the number of variables"))
     ]
-    scopes, at = _scopes(words, len(sizes))
-    tables = [_table(words, k, [sizes[v] for v in scope]) for k, scope in enumerate(scopes)]
-    words.finish()
+    scopes, at = _read_scopes(words, len(sizes))
+    tables = [_read_table(words, k, [sizes[v] for v in scope]) for k, scope in enumerate(scopes)]
+    words.refuse_more_words()
     names = [f"X{k}" for k in range(len(sizes))]
     provenance = {"file": str(path), "format": f"UAI {kind}"}
     if kind == "MARKOV":
@@ -79,18 +79,18 @@ def read_uai(
         return Model.from_tables({n: cpts[n] for n in names}, records, provenance=provenance)
 
 
-def _scopes(words: _Words, variables: int) -> tuple[list[list[int]], list[int]]:
+def _read_scopes(words: _WordReader, variables: int) -> tuple[list[list[int]], list[int]]:
     """Return the scope of every table, and the word where it starts."""
     scopes: list[list[int]] = []
     at: list[int] = []
-    for k in range(words.count("the number of tables", least=0)):
-        width = words.count(f"the number of variables of table {k}")
+    for k in range(words.next_count("the number of tables", least=0)):
+        width = words.next_count(f"the number of variables of table {k}")
         if width > MAX_AXES:
             words.fail(f"at most {MAX_AXES} variables in table {k}")
         at.append(words.position - 1)
         scope: list[int] = []
         for _ in range(width):
-            v = words.count(f"a variable of table {k}", least=0)
+            v = words.next_count(f"a variable of table {k}", least=0)
             if v >= variables:
                 words.fail(f"a variable below {variables}")
             if v in scope:
@@ -100,15 +100,15 @@ def _scopes(words: _Words, variables: int) -> tuple[list[list[int]], list[int]]:
     return scopes, at
 
 
-def _table(words: _Words, k: int, shape: list[int]) -> Table:
+def _read_table(words: _WordReader, k: int, shape: list[int]) -> Table:
     """Return one table, the last axis moving fastest."""
-    size = words.count(f"the number of entries of table {k}")
+    size = words.next_count(f"the number of entries of table {k}")
     if size != prod(shape):
         words.fail(f"{prod(shape)} entries for table {k} (its variables have {shape} states)")
-    return words.numbers(size, k).reshape(shape)
+    return words.next_numbers(size, k).reshape(shape)
 
 
-class _Words:
+class _WordReader:
     """The words of the file, taken one after the other; the line is found only for an error."""
 
     def __init__(self, source: Source) -> None:
@@ -130,28 +130,28 @@ class _Words:
         error = self.source.error(None, f"expected {expected}, found {found}")
         raise type(error)(self.source.path, self.line(place), f"expected {expected}, found {found}")
 
-    def take(self, expected: str) -> str:
+    def next_word(self, expected: str) -> str:
         """Return the next word."""
         self.position += 1
         if self.position > len(self.words):
             self.fail(expected)
         return self.words[self.position - 1]
 
-    def count(self, expected: str, least: int = 1) -> int:
+    def next_count(self, expected: str, least: int = 1) -> int:
         """Return the next word as a whole number."""
-        word = self.take(expected)
+        word = self.next_word(expected)
         if not (word.isascii() and word.isdigit() and len(word) < 18 and int(word) >= least):
             self.fail(f"{expected} (a whole number)")
         return int(word)
 
-    def states(self, expected: str) -> int:
+    def next_state_count(self, expected: str) -> int:
         """Return the next word as a number of states: no more than the file could have entries for."""
-        size = self.count(expected)
+        size = self.next_count(expected)
         if size > max(_MOST_STATES, len(self.words)):
             self.fail(f"{expected}, at most {max(_MOST_STATES, len(self.words)):,}")
         return size
 
-    def numbers(self, count: int, k: int) -> Table:
+    def next_numbers(self, count: int, k: int) -> Table:
         """Return the next ``count`` words as numbers."""
         part = self.words[self.position : self.position + count]
         try:
@@ -168,7 +168,7 @@ class _Words:
         self.position += count
         return values
 
-    def finish(self) -> None:
+    def refuse_more_words(self) -> None:
         """Refuse words after the end."""
         if self.position < len(self.words):
             self.position += 1

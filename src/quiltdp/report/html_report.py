@@ -73,13 +73,16 @@ def write_report(
 
 def render(data: Mapping[str, Any]) -> str:
     """Return the page for what :func:`~quiltdp.report.report_data.report_data` found."""
-    page = _asset("report.html")
+    page = _read_asset("report.html")
     text = json.dumps(data, ensure_ascii=True, allow_nan=False).replace("<", "\\u003c")
     for mark, filled in (
         ("title", html.escape(str(data["title"]))),
-        ("style", "\n".join(_asset(name) for name in _STYLES)),
-        ("libraries", "/*\n" + _asset("LICENSES.txt") + "*/\n" + "\n;\n".join(map(_asset, _LIBRARIES))),
-        ("script", _asset("report.js")),
+        ("style", "\n".join(_read_asset(name) for name in _STYLES)),
+        (
+            "libraries",
+            "/*\n" + _read_asset("LICENSES.txt") + "*/\n" + "\n;\n".join(map(_read_asset, _LIBRARIES)),
+        ),
+        ("script", _read_asset("report.js")),
         ("data", text),  # last: what stands in it is never looked at again
     ):
         before, after = page.split(f"<!--{mark}-->", 1)
@@ -87,5 +90,5 @@ def render(data: Mapping[str, Any]) -> str:
     return page
 
 
-def _asset(name: str) -> str:
+def _read_asset(name: str) -> str:
     return files("quiltdp.report").joinpath("assets", name).read_text(encoding="utf-8")

@@ -34,35 +34,37 @@ def layout(family: Pedigree, people: Collection[str] | None = None) -> dict[str,
     {'dad': (0.0, 0.0), 'mum': (1.0, 0.0), 'kid': (0.5, -1.0)}
     """
     chosen = {p.name for p in family} if people is None else set(people)
-    level = _levels(family, chosen)
-    rows: dict[int, Sequence[str]] = dict(grouped((level[name], name) for name in _walk(family, chosen)))
+    level = _choose_rows(family, chosen)
+    rows: dict[int, Sequence[str]] = dict(
+        grouped((level[name], name) for name in _order_by_family(family, chosen))
+    )
     x = {name: float(k) for row in rows.values() for k, name in enumerate(row)}
     for sweep in range(_SWEEPS):
         order = sorted(rows) if sweep % 2 == 0 else sorted(rows, reverse=True)
         for generation in order:
             row = rows[generation]
-            wish = {n: _wish(family, chosen, x, n) for n in row}
+            wish = {n: _preferred_x(family, chosen, x, n) for n in row}
             rows[generation] = row = _keep_couples(family, sorted(row, key=lambda n: (wish[n], x[n])))
-            for n, place in zip(row, _spaced([wish[n] for n in row]), strict=True):
+            for n, place in zip(row, _space_apart([wish[n] for n in row]), strict=True):
                 x[n] = place
     left = min(x.values())
     return {p.name: (x[p.name] - left, 0.0 - level[p.name]) for p in family if p.name in chosen}
 
 
-def _levels(family: Pedigree, chosen: Collection[str]) -> dict[str, int]:
+def _choose_rows(family: Pedigree, chosen: Collection[str]) -> dict[str, int]:
     """Return the rows: parents above children, couples in one row unless one descends from the other.
 
     Who has no parents here stands just above their first child.
     """
     parents = {p.name: [q for q in p.parents if q in chosen] for p in family.ordered if p.name in chosen}
     group = {n: n for n in parents}
-    rank = _ranks(parents, group)
+    rank = _rank_groups(parents, group)
     assert rank is not None, "a pedigree has no loops of descent"
     for father, mother in sorted(family.couples):
         if father not in group or mother not in group or group[father] == group[mother]:
             continue
         merged = {n: group[father] if g == group[mother] else g for n, g in group.items()}
-        ranks = _ranks(parents, merged)
+        ranks = _rank_groups(parents, merged)
         if ranks is not None:
             group, rank = merged, ranks
     above = {group[n] for n, own in parents.items() if own}
@@ -75,7 +77,7 @@ def _levels(family: Pedigree, chosen: Collection[str]) -> dict[str, int]:
     return {n: k - low for n, k in level.items()}
 
 
-def _ranks(parents: Mapping[str, Sequence[str]], group: Mapping[str, str]) -> dict[str, int] | None:
+def _rank_groups(parents: Mapping[str, Sequence[str]], group: Mapping[str, str]) -> dict[str, int] | None:
     """Return how many generations of groups are above each group; None if groups go round in a circle."""
     below: dict[str, set[str]] = {g: set() for g in group.values()}
     waits = dict.fromkeys(below, 0)
@@ -97,7 +99,7 @@ def _ranks(parents: Mapping[str, Sequence[str]], group: Mapping[str, str]) -> di
     return rank if len(ready) == len(below) else None
 
 
-def _walk(family: Pedigree, chosen: Collection[str]) -> list[str]:
+def _order_by_family(family: Pedigree, chosen: Collection[str]) -> list[str]:
     """Visit people so that partners and sibs come one after the other."""
     seen: dict[str, None] = {}
     for start in family.ordered:
@@ -114,7 +116,7 @@ def _walk(family: Pedigree, chosen: Collection[str]) -> list[str]:
     return list(seen)
 
 
-def _wish(family: Pedigree, chosen: Collection[str], x: Mapping[str, float], name: str) -> float:
+def _preferred_x(family: Pedigree, chosen: Collection[str], x: Mapping[str, float], name: str) -> float:
     """Return the middle between the parents, the children and the partners."""
     person = family[name]
     places = []
@@ -144,7 +146,7 @@ def _keep_couples(family: Pedigree, row: Sequence[str]) -> list[str]:
     return list(placed)
 
 
-def _spaced(wishes: Sequence[float]) -> list[float]:
+def _space_apart(wishes: Sequence[float]) -> list[float]:
     """Return the places nearest to the wishes, in order, at least 1 apart (pool adjacent violators)."""
     blocks: list[tuple[float, int]] = []
     for k, wish in enumerate(wishes):
@@ -187,7 +189,7 @@ class Drawing:
 
 
 @dataclass
-class _Bar:
+class _ChannelLine:
     """What one couple has in one channel: everything that meets its level line there."""
 
     couple: tuple[str, str]
@@ -198,21 +200,21 @@ class _Bar:
 
 
 @dataclass
-class _Gaps:
+class _RowGaps:
     """The places where upright lines may pass a row."""
 
     rows: Mapping[int, list[float]]
     used: dict[tuple[int, float], int] = field(default_factory=dict)
 
-    def through(self, row: int, wish: float) -> float:
+    def choose_gap(self, row: int, wish: float) -> float:
         """Return the free place nearest to the wish, a little aside where others pass already."""
         centres = self.rows.get(row, [])
 
-        def free(x: float) -> bool:
+        def is_free(x: float) -> bool:
             return all(abs(x - c) >= _CLEAR - 1e-9 for c in centres)
 
         options = [wish, *(c + side for c in centres for side in (-0.5, 0.5))]
-        x = min((o for o in options if free(o)), key=lambda o: (abs(o - wish), o))
+        x = min((o for o in options if is_free(o)), key=lambda o: (abs(o - wish), o))
         key = (row, round(x, 2))
         seen = self.used.get(key, 0)
         self.used[key] = seen + 1
@@ -234,88 +236,88 @@ def draw_lines(family: Pedigree, grid: Mapping[str, Point], caption: float = 0.4
     """
     level = {n: round(-y) for n, (_, y) in grid.items()}
     rows = grouped((level[n], x) for n, (x, _) in grid.items())
-    gaps = _Gaps({r: sorted(xs) for r, xs in rows.items()})
+    gaps = _RowGaps({r: sorted(xs) for r, xs in rows.items()})
     sibships = grouped(
         ((p.father, p.mother), p.name)
         for p in family
         if p.father and p.mother and {p.name, p.father, p.mother} <= grid.keys()
     )
     plans = [
-        _plan(couple, children, grid, level, gaps)
-        for couple, children in sorted(sibships.items(), key=lambda item: _width(item[0], grid))
+        _plan_couple(couple, children, grid, level, gaps)
+        for couple, children in sorted(sibships.items(), key=lambda item: _couple_width(item[0], grid))
     ]
     bars = [b for plan in plans for b in plan.bars]
-    tracks = _assign(bars)
-    tops = _heights(max(level.values()), tracks, caption)
+    tracks = _assign_tracks(bars)
+    tops = _row_heights(max(level.values()), tracks, caption)
 
-    def at(channel: int, track: int) -> float:
+    def track_y(channel: int, track: int) -> float:
         return tops[channel] - SYMBOL - caption - _PAD - _TRACK * track
 
     place = {n: (x, tops[level[n]]) for n, (x, _) in grid.items()}
-    lines = [line for plan in plans for line in _lines(plan, place, at)]
+    lines = [line for plan in plans for line in _lines_of_couple(plan, place, track_y)]
     return Drawing(place, tuple(lines))
 
 
 @dataclass
-class _Plan:
+class _CouplePlan:
     couple: tuple[str, str]
     joined: bool  # side by side, in one row
     sides: dict[str, list[tuple[int, float]]]  # of a partner who is not: the rows passed, and where
     drop: float
-    bars: list[_Bar]
+    bars: list[_ChannelLine]
     trunk: list[tuple[int, float]]  # the rows that descent passes, and where
     children: dict[int, list[str]]  # by channel above them
 
 
-def _width(couple: tuple[str, str], grid: Mapping[str, Point]) -> tuple[float, tuple[str, str]]:
+def _couple_width(couple: tuple[str, str], grid: Mapping[str, Point]) -> tuple[float, tuple[str, str]]:
     (x1, y1), (x2, y2) = grid[couple[0]], grid[couple[1]]
     return abs(x1 - x2) + 10 * abs(y1 - y2), couple
 
 
-def _plan(
+def _plan_couple(
     couple: tuple[str, str],
     children: Sequence[str],
     grid: Mapping[str, Point],
     level: Mapping[str, int],
-    gaps: _Gaps,
-) -> _Plan:
+    gaps: _RowGaps,
+) -> _CouplePlan:
     """Choose the channels and gaps of a couple's lines."""
     father, mother = couple
     x1, x2 = sorted((grid[father][0], grid[mother][0]))
     top = max(level[father], level[mother])
     joined = level[father] == level[mother] and not any(x1 < x < x2 for x in gaps.rows[top])
     below = {k: [c for c in children if level[c] - 1 == k] for k in sorted({level[c] - 1 for c in children})}
-    bars: list[_Bar] = []
+    bars: list[_ChannelLine] = []
     sides: dict[str, list[tuple[int, float]]] = {}
     if joined:
-        drop = gaps.through(top, (x1 + x2) / 2)
+        drop = gaps.choose_gap(top, (x1 + x2) / 2)
     else:
         for one, other in ((father, mother), (mother, father)):
             sign = 1.0 if grid[other][0] >= grid[one][0] else -1.0
             wish = grid[one][0] + 0.5 * sign
             passed = []
             for row in range(level[one], top + 1):
-                wish = gaps.through(row, wish)
+                wish = gaps.choose_gap(row, wish)
                 passed.append((row, wish))
             sides[one] = passed
             for (row, x), (_, y) in pairwise(passed):
-                bars.append(_Bar(couple, True, row, [x, y]))
+                bars.append(_ChannelLine(couple, True, row, [x, y]))
         ends = [sides[n][-1][1] for n in couple]
         drop = sum(ends) / 2
-        bars.append(_Bar(couple, True, top, [*ends, drop]))
+        bars.append(_ChannelLine(couple, True, top, [*ends, drop]))
     trunk: list[tuple[int, float]] = []
     x = drop
     for channel in range(top, max(below) + 1):
-        bar = _Bar(couple, False, channel, [x, *(grid[c][0] for c in below.get(channel, ()))])
+        bar = _ChannelLine(couple, False, channel, [x, *(grid[c][0] for c in below.get(channel, ()))])
         if channel < max(below):
-            x = gaps.through(channel + 1, x)
+            x = gaps.choose_gap(channel + 1, x)
             trunk.append((channel + 1, x))
             bar.xs.append(x)
         bars.append(bar)
-    return _Plan(couple, joined, sides, drop, bars, trunk, below)
+    return _CouplePlan(couple, joined, sides, drop, bars, trunk, below)
 
 
-def _assign(bars: list[_Bar]) -> dict[int, int]:
+def _assign_tracks(bars: list[_ChannelLine]) -> dict[int, int]:
     """Give every bar a track on which nobody else runs beside it; return how many each channel needs."""
     tracks: dict[int, int] = {}
     for channel in sorted({b.channel for b in bars}):
@@ -337,7 +339,7 @@ def _assign(bars: list[_Bar]) -> dict[int, int]:
     return tracks
 
 
-def _heights(last: int, tracks: Mapping[int, int], caption: float) -> list[float]:
+def _row_heights(last: int, tracks: Mapping[int, int], caption: float) -> list[float]:
     """Return y of every row: below symbols and captions there is room for the channel's tracks."""
     tops = [0.0]
     for row in range(last):
@@ -346,17 +348,19 @@ def _heights(last: int, tracks: Mapping[int, int], caption: float) -> list[float
     return tops
 
 
-def _lines(plan: _Plan, place: Mapping[str, Point], height: Callable[[int, int], float]) -> list[Line]:
+def _lines_of_couple(
+    plan: _CouplePlan, place: Mapping[str, Point], height: Callable[[int, int], float]
+) -> list[Line]:
     """Return the lines of one couple; ``height`` is y of a track in a channel."""
     lines: list[Line] = []
 
-    def draw(kind: str, *points: Point) -> None:
+    def add_line(kind: str, *points: Point) -> None:
         lines.append(Line(plan.couple, kind, points))
 
     marriage = [b for b in plan.bars if b.marriage]
     descent = [b for b in plan.bars if not b.marriage]
     if plan.joined:
-        draw("marriage", *(place[n] for n in plan.couple))
+        add_line("marriage", *(place[n] for n in plan.couple))
         start = place[plan.couple[0]][1]
     else:
         last = marriage[-1]
@@ -370,14 +374,14 @@ def _lines(plan: _Plan, place: Mapping[str, Point], height: Callable[[int, int],
                 bar = next(bars)
                 points += [(x, height(bar.channel, bar.track)), (y, height(bar.channel, bar.track))]
             ends.append([*points, (passed[-1][1], start)])
-        draw("marriage", *ends[0], *reversed(ends[1]))
+        add_line("marriage", *ends[0], *reversed(ends[1]))
     x, y = plan.drop, start
     for bar in descent:
         level = height(bar.channel, bar.track)
-        draw("descent", (x, y), (x, level))
-        draw("descent", (min(bar.xs), level), (max(bar.xs), level))
+        add_line("descent", (x, y), (x, level))
+        add_line("descent", (min(bar.xs), level), (max(bar.xs), level))
         for child in plan.children.get(bar.channel, ()):
-            draw("descent", (place[child][0], level), place[child])
+            add_line("descent", (place[child][0], level), place[child])
         step = [p for p in plan.trunk if p[0] == bar.channel + 1]
         if step:
             x, y = step[0][1], level

@@ -74,21 +74,21 @@ def draw_pedigree(
             f"{len(chosen)} people do not fit a drawing (1 to {MOST_DRAWN}); choose one family"
         )
     shown = dict(values or {})
-    captions = {p.name: _caption(p, shown.get(p.name), names=names) for p in chosen}
+    captions = {p.name: _caption_text(p, shown.get(p.name), names=names) for p in chosen}
     height = _TEXT * max((text.count("\n") + 1 for text in captions.values() if text), default=0)
     drawing = draw_lines(family, layout(family, [p.name for p in chosen]), 0.06 + height)
     place = drawing.place
-    axes = _axes(place) if ax is None else ax
+    axes = _fresh_axes(place) if ax is None else ax
     low, high = limits or (0.0, max((v for v in shown.values() if v < math.inf), default=1.0))
     norm = Normalize(low, high if high > low else low + 1.0, clip=True)
-    _lines(axes, family, drawing)
+    _plot_lines(axes, family, drawing)
     for person in chosen:
         value = shown.get(person.name)
         colour = _BLANK if value is None else colormaps[cmap](norm(value))
-        _symbol(axes, person, place[person.name], colour, latent=value is None and bool(shown))
+        _plot_symbol(axes, person, place[person.name], colour, latent=value is None and bool(shown))
         x, y = place[person.name]
         axes.text(x, y - SYMBOL - 0.04, captions[person.name], ha="center", va="top", fontsize=6.5, zorder=4)
-    _finish(axes, place, title, height)
+    _set_frame(axes, place, title, height)
     if shown:
         from matplotlib.cm import ScalarMappable
 
@@ -98,7 +98,7 @@ def draw_pedigree(
     return axes
 
 
-def _axes(place: Mapping[str, tuple[float, float]]) -> Axes:
+def _fresh_axes(place: Mapping[str, tuple[float, float]]) -> Axes:
     import matplotlib.pyplot as plt
 
     width = 0.98 * (max(x for x, _ in place.values()) + 2.0) + 1.0  # an inch for the scale
@@ -108,7 +108,7 @@ def _axes(place: Mapping[str, tuple[float, float]]) -> Axes:
     return axes
 
 
-def _lines(axes: Any, family: Pedigree, drawing: Drawing) -> None:
+def _plot_lines(axes: Any, family: Pedigree, drawing: Drawing) -> None:
     style = {"color": _LINE, "linewidth": 1.1, "zorder": 1}
     for line in drawing.lines:
         axes.plot([x for x, _ in line.points], [y for _, y in line.points], **style)
@@ -116,7 +116,7 @@ def _lines(axes: Any, family: Pedigree, drawing: Drawing) -> None:
             axes.plot([x for x, _ in line.points], [y + 0.06 for _, y in line.points], **style)
 
 
-def _symbol(axes: Any, person: Person, at: tuple[float, float], colour: Any, *, latent: bool) -> None:
+def _plot_symbol(axes: Any, person: Person, at: tuple[float, float], colour: Any, *, latent: bool) -> None:
     from matplotlib.patches import Circle, Rectangle, RegularPolygon
 
     x, y = at
@@ -134,7 +134,7 @@ def _symbol(axes: Any, person: Person, at: tuple[float, float], colour: Any, *, 
         axes.text(x, y, "MZ", ha="center", va="center", fontsize=6, zorder=4)
 
 
-def _caption(person: Person, value: float | None, *, names: bool) -> str:
+def _caption_text(person: Person, value: float | None, *, names: bool) -> str:
     """Return what stands below a symbol: the name people use, in at most two short lines, and the value."""
     parts: list[str] = []
     if names and person.stated:
@@ -146,7 +146,7 @@ def _caption(person: Person, value: float | None, *, names: bool) -> str:
     return "\n".join(parts)
 
 
-def _finish(axes: Any, place: Mapping[str, tuple[float, float]], title: str, caption: float) -> None:
+def _set_frame(axes: Any, place: Mapping[str, tuple[float, float]], title: str, caption: float) -> None:
     xs, ys = zip(*place.values(), strict=True)
     axes.set_xlim(min(xs) - 0.8, max(xs) + 0.8)
     axes.set_ylim(min(ys) - SYMBOL - caption - 0.2, max(ys) + 0.6)

@@ -54,7 +54,7 @@ class Picture:
     left_out: int = 0
 
 
-def picture_of(model: Model, leaks: Mapping[str, float]) -> Picture:
+def place_nodes(model: Model, leaks: Mapping[str, float]) -> Picture:
     """Return the places of a model's nodes.
 
     Parameters
@@ -68,21 +68,21 @@ def picture_of(model: Model, leaks: Mapping[str, float]) -> Picture:
     --------
     >>> import quiltdp as qd
     >>> chain = qd.markov_chain([[0.9, 0.1], [0.1, 0.9]], length=3)
-    >>> picture = picture_of(chain, {})
+    >>> picture = place_nodes(chain, {})
     >>> picture.kind, picture.places["X1"]
     ('strip', (40.0, 0.0))
     """
     if isinstance(model, ChainModel):
-        return _strip(model)
+        return _chain_strip(model)
     shown = _shown_nodes(model, leaks)
     if len(shown) == len(model.nodes) and model.provenance.get("format", "").endswith("pedigree"):
-        drawn = _pedigree(model)
+        drawn = _pedigree_picture(model)
         if drawn is not None:
             return drawn
-    return _network(model, shown)
+    return _network_picture(model, shown)
 
 
-def _strip(model: ChainModel) -> Picture:
+def _chain_strip(model: ChainModel) -> Picture:
     """One row per chain; a long chain is cut into parts, each a mark of its own."""
     places: dict[str, tuple[float, float]] = {}
     edges: list[tuple[str, str, bool]] = []
@@ -125,7 +125,7 @@ def _shown_nodes(model: Model, leaks: Mapping[str, float]) -> list[str]:
     return [n for n in nodes if n in chosen]
 
 
-def _pedigree(model: Model) -> Picture | None:
+def _pedigree_picture(model: Model) -> Picture | None:
     people = []
     for factor in model.factors:
         *parents, name = factor.scope
@@ -141,7 +141,7 @@ def _pedigree(model: Model) -> Picture | None:
     return Picture("pedigree", {n: (1.5 * _STEP * x, -2 * _STEP * y) for n, (x, y) in places.items()}, edges)
 
 
-def _network(model: Model, shown: list[str]) -> Picture:
+def _network_picture(model: Model, shown: list[str]) -> Picture:
     """Layers from parents to children for a directed model, a spring layout otherwise (networkx)."""
     import networkx as nx
 
@@ -156,13 +156,15 @@ def _network(model: Model, shown: list[str]) -> Picture:
             graph.add_edges_from((a, b) for k, a in enumerate(scope) for b in scope[k + 1 :])
     split = nx.weakly_connected_components if model.directed else nx.connected_components
     parts = [sorted(part, key=model.index.__getitem__) for part in split(graph)]
-    draw = _layers if model.directed else _springs
-    places = _packed([draw(graph.subgraph(part)) for part in sorted(parts, key=lambda p: model.index[p[0]])])
+    draw = _layered_places if model.directed else _spring_places
+    places = _pack_side_by_side(
+        [draw(graph.subgraph(part)) for part in sorted(parts, key=lambda p: model.index[p[0]])]
+    )
     edges = tuple((str(a), str(b), model.directed) for a, b in graph.edges)
     return Picture("network", places, edges, {}, len(model.nodes) - len(shown))
 
 
-def _packed(parts: list[dict[str, tuple[float, float]]]) -> dict[str, tuple[float, float]]:
+def _pack_side_by_side(parts: list[dict[str, tuple[float, float]]]) -> dict[str, tuple[float, float]]:
     """Put the drawings of separate families side by side, in rows that make a page rather than a line."""
     if len(parts) == 1:
         return parts[0]
@@ -184,18 +186,18 @@ def _packed(parts: list[dict[str, tuple[float, float]]]) -> dict[str, tuple[floa
     return places
 
 
-def _layers(graph: object) -> dict[str, tuple[float, float]]:
+def _layered_places(graph: object) -> dict[str, tuple[float, float]]:
     import networkx as nx
 
     places: dict[str, tuple[float, float]] = {}
     x: dict[str, float] = {}
     for depth, layer in enumerate(nx.topological_generations(graph)):
 
-        def wish(n: str) -> float:
+        def preferred_x(n: str) -> float:
             above = [x[p] for p in graph.predecessors(n) if p in x]  # type: ignore[attr-defined]
             return float(np.mean(above)) if above else 0.0
 
-        ordered = sorted(layer, key=lambda n: (wish(n), str(n)))
+        ordered = sorted(layer, key=lambda n: (preferred_x(n), str(n)))
         start = -0.5 * (len(ordered) - 1)
         for k, n in enumerate(ordered):
             x[n] = start + k
@@ -203,7 +205,7 @@ def _layers(graph: object) -> dict[str, tuple[float, float]]:
     return places
 
 
-def _springs(graph: object) -> dict[str, tuple[float, float]]:
+def _spring_places(graph: object) -> dict[str, tuple[float, float]]:
     import networkx as nx
 
     scale = _STEP * max(4.0, 1.5 * float(np.sqrt(len(graph))))  # type: ignore[arg-type]
@@ -230,7 +232,7 @@ def state_map(model: Model) -> dict[str, Any] | None:
     if places is None:
         return None
     matrix = segment.transition(0)
-    share = _share(segment.initial, matrix)
+    share = _visit_shares(segment.initial, matrix)
     order = [k for k in np.argsort(-share, kind="stable").tolist() if places[k] is not None][:_SHOWN]
     inside = set(order)
     moves = [
@@ -252,7 +254,7 @@ def state_map(model: Model) -> dict[str, Any] | None:
     }
 
 
-def _share(initial: Any, matrix: Any) -> Any:
+def _visit_shares(initial: Any, matrix: Any) -> Any:
     """Return how often each state is visited, as the model has it; for the eye only."""
     law = np.asarray(initial, dtype=np.float64)
     total = np.zeros(len(law))
@@ -267,20 +269,20 @@ def _cell_places(names: list[str]) -> list[tuple[float, float] | None] | None:
     if any(squares):
         spots = [None if m is None else (float(m[1]), -float(m[2])) for m in squares]
     else:
-        hexagons = _hexagons(names)
+        hexagons = _hexagon_places(names)
         if hexagons is None:
             return None
         spots = hexagons
     known = np.array([p for p in spots if p is not None])
     corner = known.min(axis=0)
-    step = 1.0 if any(squares) else _nearest(known)
+    step = 1.0 if any(squares) else _smallest_distance(known)
     return [
         None if p is None else ((p[0] - corner[0]) / step * _CELL, (p[1] - corner[1]) / step * _CELL)
         for p in spots
     ]
 
 
-def _nearest(known: Any) -> float:
+def _smallest_distance(known: Any) -> float:
     """Return the smallest distance between two places."""
     if len(known) < 2:
         return 1.0
@@ -288,7 +290,7 @@ def _nearest(known: Any) -> float:
     return float(gaps[gaps > 0].min(initial=1.0))
 
 
-def _hexagons(names: list[str]) -> list[tuple[float, float] | None] | None:
+def _hexagon_places(names: list[str]) -> list[tuple[float, float] | None] | None:
     try:
         import h3
     except ImportError:

@@ -130,13 +130,13 @@ def leakage_table(title: str, facts: Sequence[tuple[str, str]], rows: Sequence[t
     >>> leakage_table("σ = 1", [("adversary", "prior")], [("<b>", 0.5)]).count("&lt;b&gt;")
     1
     """
-    lines = "".join(f"<tr><th>{_text(k)}</th><td>{_text(v)}</td></tr>" for k, v in facts)
-    shown = "".join(f"<tr><td>{_text(n)}</td><td>{format_up(v)}</td></tr>" for n, v in rows)
+    lines = "".join(f"<tr><th>{_html_text(k)}</th><td>{_html_text(v)}</td></tr>" for k, v in facts)
+    shown = "".join(f"<tr><td>{_html_text(n)}</td><td>{format_up(v)}</td></tr>" for n, v in rows)
     leaks = f"<table><tr><th>record</th><th>leakage</th></tr>{shown}</table>" if rows else ""
-    return f"<p><b>{_text(title)}</b></p><table>{lines}</table>{leaks}"
+    return f"<p><b>{_html_text(title)}</b></p><table>{lines}</table>{leaks}"
 
 
-def _text(text: str) -> str:
+def _html_text(text: str) -> str:
     return escape(printable(text))
 
 
@@ -192,7 +192,7 @@ def draw_cells(
     patches.set_clim(0.0, top)
     axes.add_collection(patches)
     corners = np.array([c for ring in rings for c in ring])
-    _frame(axes, corners)
+    _frame_map(axes, corners)
     for ring in border:
         line = np.array([*ring, ring[0]], dtype=np.float64)
         axes.plot(line[:, 1], line[:, 0], color="#b0413e", linewidth=1.1, scalex=False, scaley=False)
@@ -216,7 +216,7 @@ def draw_cells(
         )
 
 
-def _frame(axes: Any, corners: np.ndarray) -> None:
+def _frame_map(axes: Any, corners: np.ndarray) -> None:
     """Set limits, true proportions at this latitude, and a scale bar."""
     (west, south), (east, north) = corners.min(axis=0), corners.max(axis=0)
     pad_x, pad_y = 0.06 * (east - west), 0.09 * (north - south)
@@ -229,7 +229,7 @@ def _frame(axes: Any, corners: np.ndarray) -> None:
     axes.tick_params(labelsize=7)
     axes.set_xlabel("longitude (°)", fontsize=8)
     axes.set_ylabel("latitude (°)", fontsize=8)
-    metres = _round_length(0.25 * (east - west) * shrink * _METRES_PER_DEGREE)
+    metres = _scale_bar_length(0.25 * (east - west) * shrink * _METRES_PER_DEGREE)
     width = metres / (shrink * _METRES_PER_DEGREE)
     y = south - 0.75 * pad_y
     axes.plot([west, west + width], [y, y], color="#22303a", linewidth=2, solid_capstyle="butt")
@@ -237,7 +237,7 @@ def _frame(axes: Any, corners: np.ndarray) -> None:
     axes.text(west + width * 1.08, y, text, fontsize=7, va="center", color="#22303a")
 
 
-def _round_length(metres: float) -> float:
+def _scale_bar_length(metres: float) -> float:
     """Return 1, 2 or 5 times a power of ten, just below."""
     power = 10.0 ** math.floor(math.log10(max(metres, 1e-3)))
     return max(f for f in (1.0, 2.0, 5.0) if f * power <= metres * 1.0000001 or f == 1.0) * power

@@ -59,8 +59,8 @@ class ReportRequest:
         return (own, _OTHERS[own]) if own in _OTHERS else (own, "prior", "informed")
 
 
-class _Question(NamedTuple):
-    """What is asked (a method of :class:`_Analyses`), against whom, at which multiple."""
+class _ReportQuestion(NamedTuple):
+    """What is asked (a method of :class:`_ReportAnalyses`), against whom, at which multiple."""
 
     kind: str
     adversary: str
@@ -68,7 +68,7 @@ class _Question(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Analysed:
+class ReportAnswers:
     """What the analyses say.
 
     Attributes
@@ -89,17 +89,17 @@ class Analysed:
     cut_short: Mapping[str, str]
 
 
-def analysed(
+def answer_report_questions(
     request: ReportRequest,
     executor: Executor | None = None,
     progress: Callable[[str, float], None] | None = None,
-) -> Analysed:
+) -> ReportAnswers:
     """Ask everything that the report shows of other targets, other α and other adversaries."""
-    questions = _questions(request)
+    questions = _list_questions(request)
     answers = each(
-        _ask,
+        _answer_question,
         questions,
-        shared=_Analyses(request),
+        shared=_ReportAnalyses(request),
         executor=executor,
         progress=progress,
         label="other targets and adversaries",
@@ -110,23 +110,23 @@ def analysed(
         tables[kind][who if kind == "leakage" else (who, step)] = answer
         if note is not None:
             cut_short[who] = note
-    return Analysed(cut_short=cut_short, **tables)
+    return ReportAnswers(cut_short=cut_short, **tables)
 
 
-def _questions(request: ReportRequest) -> list[_Question]:
+def _list_questions(request: ReportRequest) -> list[_ReportQuestion]:
     """Return what is asked, the questions that take longest first."""
     cal = request.calibration
-    asked = [_Question("sigma", cal.adversary, step) for step in STEPS if step != 1.0]
+    asked = [_ReportQuestion("sigma", cal.adversary, step) for step in STEPS if step != 1.0]
     if cal.adversary in _OTHERS:
-        asked.append(_Question("sigma", _OTHERS[cal.adversary], 1.0))
+        asked.append(_ReportQuestion("sigma", _OTHERS[cal.adversary], 1.0))
     if cal.mechanism.pure:
         who = request.adversaries
-        asked += [_Question("epsilon", a, step) for a in who for step in STEPS]
-        asked += [_Question("leakage", a, 1.0) for a in who]
+        asked += [_ReportQuestion("epsilon", a, step) for a in who for step in STEPS]
+        asked += [_ReportQuestion("leakage", a, 1.0) for a in who]
     return asked
 
 
-class _Analyses:
+class _ReportAnalyses:
     """The analyses of a request as a worker knows them: one per adversary, made when it is needed."""
 
     def __init__(self, request: ReportRequest) -> None:
@@ -135,7 +135,7 @@ class _Analyses:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Send the request, not what was found here."""
-        return _Analyses, (self.request,)
+        return _ReportAnalyses, (self.request,)
 
     def sigma(self, adversary: str, step: float) -> float | None:
         """Return the noise that a multiple of the target takes."""
@@ -154,11 +154,11 @@ class _Analyses:
 
     def leakage(self, adversary: str, step: float) -> PerUnit:
         """Return every unit's leakage."""
-        return self._profile(adversary).per_unit(self._alpha(step))
+        return self._profile(adversary).per_unit(self._scaled_alpha(step))
 
     def epsilon(self, adversary: str, step: float) -> float:
         """Return the largest leakage."""
-        return self._profile(adversary).epsilon(self._alpha(step))
+        return self._profile(adversary).epsilon(self._scaled_alpha(step))
 
     def _profile(self, adversary: str) -> LeakageProfile:
         if adversary not in self._profiles:
@@ -167,12 +167,12 @@ class _Analyses:
             self._profiles[adversary] = LeakageProfile(model, adversary=adversary, prices=prices, **how)
         return self._profiles[adversary]
 
-    def _alpha(self, step: float) -> Any:
+    def _scaled_alpha(self, step: float) -> Any:
         alpha = self.request.calibration.dp_epsilon
         return {n: a * step for n, a in alpha.items()} if isinstance(alpha, Mapping) else alpha * step  # type: ignore[operator]  # pure
 
 
-def _ask(analyses: _Analyses, question: _Question) -> tuple[Any, str | None]:
+def _answer_question(analyses: _ReportAnalyses, question: _ReportQuestion) -> tuple[Any, str | None]:
     """Return the answer; where a limit is reached, the partial one and why."""
     kind, adversary, step = question
     try:
@@ -218,7 +218,7 @@ def theorem_of(cal: Calibration) -> str:
     return re.sub(r":\w+:`~?\.?([^`]*)`", r"\1", text).strip()
 
 
-def if_the_model_is_wrong(
+def noise_for_wrong_models(
     cal: Calibration, model: Model, options: Mapping[str, Any], executor: Executor | None = None
 ) -> dict[str, Any]:
     """Return the noise that is enough if every table is off by so much, one line per share.
@@ -231,7 +231,9 @@ def if_the_model_is_wrong(
     asked = {**options, "work": "quick", "adversary": cal.adversary}
     most = cal.compared.get("group")
     lines: list[dict[str, Any]] = []
-    answers = each(_nearby, OFF_BY, shared=(model, cal.epsilon, cal.mechanism, asked), executor=executor)
+    answers = each(
+        _sigma_near_model, OFF_BY, shared=(model, cal.epsilon, cal.mechanism, asked), executor=executor
+    )
     for share in OFF_BY:
         reached = lines and most is not None and lines[-1]["sigma"] >= most * (1 - 1e-9)
         if not reached:
@@ -254,7 +256,7 @@ def if_the_model_is_wrong(
     return {"lines": lines, "says": says}
 
 
-def _nearby(
+def _sigma_near_model(
     shared: tuple[Model, float, Mechanism, Mapping[str, Any]], share: float
 ) -> tuple[float, str] | None:
     """Return σ for all models that are off by so much, and its method; ``None`` where there is no bound."""

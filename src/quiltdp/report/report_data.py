@@ -23,14 +23,14 @@ from quiltdp.inference.witness import QuiltInfluence
 from quiltdp.inference.workspace import Workspace
 from quiltdp.model import Model
 from quiltdp.numbers import format_down
-from quiltdp.report.places import Picture, picture_of, state_map
+from quiltdp.report.places import Picture, place_nodes, state_map
 from quiltdp.report.report_analyses import (
     STEPS,
-    Analysed,
+    ReportAnswers,
     ReportRequest,
-    analysed,
+    answer_report_questions,
     attackable_part,
-    if_the_model_is_wrong,
+    noise_for_wrong_models,
     theorem_of,
 )
 
@@ -47,30 +47,30 @@ def report_data(
     """Return what the page shows: answer, comparison, curves, picture, records, assumptions."""
     tell = progress or (lambda label, share: None)
     cal, model = request.calibration, request.model
-    answers = analysed(request, executor, lambda label, share: tell(label, 0.8 * share))
+    answers = answer_report_questions(request, executor, lambda label, share: tell(label, 0.8 * share))
     tell("picture", 0.8)
     leaks = dict(answers.leakage.get(cal.adversary, {}))
-    picture = picture_of(model, leaks)
-    rows, says = _records(cal, answers)
+    picture = place_nodes(model, leaks)
+    rows, says = _record_rows(cal, answers)
     tell("models nearby", 0.85)
-    wrong = if_the_model_is_wrong(cal, model, request.options, executor)
+    wrong = noise_for_wrong_models(cal, model, request.options, executor)
     tell("quilts", 0.9)
     data = {
         "title": request.name,
         "sigma": cal.sigma,
         "scale_name": cal.mechanism.scale_name + cal.each,
-        "sentence": _sentence(cal, len(model.records)),
-        "bars": _bars(cal, answers),
-        "bracket": bracket_told(cal, model),
-        "targets": _targets(cal, answers),
-        "leakage": _curves(request, answers),
-        "graph": _graph(model, picture, leaks),
+        "sentence": _promise_sentence(cal, len(model.records)),
+        "bars": _comparison_bars(cal, answers),
+        "bracket": bracket_facts(cal, model),
+        "targets": _sigma_by_target(cal, answers),
+        "leakage": _leakage_curves(request, answers),
+        "graph": _graph_data(model, picture, leaks),
         "records": rows,
         "records_say": says,
-        "details": _details(model, cal, [r["name"] for r in rows[:_DETAILS]]),
+        "details": _record_details(model, cal, [r["name"] for r in rows[:_DETAILS]]),
         "binding": cal.binding.unit if cal.binding.unit in leaks else None,
-        "assumptions": [*_assumptions(cal, model), *_cut_short(answers)],
-        "how": _how(cal),
+        "assumptions": [*_assumption_rows(cal, model), *_limit_notes(answers)],
+        "how": _method_rows(cal),
         "command": request.command,
         "theorem": theorem_of(cal),
         "map": state_map(model),
@@ -81,7 +81,7 @@ def report_data(
     return plain
 
 
-def _targets(cal: Calibration, answers: Analysed) -> dict[str, Any]:
+def _sigma_by_target(cal: Calibration, answers: ReportAnswers) -> dict[str, Any]:
     sigmas = {step: cal.sigma if step == 1.0 else answers.sigma[cal.adversary, step] for step in STEPS}
     pairs = [(cal.epsilon * step, sigma) for step, sigma in sigmas.items() if sigma is not None]
     return {
@@ -91,7 +91,7 @@ def _targets(cal: Calibration, answers: Analysed) -> dict[str, Any]:
     }
 
 
-def _curves(request: ReportRequest, answers: Analysed) -> dict[str, Any]:
+def _leakage_curves(request: ReportRequest, answers: ReportAnswers) -> dict[str, Any]:
     """Return leakage against α, one line per adversary; nothing where the mechanism is not pure."""
     alpha = request.calibration.dp_epsilon
     if alpha is None:
@@ -105,7 +105,7 @@ def _curves(request: ReportRequest, answers: Analysed) -> dict[str, Any]:
     return {"alpha": alphas, "series": [*series, {"label": "independent records", "values": alphas}]}
 
 
-def _sentence(cal: Calibration, records: int) -> str:
+def _promise_sentence(cal: Calibration, records: int) -> str:
     unit = "a record" if cal.protected == "single records" else f"a protected unit ({cal.protected})"
     promise = f"ε = {cal.epsilon:g}" + (f", δ = {cal.delta:g}" if cal.delta else "")
     who = {
@@ -119,27 +119,27 @@ def _sentence(cal: Calibration, records: int) -> str:
     )
 
 
-def _bars(cal: Calibration, answers: Analysed) -> list[dict[str, Any]]:
+def _comparison_bars(cal: Calibration, answers: ReportAnswers) -> list[dict[str, Any]]:
     compared = cal.compared
     bars: list[dict[str, Any]] = []
 
-    def add(label: str, sigma: float | None, remark: str, ours: bool = False) -> None:
+    def add_bar(label: str, sigma: float | None, remark: str, ours: bool = False) -> None:
         if sigma is not None:
             bars.append({"label": label, "sigma": sigma, "remark": remark, "ours": ours})
 
-    add("independent records", compared.get("independent"), "too little if records are correlated")
+    add_bar("independent records", compared.get("independent"), "too little if records are correlated")
     lines: list[tuple[str, float | None, bool]] = [(cal.adversary, cal.sigma, True)]
     lines += [(who, sigma, False) for (who, step), sigma in answers.sigma.items() if step == 1.0]
     for who, sigma, ours in sorted(lines, key=lambda line: line[0] != "prior"):
-        add(f"quiltdp, {who}", sigma, "this answer" if ours else "for comparison", ours)
-    add("published lemma", compared.get("published"), "|C| α + 4 b of the best quilt")
-    add("group privacy", compared.get("group"), "the whole component as one record")
+        add_bar(f"quiltdp, {who}", sigma, "this answer" if ours else "for comparison", ours)
+    add_bar("published lemma", compared.get("published"), "|C| α + 4 b of the best quilt")
+    add_bar("group privacy", compared.get("group"), "the whole component as one record")
     return bars
 
 
-def bracket_told(cal: Calibration, model: Model) -> dict[str, Any]:
+def bracket_facts(cal: Calibration, model: Model) -> dict[str, Any]:
     """Say how close the certified number is to what an explicit attack attains."""
-    attained = _attained(cal, model)
+    attained = _attained_leakage(cal, model)
     if not attained:
         says = "No attack was run beside this answer: the true leakage may be smaller than the certified one."
         return {"certified": cal.leakage, "attained": None, "says": says}
@@ -159,7 +159,7 @@ def bracket_told(cal: Calibration, model: Model) -> dict[str, Any]:
     }
 
 
-def _attained(cal: Calibration, model: Model) -> float | None:
+def _attained_leakage(cal: Calibration, model: Model) -> float | None:
     """Return what an attack beside the answer attains, on what forces it or on what is protected."""
     if cal.mechanism.prices(model):  # an attack would choose a mechanism of its own, not this sum
         return None
@@ -177,7 +177,7 @@ def _attained(cal: Calibration, model: Model) -> float | None:
         return None
 
 
-def _graph(model: Model, picture: Picture, leaks: Mapping[str, float]) -> dict[str, Any]:
+def _graph_data(model: Model, picture: Picture, leaks: Mapping[str, float]) -> dict[str, Any]:
     nodes = []
     for mark, (x, y) in picture.places.items():
         inside = picture.parts.get(mark, (mark,))
@@ -218,7 +218,7 @@ def _graph(model: Model, picture: Picture, leaks: Mapping[str, float]) -> dict[s
     }
 
 
-def _records(cal: Calibration, answers: Analysed) -> tuple[list[dict[str, Any]], str]:
+def _record_rows(cal: Calibration, answers: ReportAnswers) -> tuple[list[dict[str, Any]], str]:
     """Return the table's rows, the ones that leak most to the chosen adversary first."""
     if not answers.leakage:
         return [], "Every record has the same (ε, δ): there is no table for this mechanism."
@@ -233,30 +233,30 @@ def _records(cal: Calibration, answers: Analysed) -> tuple[list[dict[str, Any]],
     return rows, f"{len(own):,} in all" + (f"; the {left:,} that leak least are left out" if left else "")
 
 
-def _details(model: Model, cal: Calibration, names: Sequence[str]) -> dict[str, Any]:
+def _record_details(model: Model, cal: Calibration, names: Sequence[str]) -> dict[str, Any]:
     """Describe a quilt of each record: the one that forces the answer, or the record's Markov blanket."""
     details: dict[str, Any] = {}
-    parts = _Parts(model)
+    parts = _ComponentQuilts(model)
     for name in names:
         if name not in model.index:
             continue  # a window or a named set
-        described = parts.describe(name)
+        described = parts.describe_quilt(name)
         if described is not None:
             details[name] = described
     witness = cal.binding.witness
     if cal.binding.unit in details and "closed" in witness:
         separator, closed = frozenset(witness["separator"]), frozenset(witness["closed"])
         rest = [n for n in model.nodes if n not in separator and n not in closed]
-        described = _quilt(separator, closed - {cal.binding.unit}, rest, None, witness["swing"])
+        described = _quilt_data(separator, closed - {cal.binding.unit}, rest, None, witness["swing"])
         details[cal.binding.unit] = described
     if witness and cal.binding.unit in model.index:
         own = details.setdefault(cal.binding.unit, {})
         own["known"] = [str(n) for n in witness["known"]] if "known" in witness else None
-        own["told_apart"] = _told_apart(model, cal.binding.unit, witness.get("values"))
+        own["told_apart"] = _worst_pair_of_states(model, cal.binding.unit, witness.get("values"))
     return details
 
 
-class _Parts:
+class _ComponentQuilts:
     """The connected components of a model, each kind once, with the quilts that were described in them."""
 
     def __init__(self, model: Model) -> None:
@@ -269,11 +269,11 @@ class _Parts:
             for k, copy in enumerate(kind.copies):
                 self._where.update((j, (c, k, at)) for at, j in enumerate(copy))
 
-    def describe(self, name: str) -> dict[str, Any] | None:
+    def describe_quilt(self, name: str) -> dict[str, Any] | None:
         """Return the quilt of a record's Markov blanket in words; ``None`` if it is too large."""
         c, k, at = self._where[self._model.index[name]]
         if (c, at) not in self._known:
-            self._known[c, at] = self._quilt(c, at)
+            self._known[c, at] = self._blanket_quilt(c, at)
         known = self._known[c, at]
         if known is None:
             return None
@@ -282,15 +282,15 @@ class _Parts:
         place = kind.model.index
         copy = kind.copies[k]
 
-        def here(inside: Collection[str]) -> list[str]:
+        def names_in_copy(inside: Collection[str]) -> list[str]:
             return [nodes[int(copy[place[n]])] for n in inside]
 
-        separator, nearby, remote = map(here, (quilt.separator, quilt.nearby, quilt.remote))
-        described = _quilt(separator, nearby, remote, influence.b, influence.swing)
+        separator, nearby, remote = map(names_in_copy, (quilt.separator, quilt.nearby, quilt.remote))
+        described = _quilt_data(separator, nearby, remote, influence.b, influence.swing)
         others = len(nodes) - len(kind.model.nodes)  # other components are remote from everything
         return {**described, "remote_count": described["remote_count"] + others}
 
-    def _quilt(self, c: int, at: int) -> tuple[Quilt, QuiltInfluence] | None:
+    def _blanket_quilt(self, c: int, at: int) -> tuple[Quilt, QuiltInfluence] | None:
         part = self._classes[c].model
         if c not in self._tools:
             self._tools[c] = (moralize(part), Workspace(part))
@@ -302,7 +302,7 @@ class _Parts:
             return None  # too large to describe; the leakage itself does not need it
 
 
-def _told_apart(model: Model, unit: str, values: Any) -> list[str] | None:
+def _worst_pair_of_states(model: Model, unit: str, values: Any) -> list[str] | None:
     """Return the names of the two states that the worst case tells apart, if the witness has them."""
     states = model.states[unit]
     if not isinstance(values, (list, tuple)) or not all(isinstance(v, int) for v in values):
@@ -310,7 +310,7 @@ def _told_apart(model: Model, unit: str, values: Any) -> list[str] | None:
     return [str(states[v]) for v in values] if all(0 <= v < len(states) for v in values) else None
 
 
-def _quilt(
+def _quilt_data(
     separator: Collection[str],
     nearby: Collection[str],
     remote: Collection[str],
@@ -327,7 +327,7 @@ def _quilt(
     }
 
 
-def _assumptions(cal: Calibration, model: Model) -> list[list[str]]:
+def _assumption_rows(cal: Calibration, model: Model) -> list[list[str]]:
     who = {
         "informed": "knows the model and may know any of the other records",
         "prior": "knows the model, and none of the records",
@@ -340,24 +340,24 @@ def _assumptions(cal: Calibration, model: Model) -> list[list[str]]:
             "is taken as true (what if not: see above): its tables, and which records depend on which",
         ],
         ["the noise", f"is drawn afresh, with the stated scale, by {cal.mechanism.single()}"],
-        ["released", _released(cal)],
+        ["released", _releases_phrase(cal)],
         *[["note", n] for n in (*model.notes, *cal.notes)],
     ]
 
 
-def _released(cal: Calibration) -> str:
+def _releases_phrase(cal: Calibration) -> str:
     often = "once" if cal.releases == 1 else f"{cal.releases:,} times"
     where = " on disjoint records" if cal.disjoint > 1 else ""
     return f"{often}{where}; costs add up before they are converted: for more, ask for that many releases"
 
 
-def _cut_short(answers: Analysed) -> list[list[str]]:
+def _limit_notes(answers: ReportAnswers) -> list[list[str]]:
     """Say which numbers beside the answer are those of an earlier stage."""
     notes = answers.cut_short.items()
     return [["note", f"numbers beside the answer, {who} adversary: {why}"] for who, why in notes]
 
 
-def _how(cal: Calibration) -> list[list[str]]:
+def _method_rows(cal: Calibration) -> list[list[str]]:
     alpha = cal.dp_epsilon
     work = cal.certificate.to_dict().get("work") or {}
     work = work if isinstance(work, Mapping) else {"level": work}
