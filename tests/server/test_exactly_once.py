@@ -317,6 +317,21 @@ def test_tokens_are_hashed_expire_and_can_be_revoked(database: str) -> None:
             revoke(connection, study, member.id)
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"role": "boss"}, {"name": " "}, {"name": "x" * 101}, {"name": "a\0"}, {"days": 0}, {"days": 10**6},
+        {"days": 1.5}, {"cap": 0}, {"cap": True}, {"role": "auditor", "cap": 3},
+    ],
+)  # fmt: skip
+def test_a_member_that_makes_no_sense_is_refused(quick_path: Any, wrong: dict[str, Any]) -> None:
+    engine, study, _ = new_study(f"sqlite:///{quick_path / 'study.db'}")
+    with engine.begin() as connection:
+        with pytest.raises(InvalidArgument):
+            add_member(connection, study, **{"name": "ann", "role": "analyst", **wrong})
+        assert len(members_of(connection, study)) == 1
+
+
 def test_two_owners_cannot_take_each_others_token_at_once(database: str) -> None:
     engine, study, _ = new_study(database)
     new_member(engine, study, "owner")
