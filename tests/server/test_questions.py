@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import warnings
+from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from typing import Any
 
@@ -128,6 +130,20 @@ def test_nothing_else_is_an_expression(text: str) -> None:
     for otherwise in (None, 0.5):
         with pytest.raises(InvalidArgument):
             ExpressionQuestion(text, otherwise=otherwise).query({}, {}, {})
+
+
+def test_many_threads_parse_and_leave_the_filters_of_warnings_alone() -> None:
+    before = [*warnings.filters]
+
+    def work(number: int) -> None:
+        for k in range(200):
+            Expression(f"x < {number * k}")
+            with pytest.raises(InvalidArgument):
+                Expression("1or 2")
+
+    with ThreadPoolExecutor(8) as pool:
+        [*pool.map(work, range(8))]
+    assert [*warnings.filters] == before
 
 
 @pytest.mark.parametrize(("low", "high"), [(1, 1), (2, 1), (-math.inf, 1), (0, math.nan), (-1e308, 1e308)])

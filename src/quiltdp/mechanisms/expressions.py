@@ -13,6 +13,7 @@ import ast
 import io
 import operator
 import re
+import threading
 import tokenize
 import warnings
 from collections.abc import Callable, Mapping
@@ -29,6 +30,9 @@ __all__ = ["Expression"]
 MAX_CHARACTERS = 2000
 MAX_NODES = 300
 _COLUMNS_TOLD = 12
+_ALONE = (
+    threading.Lock()
+)  # the filters of warnings belong to the process: two threads would leave them changed
 _ASSIGNS = re.compile(r"(?<![=<>!])=(?!=)")
 
 _BINARY: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
@@ -92,7 +96,7 @@ class Expression:
         if len(self.text) > MAX_CHARACTERS:
             raise InvalidArgument(f"query: {len(text)} characters, at most {MAX_CHARACTERS} are allowed")
         try:
-            with warnings.catch_warnings():
+            with _ALONE, warnings.catch_warnings():
                 warnings.simplefilter("error")  # 1or 2 is a typing mistake, not a query
                 self._tree = ast.parse(_with_words(self.text), mode="eval").body
         except (SyntaxError, Warning, ValueError, MemoryError, RecursionError, tokenize.TokenError) as error:

@@ -117,7 +117,8 @@ class Predictions:
             return np.where(there, (predicted == target).astype(np.float64), np.nan)
         if table.kinds[self._target] == "text":
             raise InvalidArgument(f"predictions: the column {self._target!r} holds labels: predict labels")
-        score = np.asarray(_SCORES[self._metric](predicted, target), dtype=np.float64)
+        with np.errstate(all="ignore"):  # a target of 1e308 warns nobody
+            score = np.asarray(_SCORES[self._metric](predicted, target), dtype=np.float64)
         comparable = np.isfinite(target) if self._metric == "accuracy" else (target >= 0) & (target <= 1)
         return np.where(comparable, score, np.nan)
 

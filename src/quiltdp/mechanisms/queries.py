@@ -158,7 +158,9 @@ class TablePair:
         while waiting:
             first, end = waiting.pop()
             rows = np.arange(first, end)
-            value = _attempt(lambda: query(copy_rows(self.holdout, rows)), len(rows), like)  # noqa: B023
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # whatever it says may be about a record
+                value = _attempt(lambda: query(copy_rows(self.holdout, rows)), len(rows), like)  # noqa: B023
             if value is not None:
                 total += value * len(rows)
             elif like.statistical and len(rows) > 1:
@@ -170,9 +172,7 @@ class TablePair:
 def _attempt(ask: Callable[[], Any], rows: int, like: Value) -> Fraction | None:
     """Return the value of a query on so many rows of the holdout, or None if it failed."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # whatever it says may be about a record
-            value = _value(_numbers(ask(), rows, "the query", strict=False))
+        value = _value(_numbers(ask(), rows, "the query", strict=False))
     except KeyboardInterrupt:
         raise
     except BaseException:  # an exit would tell as much as an exception

@@ -193,6 +193,7 @@ def opened(url: str) -> Engine:
         engine = create_engine(
             address.set(drivername="postgresql+psycopg"),
             hide_parameters=True,
+            pool_size=20,  # for as many threads: none is opened for one question
             pool_pre_ping=True,  # a session that ended in the pool is replaced before anything is begun in it
             connect_args={"connect_timeout": 10},
         )
