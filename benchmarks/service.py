@@ -50,9 +50,9 @@ machine, load {load} when it ended: other work ran beside it, so read the ratios
 {lines}
 
 A question is a look, a reservation and a settlement under one lock, two of them durable commits, with the
-chain of hashes walked in every transaction: questions of one study queue, and other studies do not wait for it. The
-unlocked server is quicker and answers more than its budget, because two questions read the same count; the
-unaccounted one has no budget. What was told is then no longer what the calibration promised.
+chain of hashes walked in every transaction: questions of one study queue, and other studies do not wait for
+it. The unlocked server is quicker and answers more than its budget, because two questions read the same
+count; the unaccounted one has no budget. What was told is then no longer what the calibration promised.
 """
 
 

@@ -86,7 +86,7 @@ MOST_CODE_LINES = {
     "graph": 764,
     "inference": 3360,
     "io": 1580,
-    "mechanisms": 2800,
+    "mechanisms": 2812,
     "papers": 1321,
     "report": 1350,
     "server": 2000,
