@@ -9,7 +9,7 @@ import pytest
 
 import quiltdp as qd
 from quiltdp.chain import markov_chains
-from quiltdp.cli.info import describe
+from quiltdp.cli.info import describe_model
 from quiltdp.cli.show import listed, number
 
 
@@ -86,7 +86,7 @@ def test_info_for_people(cli) -> None:
 def test_chain_facts_equal_those_of_the_unrolled_network(lengths: dict[str, int]) -> None:
     chain = markov_chains([[0.9, 0.1, 0.0], [0.1, 0.8, 0.1], [0.0, 0.2, 0.8]], lengths)
     same = qd.Model(dict(chain.states), tuple(chain.factors))
-    fast, slow = describe(chain), describe(same)
+    fast, slow = describe_model(chain), describe_model(same)
     for key in ("kind", "fingerprint"):
         del fast[key], slow[key]
     assert fast["largest_table"].pop("factor") == slow["largest_table"].pop("factor")
@@ -95,7 +95,7 @@ def test_chain_facts_equal_those_of_the_unrolled_network(lengths: dict[str, int]
 
 def test_varying_chain_facts() -> None:
     chain = qd.markov_chain([np.full((2, 3), 1 / 3), np.full((3, 2), 1 / 2)], initial=[0.5, 0.5])
-    facts = describe(chain)
+    facts = describe_model(chain)
     assert facts["states"] == {"smallest": 2, "largest": 3, "total": 7}
     assert facts["entries"] == 14
     assert facts["factors"] == 3

@@ -12,7 +12,7 @@ import pytest
 from quiltdp.cli.app import COMMANDS, build_app, command_functions, main
 from quiltdp.cli.holdout import read_columns
 from quiltdp.cli.options import parser_of
-from quiltdp.cli.pedigree_tables import for_people
+from quiltdp.cli.pedigree_tables import show_pedigree
 from quiltdp.errors import QuiltdpError
 
 MODULES = (
@@ -114,4 +114,4 @@ def test_a_family_is_shown_with_its_warnings(capsys: pytest.CaptureFixture[str],
     shown = capsys.readouterr().out
     assert "3" in shown
     with pytest.raises(KeyError):
-        for_people({})
+        show_pedigree({})

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quiltdp.cli.accounting import protection, timed, witness_facts
+from quiltdp.cli.accounting import name_with_time, read_protected_sets, witness_facts
 from quiltdp.cli.app import emit_json
 from quiltdp.cli.options import load
 from quiltdp.cli.release import check_new_ledger
@@ -97,13 +97,13 @@ def calibrate(
         from quiltdp.accountant.bracket import quick_bracket
 
         if report is not None or ledger is not None:
-            _check_files(model, report, ledger)
+            _check_output_files(model, report, ledger)
         loaded = load(model, records, allele_frequency)
         options = {"budget": budget, "sensitivity": sensitivity, "delta": delta}
-        spec, together = _mechanism(loaded, mechanism, query, releases, options)
+        spec, together = _choose_mechanism(loaded, mechanism, query, releases, options)
         if ledger is not None and spec.answers is not None:
             raise InvalidArgument("--ledger: a reusable holdout has its own ('quiltdp plan --apply LEDGER')")
-        sets = protection(loaded, protect) or together
+        sets = read_protected_sets(loaded, protect) or together
         with worker_pool(workers) as executor, progress_bar() as progress:
             asked: dict[str, Any] = {
                 "method": method, "protect": sets, "window": window, "work": work, "time_limit": limits.guard,
@@ -139,12 +139,12 @@ def calibrate(
             emit_json("calibration", {**found.to_dict(), **shared, "notes": notes, **written}, limits.reached)
             return
         cost = found.concentrated() if releases > 1 or found.delta else None
-        _show(model, loaded, found, attained, instead, cost)
+        _show_calibration(model, loaded, found, attained, instead, cost)
         for file in written.values():
             say(f"wrote {file}")
 
 
-def _check_files(model: str, report: Path | None, ledger: Path | None) -> None:
+def _check_output_files(model: str, report: Path | None, ledger: Path | None) -> None:
     """Refuse files that cannot be written, before any work."""
     from quiltdp.io.replace import check_writable
 
@@ -162,7 +162,7 @@ def _write_report(limits: Any, found: Calibration, report: Path, model: Model, p
         write_report(found, report, model, command=shlex.join(["quiltdp", *sys.argv[1:]]), **page)
 
 
-def _mechanism(
+def _choose_mechanism(
     model: Model, mechanism: str | None, query: str | None, releases: int, options: dict[str, Any]
 ) -> tuple[Mechanism, dict[str, tuple[str, ...]] | None]:
     """Return the mechanism that the options describe, and what is protected together.
@@ -173,12 +173,12 @@ def _mechanism(
 
     budget, sensitivity, delta = options["budget"], options["sensitivity"], options["delta"]
     kind = mechanism or ("thresholdout" if budget is not None else "laplace")
-    if query is not None and _numbers(query) is not None:
+    if query is not None and _query_values(query) is not None:
         if sensitivity is not None:
             raise InvalidArgument("the values of --query say what moves their sum: leave --sensitivity out")
-        moves, together = {"values": _numbers(query)}, None
+        moves, together = {"values": _query_values(query)}, None
     else:
-        moves, together = _moves(model, sensitivity, query, budget, laplace=kind == "laplace")
+        moves, together = _query_sensitivity(model, sensitivity, query, budget, laplace=kind == "laplace")
     known = mechanism_kinds().get(kind)
     composed = releases > 1 and delta is not None and known is not None and known.pure
     options = {"budget": budget, **moves, "delta": None if composed else delta}
@@ -186,7 +186,7 @@ def _mechanism(
     return Repeated(spec, releases, delta) if composed and delta is not None else spec, together
 
 
-def _numbers(query: str) -> list[float] | None:
+def _query_values(query: str) -> list[float] | None:
     """Return the values of a query that is written as numbers; None for a name."""
     try:
         return [float(v) for v in query.split(",")]
@@ -196,7 +196,7 @@ def _numbers(query: str) -> list[float] | None:
         return None
 
 
-def _moves(
+def _query_sensitivity(
     model: Model, sensitivity: float | None, query: str | None, budget: int | None, *, laplace: bool
 ) -> tuple[dict[str, Any], dict[str, tuple[str, ...]] | None]:
     """Return how far a record moves the query and what is protected together, or ask for the query."""
@@ -227,7 +227,7 @@ def _moves(
     return {"sensitivity": dict(chosen.sensitivities)}, together
 
 
-def _show(
+def _show_calibration(
     path: str,
     model: Model,
     found: Calibration,
@@ -263,7 +263,7 @@ def _show(
         )
     if cost is not None:
         facts.append(("zCDP", str(cost)))
-    facts.append(("forced by", f"{timed(model, found.binding.unit)}, method {found.binding.method}"))
+    facts.append(("forced by", f"{name_with_time(model, found.binding.unit)}, method {found.binding.method}"))
     if bracket is not None:
         facts.append(("bracket", str(bracket)))
     facts.extend(witness_facts(found.binding.witness))
@@ -271,21 +271,21 @@ def _show(
     beside = () if instead is None else instead.notes
     facts.extend(("note", n) for n in (*model.notes, *found.notes, *beside))
     show_facts(facts)
-    rows = [("this answer", shown_up(found.sigma), "1", _remark("this answer"))]
+    rows = [("this answer", shown_up(found.sigma), "1", _answer_remark("this answer"))]
     prior = parse_adversary(found.adversary).knows_nothing
     for name, sigma in found.compared.items():
         known = f"{name}, prior" if prior and name == "published" else name
-        remark = _remark(known)
+        remark = _answer_remark(known)
         if name == "published" and found.published is not None:
-            remark += _quilt(found.published)
+            remark += _published_quilt_phrase(found.published)
         rows.append((_NAMES[known], f"{sigma:.6g}", f"{sigma / found.sigma:.3g}", remark))
     show_table(["answer", "σ", "× this", "remark"], rows, title="\nHow it compares", right=["σ", "× this"])
     if found.per_record:
-        top = [(timed(model, n), number(v, 6, up=True)) for n, v in found.per_record]
+        top = [(name_with_time(model, n), number(v, 6, up=True)) for n, v in found.per_record]
         show_table(["record", "leakage"], top, title="Largest leakages", right=["leakage"])
 
 
-def _quilt(forced: Binding) -> str:
+def _published_quilt_phrase(forced: Binding) -> str:
     """Return which quilt a published number used, with |N| and b."""
     quilt = forced.witness
     if "nearby_records" not in quilt:
@@ -302,7 +302,7 @@ _NAMES = {
 }
 
 
-def _remark(name: str) -> str:
+def _answer_remark(name: str) -> str:
     return {
         "this answer": "certified for correlated records",
         "independent": "plain DP: too little noise if records are correlated",

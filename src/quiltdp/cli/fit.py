@@ -103,35 +103,37 @@ def fit(
     from quiltdp.io.replace import check_writable
 
     check_writable(output, data)
-    _check(output, rows, column, edge, group=group, time=time, missing=missing, initial=initial)
+    _check_option_combinations(
+        output, rows, column, edge, group=group, time=time, missing=missing, initial=initial
+    )
     if rows is None and (unit or read):
         raise InvalidArgument(f"--{'unit' if unit else 'read'} belongs to a holdout of rows: give --rows too")
     how: dict[str, Any] = {"states": states, "length": length, "missing": missing, "initial": initial}
     if rows is not None:
-        told, model = _rows(data, rows, unit=unit, read=read, group=group, time=time, **how)
+        told, model = _fit_rows(data, rows, unit=unit, read=read, group=group, time=time, **how)
     elif column is not None:
         wanted = list(dict.fromkeys(name for name in (column, group, time) if name is not None))
         table = read_columns(data, wanted, missing=missing, optional=[column])
         found = {"group": group and table[group], "time": time and table[time]}
         how |= {"binning": binning, "estimator": estimator, "source": f"{data}, column {column}"}
-        told, model = _chain(table[column], epsilon, confidence, **found, **how)
+        told, model = _fit_chain(table[column], epsilon, confidence, **found, **how)
     else:
-        told, model = _network(read_columns(data, missing="gap", optional=()), states, edge, data)
+        told, model = _fit_network(read_columns(data, missing="gap", optional=()), states, edge, data)
     save_model(model, output)
     if json:
         emit_json("fit", {"file": str(output), **told})
     else:
         show_line(f"wrote {output}", style="bold green")
-        show_facts([(k.replace("_", " "), _shown(v)) for k, v in told.items()])
+        show_facts([(k.replace("_", " "), _format_value(v)) for k, v in told.items()])
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
     return "; ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
 
 
-def _check(
+def _check_option_combinations(
     output: Path, rows: str | None, column: str | None, edge: list[str] | None, **chain: str | None
 ) -> None:
     """Refuse options that do not belong together, before any file is read."""
@@ -155,7 +157,7 @@ def _check(
                 raise InvalidArgument(f"--{name} belongs to a chain: give --column or --rows time too")
 
 
-def _rows(data: str, rows: str, **options: Any) -> tuple[dict[str, Any], Any]:
+def _fit_rows(data: str, rows: str, **options: Any) -> tuple[dict[str, Any], Any]:
     from quiltdp.domains.series.read import read_columns
     from quiltdp.domains.series.rows import fit_rows
 
@@ -172,7 +174,7 @@ def _rows(data: str, rows: str, **options: Any) -> tuple[dict[str, Any], Any]:
     return told, found.model
 
 
-def _chain(values: Any, epsilon: float, confidence: float, **how: Any) -> tuple[dict[str, Any], Any]:
+def _fit_chain(values: Any, epsilon: float, confidence: float, **how: Any) -> tuple[dict[str, Any], Any]:
     from quiltdp import dp_epsilon
     from quiltdp.domains.series.chain import fit_chain
 
@@ -200,7 +202,9 @@ def _chain(values: Any, epsilon: float, confidence: float, **how: Any) -> tuple[
     }, found.model
 
 
-def _network(columns: Any, states: int, edge: list[str] | None, source: str) -> tuple[dict[str, Any], Any]:
+def _fit_network(
+    columns: Any, states: int, edge: list[str] | None, source: str
+) -> tuple[dict[str, Any], Any]:
     from quiltdp.domains.series.network import fit_network
 
     edges = None

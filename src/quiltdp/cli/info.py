@@ -27,14 +27,14 @@ def info(
     $ quiltdp info models/alarm.bif
     $ quiltdp info models/pigs.bif --json
     """
-    facts = describe(load(model, records, allele_frequency))
+    facts = describe_model(load(model, records, allele_frequency))
     if json:
         emit_json("info", {"model": model, **facts})
     else:
-        _for_people(model, facts)
+        _show_facts(model, facts)
 
 
-def describe(model: Model) -> dict[str, Any]:
+def describe_model(model: Model) -> dict[str, Any]:
     """Return the facts about a model, as they stand in the JSON."""
     from quiltdp.chain import ChainModel
     from quiltdp.graph.moral import moralize
@@ -52,19 +52,19 @@ def describe(model: Model) -> dict[str, Any]:
         "edges": graph.edge_count,
         "components": graph.component_count,
         "largest_component_records": int(sizes.max()),
-        **_tables(model),
+        **_table_facts(model),
         "treewidth_estimate": width,
         "notes": list(model.notes),
         "fingerprint": model.fingerprint,
     }
 
 
-def _tables(model: Model) -> dict[str, Any]:
+def _table_facts(model: Model) -> dict[str, Any]:
     """Return the facts about states and tables; a chain is asked for its distinct tables only."""
     from quiltdp.chain import ChainModel
 
     if isinstance(model, ChainModel):
-        return _chain_tables(model)
+        return _chain_table_facts(model)
     states = [len(s) for s in model.states.values()]
     largest = max(model.factors, key=lambda f: f.table.size, default=None)
     return {
@@ -79,7 +79,7 @@ def _tables(model: Model) -> dict[str, Any]:
     }
 
 
-def _chain_tables(model: ChainModel) -> dict[str, Any]:
+def _chain_table_facts(model: ChainModel) -> dict[str, Any]:
     states, entries, zeros, total = [], 0, 0, 0
     best = (0, "")
     for s in model.segments:
@@ -102,7 +102,7 @@ def _chain_tables(model: ChainModel) -> dict[str, Any]:
     }
 
 
-def _for_people(name: str, facts: dict[str, Any]) -> None:
+def _show_facts(name: str, facts: dict[str, Any]) -> None:
     states, largest = facts["states"], facts["largest_table"]
     span = (
         f"{states['smallest']}"

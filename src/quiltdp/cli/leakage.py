@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quiltdp.cli.accounting import protection, timed, witness_facts
+from quiltdp.cli.accounting import name_with_time, read_protected_sets, witness_facts
 from quiltdp.cli.app import emit_json
 from quiltdp.cli.options import load
 from quiltdp.cli.running import Limits, limited, progress_bar, worker_pool
@@ -84,7 +84,7 @@ def leakage(
         if dp_epsilon is not None:
             positive_epsilon(dp_epsilon, "dp_epsilon", zero=not (attack or audit))
         loaded = load(model, records, allele_frequency)
-        sets = protection(loaded, protect)
+        sets = read_protected_sets(loaded, protect)
         if calibration is not None:
             usual = {"--method": method == "auto", "--adversary": adversary == "informed"}
             odd = next(
@@ -92,7 +92,7 @@ def leakage(
             )
             if odd is not None:
                 raise InvalidArgument(f"{odd}: a calibration says its own; leave it out")
-            _check(loaded, model, calibration, sets, window, json, limits)
+            _check_calibration(loaded, model, calibration, sets, window, json, limits)
             return
         assert dp_epsilon is not None
         if attack:
@@ -119,35 +119,35 @@ def leakage(
             else:
                 _show_audit(compared, f"{model} at α = {dp_epsilon:g}, {adversary} adversary")
         elif json:
-            emit_json("leakage", _document(model, loaded, found, top), limits.reached)
+            emit_json("leakage", _leakage_document(model, loaded, found, top), limits.reached)
         else:
-            _show(model, loaded, found, dp_epsilon, top)
+            _show_leakage(model, loaded, found, dp_epsilon, top)
 
 
-def _document(name: str, model: Model, found: Any, top: int) -> dict[str, Any]:
+def _leakage_document(name: str, model: Model, found: Any, top: int) -> dict[str, Any]:
     """Return a leakage for JSON; of very many records, those that leak most."""
     document = found.to_dict(top if len(found.per_record) > 10_000 else None)
     return {"model": name, **document, "notes": [*model.notes, *found.notes]}
 
 
-def _facts(name: str, model: Model, found: Any, certificate: str = "") -> list[tuple[str, str]]:
+def _leakage_facts(name: str, model: Model, found: Any, certificate: str = "") -> list[tuple[str, str]]:
     return [
         ("model", f"{name}: {len(model.records):,} records of {len(model.nodes):,} nodes"),
         ("adversary", f"{found.adversary}; protects {found.protected}"),
-        ("binding", f"{timed(model, found.binding.unit)}, method {found.binding.method}"),
+        ("binding", f"{name_with_time(model, found.binding.unit)}, method {found.binding.method}"),
         *witness_facts(found.binding.witness),
         ("certificate", f"{found.certificate}{certificate}"),
         *(("note", n) for n in (*model.notes, *found.notes)),
     ]
 
 
-def _show(name: str, model: Model, found: Any, dp_epsilon: float, top: int) -> None:
+def _show_leakage(name: str, model: Model, found: Any, dp_epsilon: float, top: int) -> None:
     """Print the largest leakage, what forces it, the records that leak most, and every method."""
     show_line(f"leakage ≤ {number(found.epsilon, 6, up=True)} at α = {dp_epsilon:g}", style="bold green")
-    show_facts(_facts(name, model, found))
+    show_facts(_leakage_facts(name, model, found))
     if top:
         rows = [
-            (timed(model, n), number(v, 6, up=True), _ratio(v, dp_epsilon))
+            (name_with_time(model, n), number(v, 6, up=True), _format_ratio(v, dp_epsilon))
             for n, v in found.per_record.top(top)
         ]
         columns = ["record", "leakage", "in α"]
@@ -179,10 +179,14 @@ def _show_audit(found: Any, title: str) -> None:
     yardstick, name = (attained, "attack") if found.limit is None else (found.limit, "limit")
     if found.laplace_sum is not None:
         leaks = number(found.laplace_sum, 6)
-        rows.append(("the Laplace-sum mechanism leaks", leaks, _ratio(found.laplace_sum, yardstick), ""))
+        rows.append(
+            ("the Laplace-sum mechanism leaks", leaks, _format_ratio(found.laplace_sum, yardstick), "")
+        )
     if attained is not None:
         reached = number(attained, 6, down=True)
-        rows.append(("an attack attains", reached, _ratio(attained, yardstick), "no bound can be below it"))
+        rows.append(
+            ("an attack attains", reached, _format_ratio(attained, yardstick), "no bound can be below it")
+        )
     if found.limit is not None:
         rows.append(("the limit", number(found.limit, 6, up=True), "1", "no α-DP mechanism leaks more"))
     for row in found.rows:
@@ -190,7 +194,7 @@ def _show_audit(found: Any, title: str) -> None:
             rows.append((row.method, "–", "–", row.note))
         else:
             leaks = number(row.epsilon, 6, up=True)
-            rows.append((row.method, leaks, _ratio(row.epsilon, yardstick), row.kind))
+            rows.append((row.method, leaks, _format_ratio(row.epsilon, yardstick), row.kind))
     columns = ["method", "leakage", f"× {name}", "remark"]
     show_table(columns, rows, title=title, right=columns[1:3])
     if found.bracket is not None:
@@ -201,7 +205,7 @@ def _show_audit(found: Any, title: str) -> None:
         show_line(f"A BOUND IS BELOW THE {name.upper()}: report this")
 
 
-def _check(
+def _check_calibration(
     loaded: Model,
     model: str,
     calibration: Path,
@@ -227,7 +231,7 @@ def _check(
         )
     if json:
         extra = {"sigma": read.sigma, "promised": read.epsilon, "delta": read.delta}
-        emit_json("leakage", {**_document(model, loaded, found, 10), **extra}, limits.reached)
+        emit_json("leakage", {**_leakage_document(model, loaded, found, 10), **extra}, limits.reached)
         return
     promise = f"ε = {read.epsilon:g}" + (f", δ = {read.delta:g}" if read.delta else "")
     holds = f"{promise} holds" if found.epsilon <= read.epsilon else f"{promise} is not decided"
@@ -235,9 +239,9 @@ def _check(
         f"leakage ≤ {shown_up(found.epsilon)} at σ = {shown_up(read.sigma)}{read.each}: {holds}",
         style="bold green",
     )
-    facts = _facts(model, loaded, found, "; searched for as the calibration was made")
+    facts = _leakage_facts(model, loaded, found, "; searched for as the calibration was made")
     show_facts([facts[0], ("mechanism", str(read.mechanism)), *facts[1:]])
 
 
-def _ratio(value: float, unit: float | None) -> str:
+def _format_ratio(value: float, unit: float | None) -> str:
     return f"{value / unit:.4g}" if unit else "–"

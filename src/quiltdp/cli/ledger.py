@@ -250,7 +250,7 @@ def _show_entries(entries: list[dict[str, Any]]) -> None:
             str(e["seq"]),
             e["time"],
             e["kind"],
-            _short(e["share"]),
+            _format_share(e["share"]),
             "" if e["value"] is None else f"{e['value']:.6g}",
             e["label"] or "",
         )
@@ -259,7 +259,7 @@ def _show_entries(entries: list[dict[str, Any]]) -> None:
     show_table(("entry", "time", "kind", "share", "value", "label"), rows, right=("entry", "share", "value"))
 
 
-def _short(share: str) -> str:
+def _format_share(share: str) -> str:
     """Return a share as the fraction it is, or to four digits where that is long; nothing for 0."""
     from fractions import Fraction
 

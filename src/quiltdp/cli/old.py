@@ -110,13 +110,13 @@ def translated(command: str, words: Sequence[str], known: Sequence[str]) -> tupl
             value = next(walk, "")
         found += [part.replace("{}", value) for part in says.split()]
     if new == "trace":
-        changed |= _cell_with_its_sizes(found)
+        changed |= _merge_cell_options(found)
     if changed:
         say(f"quiltdp: this is spelled now: {shlex.join(['quiltdp', new, *found])}", err=True)
     return new, found
 
 
-def _cell_with_its_sizes(words: list[str]) -> bool:
+def _merge_cell_options(words: list[str]) -> bool:
     """Put ``--stay-distance``, ``--stay-time`` and ``--grid-crs`` into ``--cell``, in place."""
     sizes: dict[str, str] = {}
     for flag in ("--stay-distance", "--stay-time", "--grid-crs"):

@@ -30,7 +30,7 @@ _WIDTH = 80
 _PEDIGREES = (".fam", ".psam", ".ped", ".pre", ".dat", ".ged", ".gedcom", ".csv", ".tab", ".tsv", ".txt")
 
 
-class Words(NamedTuple):
+class _ParameterHelp(NamedTuple):
     """What the help says of a parameter: its heading, how it is written, what stands for its value."""
 
     heading: str
@@ -42,67 +42,69 @@ class Words(NamedTuple):
 
 _METHOD = "auto (the best that applies), published (the lemma as printed), exact (small models) or group."
 SHARED = {
-    "model": Words(
+    "model": _ParameterHelp(
         "Arguments",
         "A network (.bif .xmlbif .net .xdsl .uai .json), a chain (.json), a pedigree (the .json that"
         " 'quiltdp pedigree -o' writes, or a .fam with --allele-frequency).",
         "MODEL",
     ),
-    "ledger": Words("Arguments", "The ledger file.", "LEDGER"),
-    "records": Words(
+    "ledger": _ParameterHelp("Arguments", "The ledger file.", "LEDGER"),
+    "records": _ParameterHelp(
         "Model",
         "Which nodes are rows of the data: names separated by commas, or @FILE with one per line.",
         "NAMES",
     ),
-    "allele_frequency": Words(
+    "allele_frequency": _ParameterHelp(
         "Model", "Of a .fam: the frequency of the alternative allele; LOCUS=P, repeated, for several.", "P"
     ),
-    "method": Words("Model", _METHOD, "NAME"),
-    "adversary": Words(
+    "method": _ParameterHelp("Model", _METHOD, "NAME"),
+    "adversary": _ParameterHelp(
         "Model",
         "informed (knows any other records), prior (knows only the model), knows=A,B (may know these"
         " records) or knows:K (may know any K).",
         "WHO",
     ),
-    "window": Words("Model", "Protect every run of W consecutive steps of a chain.", "W", least=1),
-    "protect": Words(
+    "window": _ParameterHelp("Model", "Protect every run of W consecutive steps of a chain.", "W", least=1),
+    "protect": _ParameterHelp(
         "Model",
         "Protect a set of records together; repeat for several. NAME=PREFIX* takes all that begin so.",
         "NAME=A,B,…",
     ),
-    "account": Words(
+    "account": _ParameterHelp(
         "Release",
         "Charge the release to this ledger (default: the one of these data, beside them); none keeps no"
         " account, and nobody counts what several releases leak together.",
         "FILE",
         ("--ledger",),
     ),
-    "total_epsilon": Words(
+    "total_epsilon": _ParameterHelp(
         "Release",
         "With the first release: what all releases of these data may leak together (default: --epsilon).",
         "E",
     ),
-    "anchor": Words(
+    "anchor": _ParameterHelp(
         "Output",
         "A file on another disk that remembers the newest entry: an old copy of the ledger is noticed.",
         "FILE",
     ),
-    "work": Words(
+    "work": _ParameterHelp(
         "Output",
         "How far searches go: quick, normal or thorough. The same work gives the same answer everywhere.",
         "LEVEL",
     ),
-    "time_limit": Words(
+    "time_limit": _ParameterHelp(
         "Output",
         "Stop then: the partial answer is printed, nothing is written, exit code 3 (default: no limit).",
         "SECONDS",
         least=0.1,
     ),
-    "allow_partial": Words("Output", "Where a limit is reached, write and charge the partial answer too."),
-    "workers": Words(
+    "allow_partial": _ParameterHelp(
+        "Output", "Where a limit is reached, write and charge the partial answer too."
+    ),
+    "workers": _ParameterHelp(
         "Output", "Processes to work with; the answer is the same with any number.", "N", least=1
     ),
-    "json": Words("Output", "Plain JSON on stdout, nothing else."),
+    "json": _ParameterHelp("Output", "Plain JSON on stdout, nothing else."),
 }
 
 
@@ -116,7 +118,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return f", did you mean {near[0]}?" if near else ""
 
 
-class _Help(argparse.HelpFormatter):
+class _HelpFormatter(argparse.HelpFormatter):
     def __init__(self, prog: str) -> None:
         super().__init__(prog, max_help_position=24, width=_WIDTH)
 
@@ -130,7 +132,7 @@ class Parser(argparse.ArgumentParser):
     """The options of one command; mistakes are one line."""
 
     def __init__(self, prog: str, shape: str, text: str, examples: Sequence[str]) -> None:
-        super().__init__(prog, add_help=False, allow_abbrev=False, formatter_class=_Help)
+        super().__init__(prog, add_help=False, allow_abbrev=False, formatter_class=_HelpFormatter)
         self._shape, self._text, self._examples = shape, text, examples
         self.seen: dict[str, argparse.Action] = {}
 
@@ -154,7 +156,7 @@ class Parser(argparse.ArgumentParser):
 
     def help(self) -> str:
         """Return the help: what the command does, its options heading by heading, examples."""
-        pages = [f"Usage: {self.prog} [OPTIONS]{self._shape}", *_paragraphs(self._text)]
+        pages = [f"Usage: {self.prog} [OPTIONS]{self._shape}", *_wrap_paragraphs(self._text)]
         formatter = self._get_formatter()
         for group in self._action_groups:
             formatter.start_section(group.title)
@@ -166,7 +168,7 @@ class Parser(argparse.ArgumentParser):
         return "\n\n".join(pages)
 
 
-def _paragraphs(text: str) -> Iterator[str]:
+def _wrap_paragraphs(text: str) -> Iterator[str]:
     for paragraph in text.split("\n\n"):
         yield textwrap.fill(
             " ".join(paragraph.split()),
@@ -179,7 +181,7 @@ def _paragraphs(text: str) -> Iterator[str]:
 
 def parser_of(function: Callable[..., None], prog: str) -> Parser:
     """Return the parser that the signature and the docstring of a command describe."""
-    text, words, examples = _documented(function)
+    text, words, examples = _parse_docstring(function)
     hints = get_type_hints(function)
     parameters = inspect.signature(function).parameters.values()
     first = [p for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
@@ -191,15 +193,17 @@ def parser_of(function: Callable[..., None], prog: str) -> Parser:
     groups = {h: parser.add_argument_group(h) for h in HEADINGS}
     for p in parameters:
         said = words[p.name]
-        action = _add(groups[said.heading], p, hints[p.name], said, positional=p in first)
+        action = _add_parameter(groups[said.heading], p, hints[p.name], said, positional=p in first)
         parser.seen[p.name] = action
     parser._action_groups = [group for group in groups.values() if group._group_actions]
     return parser
 
 
-def _add(group: Any, p: inspect.Parameter, hint: Any, said: Words, *, positional: bool) -> argparse.Action:
+def _add_parameter(
+    group: Any, p: inspect.Parameter, hint: Any, said: _ParameterHelp, *, positional: bool
+) -> argparse.Action:
     """Declare one parameter to argparse."""
-    kind, many = _kind(hint)
+    kind, many = _type_of_annotation(hint)
     required = p.default is p.empty
     default = None if required else p.default
     shown = "" if default in (None, False, "") else f"  [default: {default}]"
@@ -208,7 +212,7 @@ def _add(group: Any, p: inspect.Parameter, hint: Any, said: Words, *, positional
         metavar = (said.metavar or p.name).removesuffix("...")
         how |= {"nargs": ("+" if required else "*") if many else None if required else "?"}
         added: argparse.Action = group.add_argument(
-            p.name, type=_value(kind, said.least), metavar=metavar, **how
+            p.name, type=_value_reader(kind, said.least), metavar=metavar, **how
         )
         return added
     flags = said.flags or (f"--{p.name.replace('_', '-')}",)
@@ -217,19 +221,19 @@ def _add(group: Any, p: inspect.Parameter, hint: Any, said: Words, *, positional
     if kind is bool:
         how["action"] = "store_true"
     else:
-        how |= {"type": _value(kind, said.least), "metavar": said.metavar, "required": required}
+        how |= {"type": _value_reader(kind, said.least), "metavar": said.metavar, "required": required}
         how |= {"action": "append"} if many else {}
     return group.add_argument(*flags, dest=p.name, **how)  # type: ignore[no-any-return]
 
 
-def _kind(hint: Any) -> tuple[type, bool]:
+def _type_of_annotation(hint: Any) -> tuple[type, bool]:
     """Return the plain type of an annotation, and whether several values are taken."""
     if isinstance(hint, types.UnionType):
         hint = next(a for a in get_args(hint) if a is not type(None))
     return (get_args(hint)[0], True) if get_origin(hint) is list else (hint, False)
 
 
-def _value(kind: type, least: float | None) -> Callable[[str], Any]:
+def _value_reader(kind: type, least: float | None) -> Callable[[str], Any]:
     """Return what reads a value, and says in a few words why it is none."""
 
     def read(text: str) -> Any:
@@ -245,7 +249,7 @@ def _value(kind: type, least: float | None) -> Callable[[str], Any]:
     return read
 
 
-def _documented(function: Callable[..., None]) -> tuple[str, dict[str, Words], list[str]]:
+def _parse_docstring(function: Callable[..., None]) -> tuple[str, dict[str, _ParameterHelp], list[str]]:
     """Split a command's docstring into its text, the words of its parameters and its examples."""
     lines = (inspect.getdoc(function) or "").splitlines()
     heads = [k - 1 for k, line in enumerate(lines) if k and line and not line.strip("-")]
@@ -263,7 +267,7 @@ def _documented(function: Callable[..., None]) -> tuple[str, dict[str, Words], l
             flags = tuple(match["flags"].split(", ")) if match["flags"] else ()
             least = None if match["least"] is None else float(match["least"])
             text = " ".join(" ".join(rest).split())
-            words[match["name"]] = Words(lines[head], text, match["metavar"], flags, least)
+            words[match["name"]] = _ParameterHelp(lines[head], text, match["metavar"], flags, least)
     return "\n".join(lines[: heads[0]] if heads else lines).strip(), words, examples
 
 
@@ -284,18 +288,18 @@ def load(
 
     options: dict[str, Any] = {}
     if records is not None:
-        options["records"] = names_in(records)
+        options["records"] = _parse_record_names(records)
     if allele_frequency:
         suffix = Path(Path(path).name.lower().removesuffix(".gz")).suffix
         if suffix not in _PEDIGREES:
             raise InvalidArgument(
                 f"--allele-frequency is for pedigree files (.fam .ped .ged …), not for {path}"
             )
-        options["allele_frequency"] = frequencies(allele_frequency)
+        options["allele_frequency"] = parse_frequencies(allele_frequency)
     return load_model(path, **options)
 
 
-def names_in(text: str) -> list[str]:
+def _parse_record_names(text: str) -> list[str]:
     """Return the names of ``--records``: between commas, or one per line of @FILE."""
     if text.startswith("@"):
         from quiltdp.io.text import read_text
@@ -308,14 +312,16 @@ def names_in(text: str) -> list[str]:
     return [n.strip() for n in text.split(",") if n.strip()]
 
 
-def frequencies(values: Sequence[str]) -> float | dict[str, float]:
+def parse_frequencies(values: Sequence[str]) -> float | dict[str, float]:
     """Return the frequency of ``--allele-frequency``, or those of named loci."""
     if len(values) == 1 and "=" not in values[0]:
-        return number_of(values[0], "--allele-frequency")
-    return {k: number_of(v, "--allele-frequency") for k, v in pairs("--allele-frequency", values)}
+        return parse_number(values[0], "--allele-frequency")
+    return {
+        k: parse_number(v, "--allele-frequency") for k, v in split_key_values("--allele-frequency", values)
+    }
 
 
-def number_of(text: str, flag: str) -> float:
+def parse_number(text: str, flag: str) -> float:
     """Return a number, or refuse it by its option."""
     try:
         return float(text)
@@ -323,7 +329,7 @@ def number_of(text: str, flag: str) -> float:
         raise InvalidArgument(f"{flag}: {text!r} is not a number") from None
 
 
-def pairs(flag: str, values: Sequence[str], *, twice: bool = False) -> list[tuple[str, str]]:
+def split_key_values(flag: str, values: Sequence[str], *, twice: bool = False) -> list[tuple[str, str]]:
     """Return the parts of KEY=VALUE words; a key stands once, unless ``twice``."""
     found: list[tuple[str, str]] = []
     for text in values:
@@ -336,7 +342,7 @@ def pairs(flag: str, values: Sequence[str], *, twice: bool = False) -> list[tupl
     return found
 
 
-def by_ending(files: Sequence[str], kinds: Mapping[str, tuple[str, ...]]) -> dict[str, Path]:
+def files_by_ending(files: Sequence[str], kinds: Mapping[str, tuple[str, ...]]) -> dict[str, Path]:
     """Return kind → file of every ``-o FILE``: the ending says what is written there."""
     found: dict[str, Path] = {}
     for name in files:

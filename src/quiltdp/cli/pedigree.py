@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from quiltdp.cli.app import emit_json
-from quiltdp.cli.options import by_ending, frequencies, number_of, pairs
+from quiltdp.cli.options import files_by_ending, parse_frequencies, parse_number, split_key_values
 from quiltdp.cli.release import ReleaseOptions
 from quiltdp.cli.running import Limits, limited
 from quiltdp.errors import DependencyMissing, InvalidArgument
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Question:
+class PedigreeQuestion:
     """What is asked about a family: a target or an α, of which query, against whom, how far searched."""
 
     dp_epsilon: float | None
@@ -153,31 +153,31 @@ def pedigree(
     $ quiltdp pedigree study.fam --allele-frequency chip.afreq --epsilon 1 --workers 8 --journal run.jsonl
     """
     genetics: dict[str, Any] = {
-        "allele_frequency": _frequency(allele_frequency),
+        "allele_frequency": _parse_allele_frequency(allele_frequency),
         "mutation_rate": mutation_rate,
         "error_rate": error_rate,
         "inbreeding": inbreeding,
         "x_linked": x_linked or None,
         "recombination": recombination,
-        "study": _study(study),
-        **_founders(ld or []),
+        "study": _parse_study(study),
+        **_parse_linkage(ld or []),
     }
     genetics = {name: value for name, value in genetics.items() if value is not None}
-    reading = _reading(read or [])
+    reading = _reader_options(read or [])
     panel = genetics.get("allele_frequency")
     panel = panel if isinstance(panel, Path) else None
-    outputs = by_ending(output or (), _WRITTEN)
+    outputs = files_by_ending(output or (), _WRITTEN)
     published = ReleaseOptions(release, account, total_epsilon)
     inputs = (*files, panel, genotypes, published.ledger_file)
     from quiltdp.domains.pedigree.output import summary
 
     with limited(time_limit, json=json) as limits:
-        _check_files(outputs, release, inputs)
-        _need(dp_epsilon is None or epsilon is None, "give --dp-epsilon or --epsilon, not both")
+        _check_output_files(outputs, release, inputs)
+        _require(dp_epsilon is None or epsilon is None, "give --dp-epsilon or --epsilon, not both")
         for name, value in (("--dp-epsilon", dp_epsilon), ("--epsilon", epsilon)):
-            _need(value is None or 0 < value < 1e100, f"{name} must be above 0 and finite, not {value!r}")
+            _require(value is None or 0 < value < 1e100, f"{name} must be above 0 and finite, not {value!r}")
         if len(files) > 1 or journal is not None:
-            from quiltdp.cli.pedigree_families import account as account_families
+            from quiltdp.cli.pedigree_families import account_for_families
 
             other: dict[str, Any] = {
                 "--read": read, "--family": family, "--study": study, "--x-linked": x_linked, "--ld": ld,
@@ -186,46 +186,46 @@ def pedigree(
                 "--split": split != "equal", "--adversary": adversary != "informed",
             }  # fmt: skip
             for flag, used in other.items():
-                _need(not used, f"{flag}: families are taken one by one; give one file, without --journal")
+                _require(not used, f"{flag}: families are taken one by one; give one file, without --journal")
             if panel is None or epsilon is None:
                 raise InvalidArgument("families one by one need --allele-frequency FILE and --epsilon")
-            _need(not outputs.keys() - {"table"}, "families one by one: -o takes a table (.tsv)")
+            _require(not outputs.keys() - {"table"}, "families one by one: -o takes a table (.tsv)")
             rates = {k: v for k, v in genetics.items() if k != "allele_frequency"}
-            account_families(
+            account_for_families(
                 files, panel, rates, epsilon=epsilon, query=query, tsv=outputs.get("table"), journal=journal,
                 work=work, limits=limits, timed=time_limit is not None, workers=workers, json=json,
             )  # fmt: skip
             return
-        asked = Question(dp_epsilon, epsilon, adversary, query, kin, split, work, workers, limits)
-        _check(panel, genetics, asked, outputs, genotypes, release)
+        asked = PedigreeQuestion(dp_epsilon, epsilon, adversary, query, kin, split, work, workers, limits)
+        _check_option_combinations(panel, genetics, asked, outputs, genotypes, release)
         published.check(epsilon)
-        people = _family(files[0], family, reading)
-        _check_drawing(outputs, people)
+        people = _read_family(files[0], family, reading)
+        _check_drawing_size(outputs, people)
         payload: dict[str, Any] = {
             "model": str(files[0]), "pedigree": summary(people), "adversary": adversary
         }  # fmt: skip
         if panel is not None:
-            from quiltdp.cli.pedigree_panel import account as account_panel
+            from quiltdp.cli.pedigree_panel import account_for_panel
 
             rest = {k: v for k, v in genetics.items() if k not in ("allele_frequency", "x_linked")}
-            account_panel(payload, people, panel, rest, asked, genotypes, published)
+            account_for_panel(payload, people, panel, rest, asked, genotypes, published)
         elif kin is not None or dp_epsilon or epsilon or genetics or "model" in outputs:
-            from quiltdp.cli.pedigree_locus import account as account_locus
+            from quiltdp.cli.pedigree_locus import account_for_loci
 
-            account_locus(payload, people, genetics, asked)
+            account_for_loci(payload, people, genetics, asked)
         named = ", ".join(str(name) for name in (*outputs.values(), release) if name is not None)
         if limits.may_write(named):
-            _write(outputs, payload, people, inputs, published)
+            _write_outputs(outputs, payload, people, inputs, published)
         shown = {k: v for k, v in payload.items() if not k.startswith("_")}
         if json:
             emit_json("pedigree", shown, limits.reached)
         else:
-            from quiltdp.cli.pedigree_tables import for_people
+            from quiltdp.cli.pedigree_tables import show_pedigree
 
-            for_people(shown)
+            show_pedigree(shown)
 
 
-def _need(condition: bool, message: str) -> None:
+def _require(condition: bool, message: str) -> None:
     if not condition:
         raise InvalidArgument(message)
 
@@ -233,7 +233,7 @@ def _need(condition: bool, message: str) -> None:
 # -- the words of the options -------------------------------------------------------------------------
 
 
-def _frequency(values: list[str] | None) -> float | dict[str, float] | Path | None:
+def _parse_allele_frequency(values: list[str] | None) -> float | dict[str, float] | Path | None:
     """Return a frequency, those of named loci, or the file of a panel."""
     if not values:
         return None
@@ -241,15 +241,15 @@ def _frequency(values: list[str] | None) -> float | dict[str, float] | Path | No
         try:
             return float(values[0])
         except ValueError:
-            _need(
+            _require(
                 Path(values[0]).exists(),
                 f"--allele-frequency {values[0]!r} is not a number, nor LOCUS=P, nor a file",
             )
             return Path(values[0])
-    return frequencies(values)
+    return parse_frequencies(values)
 
 
-def _study(text: str | None) -> Path | list[str] | None:
+def _parse_study(text: str | None) -> Path | list[str] | None:
     if text is None:
         return None
     if text.startswith("@") or Path(text).exists() or ("," not in text and "." in text):
@@ -257,19 +257,21 @@ def _study(text: str | None) -> Path | list[str] | None:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def _founders(words: list[str]) -> dict[str, Any]:
+def _parse_linkage(words: list[str]) -> dict[str, Any]:
     """Return D' of neighbouring loci, or how often founders carry each haplotype."""
     if not words:
         return {}
     if any("=" in word for word in words):
-        return {"haplotypes": {row: number_of(share, "--ld") for row, share in pairs("--ld", words)}}
-    return {"ld": [number_of(word, "--ld") for word in words]}
+        return {
+            "haplotypes": {row: parse_number(share, "--ld") for row, share in split_key_values("--ld", words)}
+        }
+    return {"ld": [parse_number(word, "--ld") for word in words]}
 
 
-def _reading(words: list[str]) -> dict[str, Any]:
+def _reader_options(words: list[str]) -> dict[str, Any]:
     """Return what ``--read`` says as options of the reader."""
     found: dict[str, Any] = {}
-    for key, value in pairs("--read", words, twice=True):
+    for key, value in split_key_values("--read", words, twice=True):
         if key in _ROLES:
             found.setdefault("columns", {})[key] = int(value) if value.isdecimal() else value
         elif key == "missing":
@@ -286,7 +288,7 @@ def _reading(words: list[str]) -> dict[str, Any]:
     return found
 
 
-def _family(file: Path, family: str | None, reading: Mapping[str, Any]) -> Pedigree:
+def _read_family(file: Path, family: str | None, reading: Mapping[str, Any]) -> Pedigree:
     from quiltdp.domains.pedigree import read_pedigree
 
     people = read_pedigree(file, **reading)
@@ -296,10 +298,10 @@ def _family(file: Path, family: str | None, reading: Mapping[str, Any]) -> Pedig
 # -- refused before the work --------------------------------------------------------------------------
 
 
-def _check(
+def _check_option_combinations(
     panel: Path | None,
     genetics: Mapping[str, Any],
-    asked: Question,
+    asked: PedigreeQuestion,
     outputs: Mapping[str, Path],
     genotypes: Path | None,
     release: Path | None,
@@ -309,34 +311,36 @@ def _check(
 
     parse_adversary(asked.adversary)
     targets = (asked.dp_epsilon, asked.epsilon)
-    _need("table" not in outputs or targets != (None, None), "-o FILE.tsv needs --dp-epsilon or --epsilon")
+    _require("table" not in outputs or targets != (None, None), "-o FILE.tsv needs --dp-epsilon or --epsilon")
     if panel is None:
         for_panels = {
             "genotypes": genotypes, "release": release, "workers": asked.workers > 1,
             "split": asked.split != "equal",
         }  # fmt: skip
         for flag, used in for_panels.items():
-            _need(not used, f"--{flag} belongs to a panel: give --allele-frequency FILE too")
+            _require(not used, f"--{flag} belongs to a panel: give --allele-frequency FILE too")
         return
     splits = ("equal", "least-error", "per-locus")
-    _need(asked.split in splits, f"--split must be one of {', '.join(splits)}, not {asked.split!r}")
-    _need(
+    _require(asked.split in splits, f"--split must be one of {', '.join(splits)}, not {asked.split!r}")
+    _require(
         asked.adversary in ("informed", "prior"),
         f"--adversary {asked.adversary!r}: of a panel, choose informed or prior",
     )
-    _need(
+    _require(
         not _LINKED & genetics.keys(),
         "a panel's loci are taken as unlinked; a few linked ones go into one model with --recombination"
         " and --allele-frequency LOCUS=P, repeated",
     )
-    _need(asked.kin is None, "--kin needs --allele-frequency P, of one locus")
-    _need("model" not in outputs, "-o FILE.json: a panel is no one model; name a few loci LOCUS=P")
-    _need((release is None) == (genotypes is None), "--release needs --genotypes")
-    _need(release is None or asked.epsilon is not None, "--release needs --epsilon")
-    _need("x_linked" not in genetics, "--x-linked: the chromosome column of the frequencies tells")
+    _require(asked.kin is None, "--kin needs --allele-frequency P, of one locus")
+    _require("model" not in outputs, "-o FILE.json: a panel is no one model; name a few loci LOCUS=P")
+    _require((release is None) == (genotypes is None), "--release needs --genotypes")
+    _require(release is None or asked.epsilon is not None, "--release needs --epsilon")
+    _require("x_linked" not in genetics, "--x-linked: the chromosome column of the frequencies tells")
 
 
-def _check_files(outputs: Mapping[str, Path], release: Path | None, inputs: Sequence[Path | None]) -> None:
+def _check_output_files(
+    outputs: Mapping[str, Path], release: Path | None, inputs: Sequence[Path | None]
+) -> None:
     """Refuse what cannot be written, before any work."""
     from importlib.util import find_spec
 
@@ -345,17 +349,17 @@ def _check_files(outputs: Mapping[str, Path], release: Path | None, inputs: Sequ
     named = [*outputs.values(), *([] if release is None else [release])]
     for name in named:
         check_writable(name, *inputs)
-    _need(len({n.resolve() for n in named}) == len(named), "-o and --release must be different files")
+    _require(len({n.resolve() for n in named}) == len(named), "-o and --release must be different files")
     if "drawing" in outputs and find_spec("matplotlib") is None:
         raise DependencyMissing("drawings need matplotlib: pip install 'quiltdp[plot]'")
 
 
-def _check_drawing(outputs: Mapping[str, Path], family: Pedigree) -> None:
+def _check_drawing_size(outputs: Mapping[str, Path], family: Pedigree) -> None:
     """Refuse a family that does not fit a drawing, before any work."""
     from quiltdp.report.pedigree_layout import MOST_DRAWN
 
     largest = len(family.components[0])
-    _need(
+    _require(
         "drawing" not in outputs or largest <= MOST_DRAWN,
         f"-o {outputs.get('drawing')}: the largest family has {largest:,} people, at most {MOST_DRAWN} fit a"
         " drawing; choose one with --family",
@@ -365,7 +369,7 @@ def _check_drawing(outputs: Mapping[str, Path], family: Pedigree) -> None:
 # -- written together at the end ----------------------------------------------------------------------
 
 
-def _write(
+def _write_outputs(
     outputs: Mapping[str, Path],
     payload: dict[str, Any],
     family: Pedigree,
@@ -381,7 +385,7 @@ def _write(
     if "table" in outputs:
         contents.append(("tsv", outputs["table"], leakage_tsv(payload.get("_rows", ()))))
     if "drawing" in outputs:
-        contents.append(("plot", outputs["drawing"], _picture(outputs["drawing"], payload, family)))
+        contents.append(("plot", outputs["drawing"], _draw_picture(outputs["drawing"], payload, family)))
     if "model" in outputs:
         save_model(payload["_model"], outputs["model"])
         payload["output"] = str(outputs["model"])
@@ -393,7 +397,7 @@ def _write(
         payload |= payload["_release"]()
 
 
-def _picture(file: Path, payload: dict[str, Any], family: Pedigree) -> bytes:
+def _draw_picture(file: Path, payload: dict[str, Any], family: Pedigree) -> bytes:
     import matplotlib as mpl
 
     mpl.use("Agg")

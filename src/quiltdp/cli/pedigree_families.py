@@ -20,7 +20,7 @@ _WHO = ("informed", "prior")
 _QUICK = {"nodes": 4}  # frequencies that --work quick analyses: the rest is bounded from them
 
 
-def account(
+def account_for_families(
     files: Sequence[Path],
     frequencies: Path,
     rates: dict[str, float],
@@ -49,10 +49,10 @@ def account(
     if tsv is not None:
         check_writable(tsv, *files, frequencies, kept_in)
 
-    def families() -> Iterator[Any]:
+    def read_all_families() -> Iterator[Any]:
         return chain.from_iterable(read_families(file) for file in files)
 
-    total = sum(1 for _ in families())  # every family is read once before any work
+    total = sum(1 for _ in read_all_families())  # every family is read once before any work
     panel = count_frequencies(frequencies)
     with (
         parallel.workers(workers) as executor,
@@ -64,11 +64,13 @@ def account(
             **(_QUICK if work == "quick" else {}),
         }  # fmt: skip
         how: dict[str, Any] = {"executor": executor, "journal": kept, "progress": progress, "total": total}
-        found = account_families(families(), panel, query, **study, **how)
+        found = account_families(read_all_families(), panel, query, **study, **how)
         if timed:
             everybody = found
             found = iter(limits.answer(lambda: list(everybody)))
-        answer = _together(found, tsv if limits.may_write(str(tsv)) else None, (*files, frequencies))
+        answer = _summarise_families(
+            found, tsv if limits.may_write(str(tsv)) else None, (*files, frequencies)
+        )
     answer = {"families": total, "loci": panel.loci, "epsilon": epsilon, "query": query, **answer}
     answer["notes"] = [
         *panel.notes,
@@ -78,10 +80,12 @@ def account(
     if json:
         emit_json("genome", answer, limits.reached)
     else:
-        _show(", ".join(map(str, files)), answer, workers)
+        _show_study(", ".join(map(str, files)), answer, workers)
 
 
-def _together(found: Iterator[FamilyNoise], tsv: Path | None, inputs: tuple[Path, ...]) -> dict[str, Any]:
+def _summarise_families(
+    found: Iterator[FamilyNoise], tsv: Path | None, inputs: tuple[Path, ...]
+) -> dict[str, Any]:
     """Return the largest noise, who forces it, and how many people there are; write the lines."""
     from quiltdp.io.replace import write_whole
 
@@ -107,7 +111,7 @@ def _together(found: Iterator[FamilyNoise], tsv: Path | None, inputs: tuple[Path
     }
 
 
-def _show(name: str, answer: dict[str, Any], workers: int) -> None:
+def _show_study(name: str, answer: dict[str, Any], workers: int) -> None:
     import resource
     import sys
 

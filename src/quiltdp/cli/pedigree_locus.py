@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from quiltdp.accountant.adversaries import Adversary, knows, parse_adversary
 
 if TYPE_CHECKING:
-    from quiltdp.cli.pedigree import Question
+    from quiltdp.cli.pedigree import PedigreeQuestion
     from quiltdp.cli.running import Limits
     from quiltdp.domains.pedigree import Pedigree
     from quiltdp.model import Model
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 _MOST_KIN = 100
 
 
-def account(payload: dict[str, Any], family: Pedigree, genetics: dict[str, Any], asked: Question) -> None:
+def account_for_loci(
+    payload: dict[str, Any], family: Pedigree, genetics: dict[str, Any], asked: PedigreeQuestion
+) -> None:
     """Fill in leakage and kin table, whichever were asked for."""
     from quiltdp.domains.pedigree import pedigree
     from quiltdp.domains.pedigree.queries import query_by_name
@@ -31,16 +33,16 @@ def account(payload: dict[str, Any], family: Pedigree, genetics: dict[str, Any],
     query_by_name(model, asked.query)  # refused before the work
     if asked.kin is not None:
         family.find(asked.kin, "--kin: ")
-    alone = _unlinked(model, family, genetics) if "recombination" in genetics else model
+    alone = _unlinked_model(model, family, genetics) if "recombination" in genetics else model
     if asked.dp_epsilon is not None or asked.epsilon is not None:
-        _leakages(payload, model, alone, family, asked)
+        _add_leakages(payload, model, alone, family, asked)
     if alone is not model and asked.epsilon is not None and not asked.limits.reached:
-        payload["linkage"] = _linkage(model, alone, asked.epsilon, asked)
+        payload["linkage"] = _linkage_costs(model, alone, asked.epsilon, asked)
     if asked.kin is not None:
-        payload["kin"] = _kin(model, family, asked.kin)
+        payload["kin"] = _kin_facts(model, family, asked.kin)
 
 
-def _unlinked(model: Model, family: Pedigree, genetics: dict[str, Any]) -> Model:
+def _unlinked_model(model: Model, family: Pedigree, genetics: dict[str, Any]) -> Model:
     """Return the same people and loci as if the loci were independent."""
     from quiltdp.domains.pedigree import pedigree
     from quiltdp.domains.pedigree.network import frequencies_of
@@ -50,7 +52,9 @@ def _unlinked(model: Model, family: Pedigree, genetics: dict[str, Any]) -> Model
     return pedigree(family, frequencies_of(model), **rest)
 
 
-def _linkage(linked: Model, unlinked: Model, epsilon: float, asked: Question) -> list[dict[str, Any]]:
+def _linkage_costs(
+    linked: Model, unlinked: Model, epsilon: float, asked: PedigreeQuestion
+) -> list[dict[str, Any]]:
     from quiltdp.domains.pedigree.linked import linkage_cost
 
     how: dict[str, Any] = {"query": asked.query, "work": asked.work, "time_limit": asked.limits.guard}
@@ -60,7 +64,7 @@ def _linkage(linked: Model, unlinked: Model, epsilon: float, asked: Question) ->
     ]
 
 
-def _kin(model: Model, family: Pedigree, who: str) -> dict[str, Any]:
+def _kin_facts(model: Model, family: Pedigree, who: str) -> dict[str, Any]:
     from quiltdp.domains.pedigree.kin import kin_table, relatives
 
     person = family[family.find(who)]
@@ -70,7 +74,9 @@ def _kin(model: Model, family: Pedigree, who: str) -> dict[str, Any]:
     return {"person": person.name, "shown": person.shown, "of": everybody, "relatives": relations}
 
 
-def _leakages(payload: dict[str, Any], model: Model, shape: Model, family: Pedigree, asked: Question) -> None:
+def _add_leakages(
+    payload: dict[str, Any], model: Model, shape: Model, family: Pedigree, asked: PedigreeQuestion
+) -> None:
     """Account for both adversaries, and the one asked for, at one α: the given one or the largest for ε."""
     from quiltdp.accountant.leakage import analyze
     from quiltdp.cli.running import progress_bar
@@ -83,7 +89,7 @@ def _leakages(payload: dict[str, Any], model: Model, shape: Model, family: Pedig
     loci = max(map(len, own.values()))
     how: dict[str, Any] = {"work": asked.work, "time_limit": asked.limits.guard}
     how["protect"] = own if loci > 1 else None
-    against = _adversaries(adversary, own, family)
+    against = _adversaries_to_compare(adversary, own, family)
     with progress_bar() as progress:
         profiles = {
             a: answer(partial(analyze, model, adversary=who, progress=progress, **how))
@@ -93,7 +99,7 @@ def _leakages(payload: dict[str, Any], model: Model, shape: Model, family: Pedig
         shares = {a: answer(partial(p.dp_epsilon, asked.epsilon)) for a, p in profiles.items()}  # of a locus
         largest = {a: down(loci * s, 160.0) if loci > 1 else s for a, s in shares.items()}
         payload["dp_epsilon_for"] = {"epsilon": asked.epsilon, **largest}
-        payload["noise"] = _noise(model, asked.epsilon, largest, against, asked.limits, how)
+        payload["noise"] = _noise_by_query(model, asked.epsilon, largest, against, asked.limits, how)
         alpha = largest[adversary]
     else:
         assert asked.dp_epsilon is not None
@@ -105,14 +111,14 @@ def _leakages(payload: dict[str, Any], model: Model, shape: Model, family: Pedig
     for a, r in results.items():
         said = {"certificate": str(r.certificate), "binding": str(r.binding), "notes": list(r.notes)}
         payload["leakage"][a] = {"epsilon": r.epsilon, "method": r.method, **said}
-    payload["width"] = _width(model, {a: r.method for a, r in results.items()})
+    payload["width"] = _width_facts(model, {a: r.method for a, r in results.items()})
     third = None if adversary in ("informed", "prior") else results[adversary].per_record
     rows = person_table(shape, family, results["informed"].per_record, results["prior"].per_record, third)
     payload["people"] = as_json(rows)
     payload["_rows"] = rows
 
 
-def _adversaries(
+def _adversaries_to_compare(
     asked: str, own: Mapping[str, tuple[str, ...]], family: Pedigree
 ) -> dict[str, str | Adversary]:
     """Return informed, prior and the adversary asked for; who is known is known at all loci."""
@@ -124,7 +130,7 @@ def _adversaries(
     return {**found, asked: who} if asked not in found else found
 
 
-def _noise(
+def _noise_by_query(
     model: Model,
     epsilon: float,
     alphas: Mapping[str, float],
@@ -161,7 +167,7 @@ def _noise(
     return rows
 
 
-def _width(model: Model, methods: dict[str, str]) -> dict[str, Any]:
+def _width_facts(model: Model, methods: dict[str, str]) -> dict[str, Any]:
     """Say how wide the network is, and which method stands in where a clique tree does not fit."""
     from quiltdp.inference.trees import plan_junction_tree
 

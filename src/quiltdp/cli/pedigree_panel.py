@@ -12,7 +12,7 @@ import numpy as np
 if TYPE_CHECKING:
     from quiltdp.accountant.calibration import Calibration
     from quiltdp.accountant.ledger import Ledger
-    from quiltdp.cli.pedigree import Question
+    from quiltdp.cli.pedigree import PedigreeQuestion
     from quiltdp.cli.release import ReleaseOptions
     from quiltdp.domains.accounts import Account
     from quiltdp.domains.pedigree import Pedigree
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from quiltdp.domains.pedigree.panel_calibration import PanelCalibration
 
 
-def account(
+def account_for_panel(
     payload: dict[str, Any],
     family: Pedigree,
     frequencies: Path,
     genetics: dict[str, Any],
-    asked: Question,
+    asked: PedigreeQuestion,
     genotypes: Path | None,
     published: ReleaseOptions,
 ) -> None:
@@ -53,14 +53,14 @@ def account(
         payload["genetics"] = {k: v for k, v in profile.provenance.items() if k not in ("source", "loci")}
         payload["unit"] = "one person at one locus" if per_locus else profile.unit
 
-        def accounted() -> tuple[dict[str, PanelCalibration], dict[str, Any]]:
+        def calibrate_and_tabulate() -> tuple[dict[str, PanelCalibration], dict[str, Any]]:
             found: dict[str, PanelCalibration] = {}
             if asked.epsilon is not None:
                 for a in ("informed", "prior"):
                     found[a] = calibrate_panel(profile, asked.epsilon, adversary=a, **shared)
-            return found, _people(profile, found, adversary, asked.dp_epsilon, per_locus=per_locus)
+            return found, _panel_and_people(profile, found, adversary, asked.dp_epsilon, per_locus=per_locus)
 
-        found, told = limits.answer(lambda: profile.answer(accounted))  # one limit for all of it
+        found, told = limits.answer(lambda: profile.answer(calibrate_and_tabulate))  # one limit for all of it
         found = {a: replace(cal, done=profile.done) for a, cal in found.items()}
         payload |= told
         payload["panel"] |= {**profile.done.to_dict(), **{a: cal.to_dict() for a, cal in found.items()}}
@@ -68,13 +68,15 @@ def account(
         if counts is not None and limits.may_write():
             chosen = found[adversary]
             ask: Any = partial(calibrate_panel, profile, adversary=adversary, **shared)
-            whole = published.whole(kept, to_calibration(chosen), lambda total: to_calibration(ask(total)))
+            whole = published.calibrate_whole_budget(
+                kept, to_calibration(chosen), lambda total: to_calibration(ask(total))
+            )
             payload["notes"] += list(counts.notes)
             payload["missing_calls"] = counts.missing
-            payload["_release"] = partial(_release, chosen, counts, published, kept, whole)
+            payload["_release"] = partial(_publish_counts, chosen, counts, published, kept, whole)
 
 
-def _people(
+def _panel_and_people(
     profile: PanelProfile,
     found: dict[str, PanelCalibration],
     adversary: str,
@@ -118,7 +120,7 @@ def _people(
     return {"panel": panel, "people": as_json(rows), "_rows": rows}
 
 
-def _release(
+def _publish_counts(
     cal: PanelCalibration,
     counts: GenotypeCounts,
     published: ReleaseOptions,

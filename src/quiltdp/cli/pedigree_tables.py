@@ -10,21 +10,21 @@ from quiltdp.cli.show import number, show_facts, show_line, show_table
 _SHOWN = 15
 
 
-def for_people(payload: dict[str, Any]) -> None:
+def show_pedigree(payload: dict[str, Any]) -> None:
     """Print everything the payload holds."""
-    _family(payload["pedigree"])
+    _show_family(payload["pedigree"])
     for note in payload.get("notes", payload["pedigree"]["warnings"]):
         show_line(f"· {note}", style="dim")
     if "panel" in payload:
-        _panel(payload)
+        _show_panel(payload)
     if "leakage" in payload:
-        _leakage(payload)
+        _show_leakage(payload)
     if "linkage" in payload:
-        _linkage(payload["linkage"])
+        _show_linkage(payload["linkage"])
     if "people" in payload:
-        _people(payload)
+        _show_people(payload)
     if "kin" in payload:
-        _kin(payload["kin"])
+        _show_kin(payload["kin"])
     for what in ("output", "tsv", "plot", "release"):
         if what in payload:
             show_line(f"written: {payload[what]}")
@@ -33,7 +33,7 @@ def for_people(payload: dict[str, Any]) -> None:
         show_account(payload)
 
 
-def _panel(payload: dict[str, Any]) -> None:
+def _show_panel(payload: dict[str, Any]) -> None:
     """Print the noise for a whole panel, against both adversaries."""
     found = payload["panel"]
     each = [a for a in ("informed", "prior") if a in found]
@@ -58,7 +58,9 @@ def _panel(payload: dict[str, Any]) -> None:
             f" person moves all of them by {number(found['sensitivity'], 6)} together",
             right=["σ of each count", "α of a person"],
         )
-        _useless(found[payload["adversary"]]["largest_sigma"], found["numbers"], found["largest_count"])
+        _warn_if_useless(
+            found[payload["adversary"]]["largest_sigma"], found["numbers"], found["largest_count"]
+        )
     if "leakage" in found:
         at = found["leakage"]
         show_line(
@@ -68,7 +70,7 @@ def _panel(payload: dict[str, Any]) -> None:
         )
 
 
-def _useless(sigma: float, numbers: int, most: float) -> None:
+def _warn_if_useless(sigma: float, numbers: int, most: float) -> None:
     from quiltdp.domains.usefulness import judge_noise
 
     said = judge_noise(sigma, numbers, most)
@@ -76,7 +78,7 @@ def _useless(sigma: float, numbers: int, most: float) -> None:
         show_line(f"{said}; fewer loci, more unrelated people or a larger ε would help", style="bold yellow")
 
 
-def _family(found: dict[str, Any]) -> None:
+def _show_family(found: dict[str, Any]) -> None:
     facts = [
         (
             "people",
@@ -92,7 +94,7 @@ def _family(found: dict[str, Any]) -> None:
     show_facts(facts, title=f"{found['source']} ({found['format']})")
 
 
-def _leakage(payload: dict[str, Any]) -> None:
+def _show_leakage(payload: dict[str, Any]) -> None:
     found = payload["leakage"]
     if "dp_epsilon_for" in payload:
         goal = payload["dp_epsilon_for"]
@@ -121,7 +123,7 @@ def _leakage(payload: dict[str, Any]) -> None:
             right=["moves by", *names],
         )  # fmt: skip
         count = payload["noise"][0]
-        _useless(count[f"sigma_{payload['adversary']}"], count["numbers"], count["largest_count"])
+        _warn_if_useless(count[f"sigma_{payload['adversary']}"], count["numbers"], count["largest_count"])
     show_table(
         ["adversary", "leakage ≤", "method", "binding"],
         [
@@ -138,7 +140,7 @@ def _leakage(payload: dict[str, Any]) -> None:
         show_line(f"· {payload['width']['note']}", style="dim")
 
 
-def _linkage(found: list[dict[str, Any]]) -> None:
+def _show_linkage(found: list[dict[str, Any]]) -> None:
     """Print what independence would have missed."""
     show_table(
         ["adversary", "σ", "σ if unlinked", "which leaks", "one locus", "believed"],
@@ -157,7 +159,7 @@ def _linkage(found: list[dict[str, Any]]) -> None:
     )  # fmt: skip
 
 
-def _people(payload: dict[str, Any]) -> None:
+def _show_people(payload: dict[str, Any]) -> None:
     """Print the people with the largest leakage, in the order of the adversary that was chosen."""
     chosen = payload["adversary"]
     both = chosen in ("informed", "prior")
@@ -168,29 +170,35 @@ def _people(payload: dict[str, Any]) -> None:
     show_table(
         ["FID", "IID", *columns, "nearest quilt", "driven by"],
         [
-            (p["family"], _who(p), *(number(p[c], up=True) for c in columns), _few(p["quilt"]), p["driver"])
+            (
+                p["family"],
+                _person_phrase(p),
+                *(number(p[c], up=True) for c in columns),
+                _first_names(p["quilt"]),
+                p["driver"],
+            )
             for p in people[:_SHOWN]
         ],
-        title=f"People with the largest leakage to the {chosen} adversary{_of(len(people))}",
+        title=f"People with the largest leakage to the {chosen} adversary{_truncation_phrase(len(people))}",
         right=columns,
     )
 
 
-def _who(row: dict[str, Any]) -> str:
+def _person_phrase(row: dict[str, Any]) -> str:
     words = [w for w in (row.get("label"), row["locus"]) if w]
     return f"{row['person']} ({', '.join(words)})" if words else str(row["person"])
 
 
-def _few(names: tuple[str, ...]) -> str:
+def _first_names(names: tuple[str, ...]) -> str:
     shown = ", ".join(names[:4])
     return f"{shown}, … {len(names) - 4} more" if len(names) > 4 else shown or "–"
 
 
-def _of(count: int) -> str:
+def _truncation_phrase(count: int) -> str:
     return f" ({_SHOWN} of {count:,}; -o FILE.tsv writes all)" if count > _SHOWN else ""
 
 
-def _kin(found: dict[str, Any]) -> None:
+def _show_kin(found: dict[str, Any]) -> None:
     show_table(
         ["relative", "is the", "kinship", "max influence", "bits", "in study"],
         [
@@ -200,11 +208,11 @@ def _kin(found: dict[str, Any]) -> None:
             )
             for k in found["relatives"]
         ],
-        title=f"How much each relative's genotype tells about {found['shown']}{_nearest(found)}",
+        title=f"How much each relative's genotype tells about {found['shown']}{_nearest_phrase(found)}",
         right=["kinship", "max influence", "bits"],
     )  # fmt: skip
 
 
-def _nearest(found: dict[str, Any]) -> str:
+def _nearest_phrase(found: dict[str, Any]) -> str:
     shown = len(found["relatives"])
     return f" (the nearest {shown} of {found['of']:,} relatives)" if shown < found["of"] else ""

@@ -89,14 +89,14 @@ def plan(
             "time_limit": limits.guard,
         }
         with worker_pool(workers) as executor:
-            found = limits.answer(lambda: _planned(loaded, shortest, executor=executor, **asked))
+            found = limits.answer(lambda: _make_plan(loaded, shortest, executor=executor, **asked))
             applied = apply is not None and limits.may_write(str(apply))
             rest = None if limits.reached else limits.guard  # of a partial plan it is group privacy: quick
-            calibration = _calibrated(
+            calibration = _calibrate_plan(
                 loaded, found, shortest, json or applied, time_limit=rest, executor=executor
             )
         if apply is not None and applied:
-            _apply(apply, found, calibration, loaded)
+            _make_ledger(apply, found, calibration, loaded)
         if json:
             made = None if calibration is None else loads(calibration.to_json())
             facts = {"model": model, **found.to_dict(), **allowed_columns(loaded), "calibration": made}
@@ -111,7 +111,7 @@ def plan(
             say(f"{apply}: made for this plan; ask with 'quiltdp holdout ask'")
 
 
-def _calibrated(model: Any, plan: Any, shortest: bool, wanted: bool, **how: Any) -> Any:
+def _calibrate_plan(model: Any, plan: Any, shortest: bool, wanted: bool, **how: Any) -> Any:
     """Return the plan's noise as a calibration; None where no holdout of this model runs it."""
     from quiltdp.generalization.plan_result import plan_calibration
 
@@ -120,7 +120,7 @@ def _calibrated(model: Any, plan: Any, shortest: bool, wanted: bool, **how: Any)
     return plan_calibration(model, plan, **how)
 
 
-def _apply(ledger: Path, plan: Any, calibration: Any, model: Any) -> None:
+def _make_ledger(ledger: Path, plan: Any, calibration: Any, model: Any) -> None:
     from quiltdp.accountant.ledger import Ledger
     from quiltdp.generalization.plan_result import allowed_columns, plan_calibration
     from quiltdp.mechanisms.holdout import checked_settings
@@ -138,7 +138,7 @@ def _apply(ledger: Path, plan: Any, calibration: Any, model: Any) -> None:
     Ledger.create(ledger, calibration, settings=settings)
 
 
-def _planned(model: Any, shortest: bool, **options: Any) -> Any:
+def _make_plan(model: Any, shortest: bool, **options: Any) -> Any:
     from quiltdp.chain import ChainModel
     from quiltdp.generalization.planner import plan as make_plan
     from quiltdp.generalization.planner import plan_length

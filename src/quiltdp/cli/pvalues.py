@@ -108,7 +108,9 @@ def pvalues(
         used = ["mutual information"] * len(p)
         known = f"mutual information of at most {mutual_bits:g} bits with the data"
     else:
-        bounds, known = _bounds(account[0] if account else None, model, step, records, bits, beta, time_limit)
+        bounds, known = _max_information_bounds(
+            account[0] if account else None, model, step, records, bits, beta, time_limit
+        )
         corrected = correct_p_values(p, max_information=bounds).tolist() if p else []
         used = [best_correction(raw, bounds)[1].theorem for raw in p]
     facts = _step_facts(step, records, 0.01 if beta is None else beta) if step else {}
@@ -120,10 +122,10 @@ def pvalues(
     if step:
         _show_steps(facts)
     if rows:
-        _show(rows, known, level)
+        _show_p_values(rows, known, level)
 
 
-def _bounds(
+def _max_information_bounds(
     ledger: Path | None,
     model: Path | None,
     step: list[str] | None,
@@ -138,15 +140,15 @@ def _bounds(
     from quiltdp.generalization import MaxInformation
 
     if ledger is not None:
-        return _from_ledger(ledger, model, time_limit)
+        return _bounds_from_ledger(ledger, model, time_limit)
     if step:
-        return _from_steps(step, records, beta)
+        return _bounds_from_steps(step, records, beta)
     given = float(bits if bits is not None else 0.0)
     found = MaxInformation(given * math.log(2), 0.0 if beta is None else beta, "this law", "as given")
     return [found], f"max-information of at most {given:g} bits, β = {found.beta:g}"
 
 
-def _from_steps(
+def _bounds_from_steps(
     steps: list[str], records: int | None, beta: float | None
 ) -> tuple[Sequence[MaxInformation], str]:
     """Compose the steps at the given β, or at many, so that every p-value has the one that suits it."""
@@ -176,13 +178,13 @@ def _read_steps(steps: list[str], records: int | None, beta: float) -> list[MaxI
         pairs.append((kind, value))
     sharing = sum(kind not in ("pure", "mutual") for kind, _ in pairs)
     share = probability("beta", beta) / max(1, sharing)
-    return [_bound(f"{kind}={value}", kind, value, records, share) for kind, value in pairs]
+    return [_bound_of_step(f"{kind}={value}", kind, value, records, share) for kind, value in pairs]
 
 
-def _bound(step: str, kind: str, value: str, records: int | None, beta: float) -> MaxInformation:
+def _bound_of_step(step: str, kind: str, value: str, records: int | None, beta: float) -> MaxInformation:
     from quiltdp.generalization import max_information as g
 
-    numbers = _numbers(step, value, 2 if kind in ("approximate", "mutual") else 1)
+    numbers = _parse_step_numbers(step, value, 2 if kind in ("approximate", "mutual") else 1)
     if kind == "bits":
         return g.description_length_max_information(numbers[0], beta)
     if kind == "mutual":
@@ -198,7 +200,7 @@ def _bound(step: str, kind: str, value: str, records: int | None, beta: float) -
     return g.approximate_dp_max_information(numbers[0], numbers[1], records, beta)
 
 
-def _numbers(step: str, value: str, count: int) -> list[float]:
+def _parse_step_numbers(step: str, value: str, count: int) -> list[float]:
     try:
         numbers = [float(part) for part in value.split(":")]
     except ValueError:
@@ -232,7 +234,7 @@ def _show_steps(facts: dict[str, Any]) -> None:
     say(f"an event of probability p on fresh data has at most {most} on these")
 
 
-def _from_ledger(
+def _bounds_from_ledger(
     ledger: Path, model: Path | None, time_limit: float | None
 ) -> tuple[Sequence[MaxInformation | Transcripts], str]:
     """Bound the max-information of what was spent, converted once, at many β; count a holdout's answers."""
@@ -280,7 +282,7 @@ def ledger_transcripts(account: Ledger) -> Transcripts | None:
     return thresholdout_transcripts(requests, account.head.answers, step, rarely=rarely)
 
 
-def _show(rows: list[tuple[float, float, str]], known: str, level: float) -> None:
+def _show_p_values(rows: list[tuple[float, float, str]], known: str, level: float) -> None:
     from quiltdp.numbers import shown_up
 
     say(f"corrected for {known}; level {level:g}")

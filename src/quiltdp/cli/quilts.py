@@ -76,18 +76,18 @@ def quilts(
         raise InvalidArgument("--on and --given ask about one record: name it after the model")
     loaded = load(model, records, allele_frequency)
     if moral:
-        _moral(model, loaded, json)
+        _show_moral_graph(model, loaded, json)
     elif record is None:
-        _table(model, loaded, epsilon, dp_epsilon, limit, json)
+        _show_influence_table(model, loaded, epsilon, dp_epsilon, limit, json)
     elif on is not None or given:
-        _influence(model, loaded, record, on, given, json)
+        _show_max_influence(model, loaded, record, on, given, json)
     else:
         loaded.require([record])
         limits = (max_nearby, max_separator, limit)
-        _of_one(model, loaded, record, epsilon, dp_epsilon, limits, json)
+        _show_quilts_of_record(model, loaded, record, epsilon, dp_epsilon, limits, json)
 
 
-def _moral(path: str, model: Model, json: bool) -> None:
+def _show_moral_graph(path: str, model: Model, json: bool) -> None:
     """Print the moral graph."""
     from quiltdp.graph.moral import moralize
 
@@ -104,7 +104,9 @@ def _moral(path: str, model: Model, json: bool) -> None:
     show_table(["edge", ""], rows, title=title)
 
 
-def _table(path: str, model: Model, epsilon: float, dp_epsilon: float | None, limit: int, json: bool) -> None:
+def _show_influence_table(
+    path: str, model: Model, epsilon: float, dp_epsilon: float | None, limit: int, json: bool
+) -> None:
     """Print the influence table."""
     from quiltdp.accountant.influence_table import COLUMNS, influence_table
 
@@ -123,14 +125,18 @@ def _table(path: str, model: Model, epsilon: float, dp_epsilon: float | None, li
     show_line(f"The published number is forced by {table.binding}.")
 
 
-def _influence(path: str, model: Model, record: str, on: str | None, given: str, json: bool) -> None:
+def _show_max_influence(path: str, model: Model, record: str, on: str | None, given: str, json: bool) -> None:
     """Print one conditional max-influence, by default that of the Markov blanket."""
     from quiltdp.graph.quilts import markov_blanket
     from quiltdp.inference.influence import max_influence
 
     model.require([record])
-    known = _names(model, given)
-    seen = sorted(markov_blanket(model, record).difference(known)) if on is None else _names(model, on)
+    known = _parse_node_names(model, given)
+    seen = (
+        sorted(markov_blanket(model, record).difference(known))
+        if on is None
+        else _parse_node_names(model, on)
+    )
     value = max_influence(model, of=record, on=seen, given=known)
     if json:
         emit_json("influence", {"model": path, "of": record, "on": seen, "given": known, "influence": value})
@@ -141,14 +147,14 @@ def _influence(path: str, model: Model, record: str, on: str | None, given: str,
     show_facts(facts, title=f"Influence in {path}")
 
 
-def _names(model: Model, text: str) -> list[str]:
+def _parse_node_names(model: Model, text: str) -> list[str]:
     """Return the node names of a comma-separated list; a whole name that contains commas is one node."""
     if text in model.states:
         return [text]
     return [part for part in (p.strip() for p in text.split(",")) if part]
 
 
-def _of_one(
+def _show_quilts_of_record(
     path: str,
     model: Model,
     record: str,
@@ -166,7 +172,7 @@ def _of_one(
     most = limits[2]
     listed_quilts = list(islice(quilts_of(moralize(model), record, *limits[:2]), most + 1))
     more, chosen = len(listed_quilts) > most, listed_quilts[:most]
-    influences = _influences(model, chosen)
+    influences = _quilt_influences(model, chosen)
     if dp_epsilon is None:
         dp_epsilon = allowed(model, epsilon, method="published")
     alpha = positive_epsilon(dp_epsilon, "dp_epsilon", zero=True)
@@ -176,7 +182,7 @@ def _of_one(
     ]
     if json:
         parts = zip(chosen, influences, leaks, strict=True)
-        rows = [_parts(q, influence, leakage) for q, influence, leakage in parts]
+        rows = [_quilt_facts(q, influence, leakage) for q, influence, leakage in parts]
         facts = {"model": path, "target": record, "dp_epsilon": alpha, "more": more, "quilts": rows}
         emit_json("quilts", facts)
         return
@@ -196,7 +202,7 @@ def _of_one(
     show_line(f"The best of them is {best + 1}: |N| = {lines[best][4]}, b = {lines[best][5]}.")
 
 
-def _influences(model: Model, chosen: list[Quilt]) -> list[QuiltInfluence | None]:
+def _quilt_influences(model: Model, chosen: list[Quilt]) -> list[QuiltInfluence | None]:
     """Return the influence of every quilt, None where its tables are too wide."""
     from quiltdp.errors import ModelTooWide
     from quiltdp.inference.influence import quilt_influence
@@ -213,7 +219,7 @@ def _influences(model: Model, chosen: list[Quilt]) -> list[QuiltInfluence | None
     return [influence(q) for q in chosen]
 
 
-def _parts(q: Quilt, influence: QuiltInfluence | None, leakage: float) -> dict[str, Any]:
+def _quilt_facts(q: Quilt, influence: QuiltInfluence | None, leakage: float) -> dict[str, Any]:
     return {
         "separator": q.separator,
         "nearby": q.nearby,

@@ -41,10 +41,10 @@ def say(line: str, *, err: bool = False) -> None:
 
 def show_line(text: str, *, style: str | None = None) -> None:
     """Print a line of text (after the empty lines it begins with), markup characters taken as they are."""
-    show(_shown(text), style=style)
+    show(_plain_text(text), style=style)
 
 
-def _shown(text: str) -> Text:
+def _plain_text(text: str) -> Text:
     """Return a text for a terminal: no markup, and what is not visible escaped."""
     from rich.text import Text
 
@@ -63,10 +63,10 @@ def show_table(
         show_line(title, style="bold")
     table = Table(box=box.SIMPLE_HEAD, header_style="bold cyan")
     to_the_right = set(right)
-    cells = [[_shown(cell) for cell in row] for row in rows]
+    cells = [[_plain_text(cell) for cell in row] for row in rows]
     for k, name in enumerate(columns):
         table.add_column(
-            _shown(name),
+            _plain_text(name),
             justify="right" if name in to_the_right else "left",
             overflow="fold",
             no_wrap=k == 0 and all(row[0].cell_len <= NAME_WIDTH for row in cells),
@@ -86,13 +86,13 @@ def show_facts(facts: Iterable[tuple[str, str]], *, title: str = "") -> None:
     grid.add_column(style="cyan", no_wrap=True)
     grid.add_column(overflow="fold")
     for name, value in facts:
-        grid.add_row(_shown(name), _shown(value))
+        grid.add_row(_plain_text(name), _plain_text(value))
     show(grid)
 
 
 def listed(names: Iterable[str], most: int = 8) -> str:
     """Return names in order, separated by commas, the tail counted: ``A, B, … 5 more``."""
-    found = sorted(names, key=natural)
+    found = sorted(names, key=natural_sort_key)
     if not found:
         return "–"
     if len(found) <= most:
@@ -100,7 +100,7 @@ def listed(names: Iterable[str], most: int = 8) -> str:
     return f"{', '.join(found[:most])}, … {len(found) - most} more"
 
 
-def natural(name: str) -> tuple[tuple[int, int, str], ...]:
+def natural_sort_key(name: str) -> tuple[tuple[int, int, str], ...]:
     """Return a sorting key that puts X2 before X10."""
     import re
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from quiltdp.cli.app import emit_json
-from quiltdp.cli.options import by_ending, pairs
+from quiltdp.cli.options import files_by_ending, split_key_values
 from quiltdp.cli.release import ReleaseOptions, show_account
 from quiltdp.cli.running import progress_bar
 from quiltdp.cli.show import number, say, show_facts, show_line, show_table
@@ -135,14 +135,14 @@ def trace(
     $ quiltdp trace points.gpx --cell 1km --interval 1min --robust --confidence 0.95
     $ quiltdp trace may.csv --fit-on april.csv --epsilon 1 --area zurich.geojson --release visits.csv
     """
-    from quiltdp.cli.trace_release import check_trace_options, chosen_study, released
+    from quiltdp.cli.trace_release import check_trace_options, choose_study, publish_visits
     from quiltdp.domains.trace import location_study
     from quiltdp.domains.trace.points import MAX_SPEED
     from quiltdp.domains.trace.readers import point_files
     from quiltdp.domains.trace.release import prepare_visits
     from quiltdp.io.replace import check_writable, write_whole
 
-    files = by_ending(output or (), _WRITTEN)
+    files = files_by_ending(output or (), _WRITTEN)
     map_file = None if "map" not in files else str(files["map"])
     published = ReleaseOptions(release, account, total_epsilon)
     for name in (*files.values(), *([] if release is None else [release])):
@@ -153,21 +153,21 @@ def trace(
         time_of_day=time_of_day,
     )  # fmt: skip
     published.check(epsilon)
-    accepted = _accepted(accept or [])
+    accepted = _check_accepted(accept or [])
     study_of = partial(
-        location_study, **_cells(cell), interval=interval, estimator=estimator, initial=initial,
+        location_study, **_parse_cell(cell), interval=interval, estimator=estimator, initial=initial,
         max_gap=max_gap, max_speed=None if "any-speed" in accepted else MAX_SPEED, pick=pick,
-        time_zone=timezone, drop_invalid="off-globe" in accepted, **_reading(read or []),
+        time_zone=timezone, drop_invalid="off-globe" in accepted, **_reader_options(read or []),
     )  # fmt: skip
     with progress_bar():  # reading
-        study, past = chosen_study(study_of, points, fit_on, time_of_day=time_of_day, initial=initial)
+        study, past = choose_study(study_of, points, fit_on, time_of_day=time_of_day, initial=initial)
     kept = published.account(point_files(points)) if release is not None else None
     model, worst = study.model, None
     if robust or confidence is not None:
-        model, worst = _worst(
+        model, worst = _compare_estimators(
             study, past, robust=robust, confidence=confidence, epsilon=epsilon, window=window
         )
-    facts = _facts(study, model, worst, one_matrix=not time_of_day)
+    facts = _trace_facts(study, model, worst, one_matrix=not time_of_day)
     prepared = None
     if release is not None:
         assert public is not None
@@ -177,7 +177,7 @@ def trace(
         )  # fmt: skip
         with progress_bar() as progress:
             prepared = calibrated(epsilon, sigma=sigma, less_noise=less_noise, progress=progress)
-            whole = published.whole(
+            whole = published.calibrate_whole_budget(
                 kept, prepared.calibration, lambda total: calibrated(total, progress=progress).target
             )
     if "model" in files:
@@ -187,33 +187,33 @@ def trace(
         facts["output"] = str(files["model"])
     shown = None
     if prepared is not None:  # last: nothing after the draw but to write it down
-        shown, facts["release"] = released(published, kept, whole, prepared)
+        shown, facts["release"] = publish_visits(published, kept, whole, prepared)
     if map_file is not None:
-        picture, facts["map"] = _draw(study, map_file, public, shown, border)
+        picture, facts["map"] = _draw_map(study, map_file, public, shown, border)
         write_whole(map_file, picture)
     if json:
         emit_json("trace", facts)
     else:
-        _for_people(facts)
+        _show_trace(facts)
 
 
-def _reading(words: list[str]) -> dict[str, Any]:
+def _reader_options(words: list[str]) -> dict[str, Any]:
     """Return what ``--read`` says as options of the readers."""
-    found = dict(pairs("--read", words))
+    found = dict(split_key_values("--read", words))
     for key in found:
         if key not in _READ:
             raise InvalidArgument(f"--read {key}=…: the keys are {', '.join(_READ)}")
     return {key.replace("-", "_"): value for key, value in found.items()}
 
 
-def _accepted(words: list[str]) -> list[str]:
+def _check_accepted(words: list[str]) -> list[str]:
     for word in words:
         if word not in _ACCEPTED:
             raise InvalidArgument(f"--accept must be {' or '.join(_ACCEPTED)}, not {word!r}")
     return words
 
 
-def _cells(cell: str) -> dict[str, Any]:
+def _parse_cell(cell: str) -> dict[str, Any]:
     """Return the cell with the sizes that ``--cell`` adds: a plane, or how people stay."""
     if cell.startswith("stay:"):
         sizes = cell.split(":")[1:]
@@ -224,7 +224,7 @@ def _cells(cell: str) -> dict[str, Any]:
     return {"cell": size, "grid_crs": plane} if at else {"cell": cell}
 
 
-def _worst(
+def _compare_estimators(
     study: LocationStudy,
     past: LocationStudy | None,
     *,
@@ -271,7 +271,7 @@ def _worst(
     return found.model, listed
 
 
-def _facts(
+def _trace_facts(
     study: LocationStudy, model: ChainModel, worst: dict[str, Any] | None, *, one_matrix: bool
 ) -> dict[str, Any]:
     """Return everything the command found, as it stands in the JSON."""
@@ -292,7 +292,7 @@ def _facts(
         "estimator": model.provenance["estimator"],
         "initial": model.provenance["initial"],
         "diagnostics": study.diagnostics.as_dict(),
-        "gap_by_estimator": _gaps(study),
+        "gap_by_estimator": _spectral_gaps(study),
         "warnings": [*study.diagnostics.warnings(), *([hint] if hint else ())],
         "notes": list(model.notes),
         "fingerprint": model.fingerprint,
@@ -302,7 +302,7 @@ def _facts(
     return facts
 
 
-def _gaps(study: LocationStudy) -> dict[str, dict[str, float]]:
+def _spectral_gaps(study: LocationStudy) -> dict[str, dict[str, float]]:
     """Return what smoothing would do to the spectral gap; nothing for very many cells."""
     from quiltdp.domains.trace.estimate import gap_by_estimator
 
@@ -312,7 +312,7 @@ def _gaps(study: LocationStudy) -> dict[str, dict[str, float]]:
     return {name: {"largest_class": inner, "all_cells": whole} for name, (inner, whole) in found.items()}
 
 
-def _draw(
+def _draw_map(
     study: LocationStudy, file: str, area: Area | None, published: CellRelease | None, border: Rings
 ) -> tuple[bytes, dict[str, Any]]:
     """Draw what is released, or the true visits; return the picture and the facts about it."""
@@ -333,7 +333,7 @@ def _draw(
     return picture, {"file": file, "query": query.name, "sensitivity": query.sensitivity, "sigma": scale}
 
 
-def _for_people(facts: dict[str, Any]) -> None:
+def _show_trace(facts: dict[str, Any]) -> None:
     """Print the diagnostics, then what was noticed, then what was written."""
     from quiltdp.domains.trace.times import many
 

@@ -63,7 +63,7 @@ def check_trace_options(
         from quiltdp.report.plots import check_map
 
         check_map(map_file)
-    _check_extras(cell)
+    _check_cell_library(cell)
     from quiltdp.domains.trace.area import parse_area
 
     public = None if area is None else parse_area(area)
@@ -90,7 +90,7 @@ def _check_release(release: Path, area: str | None, confidence: float | None) ->
         )
 
 
-def _check_extras(cell: str) -> None:
+def _check_cell_library(cell: str) -> None:
     """Refuse cells whose library is missing."""
     from quiltdp.errors import need
 
@@ -100,7 +100,7 @@ def _check_extras(cell: str) -> None:
         need("pyproj", "a square grid", "geo")
 
 
-def chosen_study(
+def choose_study(
     read: Callable[..., LocationStudy],
     points: Sequence[str],
     fit_on: Sequence[str] | None,
@@ -127,7 +127,7 @@ def chosen_study(
     return study, None
 
 
-def released(
+def publish_visits(
     published: ReleaseOptions, kept: Account | None, whole: Calibration, prepared: PreparedVisits
 ) -> tuple[CellRelease, dict[str, Any]]:
     """Charge, draw and write the visits in the format that the ending of their file names."""

@@ -50,11 +50,11 @@ def error_line(error: QuiltdpError) -> str:
 
     A remedy that takes an option this command does not have is left out.
     """
-    kept = [phrase for phrase in error.remedies if all(_flag(name) for name in mentioned_options(phrase))]
-    return spell_options(": ".join(part for part in (error.text, " or ".join(kept)) if part), _as_flag)
+    kept = [phrase for phrase in error.remedies if all(_flag_of(name) for name in mentioned_options(phrase))]
+    return spell_options(": ".join(part for part in (error.text, " or ".join(kept)) if part), _spell_option)
 
 
-def _flag(name: str) -> str | None:
+def _flag_of(name: str) -> str | None:
     """Return how an option is typed here, ``{}`` for its value; None where the command lacks it."""
     parameters = _PARAMETERS.get()
     if parameters is None:
@@ -70,9 +70,9 @@ def _flag(name: str) -> str | None:
     return other if there else None
 
 
-def _as_flag(name: str, key: str, value: str, literal: str) -> str:
+def _spell_option(name: str, key: str, value: str, literal: str) -> str:
     """Return an option as it is typed: ``--read id=…``."""
-    flag = _flag(name)
+    flag = _flag_of(name)
     if flag is None:
         return spell_in_python(name, key, value, literal)
     shown = value if value in ("", "…") else shlex.quote(value)
