@@ -169,6 +169,18 @@ class BudgetSpent(Refused):
     """No answer is left to give, or the privacy that is left to spend does not cover the request."""
 
 
+class Conflict(Refused):
+    """An idempotency key that was used before, and not for an answer to the same question."""
+
+
+class KeyReused(Conflict):
+    """An idempotency key that was used for another question."""
+
+
+class NotTold(Conflict):
+    """A question that was charged and whose answer was never told: something broke in between."""
+
+
 class LedgerCorrupt(Refused):
     """The ledger file was edited, truncated or belongs to something else."""
 

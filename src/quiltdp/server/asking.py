@@ -20,7 +20,7 @@ from quiltdp.accountant.ledger import Ledger
 from quiltdp.accountant.ledger.anchor import Anchor
 from quiltdp.accountant.ledger.entries import Entry
 from quiltdp.accountant.ledger.requests import MAX_TEXT, keyed
-from quiltdp.errors import BudgetSpent, InvalidArgument, Refused
+from quiltdp.errors import BudgetSpent, Conflict, InvalidArgument, KeyReused, NotTold, Refused
 from quiltdp.mechanisms.holdout import Answer, ReusableHoldout
 from quiltdp.mechanisms.queries import describe
 from quiltdp.server import database as db
@@ -29,10 +29,6 @@ from quiltdp.server.store import ASKED, Asked, SqlRows, SqlStore, translated
 from quiltdp.server.studies import Member, StudyFacts, read_data, read_study
 
 __all__ = ["Conflict", "Receipt", "Study"]
-
-
-class Conflict(Refused):
-    """An Idempotency-Key that was used for another question, or for one that was charged and never told."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +119,9 @@ class Study:
         query = question.query(self.facts.facts, self.train, self._holdout_rows)
         mine = f"{member.id} {key}"
         request = keyed(self._salt, "request", describe(query, keyed=True))
-        asked = Asked(member.id, keyed(self._salt, "key", mine), request)
+        asked = Asked(
+            member.id, keyed(self._salt, "key", mine), request, question.scaled(0.0), question.stretched(1.0)
+        )
         context = ASKED.set(asked)
         try:
             answer = self.holdout.ask(query, key=mine, label=(label or question.text)[:MAX_TEXT])
@@ -148,9 +146,9 @@ class Study:
         with self._rows() as rows:
             earlier = rows.question(asked.key)
         if earlier is not None and earlier["request"] != asked.request:
-            return Conflict("this Idempotency-Key was used for another question")
+            return KeyReused("this Idempotency-Key was used for another question")
         if earlier is not None and earlier["answered"] is None:
-            return Conflict("charged, not told: this question was interrupted, and stays charged")
+            return NotTold("charged, not told: this question was interrupted, and stays charged")
         return None
 
     def _entry(self, key: str) -> Entry:
@@ -187,5 +185,6 @@ def _line(row: Mapping[str, Any], answer: Entry | None, reserve: Entry) -> dict[
     shown = {"member": row["member"], "who": row["who"], "reserved": row["reserved"]}
     if answer is None:
         return {**shown, "entry": None, "time": reserve.time, "source": "charged, not told"}
-    told = {"time": answer.time, "source": answer.kind, "value": answer.value, "label": answer.label}
+    value = None if answer.value is None else row["low"] + row["width"] * answer.value
+    told = {"time": answer.time, "source": answer.kind, "value": value, "label": answer.label}
     return {**shown, **told, "entry": answer.seq, "digest": answer.digest}

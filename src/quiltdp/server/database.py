@@ -132,6 +132,8 @@ questions = Table(
     Column("request", String(64), nullable=False),
     Column("member", String(16), ForeignKey("members.id"), nullable=False),
     Column("reserved", Integer, nullable=False),  # the entry that charged it
+    Column("low", Float, nullable=False),  # a value v of the query is told as low + width · v
+    Column("width", Float, nullable=False),
     Column("answered", Integer),  # the entry that settled it; none: charged, never told
 )
 

@@ -88,7 +88,7 @@ class _Visit:
 
 
 def add_pages(app: FastAPI) -> None:
-    """Add the pages to an application whose state has ``engine``, ``study`` (by id) and ``reply`` (slots)."""
+    """Add the pages to an application."""
     app.mount("/static", StaticFiles(packages=[("quiltdp.server", "static")]))
     app.include_router(router)
     app.exception_handler(_SignInNeeded)(lambda *_: RedirectResponse("/sign-in", 303, HEADERS))
@@ -117,7 +117,10 @@ def _visit(request: Request) -> _Visit:
         member = None if session is None else member_by_id(connection, session["member"])
     if session is None or member is None or not member.active or session["expires"] < _time():
         raise _SignInNeeded
-    return _Visit(member, session["csrf"], request.app.state.study(member.study))
+    service = request.app.state.service
+    service.admit(member)
+    request.state.member = member
+    return _Visit(member, session["csrf"], service.study(member.study))
 
 
 async def _posted(request: Request, path: str) -> tuple[_Visit, dict[str, str]]:
@@ -275,7 +278,9 @@ async def ask(request: Request) -> Response:
         population = None if r.population_bound is None else format_up(r.population_bound, 3)
         return _fragment("receipt.html", r=r, bound=format_up(r.error_bound, 3), population=population)
 
-    return await request.app.state.reply(request, lambda: _shown(request, visit, form, asked()))
+    request.state.asked = True  # what comes of it is not logged
+    service = request.app.state.service
+    return await service.reply(visit.member, lambda: _shown(request, visit, form, asked()))  # type: ignore[no-any-return]
 
 
 # -- members -------------------------------------------------------------------------------

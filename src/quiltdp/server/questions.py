@@ -17,7 +17,11 @@ from quiltdp.mechanisms.queries import Query
 if TYPE_CHECKING:
     from quiltdp.model import Model
 
-__all__ = ["ExpressionQuestion", "PredictionQuestion", "Question", "independence"]
+__all__ = ["ExpressionQuestion", "NotScored", "PredictionQuestion", "Question", "independence"]
+
+
+class NotScored(Refused):
+    """Predictions for a study whose rows depend on each other: features would be evidence about others."""
 
 
 class Question(Protocol):
@@ -111,13 +115,13 @@ class PredictionQuestion:
 
         Raises
         ------
-        Refused
+        NotScored
             If features may be evidence about other rows than their own.
         InvalidArgument
             If the study has no target, and for predictions that do not fit the rows.
         """
         if not facts["predictions"]:
-            raise Refused(f"predictions are not scored here: {facts.get('predictions_refused')}")
+            raise NotScored(f"predictions are not scored here: {facts.get('predictions_refused')}")
         target, row_id = facts["target"], facts["row_id"]
         if target is None:
             raise InvalidArgument("this study has no target column that predictions could be compared with")

@@ -27,18 +27,40 @@ from quiltdp.accountant.ledger.visit import now
 from quiltdp.errors import BudgetSpent, LedgerCorrupt, Refused
 from quiltdp.server import database as db
 
-__all__ = ["ASKED", "Asked", "SqlRows", "SqlStore", "create_account", "translated"]
+__all__ = [
+    "ASKED",
+    "Asked",
+    "CapReached",
+    "SqlRows",
+    "SqlStore",
+    "StudyClosed",
+    "create_account",
+    "translated",
+]
 
 _FIELDS = tuple(c for c in db.entries.c if c.name != "study")
 
 
 @dataclass(frozen=True)
 class Asked:
-    """Who asks what, under which keyed idempotency key: written down with the reservation."""
+    """Who asks what, under which keyed idempotency key: written down with the reservation.
+
+    A value v of the query in [0, 1] is told as ``low`` + ``width`` · v.
+    """
 
     member: str
     key: str
     request: str
+    low: float = 0.0
+    width: float = 1.0
+
+
+class StudyClosed(Refused):
+    """The study answers nothing any more."""
+
+
+class CapReached(BudgetSpent):
+    """The member has used up the answers that the owner allowed."""
 
 
 ASKED: ContextVar[Asked | None] = ContextVar("asked", default=None)
@@ -227,7 +249,7 @@ class SqlRows:
         """
         closed = select(db.studies.c.closed).where(db.studies.c.id == self._study)
         if self._connection.execute(closed.with_for_update(read=True)).scalar() is not None:
-            raise Refused("this study is closed: nothing more is answered")
+            raise StudyClosed("this study is closed: nothing more is answered")
         member = db.members.c
         chosen = select(member.role, member.revoked, member.expires, member.cap)
         mine = (member.id == asked.member) & (member.study == self._study)
@@ -237,7 +259,7 @@ class SqlRows:
         if row.role == "auditor":
             raise Refused("an auditor reads the account and asks nothing")
         if row.cap is not None and self._used(asked.member) >= row.cap:
-            raise BudgetSpent(f"your {row.cap} answers of the holdout are used up")
+            raise CapReached(f"your {row.cap} answers of the holdout are used up")
 
     def _used(self, member: str) -> int:
         """Return how many answers of the holdout a member has used up, lost ones included."""
