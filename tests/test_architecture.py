@@ -33,7 +33,7 @@ MAY_IMPORT = {
     "mechanisms": {BASE, "mechanisms"},
     "accountant": {BASE, "graph", "compiled", "inference", "mechanisms", "accountant"},
     "generalization": {BASE, "graph", "inference", "mechanisms", "accountant", "generalization"},
-    "holdout": {BASE, "mechanisms", "accountant"},
+    "holdout": {BASE, "mechanisms", "accountant", "holdout"},
     "papers": {BASE, "graph", "inference", "mechanisms", "accountant", "generalization", "papers"},
     "io": {BASE, "io"},
     "domains": {*BELOW_THE_EDGES, "io", "domains"},
@@ -42,7 +42,11 @@ MAY_IMPORT = {
     "cli": {*BELOW_THE_EDGES, "papers", "io", "domains", "report", "server", "cli"},
 }
 # A mechanism's cost stands below the accountant, the reusable holdout with its ledger above it.
-OF_ANOTHER_LAYER = {"quiltdp.__main__": "cli", "quiltdp.mechanisms.holdout": "holdout"}
+OF_ANOTHER_LAYER = {
+    "quiltdp.__main__": "cli",
+    "quiltdp.mechanisms.holdout": "holdout",
+    "quiltdp.client": "holdout",
+}
 # The tables of names through which a lower layer reaches a higher one, and which each may reach.
 TABLES = {
     "quiltdp.edges": {"report"},
@@ -78,8 +82,8 @@ MOST_CODE_LINES = {
     "accountant": 3133,
     "accountant/bounds": 3842,
     "accountant/ledger": 1806,
-    "base": 1849,
-    "cli": 3835,
+    "base": 1985,
+    "cli": 3887,
     "compiled": 107,
     "domains": 6834,
     "generalization": 1986,

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from quiltdp.accountant.ledger import Ledger
     from quiltdp.accountant.robust import robust
     from quiltdp.chain import markov_chain
+    from quiltdp.client import connect
     from quiltdp.domains.pedigree import pedigree
     from quiltdp.domains.series.chain import fit_chain
     from quiltdp.domains.series.network import fit_network
@@ -50,6 +51,7 @@ _HOMES = {
     "quiltdp.accountant.ledger": "Ledger",
     "quiltdp.accountant.robust": "robust",
     "quiltdp.chain": "markov_chain",
+    "quiltdp.client": "connect",
     "quiltdp.domains.pedigree": "pedigree",
     "quiltdp.domains.series.chain": "fit_chain",
     "quiltdp.domains.series.network": "fit_network",
@@ -108,6 +110,7 @@ __all__ = [
     "__version__",
     "attack",
     "calibrate",
+    "connect",
     "correct_p_values",
     "dp_epsilon",
     "example",

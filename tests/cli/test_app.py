@@ -48,7 +48,7 @@ def test_every_command_has_help_with_examples(cli, name: str) -> None:
         return
     assert "Examples:" in result.out, f"{name}: its docstring needs an Examples section"
     assert f"quiltdp {name}" in result.out.split("Examples:")[1]
-    assert "--json" in result.out
+    assert "--json" in result.out or name == "serve"  # what it prints is its log
 
 
 def test_version(cli) -> None:

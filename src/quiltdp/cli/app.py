@@ -50,6 +50,7 @@ COMMANDS = {
     "plan": Command("How many queries a reusable holdout can answer, how accurately."),
     "holdout": Command("A reusable holdout from the shell.", ("init", "ask", "status", "extend")),
     "study": Command("A holdout that a server guards.", ("create", "member", "close", "rights")),
+    "serve": Command("Serve the studies of a database: asking over HTTP."),
     "ledger": Command("The account of releases.", ("init", "charge", "show", "verify", "export")),
     "pvalues": Command("Valid p-values for hypotheses chosen after looking."),
 }

@@ -12,6 +12,8 @@ from quiltdp.cli.show import number, say, show_facts
 from quiltdp.errors import BudgetSpent, FileFormatError, InvalidArgument, QuiltdpError, Refused
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from quiltdp.mechanisms.cells import WrittenColumns
     from quiltdp.mechanisms.holdout import Answer
 
@@ -113,11 +115,14 @@ def _identity(ledger: Path, data: Path, second: bool) -> str | None:
 
 
 def ask(
-    ledger: Path,
-    query: list[str],
+    ledger: str,
+    query: list[str] | None = None,
     *,
-    train: Path,
-    holdout: Path,
+    train: Path | None = None,
+    holdout: Path | None = None,
+    server: str | None = None,
+    token_file: Path | None = None,
+    insecure: bool = False,
     key: list[str] | None = None,
     types: list[str] | None = None,
     second: bool = False,
@@ -128,10 +133,13 @@ def ask(
 
     Each is answered from the training data when the holdout agrees, otherwise from the holdout with
     noise, which spends one answer.  Exit code 1 when all answers are spent, or all
-    planned queries were asked.
+    planned queries were asked.  With --server no data and no ledger are at hand: all arguments are queries,
+    and the token comes from the variable QUILTDP_TOKEN or from --token-file.
 
     Arguments
     ---------
+    ledger : LEDGER
+        The ledger file; with --server the first query.
     query : QUERY...
         A column, or an expression: 'age < 40'.
 
@@ -141,6 +149,12 @@ def ask(
         The training data.
     holdout : CSV
         The holdout data.
+    server : URL
+        Ask a served study: https://…, or http:// on this machine.
+    token_file : FILE
+        Where your token of that study stands.
+    insecure
+        Plain http to another machine: whoever is in between can read the token.
     types (--type) : COLUMN=KIND
         number, boolean or text, where the training data should not decide; repeated.
 
@@ -154,7 +168,17 @@ def ask(
     Examples
     --------
     $ quiltdp holdout ask study.db 'guess == label' --train train.csv --holdout holdout.csv
+    $ quiltdp holdout ask --server https://holdout.example 'guess == label'
     """
+    local = {"--train": train, "--holdout": holdout, "--type": types, "--anchor": anchor, "--second": second}
+    if server is not None:
+        given = next((flag for flag, value in local.items() if value), None)
+        if given is not None:
+            raise InvalidArgument(f"{given} is for a ledger on this machine, not for --server")
+        _ask_server(server, token_file, insecure, [ledger, *(query or [])], key, json)
+        return
+    if train is None or holdout is None or not query:
+        raise InvalidArgument("give LEDGER, QUERY, --train and --holdout; or --server and QUERY")
     from quiltdp.mechanisms.holdout import ReusableHoldout
 
     made = ReusableHoldout.from_ledger(
@@ -167,14 +191,34 @@ def ask(
         data_folders=[holdout.parent],
     )
     answers = made.ask_many(query, keys=key or None, labels=[q[:200] for q in query])
-    if json:
-        told = [_facts(q, a, made.failure) for q, a in zip(query, answers, strict=True)]
-        emit_json("holdout-ask", {"answers": told})
-    else:
-        for text, answer in zip(query, answers, strict=True):
-            say(_line(text, answer))
+    _show_answers(query, answers, made.failure, json)
     if any(a.value is None for a in answers):
         raise BudgetSpent(f"{ledger}: the budget of answers is spent")
+
+
+def _ask_server(
+    server: str, token_file: Path | None, insecure: bool, query: list[str], key: list[str] | None, json: bool
+) -> None:
+    """Ask a served study, with a token that stands on no command line."""
+    import os
+
+    from quiltdp.client import connect
+    from quiltdp.io.text import read_text
+
+    token = os.environ.get("QUILTDP_TOKEN", "") if token_file is None else read_text(token_file)
+    if not token.strip():
+        raise InvalidArgument("no token: put it in the variable QUILTDP_TOKEN, or name its --token-file")
+    remote = connect(server, token.strip(), insecure=insecure)
+    _show_answers(query, remote.ask_many(query, keys=key or None), 0.0, json)
+
+
+def _show_answers(query: list[str], answers: Sequence[Answer], failure: float, json: bool) -> None:
+    if json:
+        told = [_facts(q, a, failure) for q, a in zip(query, answers, strict=True)]
+        emit_json("holdout-ask", {"answers": told})
+        return
+    for text, answer in zip(query, answers, strict=True):
+        say(_line(text, answer))
 
 
 def status(
