@@ -153,7 +153,3 @@ def round_up_digits_array(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 _CEILING = Context(prec=DIGITS, rounding=ROUND_CEILING, Emin=-400, Emax=400)
 _FLOOR = Context(prec=DIGITS, rounding=ROUND_FLOOR, Emin=-400, Emax=400)
-
-# Names of the version before, until every module has the new ones.
-shown_up, shown_down, above = format_up, format_down, plus_error
-digits_up, digits_down, digits_up_array = round_up_digits, round_down_digits, round_up_digits_array

@@ -236,11 +236,11 @@ def _show_calibration(
     cost: Concentrated | None = None,
 ) -> None:
     from quiltdp.accountant.adversaries import parse_adversary
-    from quiltdp.numbers import shown_up
+    from quiltdp.numbers import format_up
 
     promise = f"ε = {found.epsilon:g}" + (f", δ = {found.delta:g}" if found.delta else "")
     show_line(
-        f"σ = {shown_up(found.sigma)}{found.each}   ({found.mechanism.scale_name}, for {promise})",
+        f"σ = {format_up(found.sigma)}{found.each}   ({found.mechanism.scale_name}, for {promise})",
         style="bold green",
     )
     for line in () if instead is None else instead.describe(bracket):
@@ -252,13 +252,13 @@ def _show_calibration(
     ]
     alone = found.mechanism.equivalent_scale(found.sigma)
     if found.mechanism.releases > 1 and alone is not None:
-        facts.append(("one release", f"alone would take σ = {shown_up(alone)}"))
+        facts.append(("one release", f"alone would take σ = {format_up(alone)}"))
     if isinstance(found.dp_epsilon, float):
         every = ", of all releases," if found.mechanism.releases > 1 else ""
         facts.append(
             (
                 "plain DP",
-                f"α = {found.dp_epsilon:.6g}{every} converts to a leakage of {shown_up(found.leakage)}",
+                f"α = {found.dp_epsilon:.6g}{every} converts to a leakage of {format_up(found.leakage)}",
             )
         )
     if cost is not None:
@@ -271,7 +271,7 @@ def _show_calibration(
     beside = () if instead is None else instead.notes
     facts.extend(("note", n) for n in (*model.notes, *found.notes, *beside))
     show_facts(facts)
-    rows = [("this answer", shown_up(found.sigma), "1", _answer_remark("this answer"))]
+    rows = [("this answer", format_up(found.sigma), "1", _answer_remark("this answer"))]
     prior = parse_adversary(found.adversary).knows_nothing
     for name, sigma in found.compared.items():
         known = f"{name}, prior" if prior and name == "published" else name

@@ -269,7 +269,7 @@ def extend(
     from quiltdp.accountant.ledger import Ledger
     from quiltdp.generalization.plan_result import extend_plan
     from quiltdp.io.load import load_model
-    from quiltdp.numbers import shown_up
+    from quiltdp.numbers import format_up
 
     loaded = None if model is None else load_model(model)
     found = extend_plan(Ledger.open(ledger, anchor=anchor), loaded)
@@ -278,7 +278,7 @@ def extend(
         return
     say(f"{ledger}: {found.queries} queries may be asked in all")
     if found.accuracy is not None:
-        error = shown_up(found.accuracy, 4)
+        error = format_up(found.accuracy, 4)
         say(f"from now on an answer is within {error} of the population value, by {found.theorem}")
     say(f"all promises so far hold together with probability at least {1 - found.total_failure:.4g}")
 
@@ -422,13 +422,13 @@ def _facts(query: str, answer: Answer, failure: float) -> dict[str, Any]:
 
 def _line(query: str, answer: Answer) -> str:
     """Return the answer with what its ± is of, and how sure."""
-    from quiltdp.numbers import shown_up
+    from quiltdp.numbers import format_up
 
     if answer.value is None or answer.failure is None:
         return f"⊥  {query}"
-    bounds = f"± {shown_up(answer.error_bound, 3)} of the holdout's own value"
+    bounds = f"± {format_up(answer.error_bound, 3)} of the holdout's own value"
     if answer.population_bound is not None:
-        bounds += f", ± {shown_up(answer.population_bound, 3)} of the population's"
+        bounds += f", ± {format_up(answer.population_bound, 3)} of the population's"
     repeated = ", repeated" if answer.repeated else ""
     return (
         f"{answer.value:.6g}  {query}  ({bounds}, {1 - answer.failure:.4g} sure of all answers;"

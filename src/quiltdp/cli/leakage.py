@@ -217,7 +217,7 @@ def _check_calibration(
     """Certify a calibration anew, and refuse one that leaks more than it says."""
     from quiltdp.accountant.verify import leakage_of
     from quiltdp.cli.holdout import read_calibration
-    from quiltdp.numbers import shown_up
+    from quiltdp.numbers import format_up
 
     read = read_calibration(calibration)
     asked: SearchOptions = {"protect": protect, "time_limit": limits.guard}
@@ -236,7 +236,7 @@ def _check_calibration(
     promise = f"ε = {read.epsilon:g}" + (f", δ = {read.delta:g}" if read.delta else "")
     holds = f"{promise} holds" if found.epsilon <= read.epsilon else f"{promise} is not decided"
     show_line(
-        f"leakage ≤ {shown_up(found.epsilon)} at σ = {shown_up(read.sigma)}{read.each}: {holds}",
+        f"leakage ≤ {format_up(found.epsilon)} at σ = {format_up(read.sigma)}{read.each}: {holds}",
         style="bold green",
     )
     facts = _leakage_facts(model, loaded, found, "; searched for as the calibration was made")

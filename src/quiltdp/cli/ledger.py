@@ -43,7 +43,7 @@ def init(
     """
     from quiltdp.accountant.ledger import Ledger
     from quiltdp.io.load import load_model
-    from quiltdp.numbers import shown_up
+    from quiltdp.numbers import format_up
 
     found = read_calibration(calibration)
     if found.mechanism.answers is not None:
@@ -55,7 +55,7 @@ def init(
     if json:
         emit_json("ledger-init", {**facts, **status_facts(made)})
         return
-    noise = f"σ = {shown_up(found.sigma)}{found.each}"
+    noise = f"σ = {format_up(found.sigma)}{found.each}"
     say(f"{ledger}: nothing is spent yet of ε = {found.epsilon:g}, with {noise}")
     if found.disjoint > 1:
         say("releases on disjoint records are one vector: charge them once, with the first of them")

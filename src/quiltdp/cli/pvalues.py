@@ -283,9 +283,9 @@ def ledger_transcripts(account: Ledger) -> Transcripts | None:
 
 
 def _show_p_values(rows: list[tuple[float, float, str]], known: str, level: float) -> None:
-    from quiltdp.numbers import shown_up
+    from quiltdp.numbers import format_up
 
     say(f"corrected for {known}; level {level:g}")
     for raw, new, by in rows:
         answer = "yes" if new <= level else "no"
-        say(f"p = {raw:g}: {shown_up(new, 4)}, significant after correction: {answer} (by {by})")
+        say(f"p = {raw:g}: {format_up(new, 4)}, significant after correction: {answer} (by {by})")

@@ -114,7 +114,7 @@ def number(value: float, digits: int = 4, *, up: bool = False, down: bool = Fals
     if math.isinf(value):
         return "∞" if value > 0 else "−∞"
     if up or down:
-        from quiltdp.numbers import shown_down, shown_up  # which loads numpy
+        from quiltdp.numbers import format_down, format_up  # which loads numpy
 
-        return shown_up(value, digits) if up else shown_down(value, digits)
+        return format_up(value, digits) if up else format_down(value, digits)
     return f"{value:.{digits}g}"

@@ -54,7 +54,7 @@ from quiltdp.inference.witness import Assignment, QuiltInfluence, QuiltLike, Wit
 from quiltdp.inference.workspace import Workspace, moral_graph
 from quiltdp.interface import any_model
 from quiltdp.model import Model, Table
-from quiltdp.numbers import EPS, above
+from quiltdp.numbers import EPS, plus_error
 
 _NONE: frozenset[str] = frozenset()
 _BIG = 1e150  # stands for +∞ inside sums, so that +∞ and −∞ never meet: −∞ (impossible) always wins
@@ -234,7 +234,7 @@ def quilt_influence(
     worst = max(sets, key=lambda known: swing_of[known][0])
     swing = swing_of[worst][0]
     b, b_at = region.influence([_NONE] if region.is_path else sets)
-    found = {known: above(*value) for known, value in swing_of.items()}
+    found = {known: plus_error(*value) for known, value in swing_of.items()}
     by_known = [max(s for known, s in found.items() if len(known) == k) for k in sorted({*map(len, found)})]
     exact = region.exact and b_at is not None
     numbers = (min(b, swing), swing, max(found.values()), exact, tuple(by_known), found)
@@ -289,7 +289,7 @@ def swings(
     sets = region.every_known_set()
     if not region.told:
         return dict.fromkeys(sets, 0.0)
-    return {known: above(*value) for known, value in region.swings(sets).items()}
+    return {known: plus_error(*value) for known, value in region.swings(sets).items()}
 
 
 def unit_influence(
