@@ -79,7 +79,7 @@ MAX_LINES = 400  # code lines of a file
 # not blank.  They fall, or the change that raises one says what the lines buy.
 MOST_CODE_LINES = {
     "C": 447,
-    "accountant": 3144,
+    "accountant": 3134,
     "accountant/bounds": 3842,
     "accountant/ledger": 1806,
     "base": 1983,
@@ -90,8 +90,8 @@ MOST_CODE_LINES = {
     "graph": 756,
     "inference": 3360,
     "io": 1580,
-    "mechanisms": 2812,
-    "papers": 1238,
+    "mechanisms": 2751,
+    "papers": 1293,
     "report": 1350,
     "server": 2000,
     "web": 563,

@@ -115,9 +115,7 @@ def audit(
         limit = exact.epsilon
     shared = (model, alpha, who, work, guard)
     asked = [(name, entry.make.__module__) for name, entry in available_methods(who).items()]
-    said = list(
-        each(_audit_method, asked, shared=shared, executor=executor, progress=progress, label="methods")
-    )
+    said = list(each(_audit_row, asked, shared=shared, executor=executor, progress=progress, label="methods"))
     rows = [row for row, _ in said]
     short = next((limit for _, limit in said if limit), "")
     rows.sort(key=lambda row: (row.epsilon is None, row.epsilon or 0.0))
@@ -131,7 +129,7 @@ def audit(
     return made
 
 
-def _audit_method(
+def _audit_row(
     shared: tuple[Model, float, Adversary, Work, Guard], method: tuple[str, str]
 ) -> tuple[AuditRow, str]:
     """Return what one method says, or why it has no answer, and which limit was reached."""

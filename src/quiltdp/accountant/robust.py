@@ -95,7 +95,9 @@ def robust(
     >>> round(qd.robust(sticky, 1.0, noise, off_by=0.02).sigma, 3)  # or anything near the second
     9.268
     """
-    family = _list_models(models)
+    family = [as_model(m) for m in (models if isinstance(models, (list, tuple)) else [models])]
+    if not family:
+        raise InvalidArgument("robust: give a model or a family of models")
     target = positive_epsilon(epsilon, "epsilon", least=SMALLEST_TARGET)
     check_mechanism(mechanism)
     if off_by is not None and intervals is not None:
@@ -109,13 +111,6 @@ def robust(
         names = ", ".join(f"{format_up(c.sigma)}" for c in found)
         said.append(f"enough for each of {len(family)} models, whose own noise is {names}")
     return replace(found[worst], notes=tuple(said))
-
-
-def _list_models(models: Any) -> list[Model]:
-    family = [as_model(m) for m in (models if isinstance(models, (list, tuple)) else [models])]
-    if not family:
-        raise InvalidArgument("robust: give a model or a family of models")
-    return family
 
 
 def _make_errors(model: Model, off_by: Any, intervals: Any) -> TableErrors | None:

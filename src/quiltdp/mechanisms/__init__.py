@@ -12,7 +12,6 @@ from quiltdp.mechanisms.discrete_gaussian import *
 from quiltdp.mechanisms.exponential import *
 from quiltdp.mechanisms.gaussian import *
 from quiltdp.mechanisms.laplace import *
-from quiltdp.mechanisms.monitor import *
 from quiltdp.mechanisms.noise import *
 from quiltdp.mechanisms.profiles import *
 from quiltdp.mechanisms.repeated import *

@@ -201,12 +201,11 @@ class SteppedProfile(ScalarProfile):
 
     def delta(self, epsilon: float, weight: float) -> float:
         """Return δ_k(ε) for a group of ``weight`` records, rounded up to a whole number."""
+        if epsilon < 0.0:
+            return self._swapped_delta(epsilon, weight)
         k = round_up_whole(weight) * self._steps
         if k <= 0:
-            return 0.0 if epsilon >= 0 else min(1.0, up(-math.expm1(epsilon)))
-        if epsilon < 0.0:
-            other = self.delta(-epsilon, weight)
-            return min(1.0, up(-math.expm1(epsilon) + math.exp(epsilon) * other))
+            return 0.0
         epsilon = min(epsilon, _LARGEST)  # δ falls: what holds there holds beyond
         return min(1.0, self._delta_by_equal_steps(epsilon, k), self._delta_by_table(epsilon, k))
 

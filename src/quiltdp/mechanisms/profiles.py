@@ -53,6 +53,10 @@ class ScalarProfile(ABC):
         pairs = zip(np.asarray(epsilon).tolist(), np.asarray(weight).tolist(), strict=True)
         return np.array([self.delta(e, w) for e, w in pairs], dtype=np.float64)
 
+    def _swapped_delta(self, epsilon: float, weight: float) -> float:
+        """Return δ(ε) for ε < 0 by the swapped pair: 1 − e^ε + e^ε δ(−ε), rounded up."""
+        return min(1.0, up(-math.expm1(epsilon) + math.exp(epsilon) * self.delta(-epsilon, weight)))
+
 
 @dataclass(frozen=True)
 class PureProfile(ScalarProfile):
@@ -108,11 +112,10 @@ class PrivacyLossProfile(ScalarProfile):
 
     def delta(self, epsilon: float, weight: float) -> float:
         """Return δ(ε), rounded up and at most 1; for ε < 0 by δ(−ε) of the swapped pair."""
-        if weight <= 0.0:
-            return 0.0 if epsilon >= 0 else min(1.0, up(-math.expm1(epsilon)))
         if epsilon < 0.0:
-            other = self.delta(-epsilon, weight)
-            return min(1.0, up(-math.expm1(epsilon) + math.exp(epsilon) * other))
+            return self._swapped_delta(epsilon, weight)
+        if weight <= 0.0:
+            return 0.0
         raised = self._grid_weight(weight if self.scale == 1.0 else up(weight / self.scale))
         key = (self.key, raised)
         if key not in self.kept:

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from quiltdp.errors import InvalidArgument
-from quiltdp.mechanisms import InsecureDeterministicNoise, Monitor
-from quiltdp.papers.monitor import monitor_ceiling
+from quiltdp.mechanisms import InsecureDeterministicNoise
+from quiltdp.papers.monitor import Monitor, monitor_ceiling
 
 N, TRAITS = 50, 400
 
