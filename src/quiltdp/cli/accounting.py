@@ -7,7 +7,7 @@ from typing import Any
 from quiltdp.errors import InvalidArgument, UnknownNode
 
 
-def read_protected_sets(model: Any, given: list[str] | None) -> dict[str, list[str]] | None:
+def protected_sets(model: Any, given: list[str] | None) -> dict[str, list[str]] | None:
     """Return the sets of ``--protect``, or refuse one by name."""
     if not given:
         return None
@@ -35,7 +35,7 @@ def read_protected_sets(model: Any, given: list[str] | None) -> dict[str, list[s
     return sets
 
 
-def name_with_time(model: Any, unit: str) -> str:
+def with_time(model: Any, unit: str) -> str:
     """Return a step of a location trace with its time, other units as they are."""
     if "clock" not in model.provenance:
         return unit

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quiltdp.cli.accounting import name_with_time, read_protected_sets, witness_facts
+from quiltdp.cli.accounting import protected_sets, with_time, witness_facts
 from quiltdp.cli.app import emit_json
 from quiltdp.cli.options import load
 from quiltdp.cli.release import check_new_ledger
@@ -97,13 +97,13 @@ def calibrate(
         from quiltdp.accountant.bracket import quick_bracket
 
         if report is not None or ledger is not None:
-            _check_output_files(model, report, ledger)
+            _check_files(model, report, ledger)
         loaded = load(model, records, allele_frequency)
         options = {"budget": budget, "sensitivity": sensitivity, "delta": delta}
         spec, together = _choose_mechanism(loaded, mechanism, query, releases, options)
         if ledger is not None and spec.answers is not None:
             raise InvalidArgument("--ledger: a reusable holdout has its own ('quiltdp plan --apply LEDGER')")
-        sets = read_protected_sets(loaded, protect) or together
+        sets = protected_sets(loaded, protect) or together
         with worker_pool(workers) as executor, progress_bar() as progress:
             asked: dict[str, Any] = {
                 "method": method, "protect": sets, "window": window, "work": work, "time_limit": limits.guard,
@@ -144,7 +144,7 @@ def calibrate(
             say(f"wrote {file}")
 
 
-def _check_output_files(model: str, report: Path | None, ledger: Path | None) -> None:
+def _check_files(model: str, report: Path | None, ledger: Path | None) -> None:
     """Refuse files that cannot be written, before any work."""
     from quiltdp.io.replace import check_writable
 
@@ -263,7 +263,7 @@ def _show_calibration(
         )
     if cost is not None:
         facts.append(("zCDP", str(cost)))
-    facts.append(("forced by", f"{name_with_time(model, found.binding.unit)}, method {found.binding.method}"))
+    facts.append(("forced by", f"{with_time(model, found.binding.unit)}, method {found.binding.method}"))
     if bracket is not None:
         facts.append(("bracket", str(bracket)))
     facts.extend(witness_facts(found.binding.witness))
@@ -281,7 +281,7 @@ def _show_calibration(
         rows.append((_NAMES[known], f"{sigma:.6g}", f"{sigma / found.sigma:.3g}", remark))
     show_table(["answer", "σ", "× this", "remark"], rows, title="\nHow it compares", right=["σ", "× this"])
     if found.per_record:
-        top = [(name_with_time(model, n), number(v, 6, up=True)) for n, v in found.per_record]
+        top = [(with_time(model, n), number(v, 6, up=True)) for n, v in found.per_record]
         show_table(["record", "leakage"], top, title="Largest leakages", right=["leakage"])
 
 

@@ -103,9 +103,7 @@ def fit(
     from quiltdp.io.replace import check_writable
 
     check_writable(output, data)
-    _check_option_combinations(
-        output, rows, column, edge, group=group, time=time, missing=missing, initial=initial
-    )
+    _check_options(output, rows, column, edge, group=group, time=time, missing=missing, initial=initial)
     if rows is None and (unit or read):
         raise InvalidArgument(f"--{'unit' if unit else 'read'} belongs to a holdout of rows: give --rows too")
     how: dict[str, Any] = {"states": states, "length": length, "missing": missing, "initial": initial}
@@ -133,7 +131,7 @@ def _format_value(value: Any) -> str:
     return "; ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
 
 
-def _check_option_combinations(
+def _check_options(
     output: Path, rows: str | None, column: str | None, edge: list[str] | None, **chain: str | None
 ) -> None:
     """Refuse options that do not belong together, before any file is read."""

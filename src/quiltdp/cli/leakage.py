@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quiltdp.cli.accounting import name_with_time, read_protected_sets, witness_facts
+from quiltdp.cli.accounting import protected_sets, with_time, witness_facts
 from quiltdp.cli.app import emit_json
 from quiltdp.cli.options import load
 from quiltdp.cli.running import Limits, limited, progress_bar, worker_pool
@@ -84,7 +84,7 @@ def leakage(
         if dp_epsilon is not None:
             positive_epsilon(dp_epsilon, "dp_epsilon", zero=not (attack or audit))
         loaded = load(model, records, allele_frequency)
-        sets = read_protected_sets(loaded, protect)
+        sets = protected_sets(loaded, protect)
         if calibration is not None:
             usual = {"--method": method == "auto", "--adversary": adversary == "informed"}
             odd = next(
@@ -134,7 +134,7 @@ def _leakage_facts(name: str, model: Model, found: Any, certificate: str = "") -
     return [
         ("model", f"{name}: {len(model.records):,} records of {len(model.nodes):,} nodes"),
         ("adversary", f"{found.adversary}; protects {found.protected}"),
-        ("binding", f"{name_with_time(model, found.binding.unit)}, method {found.binding.method}"),
+        ("binding", f"{with_time(model, found.binding.unit)}, method {found.binding.method}"),
         *witness_facts(found.binding.witness),
         ("certificate", f"{found.certificate}{certificate}"),
         *(("note", n) for n in (*model.notes, *found.notes)),
@@ -147,7 +147,7 @@ def _show_leakage(name: str, model: Model, found: Any, dp_epsilon: float, top: i
     show_facts(_leakage_facts(name, model, found))
     if top:
         rows = [
-            (name_with_time(model, n), number(v, 6, up=True), _format_ratio(v, dp_epsilon))
+            (with_time(model, n), number(v, 6, up=True), _ratio(v, dp_epsilon))
             for n, v in found.per_record.top(top)
         ]
         columns = ["record", "leakage", "in α"]
@@ -179,14 +179,10 @@ def _show_audit(found: Any, title: str) -> None:
     yardstick, name = (attained, "attack") if found.limit is None else (found.limit, "limit")
     if found.laplace_sum is not None:
         leaks = number(found.laplace_sum, 6)
-        rows.append(
-            ("the Laplace-sum mechanism leaks", leaks, _format_ratio(found.laplace_sum, yardstick), "")
-        )
+        rows.append(("the Laplace-sum mechanism leaks", leaks, _ratio(found.laplace_sum, yardstick), ""))
     if attained is not None:
         reached = number(attained, 6, down=True)
-        rows.append(
-            ("an attack attains", reached, _format_ratio(attained, yardstick), "no bound can be below it")
-        )
+        rows.append(("an attack attains", reached, _ratio(attained, yardstick), "no bound can be below it"))
     if found.limit is not None:
         rows.append(("the limit", number(found.limit, 6, up=True), "1", "no α-DP mechanism leaks more"))
     for row in found.rows:
@@ -194,7 +190,7 @@ def _show_audit(found: Any, title: str) -> None:
             rows.append((row.method, "–", "–", row.note))
         else:
             leaks = number(row.epsilon, 6, up=True)
-            rows.append((row.method, leaks, _format_ratio(row.epsilon, yardstick), row.kind))
+            rows.append((row.method, leaks, _ratio(row.epsilon, yardstick), row.kind))
     columns = ["method", "leakage", f"× {name}", "remark"]
     show_table(columns, rows, title=title, right=columns[1:3])
     if found.bracket is not None:
@@ -243,5 +239,5 @@ def _check_calibration(
     show_facts([facts[0], ("mechanism", str(read.mechanism)), *facts[1:]])
 
 
-def _format_ratio(value: float, unit: float | None) -> str:
+def _ratio(value: float, unit: float | None) -> str:
     return f"{value / unit:.4g}" if unit else "–"

@@ -30,7 +30,7 @@ _WIDTH = 80
 _PEDIGREES = (".fam", ".psam", ".ped", ".pre", ".dat", ".ged", ".gedcom", ".csv", ".tab", ".tsv", ".txt")
 
 
-class _ParameterHelp(NamedTuple):
+class _Help(NamedTuple):
     """What the help says of a parameter: its heading, how it is written, what stands for its value."""
 
     heading: str
@@ -42,69 +42,67 @@ class _ParameterHelp(NamedTuple):
 
 _METHOD = "auto (the best that applies), published (the lemma as printed), exact (small models) or group."
 SHARED = {
-    "model": _ParameterHelp(
+    "model": _Help(
         "Arguments",
         "A network (.bif .xmlbif .net .xdsl .uai .json), a chain (.json), a pedigree (the .json that"
         " 'quiltdp pedigree -o' writes, or a .fam with --allele-frequency).",
         "MODEL",
     ),
-    "ledger": _ParameterHelp("Arguments", "The ledger file.", "LEDGER"),
-    "records": _ParameterHelp(
+    "ledger": _Help("Arguments", "The ledger file.", "LEDGER"),
+    "records": _Help(
         "Model",
         "Which nodes are rows of the data: names separated by commas, or @FILE with one per line.",
         "NAMES",
     ),
-    "allele_frequency": _ParameterHelp(
+    "allele_frequency": _Help(
         "Model", "Of a .fam: the frequency of the alternative allele; LOCUS=P, repeated, for several.", "P"
     ),
-    "method": _ParameterHelp("Model", _METHOD, "NAME"),
-    "adversary": _ParameterHelp(
+    "method": _Help("Model", _METHOD, "NAME"),
+    "adversary": _Help(
         "Model",
         "informed (knows any other records), prior (knows only the model), knows=A,B (may know these"
         " records) or knows:K (may know any K).",
         "WHO",
     ),
-    "window": _ParameterHelp("Model", "Protect every run of W consecutive steps of a chain.", "W", least=1),
-    "protect": _ParameterHelp(
+    "window": _Help("Model", "Protect every run of W consecutive steps of a chain.", "W", least=1),
+    "protect": _Help(
         "Model",
         "Protect a set of records together; repeat for several. NAME=PREFIX* takes all that begin so.",
         "NAME=A,B,…",
     ),
-    "account": _ParameterHelp(
+    "account": _Help(
         "Release",
         "Charge the release to this ledger (default: the one of these data, beside them); none keeps no"
         " account, and nobody counts what several releases leak together.",
         "FILE",
         ("--ledger",),
     ),
-    "total_epsilon": _ParameterHelp(
+    "total_epsilon": _Help(
         "Release",
         "With the first release: what all releases of these data may leak together (default: --epsilon).",
         "E",
     ),
-    "anchor": _ParameterHelp(
+    "anchor": _Help(
         "Output",
         "A file on another disk that remembers the newest entry: an old copy of the ledger is noticed.",
         "FILE",
     ),
-    "work": _ParameterHelp(
+    "work": _Help(
         "Output",
         "How far searches go: quick, normal or thorough. The same work gives the same answer everywhere.",
         "LEVEL",
     ),
-    "time_limit": _ParameterHelp(
+    "time_limit": _Help(
         "Output",
         "Stop then: the partial answer is printed, nothing is written, exit code 3 (default: no limit).",
         "SECONDS",
         least=0.1,
     ),
-    "allow_partial": _ParameterHelp(
-        "Output", "Where a limit is reached, write and charge the partial answer too."
-    ),
-    "workers": _ParameterHelp(
+    "allow_partial": _Help("Output", "Where a limit is reached, write and charge the partial answer too."),
+    "workers": _Help(
         "Output", "Processes to work with; the answer is the same with any number.", "N", least=1
     ),
-    "json": _ParameterHelp("Output", "Plain JSON on stdout, nothing else."),
+    "json": _Help("Output", "Plain JSON on stdout, nothing else."),
 }
 
 
@@ -118,7 +116,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return f", did you mean {near[0]}?" if near else ""
 
 
-class _HelpFormatter(argparse.HelpFormatter):
+class _Wrapped(argparse.HelpFormatter):
     def __init__(self, prog: str) -> None:
         super().__init__(prog, max_help_position=24, width=_WIDTH)
 
@@ -132,7 +130,7 @@ class Parser(argparse.ArgumentParser):
     """The options of one command; mistakes are one line."""
 
     def __init__(self, prog: str, shape: str, text: str, examples: Sequence[str]) -> None:
-        super().__init__(prog, add_help=False, allow_abbrev=False, formatter_class=_HelpFormatter)
+        super().__init__(prog, add_help=False, allow_abbrev=False, formatter_class=_Wrapped)
         self._shape, self._text, self._examples = shape, text, examples
         self.seen: dict[str, argparse.Action] = {}
 
@@ -193,14 +191,14 @@ def parser_of(function: Callable[..., None], prog: str) -> Parser:
     groups = {h: parser.add_argument_group(h) for h in HEADINGS}
     for p in parameters:
         said = words[p.name]
-        action = _add_parameter(groups[said.heading], p, hints[p.name], said, positional=p in first)
+        action = _add_option(groups[said.heading], p, hints[p.name], said, positional=p in first)
         parser.seen[p.name] = action
     parser._action_groups = [group for group in groups.values() if group._group_actions]
     return parser
 
 
-def _add_parameter(
-    group: Any, p: inspect.Parameter, hint: Any, said: _ParameterHelp, *, positional: bool
+def _add_option(
+    group: Any, p: inspect.Parameter, hint: Any, said: _Help, *, positional: bool
 ) -> argparse.Action:
     """Declare one parameter to argparse."""
     kind, many = _type_of_annotation(hint)
@@ -249,7 +247,7 @@ def _value_reader(kind: type, least: float | None) -> Callable[[str], Any]:
     return read
 
 
-def _parse_docstring(function: Callable[..., None]) -> tuple[str, dict[str, _ParameterHelp], list[str]]:
+def _parse_docstring(function: Callable[..., None]) -> tuple[str, dict[str, _Help], list[str]]:
     """Split a command's docstring into its text, the words of its parameters and its examples."""
     lines = (inspect.getdoc(function) or "").splitlines()
     heads = [k - 1 for k, line in enumerate(lines) if k and line and not line.strip("-")]
@@ -267,7 +265,7 @@ def _parse_docstring(function: Callable[..., None]) -> tuple[str, dict[str, _Par
             flags = tuple(match["flags"].split(", ")) if match["flags"] else ()
             least = None if match["least"] is None else float(match["least"])
             text = " ".join(" ".join(rest).split())
-            words[match["name"]] = _ParameterHelp(lines[head], text, match["metavar"], flags, least)
+            words[match["name"]] = _Help(lines[head], text, match["metavar"], flags, least)
     return "\n".join(lines[: heads[0]] if heads else lines).strip(), words, examples
 
 
@@ -316,9 +314,7 @@ def parse_frequencies(values: Sequence[str]) -> float | dict[str, float]:
     """Return the frequency of ``--allele-frequency``, or those of named loci."""
     if len(values) == 1 and "=" not in values[0]:
         return parse_number(values[0], "--allele-frequency")
-    return {
-        k: parse_number(v, "--allele-frequency") for k, v in split_key_values("--allele-frequency", values)
-    }
+    return {k: parse_number(v, "--allele-frequency") for k, v in key_values("--allele-frequency", values)}
 
 
 def parse_number(text: str, flag: str) -> float:
@@ -329,7 +325,7 @@ def parse_number(text: str, flag: str) -> float:
         raise InvalidArgument(f"{flag}: {text!r} is not a number") from None
 
 
-def split_key_values(flag: str, values: Sequence[str], *, twice: bool = False) -> list[tuple[str, str]]:
+def key_values(flag: str, values: Sequence[str], *, twice: bool = False) -> list[tuple[str, str]]:
     """Return the parts of KEY=VALUE words; a key stands once, unless ``twice``."""
     found: list[tuple[str, str]] = []
     for text in values:

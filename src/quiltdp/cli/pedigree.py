@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from quiltdp.cli.app import emit_json
-from quiltdp.cli.options import files_by_ending, parse_frequencies, parse_number, split_key_values
+from quiltdp.cli.options import files_by_ending, key_values, parse_frequencies, parse_number
 from quiltdp.cli.release import ReleaseOptions
 from quiltdp.cli.running import Limits, limited
 from quiltdp.errors import DependencyMissing, InvalidArgument
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class PedigreeQuestion:
+class Question:
     """What is asked about a family: a target or an α, of which query, against whom, how far searched."""
 
     dp_epsilon: float | None
@@ -172,7 +172,7 @@ def pedigree(
     from quiltdp.domains.pedigree.output import summary
 
     with limited(time_limit, json=json) as limits:
-        _check_output_files(outputs, release, inputs)
+        _check_files(outputs, release, inputs)
         _require(dp_epsilon is None or epsilon is None, "give --dp-epsilon or --epsilon, not both")
         for name, value in (("--dp-epsilon", dp_epsilon), ("--epsilon", epsilon)):
             _require(value is None or 0 < value < 1e100, f"{name} must be above 0 and finite, not {value!r}")
@@ -196,8 +196,8 @@ def pedigree(
                 work=work, limits=limits, timed=time_limit is not None, workers=workers, json=json,
             )  # fmt: skip
             return
-        asked = PedigreeQuestion(dp_epsilon, epsilon, adversary, query, kin, split, work, workers, limits)
-        _check_option_combinations(panel, genetics, asked, outputs, genotypes, release)
+        asked = Question(dp_epsilon, epsilon, adversary, query, kin, split, work, workers, limits)
+        _check_options(panel, genetics, asked, outputs, genotypes, release)
         published.check(epsilon)
         people = _read_family(files[0], family, reading)
         _check_drawing_size(outputs, people)
@@ -262,16 +262,14 @@ def _parse_linkage(words: list[str]) -> dict[str, Any]:
     if not words:
         return {}
     if any("=" in word for word in words):
-        return {
-            "haplotypes": {row: parse_number(share, "--ld") for row, share in split_key_values("--ld", words)}
-        }
+        return {"haplotypes": {row: parse_number(share, "--ld") for row, share in key_values("--ld", words)}}
     return {"ld": [parse_number(word, "--ld") for word in words]}
 
 
 def _reader_options(words: list[str]) -> dict[str, Any]:
     """Return what ``--read`` says as options of the reader."""
     found: dict[str, Any] = {}
-    for key, value in split_key_values("--read", words, twice=True):
+    for key, value in key_values("--read", words, twice=True):
         if key in _ROLES:
             found.setdefault("columns", {})[key] = int(value) if value.isdecimal() else value
         elif key == "missing":
@@ -298,10 +296,10 @@ def _read_family(file: Path, family: str | None, reading: Mapping[str, Any]) -> 
 # -- refused before the work --------------------------------------------------------------------------
 
 
-def _check_option_combinations(
+def _check_options(
     panel: Path | None,
     genetics: Mapping[str, Any],
-    asked: PedigreeQuestion,
+    asked: Question,
     outputs: Mapping[str, Path],
     genotypes: Path | None,
     release: Path | None,
@@ -338,9 +336,7 @@ def _check_option_combinations(
     _require("x_linked" not in genetics, "--x-linked: the chromosome column of the frequencies tells")
 
 
-def _check_output_files(
-    outputs: Mapping[str, Path], release: Path | None, inputs: Sequence[Path | None]
-) -> None:
+def _check_files(outputs: Mapping[str, Path], release: Path | None, inputs: Sequence[Path | None]) -> None:
     """Refuse what cannot be written, before any work."""
     from importlib.util import find_spec
 

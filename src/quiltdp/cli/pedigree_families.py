@@ -68,9 +68,7 @@ def account_for_families(
         if timed:
             everybody = found
             found = iter(limits.answer(lambda: list(everybody)))
-        answer = _summarise_families(
-            found, tsv if limits.may_write(str(tsv)) else None, (*files, frequencies)
-        )
+        answer = _merge_families(found, tsv if limits.may_write(str(tsv)) else None, (*files, frequencies))
     answer = {"families": total, "loci": panel.loci, "epsilon": epsilon, "query": query, **answer}
     answer["notes"] = [
         *panel.notes,
@@ -83,7 +81,7 @@ def account_for_families(
         _show_study(", ".join(map(str, files)), answer, workers)
 
 
-def _summarise_families(
+def _merge_families(
     found: Iterator[FamilyNoise], tsv: Path | None, inputs: tuple[Path, ...]
 ) -> dict[str, Any]:
     """Return the largest noise, who forces it, and how many people there are; write the lines."""

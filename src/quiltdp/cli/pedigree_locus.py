@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from quiltdp.accountant.adversaries import Adversary, knows, parse_adversary
 
 if TYPE_CHECKING:
-    from quiltdp.cli.pedigree import PedigreeQuestion
+    from quiltdp.cli.pedigree import Question
     from quiltdp.cli.running import Limits
     from quiltdp.domains.pedigree import Pedigree
     from quiltdp.model import Model
@@ -20,7 +20,7 @@ _MOST_KIN = 100
 
 
 def account_for_loci(
-    payload: dict[str, Any], family: Pedigree, genetics: dict[str, Any], asked: PedigreeQuestion
+    payload: dict[str, Any], family: Pedigree, genetics: dict[str, Any], asked: Question
 ) -> None:
     """Fill in leakage and kin table, whichever were asked for."""
     from quiltdp.domains.pedigree import pedigree
@@ -52,9 +52,7 @@ def _unlinked_model(model: Model, family: Pedigree, genetics: dict[str, Any]) ->
     return pedigree(family, frequencies_of(model), **rest)
 
 
-def _linkage_costs(
-    linked: Model, unlinked: Model, epsilon: float, asked: PedigreeQuestion
-) -> list[dict[str, Any]]:
+def _linkage_costs(linked: Model, unlinked: Model, epsilon: float, asked: Question) -> list[dict[str, Any]]:
     from quiltdp.domains.pedigree.linked import linkage_cost
 
     how: dict[str, Any] = {"query": asked.query, "work": asked.work, "time_limit": asked.limits.guard}
@@ -75,7 +73,7 @@ def _kin_facts(model: Model, family: Pedigree, who: str) -> dict[str, Any]:
 
 
 def _add_leakages(
-    payload: dict[str, Any], model: Model, shape: Model, family: Pedigree, asked: PedigreeQuestion
+    payload: dict[str, Any], model: Model, shape: Model, family: Pedigree, asked: Question
 ) -> None:
     """Account for both adversaries, and the one asked for, at one α: the given one or the largest for ε."""
     from quiltdp.accountant.leakage import analyze

@@ -12,7 +12,7 @@ import numpy as np
 if TYPE_CHECKING:
     from quiltdp.accountant.calibration import Calibration
     from quiltdp.accountant.ledger import Ledger
-    from quiltdp.cli.pedigree import PedigreeQuestion
+    from quiltdp.cli.pedigree import Question
     from quiltdp.cli.release import ReleaseOptions
     from quiltdp.domains.accounts import Account
     from quiltdp.domains.pedigree import Pedigree
@@ -26,7 +26,7 @@ def account_for_panel(
     family: Pedigree,
     frequencies: Path,
     genetics: dict[str, Any],
-    asked: PedigreeQuestion,
+    asked: Question,
     genotypes: Path | None,
     published: ReleaseOptions,
 ) -> None:
@@ -68,7 +68,7 @@ def account_for_panel(
         if counts is not None and limits.may_write():
             chosen = found[adversary]
             ask: Any = partial(calibrate_panel, profile, adversary=adversary, **shared)
-            whole = published.calibrate_whole_budget(
+            whole = published.whole_budget(
                 kept, to_calibration(chosen), lambda total: to_calibration(ask(total))
             )
             payload["notes"] += list(counts.notes)

@@ -58,9 +58,7 @@ def _show_panel(payload: dict[str, Any]) -> None:
             f" person moves all of them by {number(found['sensitivity'], 6)} together",
             right=["σ of each count", "α of a person"],
         )
-        _warn_if_useless(
-            found[payload["adversary"]]["largest_sigma"], found["numbers"], found["largest_count"]
-        )
+        _warn_useless(found[payload["adversary"]]["largest_sigma"], found["numbers"], found["largest_count"])
     if "leakage" in found:
         at = found["leakage"]
         show_line(
@@ -70,7 +68,7 @@ def _show_panel(payload: dict[str, Any]) -> None:
         )
 
 
-def _warn_if_useless(sigma: float, numbers: int, most: float) -> None:
+def _warn_useless(sigma: float, numbers: int, most: float) -> None:
     from quiltdp.domains.usefulness import judge_noise
 
     said = judge_noise(sigma, numbers, most)
@@ -123,7 +121,7 @@ def _show_leakage(payload: dict[str, Any]) -> None:
             right=["moves by", *names],
         )  # fmt: skip
         count = payload["noise"][0]
-        _warn_if_useless(count[f"sigma_{payload['adversary']}"], count["numbers"], count["largest_count"])
+        _warn_useless(count[f"sigma_{payload['adversary']}"], count["numbers"], count["largest_count"])
     show_table(
         ["adversary", "leakage ≤", "method", "binding"],
         [
@@ -172,19 +170,19 @@ def _show_people(payload: dict[str, Any]) -> None:
         [
             (
                 p["family"],
-                _person_phrase(p),
+                _person_text(p),
                 *(number(p[c], up=True) for c in columns),
                 _first_names(p["quilt"]),
                 p["driver"],
             )
             for p in people[:_SHOWN]
         ],
-        title=f"People with the largest leakage to the {chosen} adversary{_truncation_phrase(len(people))}",
+        title=f"People with the largest leakage to the {chosen} adversary{_shown_of(len(people))}",
         right=columns,
     )
 
 
-def _person_phrase(row: dict[str, Any]) -> str:
+def _person_text(row: dict[str, Any]) -> str:
     words = [w for w in (row.get("label"), row["locus"]) if w]
     return f"{row['person']} ({', '.join(words)})" if words else str(row["person"])
 
@@ -194,7 +192,7 @@ def _first_names(names: tuple[str, ...]) -> str:
     return f"{shown}, … {len(names) - 4} more" if len(names) > 4 else shown or "–"
 
 
-def _truncation_phrase(count: int) -> str:
+def _shown_of(count: int) -> str:
     return f" ({_SHOWN} of {count:,}; -o FILE.tsv writes all)" if count > _SHOWN else ""
 
 

@@ -108,7 +108,7 @@ def pvalues(
         used = ["mutual information"] * len(p)
         known = f"mutual information of at most {mutual_bits:g} bits with the data"
     else:
-        bounds, known = _max_information_bounds(
+        bounds, known = _read_bounds(
             account[0] if account else None, model, step, records, bits, beta, time_limit
         )
         corrected = correct_p_values(p, max_information=bounds).tolist() if p else []
@@ -125,7 +125,7 @@ def pvalues(
         _show_p_values(rows, known, level)
 
 
-def _max_information_bounds(
+def _read_bounds(
     ledger: Path | None,
     model: Path | None,
     step: list[str] | None,

@@ -84,7 +84,7 @@ def quilts(
     else:
         loaded.require([record])
         limits = (max_nearby, max_separator, limit)
-        _show_quilts_of_record(model, loaded, record, epsilon, dp_epsilon, limits, json)
+        _show_quilts(model, loaded, record, epsilon, dp_epsilon, limits, json)
 
 
 def _show_moral_graph(path: str, model: Model, json: bool) -> None:
@@ -131,12 +131,8 @@ def _show_max_influence(path: str, model: Model, record: str, on: str | None, gi
     from quiltdp.inference.influence import max_influence
 
     model.require([record])
-    known = _parse_node_names(model, given)
-    seen = (
-        sorted(markov_blanket(model, record).difference(known))
-        if on is None
-        else _parse_node_names(model, on)
-    )
+    known = _node_names(model, given)
+    seen = sorted(markov_blanket(model, record).difference(known)) if on is None else _node_names(model, on)
     value = max_influence(model, of=record, on=seen, given=known)
     if json:
         emit_json("influence", {"model": path, "of": record, "on": seen, "given": known, "influence": value})
@@ -147,14 +143,14 @@ def _show_max_influence(path: str, model: Model, record: str, on: str | None, gi
     show_facts(facts, title=f"Influence in {path}")
 
 
-def _parse_node_names(model: Model, text: str) -> list[str]:
+def _node_names(model: Model, text: str) -> list[str]:
     """Return the node names of a comma-separated list; a whole name that contains commas is one node."""
     if text in model.states:
         return [text]
     return [part for part in (p.strip() for p in text.split(",")) if part]
 
 
-def _show_quilts_of_record(
+def _show_quilts(
     path: str,
     model: Model,
     record: str,

@@ -64,7 +64,7 @@ class ReleaseOptions:
         found.check()
         return found
 
-    def calibrate_whole_budget(
+    def whole_budget(
         self, account: Account | None, release: Calibration, at: Callable[[float], Calibration]
     ) -> Calibration:
         """Return the calibration of the whole budget; refuse a release that the account does not cover."""
@@ -98,16 +98,14 @@ class ReleaseOptions:
                 with interruptible():
                     write_whole(self.file, text, replace=False)
             except BaseException as error:
-                raise self._rescue_unwritten_release(account, text, error) from None
+                raise self._rescue_release(account, text, error) from None
         told: dict[str, Any] = {"ledger": None if ledger is None else str(ledger.path)}
         if ledger is not None:
             with suppress(QuiltdpError):  # everything is done: nothing may fail now
                 told["ledger_left"] = round(float(1 - ledger.head.spent), 9)
         return told
 
-    def _rescue_unwritten_release(
-        self, account: Account | None, text: str, error: BaseException
-    ) -> FileFormatError:
+    def _rescue_release(self, account: Account | None, text: str, error: BaseException) -> FileFormatError:
         """Keep a release that could not be written; return what to say about it."""
         from quiltdp.domains.accounts import state_folder
         from quiltdp.io.replace import keep

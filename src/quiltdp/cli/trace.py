@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from quiltdp.cli.app import emit_json
-from quiltdp.cli.options import files_by_ending, split_key_values
+from quiltdp.cli.options import files_by_ending, key_values
 from quiltdp.cli.release import ReleaseOptions, show_account
 from quiltdp.cli.running import progress_bar
 from quiltdp.cli.show import number, say, show_facts, show_line, show_table
@@ -177,7 +177,7 @@ def trace(
         )  # fmt: skip
         with progress_bar() as progress:
             prepared = calibrated(epsilon, sigma=sigma, less_noise=less_noise, progress=progress)
-            whole = published.calibrate_whole_budget(
+            whole = published.whole_budget(
                 kept, prepared.calibration, lambda total: calibrated(total, progress=progress).target
             )
     if "model" in files:
@@ -199,7 +199,7 @@ def trace(
 
 def _reader_options(words: list[str]) -> dict[str, Any]:
     """Return what ``--read`` says as options of the readers."""
-    found = dict(split_key_values("--read", words))
+    found = dict(key_values("--read", words))
     for key in found:
         if key not in _READ:
             raise InvalidArgument(f"--read {key}=…: the keys are {', '.join(_READ)}")
