@@ -79,8 +79,8 @@ MAX_LINES = 400  # code lines of a file
 # not blank.  They fall, or the change that raises one says what the lines buy.
 MOST_CODE_LINES = {
     "C": 447,
-    "accountant": 3134,
-    "accountant/bounds": 3842,
+    "accountant": 3150,
+    "accountant/bounds": 3830,
     "accountant/ledger": 1806,
     "base": 1983,
     "cli": 3909,
@@ -88,7 +88,7 @@ MOST_CODE_LINES = {
     "domains": 6828,
     "generalization": 1908,
     "graph": 756,
-    "inference": 3360,
+    "inference": 3385,
     "io": 1576,
     "mechanisms": 2751,
     "papers": 1293,

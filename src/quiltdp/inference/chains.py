@@ -408,16 +408,6 @@ class ChainLaws:
         """Return P(X_{t−d} | X_t = x) for the possible x; ``None`` if one is lost to underflow."""
         return self.reversed_rows(self.marginal(t - d), self.steps(t - d, d), self.possible(t))
 
-    def backward_spread(self, d: int) -> float:
-        """Return the spread of the reversed d-step table of a homogeneous chain, rounded up.
-
-        It needs no law; ∞ when a possible entry underflowed.
-        """
-        table = self.steps(0, d)[self.reachable > 0]
-        if np.any((table > 0) & (table < UNDERFLOW)):
-            return float("inf")
-        return float(spread_of_rows(np.ascontiguousarray(table.T)) + 4.0 * self.slack(d))
-
     def slack(self, t: int) -> float:
         """Return how far ln of an entry computed from the law of step ``t`` may be from the truth."""
         return 2.0 * EPS * (len(self.segment.initial) + 4) * (t + 4)

@@ -112,11 +112,7 @@ class Seen:
         With ``each`` every set of children is a choice of its own (2^children); otherwise all children
         whose root is inside known and tilted nodes go together, and may or may not know.
         """
-        return self._each if each else self._together
-
-    @cached_property
-    def _each(self) -> tuple[Choice, ...]:
-        return tuple(self._choices(each=True))
+        return tuple(self._choices(each=True)) if each else self._together
 
     @cached_property
     def _together(self) -> tuple[Choice, ...]:

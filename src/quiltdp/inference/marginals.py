@@ -207,8 +207,6 @@ def count_evidence(model: Model, nodes: Collection[str], most: int | None = None
     sizes = [model.cardinality(n) for n in nodes]
     if most is None or most >= len(sizes):
         return math.prod(1 + s for s in sizes)
-    if len(set(sizes)) == 1:
-        return sum(math.comb(len(sizes), k) * sizes[0] ** k for k in range(most + 1))
     sums = [1] + [0] * most  # elementary symmetric polynomials of the numbers of states
     for s in sizes:
         for k in range(most, 0, -1):

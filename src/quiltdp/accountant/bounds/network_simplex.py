@@ -263,12 +263,3 @@ def _priced(p: Array, q: Array, d: Array, trees: Trees, solution: _Solution) -> 
     unmet = np.maximum(p * (1.0 + roundings) - met, 0.0) + _TINY
     price = _sum(unmet * np.exp(d.reshape(n, m, -1).max(axis=1)))
     return np.asarray((solution.ratio + price) * (1.0 + roundings))
-
-
-def received(p: Array, q: Array, d: Array, trees: Trees) -> Array:
-    """Return how much of the demand of every source each sink meets: shape (n·m, B), ≥ 0."""
-    solution = _solution(p, q, d, trees)
-    height = np.take_along_axis(solution.height, trees.cell // trees.sinks, axis=0)
-    met = np.zeros(d.shape)
-    np.put_along_axis(met, trees.cell, np.maximum(solution.flow, 0.0) * np.exp(-height), axis=0)
-    return met

@@ -203,10 +203,11 @@ def threshold_transport(above: Array, below: Array, o: Array) -> Array:
 
 def as_possible(p: Array, q: Array, d: Array) -> Array:
     """Give every impossible source (sink) the costs of a possible one: it then changes nothing."""
-    if not (p > 0).all():
-        donor = np.where(p > 0, np.arange(p.shape[1]), (p > 0).argmax(axis=1)[:, None])
-        d = np.take_along_axis(d, donor[:, :, None], axis=1)
-    if not (q > 0).all():
-        donor = np.where(q > 0, np.arange(q.shape[1]), (q > 0).argmax(axis=1)[:, None])
-        d = np.take_along_axis(d, donor[:, None, :], axis=2)
+    for law, axis in ((p, 1), (q, 2)):
+        rows = np.flatnonzero(~(law > 0).all(axis=1))
+        if len(rows):
+            possible = law[rows] > 0
+            donor = np.where(possible, np.arange(law.shape[1]), possible.argmax(axis=1)[:, None])
+            d = np.array(d)
+            d[rows] = np.take_along_axis(d[rows], np.expand_dims(donor, 3 - axis), axis=axis)
     return d
