@@ -893,8 +893,8 @@ MUTANTS = (
     ),
     Mutant(
         LEAK + "transport.py",
-        "    if not (q > 0).all():\n",
-        "    if False:\n",
+        "for law, axis in ((p, 1), (q, 2)):",
+        "for law, axis in ((p, 1),):",
         "an impossible sink keeps its costs",
         TRANSPORTS,
     ),

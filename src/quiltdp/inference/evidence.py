@@ -21,11 +21,11 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from quiltdp.inference.plan import REVEALED_TOGETHER
 from quiltdp.inference.schedule import Ints, Level, RootedClique, Schedule
 
 Array = NDArray[np.float64]
 _Item = TypeVar("_Item")
-_TOGETHER = 8  # values of free nodes that are revealed at once
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Part:
     @cached_property
     def levels(self) -> tuple[Level, ...]:
         """The free nodes, revealed together while they have at most so many values."""
-        return self.after.order(together=_TOGETHER).levels if self.after.new else ()
+        return self.after.order(together=REVEALED_TOGETHER).levels if self.after.new else ()
 
     @property
     def prefix(self) -> Ints:

@@ -42,6 +42,7 @@ SUPPORT_TABLES = 100_000  # beyond as many tables nobody looks for nodes of one 
 # -- log odds and interactions
 MOVE_BYTES = 24  # of one log odds while a table of them is made: itself, its copy in the whole, its bound
 DIRECT_ENTRIES = 2**12  # up to which log odds are simply added up; beyond it they are eliminated: time
+REVEALED_TOGETHER = 8  # values of free nodes that are revealed at once: time
 RECTANGLES_AT_ONCE = 2**16  # times pairs of tilted states: memory
 OTHER_PAIRS = 2**10  # beside the most promising ones, that there is room for at first
 PAIRS_AT_ONCE = 2**11  # two-point problems side by side: more would leave the processor's cache
