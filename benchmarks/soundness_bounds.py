@@ -26,13 +26,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+import highspy
 import numpy as np
 from campaigns import add_options, campaign, told
 from numpy.typing import NDArray
-from scipy.optimize import linprog
-from scipy.sparse import coo_matrix
 
 import quiltdp as qd
+import quiltdp.papers  # registers the comparisons
 from quiltdp.accountant.adversaries import parse_adversary
 from quiltdp.accountant.bounds import chain as chains
 from quiltdp.accountant.bounds.chain_contraction import ContractionBound
@@ -74,20 +74,29 @@ class Truth:
         """Return what explicit likelihoods tell about a unit, to the worst of those who know something.
 
         The worst evidence is often not the one that a guess puts first: with two programs a third of the
-        units of small models came out too small.
+        units of small models came out too small.  A hypothesis is passed over only where its ceiling shows
+        that no likelihood at all attains more than what was attained before.
         """
-        tried: list[tuple[float, int, float, Array, Array, list[Array]]] = []
-        for base, p, q, costs in self._hypotheses([self.records.index(r) for r in unit]):
-            tried.append((base + guess(p, q, costs), -len(tried), base, p, q, costs))
-        tried.sort(key=lambda t: t[:2], reverse=True)
-        best = max((t[0] for t in tried), default=0.0)
-        for first, _, base, p, q, costs in tried[:programs]:
-            if base + sum(float(c.max()) for c in costs) > best:
-                best = max(best, first, base + program(p, q, costs))
+        best, tried = 0.0, []
+        for bases, p, q, costs in self._hypotheses([self.records.index(r) for r in unit]):
+            guesses = bases + guess(p, q, costs)
+            best = max(best, float(guesses.max()))
+            solver = Programs(costs) if 1 < p[0].size <= LARGE // 2 else None
+            ceilings = bases + ceiling(p, q, costs)
+            tried += [
+                (float(guesses[k]), float(ceilings[k]), -len(tried), float(bases[k]), p[k], q[k], solver)
+                for k in np.flatnonzero(ceilings > best).tolist()
+                if solver is not None
+            ]
+        tried.sort(key=lambda t: t[:3], reverse=True)
+        for _, most, _, base, p, q, solver in tried:
+            if programs and most > best * (1.0 + SLACK) + SLACK:
+                programs -= 1
+                best = base + solver.improved(p, q, best - base)
         return best
 
-    def _hypotheses(self, places: list[int]) -> Iterator[tuple[float, Array, Array, list[Array]]]:
-        """Yield (own price, two laws of the unknown records, their prices) for all evidence and values."""
+    def _hypotheses(self, places: list[int]) -> Iterator[tuple[Array, Array, Array, list[Array]]]:
+        """Yield, for all evidence, the own prices of pairs of values, two laws each of the rest, its prices."""
         others = [k for k, r in enumerate(self.records) if r in self.may_know and k not in places]
         for size in range(min(self.most, len(others)) + 1):
             for known in itertools.combinations(others, size):
@@ -95,66 +104,113 @@ class Truth:
                 idle = tuple(k for k in rest if not self.costs[k].any())  # no likelihood reads them
                 rest = [k for k in rest if k not in idle]
                 law = np.transpose(self.joint.sum(axis=idle, keepdims=True), [*known, *places, *rest, *idle])
-                law = law.reshape(law.shape[: law.ndim - len(idle)])
-                costs = [self.costs[k] for k in rest]
-                for values in np.ndindex(*law.shape[:size]):
-                    laws = {
-                        x: law[values][x] / law[values][x].sum()
-                        for x in np.ndindex(*law.shape[size : size + len(places)])
-                        if law[values][x].sum() > 0
-                    }
-                    for (x, p), (y, q) in itertools.permutations(laws.items(), 2):
-                        yield (
-                            sum(float(self.costs[k][a, b]) for k, a, b in zip(places, x, y, strict=True)),
-                            p,
-                            q,
-                            costs,
-                        )
+                shape = law.shape[size : size + len(places)]
+                law = law.reshape(-1, int(np.prod(shape)), *(self.joint.shape[k] for k in rest))
+                own = np.zeros((1, 1))
+                for k in places:
+                    own = (own[:, None, :, None] + self.costs[k][:, None]).reshape(
+                        len(own) * len(self.costs[k]), -1
+                    )
+                mass = law.reshape(*law.shape[:2], -1).sum(axis=2)
+                for found, total in zip(law, mass, strict=True):
+                    values = np.flatnonzero(total > 0)
+                    pairs = [(x, y) for x, y in itertools.permutations(values, 2)]
+                    if not pairs:
+                        continue
+                    x, y = np.array(pairs).T
+                    laws = found / np.where(total > 0, total, 1.0).reshape(-1, *(1,) * len(rest))
+                    yield own[x, y], laws[x], laws[y], [self.costs[k] for k in rest]
 
 
 def lipschitz(h: Array, costs: Sequence[Array]) -> Array:
-    """Return the least function above h that changes by at most e^price along every axis."""
-    for axis, cost in enumerate(costs):
+    """Return the least functions above h (one for every first index) that change by at most e^price."""
+    for axis, cost in enumerate(costs, start=1):
         spread = np.exp(-cost).reshape(cost.shape + (1,) * (h.ndim - 1)) * np.moveaxis(h, axis, 0)[:, None]
         h = np.moveaxis(spread.max(axis=0), 0, axis)
     return h
 
 
-def value(p: Array, q: Array, h: Array) -> float:
-    """Return ln E_p h / E_q h."""
-    return float(np.log((p * h).sum()) - np.log((q * h).sum()))
-
-
-def guess(p: Array, q: Array, costs: Sequence[Array], levels: Sequence[float] = (1.0,)) -> float:
-    """Return the most that e^{−distance to the set where p > level q} attains."""
-    if p.size == 1:
-        return 0.0
-    return max(value(p, q, lipschitz((p > level * q) + 1e-300, costs)) for level in levels)
-
-
-def program(p: Array, q: Array, costs: Sequence[Array]) -> float:
-    """Return what the best h attains: a linear program, its answer made feasible and evaluated."""
-    ratios = np.unique(p[q > 0] / q[q > 0])
-    best = guess(p, q, costs, [1.0, *ratios[:: max(1, len(ratios) // 8)]])
-    if p.size == 1 or p.size > LARGE // 2:
-        return best
-    index = np.arange(p.size).reshape(p.shape)
-    rows = [
-        (np.moveaxis(index, axis, 0)[a].ravel(), np.moveaxis(index, axis, 0)[b].ravel(), cost[a, b])
-        for axis, cost in enumerate(costs)
-        for a, b in itertools.permutations(range(len(cost)), 2)
-    ]
-    one, other = (np.concatenate([row[k] for row in rows]) for k in (0, 1))
-    weight = np.concatenate([np.full(len(row[0]), -np.exp(row[2])) for row in rows])
-    count = np.arange(len(one))
-    matrix = coo_matrix(
-        (np.r_[np.ones(len(one)), weight], (np.r_[count, count], np.r_[one, other])),
-        shape=(len(one), p.size),
+def value(p: Array, q: Array, h: Array) -> Array:
+    """Return ln E_p h / E_q h for every first index."""
+    count = len(p)
+    return np.asarray(
+        np.log((p * h).reshape(count, -1).sum(axis=1)) - np.log((q * h).reshape(count, -1).sum(axis=1))
     )
-    found = linprog(-p.ravel(), A_ub=matrix, b_ub=np.zeros(len(one)), A_eq=q.reshape(1, -1), b_eq=[1.0])
-    if found.x is None:
-        return best
-    return max(best, value(p, q, lipschitz(np.maximum(found.x, 1e-300).reshape(p.shape), costs)))
+
+
+def guess(p: Array, q: Array, costs: Sequence[Array]) -> Array:
+    """Return the most that e^{−distance to the set where p > level q} attains, for every first index."""
+    if p[0].size == 1:
+        return np.zeros(len(p))
+    levels = (1.0,) if p[0].size <= LARGE // 2 else (0.25, 0.5, 0.8, 1.0, 1.25, 2.0, 4.0)
+    return np.max([value(p, q, lipschitz((p > t * q) + 1e-300, costs)) for t in levels], axis=0)
+
+
+def ceiling(p: Array, q: Array, costs: Sequence[Array]) -> Array:
+    """Return what nothing exceeds, as no likelihood changes by more than all prices together."""
+    p, q = p.reshape(len(p), -1), q.reshape(len(q), -1)
+    order = np.argsort(-p / np.maximum(q, 1e-300), axis=1)
+    most = np.expm1(sum(float(c.max()) for c in costs))
+    above, below = (1.0 + most * np.take_along_axis(v, order, axis=1).cumsum(axis=1) for v in (p, q))
+    return np.asarray(np.log(above / below).max(axis=1, initial=0.0))
+
+
+class Programs:
+    """Linear programs for the best likelihood of some prices: one polytope, solved again and again by HiGHS.
+
+    To improve on e^t, E_p h − e^t E_q h is maximised over the likelihoods 0 ≤ h ≤ 1; what its h attains is
+    the next t.  Whatever HiGHS returns is made feasible and evaluated.
+    """
+
+    def __init__(self, costs: Sequence[Array]) -> None:
+        self._costs, self._shape = costs, tuple(len(c) for c in costs)
+        self._solver: Any = None
+
+    def _made(self) -> Any:
+        count = int(np.prod(self._shape))
+        index = np.arange(count).reshape(self._shape)
+        rows = [
+            (np.moveaxis(index, axis, 0)[a].ravel(), np.moveaxis(index, axis, 0)[b].ravel(), cost[a, b])
+            for axis, cost in enumerate(self._costs)
+            for a, b in itertools.permutations(range(len(cost)), 2)
+        ]
+        ends = np.concatenate([np.stack(row[:2], axis=1) for row in rows])
+        weight = np.concatenate([np.full(len(row[0]), -np.exp(row[2])) for row in rows])
+        program, solver = highspy.HighsLp(), highspy.Highs()
+        program.num_col_, program.num_row_ = count, len(ends)
+        program.col_cost_, program.col_lower_, program.col_upper_ = np.zeros((3, count)) + [[0], [0], [1]]
+        program.row_lower_, program.row_upper_ = np.full(len(ends), -np.inf), np.zeros(len(ends))
+        program.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+        program.a_matrix_.start_ = np.arange(0, 2 * len(ends) + 1, 2)
+        program.a_matrix_.index_ = ends.ravel()
+        program.a_matrix_.value_ = np.stack([np.ones(len(ends)), weight], axis=1).ravel()
+        program.sense_ = highspy.ObjSense.kMaximize
+        for option, setting in (("output_flag", False), ("presolve", "off"), ("threads", 1)):
+            solver.setOptionValue(option, setting)
+        for option in ("primal_feasibility_tolerance", "dual_feasibility_tolerance"):
+            solver.setOptionValue(option, 1e-10)
+        solver.passModel(program)
+        return solver
+
+    def improved(self, p: Array, q: Array, t: float) -> float:
+        """Return what the best h attains, or ``t`` if that is no more."""
+        self._solver = self._solver or self._made()
+        for _ in range(20):
+            gain = (p - np.exp(t) * q).ravel()
+            if not (gain > 0).any():
+                return t
+            columns = np.arange(p.size, dtype=np.int32)
+            self._solver.changeColsCost(p.size, columns, gain / np.abs(gain).max())
+            self._solver.run()
+            h = np.array(self._solver.getSolution().col_value)
+            if not (h > 0).any():
+                return t
+            h = lipschitz(np.maximum(h, 1e-300).reshape(1, *self._shape), self._costs)
+            reached = float(value(p[None], q[None], h)[0])
+            if not reached > t + 1e-13:
+                return t
+            t = reached
+        return t
 
 
 def joint_law(model: qd.Model) -> Array:
@@ -412,7 +468,7 @@ def bounds(scene: Scene, seed: int) -> Iterator[tuple[str, Callable[[Problem], B
     """Yield (name, what makes it) of everything that holds against the adversary."""
     who = parse_adversary(scene.adversary)
     for name in method_names(who)[1:]:
-        if name == "group" or (name == "exact" and seed % 2):
+        if name == "group" or (name == "exact" and seed % 4):
             continue
         yield (
             f"{name} (prior)" if name == "published" and who.knows_nothing else name,
@@ -421,7 +477,7 @@ def bounds(scene: Scene, seed: int) -> Iterator[tuple[str, Callable[[Problem], B
     if "chains" in scene.tags:
         yield "chain, evidence merged at once", AtOnce
         yield "chain contraction", ContractionBound
-    if seed % 2:
+    if seed % 4 == 1:
         yield "conditioned models", Conditioned
     if who.knows_nothing:
         yield "sparse coupling, mass above 0.1", partial(CouplingBound, sparse=0.1)

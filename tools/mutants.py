@@ -640,7 +640,7 @@ MUTANTS = (
         "found = found + phi(sources, np.full_like(found, near)) +",
         "found = found +",
         "one of two laws is not tilted",
-        CHAIN_WALK,
+        CHAIN_TWIN,
     ),
     Mutant(
         "inference/chain_schedule.py",
@@ -989,7 +989,7 @@ MUTANTS = (
         " + phi(sinks, np.full_like(found, near))\n",
         "\n",
         "the other of two laws is not tilted",
-        CHAIN_WALK,
+        CHAIN_TWIN,
     ),
     Mutant(
         LEAK + "chain.py",

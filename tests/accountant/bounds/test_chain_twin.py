@@ -13,8 +13,10 @@ import quiltdp as qd
 from quiltdp.accountant.adversaries import INFORMED, PRIOR, Adversary
 from quiltdp.accountant.bounds import chain as chains
 from quiltdp.accountant.bounds.chain import ChainBound
-from quiltdp.accountant.bounds.contract import ready
+from quiltdp.accountant.bounds.contract import Problem, ready
 from quiltdp.inference import plan
+from quiltdp.inference.workspace import Workspace
+from quiltdp.work import WorkBudget
 
 Pairs = np.ndarray  # of mpf, by two states
 
@@ -172,3 +174,18 @@ def test_a_fixed_point_that_is_not_reached_is_not_certified(monkeypatch: pytest.
     true = ready(ChainBound, slow, adversary=PRIOR).evaluate(alpha).values.max()
     monkeypatch.setattr(chains, "_ROUNDS", 2)
     assert ready(ChainBound, slow, adversary=PRIOR).evaluate(alpha).values.max() >= true * (1 - 1e-9)
+
+
+def test_evidence_in_the_tail_moves_both_laws_of_a_pair(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing known, X0 cannot be told; known, X2 raises ln E h of one law as much as it lowers the other."""
+    monkeypatch.setattr(chains, "CHAIN_MERGED", ((3.0, 1.0),))
+    monkeypatch.setattr(plan, "EVIDENCE_LISTED", 0)
+    first = np.kron(np.eye(2), np.full((2, 2), 0.5))
+    second = np.zeros((4, 4))
+    second[:, 0], second[:, 1] = [0.8, 0.2, 0.8, 0.2], [0.2, 0.8, 0.2, 0.8]
+    chain = qd.markov_chain([first, second], initial=np.full(4, 0.25))
+    level = np.array([0.0, 1.0, 1.0, 0.0])
+    bound = ChainBound(Problem(chain, None, INFORMED, 1, {"X1": np.abs(level[:, None] - level)}))
+    bound.prepare(Workspace(chain), WorkBudget())
+    attained = 0.5 + np.log((0.8 + 0.2 * np.exp(-1.0)) / (0.8 * np.exp(-1.0) + 0.2))
+    assert bound.evaluate(np.array([0.5, 1.0, 0.5])).values[0] >= attained
