@@ -10,7 +10,7 @@ import pytest
 from mpmath import mp, mpf
 
 import quiltdp as qd
-from quiltdp.accountant.adversaries import INFORMED, PRIOR, Adversary
+from quiltdp.accountant.adversaries import INFORMED, PRIOR, Adversary, adversary_from
 from quiltdp.accountant.bounds import chain as chains
 from quiltdp.accountant.bounds.chain import ChainBound
 from quiltdp.accountant.bounds.contract import Problem, ready
@@ -189,3 +189,16 @@ def test_evidence_in_the_tail_moves_both_laws_of_a_pair(monkeypatch: pytest.Monk
     bound.prepare(Workspace(chain), WorkBudget())
     attained = 0.5 + np.log((0.8 + 0.2 * np.exp(-1.0)) / (0.8 * np.exp(-1.0) + 0.2))
     assert bound.evaluate(np.array([0.5, 1.0, 0.5])).values[0] >= attained
+
+
+def test_evidence_that_rules_states_out_does_not_stay_in_the_tail(monkeypatch: pytest.MonkeyPatch) -> None:
+    """X3 tells which half X1 is in: within it X0 is told better, and no tilt makes that of the free laws."""
+    monkeypatch.setattr(chains, "CHAIN_MERGED", ((3.0, 1.0),))
+    monkeypatch.setattr(plan, "EVIDENCE_LISTED", 0)
+    first = np.array([[0.4, 0.1, 0.1, 0.4], [0.1, 0.4, 0.1, 0.4]] * 2)
+    halves = np.kron(np.eye(2), np.full((2, 2), 0.5))
+    which = np.kron(np.eye(2), [[1.0, 0.0], [1.0, 0.0]])
+    chain = qd.markov_chain([first, halves, which], initial=np.full(4, 0.25))
+    attained = 0.5 + np.log((0.8 * np.e + 0.2) / (0.2 * np.e + 0.8))
+    bound = ready(ChainBound, chain, adversary=adversary_from("knows=X3"))
+    assert bound.evaluate(np.array([0.5, 1.0, 0.01, 0.01])).values[0] >= attained
