@@ -98,7 +98,7 @@ class Truth:
         return best
 
     def _hypotheses(self, places: list[int]) -> Iterator[tuple[Array, Array, Array, list[Array]]]:
-        """Yield, for all evidence, the own prices of pairs of values, two laws each of the rest, its prices."""
+        """Yield, for all evidence: own prices of pairs of values, two laws of the rest each, its prices."""
         others = [k for k, r in enumerate(self.records) if r in self.may_know and k not in places]
         for size in range(min(self.most, len(others)) + 1):
             for known in itertools.combinations(others, size):
@@ -180,7 +180,8 @@ class Programs:
         weight = np.concatenate([np.full(len(row[0]), -np.exp(row[2])) for row in rows])
         program, solver = highspy.HighsLp(), highspy.Highs()
         program.num_col_, program.num_row_ = count, len(ends)
-        program.col_cost_, program.col_lower_, program.col_upper_ = np.zeros((3, count)) + [[0], [0], [1]]
+        program.col_cost_ = program.col_lower_ = np.zeros(count)
+        program.col_upper_ = np.ones(count)
         program.row_lower_, program.row_upper_ = np.full(len(ends), -np.inf), np.zeros(len(ends))
         program.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
         program.a_matrix_.start_ = np.arange(0, 2 * len(ends) + 1, 2)
