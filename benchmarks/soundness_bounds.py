@@ -83,12 +83,11 @@ class Truth:
         for bases, p, q, costs in self._hypotheses([self.records.index(r) for r in unit]):
             guesses = bases + guess(p, q, costs)
             best = max(best, float(guesses.max()))
-            solver = Programs(costs) if 1 < p[0].size <= LARGE // 2 else None
+            solver = Programs(costs)
             ceilings = bases + ceiling(p, q, costs)
             tried += [
                 (float(guesses[k]), float(ceilings[k]), -len(tried), float(bases[k]), p[k], q[k], solver)
                 for k in np.flatnonzero(ceilings > best).tolist()
-                if solver is not None
             ]
         tried.sort(key=lambda t: t[:3], reverse=True)
         for _, most, _, base, p, q, solver in tried:
@@ -140,11 +139,10 @@ def value(p: Array, q: Array, h: Array) -> Array:
     )
 
 
-def guess(p: Array, q: Array, costs: Sequence[Array]) -> Array:
+def guess(p: Array, q: Array, costs: Sequence[Array], levels: Sequence[float] = (1.0,)) -> Array:
     """Return the most that e^{−distance to the set where p > level q} attains, for every first index."""
     if p[0].size == 1:
         return np.zeros(len(p))
-    levels = (1.0,) if p[0].size <= LARGE // 2 else (0.25, 0.5, 0.8, 1.0, 1.25, 2.0, 4.0)
     return np.max([value(p, q, lipschitz((p > t * q) + 1e-300, costs)) for t in levels], axis=0)
 
 
@@ -196,7 +194,9 @@ class Programs:
         return solver
 
     def improved(self, p: Array, q: Array, t: float) -> float:
-        """Return what the best h attains, or ``t`` if that is no more."""
+        """Return what the best h attains, or ``t`` if that is no more; of a large program, a guess."""
+        if p.size > LARGE // 2:
+            return max(t, float(guess(p[None], q[None], self._costs, (0.25, 0.5, 0.8, 1.25, 2.0, 4.0))[0]))
         self._solver = self._solver or self._made()
         for _ in range(20):
             gain = (p - np.exp(t) * q).ravel()

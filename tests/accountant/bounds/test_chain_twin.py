@@ -202,3 +202,31 @@ def test_evidence_that_rules_states_out_does_not_stay_in_the_tail(monkeypatch: p
     attained = 0.5 + np.log((0.8 * np.e + 0.2) / (0.2 * np.e + 0.8))
     bound = ready(ChainBound, chain, adversary=adversary_from("knows=X3"))
     assert bound.evaluate(np.array([0.5, 1.0, 0.01, 0.01])).values[0] >= attained
+
+
+@pytest.mark.parametrize("matrix", [[[0.9, 0.1], [0.02, 0.98]], [[0.9, 0.1], [0.3, 0.7]]])
+def test_an_endless_tail_is_above_every_column(matrix: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Merged at once, beside the same chain with every known record listed."""
+    chain, alpha = qd.markov_chain(matrix, 121, "stationary"), np.full(121, 0.1)  # type: ignore[arg-type]
+    found = []
+    for near, listed in ((1e-13, 1000), (1e-3, 0), (1.0, 0), (3.0, 0)):
+        monkeypatch.setattr(chains, "CHAIN_MERGED", ((near, 1.0),))
+        monkeypatch.setattr(plan, "EVIDENCE_LISTED", listed)
+        monkeypatch.setattr(chains, "_SHORT", 0)
+        found.append(ready(ChainBound, chain).evaluate(alpha).values)
+    assert all((merged >= found[0]).all() for merged in found[1:])
+
+
+def test_an_endless_tail_of_two_phases_moves_both_laws_of_a_pair(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Records two steps before and after tell X200 as much as in the short chain above; unknown, nothing."""
+    monkeypatch.setattr(chains, "CHAIN_MERGED", ((3.0, 1.0),))
+    monkeypatch.setattr(plan, "EVIDENCE_LISTED", 0)
+    halves, told = np.kron(np.eye(2), np.full((2, 2), 0.5)), np.zeros((4, 4))
+    told[:, 0], told[:, 2] = [0.8, 0.2, 0.8, 0.2], [0.2, 0.8, 0.2, 0.8]
+    chain = qd.markov_chain([halves, told] * 200, initial=[0.5, 0.0, 0.5, 0.0])
+    level = np.array([0.0, 1.0, 1.0, 0.0])
+    prices = {f"X{k}": np.abs(level[:, None] - level) for k in range(1, 401, 2)}
+    bound = ChainBound(Problem(chain, None, INFORMED, 1, prices))
+    bound.prepare(Workspace(chain), WorkBudget())
+    attained = 0.01 + 2.0 * np.log((0.8 * np.e + 0.2) / (0.2 * np.e + 0.8))
+    assert bound.evaluate(np.where(np.arange(401) % 2, 1.0, 0.01)).values[200] >= attained
