@@ -10,7 +10,7 @@ import pytest
 from mpmath import mp, mpf
 
 import quiltdp as qd
-from quiltdp.accountant.adversaries import INFORMED, PRIOR, Adversary, adversary_from
+from quiltdp.accountant.adversaries import INFORMED, PRIOR, Adversary, parse_adversary
 from quiltdp.accountant.bounds import chain as chains
 from quiltdp.accountant.bounds.chain import ChainBound
 from quiltdp.accountant.bounds.contract import Problem, ready
@@ -200,7 +200,7 @@ def test_evidence_that_rules_states_out_does_not_stay_in_the_tail(monkeypatch: p
     which = np.kron(np.eye(2), [[1.0, 0.0], [1.0, 0.0]])
     chain = qd.markov_chain([first, halves, which], initial=np.full(4, 0.25))
     attained = 0.5 + np.log((0.8 * np.e + 0.2) / (0.2 * np.e + 0.8))
-    bound = ready(ChainBound, chain, adversary=adversary_from("knows=X3"))
+    bound = ready(ChainBound, chain, adversary=parse_adversary("knows=X3"))
     assert bound.evaluate(np.array([0.5, 1.0, 0.01, 0.01])).values[0] >= attained
 
 
