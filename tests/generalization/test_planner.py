@@ -55,7 +55,7 @@ def any_law(model_length, task, accuracy=None, share=0.5, factor=9.0):
     route = AnyLawRoute(Proportional(factor))
     contender = Contender(route, route)
     need = ThresholdNeed(share)
-    return contender.best(task, need) if accuracy is None else contender.at(task, accuracy, need)
+    return contender.best_offer(task, need) if accuracy is None else contender.offer_at(task, accuracy, need)
 
 
 def test_the_theorem_for_any_law_keeps_its_own_arithmetic():
