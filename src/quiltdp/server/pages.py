@@ -25,11 +25,12 @@ from markupsafe import Markup
 from sqlalchemy import insert, select
 from starlette.concurrency import run_in_threadpool
 
-from quiltdp.errors import InvalidArgument, QuiltdpError, Refused
+from quiltdp.errors import InvalidArgument, QuiltdpError
 from quiltdp.numbers import format_up
 from quiltdp.server import database as db
 from quiltdp.server.asking import Study
 from quiltdp.server.overview import answers_plot, overview
+from quiltdp.server.problems import problem_of
 from quiltdp.server.questions import ExpressionQuestion
 from quiltdp.server.studies import (
     Member,
@@ -66,6 +67,10 @@ class _SignInNeeded(Exception):
     """Nobody is signed in."""
 
 
+class _NotAllowed(Exception):
+    """Somebody else may do this, or this form is of another session."""
+
+
 @dataclass(frozen=True)
 class _Visit:
     """Who is signed in, and what a form of this session must carry."""
@@ -76,7 +81,7 @@ class _Visit:
 
     def require(self, path: str) -> None:
         if self.member.role not in _MAY.get(path, (self.member.role,)):
-            raise Refused(f"a member of role {self.member.role} may not do this")
+            raise _NotAllowed(f"a member of role {self.member.role} may not do this")
 
     def page(self, request: Request, name: str, status: int = 200, **values: Any) -> HTMLResponse:
         """Return a page of the study."""
@@ -92,6 +97,7 @@ def add_pages(app: FastAPI) -> None:
     app.mount("/static", StaticFiles(packages=[("quiltdp.server", "static")]))
     app.include_router(router)
     app.exception_handler(_SignInNeeded)(lambda *_: RedirectResponse("/sign-in", 303, HEADERS))
+    app.exception_handler(_NotAllowed)(lambda _, error: _html("refused.html", 403, problem=str(error)))
 
 
 def _html(name: str, status: int = 200, **values: Any) -> HTMLResponse:
@@ -127,7 +133,7 @@ async def _posted(request: Request, path: str) -> tuple[_Visit, dict[str, str]]:
     """Return who sends a form of theirs, and its fields."""
     visit, form = await run_in_threadpool(_visit, request), await _form(request)
     if not compare_digest(form.get("csrf", "").encode(), visit.csrf.encode()):
-        raise Refused("this form is not of your session: load the page again")
+        raise _NotAllowed("this form is not of your session: load the page again")
     visit.require(path)
     return visit, form
 
@@ -273,8 +279,8 @@ async def ask(request: Request) -> Response:
     def asked() -> Markup:
         try:
             r = visit.study.ask(visit.member, _question(form), key)
-        except QuiltdpError as error:
-            return _fragment("problem.html", problem=str(error))
+        except Exception as error:  # told as by the API: of most failures nothing
+            return _fragment("problem.html", problem=problem_of(error).detail)
         population = None if r.population_bound is None else format_up(r.population_bound, 3)
         return _fragment("receipt.html", r=r, bound=format_up(r.error_bound, 3), population=population)
 
