@@ -52,8 +52,8 @@ def test_a_comparison_that_costs_more_than_the_answer_is_left_out_with_a_line(ad
 def test_the_budget_of_a_comparison_is_the_quick_one_and_refuses_more_work() -> None:
     quick, beside = LEVELS["quick"], ComparisonBudget(**LEVELS["quick"].to_dict())
     assert beside.to_dict() == quick.to_dict()
-    assert beside.beside
-    assert not quick.beside
+    assert beside.is_comparison
+    assert not quick.is_comparison
     chain = qd.markov_chain(matrices(3, [9] * 900), initial=np.full(9, 1 / 9))
     with pytest.raises(ModelTooWide, match="900 different steps"):
         qd.dp_epsilon(chain, 1.0, "published", work=beside)
