@@ -1,4 +1,4 @@
-"""The pages: who may see and send what, without a script and in a browser, dark and light, wide and narrow."""
+"""The pages: who may see and send what, without a script and in a browser, dark and light."""
 
 from __future__ import annotations
 
@@ -170,9 +170,7 @@ def test_members_caps_and_the_end_of_a_study(served):
             member = re.search(r"/members/(\w+)/revoke\">.*?Revoke Bob", client.get("/members").text, re.S)[0]
             identity = re.findall(r"/members/(\w+)/revoke", member)[-1]
             client.post(f"/members/{identity}/revoke", data={"csrf": csrf})
-            assert (
-                bob.get("/ask", follow_redirects=False).status_code == 303
-            )
+            assert bob.get("/ask", follow_redirects=False).status_code == 303
         client.post("/close", data={"csrf": csrf})
         assert "nothing more is answered" in client.get("/").text
         assert "closed" in asked(client).text
