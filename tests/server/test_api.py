@@ -57,8 +57,16 @@ def shared(tmp_path_factory):
     return made
 
 
+MAY = {
+    "owner": set(GOOD),
+    "analyst": {"study", "dry_run", "ask", "answers", "openapi"},
+    "auditor": set(GOOD) - {"dry_run", "ask", "add", "revoke", "close"},
+}
+
+
 def test_every_route_is_in_the_table_of_roles_and_in_these_tests():
     assert set(ROUTES) == set(ROLES) == set(GOOD)
+    assert {role: {name for name, roles in ROLES.items() if role in roles} for role in ROLE} == MAY
 
 
 @pytest.mark.parametrize("role", ROLE)
