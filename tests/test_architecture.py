@@ -79,7 +79,7 @@ MAX_LINES = 400  # code lines of a file
 # not blank.  They fall, or the change that raises one says what the lines buy.
 MOST_CODE_LINES = {
     "C": 447,
-    "accountant": 3150,
+    "accountant": 3134,
     "accountant/bounds": 3830,
     "accountant/ledger": 1806,
     "base": 1983,

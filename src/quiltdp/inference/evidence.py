@@ -89,7 +89,11 @@ class Part:
         labels = [self.known]
         for level in reversed(self.levels):
             labels.append(labels[-1][level.longer[0]])
-        return [np.nonzero(label[:, None] == label[None, :]) for label in reversed(labels[1:])]
+        found = []
+        for label in reversed(labels[1:]):
+            first, second = np.nonzero(label[:, None] == label[None, :])
+            found.append((first, second))
+        return found
 
     @cached_property
     def impossible(self) -> Ints:
