@@ -76,7 +76,7 @@ def made(url: str, budget: int) -> tuple[Study, Any]:
 def drawn(study: Study) -> float:
     """Return an answer that nobody counts."""
     tables, mechanism = study.holdout._tables, study.holdout._mechanism
-    query = QUESTION.query(study.facts.facts, study.train, {})
+    query = QUESTION.query({}, study.train, {})
     trained = tables.on_training(query)
     units, fresh = mechanism.units, tables.on_holdout(query, trained)
     outcome = mechanism.run([(units(fresh), units(trained.exact))], ThresholdoutState(0, None))[0][0]
