@@ -18,6 +18,7 @@ from quiltdp.chain import markov_chains
 from quiltdp.errors import InvalidArgument, Refused
 from quiltdp.generalization import plan, plan_length
 from quiltdp.generalization.concentration import additive_concentration, contraction
+from quiltdp.generalization.plan_result import plan_calibration
 from quiltdp.generalization.plan_search import Contender, ThresholdNeed
 from quiltdp.generalization.routes import (
     AnyLawRoute,
@@ -374,3 +375,11 @@ def test_splitting_pays_for_its_parts():
         markov_chains([[0.9, 0.1], [0.1, 0.9]], {"a/": 3, "b/": 3}),
     ):
         assert math.isinf(split_accuracy(other, task))
+
+
+@pytest.mark.parametrize("stay", [0.5, 0.8])
+def test_the_calibration_of_a_plan_is_certified_again(stay: float) -> None:
+    """What a plan says it leaks is what a ledger or a study finds with the model, to the last digit."""
+    rows = markov_chain([[stay, 1 - stay], [1 - stay, stay]], length=2000)
+    made = plan_calibration(rows, plan(rows, queries=500, budget=5))
+    assert leakage_of(rows, made).epsilon <= made.epsilon

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from quiltdp.accountant.adversaries import INFORMED
-from quiltdp.accountant.calibration import Calibration
+from quiltdp.accountant.calibration import Calibration, dp_cost_at
 from quiltdp.accountant.leakage import analyze
 from quiltdp.accountant.ledger import Ledger
 from quiltdp.accountant.shared_work import SharedWork
@@ -246,7 +246,7 @@ def plan_calibration(
         time_limit=time_limit,
         executor=executor,
     )
-    found = profile.leakage(mechanism.dp_epsilon(plan.sigma))
+    found = profile.leakage(dp_cost_at(mechanism, plan.sigma))  # as a certificate is checked
     if math.isinf(found.epsilon):
         raise Refused("the planned run has no finite leakage to account for: ask for privacy")
     return Calibration(
