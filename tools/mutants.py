@@ -612,7 +612,7 @@ MUTANTS = (
         "tails = self._around(last, start, floors, self.side.near + DRIFT)",
         "tails = self._around(last, start, floors, DRIFT)",
         "the tail does not know how far evidence tilts",
-        CHAIN_WALK,
+        CHAIN_TWIN,
     ),
     Mutant(
         LEAK + "chain.py",
@@ -633,7 +633,7 @@ MUTANTS = (
         "best = own if tail is None else np.maximum(own, tail)",
         "best = own",
         "far evidence is forgotten beyond the listed steps",
-        CHAIN_WALK,
+        CHAIN_TWIN,
     ),
     Mutant(
         LEAK + "chain.py",
@@ -647,7 +647,7 @@ MUTANTS = (
         "found.near = max([found.near, *(_distance(c, free) for c in merged)])",
         "found.near = 0.0",
         "merged evidence counts as the free law",
-        CHAIN_WALK,
+        CHAIN_TWIN,
     ),
     Mutant(
         "inference/chain_schedule.py",
@@ -661,7 +661,7 @@ MUTANTS = (
         "settled = drift <= DRIFT and (_ranges(probe, free.tilt) <= near).all()",
         "settled = drift <= DRIFT",
         "evidence at the end counts as far while it is not",
-        CHAIN_WALK,
+        CHAIN_TWIN,
     ),
     # -- chosen by somebody who did not write the code: listing evidence
     Mutant(
@@ -996,14 +996,14 @@ MUTANTS = (
         "tail = worst if tail is None else np.maximum(tail, worst)",
         "tail = worst",
         "evidence that joins the tail replaces it",
-        CHAIN_WALK,
+        CHAIN_TWIN,
     ),
     Mutant(
         LEAK + "chain.py",
         "            for column in alive:\n                best",
         "            for column in alive[:0]:\n                best",
         "near evidence is forgotten beyond the listed steps",
-        CHAIN_WALK,
+        CHAIN_TWIN,
     ),
     Mutant(
         LEAK + "chain.py",

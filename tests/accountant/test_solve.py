@@ -82,3 +82,12 @@ def test_no_certificate_is_said_so() -> None:
         largest_passing(lambda s: (math.inf, True), 1.0, 0.2, 1.0)
     with pytest.raises(NoCertificate, match="not even by group privacy"):
         largest_passing(lambda s: (2.0, True), 1.0, 0.2, 1.0)
+
+
+@pytest.mark.parametrize("over", [1e-9, 1e-3, 5e-3, 0.015, 0.7])
+def test_a_start_hardly_above_the_target_does_not_pass(over: float) -> None:
+    curve = Curve(lambda s: s * (1.0 + 0.1 * s))
+    start = (1.0 + over) * (math.sqrt(1.4) - 1.0) / 0.2
+    found = largest_passing(curve, 1.0, start, 10.0)
+    assert curve.seen[start] > 1.0
+    assert 1.0 - 1e-8 <= curve.seen[found] <= 1.0
