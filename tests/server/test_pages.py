@@ -16,6 +16,9 @@ import uvicorn
 from api_study import Served
 
 from quiltdp.accountant.ledger import verify_export
+from quiltdp.server.overview import answers_plot, overview
+from quiltdp.server.pages import HEADERS
+from quiltdp.server.questions import ExpressionQuestion
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 HOSTILE = "<script>alert(1)</script> \"'><img src=x onerror=alert(2)>"
@@ -127,8 +130,6 @@ def test_a_fragment_is_as_long_whatever_was_answered(served):
 
 def test_hostile_labels_are_labels(served):
     study = served.service.study(served.id)
-    from quiltdp.server.questions import ExpressionQuestion
-
     study.ask(served.members["analyst"], ExpressionQuestion("x < 0.5"), "k", HOSTILE)
     study.ask(served.members["analyst"], ExpressionQuestion("x < 0.4"), "l", "=1+1")
     with served.client(None) as client:
@@ -148,6 +149,7 @@ def test_nothing_comes_from_elsewhere_and_no_script_is_inline(served):
         for path in ("/", "/ask", "/members", "/audit"):
             page = client.get(path)
             policy = page.headers["content-security-policy"]
+            assert policy == HEADERS["Content-Security-Policy"]
             assert "default-src 'none'" in policy
             assert "unsafe" not in policy
             assert set(re.findall(r'(?:src|href)="(https?:)?//', page.text)) == set()
@@ -182,6 +184,19 @@ def test_the_audit_verifies_and_exports(served):
         asked(client)
         assert "All 3 entries fit" in client.post("/verify", data={"csrf": csrf}).text
         assert verify_export(json.loads(client.get("/export.json").text)).seq == 3
+
+
+def test_a_study_at_a_glance(served):
+    study, analyst = served.service.study(served.id), served.members["analyst"]
+    assert answers_plot(study, study.answers_of()) == ""
+    for k, text in enumerate(("x < 0.5", "id > 0")):
+        study.ask(analyst, ExpressionQuestion(text), str(k))
+    shown = overview(study)
+    assert (shown["left"], shown["asked"]) == ("5 of 5 answers left", "2 questions were asked.")
+    plot = answers_plot(study, study.answers_of()[::-1])
+    assert plot.count("<circle") == plot.count('class="bar"') == 2
+    heights = [float(y) for y in re.findall(r'<circle[^>]* cy="([\d.]+)"', plot)]
+    assert heights[1] == 20.0 < heights[0]  # 1 is the top line, and the second answer
 
 
 @pytest.fixture

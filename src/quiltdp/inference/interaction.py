@@ -65,7 +65,8 @@ class Interaction:
         """Return J(first, second; mask); the arguments broadcast."""
         if self.table is not None:
             states = self.table.shape[1]
-            return self.table.take((mask * states + first) * states + second)
+            known: Array = self.table.take((mask * states + first) * states + second)
+            return known
         differ = self._differences(first, second)
         cut = differ & mask
         return np.where((cut == 0) | (cut == differ), 0.0, np.inf)

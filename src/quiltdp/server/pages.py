@@ -83,13 +83,13 @@ class _Visit:
         if self.member.role not in _MAY.get(path, (self.member.role,)):
             raise _NotAllowed(f"a member of role {self.member.role} may not do this")
 
-    def page(self, request: Request, name: str, status: int = 200, **values: Any) -> HTMLResponse:
+    def page(self, request: Request, name: str, **values: Any) -> HTMLResponse:
         """Return a page of the study."""
         role = self.member.role
         shown = [p for p in _PAGES if role in _MAY.get(p[0], (role,))]
         field = Markup('<input type="hidden" name="csrf" value="{}">').format(self.csrf)
         frame = {"member": self.member, "study": self.study.facts, "pages": shown, "here": request.url.path}
-        return _html(name, status, **frame, csrf_field=field, **values)
+        return _html(name, **frame, csrf_field=field, **values)
 
 
 def add_pages(app: FastAPI) -> None:
