@@ -88,7 +88,12 @@ class _Visit:
         role = self.member.role
         shown = [p for p in _PAGES if role in _MAY.get(p[0], (role,))]
         field = Markup('<input type="hidden" name="csrf" value="{}">').format(self.csrf)
-        frame = {"member": self.member, "study": self.study.facts, "pages": shown, "here": request.url.path}
+        frame: dict[str, Any] = {
+            "member": self.member,
+            "study": self.study.facts,
+            "pages": shown,
+            "here": request.url.path,
+        }
         return _html(name, **frame, csrf_field=field, **values)
 
 
