@@ -152,8 +152,8 @@ MUTANTS = (
     ),
     Mutant(
         LEAK + "chain_contraction.py",
-        "self._step(k, passed, a[k - d] + value[k - d])",
-        "self._step(k, passed, value[k - d])",
+        "self._best_distance(k, passed, a[k - d] + value[k - d])",
+        "self._best_distance(k, passed, value[k - d])",
         "the far record's α forgotten",
         CHAIN,
     ),
@@ -173,8 +173,8 @@ MUTANTS = (
     ),
     Mutant(
         LEAK + "chain_contraction.py",
-        "extra = 2.0 * _range(self._tilts[position], self._tilts[late])",
-        "extra = 0.0 * _range(self._tilts[position], self._tilts[late])",
+        "extra = 2.0 * _ratio_range(self._tilts[position], self._tilts[late])",
+        "extra = 0.0 * _ratio_range(self._tilts[position], self._tilts[late])",
         "early laws taken for settled ones",
         CHAIN,
     ),
@@ -230,8 +230,8 @@ MUTANTS = (
     # -- transport
     Mutant(
         LEAK + "transport.py",
-        "best = np.maximum(best, star(p, q, d, x)[0])",
-        "best = np.minimum(best, star(p, q, d, x)[0])",
+        "best = np.maximum(best, star_ratio(p, q, d, x)[0])",
+        "best = np.minimum(best, star_ratio(p, q, d, x)[0])",
         "min for max",
         "tests/accountant/bounds/test_transport.py",
     ),
@@ -267,8 +267,8 @@ MUTANTS = (
     ),
     Mutant(
         LEAK + "quilts.py",
-        "up(self._paid(quilt, alpha, known) + swing)",
-        "up(self._paid(quilt, alpha, known) + 0.9 * swing)",
+        "up(self._closed_price(quilt, alpha, known) + swing)",
+        "up(self._closed_price(quilt, alpha, known) + 0.9 * swing)",
         "a smaller swing",
         BOUNDS,
     ),
@@ -609,15 +609,15 @@ MUTANTS = (
     ),
     Mutant(
         LEAK + "chain.py",
-        "tails = self._around(last, start, floors, self.side.near + DRIFT)",
-        "tails = self._around(last, start, floors, DRIFT)",
+        "tails = self._bound_phases(last, start, floors, self.side.near + DRIFT)",
+        "tails = self._bound_phases(last, start, floors, DRIFT)",
         "the tail does not know how far evidence tilts",
         CHAIN_TWIN,
     ),
     Mutant(
         LEAK + "chain.py",
-        "axis=0) if step.merged else np.zeros(1)",
-        "axis=0) if False else np.zeros(1)",
+        "if step.merged\n",
+        "if False\n",
         "columns that join later are not below the tail",
         CHAIN_WALK,
     ),
@@ -929,8 +929,8 @@ MUTANTS = (
     # -- a second choice: skips on chains
     Mutant(
         LEAK + "chain.py",
-        "costs = [self.prices[far.price].added(self._of(far.outer)) for _, far, *_ in ways]",
-        "costs = [self.prices[near.price].added(self._of(far.outer)) for near, far, *_ in ways]",
+        "costs = [self.prices[far.price].add_to(self._message_of(far.outer)) for _, far, *_ in ways]",
+        "costs = [self.prices[near.price].add_to(self._message_of(far.outer)) for near, far, *_ in ways]",
         "the price of the near step at the far one",
         CHAIN_WALK,
     ),
@@ -1043,7 +1043,7 @@ MUTANTS = (
     # -- a second choice: listing evidence
     Mutant(
         LEAK + "listed_evidence.py",
-        "super().__init__(_product(part.likelihood[:, end], law), part.count, part.most)",
+        "super().__init__(_product_of_laws(part.likelihood[:, end], law), part.count, part.most)",
         "super().__init__(part.likelihood[:, end], part.count, part.most)",
         "a known value says nothing of its own",
         LISTED,
@@ -1258,8 +1258,8 @@ MUTANTS = (
     # -- chosen by somebody who did not write the code: published formulas
     Mutant(
         LEAK + "quilts.py",
-        "up(self._paid(quilt, alpha) + 4.0 * b * (1 + 1e-12), 64.0)",
-        "up(self._paid(quilt, alpha) + 3.0 * b * (1 + 1e-12), 64.0)",
+        "up(self._closed_price(quilt, alpha) + 4.0 * b * (1 + 1e-12), 64.0)",
+        "up(self._closed_price(quilt, alpha) + 3.0 * b * (1 + 1e-12), 64.0)",
         "Lemma 2 with 3b",
         PRINTED,
     ),

@@ -127,7 +127,7 @@ def ranking(name: str, values: list[float]) -> Registered:
             pass
 
         def evaluate(self, alpha: np.ndarray, need: Need = ALL) -> Bounds:
-            known = need.over(3)[0]
+            known = need.fill_unknown(3)[0]
             Ranked.asked += need.count is not None
             told = np.full(3, True) if not need.limited else np.arange(len(known)) == np.argmax(known)
             return Bounds(np.where(told, np.minimum(known, values), known), name, partial=need.partial)

@@ -14,7 +14,7 @@ from scipy.optimize import linprog
 import quiltdp as qd
 from quiltdp.accountant.approximate import DeltaProfile
 from quiltdp.accountant.bounds import approximate
-from quiltdp.accountant.bounds.approximate import largest_mean, units_of
+from quiltdp.accountant.bounds.approximate import largest_mean, sensitivities_in_units
 from quiltdp.accountant.bounds.contract import Problem
 from quiltdp.accountant.verify import leakage_of
 from quiltdp.errors import InvalidArgument
@@ -52,14 +52,14 @@ def test_the_dual_is_the_linear_program(seed: int) -> None:
     "weights", [[1.0, 1.0], [0.5, 1.0, 0.0], [0.1, 0.3], [1.0, math.pi], [1e-9, 2.0], [0.0]]
 )
 def test_units_never_understate_a_sensitivity(weights: list[float]) -> None:
-    unit, counts = units_of(np.array(weights))
+    unit, counts = sensitivities_in_units(np.array(weights))
     assert (counts * unit >= np.array(weights) * (1 - 1e-16)).all()
     assert (counts * unit <= np.array(weights) + max(weights) / 64 + 1e-15).all()
 
 
 @pytest.mark.parametrize(("first", "end"), [(0, 1), (0, 3), (1, 2), (5, 5000), (300, 301), (1, 10**7)])
 def test_bins_hold_every_weight_once_and_are_narrow(first: int, end: int) -> None:
-    edges = approximate._bins(first, end)
+    edges = approximate._weight_bins(first, end)
     assert (edges[0], edges[-1]) == (first, end)
     assert (np.diff(edges) >= 1).all()
     assert (edges[1:] - 1 <= np.maximum(edges[:-1], edges[:-1] * (1 + 1 / 250) + 1)).all()

@@ -20,7 +20,7 @@ import quiltdp as qd
 from quiltdp.accountant.bounds.adversaries import list_pairs
 from quiltdp.accountant.bounds.contract import Need, Problem, ready
 from quiltdp.accountant.bounds.limit import ExactBound
-from quiltdp.accountant.bounds.worst_mechanism import by_linear_program, by_transport, staged_ceiling
+from quiltdp.accountant.bounds.worst_mechanism import gain_by_program, gain_by_transport, staged_ceiling
 from quiltdp.errors import LimitReached, ModelTooWide
 from quiltdp.inference.trees import junction_tree
 from quiltdp.inference.workspace import Workspace
@@ -71,8 +71,8 @@ def test_transport_and_program_meet_just_above_the_limit(
     costs = flat(sizes, alpha * rng.uniform(0.2, 1.0, len(sizes)))
     if priced:  # values on a line
         costs = [alpha * np.abs(np.subtract.outer(v, v)) for v in (rng.random(k) for k in sizes)]
-    above, below = by_transport(p[None], q[None], [c[None] for c in costs])
-    program, attained = by_linear_program(p, q, costs)
+    above, below = gain_by_transport(p[None], q[None], [c[None] for c in costs])
+    program, attained = gain_by_program(p, q, costs)
     truth = by_scipy(p, q, costs)
     assert truth - 1e-8 <= above[0] <= truth + 1e-6
     assert above[0] - 1e-9 <= program <= above[0] + 1e-5
@@ -107,7 +107,7 @@ def every_adversary(model: qd.Model, alpha: np.ndarray) -> list[float]:
         costs = [
             np.array([a * prices[u] for u, a in zip(us, alpha[us], strict=True)]) for us in group.unknown.T
         ]
-        np.maximum.at(found, group.unit, group.own(alpha) + by_transport(group.p, group.q, costs)[0])
+        np.maximum.at(found, group.unit, group.own(alpha) + gain_by_transport(group.p, group.q, costs)[0])
     return found.tolist()
 
 
@@ -203,8 +203,8 @@ def test_certificates_stay_tight_where_alpha_is_large() -> None:
         for _ in range(4):
             p, q = rng.dirichlet(np.full(n, 0.4)), rng.dirichlet(np.full(n, 0.4))
             costs = flat(sizes, np.full(len(sizes), 5.0))
-            exact = float(by_transport(p[None], q[None], [c[None] for c in costs])[0][0])
-            assert by_linear_program(p, q, costs)[0] <= exact + 1e-8
+            exact = float(gain_by_transport(p[None], q[None], [c[None] for c in costs])[0][0])
+            assert gain_by_program(p, q, costs)[0] <= exact + 1e-8
 
 
 def copies(flip: float) -> qd.Model:

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from quiltdp.accountant.bounds.network_simplex import (
+    certify_trees,
+    certify_trees_in_c,
+    certify_trees_in_numpy,
     optimal_trees,
-    pivoted_in_c,
-    pivoted_in_numpy,
-    proved,
-    proved_in_c,
-    proved_in_numpy,
+    pivot_trees_in_c,
+    pivot_trees_in_numpy,
 )
 from quiltdp.compiled import kernels
 
@@ -68,7 +68,7 @@ def test_twins_choose_the_same_trees(kind, shape):
     large = 9 if sum(shape) > 20 else 700
     for count in (0, 1, 2, 5, large):
         given = [np.ascontiguousarray(a) for a in problems(kind, *shape, count, rng)]
-        assert bytes_of(pivoted_in_c(*given)) == bytes_of(pivoted_in_numpy(*given))
+        assert bytes_of(pivot_trees_in_c(*given)) == bytes_of(pivot_trees_in_numpy(*given))
 
 
 @needs_kernels
@@ -82,12 +82,14 @@ def test_twins_prove_the_same(kind, shape):
         others = (d, 1.1 * d, rng.permuted(d, axis=0), 240.0 * rng.random(d.shape))
         for trees in (optimal_trees(p, q, other) for other in others):
             with np.errstate(all="ignore"):
-                expected = proved_in_numpy(p, q, d, trees)
-            for here, there in zip(proved_in_c(p, q, d, trees), expected, strict=True):
+                expected = certify_trees_in_numpy(p, q, d, trees)
+            for here, there in zip(certify_trees_in_c(p, q, d, trees), expected, strict=True):
                 np.testing.assert_array_equal(here, there)
 
 
-@pytest.mark.parametrize("pivoted", [pytest.param(pivoted_in_c, marks=needs_kernels), pivoted_in_numpy])
+@pytest.mark.parametrize(
+    "pivoted", [pytest.param(pivot_trees_in_c, marks=needs_kernels), pivot_trees_in_numpy]
+)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_problem_is_solved_as_if_it_stood_alone(kind, pivoted):
     rng = np.random.default_rng(5)
@@ -98,7 +100,9 @@ def test_a_problem_is_solved_as_if_it_stood_alone(kind, pivoted):
             alone = pivoted(*(np.ascontiguousarray(a[:, k : k + 1]) for a in (p, q, d)))
             assert bytes_of(alone) == bytes_of(whole.take(np.array([k])))
             for every, one in zip(
-                proved(p, q, d, whole), proved(*(a[:, k : k + 1] for a in (p, q, d)), alone), strict=True
+                certify_trees(p, q, d, whole),
+                certify_trees(*(a[:, k : k + 1] for a in (p, q, d)), alone),
+                strict=True,
             ):
                 np.testing.assert_array_equal(every[k], one[0])
 
@@ -108,7 +112,7 @@ def test_the_layout_of_the_arrays_does_not_matter():
     turned = [np.asfortranarray(a) for a in given]
     assert bytes_of(optimal_trees(*given)) == bytes_of(optimal_trees(*turned))
     trees = optimal_trees(*given)
-    for here, there in zip(proved(*given, trees), proved(*turned, trees), strict=True):
+    for here, there in zip(certify_trees(*given, trees), certify_trees(*turned, trees), strict=True):
         np.testing.assert_array_equal(here, there)
 
 
@@ -116,5 +120,5 @@ def test_the_layout_of_the_arrays_does_not_matter():
 def test_the_trees_found_are_optimal(kind):
     for n, m in ((3, 4), (6, 6), (12, 7)):
         p, q, d = problems(kind, n, m, 25, np.random.default_rng(n))
-        above, below = proved(p, q, d, optimal_trees(p, q, d))
+        above, below = certify_trees(p, q, d, optimal_trees(p, q, d))
         assert (np.log(above) - np.log(below) <= 1e-9 * (1.0 + d.max(axis=0))).all()

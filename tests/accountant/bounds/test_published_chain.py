@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import quiltdp as qd
-from quiltdp.accountant.bounds.mqm_chain import _by_step, _log_ratio
+from quiltdp.accountant.bounds.mqm_chain import _log_ratio, _step_ratios
 from quiltdp.errors import ModelTooWide
 from quiltdp.inference.chains import ChainLaws
 from quiltdp.work import LEVELS, ComparisonBudget
@@ -30,7 +30,7 @@ def test_ratios_of_all_distances_are_those_of_one_table_at_a_time(sizes: list[in
     start = np.full(sizes[0], 1.0 / sizes[0])
     chain = qd.markov_chain(matrices(1, sizes, zeros), initial=start)
     laws, width = ChainLaws(chain.segments[0]), 4
-    back, ahead = _by_step(laws, width, lambda: None)
+    back, ahead = _step_ratios(laws, width, lambda: None)
     for t in range(laws.length):
         count = int(laws.possible(t).sum())
         one = [_log_ratio(laws.forward(t, b), count) for b in range(1, min(width, laws.length - 1 - t) + 1)]

@@ -214,7 +214,8 @@ def test_choices_that_are_passed_over_change_nothing(name: str, monkeypatch: pyt
         for patched in (False, True):
             if patched:
                 monkeypatch.setattr(
-                    "quiltdp.accountant.bounds.worst_evidence._Making.is_hopeless", lambda self, known: False
+                    "quiltdp.accountant.bounds.worst_evidence._TaskMessages.cannot_raise",
+                    lambda self, known: False,
                 )
             bound = WorstEvidenceBound(Problem(model, None, INFORMED))
             bound.prepare(Workspace(model), WorkBudget())

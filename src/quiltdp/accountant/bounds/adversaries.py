@@ -37,7 +37,7 @@ _ENTRIES = 1 << 15  # of the joint laws that are read together
 
 
 @dataclass(frozen=True, eq=False)
-class Pairs:
+class LawPairs:
     """The pairs (p, p') of all adversaries whose unknown records have the same numbers of states.
 
     Row r has the laws ``p[r]`` and ``q[r]`` over the joint states of the records ``unknown[r]``, ``sizes``
@@ -93,7 +93,7 @@ def list_pairs(
     may_know: Collection[int] | None = None,
     most: int | None = None,
     guard: Guard = NO_GUARD,
-) -> list[Pairs]:
+) -> list[LawPairs]:
     """Return the pairs of every adversary against units, each of some axes of a joint table.
 
     ``log_joint`` has one axis per record and holds logarithms of probabilities (any scale); ``prices`` are
@@ -120,17 +120,17 @@ def list_pairs(
         parts = []
         for start in range(0, len(some), step):
             guard.check()
-            parts.append(_pairs(log_joint, units, shares, some[start : start + step]))
+            parts.append(_law_pairs_of_shape(log_joint, units, shares, some[start : start + step]))
         sizes = tuple(log_joint.shape[j] for j in some[0][2])
         columns: list[Any] = [np.concatenate(column) for column in zip(*parts, strict=True)]
-        found.append(Pairs(sizes, threshold_sums(*columns[-2:]), *columns))
+        found.append(LawPairs(sizes, threshold_sums(*columns[-2:]), *columns))
     return found
 
 
-def _pairs(
+def _law_pairs_of_shape(
     log_joint: Vector, units: Sequence[Sequence[int]], shares: Sequence[Vector], some: Sequence[Adversary]
 ) -> list[NDArray[Any]]:
-    """Return the columns of :class:`Pairs` for adversaries that leave equal shapes."""
+    """Return the columns of :class:`LawPairs` for adversaries that leave equal shapes."""
     which, known, unknown = zip(*some, strict=True)
     shape = (-1, len(shares[which[0]]), math.prod(log_joint.shape[j] for j in unknown[0]))
     axes = [[*s, *units[k], *rest] for k, s, rest in some]

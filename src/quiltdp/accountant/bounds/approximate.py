@@ -127,7 +127,7 @@ class TransportDelta:
     def evaluate(self, cost: ProfileCost, need: Need = ALL) -> Bounds:
         """Return δ of every unit, at about the best rate for the worst of them."""
         transports = self._workspace.keep(
-            "transports", cost.weights.tobytes(), lambda: _Transports.of(self._pure, cost.weights)
+            "transports", cost.weights.tobytes(), lambda: _LeakagesByRate.of(self._pure, cost.weights)
         )
         if not transports.units.any():
             values = np.full(self._problem.count, cost.profile.delta(cost.epsilon, 0.0))
@@ -139,7 +139,7 @@ class TransportDelta:
 
 
 @dataclass(frozen=True, eq=False)
-class _Transports:
+class _LeakagesByRate:
     """Pure leakages for given sensitivities, kept by rate.
 
     Attributes
@@ -160,10 +160,10 @@ class _Transports:
     kept: dict[int, Vector] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, pure: Component, weights: Vector) -> _Transports:
+    def of(cls, pure: Component, weights: Vector) -> _LeakagesByRate:
         """Return the transports for sensitivities; of many units those of equal sensitivity are one class."""
-        unit, units = units_of(weights)
-        least = _least(pure.problem, units)
+        unit, units = sensitivities_in_units(weights)
+        least = _least_sensitivities(pure.problem, units)
         where = np.arange(len(least), dtype=np.intp)
         if len(least) > UNITS_APART:
             least, where = np.unique(least, return_inverse=True)
@@ -185,12 +185,12 @@ class _Transports:
 
         def worst(k: int) -> float:
             if k not in found:
-                found[k] = self._deltas_at(k, profile, epsilon)
+                found[k] = self._deltas_at_rate(k, profile, epsilon)
             return float(found[k].max())
 
-        best, about = self._best_guess(profile, epsilon)
+        best, about = self._guess_best_rate(profile, epsilon)
         if need.low / _FAR <= about <= need.high * _FAR or worst(best) > _FAR * about:
-            while self._largest(best) >= epsilon:
+            while self._largest_leakage(best) >= epsilon:
                 best -= 1
             for _ in range(RATES_APART):
                 nearby = min(best - 1, best + 1, key=worst)
@@ -200,11 +200,11 @@ class _Transports:
         worst(best)
         return np.asarray(np.minimum.reduce(list(found.values())))
 
-    def _best_guess(self, profile: GroupProfile, epsilon: float) -> tuple[int, float]:
+    def _guess_best_rate(self, profile: GroupProfile, epsilon: float) -> tuple[int, float]:
         """Return about the best rate and its largest δ, by leakages between those of rates far apart."""
         best = self._highest_rate(epsilon)
         near = [best - RATES_APART, best, best + RATES_APART]
-        logs = [math.log(max(self._largest(k), _LEAST)) for k in near]
+        logs = [math.log(max(self._largest_leakage(k), _LEAST)) for k in near]
         least = int(self.least.min())
 
         @cache
@@ -212,7 +212,7 @@ class _Transports:
             leak = math.exp(float(np.interp(k, near, logs)))
             if leak >= epsilon or not near[0] <= k <= near[-1]:
                 return 1.0 + leak
-            return self._delta(_rate(k), leak, least, profile, epsilon)
+            return self._delta_at(_rate(k), leak, least, profile, epsilon)
 
         step = RATES_APART // 2
         while step:
@@ -232,15 +232,15 @@ class _Transports:
         low = k = steps(float(self.units.sum()) * (1.0 + 1e-9))
         high = max(low + RATES_APART, steps(epsilon / _HIGHEST))
         while high - low > RATES_APART:
-            leak = max(self._largest(k), _LEAST)
+            leak = max(self._largest_leakage(k), _LEAST)
             low, high = (k, high) if leak < epsilon else (low, k)
             k = max(low + RATES_APART, min(k + steps(leak), high - RATES_APART))
         return low
 
-    def _largest(self, k: int) -> float:
+    def _largest_leakage(self, k: int) -> float:
         return float(self.leakages(k).max())
 
-    def _deltas_at(self, k: int, profile: GroupProfile, epsilon: float) -> Vector:
+    def _deltas_at_rate(self, k: int, profile: GroupProfile, epsilon: float) -> Vector:
         """Return δ of every class at one rate; where leakages are many, some are raised to the next."""
         leaks = self.leakages(k)
         values = np.ones(len(leaks))
@@ -249,11 +249,11 @@ class _Transports:
             if len(who):
                 apart = np.unique(leaks[who])
                 chosen = apart[np.unique(np.linspace(0, len(apart) - 1, LEAKAGES_APART).round().astype(int))]
-                deltas = [self._delta(_rate(k), float(leak), least, profile, epsilon) for leak in chosen]
+                deltas = [self._delta_at(_rate(k), float(leak), least, profile, epsilon) for leak in chosen]
                 values[who] = np.array(deltas)[np.searchsorted(chosen, leaks[who])]
         return values
 
-    def _delta(self, rate: float, leak: float, least: int, profile: GroupProfile, epsilon: float) -> float:
+    def _delta_at(self, rate: float, leak: float, least: int, profile: GroupProfile, epsilon: float) -> float:
         """Return the bound for one leakage; a bin is as heavy as its last weight and gains as its first.
 
         Where a weight may take a privacy-loss distribution, bins are joined, and only those that decide are
@@ -261,7 +261,7 @@ class _Transports:
         """
         total = int(self.units.sum())
         last = min(total, least + math.ceil((leak + _FARTHEST) / rate))
-        edges = _bins(least, last + 1)
+        edges = _weight_bins(least, last + 1)
         end = len(edges) - 1
         cuts = [k for k in _FEW_CUTS if k < end] if isinstance(profile, ScalarProfile) else list(range(end))
         known: dict[tuple[int, int], float] = {}
@@ -288,7 +288,7 @@ def _rate(k: int) -> float:
     return math.exp(RATE_SPACING * k)
 
 
-def _bins(first: int, end: int) -> Vector:
+def _weight_bins(first: int, end: int) -> Vector:
     """Return the edges of bins of whole numbers from ``first`` to below ``end``: single ones, then wider."""
     exact = np.arange(first, min(first + WEIGHTS_EXACT, end), dtype=np.float64)
     count = math.ceil(max(0.0, math.log(end / max(1.0, exact[-1]))) * WEIGHTS_EXACT)
@@ -296,7 +296,7 @@ def _bins(first: int, end: int) -> Vector:
     return np.unique(np.concatenate([exact, wider[wider < end], [end]]))
 
 
-def _least(problem: Problem, units: Ints) -> Ints:
+def _least_sensitivities(problem: Problem, units: Ints) -> Ints:
     """Return the smallest sensitivity of a member of every unit."""
     if problem.window > 1:
         width = min(problem.window, len(units))
@@ -308,7 +308,7 @@ def _least(problem: Problem, units: Ints) -> Ints:
     return np.array([min(units[model.index[n]] for n in u) for u in problem.units], dtype=np.int64)
 
 
-def units_of(weights: Vector) -> tuple[float, Ints]:
+def sensitivities_in_units(weights: Vector) -> tuple[float, Ints]:
     """Return a unit of weight and, for every record, its sensitivity in units, rounded up.
 
     Exact where all sensitivities are small multiples of one number; otherwise each is raised to the

@@ -118,20 +118,20 @@ class ChainBound:
     def evaluate(self, alpha: Vector, need: Need = ALL) -> Bounds:
         """Return the leakage of every unit; on a long chain, where only the largest decides, that of all."""
         a = self._units.costs(alpha)
-        prices, classes = self._prices(a)
+        prices, classes = self._distinct_prices(a)
         sides = self._schedules(classes)
         if sides is not None:
             try:
-                found = self._by_pairs(sides, prices, classes, need)
+                found = self._leakages_by_value_pairs(sides, prices, classes, need)
             except ModelTooWide:
                 sides = None
         if sides is None:
-            found = self._fallback().evaluate(alpha).values
+            found = self._scalar_fallback().evaluate(alpha).values
         total = float(a.sum()) * (1.0 + (len(a) + 8.0) * EPS)
         worst = np.minimum(found[:1] if found.strides == (0,) else found, total)
         return Bounds(np.broadcast_to(worst, len(found)), "chain", partial=found.strides == (0,))
 
-    def _prices(self, a: Vector) -> tuple[list[Price], Classes]:
+    def _distinct_prices(self, a: Vector) -> tuple[list[Price], Classes]:
         """Return the distinct prices, and for every position which it is; −1: it costs nothing."""
         if self._tables is None and is_constant(a):
             every = np.broadcast_to(np.intp(0 if a[0] else -1), len(a))
@@ -142,7 +142,7 @@ class ChainBound:
         prices = [Price(float(top), shapes[int(kind)]) for top, kind in met.T]
         return prices, np.where(a > 0.0, classes.ravel(), -1)
 
-    def _fallback(self) -> ContractionBound:
+    def _scalar_fallback(self) -> ContractionBound:
         """Return the scalar recursion, prepared when it is first needed."""
         if self._scalar is None:
             self._scalar = ContractionBound(self._problem, self._units)
@@ -158,18 +158,18 @@ class ChainBound:
                 most = share * self._most
                 try:
                     self._sides[key] = (
-                        self._side(prices, near, most, True),
-                        self._side(prices, near, most, False),
+                        self._make_side(prices, near, most, True),
+                        self._make_side(prices, near, most, False),
                     )
                     break
                 except ModelTooWide:
                     continue
         return self._sides[key]
 
-    def _side(self, prices: Classes, near: float, most: float, after: bool) -> SideSchedule:
+    def _make_side(self, prices: Classes, near: float, most: float, after: bool) -> SideSchedule:
         """Return the side after (or before) every step."""
         path, length = self._path, self._length
-        may = self._may_know()
+        may = self._knowable_positions()
         turned = {id(t): t if after else np.ascontiguousarray(t.T) for t in path.tables}
         kinds = np.array([id(t) for t in path.tables])
         if after:
@@ -188,7 +188,7 @@ class ChainBound:
             check=self._check,
         )
 
-    def _may_know(self) -> Flags:
+    def _knowable_positions(self) -> Flags:
         """Return which positions the adversary may know."""
         adversary = self._problem.adversary
         if adversary.knows_nothing:
@@ -197,11 +197,11 @@ class ChainBound:
             return self._record
         return np.logical_and(self._record, [n in adversary.records for n in self._path.nodes])
 
-    def _by_pairs(
+    def _leakages_by_value_pairs(
         self, sides: tuple[SideSchedule, SideSchedule], prices: list[Price], classes: Classes, need: Need
     ) -> Vector:
         """Return own prices + what both sides say at worst about a pair of values, for every unit."""
-        after, before = (_messages(side, prices, self._check) for side in sides)
+        after, before = (_messages_of_side(side, prices, self._check) for side in sides)
         one_side = self._problem.adversary.at_most == 1
 
         def leakage(k: int) -> float:
@@ -212,7 +212,7 @@ class ChainBound:
                 choices = [(after.any[r], before.free[b]), (after.free[r], before.any[b])]
             run = [prices[c] if c >= 0 else Price(0.0, None) for c in classes[first : last + 1].tolist()]
             possible = before.possible[b] & after.possible[r] if len(run) == 1 else before.possible[b]
-            return max(self._words(first, run, possible, *both) for both in choices)
+            return max(self._word_pair(first, run, possible, *both) for both in choices)
 
         count, every = len(self._first), self._problem.units is None and self._units.order is None
         period = sides[0].period if every and sides[0].period == sides[1].period else 0
@@ -229,18 +229,18 @@ class ChainBound:
         worst = up_array(worst, 64.0 + self._longest)
         return np.broadcast_to(worst, count)
 
-    def _words(self, first: int, run: list[Price], possible: Flags, after: Array, before: Array) -> float:
+    def _word_pair(self, first: int, run: list[Price], possible: Flags, after: Array, before: Array) -> float:
         """Return the worst pair of different words of a run: its own prices, and both sides at its ends."""
         if len(run) > 1 and self._plain and len(set(run)) == 1:  # both ends are chosen apart
             return len(run) * run[0].top + float(after.max()) + float(before.max())
-        worst = np.where(possible[:, None] & possible, run[0].added(before), -np.inf)
+        worst = np.where(possible[:, None] & possible, run[0].add_to(before), -np.inf)
         for t, price in enumerate(
             run[1:], start=first
         ):  # over the states before: of one word, then the other
             leads = (self._path.table(t) > 0).T
             worst = np.where(leads[:, :, None], worst, -np.inf).max(axis=1)
             worst = np.where(leads[None], worst[:, None], -np.inf).max(axis=2)
-            worst = price.added(worst)
+            worst = price.add_to(worst)
         return max(float((worst + after).max()), 0.0)
 
 
@@ -251,7 +251,7 @@ class Price:
     top: float
     table: Array | None
 
-    def added(self, message: Array) -> Array:
+    def add_to(self, message: Array) -> Array:
         """Return a message plus what it costs to change the record."""
         table = ~np.eye(message.shape[-1], dtype=bool) if self.table is None else self.table
         return np.asarray(message + self.top * table)
@@ -266,19 +266,19 @@ class _SideMessages:
     possible: list[Flags]
 
 
-def _messages(side: SideSchedule, prices: list[Price], check: Callable[[], None]) -> _SideMessages:
+def _messages_of_side(side: SideSchedule, prices: list[Price], check: Callable[[], None]) -> _SideMessages:
     """Return the messages of one side; ``prices[c]`` is the price of class c."""
-    walk = _Walk(side, prices)
+    walk = _InwardMessages(side, prices)
     for step in side.steps:
         check()
-        walk.take(step)
+        walk.compute_step(step)
     if side.period:
-        walk.close()
+        walk.close_phases()
     steps = [*side.steps, *side.steps[len(side.steps) - side.period :]]
     return _SideMessages(walk.free, walk.any, [step.free.tilt[0] > 0 for step in steps])
 
 
-class _Walk:
+class _InwardMessages:
     """Messages from the end of a side inwards."""
 
     def __init__(self, side: SideSchedule, prices: list[Price]) -> None:
@@ -291,18 +291,18 @@ class _Walk:
         self._listed = np.zeros(1)  # the worst of the columns alive
         self._told = False  # whether the tail speaks for anything
 
-    def take(self, step: Step) -> None:
+    def compute_step(self, step: Step) -> None:
         """Compute what is new at one step."""
-        self._couple([step.free, *(c for c in step.new if c is not step.free)])
-        free = self._of(step.free)[0]
-        tail = self._tail_at(step.free) if self._told else None
+        self._transport_columns([step.free, *(c for c in step.new if c is not step.free)])
+        free = self._message_of(step.free)[0]
+        tail = self._tail_message(step.free) if self._told else None
         for column in step.merged:
             self._told = True
-            worst = self._of(column).max(axis=0)
+            worst = self._message_of(column).max(axis=0)
             tail = worst if tail is None else np.maximum(tail, worst)
         self._listed = self._listed if step.grown else np.zeros_like(free)
         for column in step.alive:
-            self._listed = np.maximum(self._listed, self._of(column).max(axis=0))
+            self._listed = np.maximum(self._listed, self._message_of(column).max(axis=0))
         best = np.maximum(free, self._listed)
         if tail is not None:
             self._tail[id(step.free)] = tail
@@ -310,14 +310,14 @@ class _Walk:
         self.free.append(free)
         self.any.append(best)
 
-    def _of(self, column: Column) -> Array:
+    def _message_of(self, column: Column) -> Array:
         """Return a column's message; nothing that costs lies between where it has no laws."""
         if column.laws is None:
             values, states = column.tilt.shape
             return np.zeros((values, states, states))
         return self._message[id(column)]
 
-    def _ways(self, column: Column) -> Iterator[tuple[Column, Column, Array, float, float]]:
+    def _transport_terms(self, column: Column) -> Iterator[tuple[Column, Column, Array, float, float]]:
         """Yield (column, the one whose outer step is reached, the laws there, prices passed over, slack).
 
         Steps that together cost less than the next one are passed over.  Between equal prices that pays where
@@ -335,7 +335,7 @@ class _Walk:
             far = far.outer
             laws, slack = laws @ far.laws, slack + far.slack  # type: ignore[operator]  # not None
 
-    def _couple(self, columns: Iterable[Column]) -> None:
+    def _transport_columns(self, columns: Iterable[Column]) -> None:
         """Compute the messages of columns, transports of one shape together."""
         shapes: dict[tuple[int, ...], list[tuple[Column, Column, Array, float, float]]] = {}
         for column in columns:
@@ -345,28 +345,28 @@ class _Walk:
             between = self._between.get(id(column.outer), 0.0) + self.prices[column.price].top
             self._between[id(column)] = between = between * (1 + 4 * EPS)
             self._message[id(column)] = np.full((*column.laws.shape[:2], column.laws.shape[1]), between)
-            for way in self._ways(column):
+            for way in self._transport_terms(column):
                 shapes.setdefault(way[2].shape[1:], []).append(way)
         for ways in shapes.values():
             laws = np.concatenate([way[2] for way in ways])
             slack = np.repeat([slack + passed for *_, passed, slack in ways], [len(way[2]) for way in ways])
-            costs = [self.prices[far.price].added(self._of(far.outer)) for _, far, *_ in ways]  # type: ignore[arg-type]  # not None
-            found, at = _couplings(laws, np.concatenate(costs), slack), 0
+            costs = [self.prices[far.price].add_to(self._message_of(far.outer)) for _, far, *_ in ways]  # type: ignore[arg-type]  # not None
+            found, at = _transports_between_states(laws, np.concatenate(costs), slack), 0
             for column, _, own, *_ in ways:
                 message = self._message[id(column)]
                 np.minimum(message, found[at : at + len(own)], out=message)
                 at += len(own)
 
-    def _tail_at(self, free: Column) -> Array:
+    def _tail_message(self, free: Column) -> Array:
         """Return the tail's message at a step."""
         if free.outer is None or free.laws is None:
             return np.zeros((free.tilt.shape[1],) * 2)
         outer = self._tail.get(id(free.outer), np.zeros((free.laws.shape[2],) * 2))
-        return _tail_step(free, self.prices[free.price].added(outer), self.side.near)
+        return _couple_tail(free, self.prices[free.price].add_to(outer), self.side.near)
 
     # -- a side that goes on for ever --------------------------------------------------------------
 
-    def close(self) -> None:
+    def close_phases(self) -> None:
         """Append, phase by phase, what holds for all further positions.
 
         Raises
@@ -375,29 +375,31 @@ class _Walk:
             If no certificate is found.
         """
         last = self.side.steps[-self.side.period :]
-        free = self._around(last, self.free[-1], [np.zeros(1)] * len(last), DRIFT)
+        free = self._bound_phases(last, self.free[-1], [np.zeros(1)] * len(last), DRIFT)
         tails: list[Array] | list[None] = [None] * len(last)
         if self._told:
             floors = [
-                np.max([self._of(c).max(axis=0) for c in step.merged], axis=0) if step.merged else np.zeros(1)
+                np.max([self._message_of(c).max(axis=0) for c in step.merged], axis=0)
+                if step.merged
+                else np.zeros(1)
                 for step in last
             ]
             start = np.maximum(self._tail[id(last[-1].free)], free[-1])
-            tails = self._around(last, start, floors, self.side.near + DRIFT)
+            tails = self._bound_phases(last, start, floors, self.side.near + DRIFT)
         for alive, own, tail in zip(self.side.alive, free, tails, strict=True):
             best = own if tail is None else np.maximum(own, tail)
             for column in alive:
-                best = np.maximum(best, self._of(column).max(axis=0))
+                best = np.maximum(best, self._message_of(column).max(axis=0))
             self.free.append(own)
             self.any.append(best)
 
-    def _around(self, steps: list[Step], start: Array, floors: list[Array], near: float) -> list[Array]:
+    def _bound_phases(self, steps: list[Step], start: Array, floors: list[Array], near: float) -> list[Array]:
         """Return a message for every phase that the step from phase to phase maps below itself."""
 
         def turn(u: Array) -> list[Array]:
             found = []
             for step, floor in zip(steps, floors, strict=True):
-                u = np.maximum(_tail_step(step.free, self.prices[step.free.price].added(u), near), floor)
+                u = np.maximum(_couple_tail(step.free, self.prices[step.free.price].add_to(u), near), floor)
                 found.append(u)
             return found
 
@@ -426,7 +428,7 @@ class _Walk:
         raise ModelTooWide("no fixed point of the chain's messages could be certified")
 
 
-def _couplings(laws: Array, costs: Array, slack: Array) -> Array:
+def _transports_between_states(laws: Array, costs: Array, slack: Array) -> Array:
     """Return T(law of x, law of x'; costs) for all pairs of states of every problem; 0 for impossible ones.
 
     ``laws`` (problems, states, outer states), ``costs`` (problems, outer, outer).
@@ -439,11 +441,11 @@ def _couplings(laws: Array, costs: Array, slack: Array) -> Array:
     return found
 
 
-def _tail_step(free: Column, cost: Array, near: float) -> Array:
+def _couple_tail(free: Column, cost: Array, near: float) -> Array:
     """Return T of the free laws plus what tilting both of them by e^{near} may add."""
     assert free.laws is not None
     laws = free.laws[0]
-    found = _couplings(free.laws, cost[None], np.array([free.slack]))[0]
+    found = _transports_between_states(free.laws, cost[None], np.array([free.slack]))[0]
     inside = laws > 0
     most = np.where(inside[:, :, None], cost, -np.inf).max(axis=1)  # by x, over the states of its law
     least = np.where(inside[:, :, None], cost, np.inf).min(axis=1)

@@ -138,13 +138,13 @@ class ContractionBound:
         a, first, last = self._units.costs(alpha), self._units.first, self._units.last
         after = self._sides[0].leak(a[::-1], self._check)[::-1]
         before = self._sides[1].leak(a, self._check)
-        sums, slack = _sums(a)
+        sums, slack = _running_sums(a)
         own = np.where(first == last, a[first], (sums[last + 1] - sums[first]).astype(np.float64) + slack)
         value = up_array(own + after[last] + before[first])
         return Bounds(np.minimum(value, up(float(sums[-1]) + slack)), "chain")
 
 
-def _sums(a: Vector) -> tuple[NDArray[np.longdouble], float]:
+def _running_sums(a: Vector) -> tuple[NDArray[np.longdouble], float]:
     """Return running sums of α's, and how far a difference of two of them may be off."""
     sums = np.concatenate([[0.0], np.cumsum(a, dtype=np.longdouble)])
     return sums, float(4 * np.finfo(np.longdouble).eps * len(a) * sums[-1])
@@ -197,22 +197,22 @@ class ScalarSide:
         n, equal = self.length, bool(np.all(a == a[0]))
         again = self._period if equal else 0
         listed = n if not again else min(n, CHAIN_WALKED + self._period)
-        sums, slack = _sums(a)
+        sums, slack = _running_sums(a)
         value = np.zeros(listed)
         for k in range(1, listed):
             if k % 256 == 0:
                 check()
             d = self._distances[: int(np.searchsorted(self._distances, k, side="right"))]
             passed = (sums[k] - sums[k - d + 1]).astype(np.float64) + slack
-            value[k] = min(float(sums[k]) + slack, self._step(k, passed, a[k - d] + value[k - d]))
+            value[k] = min(float(sums[k]) + slack, self._best_distance(k, passed, a[k - d] + value[k - d]))
         if listed == n:
             return value
         check()
-        phases = self._around(listed, float(a[0]), value)
+        phases = self._bound_phases(listed, float(a[0]), value)
         later = phases[np.arange(n - listed) % again]
         return np.concatenate([value, np.minimum(later, sums[listed:n].astype(np.float64) + slack)])
 
-    def _around(self, listed: int, cost: float, value: Vector) -> Vector:
+    def _bound_phases(self, listed: int, cost: float, value: Vector) -> Vector:
         """Return a bound for every phase of the positions that are not listed, from above."""
         d, period = self._distances[self._distances <= listed], self._period
         start, passed = listed % period, up_array((d - 1).astype(np.float64) * cost)
@@ -223,12 +223,12 @@ class ScalarSide:
             for q in range(period):
                 at = (q - d) % period
                 beyond = cost + np.maximum(phases[at], floor[at])
-                phases[q] = min(phases[q], self._step(listed + q, passed, beyond))
+                phases[q] = min(phases[q], self._best_distance(listed + q, passed, beyond))
             if (before <= phases * (1.0 + 1e-12)).all():
                 break
         return phases
 
-    def _step(self, k: int, passed: Vector, beyond: Vector) -> float:
+    def _best_distance(self, k: int, passed: Vector, beyond: Vector) -> float:
         """Return min_d of what is passed + C_{k,d}(beyond) for the first distances."""
         if not len(passed):
             return np.inf
@@ -265,7 +265,7 @@ class FreeLaws:
         self._slack, self._drift = 2.0 * EPS * (states + 4), 0.0
         self._tilts, self._settled = [end / end.max()], False
         for j in range(1, min(length, max(_LAW_STEPS, 4 * period))):
-            table, support = self._table(j, 1)
+            table, support = self._table_of_steps(j, 1)
             tilt = table @ self._tilts[-1]
             tilt = tilt / tilt.max()
             reached = (support & (self._tilts[-1] > 0)).any(axis=1)  # Boolean: a product may underflow to 0
@@ -274,7 +274,7 @@ class FreeLaws:
             self._tilts.append(tilt)
             if period and j >= 2 * period:
                 turns, rounding = length / period, self._slack * period
-                self._drift = turns * (_range(tilt, self._tilts[j - period]) + rounding)
+                self._drift = turns * (_ratio_range(tilt, self._tilts[j - period]) + rounding)
                 self._settled = self._drift <= _SETTLED + 2.0 * turns * rounding
                 if self._settled:
                     break
@@ -285,7 +285,7 @@ class FreeLaws:
         last, position, extra = len(self._tilts) - 1, k - d, 0.0
         late = last - (last - position) % self._period if self._settled else -1
         if position <= last:
-            extra = 2.0 * _range(self._tilts[position], self._tilts[late]) if self._settled else np.inf
+            extra = 2.0 * _ratio_range(self._tilts[position], self._tilts[late]) if self._settled else np.inf
         own = extra > _SETTLED and k < self._own
         if not own:  # the last positions of every phase stand for all others
             if late < 0 or extra == np.inf:
@@ -293,11 +293,11 @@ class FreeLaws:
             k = late + d
         key = (k, d, own)
         if key not in self._curves:
-            self._curves[key] = self._curve(k, d)
+            self._curves[key] = self._threshold_curve(k, d)
         curve = self._curves[key]
         return np.inf if curve is None else curve(beyond) + (0.0 if own else extra)
 
-    def _table(self, k: int, d: int) -> tuple[Vector, NDArray[np.bool_]]:
+    def _table_of_steps(self, k: int, d: int) -> tuple[Vector, NDArray[np.bool_]]:
         """Return the table from position k to k − d, a row for every state of k, and what is possible."""
         family, rows, period = self._few[d], self._rows, self._period
         row = k if k < rows or not period else rows - period + (k - rows) % period
@@ -305,8 +305,8 @@ class FreeLaws:
         table, support = family.tables[int(family.which[start])]
         return (table, support) if self._after else (table.T, support.T)
 
-    def _curve(self, k: int, d: int) -> ThresholdCurve | None:
-        table, support = self._table(k, d)
+    def _threshold_curve(self, k: int, d: int) -> ThresholdCurve | None:
+        table, support = self._table_of_steps(k, d)
         if np.any(support & (table < UNDERFLOW)):
             return None
         rows = table * self._tilts[k - d]
@@ -317,7 +317,7 @@ class FreeLaws:
         return ThresholdCurve(rows, slack=self._slack * (k + 4) + self._drift)
 
 
-def _range(one: Vector, other: Vector) -> float:
+def _ratio_range(one: Vector, other: Vector) -> float:
     """Return the range of ln(one / other) over the possible states; ∞ if these differ."""
     possible = one > 0
     if not np.array_equal(possible, other > 0):
@@ -369,10 +369,10 @@ class SetChainBound:
         costs = np.unique(np.asarray(alpha, dtype=np.float64))
         if len(costs) != 1 or not costs[0] >= 0:
             raise InvalidArgument("set chain: every step must have the same dp_epsilon")
-        made = {n: self._worst(n, float(costs[0])) for n in set(self.lengths)}
+        made = {n: self._worst_window(n, float(costs[0])) for n in set(self.lengths)}
         return Bounds(np.array([made[n] for n in self.lengths]), "set-chain")
 
-    def _worst(self, length: int, alpha: float) -> float:
+    def _worst_window(self, length: int, alpha: float) -> float:
         """Return the largest bound of a window in a chain of this length."""
         run = min(self.window, length)
         side = ScalarSide(length, self.distances, self.spreads[None], 1).leak(np.full(length, alpha))

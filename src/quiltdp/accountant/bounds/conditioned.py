@@ -28,7 +28,7 @@ from quiltdp.work import WorkBudget
 
 
 @dataclass(frozen=True, eq=False)
-class _Given:
+class _ConditionedModel:
     """The model given one evidence: which units are left, where its nodes stand, and its bound."""
 
     evidence: dict[str, int]
@@ -57,7 +57,7 @@ class ConditionedModels:
                 f"use another {option('method')}",
             )
         self._guard = workspace.guard
-        self._given: list[_Given] = []
+        self._given: list[_ConditionedModel] = []
         units = problem.listed()
         self._units = len(units)
         for place, evidence in enumerate(each_evidence(model, may_know, who.at_most)):
@@ -74,11 +74,11 @@ class ConditionedModels:
             bound = CouplingBound(replace(problem, model=after, units=asked, adversary=PRIOR, window=1))
             bound.prepare(workspace.part(("given", place), after), budget)
             nodes = np.array([model.index[n] for n in after.nodes], dtype=np.intp)
-            self._given.append(_Given(evidence, np.array(left), nodes, bound))
+            self._given.append(_ConditionedModel(evidence, np.array(left), nodes, bound))
 
     def evaluate(self, alpha: Vector, need: Need) -> Bounds:
         """Return the leakage of every unit; only what is known once some unit leaks more than is asked."""
-        known, _, high = need.over(self._units)
+        known, _, high = need.fill_unknown(self._units)
         values = np.zeros(self._units)
         witness: dict[int, dict[str, object]] = {}
         for given in self._given:

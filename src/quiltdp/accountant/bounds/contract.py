@@ -170,7 +170,7 @@ class Need:
         """Whether units may be left out by what they leak."""
         return self.low > 0.0 or self.high < math.inf
 
-    def over(self, units: int) -> tuple[Vector, float, float]:
+    def fill_unknown(self, units: int) -> tuple[Vector, float, float]:
         """Return the known values of so many units, ∞ where nothing is known, and ``low``, ``high``."""
         known = np.full(units, np.inf) if self.known is None else self.known
         return known, self.low, self.high

@@ -165,7 +165,7 @@ class Prices:
 
 
 @dataclass(eq=False)
-class _Reading:
+class _OrderMessages:
     """One order of a task on its way from the last level to the root."""
 
     order: Order
@@ -221,7 +221,7 @@ class AllPairs:
         self._caps = dict(
             zip(self._schedule.tasks, self._schedule.beyond(prices.alpha.tolist()), strict=True)
         )
-        found = self._schedule.run(self._step, self._key)
+        found = self._schedule.run(self._task_messages, self._message_key)
         values = []
         for task, table in list(zip(self._schedule.tasks, found, strict=True))[self._schedule.edges :]:
             own = prices.between(task.root, task.root_states)
@@ -229,20 +229,20 @@ class AllPairs:
             values.append(up(top, 8.0 + len(task.root)) if top > 0.0 else 0.0)
         return np.array(values)
 
-    def _key(self, task: RootedClique) -> Hashable:
+    def _message_key(self, task: RootedClique) -> Hashable:
         return tuple(
             (o.signature, *(self._prices.key(v.nodes) for v in o.levels)) for o in self._orders[task]
         )
 
-    def _step(self, tasks: Sequence[RootedClique], below: Sequence[Sequence[Array]]) -> list[Array]:
+    def _task_messages(self, tasks: Sequence[RootedClique], below: Sequence[Sequence[Array]]) -> list[Array]:
         """Return the messages of some tasks: the smallest over the orders, at most Σ α beyond."""
         readings = [
-            [_Reading(o, b, len(o.levels)) for o in self._orders[t]]
+            [_OrderMessages(o, b, len(o.levels)) for o in self._orders[t]]
             for t, b in zip(tasks, below, strict=True)
         ]
         waiting = [r for rs in readings for r in rs if r.left]
         while waiting:
-            self._reveal(waiting)
+            self._reveal_level(waiting)
             waiting = [r for r in waiting if r.left]
         found = []
         for task, rs in zip(tasks, readings, strict=True):
@@ -251,16 +251,16 @@ class AllPairs:
             found.append(np.minimum(np.minimum.reduce(tables), self._caps[task]))
         return found
 
-    def _reveal(self, readings: Sequence[_Reading]) -> None:
+    def _reveal_level(self, readings: Sequence[_OrderMessages]) -> None:
         """Take one level of every reading, those of equally many slots together."""
-        alike: dict[int, list[_Reading]] = defaultdict(list)
+        alike: dict[int, list[_OrderMessages]] = defaultdict(list)
         for r in readings:
             alike[len(r.level.law)].append(r)
         for slots, some in sorted(alike.items()):
             tables = [np.zeros((r.level.law.shape[1],) * 2) for r in some]
-            for block in _blocks([len(t) for t in tables], max(1, COSTS_AT_ONCE // slots**2)):
+            for block in _split_rows([len(t) for t in tables], max(1, COSTS_AT_ONCE // slots**2)):
                 self._guard.check()
-                parts = [self._pairs(some[k], rows) for k, rows in block]
+                parts = [self._transport_problems(some[k], rows) for k, rows in block]
                 p, q, d = (np.concatenate(a, axis=1) for a in zip(*parts, strict=True))
                 value = transport_of_laws(p, q, d, self._schedule.slack)
                 at = 0
@@ -272,7 +272,7 @@ class AllPairs:
                 np.fill_diagonal(table, 0.0)
                 r.left, r.table = r.left - 1, table
 
-    def _pairs(self, reading: _Reading, rows: Ints) -> tuple[Array, Array, Array]:
+    def _transport_problems(self, reading: _OrderMessages, rows: Ints) -> tuple[Array, Array, Array]:
         """Return p, q and D of the pairs (row, any prefix) of a level: problems on the last axis."""
         level = reading.level
         slots, count = level.law.shape
@@ -285,7 +285,7 @@ class AllPairs:
         return p, q, up_array(d, 8.0 + len(level.nodes) + len(reading.below))
 
 
-def _blocks(sizes: Sequence[int], most: int) -> Iterator[list[tuple[int, Ints]]]:
+def _split_rows(sizes: Sequence[int], most: int) -> Iterator[list[tuple[int, Ints]]]:
     """Yield lists of (table, rows of it) with at most ``most`` pairs together, or one row."""
     block: list[tuple[int, Ints]] = []
     room = most

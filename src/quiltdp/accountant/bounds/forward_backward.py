@@ -112,15 +112,15 @@ class ForwardBackwardBound:
             couple: LoopMessages(loop, max_group=self._max_group, roundings=roundings, slack=slack)
             for couple, loop in tree.loops.items()
         }
-        families: dict[int, _Family] = {}
+        families: dict[int, _FamilyLaw] = {}
         waves: dict[tuple[int, int], list[int]] = defaultdict(list)
-        self._family: list[_Family | None] = [None] * len(tree.parents)
+        self._family: list[_FamilyLaw | None] = [None] * len(tree.parents)
         for i in tree.order:
             guard.check()
             joint = tree.families[i]
             if joint is not None and np.count_nonzero(joint) <= budget.states:
                 if id(joint) not in families:
-                    families[id(joint)] = _Family(joint, slack)
+                    families[id(joint)] = _FamilyLaw(joint, slack)
                 self._family[i] = families[id(joint)]
             if tree.parents[i]:
                 waves[tree.depth[i], id(self._family[i])].append(i)
@@ -137,7 +137,7 @@ class ForwardBackwardBound:
 
     def evaluate(self, alpha: Vector, need: Need = ALL) -> Bounds:
         """Return the leakage of the units above ``low``; if the forward half exceeds ``high``, group's."""
-        known, low, high = need.over(len(self._units))
+        known, low, high = need.fill_unknown(len(self._units))
         alpha = np.asarray(alpha, dtype=np.float64)
         group = up(float(alpha.sum()), 8.0 + len(alpha))
         values = np.minimum(known, group)
@@ -146,7 +146,7 @@ class ForwardBackwardBound:
         asked = [k for k, unit in enumerate(self._units) if len(unit) == 1 and values[k] > low]
         whole = max((forward[self._units[k][0]].max() for k in asked), default=0.0) <= high
         if whole:
-            backward = self._backward(forward, messages, self._behind([self._units[k][0] for k in asked]))
+            backward = self._backward(forward, messages, self._depends_on([self._units[k][0] for k in asked]))
             for k in asked:
                 i = self._units[k][0]
                 law = self._tree.marginals[i]
@@ -156,7 +156,7 @@ class ForwardBackwardBound:
         partial = not whole or bool((known <= low).any())
         return Bounds(values, "forward-backward", notes=self._notes, partial=partial)
 
-    def _behind(self, nodes: list[int]) -> set[int]:
+    def _depends_on(self, nodes: list[int]) -> set[int]:
         """Return the nodes whose bk the bk of ``nodes`` is made from, themselves included."""
         found, stack = set(nodes), list(nodes)
         while stack:
@@ -205,7 +205,7 @@ class ForwardBackwardBound:
         return backward
 
 
-class _Family:
+class _FamilyLaw:
     """The law of a node's parents given its value, as transports read it."""
 
     def __init__(self, joint: Table, slack: float) -> None:
@@ -300,7 +300,7 @@ class ChildTransports:
                     np.array([np.minimum(forward[i], most[i]) for i in nodes]), axis=0, return_inverse=True
                 )
                 for slot in range(len(tree.parents[nodes[0]])):
-                    found = self._pairs[table, slot].largest(distances, self._effort, guard)
+                    found = self._pairs[table, slot].largest_transport(distances, self._effort, guard)
                     for i, k in zip(nodes, same.ravel(), strict=True):
                         messages[tree.edge_of[i][slot]] = found[k]
         return forward, messages
@@ -329,7 +329,7 @@ class _RowPairs:
         self._row, self._place = index.ravel(), code % self._size**2  # the pair behind each (x, x')
         self.cost = len(pairs) * states**3 / 64.0 if states > 3 else 0.0
 
-    def largest(self, d: Array, effort: float, guard: Guard) -> Array:
+    def largest_transport(self, d: Array, effort: float, guard: Guard) -> Array:
         """Return max_u T for every child and (x, x'); ``d`` has axes (child, state, state)."""
         result = np.zeros((len(d), self._size**2))
         if not self._listed:

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from quiltdp.accountant.adversaries import INFORMED, PRIOR
-from quiltdp.accountant.bounds.adversaries import Ints, Pairs, count_entries, list_pairs
+from quiltdp.accountant.bounds.adversaries import Ints, LawPairs, count_entries, list_pairs
 from quiltdp.accountant.bounds.contract import ALL, Bounds, Need, Problem, Vector, register
 from quiltdp.accountant.bounds.worst_mechanism import staged_ceiling, worst_gains
 from quiltdp.accountant.trade_offs import ADVERSARIES_AT_ONCE, CEILINGS_AT_ONCE, LIMIT_AXES, LIMIT_RECORDS
@@ -94,7 +94,7 @@ class ExactBound:
         self._model, self._names = model, records
         self._records = np.array([model.index[r] for r in records], dtype=np.intp)
         self._max_programs = max_programs
-        self._prices = [_shortest(problem.price(r)) for r in records]
+        self._prices = [_cheapest_changes(problem.price(r)) for r in records]
 
     def prepare(self, workspace: Workspace, budget: WorkBudget) -> None:
         """List every adversary: the two laws that each pair of values leaves for the unknown records."""
@@ -109,11 +109,11 @@ class ExactBound:
         self._groups = list_pairs(
             log_joint, self._units, self._prices, self._may_know, self._most, workspace.guard
         )
-        self._searches: list[_Search] = []
+        self._searches: list[_AdversarySearch] = []
 
     def evaluate(self, alpha: Vector, need: Need = ALL) -> Bounds:
         """Return the leakage of the units that decide whether all leak between ``low`` and ``high``."""
-        known, low, high = need.over(len(self._units))
+        known, low, high = need.fill_unknown(len(self._units))
         a = alpha[self._records]
         search = self._search(a)
         if self._thin and float(a.sum()) > _EXP_LIMIT:  # what is lost below the smallest double could matter
@@ -139,21 +139,21 @@ class ExactBound:
         notes = (f"exact: proved and attained do not meet for {len(loose)} of the units ({names}, …)",)
         return Bounds(values, FROM_ABOVE, "certified bound", witnesses, notes, need.limited)
 
-    def _search(self, a: Vector) -> _Search:
+    def _search(self, a: Vector) -> _AdversarySearch:
         """Return the search at an α, with the ceilings of larger ones: nobody learns more here."""
         for search in self._searches:
             if np.array_equal(search.alpha, a):
                 return search
-        made = _Search(self._groups, a, self._prices, self._slack, self._guard)
+        made = _AdversarySearch(self._groups, a, self._prices, self._slack, self._guard)
         for search in self._searches:
             if np.all(search.alpha >= a):
                 made.ceiling = np.minimum(made.ceiling, search.ceiling)
         self._searches = [*self._searches[1 - _SEARCHES :], made]
         return made
 
-    def _describe(self, search: _Search, row: int) -> dict[str, object]:
+    def _describe(self, search: _AdversarySearch, row: int) -> dict[str, object]:
         """Say who the worst adversary is: what is known and which two values are told apart."""
-        group, at = search.place(row)
+        group, at = search.locate_adversary(row)
         return {
             "known": [self._names[j] for j in group.known[at]],
             "unknown": [self._names[j] for j in group.unknown[at]],
@@ -162,7 +162,7 @@ class ExactBound:
         }
 
 
-def _shortest(price: Vector) -> Vector:
+def _cheapest_changes(price: Vector) -> Vector:
     """Return the cheapest way from each value to each other: a change may be made in steps."""
     price = np.array(price)
     for k in range(len(price)):
@@ -170,7 +170,7 @@ def _shortest(price: Vector) -> Vector:
     return price
 
 
-class _Search:
+class _AdversarySearch:
     """The search at one α: the adversary with the highest ceiling gets a sharper one, or is settled.
 
     Attributes
@@ -182,7 +182,7 @@ class _Search:
     """
 
     def __init__(
-        self, groups: Sequence[Pairs], alpha: Vector, prices: Sequence[Vector], slack: float, guard: Guard
+        self, groups: Sequence[LawPairs], alpha: Vector, prices: Sequence[Vector], slack: float, guard: Guard
     ) -> None:
         self._groups, self.alpha, self._prices, self._guard = groups, alpha, prices, guard
         self._ends = np.cumsum([len(g.p) for g in groups])
@@ -222,21 +222,21 @@ class _Search:
             place = np.searchsorted(self._ends, rows, side="right")
             for k in sorted(set(place.tolist())):
                 group, some = self._groups[k], rows[place == k]
-                self._sharpen(group, some, some - self._ends[k] + len(group.p))
+                self._sharpen_ceilings(group, some, some - self._ends[k] + len(group.p))
 
-    def place(self, row: int) -> tuple[Pairs, int]:
+    def locate_adversary(self, row: int) -> tuple[LawPairs, int]:
         """Return the group of an adversary and its row there."""
         group = int(np.searchsorted(self._ends, row, side="right"))
         return self._groups[group], row - int(self._ends[group]) + len(self._groups[group].p)
 
-    def _sharpen(self, group: Pairs, rows: Ints, at: Ints) -> None:
+    def _sharpen_ceilings(self, group: LawPairs, rows: Ints, at: Ints) -> None:
         """Settle adversaries, rows ``at`` of a group, or give them the ceilings of revealing one by one."""
         alphas = self.alpha[group.unknown[at]]
         reads = alphas > 0
         if (reads != reads[0]).any():  # those that are alike in which unknown records the mechanism reads
             alike = np.unique(reads, axis=0, return_inverse=True)[1].ravel()
             for k in range(int(alike.max()) + 1):
-                self._sharpen(group, rows[alike == k], at[alike == k])
+                self._sharpen_ceilings(group, rows[alike == k], at[alike == k])
             return
         unread = tuple(1 + np.flatnonzero(~reads[0]))  # no likelihood depends on them
         laws = (law[at].reshape(-1, *group.sizes) for law in (group.p, group.q))

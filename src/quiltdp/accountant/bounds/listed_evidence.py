@@ -53,7 +53,7 @@ _JOINS = 64  # pairs of states of a sum take as long as one transport
 _AT_ONCE = 1 << 18  # pairs of values handled at once
 
 
-class _Listed:
+class _EvidenceList:
     """Evidence about some states, one row each: l(z; e), the largest 1, and how many records are known.
 
     The rows as they were listed are merged into groups of equal l: ``_order`` has them group by group,
@@ -87,112 +87,112 @@ class _Listed:
     def __len__(self) -> int:
         return len(self._starts)
 
-    def messages(self, costs: _Costs) -> Array:
+    def messages(self, costs: _ListMessages) -> Array:
         """Return m(z, z'; e), shape (rows, states, states); what e excludes is not to be read."""
-        found = self._of_listed(self._order, costs)
+        found = self._compute_messages(self._order, costs)
         if len(self._starts) < len(self._order):
             found = np.maximum.reduceat(found, self._starts, axis=0)
         return found
 
     def known(self, row: int) -> dict[int, int]:
         """Return what a row knows: the value of level j under j, the row of child c under ~c."""
-        return self._known_in(int(self._order[self._starts[row]]))
+        return self._known_records(int(self._order[self._starts[row]]))
 
-    def _of_listed(self, rows: Ints, costs: _Costs) -> Array:
+    def _compute_messages(self, rows: Ints, costs: _ListMessages) -> Array:
         raise NotImplementedError
 
-    def _known_in(self, row: int) -> dict[int, int]:
+    def _known_records(self, row: int) -> dict[int, int]:
         raise NotImplementedError
 
 
-class _Nothing(_Listed):
+class _NoEvidence(_EvidenceList):
     """Nothing can be known, and nothing lies beyond."""
 
     def __init__(self, states: int, most: int | None) -> None:
         super().__init__(np.ones((1, states)), np.zeros(1, dtype=np.int64), most)
 
-    def _of_listed(self, rows: Ints, costs: _Costs) -> Array:
+    def _compute_messages(self, rows: Ints, costs: _ListMessages) -> Array:
         return np.zeros((1, *(self.likelihood.shape[1],) * 2))
 
-    def _known_in(self, row: int) -> dict[int, int]:
+    def _known_records(self, row: int) -> dict[int, int]:
         return {}
 
 
-class _Child(_Listed):
+class _ChildEvidence(_EvidenceList):
     """What may be known beyond a child; ``label`` is the state of its root at every state here.
 
     Every possible state of the root is one of those: rows that differ there differ here.
     """
 
-    def __init__(self, part: _Listed, number: int, label: Ints) -> None:
+    def __init__(self, part: _EvidenceList, number: int, label: Ints) -> None:
         self.likelihood, self.count, self.most = part.likelihood[:, label], part.count, part.most
         self._order = self._starts = np.arange(len(part))
         self._number, self._label = number, label
 
-    def _of_listed(self, rows: Ints, costs: _Costs) -> Array:
+    def _compute_messages(self, rows: Ints, costs: _ListMessages) -> Array:
         return costs.below[self._number][rows][:, self._label][:, :, self._label]
 
-    def _known_in(self, row: int) -> dict[int, int]:
+    def _known_records(self, row: int) -> dict[int, int]:
         return {~self._number: row}
 
 
-class _Given(_Listed):
+class _KnownNodeEvidence(_EvidenceList):
     """What may be known beyond a node, once its value is known: ``end`` is the longer prefix."""
 
-    def __init__(self, part: _Listed, end: Ints, law: Array) -> None:
-        super().__init__(_product(part.likelihood[:, end], law), part.count, part.most)
+    def __init__(self, part: _EvidenceList, end: Ints, law: Array) -> None:
+        super().__init__(_product_of_laws(part.likelihood[:, end], law), part.count, part.most)
         self._part, self._end = part, end
 
-    def _of_listed(self, rows: Ints, costs: _Costs) -> Array:
+    def _compute_messages(self, rows: Ints, costs: _ListMessages) -> Array:
         return costs.of(self._part)[rows][:, self._end][:, :, self._end]
 
-    def _known_in(self, row: int) -> dict[int, int]:
+    def _known_records(self, row: int) -> dict[int, int]:
         return self._part.known(row)
 
 
-class _Joined(_Listed):
+class _JoinedEvidence(_EvidenceList):
     """Two independent lists about the same states, every row of one with every row of the other."""
 
-    def __init__(self, first: _Listed, second: _Listed, room: _Room) -> None:
+    def __init__(self, first: _EvidenceList, second: _EvidenceList, room: _Budget) -> None:
         states = first.likelihood.shape[1]
-        room.take(len(first) * len(second) * states**2 // _JOINS)
-        likelihood = _product(first.likelihood[:, None], second.likelihood).reshape(-1, states)
+        room.spend(len(first) * len(second) * states**2 // _JOINS)
+        likelihood = _product_of_laws(first.likelihood[:, None], second.likelihood).reshape(-1, states)
         super().__init__(likelihood, (first.count[:, None] + second.count).ravel(), first.most)
         self._parts = first, second
 
-    def _of_listed(self, rows: Ints, costs: _Costs) -> Array:
+    def _compute_messages(self, rows: Ints, costs: _ListMessages) -> Array:
         first, second = self._parts
         i, j = np.divmod(rows, len(second))
         return up_array(costs.of(first)[i] + costs.of(second)[j], 4.0)
 
-    def _known_in(self, row: int) -> dict[int, int]:
+    def _known_records(self, row: int) -> dict[int, int]:
         first, second = self._parts
         i, j = divmod(row, len(second))
         return first.known(i) | second.known(j)
 
 
-class _Node(_Listed):
+class _NodeEvidence(_EvidenceList):
     """Evidence at a node and beyond it, about the prefixes after which the node is revealed.
 
     The node is unknown (these rows come first), or has a known value; all that is beyond is then seen from
     the prefixes with this value.
     """
 
-    def __init__(self, place: int, level: Level, beyond: _Listed, knowable: bool) -> None:
+    def __init__(self, place: int, level: Level, beyond: _EvidenceList, knowable: bool) -> None:
         self._place, self._level, self._beyond = place, level, beyond
-        joint = _product(level.law, beyond.likelihood[:, level.longer])  # (rows, slots, prefixes)
+        joint = _product_of_laws(level.law, beyond.likelihood[:, level.longer])  # (rows, slots, prefixes)
         total = joint.sum(axis=1)
         self._law = joint / np.where(total > 0, total, 1.0)[:, None]
-        self._given: list[_Given] = []
+        self._given: list[_KnownNodeEvidence] = []
         for value in range(len(level.values)) if knowable else ():
             here = (level.value == value) & (level.law > 0)
             end = level.longer[here.argmax(axis=0), np.arange(len(here[0]))]
-            self._given.append(_Given(beyond, end, (level.law * here).sum(axis=0)))
+            self._given.append(_KnownNodeEvidence(beyond, end, (level.law * here).sum(axis=0)))
         likelihood = np.concatenate([total, *(part.likelihood for part in self._given)])
         count = np.concatenate([beyond.count, *(part.count + 1 for part in self._given)])
         super().__init__(likelihood, count, beyond.most)
 
-    def _of_listed(self, rows: Ints, costs: _Costs) -> Array:
+    def _compute_messages(self, rows: Ints, costs: _ListMessages) -> Array:
         prefixes = self._level.law.shape[1]
         found = np.zeros((len(rows), prefixes, prefixes))
         unknown = np.flatnonzero(rows < len(self._beyond))
@@ -207,7 +207,7 @@ class _Node(_Listed):
             start += len(part)
         return found
 
-    def _known_in(self, row: int) -> dict[int, int]:
+    def _known_records(self, row: int) -> dict[int, int]:
         if row < len(self._beyond):
             return self._beyond.known(row)
         row -= len(self._beyond)
@@ -218,7 +218,7 @@ class _Node(_Listed):
         raise IndexError(row)
 
 
-class _Costs:
+class _ListMessages:
     """The messages of the lists of one task at one α, each computed once.
 
     ``below`` are those of its children; ``own[j]`` is the price of every change at level j.
@@ -226,9 +226,9 @@ class _Costs:
 
     def __init__(self, below: Sequence[Array], own: Sequence[Array], slack: float, guard: Guard) -> None:
         self.below, self._own, self._slack, self._guard = below, own, slack, guard
-        self._found: dict[_Listed, Array] = {}
+        self._found: dict[_EvidenceList, Array] = {}
 
-    def of(self, listed: _Listed) -> Array:
+    def of(self, listed: _EvidenceList) -> Array:
         """Return the messages of a list."""
         if listed not in self._found:
             self._found[listed] = listed.messages(self)
@@ -261,17 +261,17 @@ class _TaskLists:
     """What may be known beyond a task: lists about its root, independent given its state, and all in one."""
 
     levels: tuple[Level, ...]
-    parts: tuple[_Listed, ...]
-    whole: _Listed
+    parts: tuple[_EvidenceList, ...]
+    whole: _EvidenceList
 
 
-class _Room:
+class _Budget:
     """What is left of the work budget, in pairs of states."""
 
     def __init__(self, most: int) -> None:
         self._most = self._left = most
 
-    def take(self, pairs: int) -> None:
+    def spend(self, pairs: int) -> None:
         """Spend some, or refuse."""
         self.check(pairs)
         self._left -= pairs
@@ -287,7 +287,7 @@ class _Room:
             )
 
 
-def _product(first: Array, second: Array) -> Array:
+def _product_of_laws(first: Array, second: Array) -> Array:
     """Return the product of probabilities; refuse one that may have lost its digits."""
     found = first * second
     if ((found < _LEAST) & (first > 0) & (second > 0)).any():
@@ -335,20 +335,20 @@ class ListedEvidenceBound:
         """List everything that may be known; where cliques are too wide, condition the model on each."""
         self._conditioned: ConditionedModels | None = None
         try:
-            self._list(workspace, budget)
+            self._list_all_evidence(workspace, budget)
         except ModelTooWide:
             if self._problem.adversary == INFORMED:
                 raise
             self._conditioned = ConditionedModels(self._problem, workspace, budget)
 
-    def _list(self, workspace: Workspace, budget: WorkBudget) -> None:
+    def _list_all_evidence(self, workspace: Workspace, budget: WorkBudget) -> None:
         """List everything that may be known, with the laws it leaves; equal tasks share their lists."""
         model = self._problem.model
         walk = self._schedule = schedule(
             model, self._units, max_entries=budget.entries, max_states=budget.states, workspace=workspace
         )
         self._guard = workspace.guard
-        room = _Room(budget.pairs // _PAIR)
+        room = _Budget(budget.pairs // _PAIR)
         first: dict[Hashable, int] = {}
         self._lists: list[_TaskLists] = []
         self._class: list[int] = []  # for every task the first that is equal to it
@@ -363,7 +363,7 @@ class ListedEvidenceBound:
                 self._lists.append(self._lists[self._class[number]])
                 continue
             below = [self._lists[c].whole for c, _ in task.children]
-            self._lists.append(self._listed(task, order, below, room, join=number < walk.edges))
+            self._lists.append(self._task_lists(task, order, below, room, join=number < walk.edges))
         # a law is a quotient of sums of products of conditional probabilities, a few roundings for each;
         # merged likelihoods are off by one grid for every list below
         states = max(model.cardinality(n) for n in model.nodes)
@@ -373,28 +373,28 @@ class ListedEvidenceBound:
         self._asked = b""  # the last α, and what was computed there
         self._found: dict[int, tuple[Array, ...]] = {}
 
-    def _listed(
-        self, task: RootedClique, order: Order, below: Sequence[_Listed], room: _Room, *, join: bool
+    def _task_lists(
+        self, task: RootedClique, order: Order, below: Sequence[_EvidenceList], room: _Budget, *, join: bool
     ) -> _TaskLists:
         """Return the lists of a task, made from those of its children."""
-        shown: list[list[_Listed]] = [[] for _ in range(len(order.levels) + 1)]
+        shown: list[list[_EvidenceList]] = [[] for _ in range(len(order.levels) + 1)]
         for c, (at, label) in enumerate(order.shown):
-            shown[at].append(_Child(below[c], c, label))
-        beyond: _Listed = _Nothing(len(task.clique.states), self._most)
+            shown[at].append(_ChildEvidence(below[c], c, label))
+        beyond: _EvidenceList = _NoEvidence(len(task.clique.states), self._most)
         for place, level in reversed(list(enumerate(order.levels))):
             for part in shown[place + 1]:
-                beyond = part if isinstance(beyond, _Nothing) else _Joined(beyond, part, room)
-            room.take(len(beyond) * level.work)
-            beyond = _Node(place, level, beyond, level.nodes[0] in self._may_know)
+                beyond = part if isinstance(beyond, _NoEvidence) else _JoinedEvidence(beyond, part, room)
+            room.spend(len(beyond) * level.work)
+            beyond = _NodeEvidence(place, level, beyond, level.nodes[0] in self._may_know)
         parts = (beyond, *shown[0]) if order.levels or not shown[0] else tuple(shown[0])
         whole = parts[0]
         for part in parts[1:] if join else ():
-            whole = _Joined(whole, part, room)
+            whole = _JoinedEvidence(whole, part, room)
         return _TaskLists(order.levels, parts, whole)
 
     def evaluate(self, alpha: Vector, need: Need = ALL) -> Bounds:
         """Return the leakage of the units that decide whether all leak between ``low`` and ``high``."""
-        known, low, high = need.over(len(self._units))
+        known, low, high = need.fill_unknown(len(self._units))
         alpha = np.asarray(alpha, dtype=np.float64)
         values, witness = np.array(known), {}
         if self._conditioned is not None:
@@ -412,7 +412,7 @@ class ListedEvidenceBound:
             enough = need.count and np.count_nonzero(values[order[:place]] >= known[k]) >= need.count
             if known[k] <= low or enough:
                 break
-            found, evidence = self._leakage(k)
+            found, evidence = self._largest_leakage(k)
             if found < values[k]:
                 values[k], witness[k] = found, {"known": sorted(evidence), "evidence": evidence}
             if high < math.inf:  # only the largest is asked for
@@ -421,7 +421,7 @@ class ListedEvidenceBound:
                 break
         return Bounds(values, "listed-evidence", "certified bound", witness, partial=need.partial)
 
-    def _messages(self, number: int) -> tuple[Array, ...]:
+    def _messages_beyond(self, number: int) -> tuple[Array, ...]:
         """Return the messages beyond an edge, in one, or of the independent parts around a unit."""
         first = self._same[number]
         if first not in self._found:
@@ -431,23 +431,23 @@ class ListedEvidenceBound:
                 self._prices.between((n,), level.values)
                 for n, level in zip(task.new, lists.levels, strict=True)
             ]
-            costs = _Costs(below, own, self._slack, self._guard)
+            costs = _ListMessages(below, own, self._slack, self._guard)
             wanted = (lists.whole,) if first < self._schedule.edges else lists.parts
             self._found[first] = tuple(costs.of(part) for part in wanted)
         return self._found[first]
 
-    def _leakage(self, k: int) -> tuple[float, dict[str, int]]:
+    def _largest_leakage(self, k: int) -> tuple[float, dict[str, int]]:
         """Return the largest leakage of a unit over all adversaries, and what the worst one knows."""
         number = self._schedule.edges + k
         for edge in self._under[k]:
-            self._messages(edge)
+            self._messages_beyond(edge)
         task, parts = self._schedule.tasks[number], self._lists[number].parts
         own = self._prices.between(task.root, task.root_states)
         np.fill_diagonal(own, -np.inf)
         # by how many records are known: the largest sum so far, and the row of every part that gives it
         best: dict[int, tuple[Array, Ints]] = {0: (own, np.zeros((0, *own.shape), dtype=np.int64))}
-        for part, messages in zip(parts, self._messages(number), strict=True):
-            best = self._with(part, messages, best)
+        for part, messages in zip(parts, self._messages_beyond(number), strict=True):
+            best = self._combine_part(part, messages, best)
         total, chosen = max(best.values(), key=lambda found: float(found[0].max()))
         top = float(total.max())
         if top <= 0.0:
@@ -468,8 +468,8 @@ class ListedEvidenceBound:
                     waiting.append((child, self._lists[child].whole, value))
         return up(top, 16.0 + len(task.root) + 2.0 * len(parts)), known
 
-    def _with(
-        self, part: _Listed, messages: Array, best: Mapping[int, tuple[Array, Ints]]
+    def _combine_part(
+        self, part: _EvidenceList, messages: Array, best: Mapping[int, tuple[Array, Ints]]
     ) -> dict[int, tuple[Array, Ints]]:
         """Add what one more part tells, for every number of known records."""
         possible = part.likelihood > 0

@@ -93,10 +93,10 @@ class LoopMessages:
                 for u in scope:
                     if u != step.node:
                         del holding[u][scope]
-            for group in _groups(step, self._most):
-                key = _digest(step, group, tables)
+            for group in _split_into_groups(step, self._most):
+                key = _loop_signature(step, group, tables)
                 if key not in known:
-                    known[key] = self._message(step, group, tables, guard)
+                    known[key] = self._largest_change(step, group, tables, guard)
                 add(tuple(step.given[k] for k in group), known[key])
         targets = self._loop.targets
         assert self._loop.joint is not None, "the loop was summed out"
@@ -107,7 +107,7 @@ class LoopMessages:
             total += table[(*(a[:, None] for a in at), *(a[None, :] for a in at))]
         return up_array(total, self._ulps)
 
-    def _message(self, step: Step, group: tuple[int, ...], tables: Tables, guard: Guard) -> Array:
+    def _largest_change(self, step: Step, group: tuple[int, ...], tables: Tables, guard: Guard) -> Array:
         """Return the largest δ_N when the nodes of ``group`` change and the others do not."""
         *shape, size = step.law.shape
         rest = [k for k in range(len(shape)) if k not in group]
@@ -135,7 +135,7 @@ class LoopMessages:
         return best.reshape([shape[k] for k in group] * 2)
 
 
-def _digest(step: Step, group: tuple[int, ...], tables: Tables) -> bytes:
+def _loop_signature(step: Step, group: tuple[int, ...], tables: Tables) -> bytes:
     """Return a key that is equal for equal laws and distances of the same nodes."""
     digest = blake2b(repr((step.node, step.given, group, sorted(tables))).encode())
     for table in (step.law, *(tables[scope] for scope in sorted(tables))):
@@ -143,7 +143,7 @@ def _digest(step: Step, group: tuple[int, ...], tables: Tables) -> bytes:
     return digest.digest()
 
 
-def _groups(step: Step, most: int) -> list[tuple[int, ...]]:
+def _split_into_groups(step: Step, most: int) -> list[tuple[int, ...]]:
     """Split N into groups whose tables are kept."""
     shape = step.law.shape[:-1]
     groups: list[tuple[int, ...]] = []

@@ -81,14 +81,14 @@ class MarkovQuiltChainBound:
     def prepare(self, workspace: Workspace, budget: WorkBudget) -> None:
         """Compute the influences of every distance."""
         self._check = workspace.guard.check
-        self._influences = _influences(ChainLaws(self._segment), budget, self._check)
+        self._influences = _influences_by_distance(ChainLaws(self._segment), budget, self._check)
 
     def evaluate(self, alpha: Vector, need: Need = ALL) -> Bounds:
         """Return min over quilts of Σ_C α + I for every unit."""
         a, first, last = np.asarray(alpha, dtype=np.float64), self._units.first, self._units.last
         count, edge, alike = len(first), self._influences.left.shape[1], len(self._influences.left) == 1
         if self._listed or not alike or not is_constant(a) or count <= 2 * edge + 2:
-            sums = _sums(a)
+            sums = _running_sums(a)
             values = np.array([self.best(int(f), int(t), sums)[0] for f, t in zip(first, last, strict=True)])
         else:  # far from both ends units have the same quilts, and whole sides that cost more and more
             wide = int(last[0]) + 1
@@ -109,12 +109,12 @@ class MarkovQuiltChainBound:
             values = values.max(keepdims=True) if need.limited else values
         slack = float(4.0 * np.finfo(np.longdouble).eps * len(a) ** 2 * a.max())
         values = np.broadcast_to(up_array(values + slack), count)
-        return Bounds(values, self.name, "published", _Quilts(self, a), partial=values.strides == (0,))
+        return Bounds(values, self.name, "published", _BestQuilts(self, a), partial=values.strides == (0,))
 
     def quilt(self, k: int, alpha: Vector) -> dict[str, object]:
         """Return the best quilt of a unit: its separator, |N|, and the influence b."""
         first, last, n = int(self._units.first[k]), int(self._units.last[k]), len(alpha)
-        _, a, b, influence = self.best(first, last, _sums(alpha))
+        _, a, b, influence = self.best(first, last, _running_sums(alpha))
         start, stop = first - a if a else -1, last + b if b else n
         separator = [str(self._nodes[t]) for t in (start, stop) if 0 <= t < n]
         nearby = stop - start - 2 - (last - first)
@@ -153,11 +153,11 @@ class MarkovQuiltChainBound:
         return float(sums[n]), 0, 0, 0.0
 
 
-def _sums(alpha: Vector) -> NDArray[np.longdouble]:
+def _running_sums(alpha: Vector) -> NDArray[np.longdouble]:
     return np.concatenate([[0.0], np.cumsum(alpha, dtype=np.longdouble)])
 
 
-class _Quilts(Mapping[int, Mapping[str, object]]):
+class _BestQuilts(Mapping[int, Mapping[str, object]]):
     """The best quilt of every unit, looked up when somebody asks for it."""
 
     def __init__(self, bound: MarkovQuiltChainBound, alpha: Vector) -> None:
@@ -173,7 +173,7 @@ class _Quilts(Mapping[int, Mapping[str, object]]):
         return len(self._bound._units.first)
 
 
-def _influences(laws: ChainLaws, budget: WorkBudget, check: Check) -> ChainInfluences:
+def _influences_by_distance(laws: ChainLaws, budget: WorkBudget, check: Check) -> ChainInfluences:
     """Return the influence tables of one chain (α-independent), as many as the work budget allows."""
     n, size = laws.length, len(laws.segment.initial)
 
@@ -188,7 +188,7 @@ def _influences(laws: ChainLaws, budget: WorkBudget, check: Check) -> ChainInflu
         count = int(alive.sum())
         ahead = [ratio(laws.steps(0, b)[alive], count) for b in range(1, width + 1)]
         back = [ratio(laws.reversed_rows(law, laws.steps(0, a), alive), count) for a in range(1, width + 1)]
-        return _combine([back], [ahead], laws.slack(width + size), check)
+        return _largest_influences([back], [ahead], laws.slack(width + size), check)
     width = min(n - 1, 64, max(2, int((2e7 / n) ** 0.5)), max(2, int((3e8 / n) ** 0.5 / size)))
     most = MQM_TABLES * budget.entries
     if budget.is_comparison:
@@ -198,10 +198,10 @@ def _influences(laws: ChainLaws, budget: WorkBudget, check: Check) -> ChainInflu
             f"the quilts of {n:,} different steps need {2 * n * width:,} tables, the limit is {most:,}",
             f"raise {option('work')}",
         )
-    return _combine(*_by_step(laws, width, check), laws.slack(n), check, width)
+    return _largest_influences(*_step_ratios(laws, width, check), laws.slack(n), check, width)
 
 
-def _by_step(laws: ChainLaws, width: int, check: Check) -> tuple[list[list[Vector]], list[list[Vector]]]:
+def _step_ratios(laws: ChainLaws, width: int, check: Check) -> tuple[list[list[Vector]], list[list[Vector]]]:
     """Return the ratios behind and ahead of every step, at distances 1, 2, … up to ``width``.
 
     The tables that start at a step are made once, each from the one before, and serve both directions.
@@ -223,7 +223,7 @@ def _by_step(laws: ChainLaws, width: int, check: Check) -> tuple[list[list[Vecto
     return back, ahead
 
 
-def _combine(
+def _largest_influences(
     back: Sequence[Sequence[Vector]],
     ahead: Sequence[Sequence[Vector]],
     slack: float,

@@ -53,7 +53,7 @@ class Trees:
 
 
 @dataclass(frozen=True, eq=False)
-class _Solution:
+class _TreeSolution:
     """What a tree says about costs: ln H and ln G, the ratio t, transports, and their rounding errors."""
 
     height: Array  # (n + m, B), the largest of the sinks 0
@@ -64,57 +64,57 @@ class _Solution:
     error: Array  # (E, B)
 
 
-def _sum(rows: Iterable[Array]) -> Array:
+def _sum_in_order(rows: Iterable[Array]) -> Array:
     """Add rows one after the other, as C does."""
     return reduce(np.add, rows)
 
 
-def _roundings(nodes: int, top: Array) -> Array:
+def _relative_rounding(nodes: int, top: Array) -> Array:
     """Return the relative error of masses and their sums: heights are sums of up to ``nodes`` costs."""
     return (8 * nodes + 16 + 4 * nodes * nodes * top) * EPS
 
 
-def _solution(p: Array, q: Array, d: Array, trees: Trees) -> _Solution:
+def _evaluate_trees(p: Array, q: Array, d: Array, trees: Trees) -> _TreeSolution:
     """Evaluate trees; ``d`` has axes (n·m, B)."""
     n, m = trees.sources, trees.sinks
     cost = np.take_along_axis(d, trees.cell, axis=0)
     nodes = np.arange(n + m)[:, None]
-    height = _sum(c * (side >> nodes & 1) for c, side in zip(cost, trees.side, strict=True))
+    height = _sum_in_order(c * (side >> nodes & 1) for c, side in zip(cost, trees.side, strict=True))
     height -= height[n:].max(axis=0)
     mass = np.exp(height)
     mass[:n] *= p
     mass[n:] *= q
-    ratio = _sum(mass[:n]) / _sum(mass[n:])
+    ratio = _sum_in_order(mass[:n]) / _sum_in_order(mass[n:])
     mass[n:] *= ratio
     # the side without the heaviest node: sums there are small, and known to more digits
     turned = trees.side >> mass.argmax(axis=0) & 1
     light = trees.side ^ turned * ((1 << (n + m)) - 1)
     parts = [(light >> v & 1) * mass[v] for v in range(n + m)]
-    inside = _sum(parts)
-    flow = _sum([*parts[:n], *(-part for part in parts[n:])])
-    error = 2.0 * _roundings(n + m, cost.max(axis=0)) * inside
-    return _Solution(height, mass, cost, ratio, np.where(turned == 1, -flow, flow), error)
+    inside = _sum_in_order(parts)
+    flow = _sum_in_order([*parts[:n], *(-part for part in parts[n:])])
+    error = 2.0 * _relative_rounding(n + m, cost.max(axis=0)) * inside
+    return _TreeSolution(height, mass, cost, ratio, np.where(turned == 1, -flow, flow), error)
 
 
 def optimal_trees(p: Array, q: Array, d: Array) -> Trees:
     """Return trees that are optimal for the costs: ``p`` (n, B), ``q`` (m, B), ``d`` (n·m, B)."""
     p, q, d = (np.ascontiguousarray(a, dtype=np.float64) for a in (p, q, d))
-    return pivoted_in_numpy(p, q, d) if kernels() is None else pivoted_in_c(p, q, d)
+    return pivot_trees_in_numpy(p, q, d) if kernels() is None else pivot_trees_in_c(p, q, d)
 
 
-def pivoted_in_c(p: Array, q: Array, d: Array) -> Trees:
-    """Return the trees of :func:`pivoted_in_numpy`, its twin, by ``compiled/network_simplex.c``."""
+def pivot_trees_in_c(p: Array, q: Array, d: Array) -> Trees:
+    """Return the trees of :func:`pivot_trees_in_numpy`, its twin, by ``compiled/network_simplex.c``."""
     n, m, count = len(p), len(q), d.shape[1]
     cell, side = np.empty((2, n + m - 1, count), dtype=np.int64)
     step = max(16, _AT_ONCE // ((n + m) * n))
     for at in range(0, count, step):
         part = slice(at, at + step)
-        block = _block_in_c(*(np.ascontiguousarray(a[:, part]) for a in (p, q, d)))
+        block = _pivot_block_in_c(*(np.ascontiguousarray(a[:, part]) for a in (p, q, d)))
         cell[:, part], side[:, part] = block[0].T, block[1].T
     return Trees(n, m, cell, side)
 
 
-def _block_in_c(p: Array, q: Array, d: Array) -> Ints:
+def _pivot_block_in_c(p: Array, q: Array, d: Array) -> Ints:
     """Return cells and sides, the problems first."""
     begin, first, pivot = kernel("qd_simplex_begin"), kernel("qd_simplex_first"), kernel("qd_simplex_pivot")
     if begin is None or first is None or pivot is None:
@@ -124,7 +124,7 @@ def _block_in_c(p: Array, q: Array, d: Array) -> Ints:
     tied = np.empty((count, n, n), dtype=np.int64)
     cell, side = trees = np.empty((2, count, n + m - 1), dtype=np.int64)
     height, mass = np.empty((2, count, n + m))
-    begin(n, m, count, d, _jitter(n * m), costs, raised, tied)
+    begin(n, m, count, d, _tie_breakers(n * m), costs, raised, tied)
     first(n, m, count, p, q, np.exp(raised, out=raised), tied, costs, cell, side, height)
     which, left = np.arange(count), count
     for _ in range(12 * (n + m)):
@@ -135,15 +135,15 @@ def _block_in_c(p: Array, q: Array, d: Array) -> Ints:
     return trees
 
 
-def pivoted_in_numpy(p: Array, q: Array, d: Array) -> Trees:
+def pivot_trees_in_numpy(p: Array, q: Array, d: Array) -> Trees:
     """Return optimal trees, one pivot of all problems at a time."""
     n, m, count = len(p), len(q), d.shape[1]
-    d = d + 1e-13 * (1.0 + d.max(axis=0)) * _jitter(n * m)[:, None]  # equal costs would cycle
-    trees = _first(p, q, d)
+    d = d + 1e-13 * (1.0 + d.max(axis=0)) * _tie_breakers(n * m)[:, None]  # equal costs would cycle
+    trees = _star_trees(p, q, d)
     cell, side = trees.cell.copy(), trees.side.copy()
     left = np.arange(count)
     for _ in range(12 * (n + m)):
-        solution = _solution(p, q, d, trees)
+        solution = _evaluate_trees(p, q, d, trees)
         short = solution.flow + solution.error
         worst = short.argmin(axis=0)
         go = np.flatnonzero(short[worst, np.arange(len(worst))] < 0.0)
@@ -151,21 +151,21 @@ def pivoted_in_numpy(p: Array, q: Array, d: Array) -> Trees:
         if not len(left):
             break
         p, q, d = (a.take(go, axis=1) for a in (p, q, d))
-        trees = _pivot(trees.take(go), worst, d, height)
+        trees = _pivot_worst_edge(trees.take(go), worst, d, height)
         cell[:, left], side[:, left] = trees.cell, trees.side
     return Trees(n, m, cell, side)
 
 
-def _jitter(count: int) -> Array:
+def _tie_breakers(count: int) -> Array:
     """Return numbers in (0, 1), no two sums of a few of them alike: they break ties between equal costs."""
     k = np.arange(1, count + 1)
     return np.asarray(np.modf(k * k * 0.6180339887498949 + k * 0.4142135623730951)[0])
 
 
-def _first(p: Array, q: Array, d: Array) -> Trees:
+def _star_trees(p: Array, q: Array, d: Array) -> Trees:
     """Return the best trees in which one source meets every sink, and each other source one sink."""
     n, m, count = len(p), len(q), d.shape[1]
-    stars = [star(p, q, d, x) for x in range(n)]
+    stars = [star_ratio(p, q, d, x) for x in range(n)]
     root = np.argmax([ratio for ratio, _ in stars], axis=0)
     tied = np.array([at for _, at in stars])[root, :, np.arange(count)].T
     source, sink = np.arange(n)[:, None], np.arange(m)[:, None]
@@ -179,7 +179,7 @@ def _first(p: Array, q: Array, d: Array) -> Trees:
     return Trees(n, m, cell, side)
 
 
-def star(p: Array, q: Array, d: Array, x: int) -> tuple[Array, Ints]:
+def star_ratio(p: Array, q: Array, d: Array, x: int) -> tuple[Array, Ints]:
     """Return Σ p H / Σ q G where source x meets every sink, and the sink that each source meets."""
     n, m = len(p), len(q)
     least = d[x * m : (x + 1) * m].min(axis=0)
@@ -187,10 +187,10 @@ def star(p: Array, q: Array, d: Array, x: int) -> tuple[Array, Ints]:
     above = p * np.exp(lengths.min(axis=1) + least)
     below = q * np.exp(least - d[x * m : (x + 1) * m])
     order = [x, *(i for i in range(n) if i != x)]
-    return _sum(above[i] for i in order) / _sum(below), lengths.argmin(axis=1)
+    return _sum_in_order(above[i] for i in order) / _sum_in_order(below), lengths.argmin(axis=1)
 
 
-def _pivot(trees: Trees, worst: Ints, d: Array, height: Array) -> Trees:
+def _pivot_worst_edge(trees: Trees, worst: Ints, d: Array, height: Array) -> Trees:
     """Lower the side A of the worst edge until a source outside A meets a sink of A."""
     n, m = trees.sources, trees.sinks
     full, columns = (1 << (n + m)) - 1, np.arange(d.shape[1])
@@ -210,7 +210,7 @@ def _pivot(trees: Trees, worst: Ints, d: Array, height: Array) -> Trees:
     return Trees(n, m, cell, side)
 
 
-def proved(p: Array, q: Array, d: Array, trees: Trees) -> tuple[Array, Array]:
+def certify_trees(p: Array, q: Array, d: Array, trees: Trees) -> tuple[Array, Array]:
     """Return what trees prove: certified upper bounds on e^T, and lower ones; any trees will do.
 
     Above: where every transport is clearly ≥ 0 that is t itself.  Elsewhere negative ones are dropped,
@@ -218,11 +218,11 @@ def proved(p: Array, q: Array, d: Array, trees: Trees) -> tuple[Array, Array]:
     Below: Σ p H / Σ q G with the trees' G and the largest H it allows; not rounded.
     """
     p, q, d = (np.ascontiguousarray(a, dtype=np.float64) for a in (p, q, d))
-    return proved_in_numpy(p, q, d, trees) if kernels() is None else proved_in_c(p, q, d, trees)
+    return certify_trees_in_numpy(p, q, d, trees) if kernels() is None else certify_trees_in_c(p, q, d, trees)
 
 
-def proved_in_c(p: Array, q: Array, d: Array, trees: Trees) -> tuple[Array, Array]:
-    """Return what :func:`proved_in_numpy` does, its twin, by ``compiled/network_simplex.c``."""
+def certify_trees_in_c(p: Array, q: Array, d: Array, trees: Trees) -> tuple[Array, Array]:
+    """Return what :func:`certify_trees_in_numpy` does, its twin, by ``compiled/network_simplex.c``."""
     exponents, finish = kernel("qd_simplex_raise"), kernel("qd_simplex_proved")
     if exponents is None or finish is None:
         raise RuntimeError("the kernels are not built")
@@ -236,30 +236,30 @@ def proved_in_c(p: Array, q: Array, d: Array, trees: Trees) -> tuple[Array, Arra
     return above, below
 
 
-def proved_in_numpy(p: Array, q: Array, d: Array, trees: Trees) -> tuple[Array, Array]:
+def certify_trees_in_numpy(p: Array, q: Array, d: Array, trees: Trees) -> tuple[Array, Array]:
     """Return upper bounds and lower ones, all problems at a time."""
     n, m, top = trees.sources, trees.sinks, d.max(axis=0)
-    solution = _solution(p, q, d, trees)
-    above = solution.ratio * (1.0 + _roundings(n + m, top)) + (n * _TINY) * np.exp(top)
+    solution = _evaluate_trees(p, q, d, trees)
+    above = solution.ratio * (1.0 + _relative_rounding(n + m, top)) + (n * _TINY) * np.exp(top)
     doubtful = (solution.flow < solution.error).any(axis=0)
-    above = np.where(doubtful, _priced(p, q, d, trees, solution), above)
+    above = np.where(doubtful, _price_unmet_demand(p, q, d, trees, solution), above)
     allowed = (d.reshape(n, m, -1) + solution.height[n:]).min(axis=1)
-    below = _sum(p * np.exp(allowed)) * solution.ratio / _sum(solution.mass[n:])
+    below = _sum_in_order(p * np.exp(allowed)) * solution.ratio / _sum_in_order(solution.mass[n:])
     return above, below
 
 
-def _priced(p: Array, q: Array, d: Array, trees: Trees, solution: _Solution) -> Array:
+def _price_unmet_demand(p: Array, q: Array, d: Array, trees: Trees, solution: _TreeSolution) -> Array:
     """Return t plus the price of the demand that the transports leave unmet when no sink exceeds t q."""
     n, m = trees.sources, trees.sinks
     source, sink = trees.cell // m, trees.cell % m
     sent = np.maximum(solution.flow, 0.0) * np.exp(-np.take_along_axis(solution.height, sink + n, axis=0))
     room = solution.ratio * q
-    load = np.array([_sum(np.where(sink == j, sent, 0.0)) for j in range(m)])
+    load = np.array([_sum_in_order(np.where(sink == j, sent, 0.0)) for j in range(m)])
     with np.errstate(divide="ignore", invalid="ignore"):
         share = np.where(load > room, room / load, 1.0)
     arrives = sent * np.take_along_axis(share, sink, axis=0) * np.exp(-solution.cost)
-    roundings = _roundings(n + m, d.max(axis=0))
-    met = np.array([_sum(np.where(source == i, arrives, 0.0)) for i in range(n)])
+    roundings = _relative_rounding(n + m, d.max(axis=0))
+    met = np.array([_sum_in_order(np.where(source == i, arrives, 0.0)) for i in range(n)])
     unmet = np.maximum(p * (1.0 + roundings) - met, 0.0) + _TINY
-    price = _sum(unmet * np.exp(d.reshape(n, m, -1).max(axis=1)))
+    price = _sum_in_order(unmet * np.exp(d.reshape(n, m, -1).max(axis=1)))
     return np.asarray((solution.ratio + price) * (1.0 + roundings))

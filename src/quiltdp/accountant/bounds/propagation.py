@@ -130,11 +130,11 @@ class PropagationBound:
         self._graph = g = factor_graph(self._model)
         self._spreads = all_spreads(self._model, g)
         if self._errors is not None:
-            more = np.array([self._more(int(f)) for f in g.factor_position])
+            more = np.array([self._extra_spread(int(f)) for f in g.factor_position])
             sizes = np.array([self._model.cardinality(self._model.nodes[j]) for j in g.edge_node])
             self._spreads = np.where(sizes > 1, self._spreads + more[g.edge_factor], 0.0)
 
-    def _more(self, factor: int) -> float:
+    def _extra_spread(self, factor: int) -> float:
         return 0.0 if self._errors is None else 2.0 * self._errors.wobble(self._model.factors[factor])
 
     def evaluate(self, alpha: Vector, need: Need = ALL) -> Bounds:
@@ -142,10 +142,10 @@ class PropagationBound:
         messages = propagate(self._graph, self._spreads, alpha, guard=self._guard)
         if self._units is None:
             return Bounds(messages.total[self._single], "propagation")
-        values = [self._unit(unit, alpha, messages) for unit in self._units]
+        values = [self._leakage_of_unit(unit, alpha, messages) for unit in self._units]
         return Bounds(np.array(values), "propagation")
 
-    def _unit(self, unit: tuple[str, ...], alpha: Vector, messages: Messages) -> float:
+    def _leakage_of_unit(self, unit: tuple[str, ...], alpha: Vector, messages: Messages) -> float:
         """Return the bound for one protected set."""
         model, g = self._model, self._graph
         members = {model.index[n] for n in unit}
@@ -157,6 +157,6 @@ class PropagationBound:
                 first = int(np.searchsorted(g.edge_factor, np.searchsorted(g.factor_position, f)))
                 arriving = sum(float(messages.out[first + a]) for a in outside) * (1 + 64 * EPS)
                 inside = [model.nodes[j] for j in scope if j in members]
-                value += float(phi(unit_spread(model, inside, f) + self._more(f), arriving))
+                value += float(phi(unit_spread(model, inside, f) + self._extra_spread(f), arriving))
         own = {int(g.component[j]): float(messages.cap[j]) for j in members}
         return min(float(up_array(np.array(value), 64.0 + 4 * len(unit))), sum(own.values()))

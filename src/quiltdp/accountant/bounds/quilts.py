@@ -82,37 +82,37 @@ class BestQuilt:
         self._graph = moral_graph(workspace)
 
     @abstractmethod
-    def _leakage(self, quilt: Quilt, alpha: Vector) -> tuple[float, dict[str, object]]:
+    def _leakage_of_quilt(self, quilt: Quilt, alpha: Vector) -> tuple[float, dict[str, object]]:
         """Return the leakage that a quilt allows, rounded up, and what attains it."""
 
     def evaluate(self, alpha: Vector, need: Need = ALL) -> Bounds:
         """Return the best quilt of the units that decide whether all leak at most ``high``."""
-        known, low, high = need.over(len(self.units))
-        values, witnesses = np.minimum(self._group(alpha), known), {}
+        known, low, high = need.fill_unknown(len(self.units))
+        values, witnesses = np.minimum(self._group_privacy(alpha), known), {}
         worst, partial = low, need.limited
         for k in np.argsort(-values, kind="stable").tolist():
             if partial and (values[k] <= worst or worst > high):
                 break  # something else leaks as much
-            for quilt, members in self._listed(k):
+            for quilt, members in self._smallest_quilts(k):
                 if partial and values[k] <= worst:
                     break  # nothing hangs on this unit
                 near = float(alpha[members].sum())
                 if near >= values[k] or near + self.times * self._influence(quilt) >= values[k]:
                     continue  # its own records cost as much, or what is told if nothing is known
-                value, witness = self._leakage(quilt, alpha)
+                value, witness = self._leakage_of_quilt(quilt, alpha)
                 if value < values[k]:
                     values[k], witnesses[k] = value, {"separator": sorted(quilt.separator), **witness}
             worst = max(worst, float(values[k]))
         return Bounds(values, self.theorem, self.kind, witnesses, partial=partial)
 
-    def _group(self, alpha: Vector) -> Vector:
+    def _group_privacy(self, alpha: Vector) -> Vector:
         """Return group privacy of every unit: Σ α over its components."""
         labels = self._graph.component_labels
         total = np.bincount(labels, weights=alpha)
         places = [list({int(labels[self.model.index[n]]) for n in unit}) for unit in self.units]
         return np.array([up(float(total[found].sum()), 8.0 + len(alpha)) for found in places])
 
-    def _listed(self, k: int) -> list[tuple[Quilt, NDArray[np.intp]]]:
+    def _smallest_quilts(self, k: int) -> list[tuple[Quilt, NDArray[np.intp]]]:
         """Return the smallest quilts of a unit, each with the places of C."""
 
         def make() -> list[tuple[Quilt, NDArray[np.intp]]]:
@@ -127,11 +127,11 @@ class BestQuilt:
     def _influence(self, quilt: Quilt) -> float:
         """Return I(X_Q ⇝ X_T), ∞ where a table is too large."""
         parts = (quilt.targets, quilt.nearby, quilt.separator)
-        return self._kept(
+        return self._keep(
             "influence", quilt, lambda: unit_influence(self.model, *parts, **self._options), _OUT
         )
 
-    def _kept(self, what: str, quilt: Quilt, make: Callable[[], _Number], otherwise: _Number) -> _Number:
+    def _keep(self, what: str, quilt: Quilt, make: Callable[[], _Number], otherwise: _Number) -> _Number:
         """Return something about a quilt, kept in the workspace; ``otherwise`` where a table is too large."""
 
         def checked() -> _Number:
@@ -148,7 +148,7 @@ class BestQuilt:
     def _options(self) -> dict[str, Any]:
         return {"limits": Limits(self._budget.entries), "workspace": self._workspace}
 
-    def _paid(self, quilt: Quilt, alpha: Vector, known: frozenset[str] = frozenset()) -> float:
+    def _closed_price(self, quilt: Quilt, alpha: Vector, known: frozenset[str] = frozenset()) -> float:
         """Return Σ α over C without what is known, rounded up."""
         places = [self.model.index[n] for n in sorted(quilt.closed - known)]
         return up(float(alpha[places].sum()), 8.0 + len(places))
@@ -176,13 +176,13 @@ class PublishedBound(BestQuilt):
                 quilts[k] = {"separator": [], "nearby_records": others, "b": 0.0, "exact": True}
         return replace(found, witness=quilts)
 
-    def _leakage(self, quilt: Quilt, alpha: Vector) -> tuple[float, dict[str, object]]:
+    def _leakage_of_quilt(self, quilt: Quilt, alpha: Vector) -> tuple[float, dict[str, object]]:
         def influence() -> tuple[float, bool]:
             found = quilt_influence(self.model, quilt, **self._options)
             return found.b, found.exact
 
-        b, exact = self._kept("b", quilt, influence, (_OUT, False))
-        leakage = up(self._paid(quilt, alpha) + 4.0 * b * (1 + 1e-12), 64.0)
+        b, exact = self._keep("b", quilt, influence, (_OUT, False))
+        leakage = up(self._closed_price(quilt, alpha) + 4.0 * b * (1 + 1e-12), 64.0)
         return leakage, {"nearby_records": quilt.nearby_records, "b": b, "exact": exact}
 
 
@@ -202,10 +202,10 @@ class MarkovQuiltBound(BestQuilt):
     theorem = "published"
     max_separator = 8
 
-    def _leakage(self, quilt: Quilt, alpha: Vector) -> tuple[float, dict[str, object]]:
+    def _leakage_of_quilt(self, quilt: Quilt, alpha: Vector) -> tuple[float, dict[str, object]]:
         told = self._influence(quilt) + _SLACK
         reasons = {"closed": sorted(quilt.closed), "nearby_records": quilt.nearby_records, "b": told}
-        return up(self._paid(quilt, alpha) + told), reasons
+        return up(self._closed_price(quilt, alpha) + told), reasons
 
 
 @register("swing", against=INFORMED, kind="certified bound", says="swing of the best quilt")
@@ -216,11 +216,11 @@ class SwingBound(BestQuilt):
     kind = "certified bound"
     max_separator = 12
 
-    def _leakage(self, quilt: Quilt, alpha: Vector) -> tuple[float, dict[str, object]]:
+    def _leakage_of_quilt(self, quilt: Quilt, alpha: Vector) -> tuple[float, dict[str, object]]:
         parts = (quilt.targets, quilt.nearby, quilt.separator)
         whole: Mapping[frozenset[str], float] = {frozenset(): _OUT}
-        found = self._kept("swings", quilt, lambda: swings(self.model, *parts, **self._options), whole)
-        leaks = {known: up(self._paid(quilt, alpha, known) + swing) for known, swing in found.items()}
+        found = self._keep("swings", quilt, lambda: swings(self.model, *parts, **self._options), whole)
+        leaks = {known: up(self._closed_price(quilt, alpha, known) + swing) for known, swing in found.items()}
         worst = max(leaks, key=leaks.__getitem__)
         closed = sorted(quilt.closed)
         return leaks[worst], {"closed": closed, "known": sorted(worst), "swing": found[worst]}

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 Places = NDArray[np.int32]
 
 
-class _Front:
+class _ListedPairs:
     """The prefixes of a clique after some levels, and the pairs of them that are listed.
 
     A table of single changes has a row for every value of every node, and a column for every prefix: what
@@ -62,18 +62,18 @@ class _Front:
         self.compared = np.zeros(0, dtype=np.int64)  # which of them have a transport of their own
         self.ways: list[Ints] = []  # places in a flat table of single changes, per order of the nodes
 
-    def moved(self, at: Ints, column: int, value: Ints | int) -> Ints:
+    def change_node(self, at: Ints, column: int, value: Ints | int) -> Ints:
         """Return the prefixes with one node changed; −1 where that is impossible (or ``at`` is −1)."""
         code = self._code[at] + (value - self.states[column, at]) * self.strides[column]
         return np.where(at < 0, -1, self._number[code]).astype(np.int64)
 
-    def changes(self) -> Iterator[Ints]:
+    def single_changes(self) -> Iterator[Ints]:
         """Yield blocks of single changes: rows of the value, of the prefix, and of the prefix it leads to."""
         every = np.arange(self.count)
         block: list[Ints] = []
         for c, size in enumerate(self.sizes):
             for value in range(size):
-                target = self.moved(every, c, value)
+                target = self.change_node(every, c, value)
                 a = np.flatnonzero((target >= 0) & (target != every))
                 block.append(np.array([np.full(len(a), self.rows[c] + value), a, target[a]]))
                 if sum(part.shape[1] for part in block) >= CHANGES_AT_ONCE:
@@ -82,18 +82,18 @@ class _Front:
         if block:
             yield np.concatenate(block, axis=1)
 
-    def way(self, first: Ints, second: Ints, columns: Sequence[int]) -> tuple[Ints, Ints]:
+    def change_path(self, first: Ints, second: Ints, columns: Sequence[int]) -> tuple[Ints, Ints]:
         """Return for every node the place of its change, and the pairs of prefixes it joins (−1: none)."""
         places, legs = [], []
         for c in columns:
             value = self.states[c, second]
-            after = self.moved(first, c, value)
+            after = self.change_node(first, c, value)
             places.append((self.rows[c] + value) * (self.count + 1) + first)
             legs.append(np.where((after < 0) | (after == first), -1, first * self.count + after))
             first = after
         return np.array(places, dtype=np.int64).reshape(len(columns), -1), np.array(legs)
 
-    def find(self, first: Ints, second: Ints) -> Places:
+    def number_pairs(self, first: Ints, second: Ints) -> Places:
         """Return the number of every pair: listed, then the cap, then 0 for equal prefixes."""
         code = first * self.count + second
         found = np.full(code.shape, len(self.codes), dtype=np.int32)
@@ -102,15 +102,15 @@ class _Front:
             found = np.where((self.codes[at] == code) & (first >= 0) & (second >= 0), at, found)
         return np.where(first == second, len(self.codes) + 1, found).astype(np.int32)
 
-    def choose(self, codes: Ints, mass: Array, faint: float) -> Array:
+    def list_heavy_pairs(self, codes: Ints, mass: Array, faint: float) -> Array:
         """List pairs that carry mass, compare those with enough of it; return the mass of the compared."""
         columns = range(len(self.nodes))
         light = np.flatnonzero(mass < 1.0)
-        _, legs = self.way(*np.divmod(codes[light], self.count), columns)
+        _, legs = self.change_path(*np.divmod(codes[light], self.count), columns)
         single = legs.ravel() >= 0
         more = np.broadcast_to(mass[light], legs.shape).ravel()[single]
         own = mass >= 1.0
-        kept, total = _merged(
+        kept, total = _merge_mass(
             np.concatenate([codes[own], legs.ravel()[single]]), np.concatenate([mass[own], more])
         )
         stay = (total >= faint) | np.isin(kept, codes[own])
@@ -118,11 +118,11 @@ class _Front:
         self.codes = np.union1d(codes, kept)
         self.compared = np.searchsorted(self.codes, kept)
         first, second = np.divmod(self.codes, self.count)
-        self.ways = [self.way(first, second, c)[0].astype(np.int32) for c in (columns, columns[::-1])]
+        self.ways = [self.change_path(first, second, c)[0].astype(np.int32) for c in (columns, columns[::-1])]
         return total
 
 
-def _merged(codes: Ints, mass: Array) -> tuple[Ints, Array]:
+def _merge_mass(codes: Ints, mass: Array) -> tuple[Ints, Array]:
     distinct, where = np.unique(codes, return_inverse=True)
     return distinct, np.bincount(where.ravel(), weights=mass, minlength=len(distinct)).astype(np.float64)
 
@@ -132,7 +132,7 @@ class _Task:
     """A task with its fronts, before every level and after the last, and what joins them."""
 
     order: Order
-    fronts: list[_Front]
+    fronts: list[_ListedPairs]
     down: list[Ints]  # (values, prefixes): the longer prefix, −1 where impossible
     laws: list[Array]  # (values, prefixes)
     demand: list[tuple[Ints, Array]] = field(default_factory=list)
@@ -144,7 +144,7 @@ class _Task:
 class Message:
     """What lies beyond a root: a table of single changes, and the listed pairs, the cap and 0."""
 
-    front: _Front
+    front: _ListedPairs
     single: Array
     listed: Array
     cap: float
@@ -158,20 +158,20 @@ class SparsePairs:
     ) -> None:
         self._schedule, self._guard = plan, guard
         orders = [task.order() for task in plan.tasks]
-        effort = sum(_effort(task, order, sizes) for task, order in zip(plan.tasks, orders, strict=True))
+        effort = sum(_change_work(task, order, sizes) for task, order in zip(plan.tasks, orders, strict=True))
         if effort > budget.pairs:
             raise ModelTooWide(
                 f"the junction tree has about {effort:,.0f} single changes, the limit is {budget.pairs:,}",
                 f"raise {option('work')}",
                 f"use another {option('method')}",
             )
-        self._tasks = [_task(task, order, sizes) for task, order in zip(plan.tasks, orders, strict=True)]
+        self._tasks = [_make_task(task, order, sizes) for task, order in zip(plan.tasks, orders, strict=True)]
         self._number = {task: k for k, task in enumerate(plan.tasks)}
         most = budget.pairs / COUPLING_PAIR
-        while not self._choose(worth, most if worth < 1.0 else np.inf):
+        while not self._list_heavy_pairs(worth, most if worth < 1.0 else np.inf):
             worth *= 10.0
 
-    def _choose(self, worth: float, most: float) -> bool:
+    def _list_heavy_pairs(self, worth: float, most: float) -> bool:
         """List the pairs that carry mass; return whether their comparisons are within the limit."""
         for t in self._tasks:
             t.demand, t.cells, t.shown = [], [], []
@@ -180,34 +180,34 @@ class SparsePairs:
             if k >= self._schedule.edges:
                 first, second = np.nonzero(~np.eye(t.fronts[0].count, dtype=bool))
                 t.demand.append((first * t.fronts[0].count + second, np.full(len(first), 1.0 / worth)))
-            codes, mass = _gathered(t.demand)
+            codes, mass = _gather_mass(t.demand)
             for level, front in enumerate(t.fronts):
                 self._guard.check()
                 for (at, label), (child, _) in zip(t.order.shown, task.children, strict=True):
                     if at == level:
                         first, second = np.divmod(codes, front.count)
                         there = self._tasks[child].fronts[0].count
-                        self._tasks[child].demand.append(_apart(label[first], label[second], there, mass))
+                        self._tasks[child].demand.append(_unequal(label[first], label[second], there, mass))
                 if level == len(t.laws):
                     front.codes = codes
                     break
-                mass = front.choose(codes, mass, COUPLING_FAINT)
+                mass = front.list_heavy_pairs(codes, mass, COUPLING_FAINT)
                 values = len(t.laws[level])
                 most -= len(front.compared) * (8 + values**3) / 72 + len(front.codes) * len(front.nodes) / 32
                 if most < 0:
                     return False
                 first, second = np.divmod(front.codes[front.compared], front.count)
-                codes, mass = self._followed(t, level, first, second, mass)
+                codes, mass = self._send_mass(t, level, first, second, mass)
         for t, task in zip(self._tasks, self._schedule.tasks, strict=True):
             for front, later, down in zip(t.fronts[:-1], t.fronts[1:], t.down, strict=True):
                 first, second = np.divmod(front.codes[front.compared], front.count)
-                t.cells.append(later.find(down[:, None, first], down[None, :, second]))
+                t.cells.append(later.number_pairs(down[:, None, first], down[None, :, second]))
             for (at, label), (child, _) in zip(t.order.shown, task.children, strict=True):
                 first, second = np.divmod(t.fronts[at].codes, t.fronts[at].count)
-                t.shown.append(self._tasks[child].fronts[0].find(label[first], label[second]))
+                t.shown.append(self._tasks[child].fronts[0].number_pairs(label[first], label[second]))
         return True
 
-    def _followed(self, t: _Task, level: int, first: Ints, second: Ints, mass: Array) -> tuple[Ints, Array]:
+    def _send_mass(self, t: _Task, level: int, first: Ints, second: Ints, mass: Array) -> tuple[Ints, Array]:
         """Return where a coupling that keeps values equal as far as it can sends the mass of some pairs."""
         parts = []
         count = t.fronts[level + 1].count
@@ -218,8 +218,8 @@ class SparsePairs:
         for i in range(len(down)):
             for j in range(len(down)):
                 flow = (stay[i] if i == j else p[i] * q[j]) * mass
-                parts.append(_apart(down[i, first], down[j, second], count, flow))
-        return _gathered(parts)
+                parts.append(_unequal(down[i, first], down[j, second], count, flow))
+        return _gather_mass(parts)
 
     def leakages(self, prices: Prices) -> Vector:
         """Return the leakage of every unit."""
@@ -241,18 +241,18 @@ class SparsePairs:
     def _message(self, t: _Task, below: Sequence[Message]) -> Message:
         cap = 0.0
         front = t.fronts[-1]
-        single = _blank(front, 0.0)
+        single = _blank_single_changes(front, 0.0)
         listed = np.zeros(len(front.codes))
         for level in range(len(t.fronts) - 1, -1, -1):
             self._guard.check()
             if level < len(t.laws):
                 node = front.nodes[-1]
                 own = self._prices.between((node,), np.arange(front.sizes[-1])[:, None])
-                compared = self._compared(t, level, np.concatenate([listed, [cap, 0.0]]), own)
-                single = self._singles(t, level, single, cap, own)
+                compared = self._transports_of_compared(t, level, np.concatenate([listed, [cap, 0.0]]), own)
+                single = self._single_change_table(t, level, single, cap, own)
                 front = t.fronts[level]
                 cap = up(cap + float(own.max(initial=0.0)), 4.0)
-                listed = _listed(front, single, compared, cap)
+                listed = _values_of_pairs(front, single, compared, cap)
             here = [k for k, (at, _) in enumerate(t.order.shown) if at == level]
             for k in here:
                 label, child = t.order.shown[k][1], below[k]
@@ -268,7 +268,7 @@ class SparsePairs:
                 listed = np.minimum(up_array(listed, 4.0 + len(here)), cap)
         return Message(front, single, np.concatenate([listed, [cap, 0.0]]), cap)
 
-    def _compared(self, t: _Task, level: int, after: Array, own: Array) -> Array:
+    def _transports_of_compared(self, t: _Task, level: int, after: Array, own: Array) -> Array:
         """Return the transports of the compared pairs."""
         front, law, down = t.fronts[level], t.laws[level], t.down[level]
         first, second = np.divmod(front.codes[front.compared], front.count)
@@ -276,15 +276,15 @@ class SparsePairs:
         for at in range(0, len(first), CHANGES_AT_ONCE):
             a, b = first[at : at + CHANGES_AT_ONCE], second[at : at + CHANGES_AT_ONCE]
             d = after[t.cells[level][:, :, at : at + CHANGES_AT_ONCE]] + own[:, :, None]
-            result[at : at + len(a)] = self._transports(law, down, a, b, d)
+            result[at : at + len(a)] = self._transports_of_pairs(law, down, a, b, d)
         return result
 
-    def _singles(self, t: _Task, level: int, after: Array, cap: float, own: Array) -> Array:
+    def _single_change_table(self, t: _Task, level: int, after: Array, cap: float, own: Array) -> Array:
         """Return the table of single changes before a node is revealed."""
         front, later, law, down = t.fronts[level], t.fronts[level + 1], t.laws[level], t.down[level]
-        found = _blank(front)
+        found = _blank_single_changes(front)
         newest = after[later.rows[-2] :]
-        for row, a, b in front.changes():
+        for row, a, b in front.single_changes():
             here, there = down[:, a], down[:, b]
             still = after[row, here]
             d = np.empty((len(law), len(law), len(a)))
@@ -296,10 +296,10 @@ class SparsePairs:
                         np.minimum(d[i, j], newest[j, here[i]] + still[j], out=d[i, j])
             np.minimum(d, cap, out=d)
             d += own[:, :, None]
-            found[row, a] = self._transports(law, down, a, b, d)
+            found[row, a] = self._transports_of_pairs(law, down, a, b, d)
         return found
 
-    def _transports(self, law: Array, down: Ints, first: Ints, second: Ints, d: Array) -> Array:
+    def _transports_of_pairs(self, law: Array, down: Ints, first: Ints, second: Ints, d: Array) -> Array:
         """Return T of some pairs of prefixes; ``d`` has axes value, value, pair."""
         values = len(law)
         d = up_array(_as_possible(d, down[:, first] >= 0, down[:, second] >= 0), 8.0)
@@ -307,7 +307,7 @@ class SparsePairs:
         return transport_of_laws(law[:, first], law[:, second], cells, self._schedule.slack)
 
 
-def _effort(task: RootedClique, order: Order, sizes: Sequence[int]) -> float:
+def _change_work(task: RootedClique, order: Order, sizes: Sequence[int]) -> float:
     """Return how many single changes a task has, weighted by the time a transport takes."""
     total, changes = 0.0, sum(sizes[n] - 1 for n in task.root)
     for level in order.levels:
@@ -317,9 +317,9 @@ def _effort(task: RootedClique, order: Order, sizes: Sequence[int]) -> float:
     return total
 
 
-def _task(task: RootedClique, order: Order, sizes: Sequence[int]) -> _Task:
+def _make_task(task: RootedClique, order: Order, sizes: Sequence[int]) -> _Task:
     states = task.root_states.T.astype(np.int32)
-    fronts = [_Front(task.root, states, sizes)]
+    fronts = [_ListedPairs(task.root, states, sizes)]
     downs, laws = [], []
     for level in order.levels:
         node = level.nodes[0]
@@ -336,23 +336,23 @@ def _task(task: RootedClique, order: Order, sizes: Sequence[int]) -> _Task:
             new[:-1, row[some]] = states[:, some]
             new[-1, row[some]] = v
         states = new
-        fronts.append(_Front((*fronts[-1].nodes, node), states, sizes))
+        fronts.append(_ListedPairs((*fronts[-1].nodes, node), states, sizes))
         downs.append(down)
         laws.append(law)
     return _Task(order, fronts, downs, laws)
 
 
-def _blank(front: _Front, fill: float = np.inf) -> Array:
+def _blank_single_changes(front: _ListedPairs, fill: float = np.inf) -> Array:
     """Return a table of single changes: 0 where nothing changes, ∞ where a change is impossible."""
     table = np.full((int(front.rows[-1]), front.count + 1), np.inf)
     table[front.rows[:-1, None] + front.states, np.arange(front.count)] = 0.0
     if fill < np.inf:
-        for row, a, _ in front.changes():
+        for row, a, _ in front.single_changes():
             table[row, a] = fill
     return table
 
 
-def _listed(front: _Front, single: Array, compared: Array, cap: float) -> Array:
+def _values_of_pairs(front: _ListedPairs, single: Array, compared: Array, cap: float) -> Array:
     """Return the values of the listed pairs: compared, along single changes, or the cap."""
     flat = single.ravel()
     places = front.compared
@@ -371,16 +371,16 @@ def _listed(front: _Front, single: Array, compared: Array, cap: float) -> Array:
     return values
 
 
-def _apart(first: Ints, second: Ints, count: int, mass: Array) -> tuple[Ints, Array]:
+def _unequal(first: Ints, second: Ints, count: int, mass: Array) -> tuple[Ints, Array]:
     some = (first != second) & (mass >= COUPLING_LIGHT)
-    return _merged(first[some] * count + second[some], mass[some])
+    return _merge_mass(first[some] * count + second[some], mass[some])
 
 
-def _gathered(parts: Sequence[tuple[Ints, Array]]) -> tuple[Ints, Array]:
+def _gather_mass(parts: Sequence[tuple[Ints, Array]]) -> tuple[Ints, Array]:
     if not parts:
         return np.zeros(0, dtype=np.int64), np.zeros(0)
     codes, mass = (np.concatenate(a) for a in zip(*parts, strict=True))
-    return _merged(codes, mass)
+    return _merge_mass(codes, mass)
 
 
 def _as_possible(d: Array, alive_p: NDArray[np.bool_], alive_q: NDArray[np.bool_]) -> Array:

@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 Condition = Callable[["Problem"], bool]
 
 
-def always(problem: Problem) -> bool:
+def holds_always(problem: Problem) -> bool:
     """For every problem."""
     return True
 
 
-def small(problem: Problem) -> bool:
+def is_small(problem: Problem) -> bool:
     """The exact limit takes moments: few records, few joint states."""
     model, states = problem.model, 1
     if len(model.records) > 8:
@@ -38,21 +38,21 @@ def small(problem: Problem) -> bool:
     return states <= 256
 
 
-def one_path(problem: Problem) -> bool:
+def is_one_path(problem: Problem) -> bool:
     """The model is one connected path."""
     from quiltdp.inference.chains import path_of
 
     return path_of(problem.model) is not None
 
 
-def no_long_path(problem: Problem) -> bool:
+def has_no_long_path(problem: Problem) -> bool:
     """Not one long path: there the chain's own messages do, and trees take their time."""
-    return len(problem.model.nodes) <= TREE_PATH or not one_path(problem)
+    return len(problem.model.nodes) <= TREE_PATH or not is_one_path(problem)
 
 
-def something_known(problem: Problem) -> bool:
+def may_know_records(problem: Problem) -> bool:
     """No long path, and the adversary may know some record."""
-    return not problem.adversary.knows_nothing and no_long_path(problem)
+    return not problem.adversary.knows_nothing and has_no_long_path(problem)
 
 
 class Line(NamedTuple):
@@ -61,19 +61,19 @@ class Line(NamedTuple):
     against: str
     name: str
     module: str
-    when: Condition = always
+    when: Condition = holds_always
     last: bool = False
 
 
 AUTOMATIC = (
     Line("informed", "group", "group"),
-    Line("informed", "chain", "chain", when=one_path, last=True),
+    Line("informed", "chain", "chain", when=is_one_path, last=True),
     Line("informed", "propagation", "propagation"),
-    Line("informed", "exact", "limit", when=small, last=True),
+    Line("informed", "exact", "limit", when=is_small, last=True),
     Line("prior", "coupling", "coupling", last=True),
     Line("prior", "forward-backward", "forward_backward"),
-    Line("informed", "listed-evidence", "listed_evidence", when=something_known, last=True),
-    Line("informed", "worst-evidence", "worst_evidence", when=no_long_path),
+    Line("informed", "listed-evidence", "listed_evidence", when=may_know_records, last=True),
+    Line("informed", "worst-evidence", "worst_evidence", when=has_no_long_path),
 )
 ON_REQUEST = (
     Line("informed", "swing", "quilts"),

@@ -88,11 +88,11 @@ def _hull_of_rows(rows: Array) -> Array:
             above, below = (np.cumsum(law[:, :, ::way], axis=2)[:, :, :-1] for law in laws[::way])
             useful = above > below
             points = np.column_stack([below[useful], above[useful]])
-            hull = _hull(np.concatenate([hull, _above(hull, points)]))
+            hull = _upper_left_hull(np.concatenate([hull, _points_near_hull(hull, points)]))
     return hull
 
 
-def _above(hull: Array, points: Array) -> Array:
+def _points_near_hull(hull: Array, points: Array) -> Array:
     """Return the points that are not below the hull and its ends (0, 0), (1, 1) by more than rounding."""
     if not len(hull):
         return points
@@ -103,7 +103,7 @@ def _above(hull: Array, points: Array) -> Array:
     return np.asarray(points[points[:, 1] >= chord * (1.0 - _CHORD)])
 
 
-def _hull(points: Array) -> Array:
+def _upper_left_hull(points: Array) -> Array:
     """Return the upper-left hull, from small b to large t.
 
     A point is dropped only when another beats it in both coordinates, or when it is below the chord of its

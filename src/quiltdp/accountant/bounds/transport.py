@@ -31,9 +31,9 @@ from numpy.typing import NDArray
 from quiltdp.accountant.bounds.network_simplex import (
     MOST_NODES,
     Array,
+    certify_trees,
     optimal_trees,
-    proved,
-    star,
+    star_ratio,
 )
 from quiltdp.accountant.trade_offs import TRANSPORT_AT_ONCE
 from quiltdp.numbers import EPS
@@ -84,13 +84,13 @@ def transport(p: Array, q: Array, d: Array, *, effort: float = np.inf) -> Array:
         return np.zeros(len(p))
     n, m = d.shape[1:]
     if len(p) * (n + m) ** 3 > 512 * effort and n > 1 and m > 2:
-        return _ceiling(p, q, as_possible(p, q, d))
+        return _closed_form_ceiling(p, q, as_possible(p, q, d))
     step = max(256, TRANSPORT_AT_ONCE // (n + m) ** 2)
     parts = [slice(k, k + step) for k in range(0, len(p), step)]
-    return np.concatenate([_block(p[s], q[s], as_possible(p[s], q[s], d[s])) for s in parts])
+    return np.concatenate([_transport_block(p[s], q[s], as_possible(p[s], q[s], d[s])) for s in parts])
 
 
-def _block(p: Array, q: Array, d: Array) -> Array:
+def _transport_block(p: Array, q: Array, d: Array) -> Array:
     """Answer one block: the closed form or the simplex, ceilings where costs are out of their range."""
     n, m = d.shape[1:]
     result = np.empty(len(p))
@@ -102,7 +102,7 @@ def _block(p: Array, q: Array, d: Array) -> Array:
         first, second, cells = (np.ascontiguousarray(a[near].reshape(len(near), -1).T) for a in (p, q, d))
         result[near] = transport_of_columns(first, second, cells)
     if len(near) < len(p):
-        result[far] = _ceiling(p[far], q[far], d[far])
+        result[far] = _closed_form_ceiling(p[far], q[far], d[far])
     return result
 
 
@@ -115,14 +115,14 @@ def transport_of_columns(p: Array, q: Array, d: Array) -> Array:
     n, m = len(p), len(q)
     top = d.max(axis=0)
     if n == 1 or m <= 2:
-        best = star(p, q, d, 0)[0]
+        best = star_ratio(p, q, d, 0)[0]
         for x in range(1, n):
-            best = np.maximum(best, star(p, q, d, x)[0])
+            best = np.maximum(best, star_ratio(p, q, d, x)[0])
         value = np.log(best) + (n + m + 24 + 4 * top) * EPS + (n * _TINY) * np.exp(top)
     else:
-        value = np.log(proved(p, q, d, optimal_trees(p, q, d))[0])
+        value = np.log(certify_trees(p, q, d, optimal_trees(p, q, d))[0])
     value = np.minimum(np.maximum(value, 0.0), top)
-    return np.where(nothing_moves(p, q, d), 0.0, value)
+    return np.where(is_zero_transport(p, q, d), 0.0, value)
 
 
 def transport_of_laws(p: Array, q: Array, d: Array, slack: float) -> Array:
@@ -135,7 +135,7 @@ def transport_of_laws(p: Array, q: Array, d: Array, slack: float) -> Array:
     return np.where(value > 0.0, value + 2.0 * slack, 0.0)
 
 
-def nothing_moves(p: Array, q: Array, d: Array) -> NDArray[Any]:
+def is_zero_transport(p: Array, q: Array, d: Array) -> NDArray[Any]:
     """Return where the two laws are the same and staying put costs nothing: there T is exactly 0."""
     n, m = len(p), len(q)
     if n != m:
@@ -146,7 +146,7 @@ def nothing_moves(p: Array, q: Array, d: Array) -> NDArray[Any]:
     return still
 
 
-def _ceiling(p: Array, q: Array, d: Array) -> Array:
+def _closed_form_ceiling(p: Array, q: Array, d: Array) -> Array:
     """Return the smallest of the transports that need no search.
 
     All pairs cost at most max D; staying put costs max_k D_kk + ln p_k / q_k; and with

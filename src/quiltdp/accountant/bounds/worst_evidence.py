@@ -67,7 +67,7 @@ _AT_ONCE = 1 << 18  # pairs of states, of all choices that are looked at togethe
 
 
 @dataclass(frozen=True, eq=False)
-class _Cell:
+class _PreparedChoice:
     """One choice of a task, with everything that does not depend on α."""
 
     seen: Seen
@@ -78,7 +78,7 @@ class _Cell:
         """The states of the choice; made when needed."""
         return self.seen.part(self.choice)
 
-    def placed(self, table: Array) -> Array:
+    def place_distances(self, table: Array) -> Array:
         """Return μ((z,u), (z',u')), axes (known, z, z', u, u'), from a table of pairs of prefixes."""
         prefix = self.part.prefix
         mu = table[prefix[:, :, None, :, None], prefix[:, None, :, None, :]]
@@ -86,7 +86,7 @@ class _Cell:
         return np.asarray(mu)
 
 
-class _Children:
+class _ChildMessages:
     """Σ of the children's messages at all pairs of states of a clique, for what a choice knows."""
 
     def __init__(self, seen: Seen, below: Sequence[Messages]) -> None:
@@ -118,18 +118,18 @@ class _Children:
         return total - lost
 
     @property
-    def anything(self) -> Array:
+    def distance_if_all_known(self) -> Array:
         """Σ of the messages when every child may hold known records."""
         return self.none + sum(self._gain.values())
 
 
-class _Making:
+class _TaskMessages:
     """The two messages of a task, raised choice by choice; only what exceeds ``floor`` is asked for."""
 
     def __init__(self, task: _Task, below: Sequence[Messages], prices: Prices, floor: Array | None) -> None:
         seen = task.seen
         new = seen.task.new
-        self._children = _Children(seen, below)
+        self._children = _ChildMessages(seen, below)
         base = prices.between(new, seen.task.clique.states[:, [seen.task.columns[n] for n in new]])
         self._ulps = 8.0 + len(new) + 4.0 * len(seen.task.children)
         # differences of messages carry their rounding
@@ -138,32 +138,32 @@ class _Making:
         np.fill_diagonal(least, np.inf)  # z = z' is no question
         self.found = (least.copy(), least.copy())
         self._seen = seen
-        self._hopeless: list[frozenset[int]] = []
+        self._useless_evidence: list[frozenset[int]] = []
         if task.level == "coarse":
-            np.maximum(self.found[1], self._ceiling(()), out=self.found[1])
+            np.maximum(self.found[1], self._distance_ceiling(()), out=self.found[1])
         self._kept: dict[object, Array] = {}
 
-    def is_hopeless(self, known: tuple[int, ...]) -> bool:
+    def cannot_raise(self, known: tuple[int, ...]) -> bool:
         """Return whether these records known, evidence beyond every child would not raise m1.
 
         Fewer pairs of states agree on more known records: what is hopeless with some stays so with more.
         """
-        if any(fewer.issubset(known) for fewer in self._hopeless):
+        if any(fewer.issubset(known) for fewer in self._useless_evidence):
             return True
-        if (self._ceiling(known) > self.found[1]).any():
+        if (self._distance_ceiling(known) > self.found[1]).any():
             return False
-        self._hopeless.append(frozenset(known))
+        self._useless_evidence.append(frozenset(known))
         return True
 
     @cached_property
-    def _farthest(self) -> Array:
-        d = up_array(self._base + self._children.anything, self._ulps)
+    def _farthest_distances(self) -> Array:
+        d = up_array(self._base + self._children.distance_if_all_known, self._ulps)
         return d * (1.0 + _ROUNDINGS)
 
-    def _ceiling(self, known: tuple[int, ...]) -> Array:
+    def _distance_ceiling(self, known: tuple[int, ...]) -> Array:
         """Return for every pair (z, z') the largest distance between states that agree on what is known."""
         order, starts, roots, values = self._seen.grouped(known)
-        rows = np.maximum.reduceat(self._farthest[order], starts, axis=0)
+        rows = np.maximum.reduceat(self._farthest_distances[order], starts, axis=0)
         table = np.maximum.reduceat(rows[:, order], starts, axis=1)
         table[values[:, None] != values[None, :]] = 0.0
         found = np.zeros_like(self.found[0])
@@ -180,7 +180,7 @@ class _Making:
             self._kept[key] = total + total * (self._ulps * EPS)
         return self._kept[key]
 
-    def finished(self) -> Messages:
+    def finished_messages(self) -> Messages:
         """Return m0 and m1."""
         for m in self.found:
             np.fill_diagonal(m, 0.0)
@@ -195,12 +195,12 @@ class _Task:
     level: str = "coarse"
 
     @cached_property
-    def cells(self) -> list[_Cell]:
+    def cells(self) -> list[_PreparedChoice]:
         """Nothing known first."""
         choices = [Choice()]
         if self.level != "coarse":
             choices.extend(self.seen.choices(each=self.level == "each"))
-        return [_Cell(self.seen, choice) for choice in choices]
+        return [_PreparedChoice(self.seen, choice) for choice in choices]
 
     def pairs(self) -> int:
         """Return how many pairs of states it compares."""
@@ -208,14 +208,14 @@ class _Task:
             return len(self.seen.task.clique.states) ** 2
         return self.seen.pairs(each=self.level == "each")
 
-    def few(self) -> bool:
+    def has_few_choices(self) -> bool:
         """Return whether the choices are few enough to be listed at all."""
         if self.level == "each":
             return len(self.seen.may_know) + sum(self.seen.knowable) <= _FEW
         return len(self.seen.may_know) <= _MOST_CHOICES
 
 
-def _as_precise(tasks: Sequence[_Task], pairs: int) -> list[_Task]:
+def _refine_to_budget(tasks: Sequence[_Task], pairs: int) -> list[_Task]:
     """Return the tasks, each as precise as all of them together can be within the budget.
 
     First every task is made to look at what is known, the cheapest first; then, in the same order, every
@@ -226,7 +226,7 @@ def _as_precise(tasks: Sequence[_Task], pairs: int) -> list[_Task]:
     left = pairs - sum(taken)
     for level in ("together", "each"):
         finer = [replace(t, level=level) for t in tasks]
-        costs = [t.pairs() if t.few() else pairs + 1 for t in finer]
+        costs = [t.pairs() if t.has_few_choices() else pairs + 1 for t in finer]
         for k in sorted(range(len(tasks)), key=lambda k: (costs[k], k)):
             more = costs[k] - taken[k]
             if more <= left and (level == "together" or chosen[k].level == "together"):
@@ -292,7 +292,7 @@ class WorstEvidenceBound:
             )
         self._schedule, self._workspace = walk, workspace
         seen = seen_by_evidence(walk, self._may_know)
-        self._tasks = dict(zip(walk.tasks, _as_precise([_Task(s) for s in seen], most), strict=True))
+        self._tasks = dict(zip(walk.tasks, _refine_to_budget([_Task(s) for s in seen], most), strict=True))
         self._interactions = self._all_interactions(seen, most)
         coarse = sum(task.level == "coarse" for task in self._tasks.values())
         self._notes = (
@@ -322,7 +322,7 @@ class WorstEvidenceBound:
                 found.append(interaction(s, beyond[s.task], slack=self._schedule.slack, most=most))
         return beyond
 
-    def _tilts(self, cell: _Cell) -> Array:
+    def _ratios(self, cell: _PreparedChoice) -> Array:
         """Return C of one choice, kept while there is room."""
         beyond = self._interactions[cell.seen.task]
         return self._workspace.keep(
@@ -336,7 +336,7 @@ class WorstEvidenceBound:
 
     def evaluate(self, alpha: Vector, need: Need = ALL) -> Bounds:
         """Return the leakage of units, the largest first, as far as it is needed."""
-        known, low, high = need.over(len(self._units))
+        known, low, high = need.fill_unknown(len(self._units))
         count = need.count or len(self._units)
         alpha = np.asarray(alpha, dtype=np.float64)
         asked = [k for k in np.argsort(-known, kind="stable").tolist() if known[k] > low]
@@ -368,7 +368,7 @@ class WorstEvidenceBound:
         caps = dict(zip(walk.tasks, walk.beyond(alpha.tolist()), strict=True))
 
         def step(tasks: Sequence[RootedClique], below: Sequence[Sequence[Messages]]) -> list[Messages]:
-            found = self._made([self._tasks[t] for t in tasks], below, prices, [None] * len(tasks))
+            found = self._task_messages([self._tasks[t] for t in tasks], below, prices, [None] * len(tasks))
             return [
                 (np.minimum(none, caps[t]), np.minimum(some, max(0.0, up(caps[t] - cheapest))))
                 for t, (none, some) in zip(tasks, found, strict=True)
@@ -387,13 +387,13 @@ class WorstEvidenceBound:
         roots = [(walk.units[number - walk.edges], walk.tasks[number]) for number in numbers]
         own = [prices.between(task.root, task.root_states) for _, task in roots]
         below = [[messages[c] for c, _ in task.children] for _, task in roots]
-        made = self._made([self._tasks[t] for _, t in roots], below, prices, [floor - cost for cost in own])
-        for (k, task), cost, (none, some) in zip(roots, own, made, strict=True):
+        out = self._task_messages([self._tasks[t] for _, t in roots], below, prices, [floor - c for c in own])
+        for (k, task), cost, (none, some) in zip(roots, own, out, strict=True):
             off = ~np.eye(task.count, dtype=bool)
             top = float((cost + np.maximum(none, some))[off].max(initial=0.0))
             yield k, task.clique, up(top, 8.0 + len(task.root)) if task.count > 1 else 0.0
 
-    def _made(
+    def _task_messages(
         self,
         tasks: Sequence[_Task],
         below: Sequence[Sequence[Messages]],
@@ -402,32 +402,32 @@ class WorstEvidenceBound:
     ) -> list[Messages]:
         """Return the messages of some tasks, many choices at once: those that know fewer records first."""
         makings = [
-            _Making(task, children, prices, floor)
+            _TaskMessages(task, children, prices, floor)
             for task, children, floor in zip(tasks, below, floors, strict=True)
         ]
         rounds = max((len(cell.choice.known) for task in tasks for cell in task.cells), default=0)
         for known in range(rounds + 1):
-            waiting: list[tuple[_Cell, Array, Array]] = []
+            waiting: list[tuple[_PreparedChoice, Array, Array]] = []
             room = _AT_ONCE
             for task, making in zip(tasks, makings, strict=True):
                 for cell in task.cells:
-                    if len(cell.choice.known) != known or (known and making.is_hopeless(cell.choice.known)):
+                    if len(cell.choice.known) != known or (known and making.cannot_raise(cell.choice.known)):
                         continue
                     d = making.distances(cell.choice)
                     waiting.append((cell, d, making.found[0 if cell.choice == Choice() else 1]))
                     room -= d.size
                     if room < 0:
-                        self._raise(waiting)
+                        self._raise_messages(waiting)
                         waiting, room = [], _AT_ONCE
-            self._raise(waiting)
-        return [making.finished() for making in makings]
+            self._raise_messages(waiting)
+        return [making.finished_messages() for making in makings]
 
-    def _raise(self, waiting: Sequence[tuple[_Cell, Array, Array]]) -> None:
+    def _raise_messages(self, waiting: Sequence[tuple[_PreparedChoice, Array, Array]]) -> None:
         """Raise messages to what choices are worth, given D of each, for every pair (z, z')."""
         self._workspace.guard.check()
-        pairs: list[tuple[_Cell, Array, Array]] = []
+        pairs: list[tuple[_PreparedChoice, Array, Array]] = []
         for (cell, _, found), table in zip(waiting, self._summed_out(waiting), strict=True):
-            mu = cell.placed(table)
+            mu = cell.place_distances(table)
             own = np.arange(mu.shape[-1])
             np.maximum(found, mu[..., own, own].max(axis=(0, 3)), out=found)
             if len(own) > 1:
@@ -442,14 +442,14 @@ class WorstEvidenceBound:
                 tops = len(found)
                 pair = at % tops**2
                 here = at - pair + pair % tops * (tops + 1)  # G' at z': the range of t
-                rows.append(PointPairs(mu, at, self._tilts(cell), at, mu, here, starts[id(found)] + pair))
+                rows.append(PointPairs(mu, at, self._ratios(cell), at, mu, here, starts[id(found)] + pair))
         if rows:
             worth = np.concatenate([m.ravel() for m in messages.values()])
             raise_to_pairs(worth, rows)
             for key, message in messages.items():
                 message[...] = worth[starts[key] : starts[key] + message.size].reshape(message.shape)
 
-    def _summed_out(self, waiting: Sequence[tuple[_Cell, Array, Array]]) -> list[Array]:
+    def _summed_out(self, waiting: Sequence[tuple[_PreparedChoice, Array, Array]]) -> list[Array]:
         """Return the tables of pairs of prefixes (z, u, known), the free nodes of every choice summed out."""
         tables = [d for _, d, _ in waiting]
         left = [len(cell.part.levels) for cell, _, _ in waiting]

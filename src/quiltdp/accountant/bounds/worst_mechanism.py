@@ -25,7 +25,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from quiltdp.accountant.bounds.network_simplex import MOST_NODES, optimal_trees, proved
+from quiltdp.accountant.bounds.network_simplex import MOST_NODES, certify_trees, optimal_trees
 from quiltdp.accountant.bounds.transport import FARTHEST, as_possible, transport
 from quiltdp.inference.linear_program import largest_ratio
 from quiltdp.numbers import EPS, up
@@ -58,8 +58,8 @@ def worst_gains(p: Array, q: Array, costs: Sequence[Array], guard: Guard = NO_GU
     if reach.max(initial=0.0) > FARTHEST:  # out of the range of doubles
         return staged_ceiling(p, q, costs), np.zeros(len(p))
     if p.shape[1] <= TRANSPORTED:
-        return by_transport(p, q, costs)
-    programs = [by_linear_program(p[k], q[k], [c[k] for c in costs], guard) for k in range(len(p))]
+        return gain_by_transport(p, q, costs)
+    programs = [gain_by_program(p[k], q[k], [c[k] for c in costs], guard) for k in range(len(p))]
     above, below = np.array(programs).T
     return above, below
 
@@ -89,7 +89,7 @@ def staged_ceiling(p: Array, q: Array, costs: Sequence[Array]) -> Array:
     return np.asarray(message[:, 0, 0])
 
 
-def by_transport(p: Array, q: Array, costs: Sequence[Array]) -> tuple[Array, Array]:
+def gain_by_transport(p: Array, q: Array, costs: Sequence[Array]) -> tuple[Array, Array]:
     """Return T for the distance between values, and what its best spanning tree attains."""
     points = np.indices([c.shape[1] for c in costs]).reshape(len(costs), p.shape[1])
     d = np.zeros((len(p), p.shape[1], p.shape[1]))
@@ -98,13 +98,13 @@ def by_transport(p: Array, q: Array, costs: Sequence[Array]) -> tuple[Array, Arr
     d *= 1 + 8 * EPS
     first, second = np.ascontiguousarray(p.T), np.ascontiguousarray(q.T)
     cells = np.ascontiguousarray(as_possible(p, q, d).reshape(len(p), -1).T)
-    above, below = np.log(proved(first, second, cells, optimal_trees(first, second, cells)))
+    above, below = np.log(certify_trees(first, second, cells, optimal_trees(first, second, cells)))
     slack = EPS * (32 + 8 * p.shape[1] + 32 * d.max(axis=(1, 2)))  # what is attained: sums, and d rounded up
     return np.where((p == q).all(axis=1), 0.0, np.maximum(above, 0.0)), np.maximum(below - slack, 0.0)
 
 
 @lru_cache(maxsize=128)
-def _edges(sizes: tuple[int, ...]) -> tuple[Ints, Ints, tuple[tuple[Ints, Ints], ...]]:
+def _neighbouring_values(sizes: tuple[int, ...]) -> tuple[Ints, Ints, tuple[tuple[Ints, Ints], ...]]:
     """Return every ordered pair of neighbouring values, and per record the states between which they move."""
     index = np.arange(math.prod(sizes)).reshape(sizes)
     sources, targets, moves = [], [], []
@@ -117,30 +117,30 @@ def _edges(sizes: tuple[int, ...]) -> tuple[Ints, Ints, tuple[tuple[Ints, Ints],
     return np.concatenate(sources), np.concatenate(targets), tuple(moves)
 
 
-def by_linear_program(
+def gain_by_program(
     p: Array, q: Array, costs: Sequence[Array], guard: Guard = NO_GUARD
 ) -> tuple[float, float]:
     """Return a certified upper bound, tight to the solver's accuracy, and what its H attains.
 
     ``costs`` are one table per record.  ∞ and 0 when the solver gives no usable answer.
     """
-    source, target, moves = _edges(tuple(len(c) for c in costs))
+    source, target, moves = _neighbouring_values(tuple(len(c) for c in costs))
     growth = np.exp(np.concatenate([c[move] for c, move in zip(costs, moves, strict=True)]) * (1 + 8 * EPS))
     answer = largest_ratio(p, q, source, target, growth, guard)
     if answer is None:
         return math.inf, 0.0
-    log_h = _allowed(np.log(np.maximum(answer[0], 1e-300)), costs)
+    log_h = _largest_allowed_below(np.log(np.maximum(answer[0], 1e-300)), costs)
     h, top = np.exp(log_h - log_h.max()), sum(float(c.max()) for c in costs)
     below = math.log(max(float(p @ h), 1e-300) / float(q @ h)) - EPS * (32 + 8 * len(p) + 8 * top)
     dual = np.maximum(answer[1], 0.0)
     gain: Array = np.bincount(source, weights=dual, minlength=len(p)).astype(np.float64)
     loss: Array = np.bincount(target, weights=dual * growth, minlength=len(p)).astype(np.float64)
     with np.errstate(divide="ignore"):  # H(u) ≤ e^{d(u,v)} H(v) and q(v) H(v) ≤ E_q H
-        price = np.minimum(_allowed(-np.log(q), costs), top)
+        price = np.minimum(_largest_allowed_below(-np.log(q), costs), top)
     return _certify(p, q, np.exp(price) * (1 + 4096 * EPS), gain, loss), max(below, 0.0)
 
 
-def _allowed(table: Array, costs: Sequence[Array]) -> Array:
+def _largest_allowed_below(table: Array, costs: Sequence[Array]) -> Array:
     """Return min_v table(v) + d(u, v) for every value u: the largest allowed function below a table."""
     table = table.reshape([len(c) for c in costs])
     for axis, cost in enumerate(costs):
