@@ -121,7 +121,7 @@ def test_the_ceiling_is_above_the_least_rate_in_fifty_digits() -> None:
     rng = np.random.default_rng(7)
     a, b, log_rho, t = rng.normal(size=(4, 250)) * 10.0 ** rng.integers(-9, 3, (4, 250))
     t = np.copysign(t, log_rho)
-    ceiling = module._ceiling(a, b, log_rho, t, np.full(250, 4.0))
+    ceiling = module._rate_ceiling(a, b, log_rho, t, np.full(250, 4.0))
     for k in range(250):
         assert float(ceiling[k]) >= bisected(a[k], b[k], log_rho[k], t[k])
 
@@ -129,6 +129,6 @@ def test_the_ceiling_is_above_the_least_rate_in_fifty_digits() -> None:
 def test_what_is_not_verified_is_worth_its_ceiling(monkeypatch: pytest.MonkeyPatch) -> None:
     one = np.ones(1)
     exact = float(least_rate(0 * one, 0 * one, one, 2 * one)[0])
-    monkeypatch.setattr(module, "_holds", lambda value, *_: np.zeros(value.shape, dtype=bool))
+    monkeypatch.setattr(module, "_surely_holds", lambda value, *_: np.zeros(value.shape, dtype=bool))
     fallen_back = float(least_rate(0 * one, 0 * one, one, 2 * one)[0])
     assert exact < fallen_back < 1.02 * exact

@@ -169,7 +169,7 @@ class Ancestry:
                 self.marginals[i] = pooled(self.tables[i])
                 continue
             if couple not in self.loops:
-                self.loops[couple] = self._loop(couple)
+                self.loops[couple] = self._find_loop(couple)
             law = self.loops[couple].joint
             if law is not None:
                 joint = law[..., None] * self.tables[i]
@@ -177,7 +177,7 @@ class Ancestry:
                     self.families[i] = pooled(joint)
                     self.marginals[i] = pooled(joint.sum(axis=tuple(range(len(couple)))))
 
-    def _loop(self, targets: tuple[int, ...]) -> Loop:
+    def _find_loop(self, targets: tuple[int, ...]) -> Loop:
         """Return the ancestors of ``targets`` without the lines that one node cuts off, summed out."""
         order = sorted(self.above(targets), key=self._rank.__getitem__)
         spot = {u: k for k, u in enumerate(order)}
@@ -205,13 +205,13 @@ class Ancestry:
         tops = frozenset(u for u in members if u in cut or not self.parents[u])
         inner = {u: [e for e in self.children[u] if self.edges[e][1] in kept] for u in members}
         try:
-            steps, joint = self._reversed(targets, members, tops)
+            steps, joint = self._sum_out_members(targets, members, tops)
         except ModelTooWide:
             return Loop(targets, members, tops, inner)
         self._left = max(0, self._left - sum(s.law.size for s in steps))
         return Loop(targets, members, tops, inner, steps, joint)
 
-    def _reversed(
+    def _sum_out_members(
         self, targets: tuple[int, ...], members: tuple[int, ...], tops: frozenset[int]
     ) -> tuple[tuple[Step, ...], Table]:
         """Sum the members out, the cheapest one first; return every step and the law of the targets.
@@ -244,19 +244,19 @@ class Ancestry:
             gone = sorted(holding.pop(w))
             if math.prod(size[v] for v in (*given, w)) > most:
                 raise ModelTooWide(f"summing out an ancestor needs a table of {len(given) + 1} nodes")
-            psi = _product((*given, w), size, [factors[f] for f in gone])
+            psi = _table_product((*given, w), size, [factors[f] for f in gone])
             mass = psi.sum(axis=-1)
-            steps.append(Step(w, given, _rows(psi, mass)))
+            steps.append(Step(w, given, _conditional_rows(psi, mass)))
             for u in given:
                 holding[u].difference_update(gone)
             if given:
                 add(given, mass / mass.max())
         left = sorted(set().union(*(holding[t] for t in targets)))
-        joint = _product(targets, size, [factors[f] for f in left])
+        joint = _table_product(targets, size, [factors[f] for f in left])
         return tuple(steps), joint / joint.sum()
 
 
-def _product(
+def _table_product(
     scope: Sequence[int], size: dict[int, int], factors: Sequence[tuple[tuple[int, ...], Table]]
 ) -> Table:
     """Return the product of tables over ``scope``; refuse where a product could underflow."""
@@ -274,7 +274,7 @@ def _product(
     return result
 
 
-def _rows(psi: Table, mass: Table) -> Table:
+def _conditional_rows(psi: Table, mass: Table) -> Table:
     """Return ψ / Σ_w ψ; impossible rows become the average of the nearest possible ones."""
     known = mass > 0
     law = psi / np.where(known, mass, 1.0)[..., None]

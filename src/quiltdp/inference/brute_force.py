@@ -78,7 +78,7 @@ def max_influence(model: Model, *, of: str, on: Collection[str], given: Collecti
     """Return I(X_on ⇝ X_of | X_given), the largest log-ratio, straight from the definition."""
     check_disjoint(model, of=(of,), on=on, given=given)
     best = 0.0
-    for case in _cases(model, (of,), sorted(given), sorted(on)):
+    for case in _log_odds_cases(model, (of,), sorted(given), sorted(on)):
         best = max(best, float(case.ratios.max()))
     return best
 
@@ -91,25 +91,25 @@ def quilt_influence(model: Model, quilt: QuiltLike) -> QuiltInfluence:
     b_witness: Witness | None = None
     witness: Witness | None = None
     found: dict[frozenset[str], float] = {}
-    for known in _subsets(near):
+    for known in _all_subsets(near):
         best = 0.0
-        for case in _cases(model, (quilt.target,), known, separator):
+        for case in _log_odds_cases(model, (quilt.target,), known, separator):
             top, low = int(case.ratios.argmax()), int(case.ratios.argmin())
             names = (
-                _named(model, known, case.known),
-                _named(model, (quilt.target,), case.value),
-                _named(model, (quilt.target,), case.other),
-                _named(model, separator, int(case.at[top])),
+                _state_names_at(model, known, case.known),
+                _state_names_at(model, (quilt.target,), case.value),
+                _state_names_at(model, (quilt.target,), case.other),
+                _state_names_at(model, separator, int(case.at[top])),
             )
             ratio, move = float(case.ratios[top]), float(case.ratios[top] - case.ratios[low])
             if b_witness is None or ratio > b:
                 b, b_witness = max(b, ratio), Witness(*names)
             if witness is None or move > swing:
-                low_name = _named(model, separator, int(case.at[low]))
+                low_name = _state_names_at(model, separator, int(case.at[low]))
                 swing, witness = max(swing, move), Witness(*names, low_name)
             best = max(best, move)
         found[frozenset(known)] = best
-    by_size = _by_size(found, len(near))
+    by_size = _sort_by_size(found, len(near))
     return QuiltInfluence(b, swing, swing, True, by_size, found, lambda: (witness, b_witness))
 
 
@@ -124,18 +124,18 @@ def swings(
     """Return s_T(C, L) for every L ⊆ nearby records (or the given sets), from the definition."""
     check_disjoint(model, targets=targets, nearby=nearby, separator=separator)
     near = [n for n in sorted(nearby) if model.is_record(n)]
-    chosen = [sorted(k) for k in known_sets] if known_sets is not None else list(_subsets(near))
+    chosen = [sorted(k) for k in known_sets] if known_sets is not None else list(_all_subsets(near))
     found: dict[frozenset[str], float] = {}
     for known in chosen:
         best = 0.0
-        for case in _cases(model, sorted(targets), known, sorted(separator)):
+        for case in _log_odds_cases(model, sorted(targets), known, sorted(separator)):
             best = max(best, float(case.ratios.max() - case.ratios.min()))
         found[frozenset(known)] = best
     return found
 
 
 @dataclass(frozen=True)
-class _Case:
+class _LogOddsCase:
     """One x, x' and x_L (flat positions) with ln P(q|x,x_L)/P(q|x',x_L) at every q that is not 0/0."""
 
     value: int
@@ -145,9 +145,9 @@ class _Case:
     ratios: Table
 
 
-def _cases(
+def _log_odds_cases(
     model: Model, targets: Sequence[str], known: Sequence[str], separator: Sequence[str]
-) -> Iterator[_Case]:
+) -> Iterator[_LogOddsCase]:
     """Yield every pair of values of the targets that are both possible with the known values."""
     table = log_marginal(model, (*targets, *known, *separator))
     kt = math.prod(model.cardinality(n) for n in targets)
@@ -159,20 +159,20 @@ def _cases(
         for x, y in permutations(possible, 2):
             p, q = joint[x, k] - mass[x, k], joint[y, k] - mass[y, k]
             at = np.flatnonzero((p > -np.inf) | (q > -np.inf))
-            yield _Case(x, y, k, at, p[at] - q[at])
+            yield _LogOddsCase(x, y, k, at, p[at] - q[at])
 
 
-def _named(model: Model, nodes: Sequence[str], flat: int) -> Assignment:
+def _state_names_at(model: Model, nodes: Sequence[str], flat: int) -> Assignment:
     """Return the nodes with the state names at a flat position."""
     shape = tuple(model.cardinality(n) for n in nodes)
     index = np.unravel_index(flat, shape) if nodes else ()
     return tuple((n, model.states[n][int(k)]) for n, k in zip(nodes, index, strict=True))
 
 
-def _subsets(nodes: Sequence[str]) -> Iterable[tuple[str, ...]]:
+def _all_subsets(nodes: Sequence[str]) -> Iterable[tuple[str, ...]]:
     for size in range(len(nodes) + 1):
         yield from combinations(nodes, size)
 
 
-def _by_size(found: Mapping[frozenset[str], float], count: int) -> tuple[float, ...]:
+def _sort_by_size(found: Mapping[frozenset[str], float], count: int) -> tuple[float, ...]:
     return tuple(max(v for k, v in found.items() if len(k) == size) for size in range(count + 1))

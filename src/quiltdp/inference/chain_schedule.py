@@ -148,14 +148,14 @@ def side_schedule(
     """
     kept: dict[Hashable, Column] = {}
     alive: tuple[Column, ...] = ()
-    free, patterns = Column(_scaled(np.array(end, dtype=np.float64, ndmin=2))), set[bytes]()
+    free, patterns = Column(_scale_rows(np.array(end, dtype=np.float64, ndmin=2))), set[bytes]()
     found, lives, far = SideSchedule([Step(free, (), (), False, ())]), [alive], set[int]()
     joint, probe = free.tilt, np.eye(free.tilt.shape[1])
     for j in range(1, len(prices)):
         check()
         outward, price = table(j), int(prices[j - 1])
-        joint = outward if price >= 0 or j == 1 else _scaled(outward @ joint, axis=(0, 1))
-        probe = _scaled(probe @ outward.T)  # evidence at the end, whoever may know it
+        joint = outward if price >= 0 or j == 1 else _scale_rows(outward @ joint, axis=(0, 1))
+        probe = _scale_rows(probe @ outward.T)  # evidence at the end, whoever may know it
         made: list[Column] = []
 
         def moved(
@@ -163,7 +163,7 @@ def side_schedule(
         ) -> Column:
             key = (id(column), id(by), price, fresh)
             if key not in kept:
-                kept[key] = _inwards(column, by, joint, price, fresh)
+                kept[key] = _step_inwards(column, by, joint, price, fresh)
                 made.append(kept[key])  # noqa: B023  # called in this turn only
             return kept[key]
 
@@ -173,7 +173,7 @@ def side_schedule(
         if known is not None and known(j - 1):
             evidence = kept.setdefault(possible.tobytes(), Column(np.eye(len(possible))[possible]))
             columns.append(moved(evidence, fresh=True))
-        reaching = [_reaching(outward, np.frombuffer(p, bool), possible) for p in patterns]
+        reaching = [_predecessors(outward, np.frombuffer(p, bool), possible) for p in patterns]
         if any(r is None for r in reaching):
             raise ModelTooWide("what is possible given a record far away changes from step to step")
         far.update(map(id, made))
@@ -181,11 +181,11 @@ def side_schedule(
         merged = tuple(
             c
             for c in columns
-            if id(c) in far and (prices[j] >= 0 or c.laws is None) and _is_near(c, free, further, near)
+            if id(c) in far and (prices[j] >= 0 or c.laws is None) and _tail_covers(c, free, further, near)
         )
         far.difference_update(map(id, made))
         far.update(map(id, merged))  # may be near again; others are looked at when they are new
-        found.near = max([found.near, *(_distance(c, free) for c in merged)])
+        found.near = max([found.near, *(_tilt_distance(c, free) for c in merged)])
         patterns = {r.tobytes() for r in reaching if r is not None}
         patterns |= {row.tobytes() for c in merged for row in c.tilt > 0}
         alive = tuple(c for c in columns if c not in merged)
@@ -195,7 +195,7 @@ def side_schedule(
         new = tuple(c for c in made if c.laws is not None)
         found.steps.append(Step(free, new, fresh if grown else alive, grown, merged))
         lives = [*lives, alive][-1 - (repeats or (0, 0))[1] :]
-        found.work += _STEP + sum(map(_transports, new)) + (_transports(free) if patterns else 0.0)
+        found.work += _STEP + sum(map(_transport_work, new)) + (_transport_work(free) if patterns else 0.0)
         if found.work > most or (
             repeats is not None and j > repeats[0] + max(plan.POSITIONS_WALKED, 4 * repeats[1])
         ):
@@ -205,8 +205,8 @@ def side_schedule(
             if not np.array_equal(free.tilt > 0, then.tilt > 0):
                 continue  # some state has just died out, or will
             rounding = repeats[1] * (len(possible) + 6) * EPS  # of one product with each table
-            drift = turns * (float(_ranges(free.tilt, then.tilt).max()) + rounding)
-            settled = drift <= DRIFT and (_ranges(probe, free.tilt) <= near).all()
+            drift = turns * (float(_tilt_ranges(free.tilt, then.tilt).max()) + rounding)
+            settled = drift <= DRIFT and (_tilt_ranges(probe, free.tilt) <= near).all()
             if settled and (known is None or patterns):
                 found.period, found.alive = repeats[1], lives[1:]
                 return found
@@ -234,7 +234,7 @@ def repeating_end(kinds: NDArray[np.int64], prices: NDArray[np.intp], may: Flags
     return min(found)[1:] if found else None
 
 
-def _inwards(column: Column, outward: Array, joint: Array, price: int, fresh: bool) -> Column:
+def _step_inwards(column: Column, outward: Array, joint: Array, price: int, fresh: bool) -> Column:
     """Return a column seen from one step further in; ``price`` is that of the step it was seen from."""
     tilt = column.tilt @ outward.T
     support = (column.tilt > 0).astype(np.float32) @ (outward.T > 0).astype(np.float32) > 0
@@ -242,20 +242,20 @@ def _inwards(column: Column, outward: Array, joint: Array, price: int, fresh: bo
         raise ModelTooWide("a possible state has a probability that doubles do not hold")
     outer, cost = (column, price) if price >= 0 else (column.outer, column.price)
     if fresh or outer is None:  # nothing that costs lies between
-        return Column(_scaled(tilt), steps=column.steps + 1)
+        return Column(_scale_rows(tilt), steps=column.steps + 1)
     weighed = joint[None] * outer.tilt[:, None, :]
     total = weighed.sum(axis=2, keepdims=True)
     laws = np.divide(weighed, total, out=np.zeros_like(weighed), where=total > 0)
-    return Column(_scaled(tilt), laws, outer, cost, column.steps + 1)
+    return Column(_scale_rows(tilt), laws, outer, cost, column.steps + 1)
 
 
-def _scaled(rows: Array, axis: int | tuple[int, ...] = -1) -> Array:
+def _scale_rows(rows: Array, axis: int | tuple[int, ...] = -1) -> Array:
     """Return rows divided by powers of two, so that the largest entry of each is about 1: without error."""
     top = rows.max(axis=axis, keepdims=True)
     return np.asarray(np.ldexp(rows, -np.frexp(np.where(top > 0, top, 1.0))[1]))
 
 
-def _ranges(tilts: Array, free: Array) -> Array:
+def _tilt_ranges(tilts: Array, free: Array) -> Array:
     """Return the range of ln(g / g_free) of every tilt, over the states it allows."""
     allowed = tilts > 0
     with np.errstate(divide="ignore"):
@@ -264,7 +264,7 @@ def _ranges(tilts: Array, free: Array) -> Array:
     return np.asarray(np.maximum(top - bottom, 0.0))
 
 
-def _reaching(
+def _predecessors(
     outward: Array, pattern: NDArray[np.bool_], possible: NDArray[np.bool_]
 ) -> NDArray[np.bool_] | None:
     """Return the states from which a set of states is reached; ``None`` if some of them reach others too."""
@@ -272,19 +272,19 @@ def _reaching(
     return None if (outward[inside][:, ~pattern & possible] > 0).any() else np.asarray(inside)
 
 
-def _distance(column: Column, free: Column) -> float:
+def _tilt_distance(column: Column, free: Column) -> float:
     """Return how far a column's tilts are from the free one, in logarithms, rounded up."""
-    return float(_ranges(column.tilt, free.tilt).max()) + column.slack + free.slack
+    return float(_tilt_ranges(column.tilt, free.tilt).max()) + column.slack + free.slack
 
 
-def _is_near(column: Column, free: Column, further: Array, near: float) -> bool:
+def _tail_covers(column: Column, free: Column, further: Array, near: float) -> bool:
     """Return whether the tail may speak for a column: tilts near the free one, laws on the same states."""
-    if column.steps < plan.EVIDENCE_LISTED or _distance(column, free) > near:
+    if column.steps < plan.EVIDENCE_LISTED or _tilt_distance(column, free) > near:
         return False
-    return all(_reaching(further, row, free.tilt[0] > 0) is not None for row in column.tilt > 0)
+    return all(_predecessors(further, row, free.tilt[0] > 0) is not None for row in column.tilt > 0)
 
 
-def _transports(column: Column) -> float:
+def _transport_work(column: Column) -> float:
     """Return the work of a column's message, in transports of four states."""
     if column.laws is None:
         return 0.0

@@ -113,7 +113,7 @@ def path_of(model: Model) -> Path | None:
         near[b].add(a)
         oriented = factor.table if a < b else factor.table.T
         pairs.setdefault(frozenset(factor.scope), []).append(oriented)
-    order = _walk(near)
+    order = _order_path(near)
     if order is None:
         return None
     tables: list[Table] = []
@@ -122,12 +122,12 @@ def path_of(model: Model) -> Path | None:
         parts = [t if a < b else t.T for t in pairs[frozenset((a, b))]]
         if b != order[-1]:
             parts += unary.get(b, [])  # the tables of an inner node go into the step that leads to it
-        table = _product(parts)
+        table = _table_product(parts)
         if table is None:
             return None
         table = np.ascontiguousarray(table)
         tables.append(known.setdefault((table.shape, table.tobytes()), table))
-    ends = [_product([np.ones(model.cardinality(n)), *unary.get(n, [])]) for n in (order[0], order[-1])]
+    ends = [_table_product([np.ones(model.cardinality(n)), *unary.get(n, [])]) for n in (order[0], order[-1])]
     if ends[0] is None or ends[1] is None:
         return None
     same = len(known) == 1 and tables[0].shape[0] == tables[0].shape[1]
@@ -136,7 +136,7 @@ def path_of(model: Model) -> Path | None:
     return Path(tuple(order), tuple(tables[:1] if same else tables), ends[0], ends[1])
 
 
-def _product(parts: Sequence[Table]) -> Table | None:
+def _table_product(parts: Sequence[Table]) -> Table | None:
     """Return the product of a step's tables up to a constant; ``None`` if a possible entry underflows."""
     if len(parts) == 1:
         return parts[0]
@@ -162,7 +162,7 @@ def _chain_path(model: ChainModel) -> Path:
     return Path(model.nodes, (inner,), segment.initial[reached], np.ones(len(inner)), reached)
 
 
-def _walk(near: dict[str, set[str]]) -> list[str] | None:
+def _order_path(near: dict[str, set[str]]) -> list[str] | None:
     """Return the nodes along the path, or ``None`` if the graph is not a single path."""
     ends = [n for n, others in near.items() if len(others) <= 1]
     if len(near) > 1 and len(ends) != 2:
@@ -219,7 +219,7 @@ def step_spreads(
     return StepSpreads(np.array(distances, dtype=np.intp), *found)
 
 
-def _step_times(
+def _multiply_steps(
     left: Table, left_support: NDArray[np.bool_], right: Table, right_support: NDArray[np.bool_]
 ) -> tuple[Table, NDArray[np.bool_]]:
     """Multiply two step tables (or stacks of them), and their supports; rescaled against overflow."""
@@ -229,7 +229,7 @@ def _step_times(
     return product / np.where(top > 0, top, 1.0), support
 
 
-def _margin(steps: int, states: int) -> float:
+def _rounding(steps: int, states: int) -> float:
     return 4 * (steps + 4) * (states + 3) * EPS
 
 
@@ -248,7 +248,7 @@ class StepFamily:
         made = []
         for code in codes.tolist():
             a, b = divmod(code, len(other.tables))
-            made.append(_step_times(*self.tables[a], *other.tables[b]))
+            made.append(_multiply_steps(*self.tables[a], *other.tables[b]))
         return StepFamily(made, which.ravel().astype(np.intp))
 
     def spreads(self, steps: int) -> tuple[Table, Table]:
@@ -261,13 +261,13 @@ class StepFamily:
             for part in np.array_split(np.array(chosen), 1 + len(chosen) // 4096):
                 tables = np.stack([self.tables[k][0] for k in part])
                 supports = np.stack([self.tables[k][1] for k in part])
-                values[0, part] = _certified(tables, supports, steps)
+                values[0, part] = _certified_spreads(tables, supports, steps)
                 turned = tables.transpose(0, 2, 1), supports.transpose(0, 2, 1)
-                values[1, part] = values[0, part] if supports.all() else _certified(*turned, steps)
+                values[1, part] = values[0, part] if supports.all() else _certified_spreads(*turned, steps)
         return values[0, self.which], values[1, self.which]
 
 
-def _certified(tables: Table, supports: NDArray[np.bool_], steps: int) -> Table:
+def _certified_spreads(tables: Table, supports: NDArray[np.bool_], steps: int) -> Table:
     """Return the spreads of products of ``steps`` tables, raised by their rounding errors.
 
     Every entry is a sum of non-negative products, so its relative error is at most
@@ -277,7 +277,7 @@ def _certified(tables: Table, supports: NDArray[np.bool_], steps: int) -> Table:
     inside = np.where(supports, tables, 0.0)
     many = tables.shape[1] > STACKED_STATES
     found = np.array([spread_of_rows(t) for t in inside]) if many else spreads_of_tables(inside)
-    raised = np.where((found == 0.0) & (steps == 1), 0.0, found + _margin(steps, max(tables.shape[1:])))
+    raised = np.where((found == 0.0) & (steps == 1), 0.0, found + _rounding(steps, max(tables.shape[1:])))
     lost = (supports & (tables < UNDERFLOW)).any(axis=(1, 2))
     return np.where(lost, np.inf, raised)
 
@@ -341,7 +341,7 @@ def normalised(rows: Table) -> Table:
     return np.asarray(np.divide(rows, sums, out=np.zeros_like(rows), where=sums > 0))
 
 
-def _times(one: Table, other: Table) -> Table:
+def _multiply(one: Table, other: Table) -> Table:
     """Return the product; an entry that is possible is never lost to underflow."""
     product = one @ other
     if product.min(initial=1.0) >= LEAST:
@@ -389,7 +389,7 @@ class ChainLaws:
         if self.segment.homogeneous:
             step = np.asarray(self.segment.transitions[0])
             while len(self._powers) < d:
-                self._powers.append(_times(self._powers[-1], step) if self._powers else step)
+                self._powers.append(_multiply(self._powers[-1], step) if self._powers else step)
             return self._powers[d - 1]
         return self.tables_from(t, d)[-1]
 
@@ -398,7 +398,7 @@ class ChainLaws:
         if self.segment.homogeneous:
             return [self.steps(t, d) for d in range(1, most + 1)]
         steps = (np.asarray(self.segment.transition(s)) for s in range(t, t + most))
-        return list(accumulate(steps, _times))
+        return list(accumulate(steps, _multiply))
 
     def forward(self, t: int, d: int) -> Table:
         """Return P(X_{t+d} | X_t = x) for the possible x."""

@@ -33,18 +33,18 @@ class CliqueStates:
     def labels(self, nodes: Collection[str]) -> tuple[Ints, int]:
         """Number the distinct values of ``nodes``: (a label for every state, how many there are)."""
         key = frozenset(nodes)
-        if key not in self._labelled:
-            label, count = self._labels(key)
+        if key not in self._kept_labels:
+            label, count = self._number_values(key)
             label.flags.writeable = False
-            self._labelled[key] = label, count
-        return self._labelled[key]
+            self._kept_labels[key] = label, count
+        return self._kept_labels[key]
 
     @cached_property
-    def _labelled(self) -> dict[frozenset[str], tuple[Ints, int]]:
+    def _kept_labels(self) -> dict[frozenset[str], tuple[Ints, int]]:
         return {}
 
-    def _labels(self, nodes: Collection[str]) -> tuple[Ints, int]:
-        codes, most = self._codes(nodes)
+    def _number_values(self, nodes: Collection[str]) -> tuple[Ints, int]:
+        codes, most = self._value_codes(nodes)
         if most > COUNTED_VALUES:
             _, label = np.unique(codes, return_inverse=True)
             label = label.ravel().astype(np.int64)
@@ -54,7 +54,7 @@ class CliqueStates:
         rank = np.cumsum(seen)
         return rank[codes] - 1, int(rank[-1])
 
-    def _codes(self, nodes: Collection[str]) -> tuple[Ints, int]:
+    def _value_codes(self, nodes: Collection[str]) -> tuple[Ints, int]:
         """Return one number per state that tells the values of ``nodes``, in their order, and their limit.
 
         Clique tables are predicted before they are built, so these numbers stay far below 2^63.

@@ -116,96 +116,96 @@ class Seen:
         With ``each`` every set of children is a choice of its own (2^children); otherwise all children
         whose root is inside known and tilted nodes go together, and may or may not know.
         """
-        return tuple(self._choices(each=True)) if each else self._together
+        return tuple(self._list_choices(each=True)) if each else self._merged_choices
 
     @cached_property
-    def _together(self) -> tuple[Choice, ...]:
-        return tuple(self._choices(each=False))
+    def _merged_choices(self) -> tuple[Choice, ...]:
+        return tuple(self._list_choices(each=False))
 
-    def _choices(self, *, each: bool) -> Iterator[Choice]:
+    def _list_choices(self, *, each: bool) -> Iterator[Choice]:
         """Yield the choices; sets of new nodes are bit masks here."""
         new = self.task.new
         knowing = [c for c, knowable in enumerate(self.knowable) if knowable]
-        for known, tilts in self._tilts():
+        for known, tilts in self._tilted_nodes():
             if each:
-                for chosen in _subsets(range(len(knowing))):
+                for chosen in _all_subsets(range(len(knowing))):
                     tilted = reduce(or_, [tilts[c] for c in chosen], 0)
                     if known or chosen:
-                        yield Choice(known, _listed(new, tilted), tuple(knowing[c] for c in chosen))
+                        yield Choice(known, _nodes_of_mask(new, tilted), tuple(knowing[c] for c in chosen))
                 continue
-            for tilted in _unions(tilts):
+            for tilted in _set_unions(tilts):
                 within = tuple(c for c, tilt in zip(knowing, tilts, strict=True) if not tilt & ~tilted)
                 if known or within:
-                    yield Choice(known, _listed(new, tilted), within, only=False)
+                    yield Choice(known, _nodes_of_mask(new, tilted), within, only=False)
 
-    def _tilts(self) -> Iterator[tuple[tuple[int, ...], list[int]]]:
+    def _tilted_nodes(self) -> Iterator[tuple[tuple[int, ...], list[int]]]:
         """Yield what may be known of the clique, and the nodes that evidence beyond each child tilts then."""
         bit = {n: 1 << k for k, n in enumerate(self.task.new)}
         roots = (root for root, knowable in zip(self.task.roots, self.knowable, strict=True) if knowable)
         touched = [sum(bit.get(n, 0) for n in root) for root in roots]
-        for known in _subsets(self.may_know):
+        for known in _all_subsets(self.may_know):
             unseen = ~sum(bit[n] for n in known)
             yield known, [nodes & unseen for nodes in touched]
 
     def part(self, choice: Choice) -> Part:
         """Return the states of a choice, grouped by the known nodes, the root and the tilted nodes."""
         key = choice.known, choice.tilted
-        if key not in self._parts:
+        if key not in self._kept_parts:
             task, clique = self.task, self.task.clique
-            known, values = clique.labels(self._names(choice.known))
-            u, width = clique.labels(self._names(choice.tilted))
+            known, values = clique.labels(self._node_names(choice.known))
+            u, width = clique.labels(self._node_names(choice.tilted))
             after = task.rerooted((*task.root, *choice.known, *choice.tilted))
             first = after.first
             at = (known[first], task.label[first], u[first])
             number, state = np.zeros((2, values, task.count, width), dtype=np.int64)
             log_p = np.full(number.shape, -np.inf)
             number[at], state[at] = np.arange(after.count), first
-            log_p[at] = _log_sums(clique.log_p, after.label, after.count) - self._above[at[1]]
-            self._parts[key] = Part(log_p, state, number, at[1], known, after)
-        return self._parts[key]
+            log_p[at] = _log_sums_by_label(clique.log_p, after.label, after.count) - self._root_log_law[at[1]]
+            self._kept_parts[key] = Part(log_p, state, number, at[1], known, after)
+        return self._kept_parts[key]
 
     @cached_property
-    def _parts(self) -> dict[tuple[tuple[int, ...], tuple[int, ...]], Part]:
+    def _kept_parts(self) -> dict[tuple[tuple[int, ...], tuple[int, ...]], Part]:
         return {}
 
     def pairs(self, *, each: bool) -> int:
         """Return how many pairs of states all parts of all choices compare; the choices are not listed."""
         total = len(self.task.clique.states) ** 2
-        for known, tilts in self._tilts():
-            choices = 2 ** len(tilts) if each else len(_unions(tilts))
+        for known, tilts in self._tilted_nodes():
+            choices = 2 ** len(tilts) if each else len(_set_unions(tilts))
             if not known and (each or 0 not in tilts):
                 choices -= 1  # nothing at all
-            label, _ = self.task.clique.labels(self._names(known))
+            label, _ = self.task.clique.labels(self._node_names(known))
             total += choices * int((np.bincount(label).astype(np.int64) ** 2).sum())
         return total
 
-    def grouped(self, known: tuple[int, ...]) -> tuple[Ints, Ints, Ints, Ints]:
+    def group_states(self, known: tuple[int, ...]) -> tuple[Ints, Ints, Ints, Ints]:
         """Return the states in groups of equal root and known values, and where each group starts.
 
         The last two results are the root state and the known values of every group, by their numbers.
         """
-        if known not in self._grouped:
-            values, count = self.task.clique.labels(self._names(known))
+        if known not in self._kept_groups:
+            values, count = self.task.clique.labels(self._node_names(known))
             group = self.task.label * count + values
             order = np.argsort(group, kind="stable")
             starts = np.flatnonzero(np.diff(group[order], prepend=-1))
             first = order[starts]
-            self._grouped[known] = order, starts, self.task.label[first], values[first]
-        return self._grouped[known]
+            self._kept_groups[known] = order, starts, self.task.label[first], values[first]
+        return self._kept_groups[known]
 
     @cached_property
-    def _grouped(self) -> dict[tuple[int, ...], tuple[Ints, Ints, Ints, Ints]]:
+    def _kept_groups(self) -> dict[tuple[int, ...], tuple[Ints, Ints, Ints, Ints]]:
         return {}
 
     def count(self, nodes: Collection[int]) -> int:
         """Return how many values some nodes of the clique have."""
-        return self.task.clique.labels(self._names(nodes))[1]
+        return self.task.clique.labels(self._node_names(nodes))[1]
 
     @cached_property
-    def _above(self) -> Array:
-        return _log_sums(self.task.clique.log_p, self.task.label, self.task.count)
+    def _root_log_law(self) -> Array:
+        return _log_sums_by_label(self.task.clique.log_p, self.task.label, self.task.count)
 
-    def _names(self, nodes: Collection[int]) -> list[str]:
+    def _node_names(self, nodes: Collection[int]) -> list[str]:
         columns = self.task.columns
         return [self.task.clique.nodes[columns[n]] for n in nodes]
 
@@ -221,12 +221,12 @@ def seen_by_evidence(walk: Schedule, may_know: Collection[int]) -> list[Seen]:
     return found
 
 
-def _subsets(items: Sequence[_Item]) -> Iterator[tuple[_Item, ...]]:
+def _all_subsets(items: Sequence[_Item]) -> Iterator[tuple[_Item, ...]]:
     for size in range(len(items) + 1):
         yield from combinations(items, size)
 
 
-def _unions(masks: Sequence[int]) -> dict[int, None]:
+def _set_unions(masks: Sequence[int]) -> dict[int, None]:
     """Return all unions of some sets, without repetition, the empty one first."""
     unions: dict[int, None] = {0: None}
     for mask in masks:
@@ -234,11 +234,11 @@ def _unions(masks: Sequence[int]) -> dict[int, None]:
     return unions
 
 
-def _listed(nodes: Sequence[int], mask: int) -> tuple[int, ...]:
+def _nodes_of_mask(nodes: Sequence[int], mask: int) -> tuple[int, ...]:
     return tuple(n for k, n in enumerate(nodes) if mask >> k & 1)
 
 
-def _log_sums(log_p: Array, label: Ints, count: int) -> Array:
+def _log_sums_by_label(log_p: Array, label: Ints, count: int) -> Array:
     top = np.full(count, -np.inf)
     np.maximum.at(top, label, log_p)
     mass = np.bincount(label, weights=np.exp(log_p - top[label]), minlength=count)

@@ -155,7 +155,7 @@ def _influence_by_elimination(
     observed = frozenset((*on, *given))
     hidden = factor_tables(space).components(frozenset(space.model.nodes) - observed)
     nearby = next(part for part in hidden if of in part) - {of}
-    region = _Region(space, (of,), nearby, observed, Limits(max_entries))
+    region = _ClosedSet(space, (of,), nearby, observed, Limits(max_entries))
     if not region.told:
         return 0.0
     tables = [*region.given((), kept=given), region.prior(given)]
@@ -224,9 +224,9 @@ def quilt_influence(
     """
     limits = limits or Limits(max_entries, max_known_sets)
     space = workspace if workspace is not None else Workspace(model)
-    region = _Region(space, (quilt.target,), quilt.nearby, quilt.separator, limits)
+    region = _ClosedSet(space, (quilt.target,), quilt.nearby, quilt.separator, limits)
     if not region.told:
-        sets = _known_sets(region.records) if 2 ** len(region.records) <= limits.known_sets else []
+        sets = _ordered_known_sets(region.records) if 2 ** len(region.records) <= limits.known_sets else []
         zeros = (0.0,) * (len(region.records) + 1), dict.fromkeys(sets, 0.0)
         return QuiltInfluence(0.0, 0.0, 0.0, True, *zeros)
     sets = region.every_known_set()
@@ -285,7 +285,7 @@ def swings(
     ModelTooWide
         If there are too many sets L, or a table of the region itself is too large.
     """
-    region = _Region(workspace or Workspace(model), targets, nearby, separator, limits)
+    region = _ClosedSet(workspace or Workspace(model), targets, nearby, separator, limits)
     sets = region.every_known_set()
     if not region.told:
         return dict.fromkeys(sets, 0.0)
@@ -308,11 +308,11 @@ def unit_influence(
     ModelTooWide
         If a table of the region itself is too large.
     """
-    region = _Region(workspace or Workspace(model), targets, nearby, separator, limits)
+    region = _ClosedSet(workspace or Workspace(model), targets, nearby, separator, limits)
     return region.influence([_NONE])[0] if region.told else 0.0
 
 
-class _Region:
+class _ClosedSet:
     """The closed set C = targets ∪ nearby with its separator, ready for every known set L.
 
     Raises
@@ -371,7 +371,7 @@ class _Region:
         """Return every set an adversary may know; on a path with too many of them the worst alone."""
         count, limit = len(self.records), self.limits.known_sets
         if 2**count <= limit:
-            return _known_sets(self.records)
+            return _ordered_known_sets(self.records)
         if self.is_path:
             return [_NONE]
         raise ModelTooWide(
@@ -385,25 +385,25 @@ class _Region:
 
     def swings(self, sets: Sequence[frozenset[str]]) -> dict[frozenset[str], tuple[float, float]]:
         """Return s(C, L) with its rounding error for every known set."""
-        met = {known: self._met(known) for known in sets}
-        found = {some: self.largest(_both_ways(self._odds(some))) for some in dict.fromkeys(met.values())}
+        met = {known: self._border(known) for known in sets}
+        found = {some: self.largest(_sum_both_ways(self._odds(some))) for some in dict.fromkeys(met.values())}
         return {known: found[met[known]] for known in sets}
 
     def influence(self, sets: Sequence[frozenset[str]]) -> tuple[float, frozenset[str] | None]:
         """Return b and the known set that attains it; ∞ and None where a marginal cannot be had."""
         try:
-            tables = {known: [*self._odds(self._met(known)), self.prior(sorted(known))] for known in sets}
+            tables = {known: [*self._odds(self._border(known)), self.prior(sorted(known))] for known in sets}
             found = {known: self.largest(some)[0] for known, some in tables.items()}
         except ModelTooWide:
             return math.inf, None
         worst = max(sets, key=found.__getitem__)
         return found[worst], worst
 
-    def _met(self, known: frozenset[str]) -> frozenset[str]:
+    def _border(self, known: frozenset[str]) -> frozenset[str]:
         """Return the known records that are next to a target, or to hidden nodes that are; with zeros all."""
         if self.tables.has_zeros:
             return known
-        hidden = [c for c in self.tables.components(self.nearby - known) if self._moves(c)]
+        hidden = [c for c in self.tables.components(self.nearby - known) if self._touches_target(c)]
         return self.tables.boundary(frozenset(self.targets).union(*hidden)) & known
 
     def _odds(self, known: frozenset[str]) -> list[LogTable]:
@@ -413,79 +413,79 @@ class _Region:
 
     def given(self, known: Collection[str], kept: Collection[str] = ()) -> list[LogTable]:
         """Return tables over pairs, known records and kept nodes of Q whose sum is M(x, x', l)."""
-        parts = self._split(known)
-        names = [self._names(p) for p in parts]
+        parts = self._hidden_parts(known)
+        names = [self._neighbour_names(p) for p in parts]
         scopes = [*names, *[frozenset(w.scope) for w in self.beyond]]
         shared = frozenset(n for one, two in combinations(scopes, 2) for n in one & two).union(known, kept)
-        tables = [self._table(p, tuple(sorted(own & shared))) for p, own in zip(parts, names, strict=True)]
+        tables = [self._log_odds(p, tuple(sorted(own & shared))) for p, own in zip(parts, names, strict=True)]
         stay = (_PAIRS, *known, *kept)
         try:
-            return self._maximised([*tables, *self.beyond], stay)
+            return self._maximise([*tables, *self.beyond], stay)
         except ModelTooWide:
             if not self.beyond:
                 raise
         self.exact, self._walls = False, ()  # the rest is too wide: leave its zeros out for good
-        return self._maximised(tables, stay)
+        return self._maximise(tables, stay)
 
-    def _split(self, known: Collection[str]) -> list[_Part]:
+    def _hidden_parts(self, known: Collection[str]) -> list[_Part]:
         """Return the parts of one known set; a hub whose component is too wide counts as observed."""
         hidden = self.nearby.difference(known)
         while True:
             parts: list[_Part] = [*self.tables.components(hidden)]
             parts += [f for f in self._near if hidden.isdisjoint(self.tables.scope(f))]
-            parts = [p for p in parts if self._moves(p) or self._forbids(p)]
-            hiding = (p for p in parts if isinstance(p, frozenset) and self._moves(p))
-            wide = next((p for p in hiding if self._too_wide(p)), None)
+            parts = [p for p in parts if self._touches_target(p) or self._has_zeros(p)]
+            hiding = (p for p in parts if isinstance(p, frozenset) and self._touches_target(p))
+            wide = next((p for p in hiding if self._is_too_wide(p)), None)
             if wide is None:
                 return parts
             hub = max(sorted(wide), key=lambda n: len(self.tables.around(n)))
             hidden, self.exact = hidden - {hub}, False
 
-    def _too_wide(self, hidden: frozenset[str]) -> bool:
+    def _is_too_wide(self, hidden: frozenset[str]) -> bool:
         """Return whether the table of a hidden component next to a target cannot be made."""
         if self.tables.entries(self.tables.boundary(hidden)) > self.limits.component:
             return True
         try:
-            self._source(hidden)
+            self._part_table(hidden)
         except ModelTooWide:
             return True
         return False
 
     # -- the tables of the sum ---------------------------------------------------------------------
 
-    def _factors(self, part: _Part) -> list[int]:
+    def _part_factors(self, part: _Part) -> list[int]:
         """Return the factors of a part."""
         return [part] if isinstance(part, int) else self.tables.near_any(sorted(part))
 
-    def _around(self, part: _Part) -> Collection[str]:
+    def _neighbours(self, part: _Part) -> Collection[str]:
         """Return the nodes next to a part."""
         return self.tables.scope(part) if isinstance(part, int) else self.tables.boundary(part)
 
-    def _names(self, part: _Part) -> frozenset[str]:
+    def _neighbour_names(self, part: _Part) -> frozenset[str]:
         """Return the nodes next to a part, targets apart."""
-        return frozenset(self._around(part)).difference(self.targets)
+        return frozenset(self._neighbours(part)).difference(self.targets)
 
-    def _moves(self, part: _Part) -> bool:
+    def _touches_target(self, part: _Part) -> bool:
         """Return whether a part is next to a target; if not, it matters only through its zeros."""
-        return not frozenset(self._around(part)).isdisjoint(self.targets)
+        return not frozenset(self._neighbours(part)).isdisjoint(self.targets)
 
-    def _forbids(self, part: _Part) -> bool:
+    def _has_zeros(self, part: _Part) -> bool:
         """Return whether a part has zeros."""
-        return self.tables.has_zeros and any(map(self.tables.barrier, self._factors(part)))
+        return self.tables.has_zeros and any(map(self.tables.barrier, self._part_factors(part)))
 
-    def _table(self, part: _Part, kept: tuple[str, ...]) -> LogTable:
+    def _log_odds(self, part: _Part, kept: tuple[str, ...]) -> LogTable:
         """Return the largest log odds of a part over the nodes that are not kept: axes pairs, kept.
 
         For a part next to no target, what it forbids.
         """
-        limit, moves = self.limits.entries, self._moves(part)
+        limit, moves = self.limits.entries, self._touches_target(part)
 
         def make() -> LogTable:
             if not moves:
-                walls = [w for f in self._factors(part) if (w := self.tables.barrier(f)) is not None]
+                walls = [w for f in self._part_factors(part) if (w := self.tables.barrier(f)) is not None]
                 gone = {n for w in walls for n in w.scope}.difference(kept)
                 return product(max_out(walls, gone, limit=limit, guard=self.space.guard), limit=limit)
-            source = self._source(part)
+            source = self._part_table(part)
             pairs = self.states * (self.states - 1)
             if pairs > limit:
                 raise ModelTooWide(
@@ -494,24 +494,24 @@ class _Region:
                     "protect fewer of them together",
                 )
             self.space.guard.check(planned_bytes=MOVE_BYTES * pairs * self.tables.entries(kept))
-            return self._ratios(source, kept)
+            return self._target_ratios(source, kept)
 
         key = (part, self.targets if moves else (), kept, limit)
         return self.space.keep("log odds", key, make, lambda t: 512 + int(t.array.nbytes))
 
-    def _source(self, part: _Part) -> LogTable:
+    def _part_table(self, part: _Part) -> LogTable:
         """Return the table of a part over all its nodes; the same for every target."""
         if isinstance(part, int):
             return self.tables.logs(part)
         limit = self.limits.entries
 
         def make() -> LogTable:
-            logs = [self.tables.logs(f) for f in self._factors(part)]
+            logs = [self.tables.logs(f) for f in self._part_factors(part)]
             return product(sum_out(logs, part, limit=limit, guard=self.space.guard), limit=limit)
 
         return self.space.keep("component", (part, limit), make, lambda t: 512 + int(t.array.nbytes))
 
-    def _ratios(self, source: LogTable, kept: tuple[str, ...]) -> LogTable:
+    def _target_ratios(self, source: LogTable, kept: tuple[str, ...]) -> LogTable:
         """Return the largest ln φ(x, ·) − ln φ(x', ·) over the nodes neither in T nor kept."""
         kept = tuple([n for n in kept if n in source.scope])
         gone = [n for n in source.scope if n not in kept and n not in self.targets]
@@ -526,7 +526,7 @@ class _Region:
         ratios = np.minimum(best[first, second], _BIG).reshape(-1, *stay)
         return LogTable((_PAIRS, *kept), ratios, 2 * source.size, 2 * source.error + 2 * source.size * EPS)
 
-    def _maximised(self, tables: Sequence[LogTable], keep: Collection[str]) -> list[LogTable]:
+    def _maximise(self, tables: Sequence[LogTable], keep: Collection[str]) -> list[LogTable]:
         """Return tables whose sum is that of the given ones, maximised over all nodes but ``keep``."""
         sizes = {n: k for t in tables for n, k in zip(t.scope, t.array.shape, strict=True)}
         if not tables or math.prod(sizes.values()) > DIRECT_ENTRIES:
@@ -539,7 +539,7 @@ class _Region:
 
     def largest(self, tables: Sequence[LogTable]) -> tuple[float, float]:
         """Return the largest value of a sum of tables, 0 if nothing is possible, and its error."""
-        left = product(self._maximised(tables, ()) or [LogTable((), np.zeros(()))], limit=self.limits.entries)
+        left = product(self._maximise(tables, ()) or [LogTable((), np.zeros(()))], limit=self.limits.entries)
         best = float(left.array)
         return math.inf if best >= _BIG / 2 else max(best, 0.0), left.error
 
@@ -557,7 +557,7 @@ class _Region:
     def witness(self, known: frozenset[str], *, both: bool) -> Witness | None:
         """Return values that attain the swing (both ways) or the influence with these records known."""
         tables = self.given(known)
-        tables = _both_ways(tables) if both else [*tables, self.prior(sorted(known))]
+        tables = _sum_both_ways(tables) if both else [*tables, self.prior(sorted(known))]
         at = best_assignment(tables, limit=self.limits.entries)
         if sum([float(t.at(at).array) for t in tables]) == -np.inf:
             return None
@@ -566,11 +566,11 @@ class _Region:
         shape = [self.tables.states(n) for n in self.targets]
         ends = [np.unravel_index(side[pair], shape) for side in _ordered_pairs(self.states)]
         x, y = ({n: int(k) for n, k in zip(self.targets, end, strict=True)} for end in ends)
-        there = self._named(self._separator_values(values, y, x)) if both else None
-        here = self._named(self._separator_values(values, x, y))
-        return Witness(self._named(values), self._named(x), self._named(y), here, there)
+        there = self._name_values(self._separator_values(values, y, x)) if both else None
+        here = self._name_values(self._separator_values(values, x, y))
+        return Witness(self._name_values(values), self._name_values(x), self._name_values(y), here, there)
 
-    def _named(self, values: Mapping[str, int]) -> Assignment:
+    def _name_values(self, values: Mapping[str, int]) -> Assignment:
         return tuple((n, self.space.model.states[n][k]) for n, k in values.items())
 
     def _separator_values(
@@ -578,11 +578,11 @@ class _Region:
     ) -> Mapping[str, int]:
         """Return values of x_Q that attain M(x, x', l)."""
         tables = [t.at(known) for t in self.beyond]
-        for part in self._split(known):
-            if not self._moves(part):
-                tables.append(self._table(part, tuple(sorted(self._names(part)))).at(known))
+        for part in self._hidden_parts(known):
+            if not self._touches_target(part):
+                tables.append(self._log_odds(part, tuple(sorted(self._neighbour_names(part)))).at(known))
                 continue
-            source = self._source(part).at(known)
+            source = self._part_table(part).at(known)
             ratio = np.minimum(source.at(x).array - np.maximum(source.at(y).array, -_BIG), _BIG)
             tables.append(source.at(x)._replace(array=np.asarray(ratio)))
         values = best_assignment(tables, limit=self.limits.entries)
@@ -599,7 +599,7 @@ def _witnesses(
 ) -> Witnesses:
     """Return the values that attain the swing and b; the workspace is not kept alive for that."""
     kept = space() or Workspace(model)
-    region = _Region(kept, (quilt.target,), quilt.nearby, quilt.separator, limits)
+    region = _ClosedSet(kept, (quilt.target,), quilt.nearby, quilt.separator, limits)
     found = region.witness(swing_at, both=True)
     return found, None if b_at is None else region.witness(b_at, both=False)
 
@@ -613,7 +613,7 @@ def _ordered_pairs(states: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     return np.concatenate([first, second]), np.concatenate([second, first])
 
 
-def _both_ways(tables: Sequence[LogTable]) -> list[LogTable]:
+def _sum_both_ways(tables: Sequence[LogTable]) -> list[LogTable]:
     """Return tables over (pairs x < x', l) whose sum is M(x, x', l) + M(x', x, l)."""
     made = []
     for t in tables:
@@ -626,7 +626,7 @@ def _both_ways(tables: Sequence[LogTable]) -> list[LogTable]:
     return made
 
 
-def _known_sets(records: Sequence[str]) -> list[frozenset[str]]:
+def _ordered_known_sets(records: Sequence[str]) -> list[frozenset[str]]:
     """Return the known sets in the order of an array of shape (2, 2, …): entry 0 of an axis means known."""
     sets = [_NONE]
     for n in records:

@@ -67,11 +67,11 @@ class Interaction:
             states = self.table.shape[1]
             known: Array = self.table.take((mask * states + first) * states + second)
             return known
-        differ = self._differences(first, second)
+        differ = self._difference_masks(first, second)
         cut = differ & mask
         return np.where((cut == 0) | (cut == differ), 0.0, np.inf)
 
-    def _differences(self, first: Ints, second: Ints) -> Ints:
+    def _difference_masks(self, first: Ints, second: Ints) -> Ints:
         found = np.zeros(np.broadcast_shapes(np.shape(first), np.shape(second)), dtype=np.int64)
         for k in range(len(self.nodes)):
             found |= (self.values[first, k] != self.values[second, k]).astype(np.int64) << k
@@ -79,7 +79,7 @@ class Interaction:
 
 
 @dataclass(frozen=True, eq=False)
-class _Corners:
+class _Rectangles:
     """Rectangles (p,q), (p',q'), (p',q), (p,q') of possible states, with the mask of P."""
 
     mask: Ints
@@ -91,9 +91,9 @@ class _Corners:
     def __len__(self) -> int:
         return len(self.mask)
 
-    def cut(self, some: slice | Ints) -> _Corners:
+    def cut(self, some: slice | Ints) -> _Rectangles:
         """Return some of them."""
-        return _Corners(
+        return _Rectangles(
             self.mask[some], self.first[some], self.second[some], self.turned[some], self.other[some]
         )
 
@@ -127,25 +127,25 @@ def interaction(seen: Seen, beyond: Sequence[Interaction], *, slack: float, most
     nodes, values, count = seen.task.root, seen.task.root_states, seen.task.count
     if len(nodes) < 2 or 2 ** len(nodes) * count**2 > most or rectangles(seen) > most:
         return Interaction(nodes, values, None)
-    corners, impossible = _corners(values)
+    corners, impossible = _list_rectangles(values)
     best = np.zeros(len(corners))
-    ways: dict[tuple[int, int], _Corners] = {}
+    ways: dict[tuple[int, int], _Rectangles] = {}
     coupled = {
-        c: _Coupled(seen, c, beyond[c])
+        c: _CoupledChild(seen, c, beyond[c])
         for c, knowable in enumerate(seen.knowable)
         if knowable and len(beyond[c].nodes) > 1  # otherwise its evidence couples nothing
     }
     for choice in seen.choices(each=False):
         part = seen.part(choice)
         tilts = cross_ratios(seen, part, choice.children, beyond, slack)
-        here = _Here(part.log_p, part.state, [coupled[c] for c in choice.children if c in coupled])
+        here = _ChoiceLaw(part.log_p, part.state, [coupled[c] for c in choice.children if c in coupled])
         step = max(1, RECTANGLES_AT_ONCE // (4 * len(part.log_p) * part.log_p.shape[2] ** 2))
         for start in range(0, len(corners), step):
             some = slice(start, start + step)
             if (step, start) not in ways:
-                ways[step, start] = _ways(corners.cut(some), 2 ** len(nodes) - 1)
-            _raise(best[some], here, ways[step, start], tilts, slack)
-    return Interaction(nodes, values, _filled_in(values, corners, best, impossible))
+                ways[step, start] = _corner_swaps(corners.cut(some), 2 ** len(nodes) - 1)
+            _raise_interaction(best[some], here, ways[step, start], tilts, slack)
+    return Interaction(nodes, values, _fill_masks(values, corners, best, impossible))
 
 
 def cross_ratios(
@@ -167,7 +167,7 @@ def cross_ratios(
     return np.where(whole, c, np.inf)
 
 
-class _Coupled:
+class _CoupledChild:
     """A child whose root has two nodes or more, as its interaction is read from a clique."""
 
     def __init__(self, seen: Seen, child: int, j: Interaction) -> None:
@@ -180,17 +180,17 @@ class _Coupled:
 
 
 @dataclass(frozen=True, eq=False)
-class _Here:
+class _ChoiceLaw:
     """One choice: ln P(u, known | z) and a state of every (known, z, u)."""
 
     log_p: Array
     state: Ints
-    children: Sequence[_Coupled]
+    children: Sequence[_CoupledChild]
 
 
-def _raise(best: Array, here: _Here, ways: _Corners, tilts: Array, slack: float) -> None:
+def _raise_interaction(best: Array, here: _ChoiceLaw, ways: _Rectangles, tilts: Array, slack: float) -> None:
     """Raise ``best`` to J with one choice: for each value of what is known the least of four ways."""
-    e = _quotients(here, ways) + 4.0 * slack
+    e = _corner_ratios(here, ways) + 4.0 * slack
     values, _, width = here.log_p.shape
     through = e.max(axis=(2, 3)).reshape(values, 4, -1).min(axis=1)
     known, rectangle = np.nonzero(through > best)
@@ -210,10 +210,10 @@ def _raise(best: Array, here: _Here, ways: _Corners, tilts: Array, slack: float)
     np.maximum.at(best, rectangle, found)
 
 
-def _ways(c: _Corners, full: int) -> _Corners:
+def _corner_swaps(c: _Rectangles, full: int) -> _Rectangles:
     """Return the same rectangles four times: with P and Q, or the two corners, in each other's place."""
     swapped = full ^ c.mask
-    return _Corners(
+    return _Rectangles(
         np.concatenate([c.mask, swapped, c.mask, swapped]),
         np.concatenate([c.first, c.first, c.second, c.second]),
         np.concatenate([c.second, c.second, c.first, c.first]),
@@ -222,7 +222,7 @@ def _ways(c: _Corners, full: int) -> _Corners:
     )
 
 
-def _quotients(here: _Here, corners: _Corners) -> Array:
+def _corner_ratios(here: _ChoiceLaw, corners: _Rectangles) -> Array:
     """Return E(u, u'), axes (known, rectangle, u, u'); −∞ where its numerator is impossible."""
     p, first, second = here.log_p, corners.first, corners.second
     above = p[:, first, :, None] + p[:, second, None, :]
@@ -243,7 +243,7 @@ def _differing(values: Ints) -> Ints:
     return np.asarray(((values[:, None, :] != values[None, :, :]) * weights).sum(axis=2))
 
 
-def _corners(values: Ints) -> tuple[_Corners, Array]:
+def _list_rectangles(values: Ints) -> tuple[_Rectangles, Array]:
     """Return every rectangle once (P holds the first differing node), and ∞ where a corner is impossible.
 
     The second result has axes (mask, state, state), like the table it goes into.
@@ -270,10 +270,10 @@ def _corners(values: Ints) -> tuple[_Corners, Array]:
         chosen = (first[there], second[there], places[0][there], places[1][there])
         found.append((np.full(int(there.sum()), mask, dtype=np.int64), *chosen))
     columns = [np.concatenate(c).astype(np.int64) for c in zip(*found, strict=True)]
-    return _Corners(*columns), impossible
+    return _Rectangles(*columns), impossible
 
 
-def _filled_in(values: Ints, corners: _Corners, best: Array, impossible: Array) -> Array:
+def _fill_masks(values: Ints, corners: _Rectangles, best: Array, impossible: Array) -> Array:
     """Return the table over all masks and ordered pairs from the values of the rectangles."""
     store = impossible
     store[corners.mask, corners.first, corners.second] = np.maximum(best, 0.0)

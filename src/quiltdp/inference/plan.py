@@ -128,8 +128,8 @@ class EliminationPlan:
             return
         k = self.largest
         raise ModelTooWide(
-            f"the clique {_short(self.cliques[k])} needs a table of {_count(self.sizes[k])} entries"
-            f" ({_count(self.total_entries)} in all cliques), the limit is {_count(self.limit)}",
+            f"the clique {_show_nodes(self.cliques[k])} needs a table of {_show_count(self.sizes[k])} entries"
+            f" ({_show_count(self.total_entries)} in all cliques), the limit is {_show_count(self.limit)}",
             f"raise {option('max_entries')}",
             f"use another {option('method')}, one that needs no exact inference",
         )
@@ -142,10 +142,10 @@ class EliminationPlan:
             (
                 f"elimination of {len(self.order)} nodes: {len(self.cliques)} cliques,"
                 f" {sum(p < 0 for p in self.parent)} components",
-                f"order           {_short(self.order, 12)}",
-                f"largest clique  {_short(self.cliques[k])}: {_count(self.sizes[k])} entries",
-                f"all tables      {_count(self.total_entries)} entries, about {_bytes(self.memory)}",
-                f"limit           {_count(self.limit)} entries per table: {verdict}",
+                f"order           {_show_nodes(self.order, 12)}",
+                f"largest clique  {_show_nodes(self.cliques[k])}: {_show_count(self.sizes[k])} entries",
+                f"all tables      {_show_count(self.total_entries)} entries, about {_in_bytes(self.memory)}",
+                f"limit           {_show_count(self.limit)} entries per table: {verdict}",
             )
         )
 
@@ -212,18 +212,18 @@ def _clique_tree(
     return EliminationPlan(tuple(position), named, tuple(parent), entries, home, limit)
 
 
-def _short(nodes: Sequence[str], most: int = 8) -> str:
+def _show_nodes(nodes: Sequence[str], most: int = 8) -> str:
     shown = ", ".join(nodes[:most])
     return f"{{{shown}{f', … ({len(nodes)} nodes)' if len(nodes) > most else ''}}}"
 
 
-def _count(number: int) -> str:
+def _show_count(number: int) -> str:
     return f"{number:,}" if number < 10**12 else f"{number:.2e}" if number < 10**300 else "more than 1e300"
 
 
-def _bytes(number: int) -> str:
+def _in_bytes(number: int) -> str:
     for unit in ("B", "kB", "MB", "GB"):
         if number < 1000:
             return f"{number:.3g} {unit}"
         number = number // 1000 if number > 10**6 else number / 1000  # type: ignore[assignment]  # huge ints
-    return f"{_count(int(number))} TB"
+    return f"{_show_count(int(number))} TB"

@@ -170,22 +170,22 @@ class RootedClique:
         """
         nodes = (*self.root, *(self.new[::-1] if reverse else self.new))
         columns = [self.columns[n] for n in nodes]
-        codes, later = _codes(self.clique.states[:, columns])
+        codes, later = _state_codes(self.clique.states[:, columns])
         sorting = np.argsort(codes, kind="stable")
         states, log_p = self.clique.states[sorting][:, columns], self.clique.log_p[sorting]
         codes = codes[sorting]
-        known, before = len(self.root), _Prefixes(codes // later[len(self.root)], log_p)
+        known, before = len(self.root), _CliquePrefixes(codes // later[len(self.root)], log_p)
         levels: list[Level] = []
         ends, prefixes = [known], [before]
         while known < len(nodes):
-            to, after = known + 1, _Prefixes(codes // later[known + 1], log_p)
+            to, after = known + 1, _CliquePrefixes(codes // later[known + 1], log_p)
             while to < len(nodes) and together > 1:
-                more = _Prefixes(codes // later[to + 1], log_p)
+                more = _CliquePrefixes(codes // later[to + 1], log_p)
                 if more.most_within(before) > together:
                     break
                 to, after = to + 1, more
             last = sorting if to == len(nodes) else None
-            levels.append(_level(nodes[known:to], states[:, known:to], before, after, last))
+            levels.append(_make_level(nodes[known:to], states[:, known:to], before, after, last))
             known, before = to, after
             ends.append(known)
             prefixes.append(after)
@@ -198,7 +198,7 @@ class RootedClique:
         return Order(tuple(levels), tuple(shown), self.count)
 
 
-class _Prefixes:
+class _CliquePrefixes:
     """The possible values of the first columns of sorted states, numbered in order, with ln P of each."""
 
     def __init__(self, codes: Ints, log_p: Table) -> None:
@@ -216,19 +216,19 @@ class _Prefixes:
         mass = np.add.reduceat(np.exp(self._log_p - top[self.label]), self.first)
         return np.asarray(np.log(mass) + top)
 
-    def most_within(self, before: _Prefixes) -> int:
+    def most_within(self, before: _CliquePrefixes) -> int:
         return int(np.bincount(before.label[self.first]).max())
 
 
-def _level(
-    nodes: tuple[int, ...], states: Ints, before: _Prefixes, after: _Prefixes, last: Ints | None
+def _make_level(
+    nodes: tuple[int, ...], states: Ints, before: _CliquePrefixes, after: _CliquePrefixes, last: Ints | None
 ) -> Level:
     """Return the level between two lists of prefixes; ``last`` numbers the longer ones anew."""
     origin = before.label[after.first]
     starts = np.flatnonzero(np.diff(origin, prepend=-1))
     slot = np.arange(len(origin)) - np.repeat(starts, np.diff(starts, append=len(origin)))
     new = states[after.first]
-    _, one, which = np.unique(_codes(new)[0], return_index=True, return_inverse=True)
+    _, one, which = np.unique(_state_codes(new)[0], return_index=True, return_inverse=True)
     shape = (int(slot.max()) + 1, len(starts))
     longer = np.broadcast_to(starts, shape).copy()
     longer[slot, origin] = np.arange(len(origin))
@@ -238,7 +238,7 @@ def _level(
     return Level(nodes, law, longer if last is None else last[longer], which.ravel()[longer], new[one])
 
 
-def _codes(states: Ints) -> tuple[Ints, list[int]]:
+def _state_codes(states: Ints) -> tuple[Ints, list[int]]:
     """Return one number per state, the last column fastest, and the sizes of all tails of columns."""
     sizes = (states.max(axis=0, initial=0) + 1).tolist()
     codes = np.zeros(len(states), dtype=np.int64)
@@ -291,7 +291,7 @@ class Schedule:
         What is beyond a wanted task is wanted too.  ``same`` names the equal task that speaks for each.
         """
         same = range(len(self.tasks)) if same is None else same
-        for wave in self._waves:
+        for wave in self._tasks_by_depth:
             chosen = [k for k in wave if k in wanted and same[k] == k and k not in found]
             tasks = [self.tasks[k] for k in chosen]
             below = [[found[same[c]] for c, _ in task.children] for task in tasks]
@@ -318,7 +318,7 @@ class Schedule:
         return sorted(found)
 
     @cached_property
-    def _waves(self) -> list[list[int]]:
+    def _tasks_by_depth(self) -> list[list[int]]:
         depth: list[int] = []
         waves: list[list[int]] = []
         for number, task in enumerate(self.tasks):
@@ -398,11 +398,11 @@ def schedule(
             workspace.guard.check()
         root, of, to = plan[k]
         beyond = [(place[number[of, c]], near[of][c]) for c in near[of] if c != to]
-        tasks.append(_rooted(model, cliques[of], root, beyond, rank))
+        tasks.append(_make_rooted(model, cliques[of], root, beyond, rank))
     return Schedule(tuple(tasks), len(tasks) - len(owners), conditional_slack(model), tuple(owners))
 
 
-def _rooted(
+def _make_rooted(
     model: Model,
     clique: CliqueStates,
     root: Collection[str],

@@ -151,10 +151,10 @@ def unit_spread(model: Model, nodes: Collection[str], factor: int) -> float:
     for n in nodes:
         if n not in chosen.scope:
             raise InvalidArgument(f"node {n!r} is not in the scope of {chosen!r}")
-    return spread_of_rows(_as_rows(chosen.table, [chosen.scope.index(n) for n in nodes]))
+    return spread_of_rows(_matrix_of_rows(chosen.table, [chosen.scope.index(n) for n in nodes]))
 
 
-def _as_rows(table: Table, axes: list[int]) -> Table:
+def _matrix_of_rows(table: Table, axes: list[int]) -> Table:
     """Return the table as a matrix: the given axes together are the rows."""
     rest = [a for a in range(table.ndim) if a not in axes]
     size = int(np.prod([table.shape[a] for a in axes]))
@@ -171,7 +171,7 @@ def all_spreads(model: Model, graph: FactorGraph) -> NDArray[np.float64]:
             key = (id(table), axis)
             value = known.get(key)
             if value is None:
-                value = known[key] = spread_of_rows(_as_rows(table, [axis]))
+                value = known[key] = spread_of_rows(_matrix_of_rows(table, [axis]))
             values.append(value)
     return np.array(values, dtype=np.float64)
 
@@ -189,7 +189,7 @@ def determined_nodes(model: Model) -> frozenset[str]:
     frozenset({'A'})
     """
     if isinstance(model, ChainModel):
-        return _first_steps(model)
+        return _certain_steps(model)
     if len(model.factors) > SUPPORT_TABLES:
         return frozenset()
     left = {n: np.ones(model.cardinality(n), dtype=bool) for n in model.nodes}
@@ -212,7 +212,7 @@ def determined_nodes(model: Model) -> frozenset[str]:
     return frozenset(n for n, values in left.items() if values.sum() == 1)
 
 
-def _first_steps(model: ChainModel) -> frozenset[str]:
+def _certain_steps(model: ChainModel) -> frozenset[str]:
     """Return the steps of every chain before the first that may take several values."""
     found: set[str] = set()
     for segment in model.segments:

@@ -151,11 +151,11 @@ class WeightedSums:
 
         Weights may be complex: the Fourier transform of a sum of terms is a mean of turns.
         """
-        return np.concatenate([self._log_means(some) for some in self._chunks(weights)])
+        return np.concatenate([self._log_means(some) for some in self._weight_chunks(weights)])
 
     def _log_means(self, weights: Weights) -> NDArray[Any]:
         walk, summands = self._to_roots, self._summands
-        messages = walk.run(_each(lambda task, below: summands[task].log_mean(below, weights)))
+        messages = walk.run(_step_of_each(lambda task, below: summands[task].log_mean(below, weights)))
         total = np.zeros(1)
         for task, message in zip(walk.tasks[walk.edges :], messages[walk.edges :], strict=True):
             joint, node = message + summands[task].root, self.model.nodes[task.root[0]]
@@ -166,7 +166,7 @@ class WeightedSums:
 
     def laws(self, weights: Weights) -> tuple[Table, dict[str, Table]]:
         """Return ln E of every case and the tilted law of every node, one row per case; 0 if impossible."""
-        parts = [self._laws(some) for some in self._chunks(weights)]
+        parts = [self._laws(some) for some in self._weight_chunks(weights)]
         return np.concatenate([means for means, _ in parts]), {
             n: np.concatenate([laws[n] for _, laws in parts]) for n in self.model.nodes
         }
@@ -175,7 +175,7 @@ class WeightedSums:
         walk, summands = self._walk, self._summands
         plain = {n: np.exp(w) for n, w in weights.items()}
         cases = max((w.shape[1] for w in weights.values()), default=1)
-        messages = walk.run(_each(lambda task, below: summands[task].mean(below, plain)))
+        messages = walk.run(_step_of_each(lambda task, below: summands[task].mean(below, plain)))
         means, laws = np.zeros(cases), {}
         for k, node in enumerate(self.model.nodes):
             task, (message, logs) = walk.tasks[walk.edges + k], messages[walk.edges + k]
@@ -191,7 +191,7 @@ class WeightedSums:
                     means = means + logs + np.log(mass)
         return means, laws
 
-    def _chunks(self, weights: Weights) -> list[Weights]:
+    def _weight_chunks(self, weights: Weights) -> list[Weights]:
         """Return the weights of a few cases at a time, which are columns from here on."""
         rows = max((len(w) for w in weights.values()), default=1)
         some = [slice(k, k + self._at_once) for k in range(0, rows, self._at_once)]
@@ -199,7 +199,7 @@ class WeightedSums:
         return [{n: w if w.shape[1] == 1 else w[:, part] for n, w in turned.items()} for part in some]
 
 
-def _each(
+def _step_of_each(
     message: Callable[[RootedClique, Sequence[_Message]], _Message],
 ) -> Callable[[Sequence[RootedClique], Sequence[Sequence[_Message]]], list[_Message]]:
     """Return the step that makes the messages of its tasks one by one."""

@@ -151,17 +151,17 @@ class FactorTables:
     def logs(self, position: int) -> LogTable:
         """Return the factor as a log table."""
         factor = self._model.factors[position]
-        return self._kind(factor.table)[0]._replace(scope=factor.scope)
+        return self._logs_and_barrier(factor.table)[0]._replace(scope=factor.scope)
 
     def barrier(self, position: int) -> LogTable | None:
         """Return 0 where the factor is possible and −∞ where it is not; None if all is possible."""
         if not self.has_zeros:
             return None
         factor = self._model.factors[position]
-        wall = self._kind(factor.table)[1]
+        wall = self._logs_and_barrier(factor.table)[1]
         return None if wall is None else LogTable(factor.scope, wall)
 
-    def _kind(self, table: Table) -> tuple[LogTable, Table | None]:
+    def _logs_and_barrier(self, table: Table) -> tuple[LogTable, Table | None]:
         """Return the logarithms of a table and its barrier, made once for factors with the same table."""
         known = self._kinds.get(id(table))
         if known is None:  # the model keeps its tables alive, so their ids stay taken
@@ -276,7 +276,7 @@ def max_out(
     With ``stop_at``, a node whose elimination would need a table beyond it is left in.
     """
     reduced = _private_maxima(list(tables), nodes)
-    return eliminated(reduced, nodes, lambda ts, n: _max_one(product(ts, limit=limit), n), guard, stop_at)
+    return eliminated(reduced, nodes, lambda ts, n: _max_node(product(ts, limit=limit), n), guard, stop_at)
 
 
 def _private_maxima(tables: Sequence[LogTable], nodes: Collection[str]) -> list[LogTable]:
@@ -324,7 +324,7 @@ def without(table: LogTable, node: str) -> tuple[tuple[str, ...], int]:
     return table.scope[:axis] + table.scope[axis + 1 :], axis
 
 
-def _max_one(table: LogTable, node: str) -> LogTable:
+def _max_node(table: LogTable, node: str) -> LogTable:
     rest, axis = without(table, node)
     return LogTable(rest, table.array.max(axis=axis), table.size, table.error)
 

@@ -194,7 +194,7 @@ class JunctionTree:
         self._beliefs = [np.zeros(tuple(self._sizes[n] for n in c)) for c in self.cliques]
         for scope, table in tables:
             if scope:
-                k = self._owner(scope)
+                k = self._home_clique(scope)
                 self._beliefs[k] += aligned((tuple(scope), table), self.cliques[k])
             elif not float(table) > -np.inf:
                 raise InvalidModel("every joint state of the model is impossible")
@@ -208,11 +208,11 @@ class JunctionTree:
 
     def clique_log_marginal(self, k: int) -> Table:
         """Return ln P over the axes of clique ``k``: −∞ exactly where the state is impossible."""
-        return _frozen(self._beliefs[k].copy())
+        return _freeze(self._beliefs[k].copy())
 
     def marginal(self, nodes: Sequence[str]) -> Table:
         """Return P(x_nodes), axes in the order of ``nodes``; separate components multiply."""
-        return _frozen(np.exp(self.log_marginal(nodes)))
+        return _freeze(np.exp(self.log_marginal(nodes)))
 
     def log_marginal(self, nodes: Sequence[str]) -> Table:
         """Return ln P(x_nodes) by elimination over the smallest subtree that holds the nodes.
@@ -233,7 +233,7 @@ class JunctionTree:
             parts.setdefault(self._root[self.plan.home[n]], []).append(n)
         total = np.zeros((1,) * len(wanted))
         for part in parts.values():
-            total = total + aligned(self._within(frozenset(part)), wanted)
+            total = total + aligned(self._component_law(frozenset(part)), wanted)
         return np.asarray(np.broadcast_to(total, tuple(self._sizes[n] for n in wanted)))
 
     # -- making it -------------------------------------------------------------------------
@@ -260,13 +260,13 @@ class JunctionTree:
                 self._beliefs[k] += aligned((self.separators[k], ratio), self.cliques[k])
             self._beliefs[k] -= log_sum((self.cliques[k], self._beliefs[k]), ())
 
-    def _owner(self, scope: Collection[str]) -> int:
+    def _home_clique(self, scope: Collection[str]) -> int:
         """Return the clique that a table over ``scope`` belongs to: the deepest home of its nodes."""
         return max([self.plan.home[n] for n in scope], key=lambda k: (self._depth[k], k))
 
     # -- marginals across cliques ------------------------------------------------------------
 
-    def _between(self, cliques: Iterable[int]) -> list[int]:
+    def _cliques_between(self, cliques: Iterable[int]) -> list[int]:
         """Return the cliques together with the tree paths between them, deepest first."""
         found = set(cliques)
         waiting: dict[int, int] = {}
@@ -286,7 +286,7 @@ class JunctionTree:
                 heapq.heappush(heap, (-self._depth[p], -p))
         return sorted(found, key=lambda k: (-self._depth[k], -k))
 
-    def _inside(self, wanted: frozenset[str]) -> int | None:
+    def _smallest_clique(self, wanted: frozenset[str]) -> int | None:
         """Return the smallest clique that holds all of some nodes, None if there is none."""
         holders = min([self._holding[n] for n in wanted], key=len, default=[0])
         inside = [k for k in holders if wanted <= self._members[k]]
@@ -294,17 +294,17 @@ class JunctionTree:
 
     def _subtree(self, wanted: frozenset[str]) -> list[int]:
         """Return the cliques needed for nodes of one component, deepest first, the top one last."""
-        inside = self._inside(wanted)
+        inside = self._smallest_clique(wanted)
         if inside is not None:
             return [inside]
-        ordered = self._between(self.plan.home[n] for n in wanted)
+        ordered = self._cliques_between(self.plan.home[n] for n in wanted)
         while len(ordered) > 1 and wanted & self._members[ordered[-1]] <= set(self.separators[ordered[-2]]):
             if sum(self._parent[k] == ordered[-1] for k in ordered) > 1:
                 break
             ordered.pop()  # the top clique adds nothing that its only child does not have
         return ordered
 
-    def _within(self, wanted: frozenset[str]) -> NamedTable:
+    def _component_law(self, wanted: frozenset[str]) -> NamedTable:
         """Return ln P of nodes of one component with its axes."""
         subtree = self._subtree(wanted)
         arrived: dict[int, list[NamedTable]] = {k: [] for k in subtree}
@@ -344,7 +344,7 @@ class JunctionTree:
             )
 
 
-def _frozen(table: Table) -> Table:
+def _freeze(table: Table) -> Table:
     array = np.asarray(table)
     array.flags.writeable = False
     return array
@@ -406,12 +406,12 @@ class SupportTree(JunctionTree):
         super().__init__(plan, sizes, [(w.scope, w.array) for w in walls], guard)
         self._walls: list[list[LogTable]] = [[] for _ in self.cliques]
         for wall in walls:
-            self._walls[self._owner(wall.scope)].append(wall)
+            self._walls[self._home_clique(wall.scope)].append(wall)
 
     def beyond(self, closed: Collection[str], separator: Collection[str]) -> list[LogTable]:
         """Return 0 / −∞ tables for everything that does not touch C, as far as it concerns the quilt."""
         inside = frozenset(closed)
-        region = self._between({k for n in (*closed, *separator) for k in self._holding.get(n, ())})
+        region = self._cliques_between({k for n in (*closed, *separator) for k in self._holding.get(n, ())})
         within = set(region)
         found = [w for k in region for w in self._walls[k] if inside.isdisjoint(w.scope)]
         edges = [c for k in region for c in self._children[k] if c not in within]

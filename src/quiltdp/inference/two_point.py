@@ -96,12 +96,12 @@ def two_point(
         given += [-span[1], span[0]]
     given = [a.take(some) if len(some) < fine.size else a.ravel() for a in given]
     parts = [slice(k, k + PAIRS_AT_ONCE) for k in range(0, len(some), PAIRS_AT_ONCE)]
-    value = np.concatenate([_pairs(*(a[part] for a in given)) for part in parts])
+    value = np.concatenate([_largest_values(*(a[part] for a in given)) for part in parts])
     through.put(some, np.minimum(value, through.take(some)))
     return through
 
 
-def _pairs(
+def _largest_values(
     one: Array, two: Array, there: Array, back: Array, most: Array, least: Array, *limits: Array
 ) -> Array:
     """Return the largest value of every pair over both ends of ln ρ and both break points t, side by side."""
@@ -163,21 +163,21 @@ def raise_to_pairs(worth: Array, rows: Sequence[PointPairs]) -> None:
         np.maximum.at(worth, cell.take(above), two_point(*((given[k], given[k + 1]) for k in (0, 2, 4, 6))))
         return
     in_c = [some.in_c() for some in rows]
-    best = np.full((len(worth), 6), -np.inf)  # by cell, as :func:`_worth` reads them
+    best = np.full((len(worth), 6), -np.inf)  # by cell, as :func:`_worth_of_cases` reads them
     for some in in_c:
         first(*some, worth, best)
     cell = np.flatnonzero(best[:, 0] > worth)
-    worth[cell] = np.maximum(worth[cell], _worth(best[cell]))
+    worth[cell] = np.maximum(worth[cell], _worth_of_cases(best[cell]))
     end, others, at = 0, np.empty((OTHER_PAIRS, 6)), np.empty(OTHER_PAIRS, dtype=np.int64)
     for some in in_c:
         while (found := more(*some, worth, best, end, len(at), others, at)) > len(at):
             others = np.concatenate([others[:end], np.empty((2 * found, 6))])
             at = np.concatenate([at[:end], np.empty(2 * found, dtype=np.int64)])
         end = found
-    np.maximum.at(worth, at[:end], _worth(others[:end]))
+    np.maximum.at(worth, at[:end], _worth_of_cases(others[:end]))
 
 
-def _worth(cases: Array) -> Array:
+def _worth_of_cases(cases: Array) -> Array:
     """Return what cases are worth, as kernels return them: ceiling, a, b, ln ρ, t and the largest corner."""
     _, a, b, log_rho, t, through = np.ascontiguousarray(cases.T)
     return np.asarray(np.minimum(least_rate(a, b, log_rho, t), through))
@@ -200,53 +200,53 @@ def least_rate(a: Array, b: Array, log_rho: Array, t: Array) -> Array:
     some = np.flatnonzero(same_way)
     if len(some):
         a, b, log_rho, t, size, slack = (x.take(some) for x in (a, b, log_rho, t, size, slack))
-        value = np.maximum(np.maximum(a, b), _root(a, b, log_rho, t)) + slack
-        holds = _holds(value, a, b, log_rho, t, 8.0 * EPS * size)
+        value = np.maximum(np.maximum(a, b), _log_closed_form(a, b, log_rho, t)) + slack
+        holds = _surely_holds(value, a, b, log_rho, t, 8.0 * EPS * size)
         value = np.where(holds, value + 8.0 * EPS * size, np.inf)
-        rate.put(some, np.minimum(value, _ceiling(a, b, log_rho, t, size)))
+        rate.put(some, np.minimum(value, _rate_ceiling(a, b, log_rho, t, size)))
     return rate
 
 
-def _ceiling(a: Array, b: Array, r: Array, t: Array, size: Array) -> Array:
+def _rate_ceiling(a: Array, b: Array, r: Array, t: Array, size: Array) -> Array:
     """Return the ceiling where ln ρ and t have one sign, in the order of ``compiled/point_pairs.c``."""
     r, t = np.abs(r), np.abs(t)
-    phi = np.minimum(r * _above_tanh(0.25 * t), t * _above_tanh(0.25 * r))
+    phi = np.minimum(r * _tanh_above(0.25 * t), t * _tanh_above(0.25 * r))
     return np.asarray(np.maximum(a, b) + phi + 128.0 * EPS * size)
 
 
-def _above_tanh(x: Array) -> Array:
+def _tanh_above(x: Array) -> Array:
     """Return the convergent of the continued fraction of tanh x, x ≥ 0, that is above it."""
     square = x * x
     return np.asarray(x * (15.0 + square) / (15.0 + 6.0 * square))
 
 
-def _root(a: Array, b: Array, r: Array, t: Array) -> Array:
+def _log_closed_form(a: Array, b: Array, r: Array, t: Array) -> Array:
     """Return ln of the closed form, −∞ where max(a, b) satisfies the inequality."""
     apart = a - b
     with np.errstate(divide="ignore", invalid="ignore"):
-        of_r, of_t = _short_of_one(r), _short_of_one(t)
+        of_r, of_t = _log_one_minus_exp(r), _log_one_minus_exp(t)
         up_r, up_t = np.maximum(r, 0.0) + of_r, np.maximum(t, 0.0) + of_t  # ln |e^r − 1| and ln |e^t − 1|
         down_r, down_t = np.maximum(-r, 0.0) + of_r, np.maximum(-t, 0.0) + of_t
         # max(a, b) does not do: a ≥ b and (ρ−1)(τ−1) > 1 − b/a, or b ≥ a and (1/ρ−1)(1/τ−1) > 1 − a/b
         product = np.where(apart >= 0, up_r + up_t, down_r + down_t)
-        needed = product > _short_of_one(apart)
-        first = 0.5 * (r + up_t + b + _gap(apart + t))
-        second = 0.5 * (t + up_r + b + _gap(apart + r))
-        root = 2.0 * (b + _gap(apart + r + t) - np.logaddexp(first, second))
+        needed = product > _log_one_minus_exp(apart)
+        first = 0.5 * (r + up_t + b + _log_expm1(apart + t))
+        second = 0.5 * (t + up_r + b + _log_expm1(apart + r))
+        root = 2.0 * (b + _log_expm1(apart + r + t) - np.logaddexp(first, second))
     return np.where(needed & ~np.isnan(root), root, -np.inf)
 
 
-def _gap(x: Array) -> Array:
+def _log_expm1(x: Array) -> Array:
     """Return ln |e^x − 1|."""
-    return np.asarray(np.maximum(x, 0.0) + _short_of_one(x))
+    return np.asarray(np.maximum(x, 0.0) + _log_one_minus_exp(x))
 
 
-def _short_of_one(x: Array) -> Array:
+def _log_one_minus_exp(x: Array) -> Array:
     """Return ln (1 − e^{−|x|})."""
     return np.asarray(np.log(-np.expm1(-np.abs(x))))
 
 
-def _holds(value: Array, a: Array, b: Array, r: Array, t: Array, error: Array) -> NDArray[np.bool_]:
+def _surely_holds(value: Array, a: Array, b: Array, r: Array, t: Array, error: Array) -> NDArray[np.bool_]:
     """Return where a e^L + b e^{−L} ≤ 2 λ cosh M + 2 √((λ−a)(λ−b)) surely.
 
     Both sides are divided by λ e^{max(|L|, |M|)}; ``error`` bounds the relative rounding of a term.

@@ -107,7 +107,7 @@ def set_chain_spreads(
     spreads = []
     for d in range(1, steps + 1):
         if d > 1:
-            low, high = _set_step(chain, low, largest=False), _set_step(chain, high, largest=True)
+            low, high = _bound_set_step(chain, low, largest=False), _bound_set_step(chain, high, largest=True)
         spreads.append(_set_spread(low, high) if d >= first else float("inf"))
     return np.arange(1, steps + 1, dtype=np.intp), np.array(spreads)
 
@@ -123,7 +123,7 @@ def _first_positive(support: NDArray[np.bool_], steps: int) -> int | None:
     return None
 
 
-def _set_step(chain: SetChain, values: Table, *, largest: bool) -> Table:
+def _bound_set_step(chain: SetChain, values: Table, *, largest: bool) -> Table:
     """Return, for every row box and every column v of ``values``, the largest (smallest) Σ_y p(y) v(y)."""
     size = chain.states
     slack = np.maximum(1.0 - chain.lower.sum(axis=1), 0.0)
@@ -155,21 +155,21 @@ def _set_spread(low: Table, high: Table) -> float:
     for x in range(size - 1):
         ahead = top[x] - bottom[x + 1 :]
         back = top[x + 1 :] - bottom[x]
-        both = _two_columns(ahead, back)
+        both = _largest_two_columns(ahead, back)
         best = max(best, float(both.max()))
     return float(up_array(np.array([best + 1e-12]))[0])
 
 
-def _two_columns(ahead: Table, back: Table) -> Table:
+def _largest_two_columns(ahead: Table, back: Table) -> Table:
     """Return max over z ≠ z' of ahead(z) + back(z'), row by row."""
-    first, second = (_top_two(v) for v in (ahead, back))
+    first, second = (_largest_two(v) for v in (ahead, back))
     same = first[0] == second[0]
     straight = first[1] + second[1]
     crossed = np.maximum(first[1] + second[2], first[2] + second[1])
     return np.where(same, crossed, straight)
 
 
-def _top_two(rows: Table) -> tuple[NDArray[np.intp], Table, Table]:
+def _largest_two(rows: Table) -> tuple[NDArray[np.intp], Table, Table]:
     """Return where the largest entry of each row is, and the largest two."""
     where = rows.argmax(axis=1)
     ordered = np.partition(rows, rows.shape[1] - 2, axis=1)
@@ -258,10 +258,10 @@ def relative_errors(model: Model, off_by: float | Mapping[str, float]) -> TableE
     """
     if isinstance(off_by, Mapping):
         _check_names(model, off_by)
-        named = {n: _wobble(x) for n, x in off_by.items()}
+        named = {n: _read_wobble(x) for n, x in off_by.items()}
         parts = "; ".join(f"the table of {n} is off by at most {_percent(x)}" for n, x in off_by.items())
         return TableErrors(parts if len(off_by) <= 6 else f"{len(off_by)} tables are off", 0.0, named)
-    wobble = _wobble(off_by)
+    wobble = _read_wobble(off_by)
     box = None
     if isinstance(model, ChainModel) and len(model.segments) == 1 and model.segments[0].homogeneous:
         p = model.segments[0].transition(0)
@@ -290,17 +290,17 @@ def interval_errors(model: Model, intervals: Any) -> TableErrors:
     if isinstance(model, ChainModel):
         if isinstance(intervals, Mapping) or not all(s.homogeneous for s in model.segments):
             raise InvalidArgument("intervals: a chain with one matrix takes one pair (lower, upper)")
-        low, high = _pair("the chain", intervals)
+        low, high = _read_pair("the chain", intervals)
         box = SetChain(low, high)
         for segment in model.segments:
-            _between("the chain", segment.transition(0), box.lower, box.upper)
+            _ratio_range("the chain", segment.transition(0), box.lower, box.upper)
         # the law of the first step moves with the matrix: only bounds that do not need it are left
         return TableErrors("every step's matrix lies between the given ones", math.inf, {}, box)
     if not isinstance(intervals, Mapping):
         raise InvalidArgument("intervals: give a mapping node → (lower, upper)")
     _check_names(model, intervals)
     own = {f.child: f for f in model.factors if f.child is not None}
-    named = {n: _between(n, own[n].table, *_pair(n, pair)) for n, pair in intervals.items()}
+    named = {n: _ratio_range(n, own[n].table, *_read_pair(n, pair)) for n, pair in intervals.items()}
     return TableErrors(f"the tables of {', '.join(intervals)} lie between the given ones", 0.0, named)
 
 
@@ -316,7 +316,7 @@ def raised_steps(spreads: StepSpreads, errors: TableErrors, wobble: float) -> St
     return StepSpreads(spreads.distances, forward, backward)
 
 
-def _wobble(off_by: object) -> float:
+def _read_wobble(off_by: object) -> float:
     try:
         x = float(off_by)  # type: ignore[arg-type]
     except (TypeError, ValueError):
@@ -345,7 +345,7 @@ def _check_names(model: Model, named: Mapping[str, Any]) -> None:
             raise InvalidArgument(f"{n!r} has no table of its own: this model is not directed")
 
 
-def _pair(name: str, pair: Any) -> tuple[Table, Table]:
+def _read_pair(name: str, pair: Any) -> tuple[Table, Table]:
     try:
         low, high = pair
         return np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64)
@@ -353,7 +353,7 @@ def _pair(name: str, pair: Any) -> tuple[Table, Table]:
         raise InvalidArgument(f"intervals of {name}: give two tables (lower, upper)") from None
 
 
-def _between(name: str, table: Table, low: Table, high: Table) -> float:
+def _ratio_range(name: str, table: Table, low: Table, high: Table) -> float:
     """Return the range of ln(ψ'/ψ) for ψ' between ``low`` and ``high``; ∞ where a zero may come or go."""
     if low.shape != table.shape or high.shape != table.shape:
         raise InvalidArgument(

@@ -45,7 +45,7 @@ class Workspace:
         guard: Guard | None = None,
     ) -> None:
         self.model = model
-        self._shelf = _Shelf(max_bytes, guard if guard is not None else Guard())
+        self._shelf = _BoundedCache(max_bytes, guard if guard is not None else Guard())
         self._part: Hashable = None
 
     @property
@@ -80,7 +80,7 @@ def moral_graph(workspace: Workspace) -> DependencyGraph:
     return workspace.keep("moral graph", (), lambda: moralize(workspace.model), lambda g: 64 * len(g))
 
 
-class _Shelf:
+class _BoundedCache:
     """What is kept, the longest unused first, and the room that is left."""
 
     def __init__(self, max_bytes: int, guard: Guard) -> None:

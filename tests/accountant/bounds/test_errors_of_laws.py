@@ -46,14 +46,14 @@ def test_coupling_is_above_the_limit_of_every_law_within_its_slack(alpha, monkey
     model = qd.Model.from_tables({"A": ([], [0.5, 0.5]), "B": (["A"], table)})
     with mp.workdps(50):
         exact = limit(mp.matrix(table.tolist()), alpha)
-    honest = schedule._level
+    honest = schedule._make_level
     error = SHARE * conditional_slack(model)
 
     def rounded(*given):
         level = honest(*given)
         return replace(level, law=tilted(level.law, 0, error))
 
-    monkeypatch.setattr(schedule, "_level", rounded)
+    monkeypatch.setattr(schedule, "_make_level", rounded)
     bound = ready(CouplingBound, model, [("A",)], adversary=PRIOR)
     assert mpf(float(bound.evaluate(np.array([0.0, alpha])).values[0])) >= exact
 
@@ -62,7 +62,7 @@ def test_a_chain_is_above_the_limit_of_every_law_within_its_slack(monkeypatch):
     table = np.array([[1.0 - 2.0**-11, 2.0**-11], [2.0**-10, 1.0 - 2.0**-10]])
     with mp.workdps(50):
         exact = limit(mp.matrix(table.tolist()) ** (STEPS - 1), 2.0)
-    honest = chain_schedule._inwards
+    honest = chain_schedule._step_inwards
 
     def rounded(*given):
         column = honest(*given)
@@ -71,7 +71,7 @@ def test_a_chain_is_above_the_limit_of_every_law_within_its_slack(monkeypatch):
         error = 2 * (column.steps + 2) * 5 * EPS  # of products with so many tables of two states
         return replace(column, laws=tilted(column.laws, 2, SHARE * error))
 
-    monkeypatch.setattr(chain_schedule, "_inwards", rounded)
+    monkeypatch.setattr(chain_schedule, "_step_inwards", rounded)
     alpha = np.zeros(STEPS)
     alpha[-1] = 2.0
     model = qd.markov_chain(table, STEPS, [0.5, 0.5])

@@ -167,5 +167,5 @@ def test_ignoring_that_lines_meet_would_be_unsound(seed, monkeypatch):
         joint = reduce(np.multiply.outer, [self.marginals[t] for t in targets])
         return Loop(targets, targets, frozenset(targets), dict.fromkeys(targets, ()), (), joint)
 
-    monkeypatch.setattr(Ancestry, "_loop", apart)
+    monkeypatch.setattr(Ancestry, "_find_loop", apart)
     assert np.any(ready(ForwardBackwardBound, model).evaluate(alpha).values < truth - 0.01)

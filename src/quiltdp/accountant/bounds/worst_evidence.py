@@ -162,7 +162,7 @@ class _TaskMessages:
 
     def _distance_ceiling(self, known: tuple[int, ...]) -> Array:
         """Return for every pair (z, z') the largest distance between states that agree on what is known."""
-        order, starts, roots, values = self._seen.grouped(known)
+        order, starts, roots, values = self._seen.group_states(known)
         rows = np.maximum.reduceat(self._farthest_distances[order], starts, axis=0)
         table = np.maximum.reduceat(rows[:, order], starts, axis=1)
         table[values[:, None] != values[None, :]] = 0.0
