@@ -180,8 +180,8 @@ MUTANTS = (
     ),
     Mutant(
         LEAK + "chain_contraction.py",
-        "before = self._sides[1].leak(a, self._check)",
-        "before = 0.0 * self._sides[1].leak(a, self._check)",
+        "before = self._sides[1].leakages(a, self._check)",
+        "before = 0.0 * self._sides[1].leakages(a, self._check)",
         "one side of a chain dropped",
         CHAIN,
     ),
@@ -708,8 +708,8 @@ MUTANTS = (
     ),
     Mutant(
         LEAK + "listed_evidence.py",
-        "up_array(costs.of(first)[i] + costs.of(second)[j], 4.0)",
-        "np.maximum(costs.of(first)[i], costs.of(second)[j])",
+        "up_array(costs.messages_of(first)[i] + costs.messages_of(second)[j], 4.0)",
+        "np.maximum(costs.messages_of(first)[i], costs.messages_of(second)[j])",
         "two branches count as the larger one",
         LISTED,
     ),
@@ -1057,8 +1057,8 @@ MUTANTS = (
     ),
     Mutant(
         LEAK + "listed_evidence.py",
-        "costs.of(part)[rows[here] - start]",
-        "costs.of(part)[0 * rows[here]]",
+        "costs.messages_of(part)[rows[here] - start]",
+        "costs.messages_of(part)[0 * rows[here]]",
         "all that is known beyond a known node is its first row",
         LISTED,
     ),

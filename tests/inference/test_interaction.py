@@ -78,6 +78,6 @@ def test_over_the_budget_the_interaction_is_infinite_where_it_matters() -> None:
     j = next(j for j in found if len(j.nodes) == 2)
     assert j.table is None
     same, other = np.array([0]), np.array([3])
-    assert j.of(1, same, same)[0] == 0.0
-    assert j.of(1, same, other)[0] == np.inf
-    assert j.of(0, same, other)[0] == 0.0
+    assert j.between(1, same, same)[0] == 0.0
+    assert j.between(1, same, other)[0] == np.inf
+    assert j.between(0, same, other)[0] == 0.0

@@ -61,7 +61,7 @@ class Interaction:
         """Return the bit mask of the nodes of the separator among ``nodes``."""
         return sum(1 << k for k, n in enumerate(self.nodes) if n in nodes)
 
-    def of(self, mask: Ints | int, first: Ints, second: Ints) -> Array:
+    def between(self, mask: Ints | int, first: Ints, second: Ints) -> Array:
         """Return J(first, second; mask); the arguments broadcast."""
         if self.table is not None:
             states = self.table.shape[1]
@@ -161,7 +161,7 @@ def cross_ratios(
         mask = j.mask(seen.task.root)
         if mask not in (0, 2 ** len(j.nodes) - 1):
             here = seen.task.children[child][1][part.state]
-            c += j.of(mask, here[:, :, None, :, None], here[:, None, :, None, :])
+            c += j.between(mask, here[:, :, None, :, None], here[:, None, :, None, :])
     whole = possible[:, :, None, :, None] & possible[:, None, :, None, :]
     whole = whole & possible[:, None, :, :, None] & possible[:, :, None, None, :]
     return np.where(whole, c, np.inf)
@@ -232,7 +232,7 @@ def _corner_ratios(here: _ChoiceLaw, corners: _Rectangles) -> Array:
         for child in here.children:
             label = child.label[here.state]
             masks = child.masks[corners.mask][:, None, None]
-            e += child.j.of(masks, label[:, first, :, None], label[:, second, None, :])
+            e += child.j.between(masks, label[:, first, :, None], label[:, second, None, :])
     e[above == -np.inf] = -np.inf
     return np.asarray(e)
 

@@ -44,7 +44,7 @@ def test_a_constant_chain_is_the_formula(seed):
     spreads = 4.0 * rng.random() * np.exp(-distances * rng.random() / 3)
     side = ScalarSide(300, distances, spreads[None], 1)
     for a in (np.full(300, 0.3), rng.random(300) * (rng.random(300) < 0.7)):
-        found = side.leak(a)
+        found = side.leakages(a)
         wanted = slow_side(300, distances, lambda k, j, o: phi_at(spreads[j], o), a)
         assert (found >= wanted * (1 - 1e-13)).all()
         assert found == pytest.approx(wanted, rel=1e-4)
@@ -58,9 +58,9 @@ def test_a_repeating_chain_settles_on_the_formula(seed):
     spreads = 2.0 * rng.random((period, 3))
     side, a = ScalarSide(length, distances, spreads, period), np.full(length, 0.2)
     wanted = slow_side(length, distances, lambda k, j, o: phi_at(spreads[k % period, j], o), a)
-    assert (side.leak(a) >= wanted * (1 - 1e-13)).all()
-    assert side.leak(a) == pytest.approx(wanted, rel=1e-2)
-    assert side.leak(a)[100:] == pytest.approx(wanted[100:], rel=1e-9)
+    assert (side.leakages(a) >= wanted * (1 - 1e-13)).all()
+    assert side.leakages(a) == pytest.approx(wanted, rel=1e-2)
+    assert side.leakages(a)[100:] == pytest.approx(wanted[100:], rel=1e-9)
 
 
 @pytest.mark.parametrize("spread", [2.0, 20.0, np.inf])
@@ -68,9 +68,9 @@ def test_positions_that_are_not_walked_pay_no_more_than_all_records_beyond(sprea
     side = ScalarSide(90, np.array([1]), np.array([[spread]]), 1)
     alone = np.full(90, 0.5)
     alone[-1] = 0.5 + 1e-13
-    walked = side.leak(alone)
+    walked = side.leakages(alone)
     monkeypatch.setattr(chain_contraction, "CHAIN_WALKED", 8)
-    found = side.leak(np.full(90, 0.5))
+    found = side.leakages(np.full(90, 0.5))
     assert (found >= walked * (1 - 1e-11)).all()
     assert (found <= 0.5 * np.arange(90) * (1 + 1e-12)).all()
 

@@ -107,7 +107,9 @@ def every_adversary(model: qd.Model, alpha: np.ndarray) -> list[float]:
         costs = [
             np.array([a * prices[u] for u, a in zip(us, alpha[us], strict=True)]) for us in group.unknown.T
         ]
-        np.maximum.at(found, group.unit, group.own(alpha) + gain_by_transport(group.p, group.q, costs)[0])
+        np.maximum.at(
+            found, group.unit, group.own_prices(alpha) + gain_by_transport(group.p, group.q, costs)[0]
+        )
     return found.tolist()
 
 

@@ -59,7 +59,7 @@ class LawPairs:
     p: Vector
     q: Vector
 
-    def own(self, alpha: Vector) -> Vector:
+    def own_prices(self, alpha: Vector) -> Vector:
         """Return what the change of the unit's values costs itself, rounded up."""
         total = (alpha[self.members] * self.shares).sum(axis=1)
         return np.asarray(total * (1 + 4 * self.members.shape[1] * EPS))

@@ -136,8 +136,8 @@ class ContractionBound:
     def evaluate(self, alpha: Vector, need: Need = ALL) -> Bounds:
         """Return the leakage of every unit."""
         a, first, last = self._units.costs(alpha), self._units.first, self._units.last
-        after = self._sides[0].leak(a[::-1], self._check)[::-1]
-        before = self._sides[1].leak(a, self._check)
+        after = self._sides[0].leakages(a[::-1], self._check)[::-1]
+        before = self._sides[1].leakages(a, self._check)
         sums, slack = _running_sums(a)
         own = np.where(first == last, a[first], (sums[last + 1] - sums[first]).astype(np.float64) + slack)
         value = up_array(own + after[last] + before[first])
@@ -167,7 +167,7 @@ class ScalarSide:
     Examples
     --------
     >>> side = ScalarSide(5, np.array([1]), np.array([[2.0]]), 1)
-    >>> side.leak(np.full(5, 0.5)).round(4).tolist()
+    >>> side.leakages(np.full(5, 0.5)).round(4).tolist()
     [0.0, 0.2301, 0.3345, 0.3813, 0.4021]
     """
 
@@ -192,7 +192,7 @@ class ScalarSide:
         laws = FreeLaws(short, length, few, period, after) if few else None
         return cls(length, spreads.distances, np.ascontiguousarray(rows), period, laws)
 
-    def leak(self, a: Vector, check: Check = lambda: None) -> Vector:
+    def leakages(self, a: Vector, check: Check = lambda: None) -> Vector:
         """Return V_k for every position; ``check`` is called now and then and may raise."""
         n, equal = self.length, bool(np.all(a == a[0]))
         again = self._period if equal else 0
@@ -240,7 +240,7 @@ class ScalarSide:
             for j, d in enumerate(self._laws.distances[: len(passed)]):
                 if passed[j] >= best:
                     break
-                best = min(best, float(passed[j]) + self._laws.at(k, d, float(beyond[j])))
+                best = min(best, float(passed[j]) + self._laws.leakage_at(k, d, float(beyond[j])))
         return up(best, 8)
 
 
@@ -280,7 +280,7 @@ class FreeLaws:
                     break
         self._curves: dict[tuple[int, int, bool], ThresholdCurve | None] = {}
 
-    def at(self, k: int, d: int, beyond: float) -> float:
+    def leakage_at(self, k: int, d: int, beyond: float) -> float:
         """Return Λ_{k,d}; ∞ where it is not known."""
         last, position, extra = len(self._tilts) - 1, k - d, 0.0
         late = last - (last - position) % self._period if self._settled else -1
@@ -375,6 +375,6 @@ class SetChainBound:
     def _worst_window(self, length: int, alpha: float) -> float:
         """Return the largest bound of a window in a chain of this length."""
         run = min(self.window, length)
-        side = ScalarSide(length, self.distances, self.spreads[None], 1).leak(np.full(length, alpha))
+        side = ScalarSide(length, self.distances, self.spreads[None], 1).leakages(np.full(length, alpha))
         both = side[::-1][run - 1 :] + side[: length - run + 1]  # after and before, window by window
         return min(up(run * alpha + float(both.max())), up(length * alpha))

@@ -187,7 +187,7 @@ class _AdversarySearch:
         self._groups, self.alpha, self._prices, self._guard = groups, alpha, prices, guard
         self._ends = np.cumsum([len(g.p) for g in groups])
         self._slack = slack
-        self._own = np.concatenate([g.own(alpha) for g in groups]) + slack
+        self._own = np.concatenate([g.own_prices(alpha) for g in groups]) + slack
         self.unit = np.concatenate([g.unit for g in groups])
         self.ceiling = self._own + np.concatenate([g.ceilings(alpha) for g in groups])
         self.attained = np.full(len(self.unit), -1.0)

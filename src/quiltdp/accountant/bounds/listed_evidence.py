@@ -144,7 +144,7 @@ class _KnownNodeEvidence(_EvidenceList):
         self._part, self._end = part, end
 
     def _compute_messages(self, rows: Ints, costs: _ListMessages) -> Array:
-        return costs.of(self._part)[rows][:, self._end][:, :, self._end]
+        return costs.messages_of(self._part)[rows][:, self._end][:, :, self._end]
 
     def _known_records(self, row: int) -> dict[int, int]:
         return self._part.known(row)
@@ -163,7 +163,7 @@ class _JoinedEvidence(_EvidenceList):
     def _compute_messages(self, rows: Ints, costs: _ListMessages) -> Array:
         first, second = self._parts
         i, j = np.divmod(rows, len(second))
-        return up_array(costs.of(first)[i] + costs.of(second)[j], 4.0)
+        return up_array(costs.messages_of(first)[i] + costs.messages_of(second)[j], 4.0)
 
     def _known_records(self, row: int) -> dict[int, int]:
         first, second = self._parts
@@ -197,13 +197,13 @@ class _NodeEvidence(_EvidenceList):
         found = np.zeros((len(rows), prefixes, prefixes))
         unknown = np.flatnonzero(rows < len(self._beyond))
         some = rows[unknown]
-        longer = costs.of(self._beyond)[some]
+        longer = costs.messages_of(self._beyond)[some]
         found[unknown] = costs.revealed(self._place, self._level, self._law[some], longer)
         start = len(self._beyond)
         for part in self._given:
             here = np.flatnonzero((rows >= start) & (rows < start + len(part)))
             if len(here):
-                found[here] = costs.of(part)[rows[here] - start]
+                found[here] = costs.messages_of(part)[rows[here] - start]
             start += len(part)
         return found
 
@@ -228,7 +228,7 @@ class _ListMessages:
         self.below, self._own, self._slack, self._guard = below, own, slack, guard
         self._found: dict[_EvidenceList, Array] = {}
 
-    def of(self, listed: _EvidenceList) -> Array:
+    def messages_of(self, listed: _EvidenceList) -> Array:
         """Return the messages of a list."""
         if listed not in self._found:
             self._found[listed] = listed.messages(self)
@@ -273,10 +273,10 @@ class _Budget:
 
     def spend(self, pairs: int) -> None:
         """Spend some, or refuse."""
-        self.check(pairs)
+        self.require(pairs)
         self._left -= pairs
 
-    def check(self, pairs: int) -> None:
+    def require(self, pairs: int) -> None:
         """Refuse if so many are not left."""
         if pairs > self._left:
             raise ModelTooWide(
@@ -433,7 +433,7 @@ class ListedEvidenceBound:
             ]
             costs = _ListMessages(below, own, self._slack, self._guard)
             wanted = (lists.whole,) if first < self._schedule.edges else lists.parts
-            self._found[first] = tuple(costs.of(part) for part in wanted)
+            self._found[first] = tuple(costs.messages_of(part) for part in wanted)
         return self._found[first]
 
     def _largest_leakage(self, k: int) -> tuple[float, dict[str, int]]:
