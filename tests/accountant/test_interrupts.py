@@ -136,7 +136,7 @@ def out_of_the_blue() -> None:
 @pytest.mark.parametrize(
     ("stride", "what"),
     [
-        (149, ctrl_c_now),
+        pytest.param(149, ctrl_c_now, marks=pytest.mark.slow),
         (149, out_of_the_blue),
         pytest.param(1, ctrl_c_now, marks=pytest.mark.slow),  # all of them, minutes
         pytest.param(7, out_of_the_blue, marks=pytest.mark.slow),
@@ -162,7 +162,7 @@ def test_an_interrupt_at_any_instruction_leaves_the_ledger_free(
     assert k > 5000
 
 
-@pytest.mark.parametrize("count", [300, pytest.param(5000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [100, pytest.param(5000, marks=pytest.mark.slow)])
 def test_interrupts_at_random_moments(
     quick_path: Path, another_process: Callable[[Path, str], str], count: int
 ) -> None:

@@ -183,6 +183,7 @@ def test_predictable_noise_is_not_charged_to_a_real_ledger(path: Path) -> None:
 # -- calibrations that were changed -------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_an_edited_calibration_is_refused(path: Path) -> None:
     asia = qd.load_model("models/asia.bif")
     cal = qd.calibrate(asia, epsilon=1.0, mechanism=qd.Thresholdout(10, 1e-3))

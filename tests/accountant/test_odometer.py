@@ -102,6 +102,7 @@ def test_a_whole_calibration_is_a_whole_ledger(tmp_path: Path, sensitivity: obje
     assert 1.99 < reading.informed.epsilon <= 2.0
 
 
+@pytest.mark.slow
 def test_gaussian_releases_are_read_as_the_one_they_amount_to(tmp_path: Path) -> None:
     """Three of four equal releases: the noise of one is σ/√¾, and its ε stands at the calibration's δ."""
     spec = Gaussian(1.0, 1e-6)

@@ -263,6 +263,7 @@ def test_twelve_releases_cost_what_a_renyi_accountant_says(spec: qd.Laplace) -> 
     assert "together" in str(told)
 
 
+@pytest.mark.slow
 def test_disjoint_and_composed_releases_concentrate_as_they_are() -> None:
     cal = qd.calibrate(CHAIN, 1.0, Gaussian(1.0, 1e-6), releases=6, disjoint=True, compare=False)
     apart = concentrated(cal, (2.0,))
@@ -271,6 +272,7 @@ def test_disjoint_and_composed_releases_concentrate_as_they_are() -> None:
     assert many.concentrated().together == pytest.approx(4 * Laplace(1.0).zcdp(many.sigma), rel=1e-9)
 
 
+@pytest.mark.slow
 def test_the_command_line_tells_zcdp_and_renyi(cli: Callable[..., Any], tmp_path: Path) -> None:
     """Twelve Gaussian releases: ρ and the curve in text and JSON, and a ledger that takes exactly twelve."""
     model = tmp_path / "chain.json"
@@ -355,6 +357,7 @@ def test_repeated_gaussian_is_one_gaussian_and_laplace_is_below_pure() -> None:
     assert reference.get_delta(1.0) * (1 - 1e-6) <= found <= 1.2 * reference.get_delta(1.0)
 
 
+@pytest.mark.slow
 def test_repeated_uses_are_calibrated_stored_and_charged(tmp_path: Path) -> None:
     spec = Repeated(Laplace(1.0), 30, 1e-6)
     cal = qd.calibrate(PAIR, 1.0, spec)

@@ -93,6 +93,7 @@ def test_sets_of_records_are_widened_too():
         assert qd.leakage(near, 0.4, method="exact", protect=sets).epsilon <= certified
 
 
+@pytest.mark.slow
 def test_chains_near_a_chain():
     matrix = np.array([[0.85, 0.15], [0.25, 0.75]])
     chain = qd.markov_chain(matrix, length=300)

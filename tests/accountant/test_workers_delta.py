@@ -54,6 +54,7 @@ def test_gaussian_calibrations_are_the_same_bytes(
     assert "executor" not in there.origin[1]
 
 
+@pytest.mark.slow
 def test_sensitivities_differ_between_components_that_are_alike(pool: Executor) -> None:
     model = qd.example("two_families")
     weights = {r: 1.0 + (k % 3) for k, r in enumerate(model.records)}

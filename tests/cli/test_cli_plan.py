@@ -53,6 +53,7 @@ def test_plan_with_privacy(cli, chain_file) -> None:
     assert "at most 1 about any record" in document["privacy"]
 
 
+@pytest.mark.slow
 def test_shortest_chain(cli, chain_file) -> None:
     result = cli(
         "plan", chain_file, "--budget", 2, "--queries", 20, "--accuracy", 0.3, "--shortest", "--json"

@@ -171,6 +171,7 @@ def test_one_family_only(cli, trio) -> None:
     assert [p["person"] for p in found["people"]] == ["lone"]
 
 
+@pytest.mark.slow
 def test_people_stand_in_the_order_of_the_chosen_adversary(cli) -> None:
     for who in ("informed", "prior"):
         lines = cli(

@@ -152,6 +152,7 @@ def test_any_epsilon_has_an_answer() -> None:
         assert 0.0 < found <= profile.delta(1.0, 2.0)
 
 
+@pytest.mark.slow
 def test_sampled_and_repeated_events_are_answered_soundly() -> None:
     """Ten sampled sums of two copies of one bit: the sum of the answers, thresholded, attains less."""
     rate, noise, times, epsilon = 0.5, 3.0, 10, 0.5
@@ -185,6 +186,7 @@ def test_sampled_events_count_a_replaced_record_twice() -> None:
     assert profile.delta(0.2, 1) > once.get_delta(0.2)
 
 
+@pytest.mark.slow
 def test_events_contract_on_chains_like_the_gaussian() -> None:
     """The same path for every profile: a Gaussian event is the Gaussian, others contract as well."""
     weak = qd.markov_chain([[0.7, 0.3], [0.3, 0.7]], length=400)
@@ -215,6 +217,7 @@ def test_losses_raise_weights_never_lower_them() -> None:
     assert asked[-1] == math.ceil(asked[-1]) >= 301
 
 
+@pytest.mark.slow
 def test_parts_of_several_records_are_not_one_record_where_records_are_drawn() -> None:
     """Four copies of one bit, each drawn with probability 0.3 and moving the sum by 1/4: none is free."""
     profile = EventProfile(dpa.PoissonSampledDpEvent(0.3, dpa.GaussianDpEvent(0.1)))

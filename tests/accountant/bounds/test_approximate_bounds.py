@@ -83,6 +83,7 @@ def test_coarse_bins_and_classes_only_raise_the_bound(monkeypatch: pytest.Monkey
     assert shared.max() <= 2.0 * fine.max()
 
 
+@pytest.mark.slow
 def test_joined_bins_taken_apart_where_they_decide_are_all_bins() -> None:
     """Privacy-loss distributions are few: the same number as with every weight by itself."""
 

@@ -59,6 +59,7 @@ def test_windows_against_the_limit(model: qd.Model, window: int, alpha: float) -
     assert found == pytest.approx(ready(ChainBound, model, runs).evaluate(a).values, rel=1e-12)
 
 
+@pytest.mark.slow
 def test_one_matrix_per_step_agrees_with_the_homogeneous_solver() -> None:
     one, many = qd.markov_chain(STAY, 60), qd.markov_chain([STAY] * 59, initial=[0.5, 0.5])
     rng = np.random.default_rng(0)

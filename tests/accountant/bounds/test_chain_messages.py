@@ -99,7 +99,7 @@ def check_against_the_limit(seed: int, adversaries: list[str]) -> float:
     return worst
 
 
-@pytest.mark.parametrize("part", range(3))
+@pytest.mark.parametrize("part", [0, *(pytest.param(k, marks=pytest.mark.slow) for k in (1, 2))])
 def test_no_record_or_pair_is_below_the_limit(part: int) -> None:
     ratios = [
         check_against_the_limit(seed, ["informed", "prior", "knows:1", "declared"])
@@ -220,6 +220,7 @@ def test_prices_of_values_are_above_their_limit(adversary: str) -> None:
         assert limit * (1 - 1e-7) <= found <= 1.2 * limit
 
 
+@pytest.mark.slow
 def test_levels_cost_less_than_any_change() -> None:
     """A birth–death chain of four levels, its states in another order and one that is never reached."""
     p = 0.1 * (np.eye(4, k=1) + np.eye(4, k=-1)) + 0.8 * np.eye(4)

@@ -123,6 +123,7 @@ def test_the_gaps_of_a_set_count_as_its_own():
     assert found[2] == pytest.approx(found[3], abs=1e-12)
 
 
+@pytest.mark.slow
 def test_a_million_steps_of_fifty_states():
     rng = np.random.default_rng(3)
     p = 0.8 * np.eye(50) + 0.2 * rng.dirichlet(np.ones(50), 50)

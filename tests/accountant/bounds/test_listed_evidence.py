@@ -189,6 +189,7 @@ def test_evidences_with_equal_likelihoods_are_one(adversary, monkeypatch):
     assert sum(len(t.whole) for t in few._lists) < sum(len(t.whole) for t in every._lists)
 
 
+@pytest.mark.slow
 def test_twins_are_sound_also_where_they_cost_unequally():
     model = siblings(2)
     for costs in ((0.8, 0.8, 0.8, 0.8), (0.8, 0.8, 0.8, 0.3), (0.5, 0.0, 0.8, 0.7)):

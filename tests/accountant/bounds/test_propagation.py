@@ -72,6 +72,7 @@ def test_messages_that_have_not_settled_are_certified_too() -> None:
     assert short.total.max() <= short.cap.max()
 
 
+@pytest.mark.slow
 def test_a_tree_of_a_hundred_thousand_nodes() -> None:
     rng = np.random.default_rng(0)
     table = np.array([[0.8, 0.2], [0.2, 0.8]])

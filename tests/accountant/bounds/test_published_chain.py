@@ -62,6 +62,7 @@ def test_the_budget_of_a_comparison_is_the_quick_one_and_refuses_more_work() -> 
     assert qd.dp_epsilon(short, 1.0, "published", work=beside) == alone
 
 
+@pytest.mark.slow
 def test_units_far_from_both_ends_pay_for_whole_sides_as_long_as_they_are():
     """On a slow chain no quilt within reach is cheap: a whole side costs more the longer it is."""
     chain = qd.markov_chain([[1 - 1e-6, 1e-6], [1e-6, 1 - 1e-6]], length=3000)
