@@ -13,7 +13,7 @@ from unlike import unlike_components
 import quiltdp as qd
 from quiltdp import parallel
 from quiltdp.accountant.approximate import DeltaProfile
-from quiltdp.accountant.component import Task
+from quiltdp.accountant.component import EvaluationTask
 from quiltdp.errors import InvalidArgument
 from quiltdp.mechanisms import GaussianProfile
 from quiltdp.parallel import Workers
@@ -75,11 +75,11 @@ def test_what_cannot_be_sent_is_evaluated_here(pool: Executor, sent: list[Any]) 
     here = DeltaProfile(model, method="group").deltas(own, 1.0)
     there = DeltaProfile(model, method="group", executor=pool).deltas(own, 1.0)
     assert there.tobytes() == here.tobytes()
-    assert not [items for items in sent if isinstance(items[0], Task)]
+    assert not [items for items in sent if isinstance(items[0], EvaluationTask)]
     sent.clear()
     sending = DeltaProfile(model, method="group", executor=pool).deltas(noise, 1.0)
     assert sending.tobytes() == DeltaProfile(model, method="group").deltas(noise, 1.0).tobytes()
-    assert sum(len(items) for items in sent if isinstance(items[0], Task)) == 3
+    assert sum(len(items) for items in sent if isinstance(items[0], EvaluationTask)) == 3
 
 
 def test_limits_and_refusals_travel(pool: Executor) -> None:

@@ -29,6 +29,10 @@ READING = {
     "work.py": "the limit that somebody set",
     "accountant/ledger/locks.py": "how long a ledger that others hold is waited for",
     "accountant/ledger/visit.py": "the date in an entry",
+    "client.py": "how long a server that is busy is asked again",
+    "server/app.py": "the slots at which replies leave, the rate of a token, the dates of the log",
+    "server/pages.py": "when a session ends",
+    "server/studies.py": "when a token ends",
 }
 OF_DATA = ("domains/trace/", "domains/series/", "mechanisms/cells.py")  # times that stand in files
 LIMITS = ("time_limit", "memory_limit", "deadline")
