@@ -430,7 +430,7 @@ class AttackSearch:
         others = [n for n in self._alpha if n not in told[0] and n in allowed]
         most = len(others) if self._who.at_most is None else self._who.at_most
         while len(best.known) < most and self.left > keep:
-            trials = self._likely_known_values(told, best.known, others, keep)
+            trials = self._most_telling_known_values(told, best.known, others, keep)
             reached = [
                 UnitAttack(leaks, told, known, tilt)
                 for known, (leaks, tilt) in zip(
@@ -444,7 +444,7 @@ class AttackSearch:
         ((leaks, tilt),) = self._ascend_tilts(told, [best.known]) if best.known else [(0.0, {})]
         return UnitAttack(leaks, told, best.known, tilt) if leaks > best.leaks else best
 
-    def _likely_known_values(
+    def _most_telling_known_values(
         self, told: Told, known: Mapping[str, int], others: Sequence[str], keep: int
     ) -> list[dict[str, int]]:
         """Return what might be learned next: the few values that tell most at small α."""

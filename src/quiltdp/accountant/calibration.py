@@ -31,7 +31,7 @@ from quiltdp.accountant.units import (
 from quiltdp.errors import InvalidArgument, LimitReached, ModelTooWide, NoCertificate, QuiltdpError, option
 from quiltdp.interface import any_model
 from quiltdp.mechanisms import Mechanism, check_mechanism, mechanism_from_dict, repeat_mechanism
-from quiltdp.mechanisms.sensitivities import map_sensitivity, whole_at_least_one
+from quiltdp.mechanisms.sensitivities import apply_to_sensitivity, whole_at_least_one
 from quiltdp.model import Model
 from quiltdp.numbers import format_up, round_up_digits, scaled
 from quiltdp.printable import json_text, printable
@@ -456,7 +456,7 @@ def check_scale(sigma: float, epsilon: float) -> None:
 
 def dp_cost_at(mechanism: Mechanism, sigma: float) -> DpEpsilon:
     """Return α at a noise scale, rounded up to the digits that people get."""
-    return map_sensitivity(mechanism.dp_epsilon(sigma), round_up_digits)
+    return apply_to_sensitivity(mechanism.dp_epsilon(sigma), round_up_digits)
 
 
 def _sensitivity_weights(model: Model, mechanism: Mechanism) -> Vector:

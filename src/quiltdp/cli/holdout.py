@@ -186,7 +186,7 @@ def ask(
         read_columns(holdout),
         ledger,
         anchor=anchor,
-        types=_kinds(types or []),
+        types=_parse_column_types(types or []),
         second=second,
         data_folders=[holdout.parent],
     )
@@ -283,7 +283,7 @@ def extend(
     say(f"all promises so far hold together with probability at least {1 - found.total_failure:.4g}")
 
 
-def _kinds(words: list[str]) -> dict[str, str]:
+def _parse_column_types(words: list[str]) -> dict[str, str]:
     """Return column → kind from words like ``code=text``."""
     for word in words:
         if "=" not in word:

@@ -174,13 +174,13 @@ class RootedClique:
         sorting = np.argsort(codes, kind="stable")
         states, log_p = self.clique.states[sorting][:, columns], self.clique.log_p[sorting]
         codes = codes[sorting]
-        known, before = len(self.root), _CliquePrefixes(codes // later[len(self.root)], log_p)
+        known, before = len(self.root), _StatePrefixes(codes // later[len(self.root)], log_p)
         levels: list[Level] = []
         ends, prefixes = [known], [before]
         while known < len(nodes):
-            to, after = known + 1, _CliquePrefixes(codes // later[known + 1], log_p)
+            to, after = known + 1, _StatePrefixes(codes // later[known + 1], log_p)
             while to < len(nodes) and together > 1:
-                more = _CliquePrefixes(codes // later[to + 1], log_p)
+                more = _StatePrefixes(codes // later[to + 1], log_p)
                 if more.most_within(before) > together:
                     break
                 to, after = to + 1, more
@@ -198,7 +198,7 @@ class RootedClique:
         return Order(tuple(levels), tuple(shown), self.count)
 
 
-class _CliquePrefixes:
+class _StatePrefixes:
     """The possible values of the first columns of sorted states, numbered in order, with ln P of each."""
 
     def __init__(self, codes: Ints, log_p: Table) -> None:
@@ -216,12 +216,12 @@ class _CliquePrefixes:
         mass = np.add.reduceat(np.exp(self._log_p - top[self.label]), self.first)
         return np.asarray(np.log(mass) + top)
 
-    def most_within(self, before: _CliquePrefixes) -> int:
+    def most_within(self, before: _StatePrefixes) -> int:
         return int(np.bincount(before.label[self.first]).max())
 
 
 def _make_level(
-    nodes: tuple[int, ...], states: Ints, before: _CliquePrefixes, after: _CliquePrefixes, last: Ints | None
+    nodes: tuple[int, ...], states: Ints, before: _StatePrefixes, after: _StatePrefixes, last: Ints | None
 ) -> Level:
     """Return the level between two lists of prefixes; ``last`` numbers the longer ones anew."""
     origin = before.label[after.first]

@@ -233,7 +233,7 @@ class JunctionTree:
             parts.setdefault(self._root[self.plan.home[n]], []).append(n)
         total = np.zeros((1,) * len(wanted))
         for part in parts.values():
-            total = total + aligned(self._component_law(frozenset(part)), wanted)
+            total = total + aligned(self._marginal_within_component(frozenset(part)), wanted)
         return np.asarray(np.broadcast_to(total, tuple(self._sizes[n] for n in wanted)))
 
     # -- making it -------------------------------------------------------------------------
@@ -304,7 +304,7 @@ class JunctionTree:
             ordered.pop()  # the top clique adds nothing that its only child does not have
         return ordered
 
-    def _component_law(self, wanted: frozenset[str]) -> NamedTable:
+    def _marginal_within_component(self, wanted: frozenset[str]) -> NamedTable:
         """Return ln P of nodes of one component with its axes."""
         subtree = self._subtree(wanted)
         arrived: dict[int, list[NamedTable]] = {k: [] for k in subtree}

@@ -32,9 +32,9 @@ from quiltdp.mechanisms.profiles import GroupProfile, PrivacyLossProfile, PurePr
 from quiltdp.mechanisms.sensitivities import (
     Sensitivities,
     Sensitivity,
+    apply_to_sensitivity,
     check_positive,
     largest_ratio,
-    map_sensitivity,
     whole_at_least_one,
 )
 from quiltdp.numbers import round_up, up
@@ -181,7 +181,7 @@ class Mechanism(ABC):
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready description; :func:`mechanism_from_dict` reads it back."""
         fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.init}
-        return {"mechanism": self.kind, **fields, "sensitivity": map_sensitivity(self.deltas, float)}
+        return {"mechanism": self.kind, **fields, "sensitivity": apply_to_sensitivity(self.deltas, float)}
 
     def to_opendp(self, scale: float) -> Any:
         """Return an OpenDP measurement that adds this noise to one number, if it is one release."""
@@ -212,12 +212,12 @@ class PureMechanism(Mechanism):
     def exact_dp_epsilon(self, scale: float) -> Fraction | dict[str, Fraction]:
         """Return the cost as an exact rational: what a ledger adds up."""
         rate = self._alpha_per_unit(scale)
-        return map_sensitivity(self.deltas, lambda delta: rate * Fraction(delta))
+        return apply_to_sensitivity(self.deltas, lambda delta: rate * Fraction(delta))
 
     def dp_epsilon(self, scale: float) -> float | dict[str, float]:
         """Return α = factor · Δ / scale, rounded up; a mapping when the sensitivity is one."""
         rate = self._alpha_per_unit(scale)
-        return map_sensitivity(self.deltas, lambda delta: round_up(rate * Fraction(delta)))
+        return apply_to_sensitivity(self.deltas, lambda delta: round_up(rate * Fraction(delta)))
 
     def group_profile(self, scale: float) -> GroupProfile:
         """Return δ_k(ε) of any algorithm with this α."""

@@ -16,11 +16,11 @@ from quiltdp.mechanisms.gaussian import GaussianCost, checked_delta
 from quiltdp.mechanisms.profiles import GroupProfile, PrivacyLossProfile, Vector
 from quiltdp.mechanisms.sensitivities import (
     Sensitivity,
+    apply_to_sensitivity,
     check_positive,
     check_single_epsilon,
     frozen_sensitivity,
     largest_ratio,
-    map_sensitivity,
     round_up_whole,
 )
 from quiltdp.numbers import EPS
@@ -78,7 +78,7 @@ class DiscreteGaussian(GaussianCost):
     def with_sensitivity(self, sensitivity: Sensitivity) -> Mechanism:
         """Return the same for another sensitivity, raised to a whole number."""
         raised = math.ceil if isinstance(sensitivity, Mapping) else round_up_whole
-        return DiscreteGaussian(map_sensitivity(sensitivity, raised), self.delta)
+        return DiscreteGaussian(apply_to_sensitivity(sensitivity, raised), self.delta)
 
     def as_discrete_gaussian(self, scale: float) -> float | None:
         """Return the scale itself."""

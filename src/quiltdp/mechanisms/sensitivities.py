@@ -108,7 +108,7 @@ def frozen_sensitivity(value: Sensitivity) -> float | Sensitivities:
     return check_positive(value, "sensitivity")
 
 
-def map_sensitivity(sensitivity: Sensitivity, of: Callable[[float], _Of]) -> _Of | dict[str, _Of]:
+def apply_to_sensitivity(sensitivity: Sensitivity, of: Callable[[float], _Of]) -> _Of | dict[str, _Of]:
     """Return a function of Δ, or of every Δ_j: it is called once for equal ones."""
     if not isinstance(sensitivity, Mapping):
         return of(sensitivity)

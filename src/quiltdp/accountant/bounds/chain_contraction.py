@@ -265,7 +265,7 @@ class FreeLaws:
         self._slack, self._drift = 2.0 * EPS * (states + 4), 0.0
         self._tilts, self._settled = [end / end.max()], False
         for j in range(1, min(length, max(_LAW_STEPS, 4 * period))):
-            table, support = self._table_of_steps(j, 1)
+            table, support = self._transition_between(j, 1)
             tilt = table @ self._tilts[-1]
             tilt = tilt / tilt.max()
             reached = (support & (self._tilts[-1] > 0)).any(axis=1)  # Boolean: a product may underflow to 0
@@ -297,7 +297,7 @@ class FreeLaws:
         curve = self._curves[key]
         return np.inf if curve is None else curve(beyond) + (0.0 if own else extra)
 
-    def _table_of_steps(self, k: int, d: int) -> tuple[Vector, NDArray[np.bool_]]:
+    def _transition_between(self, k: int, d: int) -> tuple[Vector, NDArray[np.bool_]]:
         """Return the table from position k to k − d, a row for every state of k, and what is possible."""
         family, rows, period = self._few[d], self._rows, self._period
         row = k if k < rows or not period else rows - period + (k - rows) % period
@@ -306,7 +306,7 @@ class FreeLaws:
         return (table, support) if self._after else (table.T, support.T)
 
     def _threshold_curve(self, k: int, d: int) -> ThresholdCurve | None:
-        table, support = self._table_of_steps(k, d)
+        table, support = self._transition_between(k, d)
         if np.any(support & (table < UNDERFLOW)):
             return None
         rows = table * self._tilts[k - d]

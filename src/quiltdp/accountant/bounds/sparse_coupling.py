@@ -252,7 +252,7 @@ class SparsePairs:
                 single = self._single_change_table(t, level, single, cap, own)
                 front = t.fronts[level]
                 cap = up(cap + float(own.max(initial=0.0)), 4.0)
-                listed = _values_of_pairs(front, single, compared, cap)
+                listed = _costs_of_listed_pairs(front, single, compared, cap)
             here = [k for k, (at, _) in enumerate(t.order.shown) if at == level]
             for k in here:
                 label, child = t.order.shown[k][1], below[k]
@@ -352,7 +352,7 @@ def _blank_single_changes(front: _ListedPairs, fill: float = np.inf) -> Array:
     return table
 
 
-def _values_of_pairs(front: _ListedPairs, single: Array, compared: Array, cap: float) -> Array:
+def _costs_of_listed_pairs(front: _ListedPairs, single: Array, compared: Array, cap: float) -> Array:
     """Return the values of the listed pairs: compared, along single changes, or the cap."""
     flat = single.ravel()
     places = front.compared

@@ -174,7 +174,7 @@ def _iterate_answers(
     walk = iter(families)
     first = list(islice(walk, 2))
     if len(first) == 1:
-        yield first[0], _account_shape(study, _shape_of_family(first[0], study), guard, **how)
+        yield first[0], _calibrate_shape(study, _shape_of_family(first[0], study), guard, **how)
         return
     shapes = ((family, _shape_of_family(family, study), guard) for family in chain(first, walk))
     how |= {"shared": study, "label": "families", "total": total}
@@ -203,10 +203,10 @@ def _journal_key_of_item(study: _StudySettings) -> Callable[[_Item], str]:
 
 
 def _account_item(study: _StudySettings, item: _Item) -> dict[str, Any]:
-    return _account_shape(study, *item[1:])
+    return _calibrate_shape(study, *item[1:])
 
 
-def _account_shape(study: _StudySettings, shape: Shape, guard: Guard, **inside: Any) -> dict[str, Any]:
+def _calibrate_shape(study: _StudySettings, shape: Shape, guard: Guard, **inside: Any) -> dict[str, Any]:
     """Return, by adversary, σ and the place of the person who forces it."""
     family = _family_of_shape(shape)
     shared = SharedWork.inside(study.budget, guard)

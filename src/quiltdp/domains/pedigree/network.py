@@ -146,7 +146,7 @@ def pedigree(
     }  # fmt: skip
     linked = None
     if recombination is not None:
-        linked = _linked_loci(allele_frequency, recombination, ld, haplotypes, genetics)
+        linked = _build_linked_loci(allele_frequency, recombination, ld, haplotypes, genetics)
         allele_frequency = linked.frequencies
     elif ld is not None or haplotypes is not None:
         name = option("ld" if ld is not None else "haplotypes")
@@ -218,7 +218,7 @@ def _named_loci(
     return {str(n): Locus(f, **genetics) for n, f in named.items()}
 
 
-def _linked_loci(
+def _build_linked_loci(
     frequency: float | Mapping[str, float] | Sequence[str] | None,
     recombination: float | Sequence[float],
     ld: float | Sequence[float] | None,

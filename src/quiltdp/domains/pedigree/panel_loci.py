@@ -167,7 +167,7 @@ class Kind:
         folded[(folded == 0.0) | (folded == 1.0)] = np.nan
         seen = drop_uninformative_people(family, study_members(family, study))
         whole, others, alleles = _family_totals(seen, Locus(0.25, **genetics), counted.sensitivities)
-        wanted = _sufficient_node_count(folded, float(alleles.max(initial=0.0, where=others > 0)))
+        wanted = _sufficient_frequency_count(folded, float(alleles.max(initial=0.0, where=others > 0)))
         nodes = choose_frequencies(folded, min(most, wanted), counts)
         analyses = NodeAnalyses(seen, study, genetics, counted, model.fingerprint, **how)
         return cls(model, counted, loci, counts, folded, nodes, whole, others, alleles, analyses)
@@ -263,7 +263,7 @@ class _FrequencyBracket(NamedTuple):
     bend: Vector
 
 
-def _sufficient_node_count(frequencies: Vector, alleles: float) -> int:
+def _sufficient_frequency_count(frequencies: Vector, alleles: float) -> int:
     """Return so many nodes that what lies between them adds little: ½ h²/6 of K for distances h."""
     logits = _logit(frequencies[~np.isnan(frequencies)])
     if not len(logits):
