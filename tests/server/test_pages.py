@@ -197,6 +197,10 @@ def test_a_study_at_a_glance(served):
     assert plot.count("<circle") == plot.count('class="bar"') == 2
     heights = [float(y) for y in re.findall(r'<circle[^>]* cy="([\d.]+)"', plot)]
     assert heights[1] == 20.0 < heights[0]  # 1 is the top line, and the second answer
+    study.ask(analyst, ExpressionQuestion("id > 0", -10.0, 10.0), "ranged")  # 1, in a range from -10 to 10
+    assert study.answers_of()[-1]["value"] == pytest.approx(1.0)
+    last = re.findall(r'<circle[^>]* cy="([\d.]+)"', answers_plot(study, study.answers_of()[::-1]))[-1]
+    assert float(last) == pytest.approx(150 - 130 * 0.55, abs=0.06)
 
 
 @pytest.fixture

@@ -51,12 +51,15 @@ def answers_plot(study: Study, lines: Sequence[Mapping[str, Any]]) -> str:
     told = [line for line in reversed(lines) if line.get("value") is not None][-200:]
     if not told:
         return ""
+    values = {entry.seq: entry.value or 0.0 for entry in study.ledger.entries()}  # before any range
     bounds = study.holdout.next_bounds(study.ledger.head)  # never smaller than those told before
     step = 600 / len(told)
     marks = []
     for k, line in enumerate(told):
         x, bound = 40 + step * (k + 0.5), bounds.get(line["source"], math.inf)
-        top, middle, bottom = (150 - 130 * min(1.0, max(0.0, line["value"] + s * bound)) for s in (1, 0, -1))
+        top, middle, bottom = (
+            150 - 130 * min(1.0, max(0.0, values[line["entry"]] + s * bound)) for s in (1, 0, -1)
+        )
         marks.append(f'<line class="bar" x1="{x:.1f}" x2="{x:.1f}" y1="{top:.1f}" y2="{bottom:.1f}"/>')
         marks.append(f'<circle class="{line["source"]}" cx="{x:.1f}" cy="{middle:.1f}" r="3"/>')
     axes = "".join(
